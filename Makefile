@@ -1,0 +1,39 @@
+# Everything runs in .venv, which the first target that needs it makes from the locked requirements.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+
+.PHONY: demo test check format bench lock clean
+
+demo: .venv/ready  ## sign a real card, verify it, and see every change refused
+	@$(BIN)/python examples/demo.py
+
+test: .venv/ready  ## the tests; with A2A_TRUST_REQUIRE_REAL=1 a missing Node or SDK fails instead of skipping
+	$(BIN)/python -m pytest
+
+check: .venv/ready  ## what a change must pass
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m coverage run -m pytest
+	$(BIN)/python -m coverage report --show-missing --skip-covered
+
+format: .venv/ready
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: .venv/ready  ## ratios against rfc8785, joserfc, PyJWT and a2a-sdk, interleaved
+	$(BIN)/python -m benchmarks
+
+.venv/ready: requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+lock:  ## renew requirements/dev.txt (needs uv)
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	    --extra test --extra bench pyproject.toml requirements/build.in -o requirements/dev.txt
+
+clean:
+	rm -rf .venv .sdk .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

@@ -1,0 +1,98 @@
+"""Security for A2A agents: sign Agent Cards, verify them, and manage the keys.
+
+Rooms, from the ground up; each imports only from rooms before it:
+
+==================  =================================================================================
+``errors``          the exception tree
+``strict_json``     the reader for JSON from strangers
+``atomic_write``    files written whole or not at all
+``card``            where a card of any generation says that the agent is
+``keys``            algorithms, JWK and PEM, key sets, JWS, signers, trust, key files
+``signing``         canonical JSON, presence, forms, signatures, sign, verify
+``cli``             the command ``a2a-sign``
+==================  =================================================================================
+
+The names below are what most programs need; they are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from a2a_trust.errors import CardVerificationError as CardVerificationError
+    from a2a_trust.errors import ConfigurationError as ConfigurationError
+    from a2a_trust.errors import MalformedError as MalformedError
+    from a2a_trust.errors import SigningError as SigningError
+    from a2a_trust.errors import TrustError as TrustError
+    from a2a_trust.errors import UncoveredFieldsError as UncoveredFieldsError
+    from a2a_trust.errors import UnsignedCardError as UnsignedCardError
+    from a2a_trust.errors import UntrustedCardError as UntrustedCardError
+    from a2a_trust.keys.files import load_private_key as load_private_key
+    from a2a_trust.keys.files import save_private_key as save_private_key
+    from a2a_trust.keys.jwk import PublicKey as PublicKey
+    from a2a_trust.keys.keyset import publish_jwks as publish_jwks
+    from a2a_trust.keys.keyset import read_jwks as read_jwks
+    from a2a_trust.keys.origins import Origins as Origins
+    from a2a_trust.keys.origins import UnsafeAnyOrigin as UnsafeAnyOrigin
+    from a2a_trust.keys.signer import LocalSigner as LocalSigner
+    from a2a_trust.keys.signer import Signer as Signer
+    from a2a_trust.keys.signer import generate_signer as generate_signer
+    from a2a_trust.keys.trust import Form as Form
+    from a2a_trust.keys.trust import TrustedKey as TrustedKey
+    from a2a_trust.keys.trust import TrustStore as TrustStore
+    from a2a_trust.signing.policy import all_of as all_of
+    from a2a_trust.signing.policy import n_of as n_of
+    from a2a_trust.signing.policy import named as named
+    from a2a_trust.signing.sign import SignedCard as SignedCard
+    from a2a_trust.signing.sign import sign_card as sign_card
+    from a2a_trust.signing.verify import CardVerifier as CardVerifier
+    from a2a_trust.signing.verify import SignedPartOnly as SignedPartOnly
+    from a2a_trust.signing.verify import VerifiedCard as VerifiedCard
+    from a2a_trust.signing.verify import verify_card as verify_card
+
+#: Public name -> module: what a caller does not use is not loaded, and the command starts fast.
+_HOMES = {
+    "CardVerificationError": "errors",
+    "CardVerifier": "signing.verify",
+    "ConfigurationError": "errors",
+    "Form": "keys.trust",
+    "LocalSigner": "keys.signer",
+    "MalformedError": "errors",
+    "Origins": "keys.origins",
+    "PublicKey": "keys.jwk",
+    "SignedCard": "signing.sign",
+    "SignedPartOnly": "signing.verify",
+    "Signer": "keys.signer",
+    "SigningError": "errors",
+    "TrustError": "errors",
+    "TrustStore": "keys.trust",
+    "TrustedKey": "keys.trust",
+    "UncoveredFieldsError": "errors",
+    "UnsafeAnyOrigin": "keys.origins",
+    "UnsignedCardError": "errors",
+    "UntrustedCardError": "errors",
+    "VerifiedCard": "signing.verify",
+    "all_of": "signing.policy",
+    "generate_signer": "keys.signer",
+    "load_private_key": "keys.files",
+    "n_of": "signing.policy",
+    "named": "signing.policy",
+    "publish_jwks": "keys.keyset",
+    "read_jwks": "keys.keyset",
+    "save_private_key": "keys.files",
+    "sign_card": "signing.sign",
+    "verify_card": "signing.verify",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,145 @@
+"""Every exception of a2a_trust, in one tree, branched by who is to blame.
+
+::
+
+    TrustError                       never raised itself
+    ├── MalformedError               bytes from outside that are not understood (card, JWK, key file, header)
+    ├── InvalidSignatureError        one JWS is well formed, and not by this key over these bytes
+    ├── SigningError                 a card cannot be signed as asked; nothing was changed
+    └── CardVerificationError        the card is not proven; ``failures`` says why, signature by signature
+        ├── UnsignedCardError        there is no list of signatures, or it is empty
+        ├── UntrustedCardError       signatures, but none by a key that is trusted for this card now
+        └── UncoveredFieldsError     a good signature that leaves members of the served card open: ``pointers``
+    ConfigurationError(ValueError)   wrong use, at start-up; the text says what to write instead
+
+Nothing in this package that verifies returns a bool: it raises one of these, or returns the proven value.
+No text of any of them holds a secret, a passphrase or the content of an unverified card.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = [
+    "CardVerificationError",
+    "ConfigurationError",
+    "FailureReason",
+    "InvalidSignatureError",
+    "MalformedError",
+    "SignatureFailure",
+    "SigningError",
+    "TrustError",
+    "UncoveredFieldsError",
+    "UnsignedCardError",
+    "UntrustedCardError",
+]
+
+
+class TrustError(Exception):
+    """The root of everything that this package raises about untrusted input; never raised itself."""
+
+
+class MalformedError(TrustError):
+    """Bytes from outside were not understood, so nothing about them was decided."""
+
+
+class InvalidSignatureError(TrustError):
+    """One JWS is well formed, and its signature is not by the given key over the given bytes."""
+
+
+class SigningError(TrustError):
+    """A card cannot be signed as asked. The card that was given is unchanged."""
+
+
+class ConfigurationError(ValueError):
+    """The program or its operator asked for something wrong; the text says what to write instead."""
+
+
+class FailureReason(StrEnum):
+    """Why one signature of a card does not count: stable words for machines."""
+
+    MALFORMED = "malformed"
+    """The entry or its protected header is not what RFC 7515 and A2A 8.4.2 demand."""
+    UNKNOWN_KEY = "unknown-key"
+    """No trusted key has this ``kid`` and the key type of this ``alg``."""
+    AMBIGUOUS_KEY = "ambiguous-key"
+    """Several trusted keys share this ``kid`` and key type, so it names none of them."""
+    WRONG_ORIGIN = "wrong-origin"
+    """The key is trusted, but not for the host of this card or of one of its interfaces."""
+    WRONG_ALGORITHM = "wrong-algorithm"
+    """The header's ``alg`` is not the one that the trusted key is for."""
+    REVOKED_KEY = "revoked-key"
+    KEY_NOT_VALID_NOW = "key-not-valid-now"
+    """The moment of verification lies outside the trusted key's validity."""
+    EXPIRED = "expired"
+    """The protected ``exp`` of the signature has passed."""
+    NOT_YET_VALID = "not-yet-valid"
+    """The protected ``iat`` of the signature lies in the future."""
+    COMPANION = "companion"
+    """The signature says of itself that it is a companion; those never count here."""
+    BAD_SIGNATURE = "bad-signature"
+    """The key is trusted and the signature is not over this card in any form that the key may speak in."""
+
+
+#: Reasons that blame the trust that was given, not the signature.
+_TRUST_REASONS = frozenset(
+    {
+        FailureReason.UNKNOWN_KEY,
+        FailureReason.AMBIGUOUS_KEY,
+        FailureReason.WRONG_ORIGIN,
+        FailureReason.REVOKED_KEY,
+        FailureReason.KEY_NOT_VALID_NOW,
+        FailureReason.COMPANION,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignatureFailure:
+    """One signature of a card that does not count, and why.
+
+    ``index`` is its place in ``signatures``, from 0. ``kid`` is what its header claimed: unverified, cut to
+    64 characters and escaped to printable ASCII, or None when there was no readable header.
+    """
+
+    index: int
+    kid: str | None
+    reason: FailureReason
+    detail: str
+
+    def __str__(self) -> str:
+        name = "no kid" if self.kid is None else f"kid {self.kid}"
+        return f"signature {self.index} ({name}): {self.detail}"
+
+
+class CardVerificationError(TrustError):
+    """No sufficient proof of the card; ``failures`` lists every signature that does not count, and why."""
+
+    def __init__(self, message: str, failures: tuple[SignatureFailure, ...] = ()) -> None:
+        self.message = message
+        self.failures = failures
+        super().__init__("\n  ".join([message, *map(str, failures)]))
+
+
+class UnsignedCardError(CardVerificationError):
+    """The card has no signatures: the member is absent, null, empty, or not a list."""
+
+
+class UntrustedCardError(CardVerificationError):
+    """The card is signed, but by nobody who is trusted for it now."""
+
+
+class UncoveredFieldsError(CardVerificationError):
+    """A good signature leaves members of the served card open; ``pointers`` names them (RFC 6901)."""
+
+    def __init__(self, message: str, pointers: tuple[str, ...], failures: tuple[SignatureFailure, ...] = ()) -> None:
+        self.pointers = pointers
+        super().__init__(message, failures)
+
+
+def verification_error(message: str, failures: tuple[SignatureFailure, ...]) -> CardVerificationError:
+    """The error for a card without sufficient proof: untrusted when no signature was found to be wrong."""
+    reasons = {failure.reason for failure in failures}
+    blameless = reasons <= _TRUST_REASONS | {FailureReason.MALFORMED} and bool(reasons & _TRUST_REASONS)
+    return (UntrustedCardError if blameless else CardVerificationError)(message, failures)

@@ -1,0 +1,61 @@
+"""The signature algorithms that cards and keys may use: asymmetric ones only, each bound to one kind of key.
+
+HMAC is not among them in any spelling: whoever can verify with it can sign. Source: RFC 7518 3, RFC 8037, RFC 9864.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from a2a_trust.errors import ConfigurationError
+
+__all__ = ["ALGORITHMS", "DEFAULT_ALGORITHM", "MAX_RSA_BITS", "MIN_RSA_BITS", "Algorithm", "algorithm_named"]
+
+MIN_RSA_BITS: Final = 2048  # RFC 7518 3.3
+MAX_RSA_BITS: Final = 8192  # a verification with 16384 bits takes milliseconds: a stranger's key set must not cost that
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Algorithm:
+    """One signature algorithm: its JOSE name, the key type and curve that it needs."""
+
+    name: str
+    kty: str
+    curve: str | None = None
+    other_names: tuple[str, ...] = ()
+    """Further values of ``alg`` that mean the same with the same key."""
+
+    def is_named(self, name: object) -> bool:
+        return name == self.name or name in self.other_names
+
+
+ALGORITHMS: Final = MappingProxyType(
+    {
+        algorithm.name: algorithm
+        for algorithm in (
+            Algorithm(name="ES256", kty="EC", curve="P-256"),
+            Algorithm(name="ES384", kty="EC", curve="P-384"),
+            Algorithm(name="ES512", kty="EC", curve="P-521"),
+            # RFC 9864 renames EdDSA with Ed25519 to "Ed25519"; SDKs still write and expect "EdDSA".
+            Algorithm(name="EdDSA", kty="OKP", curve="Ed25519", other_names=("Ed25519",)),
+            Algorithm(name="RS256", kty="RSA"),
+            Algorithm(name="RS384", kty="RSA"),
+            Algorithm(name="RS512", kty="RSA"),
+            Algorithm(name="PS256", kty="RSA"),
+            Algorithm(name="PS384", kty="RSA"),
+            Algorithm(name="PS512", kty="RSA"),
+        )
+    }
+)
+
+DEFAULT_ALGORITHM: Final = "ES256"
+
+
+def algorithm_named(name: str) -> Algorithm:
+    """The algorithm of that JOSE name; ConfigurationError lists the names when there is none."""
+    for algorithm in ALGORITHMS.values():
+        if algorithm.is_named(name):
+            return algorithm
+    raise ConfigurationError(f"no signature algorithm is named {ascii(name)[:40]}; choose from {', '.join(ALGORITHMS)}")

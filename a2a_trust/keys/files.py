@@ -1,0 +1,159 @@
+"""Private keys in files: PEM (PKCS #8) or JWK, plain or encrypted, readable by their owner only."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import stat
+import warnings
+from pathlib import Path
+from typing import Final, Literal
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from a2a_trust import strict_json
+from a2a_trust.atomic_write import write_atomically
+from a2a_trust.errors import ConfigurationError, MalformedError
+from a2a_trust.keys.jwk import private_key_to_jwk
+from a2a_trust.keys.signer import LocalSigner
+
+__all__ = [
+    "KeyFileWarning",
+    "PassphraseNeededError",
+    "load_private_key",
+    "private_key_bytes",
+    "read_private_key",
+    "save_private_key",
+]
+
+_MAX_KEY_BYTES: Final = 65_536
+#: An encrypted JWK (RFC 7517 7): the key for it from the passphrase by PBES2 (RFC 7518 4.8).
+_JWE_HEADER: Final = {"alg": "PBES2-HS512+A256KW", "enc": "A256GCM", "cty": "jwk+json", "p2c": 600_000}
+
+
+class KeyFileWarning(UserWarning):
+    """A private key file is open to more people than its owner."""
+
+
+class PassphraseNeededError(ConfigurationError):
+    """The key is encrypted and no passphrase was given."""
+
+
+def read_private_key(
+    data: bytes, *, passphrase: str | None = None, alg: str | None = None, kid: str | None = None
+) -> LocalSigner:
+    """The signer with the private key in ``data``: PEM (PKCS #8, SEC 1, PKCS #1), JWK, or a JWK encrypted as JWE.
+
+    ``alg`` is for RSA keys in PEM, which do not say what they are for (RS256 without it); ``kid`` replaces the one
+    that a JWK has. MalformedError: not such a key, or a weak one. ConfigurationError: the passphrase is wrong, and
+    PassphraseNeededError: it is missing.
+    """
+    text = data.strip()
+    if text.startswith(b"-----BEGIN"):
+        return _read_pem(text, passphrase, alg, kid)
+    if text.startswith(b"eyJ") and text.count(b".") == 4:
+        text = _decrypt(text, passphrase)
+    if not text.startswith(b"{"):
+        raise MalformedError("private key: neither PEM (-----BEGIN PRIVATE KEY-----) nor a JWK ({…})")
+    return LocalSigner.from_jwk(strict_json.parse(text, what="private key"), kid=kid)
+
+
+def load_private_key(
+    path: Path, *, passphrase: str | None = None, alg: str | None = None, kid: str | None = None
+) -> LocalSigner:
+    """As ``read_private_key``, from a file that only its owner can read.
+
+    ConfigurationError when everybody can read it, KeyFileWarning when its group can (mounted secrets are like that).
+    """
+    with open(path, "rb") as file:
+        status = os.fstat(file.fileno())  # of the open file: between a look at the path and opening it may change
+        if os.name == "posix" and stat.S_ISREG(status.st_mode):
+            _check_rights(path, status.st_mode)
+        data = file.read(_MAX_KEY_BYTES + 1)
+    if len(data) > _MAX_KEY_BYTES:
+        raise MalformedError(f"private key: {path} is larger than {_MAX_KEY_BYTES} bytes, so it is no key")
+    return read_private_key(data, passphrase=passphrase, alg=alg, kid=kid)
+
+
+def private_key_bytes(
+    signer: LocalSigner, *, format: Literal["pem", "jwk"] = "pem", passphrase: str | None = None
+) -> bytes:
+    """The signer's private key as a file's content: secret, unless a passphrase encrypts it.
+
+    PEM holds neither ``kid`` nor the algorithm of an RSA key; JWK holds both.
+    """
+    if passphrase == "":
+        raise ConfigurationError("the passphrase is empty; give one, or none at all")
+    if format == "pem":
+        encryption = BestAvailableEncryption(passphrase.encode()) if passphrase else NoEncryption()
+        return signer.private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
+    jwk = json.dumps(private_key_to_jwk(signer.private_key, alg=signer.alg, kid=signer.kid))
+    if passphrase is None:
+        return f"{jwk}\n".encode()
+    from joserfc import jwe
+    from joserfc.jwk import OctKey
+
+    key = OctKey.import_key(passphrase.encode())
+    token = jwe.encrypt_compact(dict(_JWE_HEADER), jwk, key, algorithms=[_JWE_HEADER["alg"], _JWE_HEADER["enc"]])
+    return f"{token}\n".encode()
+
+
+def save_private_key(
+    path: Path,
+    signer: LocalSigner,
+    *,
+    format: Literal["pem", "jwk"] = "pem",
+    passphrase: str | None = None,
+    replace: bool = False,
+) -> None:
+    """After this the file holds the key, whole, with mode 0600. FileExistsError unless ``replace``."""
+    data = private_key_bytes(signer, format=format, passphrase=passphrase)
+    write_atomically(path, data, mode=0o600, replace=replace)
+
+
+def _check_rights(path: Path, mode: int) -> None:
+    mend = f"chmod 600 {shlex.quote(str(path))}"
+    if mode & stat.S_IROTH:
+        raise ConfigurationError(f"private key: everybody can read {path}; take it for known, or run: {mend}")
+    if mode & stat.S_IRGRP:
+        warnings.warn(f"the group of {path} can read this private key; if that is not meant: {mend}", KeyFileWarning, 3)
+
+
+def _read_pem(pem: bytes, passphrase: str | None, alg: str | None, kid: str | None) -> LocalSigner:
+    if b"BEGIN OPENSSH PRIVATE KEY" in pem:
+        raise MalformedError(
+            "private key: in OpenSSH's own format; convert a copy with: ssh-keygen -p -m PKCS8 -f FILE"
+        )
+    encrypted = b"BEGIN ENCRYPTED PRIVATE KEY" in pem or b"Proc-Type: 4,ENCRYPTED" in pem
+    if encrypted and passphrase is None:
+        raise PassphraseNeededError("private key: it is encrypted and no passphrase was given")
+    try:
+        key = load_pem_private_key(pem, passphrase.encode() if encrypted and passphrase is not None else None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        if encrypted:
+            raise ConfigurationError("private key: the passphrase does not open it") from None
+        raise MalformedError("private key: this PEM holds no private key that can be read") from None
+    return LocalSigner(key, alg=alg, kid=kid)  # type: ignore[arg-type]  # the signer refuses other kinds
+
+
+def _decrypt(token: bytes, passphrase: str | None) -> bytes:
+    if passphrase is None:
+        raise PassphraseNeededError("private key: it is encrypted and no passphrase was given")
+    from joserfc import jwe
+    from joserfc.errors import JoseError
+    from joserfc.jwk import OctKey
+
+    try:
+        key = OctKey.import_key(passphrase.encode())
+        opened = jwe.decrypt_compact(token, key, algorithms=[_JWE_HEADER["alg"], _JWE_HEADER["enc"]])
+    except (JoseError, ValueError, TypeError, KeyError):
+        raise ConfigurationError("private key: the passphrase does not open it") from None
+    return opened.plaintext or b""

@@ -1,0 +1,259 @@
+"""Keys as JWK and PEM, checked when they come in, so that no later step has to doubt them.
+
+A key is refused here when its type, curve, ``alg``, ``use`` and ``key_ops`` do not agree on signing, when its public
+half is not the public half of its private one, and when it is known to be weak (RSA below 2048 bits, ROCA).
+Source: RFC 7517, RFC 7518 6, RFC 7638, RFC 8037.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_public_key,
+)
+from joserfc.errors import JoseError
+from joserfc.jwk import ECKey, OKPKey, RSAKey
+
+from a2a_trust.errors import ConfigurationError, MalformedError
+from a2a_trust.keys import base64url
+from a2a_trust.keys.algorithms import ALGORITHMS, MAX_RSA_BITS, MIN_RSA_BITS, Algorithm, algorithm_named
+
+__all__ = [
+    "PrivateKeyObject",
+    "PublicKey",
+    "PublicKeyObject",
+    "private_key_from_jwk",
+    "private_key_to_jwk",
+    "public_key_from_jwk",
+    "public_key_from_object",
+    "public_key_from_pem",
+]
+
+PrivateKeyObject: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
+PublicKeyObject: TypeAlias = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | ed25519.Ed25519PublicKey
+JoseKey: TypeAlias = ECKey | RSAKey | OKPKey
+
+_KINDS: Final[dict[str, type[JoseKey]]] = {"EC": ECKey, "RSA": RSAKey, "OKP": OKPKey}
+_PRIVATE_MEMBERS: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"})
+#: Octets of a coordinate: RFC 7518 6.2.1.2 wants all of them, leading zeros too.
+_COORDINATE_OCTETS: Final = {"P-256": 32, "P-384": 48, "P-521": 66, "Ed25519": 32}
+_MEMBERS: Final = {"EC": ("crv", "x", "y"), "OKP": ("crv", "x"), "RSA": ("e", "n")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PublicKey:
+    """The public half of a signing key, bound to one algorithm.
+
+    ``alg`` is its JOSE name, ``kid`` the name that headers use for the key, ``thumbprint`` its RFC 7638 SHA-256
+    thumbprint: equal for equal key material, whatever the names. ``jwk`` holds the public members only.
+    """
+
+    alg: str
+    kid: str
+    thumbprint: str
+    jwk: Mapping[str, str]
+    native: JoseKey = field(repr=False)
+
+    @property
+    def kty(self) -> str:
+        return self.jwk["kty"]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PublicKey):
+            return NotImplemented
+        return (self.alg, self.kid, self.thumbprint) == (other.alg, other.kid, other.thumbprint)
+
+    def __hash__(self) -> int:
+        return hash((self.alg, self.kid, self.thumbprint))
+
+    def to_jwk(self) -> dict[str, Any]:
+        """The key as a JWK to publish: ``kid``, ``use`` and ``alg`` with the public members."""
+        return {**self.jwk, "kid": self.kid, "use": "sig", "alg": self.alg}
+
+    def to_pem(self) -> bytes:
+        """The key as SubjectPublicKeyInfo in PEM."""
+        return self.native.public_key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+def public_key_from_jwk(jwk: object, *, alg: str | None = None, kid: str | None = None) -> PublicKey:
+    """The public key in a JWK.
+
+    ``alg`` and ``kid`` are for JWKs that do not say so themselves; a JWK that says otherwise is refused. MalformedError
+    for everything that is not a sound public signing key, private halves included.
+    """
+    if not isinstance(jwk, Mapping):
+        raise MalformedError("JWK: not a JSON object")
+    if not _PRIVATE_MEMBERS.isdisjoint(jwk):
+        raise MalformedError("JWK: it holds private or symmetric key material, which must not be in a public key set")
+    algorithm = _algorithm_of(jwk, alg, "verify")
+    return _public_key(_import(jwk, algorithm), algorithm, _kid_of(jwk, kid))
+
+
+def public_key_from_pem(pem: bytes, *, alg: str | None = None, kid: str | None = None) -> PublicKey:
+    """The public key in a PEM file (SubjectPublicKeyInfo). RSA keys are for RS256 unless ``alg`` says otherwise."""
+    try:
+        key = load_pem_public_key(pem)
+    except (ValueError, UnsupportedAlgorithm):
+        raise MalformedError("PEM: not a public key; give SubjectPublicKeyInfo (BEGIN PUBLIC KEY)") from None
+    return public_key_from_object(key, alg=alg, kid=kid)
+
+
+def public_key_from_object(key: object, *, alg: str | None = None, kid: str | None = None) -> PublicKey:
+    """The public key, or the public half of the private key, that is given as an object of ``cryptography``."""
+    algorithm = algorithm_for(key, alg)
+    public = key.public_key() if isinstance(key, PrivateKeyObject) else key
+    return _public_key(_KINDS[algorithm.kty].import_key(public), algorithm, kid)  # type: ignore[arg-type]
+
+
+def algorithm_for(key: object, alg: str | None) -> Algorithm:
+    """The algorithm that the key is for: ``alg`` when it fits the key, else the usual one of the key's kind."""
+    if isinstance(key, ec.EllipticCurvePrivateKey | ec.EllipticCurvePublicKey):
+        curves = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
+        usual = curves.get(key.curve.name)
+    elif isinstance(key, rsa.RSAPrivateKey | rsa.RSAPublicKey):
+        usual = "RS256"
+    elif isinstance(key, ed25519.Ed25519PrivateKey | ed25519.Ed25519PublicKey):
+        usual = "EdDSA"
+    else:
+        usual = None
+    if usual is None:
+        raise MalformedError("key: only EC P-256, P-384, P-521, RSA and Ed25519 keys sign cards")
+    if alg is None:
+        return ALGORITHMS[usual]
+    wanted, fitting = algorithm_named(alg), ALGORITHMS[usual]
+    if (wanted.kty, wanted.curve) != (fitting.kty, fitting.curve):
+        raise ConfigurationError(f"algorithm {wanted.name} does not fit this key; leave it out, or use {usual}")
+    return wanted
+
+
+def private_key_from_jwk(jwk: object) -> tuple[PrivateKeyObject, Algorithm, str | None]:
+    """The private key in a JWK, with its algorithm and its ``kid`` if it has one.
+
+    MalformedError also when ``x``, ``y`` or ``n`` are not the public half of ``d``.
+    """
+    if not isinstance(jwk, Mapping) or "d" not in jwk:
+        raise MalformedError("JWK: not a private key")
+    algorithm = _algorithm_of(jwk, None, "sign")
+    private = _import(jwk, algorithm)
+    public = _import({name: jwk[name] for name in ("kty", *_MEMBERS[algorithm.kty])}, algorithm)
+    own = _KINDS[algorithm.kty].import_key(private.private_key.public_key())  # type: ignore[union-attr]
+    if own.thumbprint() != public.thumbprint():
+        raise MalformedError("JWK: its public members are not the public half of its private ones")
+    _check_strength(public)
+    return private.private_key, algorithm, _kid_of(jwk, None)  # type: ignore[return-value]
+
+
+def private_key_to_jwk(key: PrivateKeyObject, *, alg: str, kid: str) -> dict[str, Any]:
+    """The private key as a JWK: secret."""
+    members = _KINDS[algorithm_named(alg).kty].import_key(key).as_dict(private=True)  # type: ignore[arg-type]
+    return {**members, "kid": kid, "use": "sig", "alg": alg}
+
+
+def _public_key(native: JoseKey, algorithm: Algorithm, kid: str | None) -> PublicKey:
+    _check_strength(native)
+    members = native.as_dict(private=False)
+    jwk = {name: str(members[name]) for name in ("kty", *_MEMBERS[algorithm.kty])}
+    # RFC 7638 3: the required members in lexicographic order, nothing else, no blanks.
+    digest = hashlib.sha256(json.dumps(jwk, sort_keys=True, separators=(",", ":")).encode()).digest()
+    thumbprint = base64url.encode(digest)
+    return PublicKey(
+        alg=algorithm.name,
+        kid=thumbprint if kid is None else kid,
+        thumbprint=thumbprint,
+        jwk=MappingProxyType(jwk),
+        native=native,
+    )
+
+
+def _algorithm_of(jwk: Mapping[str, object], alg: str | None, operation: str) -> Algorithm:
+    """The one algorithm that a JWK is for, after its type, ``alg``, ``use`` and ``key_ops`` (RFC 7517 4) agreed."""
+    kty, curve, own = jwk.get("kty"), jwk.get("crv"), jwk.get("alg")
+    if kty not in _KINDS:
+        raise MalformedError("JWK: kty must be EC, RSA or OKP")
+    if "use" in jwk and jwk["use"] != "sig":
+        raise MalformedError("JWK: its use is not sig")
+    if "key_ops" in jwk:
+        operations = jwk["key_ops"]
+        if not isinstance(operations, list) or operation not in operations:
+            raise MalformedError(f"JWK: its key_ops do not allow {operation}")
+    if own is not None and not isinstance(own, str):
+        raise MalformedError("JWK: alg must be a string")
+    candidates = [a for a in ALGORITHMS.values() if a.kty == kty and a.curve == (None if kty == "RSA" else curve)]
+    if not candidates:
+        raise MalformedError("JWK: crv must be P-256, P-384, P-521 or Ed25519, as its kty demands")
+    for name in (own, alg):
+        if name is not None:
+            candidates = [a for a in candidates if a.is_named(name)]
+    if not candidates:
+        raise MalformedError("JWK: its alg is not a signature algorithm for its kty and crv, or not the expected one")
+    return candidates[0]
+
+
+def _kid_of(jwk: Mapping[str, object], kid: str | None) -> str | None:
+    own = jwk.get("kid")
+    if own is not None and (not isinstance(own, str) or not own):
+        raise MalformedError("JWK: kid must be a string that is not empty")
+    return kid if own is None else own
+
+
+def _import(jwk: Mapping[str, object], algorithm: Algorithm) -> JoseKey:
+    members = {}
+    for name in (*_MEMBERS[algorithm.kty], *sorted(_PRIVATE_MEMBERS & jwk.keys() - {"oth", "k", "priv"})):
+        value = jwk.get(name)
+        if not isinstance(value, str):
+            raise MalformedError(f"JWK: {name} is missing or not a string")
+        if name != "crv":
+            octets = base64url.decode(value, f"JWK: {name}")
+            length = _COORDINATE_OCTETS.get(algorithm.curve or "")
+            if (length and len(octets) != length) or (not length and octets[:1] in (b"", b"\0")):
+                raise MalformedError(f"JWK: {name} has the wrong length")
+        members[name] = value
+    try:
+        key = _KINDS[algorithm.kty].import_key({"kty": algorithm.kty, **members})
+        key.public_key  # noqa: B018  the numbers are checked when the key object is made
+    except (JoseError, ValueError, TypeError, KeyError, UnsupportedAlgorithm):
+        raise MalformedError("JWK: its numbers are not a key") from None
+    return key
+
+
+def _check_strength(key: JoseKey) -> None:
+    public = key.public_key
+    if isinstance(public, rsa.RSAPublicKey):
+        if not MIN_RSA_BITS <= public.key_size <= MAX_RSA_BITS:
+            raise MalformedError(f"RSA key of {public.key_size} bits; {MIN_RSA_BITS} to {MAX_RSA_BITS} are taken")
+        numbers = public.public_numbers()
+        if numbers.e < 65537:
+            raise MalformedError("RSA key with a public exponent below 65537 (NIST SP 800-56B 6.2)")
+        if _is_roca(numbers.n):
+            raise MalformedError("RSA key made by the broken generator of CVE-2017-15361 (ROCA); make a new key")
+
+
+def _roca_residues() -> dict[int, frozenset[int]]:
+    """For small primes p the powers of 65537 modulo p: ROCA moduli are such a power for every p, others hardly ever.
+
+    Primes of which 65537 generates all residues tell nothing and are left out.
+    Source: Nemec et al., The Return of Coppersmith's Attack, CCS 2017, section 2.1.
+    """
+    residues = {}
+    for p in (p for p in range(3, 168) if all(p % q for q in range(2, p))):
+        powers = {pow(65537, i, p) for i in range(p - 1)}
+        if len(powers) < p - 1:
+            residues[p] = frozenset(powers)
+    return residues
+
+
+_ROCA_RESIDUES: Final = _roca_residues()
+
+
+def _is_roca(modulus: int) -> bool:
+    return all(modulus % p in residues for p, residues in _ROCA_RESIDUES.items())

@@ -1,0 +1,92 @@
+"""The one function that checks a JWS (RFC 7515), over joserfc's algorithms.
+
+It takes the parts of the JSON serialisation with a detached payload, as cards carry them (RFC 7515 7.2.2, appendix F).
+What it does not decide: ``kid`` and ``typ``, which are rules of cards and tokens, and whether the key is trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from joserfc.errors import JoseError
+from joserfc.jws import JWSRegistry
+
+from a2a_trust import strict_json
+from a2a_trust.errors import InvalidSignatureError, MalformedError
+from a2a_trust.keys import base64url
+from a2a_trust.keys.algorithms import ALGORITHMS
+from a2a_trust.keys.jwk import PublicKey
+
+__all__ = ["MAX_HEADER", "MAX_SIGNATURE", "read_header", "signing_input", "verify_jws"]
+
+MAX_HEADER: Final = 8192
+"""The longest protected header that is decoded, in characters of base64url."""
+
+MAX_SIGNATURE: Final = 2048
+"""The longest signature that is decoded, in characters of base64url; RSA with 8192 bits has 1366."""
+
+
+@lru_cache(maxsize=1024)
+def read_header(protected: str) -> Mapping[str, Any]:
+    """The protected header of a JWS, decoded and checked by RFC 7515 4; read-only.
+
+    MalformedError for what is not one canonical base64url text of one JSON object with a string ``alg``, and for
+    every ``crit`` or ``b64``: we implement no extension that a header could demand.
+    """
+    if len(protected) > MAX_HEADER:
+        raise MalformedError(f"protected header: longer than {MAX_HEADER} characters")
+    header = strict_json.parse(base64url.decode(protected, "protected header"), what="protected header")
+    if type(header) is not dict:
+        raise MalformedError("protected header: not a JSON object")
+    if "crit" in header or "b64" in header:
+        raise MalformedError("protected header: crit and b64 are refused, no extension is implemented")
+    if type(header.get("alg")) is not str:
+        raise MalformedError("protected header: alg is missing or not a string")
+    return MappingProxyType(header)
+
+
+def signing_input(protected: str, payload: bytes) -> bytes:
+    """The octets that are signed (RFC 7515 5.1 step 5)."""
+    return f"{protected}.{base64url.encode(payload)}".encode("ascii")
+
+
+def verify_jws(
+    *, protected: str, payload: bytes, signature: str, key: PublicKey, header: Mapping[str, Any] | None = None
+) -> Mapping[str, Any]:
+    """The protected header of a JWS whose signature over ``payload`` is by ``key``.
+
+    ``protected`` and ``signature`` are base64url texts, ``header`` is the unprotected header. MalformedError: a part
+    is not what RFC 7515 demands. InvalidSignatureError: ``alg`` is not the key's, or the signature is not the key's.
+    Source: RFC 7515 5.2, RFC 8725 3.1.
+    """
+    claims = read_header(protected)
+    check_unprotected(header, claims)
+    algorithm = ALGORITHMS[key.alg]
+    if not algorithm.is_named(claims["alg"]):
+        raise InvalidSignatureError(f"the header's alg is not {key.alg}, which the key is for")
+    if len(signature) > MAX_SIGNATURE:
+        raise MalformedError(f"signature: longer than {MAX_SIGNATURE} characters")
+    octets = base64url.decode(signature, "signature")
+    try:
+        good = JWSRegistry.algorithms[algorithm.name].verify(signing_input(protected, payload), octets, key.native)
+    except (JoseError, ValueError, TypeError, UnsupportedAlgorithm):
+        good = False
+    if good is not True:
+        raise InvalidSignatureError("the signature is not by this key over these bytes")
+    return claims
+
+
+def check_unprotected(header: object, protected: Mapping[str, Any]) -> None:
+    """Refuse an unprotected header that is no object, repeats a protected name, or speaks of what must be protected."""
+    if header is None:
+        return
+    if not isinstance(header, Mapping):
+        raise MalformedError("unprotected header: not a JSON object")
+    if not header.keys().isdisjoint(protected):
+        raise MalformedError("unprotected header: it repeats a name of the protected one (RFC 7515 7.2.1)")
+    if not header.keys().isdisjoint({"alg", "kid", "crit", "b64"}):
+        raise MalformedError("unprotected header: alg, kid, crit and b64 count only when they are protected")

@@ -1,0 +1,72 @@
+"""JSON Web Key Sets (RFC 7517 5): read what others publish, key by key, and publish our own public halves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from a2a_trust import strict_json
+from a2a_trust.errors import ConfigurationError, MalformedError
+from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk
+
+__all__ = ["MAX_KEYS", "KeySet", "SkippedKey", "publish_jwks", "read_jwks"]
+
+MAX_KEYS: Final = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedKey:
+    """A member of a key set that names no key: its place from 0, and why."""
+
+    index: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeySet:
+    """The usable public keys of a set, and what was skipped."""
+
+    keys: tuple[PublicKey, ...]
+    skipped: tuple[SkippedKey, ...] = ()
+
+
+def read_jwks(document: bytes) -> KeySet:
+    """The signing keys of a JWK Set.
+
+    A key that is not understood is skipped and reported, as RFC 7517 5 demands. Of keys that share ``kid`` and type
+    none is taken: such a name says nothing. A set with a symmetric key is refused whole (MalformedError): its keys are
+    secrets, or an attempt to have one algorithm taken for another.
+    """
+    value = strict_json.parse(document, what="JWK Set")
+    members = value.get("keys") if type(value) is dict else None
+    if type(members) is not list:
+        raise MalformedError('JWK Set: no list of keys; a set looks like {"keys": [{"kty": …}]}')
+    if len(members) > MAX_KEYS:
+        raise MalformedError(f"JWK Set: more than {MAX_KEYS} keys")
+    if any(type(member) is dict and member.get("kty") == "oct" for member in members):
+        raise MalformedError("JWK Set: it holds a symmetric key; publish only public keys")
+    found: list[tuple[int, PublicKey]] = []
+    skipped: list[SkippedKey] = []
+    for index, member in enumerate(members):
+        try:
+            found.append((index, public_key_from_jwk(member)))
+        except MalformedError as error:
+            skipped.append(SkippedKey(index=index, reason=str(error)))
+    uses = Counter((key.kid, key.kty) for _, key in found)
+    for index, key in found:
+        if uses[key.kid, key.kty] > 1:
+            skipped.append(SkippedKey(index=index, reason="JWK: another key has the same kid and type"))
+    return KeySet(
+        keys=tuple(key for _, key in found if uses[key.kid, key.kty] == 1),
+        skipped=tuple(sorted(skipped, key=lambda key: key.index)),
+    )
+
+
+def publish_jwks(keys: Iterable[PublicKey]) -> dict[str, Any]:
+    """The JWK Set to serve for these keys: public members only."""
+    members = [key.to_jwk() for key in keys]
+    if len({(member["kid"], member["kty"]) for member in members}) < len(members):
+        raise ConfigurationError("two keys share kid and type, so the name would mean neither; give one another kid")
+    return {"keys": members}

@@ -1,0 +1,82 @@
+"""Which keys are trusted, for which hosts, when, and in which canonical forms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from a2a_trust.errors import ConfigurationError
+from a2a_trust.keys.jwk import PublicKey
+from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
+
+__all__ = ["LOSSLESS_FORMS", "Form", "TrustStore", "TrustedKey"]
+
+
+class Form(StrEnum):
+    """A canonical form of a card, by name; ``a2a_trust.signing.forms`` says what each one drops."""
+
+    SERVED = "served"
+    SPEC = "spec"
+    PRUNED = "pruned"
+    PRUNED_LEGACY = "pruned-legacy"
+
+    @property
+    def is_lossy(self) -> bool:
+        """Whether the form drops what says something, so that its absence from a signed payload proves nothing."""
+        return self in (Form.PRUNED, Form.PRUNED_LEGACY)
+
+
+LOSSLESS_FORMS: Final = frozenset({Form.SERVED, Form.SPEC})
+"""The forms that a key may speak in unless its entry says otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustedKey:
+    """One key and how far it is trusted.
+
+    ``origins`` are the hosts that it may speak for. It is valid from ``not_before`` until just before ``not_after``
+    (seconds since the epoch). A revoked key proves nothing, whenever it signed. A form in ``forms`` that drops
+    members (``pruned``, ``pruned-legacy``) makes whatever the key signs a proof with open ends: name one only for keys
+    of SDKs that cannot do better.
+    """
+
+    key: PublicKey
+    origins: Origins | UnsafeAnyOrigin
+    forms: frozenset[Form] = LOSSLESS_FORMS
+    not_before: float = float("-inf")
+    not_after: float = float("inf")
+    revoked: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.origins, Origins | UnsafeAnyOrigin):
+            raise ConfigurationError('TrustedKey: write origins=Origins("host", …) or origins=UnsafeAnyOrigin()')
+        if not self.forms:
+            raise ConfigurationError("TrustedKey: forms is empty, so the key could prove nothing; leave it out")
+        object.__setattr__(self, "forms", frozenset(map(Form, self.forms)))
+        if not self.not_before < self.not_after:
+            raise ConfigurationError("TrustedKey: not_before must be earlier than not_after")
+
+
+@dataclass(frozen=True, slots=True)
+class TrustStore:
+    """The trusted keys. An empty store trusts nobody."""
+
+    keys: tuple[TrustedKey, ...]
+    _by_name: dict[tuple[str, str], tuple[TrustedKey, ...]] = field(init=False, repr=False, compare=False)
+
+    def __init__(self, keys: Iterable[TrustedKey]) -> None:
+        entries = tuple(dict.fromkeys(keys))  # one entry given twice is one entry
+        by_name: dict[tuple[str, str], tuple[TrustedKey, ...]] = {}
+        for entry in entries:
+            if not isinstance(entry, TrustedKey):
+                raise ConfigurationError("TrustStore: give TrustedKey objects")
+            name = (entry.key.kid, entry.key.kty)
+            by_name[name] = (*by_name.get(name, ()), entry)
+        object.__setattr__(self, "keys", entries)
+        object.__setattr__(self, "_by_name", by_name)
+
+    def named(self, kid: str, kty: str) -> tuple[TrustedKey, ...]:
+        """All entries of that ``kid`` and key type, over all origins."""
+        return self._by_name.get((kid, kty), ())

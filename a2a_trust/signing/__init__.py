@@ -1,0 +1,1 @@
+"""Cards: JSON in, signed JSON out, and back."""

@@ -1,0 +1,182 @@
+"""The canonical forms of a card that live in the field: what is dropped from the served card, and how it is printed.
+
+==================  ==================================================================================================
+``served``          only ``signatures`` is dropped
+``spec``            A2A 8.4.1 rule 1: members that are not present by ``presence.py`` are dropped too
+``pruned``          unknown members and, recursively, everything empty is dropped, REQUIRED or not
+``pruned-legacy``   as ``pruned``, printed by Python's ``json.dumps`` instead of RFC 8785
+==================  ==================================================================================================
+
+``served`` and ``spec`` drop nothing that says anything. The pruned forms do: a security requirement without scopes,
+a mutual TLS scheme, an empty allow-list vanish from them, so a signature in them does not protect those.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from a2a_trust.card import is_legacy
+from a2a_trust.keys.trust import Form
+from a2a_trust.signing.jcs import canonicalize_received
+from a2a_trust.signing.presence import MESSAGES, Field, Kind, Presence
+from a2a_trust.strict_json import JSON, JSONObject
+
+__all__ = ["UNPROVEN_BY_PRUNING", "Form", "Projection", "present_members", "project"]
+
+
+UNPROVEN_BY_PRUNING: Final = (
+    "/securityRequirements",
+    "/securitySchemes",
+    "/supportedInterfaces",
+    "/skills/*/securityRequirements",
+    "/capabilities/extensions/*/params",
+    "/url",
+    "/preferredTransport",
+    "/additionalInterfaces",
+    "/protocolVersion",
+    "/security",
+    "/skills/*/security",
+    "/supportsAuthenticatedExtendedCard",
+    "/authentication",
+)
+"""What a pruned form may have hidden: present or absent, these members are not proven by it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projection:
+    """One form of one card: the bytes that are signed, and the members of the card that are not in them."""
+
+    form: Form
+    payload: bytes
+    dropped: tuple[str, ...]
+    """JSON pointers (RFC 6901) into the served card, ``signatures`` apart."""
+
+
+def project(card: JSONObject, form: Form) -> Projection:
+    """The card in one form. The card has passed the gate; it is not changed."""
+    members = {name: value for name, value in card.items() if name != "signatures"}
+    dropped: list[str] = []
+    if form is Form.SERVED or (form is Form.SPEC and is_legacy(card)):
+        return Projection(form=form, payload=canonicalize_received(members), dropped=())
+    if form is Form.SPEC:
+        return Projection(
+            form=form,
+            payload=canonicalize_received(_present(members, "AgentCard", "", dropped)),
+            dropped=tuple(dropped),
+        )
+    pruned = _prune(members, "AgentCard", "", dropped)
+    if form is Form.PRUNED:
+        payload = canonicalize_received(pruned)
+    else:
+        payload = json.dumps(_with_floats(pruned), sort_keys=True, separators=(",", ":")).encode("ascii")
+    return Projection(form=form, payload=payload, dropped=tuple(dropped))
+
+
+def present_members(card: JSONObject) -> tuple[JSONObject, tuple[str, ...]]:
+    """The card without what A2A 8.4.1 rule 1 drops, in its own order, and the pointers of what was dropped."""
+    dropped: list[str] = []
+    return _present(card, "AgentCard", "", dropped), tuple(dropped)
+
+
+def _present(members: JSONObject, message: str, path: str, dropped: list[str]) -> JSONObject:
+    fields = MESSAGES[message]
+    kept: JSONObject = {}
+    for name, value in members.items():
+        field = fields.get(name)
+        if field is None:
+            kept[name] = value  # unknown members stay
+            continue
+        here = _pointer(path, name)
+        if value is None or (field.presence is Presence.IMPLICIT and _is_default(value)):
+            dropped.append(here)
+        elif field.kind is Kind.MESSAGE:
+            kept[name] = _present(value, field.message, here, dropped)
+        elif field.kind is Kind.MESSAGES:
+            kept[name] = [
+                _present(item, field.message, _pointer(here, index), dropped) for index, item in enumerate(value)
+            ]
+        elif field.kind is Kind.MESSAGE_MAP:
+            kept[name] = {
+                key: _present(item, field.message, _pointer(here, key), dropped) if type(item) is dict else item
+                for key, item in value.items()
+            }
+        else:
+            kept[name] = value
+    return kept
+
+
+def _is_default(value: JSON) -> bool:
+    return value is False or value == "" or value == [] or value == {}
+
+
+_GONE: Final = object()
+
+
+def _prune(members: JSONObject, message: str, path: str, dropped: list[str]) -> JSONObject:
+    fields = MESSAGES[message]
+    by_proto_name = {field.proto_name: field for field in fields.values()}
+    kept: JSONObject = {}
+    for name, value in members.items():
+        here = _pointer(path, name)
+        before = len(dropped)
+        field = fields.get(name) or by_proto_name.get(name)
+        pruned = _GONE if field is None else _prune_field(value, field, here, dropped)
+        if field is None or pruned is _GONE:
+            dropped[before:] = [here]
+        else:
+            kept[field.name] = pruned
+    return kept
+
+
+def _prune_field(value: JSON, field: Field, here: str, dropped: list[str]) -> JSON:
+    kind = field.kind
+    if kind is Kind.BOOL:
+        return value if value or (value is False and field.presence is Presence.EXPLICIT) else _GONE
+    if kind is Kind.MESSAGE and type(value) is dict:
+        return _prune(value, field.message, here, dropped) or _GONE
+    if kind in (Kind.MESSAGES, Kind.MESSAGE_MAP) and type(value) in (list, dict):
+        items = enumerate(value) if type(value) is list else value.items()
+        kept = {}
+        for key, item in items:
+            path = _pointer(here, key)
+            before = len(dropped)
+            pruned = _prune(item, field.message, path, dropped) if type(item) is dict else None
+            if pruned:
+                kept[key] = pruned
+            else:
+                dropped[before:] = [path]
+        return (list(kept.values()) if type(value) is list else kept) or _GONE
+    return _without_empty(value, here, dropped)
+
+
+def _without_empty(value: JSON, here: str, dropped: list[str]) -> JSON:
+    """The value without null and empty strings, lists and objects at any depth; _GONE when nothing is left."""
+    if value is None or value == "":
+        return _GONE
+    if type(value) not in (dict, list):
+        return value
+    kept = {}
+    for key, item in enumerate(value) if type(value) is list else value.items():
+        path = _pointer(here, key)
+        before = len(dropped)
+        cleaned = _without_empty(item, path, dropped)
+        if cleaned is _GONE:
+            dropped[before:] = [path]
+        else:
+            kept[key] = cleaned
+    return (list(kept.values()) if type(value) is list else kept) or _GONE
+
+
+def _with_floats(value: JSON) -> JSON:
+    """Numbers as those SDKs hold them: every number of a card lies in a Struct, whose numbers are doubles."""
+    if type(value) is dict:
+        return {name: _with_floats(item) for name, item in value.items()}
+    if type(value) is list:
+        return [_with_floats(item) for item in value]
+    return float(value) if type(value) is int else value
+
+
+def _pointer(path: str, step: str | int) -> str:
+    return f"{path}/{step}" if type(step) is int else f"{path}/{str(step).replace('~', '~0').replace('/', '~1')}"

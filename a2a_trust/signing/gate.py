@@ -1,0 +1,239 @@
+"""The gate: what every card must be before any form of it is signed or verified.
+
+Readers of ProtoJSON take a field under its JSON name and under its proto name, convert what has the wrong type, and
+differ in which of two variants they keep. A card that uses any of this says different things to different readers
+under one signature, so it is refused here. Members that no generation of A2A knows are left alone.
+
+Source: A2A 5.5, 5.7 and 8.4.1; the members of 0.1 to 0.3 from those versions' JSON schemas.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from a2a_trust.errors import MalformedError
+from a2a_trust.signing.presence import MESSAGES, Field, Kind, Presence
+from a2a_trust.strict_json import JSON, JSONObject
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["check_card"]
+
+
+def _legacy(name: str, kind: Kind, message: str = "") -> Field:
+    return Field(name, kind, Presence.EXPLICIT, message)
+
+
+#: What 0.1, 0.2 and 0.3 have beside 1.0; messages that only they have end in "03".
+_LEGACY: Final[dict[str, tuple[Field, ...]]] = {
+    "AgentCard": (
+        _legacy("url", Kind.STRING),
+        _legacy("preferredTransport", Kind.STRING),
+        _legacy("protocolVersion", Kind.STRING),
+        _legacy("additionalInterfaces", Kind.MESSAGES, "AgentInterface03"),
+        _legacy("security", Kind.MESSAGES, "SecurityRequirement03"),
+        _legacy("supportsAuthenticatedExtendedCard", Kind.BOOL),
+        _legacy("authentication", Kind.MESSAGE, "Authentication01"),
+    ),
+    "AgentCapabilities": (_legacy("stateTransitionHistory", Kind.BOOL),),
+    "AgentSkill": (_legacy("security", Kind.MESSAGES, "SecurityRequirement03"),),
+    "AgentInterface03": (_legacy("url", Kind.STRING), _legacy("transport", Kind.STRING)),
+    "Authentication01": (_legacy("schemes", Kind.STRINGS), _legacy("credentials", Kind.STRING)),
+    "SecurityScheme": (
+        _legacy("type", Kind.STRING),
+        _legacy("description", Kind.STRING),
+        _legacy("in", Kind.STRING),
+        _legacy("name", Kind.STRING),
+        _legacy("scheme", Kind.STRING),
+        _legacy("bearerFormat", Kind.STRING),
+        _legacy("flows", Kind.MESSAGE, "OAuthFlows03"),
+        _legacy("openIdConnectUrl", Kind.STRING),
+        _legacy("oauth2MetadataUrl", Kind.STRING),
+    ),
+    # The same flows as in 1.0, but several may stand side by side.
+    "OAuthFlows03": tuple(_legacy(flow.name, flow.kind, flow.message) for flow in MESSAGES["OAuthFlows"].values()),
+    # Free member names with lists of scopes as values: checked by _check_requirement.
+    "SecurityRequirement03": (),
+}
+
+
+class _Message:
+    """The fields of one message over all generations, ready for look-up.
+
+    ``fields`` are those of 1.0 by JSON name; ``others`` those of 0.1 to 0.3, and every field by its proto name.
+    """
+
+    __slots__ = ("fields", "is_requirement", "others", "spellings")
+
+    def __init__(self, name: str) -> None:
+        self.fields: Mapping[str, Field] = MESSAGES.get(name, {})
+        legacy = _LEGACY.get(name, ())
+        self.others = {field.name: field for field in legacy}
+        for field in (*legacy, *self.fields.values()):
+            if field.proto_name not in self.fields:
+                self.others[field.proto_name] = field
+        self.spellings = {name.casefold() for name in (*self.fields, *self.others)}
+        self.is_requirement = name == "SecurityRequirement03"
+
+
+_ALL: Final = {name: _Message(name) for name in MESSAGES.keys() | _LEGACY.keys()}
+_CARD: Final = _ALL["AgentCard"]
+_CARD.spellings.add("signatures")
+
+
+class _Refused(Exception):
+    """A refusal on its way up; every level adds its name to ``path`` (leaf first)."""
+
+    def __init__(self, reason: str, *path: str | int) -> None:
+        self.reason = reason
+        self.path = list(path)
+
+
+def check_card(card: JSON) -> bool:
+    """Refuse a card that different readers read differently; tell whether it has a single canonical form.
+
+    True when nothing in the card is empty, at its default, null, unknown, or written under a proto name: then all
+    forms of it are the same bytes. ``signatures`` is not looked at. MalformedError names the member and the mend.
+    """
+    if type(card) is not dict:
+        raise MalformedError(f"card: a JSON object is needed, this is {_named(card)}")
+    try:
+        return _check_message(card, _CARD, ignore="signatures")
+    except _Refused as refusal:
+        pointer = "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in reversed(refusal.path))
+        raise MalformedError(f"card: {ascii(pointer)[1:-1]}: {refusal.reason}") from None
+
+
+def _check_message(members: JSONObject, message: _Message, ignore: str = "") -> bool:
+    fields = message.fields
+    single = True
+    variant = ""
+    for name, value in members.items():
+        field = fields.get(name)
+        if field is None:
+            if name == ignore:
+                continue
+            single = False
+            field = _check_spelling(name, members, message)
+            if field is None:
+                continue
+        if value is None:
+            single = False
+            continue
+        if field.oneof:
+            if variant:
+                raise _Refused(f"{variant} and {name} exclude each other; keep one", name)
+            variant = name
+        try:
+            single &= _check_value(value, field)
+        except _Refused as refusal:
+            refusal.path.append(name)
+            raise
+    return single
+
+
+def _check_value(value: JSON, field: Field) -> bool:
+    """Whether the value is of the field's type (else _Refused), and neither empty nor at a default within."""
+    kind = field.kind
+    if kind is Kind.STRING:
+        if type(value) is not str:
+            _refuse_type("a string", value)
+        return value != ""
+    if kind is Kind.STRINGS:
+        if type(value) is not list:
+            _refuse_type("a list of strings", value)
+        for index, item in enumerate(value):
+            if type(item) is not str:
+                _refuse_type("a string", item, index)
+        return bool(value) and "" not in value
+    if kind is Kind.BOOL:
+        if type(value) is not bool:
+            _refuse_type("true or false", value)
+        # An explicit false of an `optional` field is in every form; a plain one is in none but `served`.
+        return value or field.presence is Presence.EXPLICIT
+    if kind is Kind.MESSAGE:
+        if type(value) is not dict:
+            _refuse_type("an object", value)
+        return bool(value) and _check_message(value, _ALL[field.message])
+    if kind is Kind.MESSAGES:
+        if type(value) is not list:
+            _refuse_type("a list of objects", value)
+        return _check_messages(enumerate(value), field.message) and bool(value)
+    if type(value) is not dict:
+        _refuse_type("an object", value)
+    if kind is Kind.MESSAGE_MAP:
+        return _check_messages(value.items(), field.message) and bool(value)
+    if kind is Kind.STRING_MAP:
+        for name, item in value.items():
+            if type(item) is not str:
+                _refuse_type("a string", item, name)
+        return bool(value) and "" not in value.values()
+    return _is_full(value)  # STRUCT
+
+
+def _check_messages(items: object, name: str) -> bool:
+    message = _ALL[name]
+    single = True
+    for key, item in items:  # type: ignore[attr-defined]
+        if type(item) is dict:
+            if message.is_requirement:
+                single = False
+                _check_requirement(item, key)
+                continue
+            try:
+                single &= bool(item) and _check_message(item, message)
+            except _Refused as refusal:
+                refusal.path.append(key)
+                raise
+        elif name == "StringList" and type(item) is list:
+            # a2a-go writes {"scheme": ["scope"]} where the specification has {"scheme": {"list": ["scope"]}}.
+            single = False
+            _check_scopes(item, key)
+        else:
+            _refuse_type("an object", item, key)
+    return single
+
+
+def _check_requirement(requirement: JSONObject, key: str | int) -> None:
+    """A security requirement of 0.2 and 0.3: scheme names, each with its list of scopes."""
+    for name, scopes in requirement.items():
+        if type(scopes) is not list:
+            _refuse_type("a list of scopes", scopes, name, key)
+        _check_scopes(scopes, name, key)
+
+
+def _check_scopes(scopes: list[JSON], *path: str | int) -> None:
+    for index, scope in enumerate(scopes):
+        if type(scope) is not str:
+            _refuse_type("a string", scope, index, *path)
+
+
+def _check_spelling(name: str, members: JSONObject, message: _Message) -> Field | None:
+    """The field that a member means which is none of 1.0 by its JSON name; None when A2A knows no such member."""
+    field = message.others.get(name)
+    if field is not None:
+        if field.name != name and field.name in members:
+            raise _Refused(f"{field.name} and {name} are one field; keep {field.name}", name)
+        return field
+    if name.casefold() in message.spellings:
+        raise _Refused("this differs from a member of A2A only in case; readers disagree about it", name)
+    return None
+
+
+def _is_full(value: JSON) -> bool:
+    """Whether nothing within is null or an empty string, list or object: then pruning leaves it as it is."""
+    if type(value) is dict:
+        return bool(value) and all(map(_is_full, value.values()))
+    if type(value) is list:
+        return bool(value) and all(map(_is_full, value))
+    return value is not None and value != ""
+
+
+def _refuse_type(wanted: str, value: JSON, *path: str | int) -> NoReturn:
+    raise _Refused(f"{wanted} is needed, this is {_named(value)}", *path)
+
+
+def _named(value: JSON) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")

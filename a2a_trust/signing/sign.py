@@ -1,0 +1,210 @@
+"""Sign a card so that every verifier reads in it what was signed.
+
+A signed card is normalised first: what A2A 8.4.1 drops from the canonical form is dropped from the card, so that the
+served bytes and the specification's form are the same. Where the field's pruned form differs nevertheless (a
+requirement without scopes, say), each key signs twice: the full form, and a companion for verifiers that can check
+only the pruned one. Cards of 0.2 and 0.3 alone are signed as they are, and never get a companion: the pruned form
+knows neither their ``url`` nor their ``security``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from a2a_trust import strict_json
+from a2a_trust.card import is_legacy
+from a2a_trust.errors import (
+    CardVerificationError,
+    ConfigurationError,
+    InvalidSignatureError,
+    MalformedError,
+    SigningError,
+)
+from a2a_trust.keys import base64url
+from a2a_trust.keys.jws import signing_input, verify_jws
+from a2a_trust.keys.origins import UnsafeAnyOrigin, host_of
+from a2a_trust.keys.signer import Signer
+from a2a_trust.keys.trust import Form, TrustedKey, TrustStore
+from a2a_trust.signing.forms import present_members, project
+from a2a_trust.signing.gate import check_card
+from a2a_trust.signing.jcs import canonicalize
+from a2a_trust.signing.policy import all_of
+from a2a_trust.signing.signature import COMPANION, MAX_SIGNATURES, parse_signature
+from a2a_trust.signing.verify import seconds, verify_card
+from a2a_trust.strict_json import JSON, JSONObject
+
+__all__ = ["SignedCard", "sign_card"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedCard:
+    """A card with its signatures, and what signing did to it.
+
+    ``card`` is a new object, in the order of the one that was given. ``payload`` are the bytes that were signed.
+    ``normalised`` are JSON pointers of members that were dropped because the specification's form has no place for
+    them. ``has_companion`` tells that a second signature in the pruned form was added for other SDKs.
+    """
+
+    card: JSONObject
+    payload: bytes
+    normalised: tuple[str, ...]
+    has_companion: bool
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What signing did, in sentences for people."""
+        notes = []
+        if self.normalised:
+            notes.append(f"dropped what A2A 8.4.1 drops: {', '.join(self.normalised)}")
+        if self.has_companion:
+            notes.append("added a companion signature in the pruned form, for SDKs that cannot check the full one")
+        return tuple(notes)
+
+
+def sign_card(
+    card: bytes | Mapping[str, Any],
+    *signers: Signer,
+    jku: str | None = None,
+    iat: float | datetime | None = None,
+    exp: float | datetime | None = None,
+    drop_broken: bool = False,
+) -> SignedCard:
+    """A new card, signed by every signer; the one that was given is unchanged.
+
+    Signatures that the same kids made before are replaced, those of others stay where they are. Others' signatures
+    that normalising the card may break are an error, unless ``drop_broken`` has them removed. ``jku`` (https),
+    ``iat`` and ``exp`` (aware datetime or seconds since the epoch) go into the protected headers. ``crit`` does not
+    name them, so other verifiers ignore them; ours honours ``iat`` and ``exp``.
+
+    MalformedError: not a card that every reader reads alike. SigningError: it cannot be signed as asked, or a signer
+    gave a wrong signature. ConfigurationError: the arguments. Source: A2A 8.4.2.
+    """
+    _check_signers(signers)
+    times = _times(iat, exp)
+    if jku is not None:
+        _check_jku(jku)
+    original = strict_json.parse(card, what="card") if isinstance(card, bytes) else _copy(card)
+    check_card(original)
+    entries = _entries(original)
+    members = {name: value for name, value in original.items() if name != "signatures"}
+    before = canonicalize(members)  # also refuses integers that readers would round
+    normalised: tuple[str, ...] = ()
+    if not is_legacy(members):
+        members, normalised = present_members(members)
+    payload = canonicalize(members)
+    kept = _others(entries, {signer.kid for signer in signers})
+    if kept and payload != before:
+        if not drop_broken:
+            raise SigningError(
+                "the card has signatures of others, and members that signing drops, which may break them: "
+                f"{', '.join(normalised)}. Drop those members and have the others sign anew, or drop their signatures "
+                "(drop_broken=True, --drop-broken)"
+            )
+        kept = []
+    companion = None if is_legacy(members) else project(members, Form.PRUNED).payload
+    payloads = [(payload, {})]
+    if companion is not None and companion not in (payload, b"{}"):
+        payloads.append((companion, {COMPANION: str(Form.PRUNED)}))
+    optional = {**times} if jku is None else {**times, "jku": jku}
+    made = [_signature(signer, {**optional, **marks}, signed) for signed, marks in payloads for signer in signers]
+    if len(kept) + len(made) > MAX_SIGNATURES:
+        raise SigningError(f"the card would have more than {MAX_SIGNATURES} signatures, which verifiers refuse")
+    signed_card: JSONObject = {}
+    for name in (*original, "signatures"):  # where the member stood before it stands again, else it comes last
+        if name == "signatures":
+            signed_card.setdefault(name, [*kept, *made])
+        elif name in members:
+            signed_card[name] = members[name]
+    _check_own_work(signed_card, payload, signers, times.get("iat", 0.0))
+    return SignedCard(card=signed_card, payload=payload, normalised=normalised, has_companion=len(payloads) > 1)
+
+
+def _check_signers(signers: tuple[Signer, ...]) -> None:
+    if not signers:
+        raise ConfigurationError("sign_card: give at least one signer, as in sign_card(card, generate_signer())")
+    if len({signer.kid for signer in signers}) < len(signers):
+        raise ConfigurationError("sign_card: two signers have the same kid; give one of them another")
+    for signer in signers:
+        if (signer.alg, signer.kid) != (signer.public_key.alg, signer.public_key.kid):
+            raise ConfigurationError(f"signer {ascii(signer.kid)}: alg and kid are not those of its public key")
+
+
+def _times(iat: float | datetime | None, exp: float | datetime | None) -> dict[str, float]:
+    times = {name: seconds(value) for name, value in (("iat", iat), ("exp", exp)) if value is not None}
+    if "exp" in times and times["exp"] <= times.get("iat", 0.0):
+        raise ConfigurationError("exp must lie after iat")
+    return {name: int(value) if value.is_integer() else value for name, value in times.items()}
+
+
+def _check_jku(jku: str) -> None:
+    try:
+        host_of(jku)
+        parts = urlsplit(jku)
+    except (MalformedError, ValueError):
+        parts = None
+    if parts is None or parts.scheme != "https" or parts.fragment:
+        raise ConfigurationError("jku: write the https URL, without fragment, at which the JWK Set is served")
+
+
+def _copy(card: Mapping[str, Any]) -> JSON:
+    """A copy in plain JSON types, in the same order; what is not JSON is refused."""
+    if not isinstance(card, Mapping):
+        raise TypeError(f"card: give bytes or a dict, not {type(card).__name__}")
+    members = dict(card)
+    canonicalize(members)
+    return orjson.loads(orjson.dumps(members))
+
+
+def _entries(card: JSONObject) -> list[JSON]:
+    entries = card.get("signatures")
+    if entries is None:
+        return []
+    if type(entries) is not list:
+        raise MalformedError("card: /signatures: a list is needed; remove the member to sign the card")
+    return entries
+
+
+def _others(entries: list[JSON], kids: set[str]) -> list[JSON]:
+    """The signatures that are not by these kids; those that cannot be read are somebody else's too."""
+    others = []
+    for entry in entries:
+        try:
+            if parse_signature(entry).kid in kids:
+                continue
+        except MalformedError:
+            pass
+        others.append(entry)
+    return others
+
+
+def _signature(signer: Signer, optional: JSONObject, payload: bytes) -> JSONObject:
+    """One AgentCardSignature, checked: a module or cloud that signs in another form is found out here."""
+    header = {"alg": signer.alg, "kid": signer.kid, "typ": "JOSE", **optional}
+    protected = base64url.encode(canonicalize(header))
+    signature = base64url.encode(signer.sign(signing_input(protected, payload)))
+    try:
+        verify_jws(protected=protected, payload=payload, signature=signature, key=signer.public_key)
+    except (InvalidSignatureError, MalformedError) as error:
+        raise SigningError(
+            f"signer {ascii(signer.kid)} gave a signature that does not verify with its public key ({error}); "
+            "sign() must return the JOSE form, for ECDSA r || s of fixed length, not DER"
+        ) from None
+    return {"protected": protected, "signature": signature}
+
+
+def _check_own_work(card: JSONObject, payload: bytes, signers: tuple[Signer, ...], now: float) -> None:
+    """Verify the whole card as a stranger would, before anybody sees it."""
+    trust = TrustStore(TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin()) for signer in signers)
+    policy = all_of(*(signer.kid for signer in signers))
+    try:
+        proven = verify_card(orjson.dumps(card), trust, origin=UnsafeAnyOrigin(), now=now, policy=policy)
+    except CardVerificationError as error:
+        raise SigningError(f"the signed card does not verify: {error}") from None
+    if proven.payload != payload:
+        raise SigningError("the signed card says something else than the card that was given")

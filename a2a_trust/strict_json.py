@@ -1,0 +1,152 @@
+"""A JSON reader for documents of strangers.
+
+It takes what RFC 8259 allows and every reader understands alike (the conditions of RFC 8785 3.1 and RFC 7493),
+and refuses the rest: encodings other than UTF-8, byte order marks, duplicate members, lone surrogates,
+numbers that are not finite doubles, data after the document, too many bytes, too deep a nesting.
+
+What comes back are plain values: dict (in the document's order), list, str, bool, None, float, and int for every
+number that was written without fraction and exponent, exact however long; what a double can hold of such a
+number is for the canonical form to decide (RFC 8785 3.2.2.3), not for the reader.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, Final, NoReturn, TypeAlias
+
+import orjson
+
+from a2a_trust.errors import MalformedError
+
+__all__ = ["JSON", "MAX_BYTES", "MAX_DEPTH", "JSONObject", "is_too_deep", "parse"]
+
+JSON: TypeAlias = Any
+"""A JSON value as plain Python: dict, list, str, int, float, bool or None."""
+
+JSONObject: TypeAlias = dict[str, Any]
+
+MAX_BYTES: Final = 1_048_576
+"""The largest document that is read, in bytes: a hundred times the largest card we have seen."""
+
+MAX_DEPTH: Final = 128
+"""The deepest nesting of arrays and objects that is read."""
+
+# In compact JSON a number stands at the start or after one of ":,[". One with a fraction, an exponent or 16 and more
+# digits may not survive a round trip through orjson; text inside a string may match too, which only costs time.
+_INEXACT_NUMBER = re.compile(rb"(?:^|[:,\[])-?(?:[0-9]+[.eE]|[0-9]{16})")
+
+
+def parse(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) -> JSON:
+    """Read one JSON document, or raise MalformedError with a text that begins with ``what``.
+
+    Source: RFC 8259, RFC 7493 2, RFC 8785 3.1.
+    """
+    if not isinstance(data, bytes):
+        raise TypeError(f"{what}: give the bytes as they came, not {type(data).__name__}")
+    if len(data) > max_bytes:
+        raise MalformedError(f"{what}: {len(data)} bytes, more than the {max_bytes} that are read")
+    try:
+        value = orjson.loads(data)
+        compact = orjson.dumps(value)
+    except (ValueError, TypeError, RecursionError):
+        # orjson knows nothing of our texts: the exact reader below gives the reason, or refuses the same document.
+        return _parse_exactly(data, what)
+    # orjson drops all but the last of duplicate members. Every member that it dropped took at least the two
+    # quotation marks of its name along, and nothing else changes their number between the two texts.
+    if _delimiters(data) != _delimiters(compact) or _INEXACT_NUMBER.search(compact):
+        return _parse_exactly(data, what)
+    _check_depth(value, compact, what)
+    return value
+
+
+def is_too_deep(value: JSON) -> bool:
+    """Whether more than MAX_DEPTH arrays and objects lie within each other; ends on cycles too."""
+    depth = 0
+    level = [value] if type(value) in (dict, list) else []
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            return True
+        level = [
+            child
+            for container in level
+            for child in (container.values() if type(container) is dict else container)
+            if type(child) is dict or type(child) is list
+        ]
+    return False
+
+
+def _delimiters(text: bytes) -> int:
+    """The number of quotation marks that open or close a string: escaped ones taken away first."""
+    if b"\\" in text:
+        text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    return text.count(b'"')
+
+
+def _check_depth(value: JSON, text: bytes, what: str) -> None:
+    # Counting openers is cheap and an upper bound; only a document that passes it needs the real walk.
+    if text.count(b"{") + text.count(b"[") > MAX_DEPTH and is_too_deep(value):
+        raise MalformedError(f"{what}: nested deeper than {MAX_DEPTH} levels")
+
+
+def _parse_exactly(data: bytes, what: str) -> JSON:
+    """The same reader on the standard library: slower, with exact integers and a reason for every refusal."""
+
+    def members(pairs: list[tuple[str, JSON]]) -> JSONObject:
+        members = dict(pairs)
+        if len(members) != len(pairs):
+            names = [name for name, _ in pairs]
+            name = next(name for name in names if names.count(name) > 1)
+            raise MalformedError(f"{what}: the member {ascii(name[:64])} appears more than once in one object")
+        return members
+
+    def integer(digits: str) -> int:
+        fraction(digits)  # refuses what no double can hold, before int() takes quadratic time over its digits
+        return int(digits)
+
+    def fraction(digits: str) -> float:
+        number = float(digits)
+        if math.isinf(number):
+            raise MalformedError(f"{what}: a number is larger than a double can hold")
+        return number
+
+    def constant(name: str) -> NoReturn:
+        raise MalformedError(f"{what}: {name} is not JSON")
+
+    if data.startswith((b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")):
+        raise MalformedError(f"{what}: it begins with a byte order mark; save it as UTF-8 without one")
+    try:
+        text = data.decode("utf-8", "strict")
+    except UnicodeDecodeError as error:
+        raise MalformedError(f"{what}: byte {error.start} is not UTF-8") from None
+    try:
+        value = json.loads(
+            text, object_pairs_hook=members, parse_int=integer, parse_float=fraction, parse_constant=constant
+        )
+    except json.JSONDecodeError as error:
+        raise MalformedError(f"{what}: not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
+    except RecursionError:
+        raise MalformedError(f"{what}: nested deeper than {MAX_DEPTH} levels") from None
+    _check_depth(value, data, what)
+    if "\\u" in text:
+        _check_surrogates(value, what)
+    return value
+
+
+def _check_surrogates(value: JSON, what: str) -> None:
+    """Refuse strings that hold half of a surrogate pair: such text has no UTF-8 form (RFC 8785 3.2.2.2)."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if type(item) is dict:
+            stack.extend(item)
+            stack.extend(item.values())
+        elif type(item) is list:
+            stack.extend(item)
+        elif type(item) is str:
+            try:
+                item.encode("utf-8")
+            except UnicodeEncodeError:
+                raise MalformedError(f"{what}: a string holds half of a surrogate pair") from None

@@ -26,17 +26,15 @@ def write_atomically(path: Path, data: bytes, *, mode: int | None = None, replac
     # Made with the final rights: a secret is never readable by others, not even for a moment.
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode & 0o666)
     try:
-        with open(descriptor, "wb") as file:
+        with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         if mode is not None:
-            os.chmod(temporary, mode)
+            temporary.chmod(mode)
         if replace:
-            os.replace(temporary, target)
+            temporary.replace(target)
         else:
-            os.link(temporary, target)  # unlike rename, this fails when the name is taken
-            os.unlink(temporary)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+            target.hardlink_to(temporary)  # unlike rename, this fails when the name is taken
+    finally:
+        temporary.unlink(missing_ok=True)

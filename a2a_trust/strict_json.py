@@ -99,7 +99,7 @@ def _parse_exactly(data: bytes, what: str) -> JSON:
         if len(members) != len(pairs):
             names = [name for name, _ in pairs]
             name = next(name for name in names if names.count(name) > 1)
-            raise MalformedError(f"{what}: the member {ascii(name[:64])} appears more than once in one object")
+            raise MalformedError(f"{what}: the member {name[:64]!a} appears more than once in one object")
         return members
 
     def integer(digits: str) -> int:

@@ -8,7 +8,7 @@ import shlex
 import stat
 import warnings
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import (
@@ -25,6 +25,9 @@ from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.jwk import private_key_to_jwk
 from a2a_trust.keys.signer import LocalSigner
 
+if TYPE_CHECKING:
+    from joserfc.jwk import OctKey
+
 __all__ = [
     "KeyFileWarning",
     "PassphraseNeededError",
@@ -36,7 +39,8 @@ __all__ = [
 
 _MAX_KEY_BYTES: Final = 65_536
 #: An encrypted JWK (RFC 7517 7): the key for it from the passphrase by PBES2 (RFC 7518 4.8).
-_JWE_HEADER: Final = {"alg": "PBES2-HS512+A256KW", "enc": "A256GCM", "cty": "jwk+json", "p2c": 600_000}
+_JWE_ALGORITHMS: Final = ["PBES2-HS512+A256KW", "A256GCM"]
+_JWE_ITERATIONS: Final = 600_000
 
 
 class KeyFileWarning(UserWarning):
@@ -73,7 +77,7 @@ def load_private_key(
 
     ConfigurationError when everybody can read it, KeyFileWarning when its group can (mounted secrets are like that).
     """
-    with open(path, "rb") as file:
+    with path.open("rb") as file:
         status = os.fstat(file.fileno())  # of the open file: between a look at the path and opening it may change
         if os.name == "posix" and stat.S_ISREG(status.st_mode):
             _check_rights(path, status.st_mode)
@@ -99,10 +103,10 @@ def private_key_bytes(
     if passphrase is None:
         return f"{jwk}\n".encode()
     from joserfc import jwe
-    from joserfc.jwk import OctKey
 
-    key = OctKey.import_key(passphrase.encode())
-    token = jwe.encrypt_compact(dict(_JWE_HEADER), jwk, key, algorithms=[_JWE_HEADER["alg"], _JWE_HEADER["enc"]])
+    alg, enc = _JWE_ALGORITHMS
+    header = {"alg": alg, "enc": enc, "cty": "jwk+json", "p2c": _JWE_ITERATIONS}
+    token = jwe.encrypt_compact(header, jwk, _passphrase_key(passphrase), algorithms=_JWE_ALGORITHMS)
     return f"{token}\n".encode()
 
 
@@ -149,11 +153,17 @@ def _decrypt(token: bytes, passphrase: str | None) -> bytes:
         raise PassphraseNeededError("private key: it is encrypted and no passphrase was given")
     from joserfc import jwe
     from joserfc.errors import JoseError
-    from joserfc.jwk import OctKey
 
     try:
-        key = OctKey.import_key(passphrase.encode())
-        opened = jwe.decrypt_compact(token, key, algorithms=[_JWE_HEADER["alg"], _JWE_HEADER["enc"]])
+        opened = jwe.decrypt_compact(token, _passphrase_key(passphrase), algorithms=_JWE_ALGORITHMS)
     except (JoseError, ValueError, TypeError, KeyError):
         raise ConfigurationError("private key: the passphrase does not open it") from None
     return opened.plaintext or b""
+
+
+def _passphrase_key(passphrase: str) -> OctKey:
+    from joserfc.jwk import OctKey
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "below 112 bits": said of keys; PBES2 stretches what people can remember
+        return OctKey.import_key(passphrase.encode())

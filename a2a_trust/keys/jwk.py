@@ -112,7 +112,7 @@ def public_key_from_object(key: object, *, alg: str | None = None, kid: str | No
     """The public key, or the public half of the private key, that is given as an object of ``cryptography``."""
     algorithm = algorithm_for(key, alg)
     public = key.public_key() if isinstance(key, PrivateKeyObject) else key
-    return _public_key(_KINDS[algorithm.kty].import_key(public), algorithm, kid)  # type: ignore[arg-type]
+    return _public_key(_native(public), algorithm, kid)
 
 
 def algorithm_for(key: object, alg: str | None) -> Algorithm:
@@ -144,19 +144,28 @@ def private_key_from_jwk(jwk: object) -> tuple[PrivateKeyObject, Algorithm, str 
     if not isinstance(jwk, Mapping) or "d" not in jwk:
         raise MalformedError("JWK: not a private key")
     algorithm = _algorithm_of(jwk, None, "sign")
-    private = _import(jwk, algorithm)
-    public = _import({name: jwk[name] for name in ("kty", *_MEMBERS[algorithm.kty])}, algorithm)
-    own = _KINDS[algorithm.kty].import_key(private.private_key.public_key())  # type: ignore[union-attr]
-    if own.thumbprint() != public.thumbprint():
-        raise MalformedError("JWK: its public members are not the public half of its private ones")
+    private = _import(jwk, algorithm).private_key
+    public = _import({name: jwk.get(name) for name in ("kty", *_MEMBERS[algorithm.kty])}, algorithm)
     _check_strength(public)
-    return private.private_key, algorithm, _kid_of(jwk, None)  # type: ignore[return-value]
+    if not isinstance(private, PrivateKeyObject) or _native(private.public_key()).thumbprint() != public.thumbprint():
+        raise MalformedError("JWK: its public members are not the public half of its private ones")
+    return private, algorithm, _kid_of(jwk, None)
 
 
 def private_key_to_jwk(key: PrivateKeyObject, *, alg: str, kid: str) -> dict[str, Any]:
     """The private key as a JWK: secret."""
-    members = _KINDS[algorithm_named(alg).kty].import_key(key).as_dict(private=True)  # type: ignore[arg-type]
-    return {**members, "kid": kid, "use": "sig", "alg": alg}
+    return {**_native(key).as_dict(private=True), "kid": kid, "use": "sig", "alg": alg}
+
+
+def _native(key: object) -> JoseKey:
+    """The same key as joserfc has it."""
+    if isinstance(key, ec.EllipticCurvePrivateKey | ec.EllipticCurvePublicKey):
+        return ECKey.import_key(key)
+    if isinstance(key, rsa.RSAPrivateKey | rsa.RSAPublicKey):
+        return RSAKey.import_key(key)
+    if isinstance(key, ed25519.Ed25519PrivateKey | ed25519.Ed25519PublicKey):
+        return OKPKey.import_key(key)
+    raise MalformedError("key: only EC P-256, P-384, P-521, RSA and Ed25519 keys sign cards")
 
 
 def _public_key(native: JoseKey, algorithm: Algorithm, kid: str | None) -> PublicKey:

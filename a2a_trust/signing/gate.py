@@ -82,7 +82,7 @@ _CARD: Final = _ALL["AgentCard"]
 _CARD.spellings.add("signatures")
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """A refusal on its way up; every level adds its name to ``path`` (leaf first)."""
 
     def __init__(self, reason: str, *path: str | int) -> None:
@@ -100,7 +100,7 @@ def check_card(card: JSON) -> bool:
         raise MalformedError(f"card: a JSON object is needed, this is {_named(card)}")
     try:
         return _check_message(card, _CARD, ignore="signatures")
-    except _Refused as refusal:
+    except _RefusedError as refusal:
         pointer = "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in reversed(refusal.path))
         raise MalformedError(f"card: {ascii(pointer)[1:-1]}: {refusal.reason}") from None
 
@@ -123,18 +123,18 @@ def _check_message(members: JSONObject, message: _Message, ignore: str = "") -> 
             continue
         if field.oneof:
             if variant:
-                raise _Refused(f"{variant} and {name} exclude each other; keep one", name)
+                raise _RefusedError(f"{variant} and {name} exclude each other; keep one", name)
             variant = name
         try:
             single &= _check_value(value, field)
-        except _Refused as refusal:
+        except _RefusedError as refusal:
             refusal.path.append(name)
             raise
     return single
 
 
 def _check_value(value: JSON, field: Field) -> bool:
-    """Whether the value is of the field's type (else _Refused), and neither empty nor at a default within."""
+    """Whether the value is of the field's type (else _RefusedError), and neither empty nor at a default within."""
     kind = field.kind
     if kind is Kind.STRING:
         if type(value) is not str:
@@ -183,7 +183,7 @@ def _check_messages(items: object, name: str) -> bool:
                 continue
             try:
                 single &= bool(item) and _check_message(item, message)
-            except _Refused as refusal:
+            except _RefusedError as refusal:
                 refusal.path.append(key)
                 raise
         elif name == "StringList" and type(item) is list:
@@ -214,10 +214,10 @@ def _check_spelling(name: str, members: JSONObject, message: _Message) -> Field 
     field = message.others.get(name)
     if field is not None:
         if field.name != name and field.name in members:
-            raise _Refused(f"{field.name} and {name} are one field; keep {field.name}", name)
+            raise _RefusedError(f"{field.name} and {name} are one field; keep {field.name}", name)
         return field
     if name.casefold() in message.spellings:
-        raise _Refused("this differs from a member of A2A only in case; readers disagree about it", name)
+        raise _RefusedError("this differs from a member of A2A only in case; readers disagree about it", name)
     return None
 
 
@@ -231,7 +231,7 @@ def _is_full(value: JSON) -> bool:
 
 
 def _refuse_type(wanted: str, value: JSON, *path: str | int) -> NoReturn:
-    raise _Refused(f"{wanted} is needed, this is {_named(value)}", *path)
+    raise _RefusedError(f"{wanted} is needed, this is {_named(value)}", *path)
 
 
 def _named(value: JSON) -> str:

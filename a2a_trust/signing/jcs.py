@@ -130,7 +130,7 @@ def _write(value: JSON, doubles: bool = False) -> str:
     raise MalformedError(f"canonical form: {kind.__name__} is not JSON; use dict, list, str, int, float, bool or None")
 
 
-def _number(value: int | float, doubles: bool) -> str:
+def _number(value: float, doubles: bool) -> str:
     if type(value) is int:
         if -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
             return str(value)

@@ -108,7 +108,7 @@ def sign_card(
             )
         kept = []
     companion = None if is_legacy(members) else project(members, Form.PRUNED).payload
-    payloads = [(payload, {})]
+    payloads: list[tuple[bytes, JSONObject]] = [(payload, {})]
     if companion is not None and companion not in (payload, b"{}"):
         payloads.append((companion, {COMPANION: str(Form.PRUNED)}))
     optional = {**times} if jku is None else {**times, "jku": jku}
@@ -132,7 +132,7 @@ def _check_signers(signers: tuple[Signer, ...]) -> None:
         raise ConfigurationError("sign_card: two signers have the same kid; give one of them another")
     for signer in signers:
         if (signer.alg, signer.kid) != (signer.public_key.alg, signer.public_key.kid):
-            raise ConfigurationError(f"signer {ascii(signer.kid)}: alg and kid are not those of its public key")
+            raise ConfigurationError(f"signer {signer.kid!a}: alg and kid are not those of its public key")
 
 
 def _times(iat: float | datetime | None, exp: float | datetime | None) -> dict[str, float]:
@@ -192,7 +192,7 @@ def _signature(signer: Signer, optional: JSONObject, payload: bytes) -> JSONObje
         verify_jws(protected=protected, payload=payload, signature=signature, key=signer.public_key)
     except (InvalidSignatureError, MalformedError) as error:
         raise SigningError(
-            f"signer {ascii(signer.kid)} gave a signature that does not verify with its public key ({error}); "
+            f"signer {signer.kid!a} gave a signature that does not verify with its public key ({error}); "
             "sign() must return the JOSE form, for ECDSA r || s of fixed length, not DER"
         ) from None
     return {"protected": protected, "signature": signature}

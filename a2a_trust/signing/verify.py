@@ -110,7 +110,7 @@ class _Proof:
     proven_until: float
 
 
-class _SignatureRefused(Exception):
+class _SignatureRefusedError(Exception):
     def __init__(self, reason: FailureReason, detail: str) -> None:
         self.reason, self.detail = reason, detail
 
@@ -122,7 +122,7 @@ def verify_card(
     origin: str | UnsafeAnyOrigin,
     now: float | datetime,
     policy: Policy = AnyKey(),  # noqa: B008  frozen and without fields
-    coverage: Coverage = WholeCard(),  # noqa: B008
+    coverage: Coverage = WholeCard(),
 ) -> VerifiedCard:
     """Prove a card with the keys of ``trust``, or raise.
 
@@ -151,7 +151,7 @@ def verify_card(
             proofs.append(_judge(signature, trust, host, moment, forms))
         except MalformedError as error:
             failures.append(_failure(index, kid, FailureReason.MALFORMED, str(error)))
-        except _SignatureRefused as refusal:
+        except _SignatureRefusedError as refusal:
             failures.append(_failure(index, kid, refusal.reason, refusal.detail))
     # 5. Enough different keys, those with the fullest coverage first; what all of them signed is what is proven.
     counted = _counted(proofs, policy, tuple(failures))
@@ -183,23 +183,27 @@ def verify_card(
 
 
 def _judge(signature: Signature, trust: TrustStore, host: str | None, now: float, forms: _Forms) -> _Proof:
-    """Steps 3 and 4: the proof that one signature gives, or _SignatureRefused."""
+    """Steps 3 and 4: the proof that one signature gives, or _SignatureRefusedError."""
     if signature.is_companion:
-        raise _SignatureRefused(
+        raise _SignatureRefusedError(
             FailureReason.COMPANION, "a companion for verifiers of a weaker form; it never counts here"
         )
     trusted = _trusted_key(signature, trust, host)
     if trusted.revoked:
-        raise _SignatureRefused(FailureReason.REVOKED_KEY, "the key is revoked")
+        raise _SignatureRefusedError(FailureReason.REVOKED_KEY, "the key is revoked")
     if not trusted.not_before <= now < trusted.not_after:
-        raise _SignatureRefused(FailureReason.KEY_NOT_VALID_NOW, "the key is not valid at this time")
+        raise _SignatureRefusedError(FailureReason.KEY_NOT_VALID_NOW, "the key is not valid at this time")
     issued, expires = signature.header.get("iat", float("-inf")), signature.header.get("exp", float("inf"))
     if now >= expires:
-        raise _SignatureRefused(FailureReason.EXPIRED, "the signature has expired (protected exp)")
+        raise _SignatureRefusedError(FailureReason.EXPIRED, "the signature has expired (protected exp)")
     if now < issued - CLOCK_SKEW:
-        raise _SignatureRefused(FailureReason.NOT_YET_VALID, "the signature was made in the future (protected iat)")
+        raise _SignatureRefusedError(
+            FailureReason.NOT_YET_VALID, "the signature was made in the future (protected iat)"
+        )
     if not ALGORITHMS[trusted.key.alg].is_named(signature.alg):
-        raise _SignatureRefused(FailureReason.WRONG_ALGORITHM, f"the header's alg is not {trusted.key.alg} of the key")
+        raise _SignatureRefusedError(
+            FailureReason.WRONG_ALGORITHM, f"the header's alg is not {trusted.key.alg} of the key"
+        )
     projection = forms.signed_by(signature, trusted)
     for pointer, url in interface_urls(strict_json.parse(projection.payload, what="payload")):
         _check_interface(pointer, url, trusted.origins)
@@ -215,16 +219,18 @@ def _trusted_key(signature: Signature, trust: TrustStore, host: str | None) -> T
     """The one trusted key that the header names for this host."""
     kty = next((a.kty for a in ALGORITHMS.values() if a.is_named(signature.alg)), None)
     if kty is None:
-        raise _SignatureRefused(FailureReason.WRONG_ALGORITHM, "the header's alg is not one that cards are signed with")
+        raise _SignatureRefusedError(
+            FailureReason.WRONG_ALGORITHM, "the header's alg is not one that cards are signed with"
+        )
     entries = trust.named(signature.kid, kty)
     if not entries:
-        raise _SignatureRefused(FailureReason.UNKNOWN_KEY, f"no trusted {kty} key has this kid")
+        raise _SignatureRefusedError(FailureReason.UNKNOWN_KEY, f"no trusted {kty} key has this kid")
     if host is not None:
         entries = tuple(entry for entry in entries if entry.origins.covers(host))
         if not entries:
-            raise _SignatureRefused(FailureReason.WRONG_ORIGIN, f"the key is not trusted for {host}")
+            raise _SignatureRefusedError(FailureReason.WRONG_ORIGIN, f"the key is not trusted for {host}")
     if len(entries) > 1:
-        raise _SignatureRefused(FailureReason.AMBIGUOUS_KEY, f"several trusted {kty} keys have this kid")
+        raise _SignatureRefusedError(FailureReason.AMBIGUOUS_KEY, f"several trusted {kty} keys have this kid")
     return entries[0]
 
 
@@ -234,9 +240,11 @@ def _check_interface(pointer: str, url: str, origins: Origins | UnsafeAnyOrigin)
     try:
         host = host_of(url)
     except MalformedError as error:
-        raise _SignatureRefused(FailureReason.WRONG_ORIGIN, f"{pointer}: {error}") from None
+        raise _SignatureRefusedError(FailureReason.WRONG_ORIGIN, f"{pointer}: {error}") from None
     if not origins.covers(host):
-        raise _SignatureRefused(FailureReason.WRONG_ORIGIN, f"{pointer}: the key is not trusted for the host {host}")
+        raise _SignatureRefusedError(
+            FailureReason.WRONG_ORIGIN, f"{pointer}: the key is not trusted for the host {host}"
+        )
 
 
 class _Forms:
@@ -275,7 +283,7 @@ class _Forms:
                 continue
             return projection
         names = ", ".join(sorted(trusted.forms))
-        raise _SignatureRefused(
+        raise _SignatureRefusedError(
             FailureReason.BAD_SIGNATURE,
             f"not by this key over this card (in the forms it may speak in: {names}); "
             "the card or the signature was changed, or was signed in another form",
@@ -375,7 +383,7 @@ class CardVerifier:
         *,
         clock: Callable[[], float],
         policy: Policy = AnyKey(),  # noqa: B008
-        coverage: Coverage = WholeCard(),  # noqa: B008
+        coverage: Coverage = WholeCard(),
         remember: int = 1024,
     ) -> None:
         """``clock`` gives seconds since the epoch (``time.time``); ``remember`` bounds the memory, in cards."""

@@ -110,7 +110,7 @@ class _Proof:
     proven_until: float
 
 
-class _SignatureRefusedError(Exception):
+class _RefusedError(Exception):
     def __init__(self, reason: FailureReason, detail: str) -> None:
         self.reason, self.detail = reason, detail
 
@@ -151,7 +151,7 @@ def verify_card(
             proofs.append(_judge(signature, trust, host, moment, forms))
         except MalformedError as error:
             failures.append(_failure(index, kid, FailureReason.MALFORMED, str(error)))
-        except _SignatureRefusedError as refusal:
+        except _RefusedError as refusal:
             failures.append(_failure(index, kid, refusal.reason, refusal.detail))
     # 5. Enough different keys, those with the fullest coverage first; what all of them signed is what is proven.
     counted = _counted(proofs, policy, tuple(failures))
@@ -183,27 +183,21 @@ def verify_card(
 
 
 def _judge(signature: Signature, trust: TrustStore, host: str | None, now: float, forms: _Forms) -> _Proof:
-    """Steps 3 and 4: the proof that one signature gives, or _SignatureRefusedError."""
+    """Steps 3 and 4: the proof that one signature gives, or _RefusedError."""
     if signature.is_companion:
-        raise _SignatureRefusedError(
-            FailureReason.COMPANION, "a companion for verifiers of a weaker form; it never counts here"
-        )
+        raise _RefusedError(FailureReason.COMPANION, "a companion for verifiers of a weaker form; it never counts here")
     trusted = _trusted_key(signature, trust, host)
     if trusted.revoked:
-        raise _SignatureRefusedError(FailureReason.REVOKED_KEY, "the key is revoked")
+        raise _RefusedError(FailureReason.REVOKED_KEY, "the key is revoked")
     if not trusted.not_before <= now < trusted.not_after:
-        raise _SignatureRefusedError(FailureReason.KEY_NOT_VALID_NOW, "the key is not valid at this time")
+        raise _RefusedError(FailureReason.KEY_NOT_VALID_NOW, "the key is not valid at this time")
     issued, expires = signature.header.get("iat", float("-inf")), signature.header.get("exp", float("inf"))
     if now >= expires:
-        raise _SignatureRefusedError(FailureReason.EXPIRED, "the signature has expired (protected exp)")
+        raise _RefusedError(FailureReason.EXPIRED, "the signature has expired (protected exp)")
     if now < issued - CLOCK_SKEW:
-        raise _SignatureRefusedError(
-            FailureReason.NOT_YET_VALID, "the signature was made in the future (protected iat)"
-        )
+        raise _RefusedError(FailureReason.NOT_YET_VALID, "the signature was made in the future (protected iat)")
     if not ALGORITHMS[trusted.key.alg].is_named(signature.alg):
-        raise _SignatureRefusedError(
-            FailureReason.WRONG_ALGORITHM, f"the header's alg is not {trusted.key.alg} of the key"
-        )
+        raise _RefusedError(FailureReason.WRONG_ALGORITHM, f"the header's alg is not {trusted.key.alg} of the key")
     projection = forms.signed_by(signature, trusted)
     for pointer, url in interface_urls(strict_json.parse(projection.payload, what="payload")):
         _check_interface(pointer, url, trusted.origins)
@@ -219,18 +213,16 @@ def _trusted_key(signature: Signature, trust: TrustStore, host: str | None) -> T
     """The one trusted key that the header names for this host."""
     kty = next((a.kty for a in ALGORITHMS.values() if a.is_named(signature.alg)), None)
     if kty is None:
-        raise _SignatureRefusedError(
-            FailureReason.WRONG_ALGORITHM, "the header's alg is not one that cards are signed with"
-        )
+        raise _RefusedError(FailureReason.WRONG_ALGORITHM, "the header's alg is not one that cards are signed with")
     entries = trust.named(signature.kid, kty)
     if not entries:
-        raise _SignatureRefusedError(FailureReason.UNKNOWN_KEY, f"no trusted {kty} key has this kid")
+        raise _RefusedError(FailureReason.UNKNOWN_KEY, f"no trusted {kty} key has this kid")
     if host is not None:
         entries = tuple(entry for entry in entries if entry.origins.covers(host))
         if not entries:
-            raise _SignatureRefusedError(FailureReason.WRONG_ORIGIN, f"the key is not trusted for {host}")
+            raise _RefusedError(FailureReason.WRONG_ORIGIN, f"the key is not trusted for {host}")
     if len(entries) > 1:
-        raise _SignatureRefusedError(FailureReason.AMBIGUOUS_KEY, f"several trusted {kty} keys have this kid")
+        raise _RefusedError(FailureReason.AMBIGUOUS_KEY, f"several trusted {kty} keys have this kid")
     return entries[0]
 
 
@@ -240,11 +232,9 @@ def _check_interface(pointer: str, url: str, origins: Origins | UnsafeAnyOrigin)
     try:
         host = host_of(url)
     except MalformedError as error:
-        raise _SignatureRefusedError(FailureReason.WRONG_ORIGIN, f"{pointer}: {error}") from None
+        raise _RefusedError(FailureReason.WRONG_ORIGIN, f"{pointer}: {error}") from None
     if not origins.covers(host):
-        raise _SignatureRefusedError(
-            FailureReason.WRONG_ORIGIN, f"{pointer}: the key is not trusted for the host {host}"
-        )
+        raise _RefusedError(FailureReason.WRONG_ORIGIN, f"{pointer}: the key is not trusted for the host {host}")
 
 
 class _Forms:
@@ -283,7 +273,7 @@ class _Forms:
                 continue
             return projection
         names = ", ".join(sorted(trusted.forms))
-        raise _SignatureRefusedError(
+        raise _RefusedError(
             FailureReason.BAD_SIGNATURE,
             f"not by this key over this card (in the forms it may speak in: {names}); "
             "the card or the signature was changed, or was signed in another form",

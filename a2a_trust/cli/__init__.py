@@ -1,0 +1,1 @@
+"""The command ``a2a-sign``: one module per command, heavy imports inside the commands."""

@@ -1,0 +1,139 @@
+"""``a2a-sign``: the arguments, and which command they are for.
+
+Only argparse is imported here: the help must come at once. Every command imports what it needs when it runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import NoReturn
+
+__all__ = ["main"]
+
+_COMMANDS = ("sign", "keygen", "verify")
+
+_EPILOG = """\
+examples:
+  a2a-sign keygen                                   make the default key
+  a2a-sign card.json                                sign in place
+  a2a-sign card.json -o signed.json --expires 90d   sign a copy that expires
+  a2a-sign verify card.json --jwks keys.json --origin https://agent.example.com
+
+keys come from --key FILE, from A2A_SIGN_KEY (the key itself) or A2A_SIGN_KEY_FILE, else from the default key;
+an encrypted key is opened with A2A_SIGN_KEY_PASSPHRASE, A2A_SIGN_KEY_PASSPHRASE_FILE, or by asking.
+
+exit codes:
+  0 ok   1 invalid   2 usage or configuration   3 unsigned   4 untrusted   5 uncovered members   6 input or output
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    arguments = sys.argv[1:] if argv is None else argv
+    parser = _parser()
+    if not arguments:
+        parser.print_help(sys.stderr)
+        return 2
+    if arguments[0] not in (*_COMMANDS, "-h", "--help", "--version"):
+        arguments = ["sign", *arguments]  # `a2a-sign card.json` signs; a file of a command's name is ./verify
+    options = parser.parse_args(arguments)
+    try:
+        if options.command == "keygen":
+            from a2a_trust.cli.keygen import run
+        elif options.command == "verify":
+            from a2a_trust.cli.verify import run
+        else:
+            from a2a_trust.cli.sign import run
+        return run(options)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has gone; leave nothing for the interpreter to flush into the void.
+        sys.stdout = None
+        return 6
+
+
+class _Version(argparse.Action):
+    """Prints the version; the metadata is read only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib.metadata import version
+
+        print(f"a2a-sign {version('a2a-trust')}")
+        parser.exit()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="a2a-sign",
+        description="Sign and verify A2A Agent Cards.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", nargs=0, action=_Version, help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="{sign,keygen,verify}")
+
+    sign = commands.add_parser(
+        "sign",
+        help="sign cards (the command when none is named)",
+        description="Sign Agent Cards, in place or to -o. Nothing is written unless all were signed and verified.",
+        allow_abbrev=False,
+    )
+    sign.add_argument("files", nargs="+", metavar="FILE", help="a card, or - for standard input")
+    sign.add_argument("-o", "--output", metavar="FILE", help="where the signed card goes; - is standard output")
+    sign.add_argument(
+        "--key", action="append", metavar="FILE", help="private key, PEM or JWK; repeat to sign with several"
+    )
+    sign.add_argument("--kid", help="name of the key in the signature (default: the key's own, else its thumbprint)")
+    sign.add_argument("--jku", metavar="URL", help="https URL of the JWK Set that holds the public key")
+    sign.add_argument(
+        "--expires", metavar="WHEN", help="when the signature ends: 90d, 12h, 30m, or 2027-01-31[T12:00:00Z]"
+    )
+    sign.add_argument(
+        "--drop-broken", action="store_true", help="remove signatures of others that dropping empty members may break"
+    )
+    sign.add_argument("--json", action="store_true", help="report as JSON")
+
+    keygen = commands.add_parser(
+        "keygen", help="make a signing key", description="Make a signing key and its JWK Set.", allow_abbrev=False
+    )
+    keygen.add_argument("-o", "--output", metavar="FILE", help="private key file (default: the default key)")
+    keygen.add_argument("--alg", default="ES256", help="ES256 (default), ES384, ES512, EdDSA, RS256 … PS512")
+    keygen.add_argument("--kid", help="name of the key (default: its RFC 7638 thumbprint)")
+    keygen.add_argument("--format", choices=("pem", "jwk"), help="default: pem where it can hold all, else jwk")
+    keygen.add_argument(
+        "--encrypt", action="store_true", help="encrypt with a passphrase; asks when none is in the environment"
+    )
+    keygen.add_argument("--json", action="store_true", help="report as JSON")
+
+    verify = commands.add_parser(
+        "verify",
+        help="verify cards against keys that you trust",
+        description="Verify Agent Cards. Without --origin a card is not bound to the host that served it.",
+        allow_abbrev=False,
+    )
+    verify.add_argument("files", nargs="+", metavar="FILE", help="a card as it was served, or - for standard input")
+    verify.add_argument(
+        "--jwks", action="append", default=[], metavar="FILE", help="JWK Set of trusted keys; may be repeated"
+    )
+    verify.add_argument(
+        "--key", action="append", default=[], metavar="FILE", help="one trusted key, PEM or JWK; may be repeated"
+    )
+    verify.add_argument(
+        "--origin", metavar="URL", help="URL or host that the card is from; the keys may speak for it only"
+    )
+    verify.add_argument(
+        "--form",
+        action="append",
+        default=[],
+        choices=("pruned", "pruned-legacy"),
+        help="also accept this form of the common SDKs, which leaves security requirements unproven",
+    )
+    verify.add_argument("--json", action="store_true", help="report as JSON, the proven card included")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

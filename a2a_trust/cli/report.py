@@ -1,0 +1,93 @@
+"""What the command says and how it ends: exit codes, lines for people, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from enum import IntEnum
+from typing import Any, TextIO
+
+from a2a_trust.errors import (
+    ConfigurationError,
+    TrustError,
+    UncoveredFieldsError,
+    UnsignedCardError,
+    UntrustedCardError,
+)
+
+__all__ = ["Exit", "class_of", "exit_of", "failed", "mark", "printable", "put", "put_json", "warn"]
+
+
+class Exit(IntEnum):
+    """The exit codes of ``a2a-sign``: one per class of outcome, the same for every command."""
+
+    OK = 0
+    INVALID = 1
+    USAGE = 2
+    UNSIGNED = 3
+    UNTRUSTED = 4
+    UNCOVERED = 5
+    INPUT_OUTPUT = 6
+
+
+def exit_of(error: Exception) -> Exit:
+    """The exit code for an error."""
+    if isinstance(error, OSError):
+        return Exit.INPUT_OUTPUT
+    if isinstance(error, ConfigurationError):
+        return Exit.USAGE
+    if isinstance(error, UnsignedCardError):
+        return Exit.UNSIGNED
+    if isinstance(error, UntrustedCardError):
+        return Exit.UNTRUSTED
+    if isinstance(error, UncoveredFieldsError):
+        return Exit.UNCOVERED
+    if isinstance(error, TrustError):
+        return Exit.INVALID
+    raise error
+
+
+def class_of(code: Exit) -> str:
+    """The word of an exit code, as JSON reports have it."""
+    return code.name.lower().replace("_", "-")
+
+
+def printable(text: object) -> str:
+    """The text with everything escaped that could steer a terminal or turn the direction of writing."""
+    return "".join(
+        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode() for char in str(text)
+    )
+
+
+def mark(text: str, colour: str, stream: TextIO) -> str:
+    """The text in a colour on a terminal, as it is elsewhere."""
+    if not stream.isatty() or os.environ.get("NO_COLOR"):
+        return text
+    code = {"red": 31, "green": 32, "yellow": 33}[colour]
+    return f"\x1b[{code}m{text}\x1b[0m"
+
+
+def put(text: str, stream: TextIO | None = None) -> None:
+    print(text, file=stream or sys.stdout)
+
+
+def put_json(value: dict[str, Any], stream: TextIO | None = None) -> None:
+    print(json.dumps(value, indent=2), file=stream or sys.stdout)
+
+
+def warn(text: object) -> None:
+    put(f"{mark('warning', 'yellow', sys.stderr)}: {printable(text)}", sys.stderr)
+
+
+def failed(
+    command: str, error: Exception, *, as_json: bool, code: Exit, file: str | None = None, stream: TextIO | None = None
+) -> Exit:
+    """Report that a command as a whole failed, and return its exit code. ``stream`` is where JSON reports go."""
+    if as_json:
+        report = {"command": command, "ok": False, "exit": code, "file": file}
+        put_json({**report, "error": {"class": class_of(code), "message": str(error)}}, stream)
+    else:
+        where = f"{printable(file)}: " if file else ""
+        put(f"a2a-sign: {mark('error', 'red', sys.stderr)}: {where}{printable(error)}", sys.stderr)
+    return code

@@ -1,0 +1,136 @@
+"""``a2a-sign sign``: sign cards in place or to another place; all of them, or nothing is written."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from a2a_trust import strict_json
+from a2a_trust.atomic_write import write_atomically
+from a2a_trust.cli.card_text import rewritten
+from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json
+from a2a_trust.cli.sources import load_signers, read_input
+from a2a_trust.errors import ConfigurationError, SigningError, TrustError
+from a2a_trust.keys.origins import UnsafeAnyOrigin
+from a2a_trust.keys.signer import LocalSigner
+from a2a_trust.keys.trust import TrustedKey, TrustStore
+from a2a_trust.signing.policy import all_of
+from a2a_trust.signing.sign import SignedCard, sign_card
+from a2a_trust.signing.verify import verify_card
+
+__all__ = ["run"]
+
+_UNITS = {"d": 86_400, "h": 3_600, "m": 60}
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One card that is ready to be written."""
+
+    name: str
+    target: str
+    data: bytes
+    signed: SignedCard
+
+
+def run(options: argparse.Namespace) -> int:
+    """Sign, verify the very bytes that will be written, then write."""
+    to_stdout = "-" in ([options.output] if options.output else options.files)
+    # Where the card goes to standard output, nothing else may.
+    stream = sys.stderr if to_stdout else sys.stdout
+    at = None  # the file that an error is about
+    try:
+        _check_targets(options)
+        now = time.time()
+        exp = _moment(options.expires, now) if options.expires else None
+        signers = load_signers(options.key, options.kid)
+        ready: list[_Work] = []
+        for name in options.files:
+            at = name
+            ready.append(_signed(name, options, signers, now, exp))
+        for work in ready:
+            at = work.target
+            _write(work)
+    except BrokenPipeError:
+        raise
+    except (TrustError, ConfigurationError, OSError) as error:
+        return failed("sign", error, as_json=options.json, code=exit_of(error), file=at, stream=stream)
+    if options.json:
+        entries = [_entry(work, signers) for work in ready]
+        put_json({"command": "sign", "ok": True, "exit": Exit.OK, "results": entries}, stream)
+        return Exit.OK
+    kids = ", ".join(f"{signer.kid} ({signer.alg})" for signer in signers)
+    for work in ready:
+        arrow = "" if work.target in ("-", work.name) else f" -> {work.target}"
+        put(f"{printable(work.name + arrow)}: {mark('signed', 'green', stream)} by {printable(kids)}", stream)
+        for note in work.signed.notes:
+            put(f"  note: {printable(note)}", stream)
+    return Exit.OK
+
+
+def _write(work: _Work) -> None:
+    if work.target == "-":
+        sys.stdout.buffer.write(work.data)
+        sys.stdout.buffer.flush()
+    else:
+        write_atomically(Path(work.target), work.data)
+
+
+def _check_targets(options: argparse.Namespace) -> None:
+    if options.output and len(options.files) > 1:
+        raise ConfigurationError("-o takes one card; sign several in place, or call once for each")
+    if options.files.count("-") and len(options.files) > 1:
+        raise ConfigurationError("- (standard input) stands alone; name files, or call once for each")
+    if options.output == "":
+        raise ConfigurationError("-o needs a file name, or - for standard output")
+
+
+def _signed(name: str, options: argparse.Namespace, signers: list[LocalSigner], now: float, exp: float | None) -> _Work:
+    data = read_input(name)
+    iat = None if exp is None else float(int(now))
+    signed = sign_card(data, *signers, jku=options.jku, iat=iat, exp=exp, drop_broken=options.drop_broken)
+    original = strict_json.parse(data, what="card")
+    result = rewritten(data.decode("utf-8"), original, signed.card).encode("utf-8")
+    trust = TrustStore(TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin()) for signer in signers)
+    policy = all_of(*(signer.kid for signer in signers))
+    proven = verify_card(result, trust, origin=UnsafeAnyOrigin(), now=now, policy=policy)
+    if proven.payload != signed.payload:
+        raise SigningError("the text that would be written says something else than the card; nothing was written")
+    return _Work(name, options.output or name, result, signed)
+
+
+def _moment(when: str, now: float) -> float:
+    """``90d``, ``12h``, ``30m`` from now, or a date or date with time as RFC 3339 writes it."""
+    match = re.fullmatch(r"([0-9]{1,6})([dhm])", when)
+    if match:
+        seconds = float(int(now) + int(match[1]) * _UNITS[match[2]])
+    else:
+        try:
+            moment = datetime.fromisoformat(when)
+        except ValueError:
+            raise ConfigurationError("--expires: write 90d, 12h, 30m, 2027-01-31, or 2027-01-31T12:00:00Z") from None
+        if moment.tzinfo is None:
+            if len(when) > len("2027-01-31"):
+                raise ConfigurationError("--expires: a time needs its zone, as in 2027-01-31T12:00:00Z")
+            moment = moment.replace(tzinfo=UTC)
+        seconds = moment.timestamp()
+    if seconds <= now:
+        raise ConfigurationError("--expires: this moment has passed")
+    return seconds
+
+
+def _entry(work: _Work, signers: list[LocalSigner]) -> dict[str, Any]:
+    return {
+        "file": work.name,
+        "output": work.target,
+        "ok": True,
+        "keys": [{"kid": signer.kid, "alg": signer.alg} for signer in signers],
+        "companion": work.signed.has_companion,
+        "normalised": list(work.signed.normalised),
+    }

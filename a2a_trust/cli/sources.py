@@ -1,0 +1,109 @@
+"""Where cards, keys and passphrases come from: files, standard input, the environment, the terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+from a2a_trust.cli.report import warn
+from a2a_trust.errors import ConfigurationError
+from a2a_trust.keys.files import KeyFileWarning, PassphraseNeededError, load_private_key, read_private_key
+from a2a_trust.keys.signer import LocalSigner
+from a2a_trust.strict_json import MAX_BYTES
+
+__all__ = ["default_key_path", "load_signers", "new_passphrase", "read_input"]
+
+
+def default_key_path() -> Path:
+    """Where ``keygen`` puts the default key and ``sign`` looks for it."""
+    from platformdirs import user_config_path
+
+    return user_config_path("a2a-trust", appauthor=False) / "signing-key"
+
+
+def read_input(name: str) -> bytes:
+    """The content of a file, or of standard input for ``-``; a byte more than the reader takes is enough to refuse."""
+    if name == "-":
+        return sys.stdin.buffer.read(MAX_BYTES + 1)
+    with Path(name).open("rb") as file:
+        return file.read(MAX_BYTES + 1)
+
+
+def load_signers(files: list[str] | None, kid: str | None) -> list[LocalSigner]:
+    """The signers that the arguments, the environment or the default key give."""
+    value, file = os.environ.get("A2A_SIGN_KEY"), os.environ.get("A2A_SIGN_KEY_FILE")
+    if files:
+        if kid is not None and len(files) > 1:
+            raise ConfigurationError("--kid names one key, and --key was given several times; drop --kid")
+        return [_from_file(Path(name), kid) for name in files]
+    if value and file:
+        raise ConfigurationError("A2A_SIGN_KEY and A2A_SIGN_KEY_FILE are both set; unset one of them")
+    if value:
+        return [
+            _opened(lambda passphrase: read_private_key(value.encode(), passphrase=passphrase, kid=kid), "A2A_SIGN_KEY")
+        ]
+    path = Path(file) if file else default_key_path()
+    if not file and not path.exists():
+        raise ConfigurationError(
+            f"no signing key: none was given and there is no default key at {path}\n"
+            "  make one:   a2a-sign keygen\n"
+            "  or give it: a2a-sign --key FILE card.json   (or set A2A_SIGN_KEY or A2A_SIGN_KEY_FILE)"
+        )
+    return [_from_file(path, kid)]
+
+
+def new_passphrase() -> str:
+    """The passphrase for a new key: from the environment, or asked for twice."""
+    given = _passphrase_of_environment()
+    if given is not None:
+        return given
+    first = _ask("New passphrase: ")
+    if not first:
+        raise ConfigurationError("the passphrase is empty; nothing was made")
+    if first != _ask("Once more: "):
+        raise ConfigurationError("the two passphrases differ; nothing was made")
+    return first
+
+
+def _from_file(path: Path, kid: str | None) -> LocalSigner:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", KeyFileWarning)
+        signer = _opened(lambda passphrase: load_private_key(path, passphrase=passphrase, kid=kid), str(path))
+    for message in {str(warning.message) for warning in caught}:
+        warn(message)
+    return signer
+
+
+def _opened(load: Callable[[str | None], LocalSigner], name: str) -> LocalSigner:
+    try:
+        return load(_passphrase_of_environment())
+    except PassphraseNeededError:
+        return load(_ask(f"Passphrase of {name}: "))
+
+
+def _passphrase_of_environment() -> str | None:
+    value, file = os.environ.get("A2A_SIGN_KEY_PASSPHRASE"), os.environ.get("A2A_SIGN_KEY_PASSPHRASE_FILE")
+    if value and file:
+        raise ConfigurationError("A2A_SIGN_KEY_PASSPHRASE and A2A_SIGN_KEY_PASSPHRASE_FILE are both set; unset one")
+    if file:
+        value = Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+        if not value:
+            raise ConfigurationError("the file in A2A_SIGN_KEY_PASSPHRASE_FILE is empty")
+    return value or None
+
+
+def _ask(prompt: str) -> str:
+    if not sys.stderr.isatty():
+        raise ConfigurationError(
+            "the key needs a passphrase and there is no terminal to ask at; "
+            "set A2A_SIGN_KEY_PASSPHRASE or A2A_SIGN_KEY_PASSPHRASE_FILE"
+        )
+    from getpass import getpass
+
+    try:
+        return getpass(prompt)
+    except EOFError:
+        raise ConfigurationError("no passphrase was given") from None

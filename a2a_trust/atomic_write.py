@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 
 __all__ = ["write_atomically"]
@@ -22,7 +21,7 @@ def write_atomically(path: Path, data: bytes, *, mode: int | None = None, replac
         return
     if mode is None and target.exists():
         mode = target.stat().st_mode & 0o7777
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    temporary = target.with_name(f".{target.name}.{os.urandom(8).hex()}")
     # Made with the final rights: a secret is never readable by others, not even for a moment.
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode & 0o666)
     try:

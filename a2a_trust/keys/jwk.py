@@ -11,22 +11,26 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
+    NoEncryption,
+    PrivateFormat,
     PublicFormat,
     load_pem_public_key,
 )
-from joserfc.errors import JoseError
-from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import ALGORITHMS, MAX_RSA_BITS, MIN_RSA_BITS, Algorithm, algorithm_named
+
+if TYPE_CHECKING:
+    from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 __all__ = [
     "PrivateKeyObject",
@@ -41,10 +45,8 @@ __all__ = [
 
 PrivateKeyObject: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
 PublicKeyObject: TypeAlias = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | ed25519.Ed25519PublicKey
-JoseKey: TypeAlias = ECKey | RSAKey | OKPKey
-
-_KINDS: Final[dict[str, type[JoseKey]]] = {"EC": ECKey, "RSA": RSAKey, "OKP": OKPKey}
-_PRIVATE_MEMBERS: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"})
+_FACTORS: Final = ("p", "q", "dp", "dq", "qi")
+_PRIVATE_MEMBERS: Final = frozenset({"d", *_FACTORS, "oth", "k", "priv"})
 #: Octets of a coordinate: RFC 7518 6.2.1.2 wants all of them, leading zeros too.
 _COORDINATE_OCTETS: Final = {"P-256": 32, "P-384": 48, "P-521": 66, "Ed25519": 32}
 _MEMBERS: Final = {"EC": ("crv", "x", "y"), "OKP": ("crv", "x"), "RSA": ("e", "n")}
@@ -62,7 +64,7 @@ class PublicKey:
     kid: str
     thumbprint: str
     jwk: Mapping[str, str]
-    native: JoseKey = field(repr=False)
+    native: PublicKeyObject = field(repr=False)
 
     @property
     def kty(self) -> str:
@@ -82,7 +84,7 @@ class PublicKey:
 
     def to_pem(self) -> bytes:
         """The key as SubjectPublicKeyInfo in PEM."""
-        return self.native.public_key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        return self.native.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
 def public_key_from_jwk(jwk: object, *, alg: str | None = None, kid: str | None = None) -> PublicKey:
@@ -96,7 +98,7 @@ def public_key_from_jwk(jwk: object, *, alg: str | None = None, kid: str | None 
     if not _PRIVATE_MEMBERS.isdisjoint(jwk):
         raise MalformedError("JWK: it holds private or symmetric key material, which must not be in a public key set")
     algorithm = _algorithm_of(jwk, alg, "verify")
-    return _public_key(_import(jwk, algorithm), algorithm, _kid_of(jwk, kid))
+    return _public_key(_import_public(jwk, algorithm), algorithm, _kid_of(jwk, kid))
 
 
 def public_key_from_pem(pem: bytes, *, alg: str | None = None, kid: str | None = None) -> PublicKey:
@@ -112,7 +114,9 @@ def public_key_from_object(key: object, *, alg: str | None = None, kid: str | No
     """The public key, or the public half of the private key, that is given as an object of ``cryptography``."""
     algorithm = algorithm_for(key, alg)
     public = key.public_key() if isinstance(key, PrivateKeyObject) else key
-    return _public_key(_native(public), algorithm, kid)
+    if not isinstance(public, PublicKeyObject):  # algorithm_for has refused other kinds
+        raise TypeError(f"not a key: {type(public).__name__}")
+    return _public_key(public, algorithm, kid)
 
 
 def algorithm_for(key: object, alg: str | None) -> Algorithm:
@@ -144,34 +148,24 @@ def private_key_from_jwk(jwk: object) -> tuple[PrivateKeyObject, Algorithm, str 
     if not isinstance(jwk, Mapping) or "d" not in jwk:
         raise MalformedError("JWK: not a private key")
     algorithm = _algorithm_of(jwk, None, "sign")
-    private = _import(jwk, algorithm).private_key
-    public = _import({name: jwk.get(name) for name in ("kty", *_MEMBERS[algorithm.kty])}, algorithm)
+    public = _import_public(jwk, algorithm)
     _check_strength(public)
-    if not isinstance(private, PrivateKeyObject) or _native(private.public_key()).thumbprint() != public.thumbprint():
+    private = _import(jwk, algorithm, ("d", *_FACTORS) if algorithm.kty == "RSA" else ("d",)).private_key
+    if not isinstance(private, PrivateKeyObject) or _members(private.public_key()) != _members(public):
         raise MalformedError("JWK: its public members are not the public half of its private ones")
     return private, algorithm, _kid_of(jwk, None)
 
 
 def private_key_to_jwk(key: PrivateKeyObject, *, alg: str, kid: str) -> dict[str, Any]:
     """The private key as a JWK: secret."""
-    return {**_native(key).as_dict(private=True), "kid": kid, "use": "sig", "alg": alg}
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    members = _jose_kind(algorithm_named(alg).kty).import_key(pem).as_dict(private=True)
+    return {**members, "kid": kid, "use": "sig", "alg": alg}
 
 
-def _native(key: object) -> JoseKey:
-    """The same key as joserfc has it."""
-    if isinstance(key, ec.EllipticCurvePrivateKey | ec.EllipticCurvePublicKey):
-        return ECKey.import_key(key)
-    if isinstance(key, rsa.RSAPrivateKey | rsa.RSAPublicKey):
-        return RSAKey.import_key(key)
-    if isinstance(key, ed25519.Ed25519PrivateKey | ed25519.Ed25519PublicKey):
-        return OKPKey.import_key(key)
-    raise MalformedError("key: only EC P-256, P-384, P-521, RSA and Ed25519 keys sign cards")
-
-
-def _public_key(native: JoseKey, algorithm: Algorithm, kid: str | None) -> PublicKey:
+def _public_key(native: PublicKeyObject, algorithm: Algorithm, kid: str | None) -> PublicKey:
     _check_strength(native)
-    members = native.as_dict(private=False)
-    jwk = {name: str(members[name]) for name in ("kty", *_MEMBERS[algorithm.kty])}
+    jwk = _members(native)
     # RFC 7638 3: the required members in lexicographic order, nothing else, no blanks.
     digest = hashlib.sha256(json.dumps(jwk, sort_keys=True, separators=(",", ":")).encode()).digest()
     thumbprint = base64url.encode(digest)
@@ -184,10 +178,23 @@ def _public_key(native: JoseKey, algorithm: Algorithm, kid: str | None) -> Publi
     )
 
 
+def _members(key: PublicKeyObject) -> dict[str, str]:
+    """The public members of the key's JWK (RFC 7518 6.2.1, 6.3.1, RFC 8037 2): those of the RFC 7638 thumbprint."""
+    if isinstance(key, ed25519.Ed25519PublicKey):
+        return {"kty": "OKP", "crv": "Ed25519", "x": base64url.encode(key.public_bytes_raw())}
+    if isinstance(key, rsa.RSAPublicKey):
+        numbers = key.public_numbers()
+        n, e = (base64url.encode(i.to_bytes((i.bit_length() + 7) // 8, "big")) for i in (numbers.n, numbers.e))
+        return {"kty": "RSA", "n": n, "e": e}
+    point, octets = key.public_numbers(), (key.key_size + 7) // 8
+    x, y = (base64url.encode(i.to_bytes(octets, "big")) for i in (point.x, point.y))
+    return {"kty": "EC", "crv": f"P-{key.key_size}", "x": x, "y": y}
+
+
 def _algorithm_of(jwk: Mapping[str, object], alg: str | None, operation: str) -> Algorithm:
     """The one algorithm that a JWK is for, after its type, ``alg``, ``use`` and ``key_ops`` (RFC 7517 4) agreed."""
     kty, curve, own = jwk.get("kty"), jwk.get("crv"), jwk.get("alg")
-    if kty not in _KINDS:
+    if kty not in _MEMBERS:
         raise MalformedError("JWK: kty must be EC, RSA or OKP")
     if "use" in jwk and jwk["use"] != "sig":
         raise MalformedError("JWK: its use is not sig")
@@ -215,9 +222,19 @@ def _kid_of(jwk: Mapping[str, object], kid: str | None) -> str | None:
     return kid if own is None else own
 
 
-def _import(jwk: Mapping[str, object], algorithm: Algorithm) -> JoseKey:
-    members = {}
-    for name in (*_MEMBERS[algorithm.kty], *sorted(_PRIVATE_MEMBERS & jwk.keys() - {"oth", "k", "priv"})):
+def _import_public(jwk: Mapping[str, object], algorithm: Algorithm) -> PublicKeyObject:
+    key = _import(jwk, algorithm, ()).public_key
+    if not isinstance(key, PublicKeyObject):
+        raise MalformedError("JWK: its numbers are not a key")
+    return key
+
+
+def _import(jwk: Mapping[str, object], algorithm: Algorithm, private: tuple[str, ...]) -> ECKey | RSAKey | OKPKey:
+    """The key as joserfc reads it, after a look at what joserfc does not look at: alphabet, padding and length."""
+    from joserfc.errors import JoseError
+
+    members = {"kty": algorithm.kty}
+    for name in (*_MEMBERS[algorithm.kty], *private):
         value = jwk.get(name)
         if not isinstance(value, str):
             raise MalformedError(f"JWK: {name} is missing or not a string")
@@ -228,15 +245,22 @@ def _import(jwk: Mapping[str, object], algorithm: Algorithm) -> JoseKey:
                 raise MalformedError(f"JWK: {name} has the wrong length")
         members[name] = value
     try:
-        key = _KINDS[algorithm.kty].import_key({"kty": algorithm.kty, **members})
+        key: ECKey | RSAKey | OKPKey = _jose_kind(algorithm.kty).import_key(members)
         key.public_key  # noqa: B018  the numbers are checked when the key object is made
     except (JoseError, ValueError, TypeError, KeyError, UnsupportedAlgorithm):
         raise MalformedError("JWK: its numbers are not a key") from None
     return key
 
 
-def _check_strength(key: JoseKey) -> None:
-    public = key.public_key
+def _jose_kind(kty: str) -> Any:
+    """joserfc's class for the key type. Imported here and not above: it takes half of the time in which ``a2a-sign``
+    starts, and signing with a key in PEM does without it."""
+    from joserfc.jwk import ECKey, OKPKey, RSAKey
+
+    return {"EC": ECKey, "RSA": RSAKey, "OKP": OKPKey}[kty]
+
+
+def _check_strength(public: PublicKeyObject) -> None:
     if isinstance(public, rsa.RSAPublicKey):
         if not MIN_RSA_BITS <= public.key_size <= MAX_RSA_BITS:
             raise MalformedError(f"RSA key of {public.key_size} bits; {MIN_RSA_BITS} to {MAX_RSA_BITS} are taken")
@@ -247,6 +271,7 @@ def _check_strength(key: JoseKey) -> None:
             raise MalformedError("RSA key made by the broken generator of CVE-2017-15361 (ROCA); make a new key")
 
 
+@lru_cache(maxsize=1)
 def _roca_residues() -> dict[int, frozenset[int]]:
     """For small primes p the powers of 65537 modulo p: ROCA moduli are such a power for every p, others hardly ever.
 
@@ -261,8 +286,5 @@ def _roca_residues() -> dict[int, frozenset[int]]:
     return residues
 
 
-_ROCA_RESIDUES: Final = _roca_residues()
-
-
 def _is_roca(modulus: int) -> bool:
-    return all(modulus % p in residues for p, residues in _ROCA_RESIDUES.items())
+    return all(modulus % p in residues for p, residues in _roca_residues().items())

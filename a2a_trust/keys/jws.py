@@ -1,4 +1,4 @@
-"""The one function that checks a JWS (RFC 7515), over joserfc's algorithms.
+"""The one function that checks a JWS (RFC 7515).
 
 It takes the parts of the JSON serialisation with a detached payload, as cards carry them (RFC 7515 7.2.2, appendix F).
 What it does not decide: ``kid`` and ``typ``, which are rules of cards and tokens, and whether the key is trusted.
@@ -11,15 +11,16 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from joserfc.errors import JoseError
-from joserfc.jws import JWSRegistry
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from a2a_trust import strict_json
 from a2a_trust.errors import InvalidSignatureError, MalformedError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import ALGORITHMS
 from a2a_trust.keys.jwk import PublicKey
+from a2a_trust.keys.primitives import ECDSA, RSA_PADDING
 
 __all__ = ["MAX_HEADER", "MAX_SIGNATURE", "read_header", "signing_input", "verify_jws"]
 
@@ -65,19 +66,32 @@ def verify_jws(
     """
     claims = read_header(protected)
     check_unprotected(header, claims)
-    algorithm = ALGORITHMS[key.alg]
-    if not algorithm.is_named(claims["alg"]):
+    if not ALGORITHMS[key.alg].is_named(claims["alg"]):
         raise InvalidSignatureError(f"the header's alg is not {key.alg}, which the key is for")
     if len(signature) > MAX_SIGNATURE:
         raise MalformedError(f"signature: longer than {MAX_SIGNATURE} characters")
     octets = base64url.decode(signature, "signature")
     try:
-        good = JWSRegistry.algorithms[algorithm.name].verify(signing_input(protected, payload), octets, key.native)
-    except (JoseError, ValueError, TypeError, UnsupportedAlgorithm):
-        good = False
-    if good is not True:
-        raise InvalidSignatureError("the signature is not by this key over these bytes")
+        _check_signature(octets, signing_input(protected, payload), key)
+    except (InvalidSignature, ValueError, UnsupportedAlgorithm):
+        raise InvalidSignatureError("the signature is not by this key over these bytes") from None
     return claims
+
+
+def _check_signature(signature: bytes, data: bytes, key: PublicKey) -> None:
+    """Return when the signature is the key's over the data; InvalidSignature or ValueError otherwise."""
+    native = key.native
+    if isinstance(native, ec.EllipticCurvePublicKey):
+        octets = (native.key_size + 7) // 8
+        if len(signature) != 2 * octets:  # RFC 7518 3.4: r || s, each as long as the curve's order
+            raise InvalidSignature
+        r, s = int.from_bytes(signature[:octets], "big"), int.from_bytes(signature[octets:], "big")
+        native.verify(encode_dss_signature(r, s), data, ECDSA[key.alg])
+    elif isinstance(native, ed25519.Ed25519PublicKey):
+        native.verify(signature, data)
+    else:
+        padding, digest = RSA_PADDING[key.alg]
+        native.verify(signature, data, padding, digest)
 
 
 def check_unprotected(header: object, protected: Mapping[str, Any]) -> None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from a2a_trust.keys.algorithms import DEFAULT_ALGORITHM, algorithm_named
 from a2a_trust.keys.jwk import PrivateKeyObject, PublicKey, private_key_from_jwk, public_key_from_object
+from a2a_trust.keys.primitives import ECDSA, RSA_PADDING
 
 __all__ = ["LocalSigner", "Signer", "generate_signer"]
 
-_HASHES = {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()}
 _CURVES = {"P-256": ec.SECP256R1(), "P-384": ec.SECP384R1(), "P-521": ec.SECP521R1()}
 
 
@@ -71,14 +70,11 @@ class LocalSigner:
         key = self._key
         if isinstance(key, ed25519.Ed25519PrivateKey):
             return key.sign(data)
-        digest = _HASHES[self.alg[2:]]
         if isinstance(key, ec.EllipticCurvePrivateKey):
-            r, s = decode_dss_signature(key.sign(data, ec.ECDSA(digest)))
+            r, s = decode_dss_signature(key.sign(data, ECDSA[self.alg]))
             octets = (key.key_size + 7) // 8
             return r.to_bytes(octets, "big") + s.to_bytes(octets, "big")
-        if self.alg.startswith("PS"):
-            return key.sign(data, padding.PSS(padding.MGF1(digest), digest.digest_size), digest)
-        return key.sign(data, padding.PKCS1v15(), digest)
+        return key.sign(data, *RSA_PADDING[self.alg])
 
     def __repr__(self) -> str:
         return f"LocalSigner(alg={self.alg!r}, kid={self.kid!r})"

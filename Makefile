@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: demo test check format bench lock clean
+.PHONY: demo test check check-style format bench lock clean
 
 demo: .venv/ready  ## sign a real card, verify it, and see every change refused
 	@$(BIN)/python examples/demo.py
@@ -10,12 +10,14 @@ demo: .venv/ready  ## sign a real card, verify it, and see every change refused
 test: .venv/ready  ## the tests; with A2A_TRUST_REQUIRE_REAL=1 a missing Node or SDK fails instead of skipping
 	$(BIN)/python -m pytest
 
-check: .venv/ready  ## what a change must pass
+check: check-style  ## what a change must pass: format, lint, types, tests with branch coverage
+	$(BIN)/python -m coverage run -m pytest
+	$(BIN)/python -m coverage report --show-missing --skip-covered
+
+check-style: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m coverage run -m pytest
-	$(BIN)/python -m coverage report --show-missing --skip-covered
 
 format: .venv/ready
 	$(BIN)/ruff format .

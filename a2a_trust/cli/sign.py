@@ -16,7 +16,7 @@ from a2a_trust.atomic_write import write_atomically
 from a2a_trust.cli.card_text import rewritten
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json
 from a2a_trust.cli.sources import load_signers, read_input
-from a2a_trust.errors import ConfigurationError, SigningError, TrustError
+from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, TrustError
 from a2a_trust.keys.origins import UnsafeAnyOrigin
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.keys.trust import TrustedKey, TrustStore
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
         _check_targets(options)
         now = time.time()
         exp = _moment(options.expires, now) if options.expires else None
-        signers = load_signers(options.key, options.kid)
+        signers = _signers(options)
         ready: list[_Work] = []
         for name in options.files:
             at = name
@@ -72,6 +72,13 @@ def run(options: argparse.Namespace) -> int:
         for note in work.signed.notes:
             put(f"  note: {printable(note)}", stream)
     return Exit.OK
+
+
+def _signers(options: argparse.Namespace) -> list[LocalSigner]:
+    try:
+        return load_signers(options.key, options.kid)
+    except MalformedError as error:
+        raise ConfigurationError(str(error)) from None  # the key is the operator's: no verdict on a card
 
 
 def _write(work: _Work) -> None:

@@ -1,0 +1,237 @@
+"""``a2a-sign card.json`` in pipelines and by hand."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import CARD, Run
+
+ENCRYPTED = {"A2A_SIGN_KEY_PASSPHRASE": "correct horse battery staple"}
+
+
+def test_signs_in_place_and_verifies(run: Run, card: Path, key: Path) -> None:
+    done = run("card.json", "--key", "key.pem")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("card.json: signed by ")
+    signed = json.loads(card.read_bytes())
+    assert {name: value for name, value in signed.items() if name != "signatures"} == CARD
+    done = run("verify", "card.json", "--jwks", "key.jwks.json", "--origin", "https://invoice.example.com")
+    assert done.code == 0
+    assert "origin:    invoice.example.com" in done.out
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param('{\n\t"a": "x",\n\t"b": "1"\n}\n', '{\n\t"a": "x",\n\t"b": "1",\n\t"sig', id="tabs"),
+        pytest.param('{\r\n  "a": "x"\r\n}', '{\r\n  "a": "x",\r\n  "signatures": [\r\n    {\r\n', id="crlf"),
+        pytest.param('{"a":"x","b":"1"}', '{"a":"x","b":"1","signatures":[{"protected":"', id="compact"),
+        pytest.param('{"b": 1, "a": {"y":2 }}', '{"b": 1, "a": {"y":2 }, "signatures": [', id="own spacing"),
+        pytest.param('{\n "a": "K\\u00f6ln"\n}', '{\n "a": "K\\u00f6ln",\n "signatures"', id="escapes"),
+        pytest.param('{\n "a": "Köln"\n}', '{\n "a": "Köln",\n "signatures"', id="UTF-8"),
+        pytest.param('{\n "a": 1.50,\n "b": 1e2\n}', '{\n "a": 1.50,\n "b": 1e2,\n "signatures"', id="numbers"),
+        pytest.param("  { }\n", '  {"signatures": [{', id="empty"),
+    ],
+)
+def test_the_text_keeps_its_order_indentation_and_characters(
+    text: str, expected: str, run: Run, tmp_path: Path, key: Path
+) -> None:
+    path = tmp_path / "own.json"
+    path.write_bytes(text.encode())
+    assert run("own.json", "--key", "key.pem").code == 0
+    assert path.read_bytes().decode().startswith(expected)
+    again = path.read_bytes()
+    assert again.endswith(text[text.rindex("}") :].encode())
+    assert run("verify", "own.json", "--key", "key.pem").code == 0
+
+
+def test_signing_again_replaces_the_own_signature_in_its_place(run: Run, card: Path, key: Path, tmp_path: Path) -> None:
+    card.write_text('{"signatures": [],\n "name": "x"}')
+    assert run("card.json", "--key", "key.pem").code == 0
+    assert run("card.json", "--key", "key.pem").code == 0
+    text = card.read_text()
+    assert text.endswith(',\n "name": "x"}')
+    assert len(json.loads(text)["signatures"]) == 1
+
+
+def test_what_the_specification_drops_is_dropped_and_said(run: Run, card: Path, key: Path) -> None:
+    card.write_text(json.dumps({**CARD, "securityRequirements": [{"schemes": {"bearer": {"list": []}}}]}, indent=4))
+    done = run("card.json", "--key", "key.pem", "--json")
+    (result,) = done.json["results"]
+    assert result["normalised"] == ["/securityRequirements/0/schemes/bearer/list"]
+    assert result["companion"] is True
+    assert json.loads(card.read_bytes())["securityRequirements"] == [{"schemes": {"bearer": {}}}]
+    assert '\n    "version": "2.4.1",\n' in card.read_text()
+
+
+def test_standard_input_goes_to_standard_output_and_the_report_to_standard_error(run: Run, key: Path) -> None:
+    done = run("-", "--key", "key.pem", stdin=json.dumps(CARD).encode())
+    assert done.code == 0
+    assert "signatures" in json.loads(done.out)
+    assert done.err.startswith("-: signed by ")
+    report = run("-", "--key", "key.pem", "--json", stdin=json.dumps(CARD).encode())
+    assert json.loads(report.err)["ok"] is True
+
+
+def test_output_goes_where_it_is_told_and_the_input_stays(run: Run, card: Path, key: Path, tmp_path: Path) -> None:
+    before = card.read_bytes()
+    assert run("card.json", "-o", "signed.json", "--key", "key.pem").code == 0
+    assert card.read_bytes() == before
+    assert "signatures" in json.loads((tmp_path / "signed.json").read_bytes())
+    done = run("card.json", "-o", "-", "--key", "key.pem")
+    assert json.loads(done.out)["name"] == CARD["name"]
+
+
+def test_several_files_are_all_signed_or_none_is(run: Run, card: Path, key: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text('{"name": "x", "name": "y"}')
+    before = card.read_bytes()
+    done = run("card.json", "bad.json", "--key", "key.pem")
+    assert done.code == 1
+    assert "bad.json: card: the member 'name' appears more than once" in done.err
+    assert card.read_bytes() == before
+    (tmp_path / "bad.json").write_text('{"name": "x"}')
+    assert run("card.json", "bad.json", "--key", "key.pem").code == 0
+    assert run("verify", "card.json", "bad.json", "--key", "key.pem").code == 0
+
+
+def test_a_file_keeps_its_mode_and_a_link_stays_a_link(run: Run, card: Path, key: Path, tmp_path: Path) -> None:
+    card.chmod(0o640)
+    (tmp_path / "link.json").symlink_to(card)
+    assert run("link.json", "--key", "key.pem").code == 0
+    assert (tmp_path / "link.json").is_symlink()
+    assert stat.S_IMODE(card.stat().st_mode) == 0o640
+    assert "signatures" in json.loads(card.read_bytes())
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_without_a_key_it_says_what_to_run(run: Run, card: Path) -> None:
+    done = run("card.json")
+    assert done.code == 2
+    assert "a2a-sign keygen" in done.err
+    assert run("keygen").code == 0
+    assert run("card.json").code == 0
+
+
+def test_keys_come_from_the_environment(run: Run, card: Path, key: Path) -> None:
+    assert run("card.json", A2A_SIGN_KEY=key.read_text()).code == 0
+    assert run("card.json", A2A_SIGN_KEY_FILE=str(key)).code == 0
+    done = run("card.json", A2A_SIGN_KEY=key.read_text(), A2A_SIGN_KEY_FILE=str(key))
+    assert done.code == 2
+    assert "unset one" in done.err
+
+
+@pytest.mark.parametrize("form", ["pem", "jwk"])
+def test_an_encrypted_key_opens_with_the_passphrase_of_the_environment(
+    form: str, run: Run, card: Path, tmp_path: Path
+) -> None:
+    assert run("keygen", "-o", "secret", "--encrypt", "--format", form, **ENCRYPTED).code == 0
+    assert run("card.json", "--key", "secret", **ENCRYPTED).code == 0
+    (tmp_path / "pass").write_text("correct horse battery staple\n")
+    assert run("card.json", "--key", "secret", A2A_SIGN_KEY_PASSPHRASE_FILE="pass").code == 0
+    wrong = run("card.json", "--key", "secret", A2A_SIGN_KEY_PASSPHRASE="wrong")
+    assert wrong.code == 2
+    assert "does not open it" in wrong.err
+    missing = run("card.json", "--key", "secret")
+    assert missing.code == 2
+    assert "A2A_SIGN_KEY_PASSPHRASE" in missing.err
+    for done in (wrong, missing):
+        assert "wrong" not in done.err.replace("error", "")
+        assert "correct horse" not in done.err
+
+
+def test_a_key_that_everybody_can_read_is_refused_with_the_mend(run: Run, card: Path, key: Path) -> None:
+    key.chmod(0o644)
+    done = run("card.json", "--key", "key.pem")
+    assert done.code == 2
+    assert "chmod 600 key.pem" in done.err
+    key.chmod(0o640)
+    done = run("card.json", "--key", "key.pem")
+    assert done.code == 0
+    assert done.err.startswith("warning: ")
+
+
+def test_several_keys_sign_the_same_card(run: Run, card: Path, key: Path) -> None:
+    assert run("keygen", "-o", "second.jwk", "--alg", "EdDSA", "--kid", "second").code == 0
+    assert run("card.json", "--key", "key.pem", "--key", "second.jwk").code == 0
+    assert len(json.loads(card.read_bytes())["signatures"]) == 2
+    for name in ("key.jwks.json", "second.jwks.json"):
+        assert run("verify", "card.json", "--jwks", name).code == 0
+    assert run("card.json", "--key", "key.pem", "--key", "second.jwk", "--kid", "x").code == 2
+
+
+def test_a_signature_that_expires(run: Run, card: Path, key: Path) -> None:
+    assert run("card.json", "--key", "key.pem", "--expires", "90d").code == 0
+    assert run("verify", "card.json", "--key", "key.pem").code == 0
+    for when in ("2020-01-31", "soon", "0d", "2999-01-31T12:00:00", "-5d"):
+        done = run("card.json", "--key", "key.pem", f"--expires={when}")
+        assert (done.code, "--expires" in done.err) == (2, True), when
+    assert run("card.json", "--key", "key.pem", "--expires", "2999-01-31T12:00:00Z").code == 0
+
+
+def test_jku_must_be_https(run: Run, card: Path, key: Path) -> None:
+    assert run("card.json", "--key", "key.pem", "--jku", "https://invoice.example.com/jwks.json").code == 0
+    assert run("card.json", "--key", "key.pem", "--jku", "http://invoice.example.com/jwks.json").code == 2
+
+
+def test_signatures_of_others_are_not_broken_silently(run: Run, card: Path, key: Path) -> None:
+    assert run("keygen", "-o", "other.pem").code == 0
+    assert run("card.json", "--key", "other.pem").code == 0
+    text = card.read_text().replace('"streaming": true', '"streaming": true, "extensions": []')
+    card.write_text(text)
+    done = run("card.json", "--key", "key.pem")
+    assert done.code == 1
+    assert "--drop-broken" in done.err
+    assert card.read_text() == text
+    assert run("card.json", "--key", "key.pem", "--drop-broken").code == 0
+    assert len(json.loads(card.read_bytes())["signatures"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ((), 2, "usage: a2a-sign"),
+        (("nothing.json",), 6, "No such file"),
+        (("card.json", "card.json", "-o", "x.json"), 2, "-o takes one card"),
+        (("-", "card.json"), 2, "stands alone"),
+        (("card.json", "-o", ""), 2, "-o needs a file name"),
+        (("card.json", "--key", "nokey.pem"), 6, "No such file"),
+        (("card.json", "--key", "card.json"), 2, "private key"),
+        (("card.json", "-o", "no/such/folder.json"), 6, "No such file"),
+        (("card.json", "--frobnicate"), 2, "unrecognized arguments"),
+    ],
+)
+def test_errors_have_a_code_and_say_what_is_wrong(
+    arguments: tuple[str, ...], code: int, words: str, run: Run, card: Path, key: Path
+) -> None:
+    given = arguments if not arguments or "--key" in arguments else (*arguments, "--key", "key.pem")
+    card.chmod(0o600)
+    before = card.read_bytes()
+    done = run(*given)
+    assert done.code == code
+    assert words in done.err
+    assert "Traceback" not in done.err
+    assert card.read_bytes() == before
+
+
+def test_a_reader_that_goes_away_is_no_crash(card: Path, key: Path, tmp_path: Path) -> None:
+    import subprocess
+
+    from tests.cli.conftest import COMMAND
+
+    pipe = subprocess.Popen(
+        [COMMAND, "card.json", "-o", "-", "--key", "key.pem"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert pipe.stdout is not None
+    assert pipe.stderr is not None
+    pipe.stdout.close()
+    errors = pipe.stderr.read()
+    pipe.stderr.close()
+    assert pipe.wait(timeout=60) == 6
+    assert errors == b""

@@ -1,0 +1,47 @@
+"""What the command loads: start-up is paid by every step of every pipeline."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+HEAVY = ("pydantic", "httpx", "starlette", "authlib", "rich", "click", "joserfc", "asyncio", "http", "ssl")
+
+SCRIPT = """
+import sys
+from a2a_trust.cli.main import main
+code = main(sys.argv[1:])
+print("LOADED", *sorted({name.split(".")[0] for name in sys.modules}), file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def loaded(*arguments: str, cwd: Path) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *arguments], cwd=cwd, capture_output=True, text=True, check=True, timeout=60
+    )
+    return set(done.stderr.rpartition("LOADED ")[2].split())
+
+
+def test_signing_loads_nothing_heavy(card: Path, key: Path, tmp_path: Path) -> None:
+    modules = loaded("card.json", "--key", "key.pem", cwd=tmp_path)
+    assert "cryptography" in modules
+    assert not modules & set(HEAVY)
+
+
+def test_help_loads_neither_cryptography_nor_orjson(tmp_path: Path) -> None:
+    script = SCRIPT.replace("code = main(sys.argv[1:])", "try: main(sys.argv[1:])\nexcept SystemExit: pass\ncode = 0")
+    done = subprocess.run(
+        [sys.executable, "-c", script, "--help"], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "exit codes:" in done.stdout
+    assert not set(done.stderr.split()) & {*HEAVY, "cryptography", "orjson", "json"}
+
+
+def test_version(tmp_path: Path) -> None:
+    from importlib.metadata import version
+
+    command = Path(sys.executable).with_name("a2a-sign")
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == f"a2a-sign {version('a2a-trust')}\n"

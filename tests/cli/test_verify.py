@@ -1,0 +1,125 @@
+"""``a2a-sign verify``: one exit code per class, and nothing claimed that is not proven."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_trust import LocalSigner, load_private_key
+from a2a_trust.keys import base64url
+from a2a_trust.keys.jws import signing_input
+from a2a_trust.keys.trust import Form
+from a2a_trust.signing.forms import project
+from tests.cli.conftest import CARD, Run
+
+
+@pytest.fixture
+def signed(run: Run, card: Path, key: Path) -> Path:
+    assert run("card.json", "--key", "key.pem").code == 0
+    return card
+
+
+def pruned(card: dict[str, Any], signer: LocalSigner) -> bytes:
+    """The card as the common SDKs sign it."""
+    protected = base64url.encode(json.dumps({"alg": signer.alg, "kid": signer.kid, "typ": "JOSE"}).encode())
+    signature = signer.sign(signing_input(protected, project(card, Form.PRUNED).payload))
+    return json.dumps(
+        {**card, "signatures": [{"protected": protected, "signature": base64url.encode(signature)}]}
+    ).encode()
+
+
+def test_a_trust_source_is_mandatory(run: Run, signed: Path) -> None:
+    done = run("verify", "card.json")
+    assert done.code == 2
+    assert "--jwks FILE or --key FILE" in done.err
+
+
+def test_without_origin_it_says_not_bound(run: Run, signed: Path) -> None:
+    done = run("verify", "card.json", "--key", "key.pem")
+    assert done.code == 0
+    assert "origin:    not bound" in done.out
+    assert run("verify", "card.json", "--key", "key.pem", "--json").json["results"][0]["origin"] is None
+
+
+def test_another_origin_is_untrusted(run: Run, signed: Path) -> None:
+    for origin in ("https://evil.example.com", "example.com", "https://invoice.example.com.evil.example"):
+        assert run("verify", "card.json", "--key", "key.pem", "--origin", origin).code == 4
+    assert run("verify", "card.json", "--key", "key.pem", "--origin", "http://a b").code == 2
+
+
+def test_the_proven_card_is_in_the_json_report(run: Run, signed: Path) -> None:
+    report = run("verify", "-", "--jwks", "key.jwks.json", "--json", stdin=signed.read_bytes()).json
+    assert report["results"][0]["card"] == CARD
+    assert (report["ok"], report["exit"]) == (True, 0)
+
+
+def test_each_class_has_its_exit_code(run: Run, signed: Path, key: Path, tmp_path: Path) -> None:
+    (tmp_path / "invalid.json").write_text(signed.read_text().replace("Matches", "Mismatches"))
+    (tmp_path / "broken.json").write_text("{")
+    (tmp_path / "unsigned.json").write_text(json.dumps(CARD))
+    assert run("keygen", "-o", "stranger.pem").code == 0
+    uncovered = {**CARD, "securityRequirements": [{"schemes": {"bearer": {}}}]}
+    (tmp_path / "uncovered.json").write_bytes(pruned(uncovered, load_private_key(key)))
+    expected = {
+        ("card.json", "key.pem"): (0, "ok"),
+        ("invalid.json", "key.pem"): (1, "invalid"),
+        ("broken.json", "key.pem"): (1, "invalid"),
+        ("unsigned.json", "key.pem"): (3, "unsigned"),
+        ("card.json", "stranger.pem"): (4, "untrusted"),
+        ("uncovered.json", "key.pem"): (5, "uncovered"),
+        ("missing.json", "key.pem"): (6, "input-output"),
+    }
+    for (name, trusted), (code, word) in expected.items():
+        done = run("verify", name, "--key", trusted, "--json", *(["--form", "pruned"] if code == 5 else []))
+        assert (done.code, done.json["exit"], done.json["results"][0]["class"]) == (code, code, word), name
+        done = run("verify", name, "--key", trusted, *(["--form", "pruned"] if code == 5 else []))
+        assert done.code == code
+        assert "Traceback" not in done.err
+
+
+def test_a_pruned_proof_says_what_is_unproven(run: Run, key: Path, tmp_path: Path) -> None:
+    (tmp_path / "sdk.json").write_bytes(pruned(CARD, load_private_key(key)))
+    done = run("verify", "sdk.json", "--key", "key.pem", "--form", "pruned")
+    assert done.code == 0
+    assert "unproven:  /securityRequirements" in done.out
+
+
+def test_several_cards_are_all_reported_and_the_first_failure_is_the_exit_code(
+    run: Run, signed: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "unsigned.json").write_text(json.dumps(CARD))
+    done = run("verify", "card.json", "unsigned.json", "missing.json", "--key", "key.pem", "--json")
+    assert done.code == 3
+    assert [entry["class"] for entry in done.json["results"]] == ["ok", "unsigned", "input-output"]
+
+
+def test_bad_keys_in_a_set_are_reported_and_skipped(run: Run, signed: Path, tmp_path: Path) -> None:
+    jwks = json.loads((tmp_path / "key.jwks.json").read_bytes())
+    jwks["keys"].insert(0, {"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"})
+    (tmp_path / "mixed.json").write_text(json.dumps(jwks))
+    done = run("verify", "card.json", "--jwks", "mixed.json")
+    assert done.code == 0
+    assert "key 0 skipped" in done.err
+    (tmp_path / "none.json").write_text('{"keys": []}')
+    assert run("verify", "card.json", "--jwks", "none.json").code == 2
+    assert run("verify", "card.json", "--jwks", "card.json").code == 2
+    assert run("verify", "card.json", "--jwks", "missing.json").code == 6
+    assert "give it with --jwks" in run("verify", "card.json", "--key", "key.jwks.json").err
+
+
+def test_the_public_half_in_pem_is_a_trust_source(run: Run, signed: Path, key: Path, tmp_path: Path) -> None:
+    (tmp_path / "public.pem").write_bytes(load_private_key(key).public_key.to_pem())
+    assert run("verify", "card.json", "--key", "public.pem").code == 0
+
+
+def test_what_a_stranger_wrote_cannot_steer_the_terminal(run: Run, signed: Path, key: Path, tmp_path: Path) -> None:
+    protected = base64url.encode(json.dumps({"alg": "ES256", "kid": "\x1b[2J\u202eevil"}).encode())
+    hostile = {**CARD, "\x1b[31m": "\u202e", "signatures": [{"protected": protected, "signature": "AAAA"}]}
+    (tmp_path / "hostile.json").write_text(json.dumps(hostile))
+    done = run("verify", "hostile.json", "--key", "key.pem")
+    assert done.code == 4
+    assert done.out.replace("\n", "").isprintable()
+    assert "\\x1b[2J" in done.out

@@ -1,0 +1,19 @@
+"""What every test may use: the vectors of others, and whether real components are demanded."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def vectors() -> Path:
+    """The folder of conformance data that others wrote; the test is skipped, loudly, where it is not."""
+    folder = Path(os.environ.get("A2A_TRUST_VECTORS", ROOT.parent / "shared" / "vectors"))
+    if not (folder / "SOURCES.json").is_file():
+        pytest.skip(f"NO VECTORS at {folder}: set A2A_TRUST_VECTORS to the folder of conformance data")
+    return folder

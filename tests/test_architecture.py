@@ -1,0 +1,104 @@
+"""The house keeps its order: who imports whom, and where each library lives."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import a2a_trust
+
+PACKAGE = Path(a2a_trust.__file__).parent
+
+#: From the ground up; a room imports from its own and from lower floors only.
+FLOORS = (
+    ("errors", "atomic_write"),
+    ("strict_json",),
+    ("card",),
+    ("keys",),
+    ("signing",),
+    ("cli",),
+)
+
+#: Each library, and the files that may import it.
+HOMES = {
+    "cryptography": ("keys/",),
+    "joserfc": ("keys/jwk.py", "keys/files.py"),
+    "orjson": ("strict_json.py", "signing/jcs.py", "signing/sign.py"),
+    "platformdirs": ("cli/sources.py",),
+    "argparse": ("cli/",),
+}
+
+STANDARD = {
+    "__future__", "base64", "binascii", "collections", "dataclasses", "datetime", "enum", "functools", "getpass",
+    "hashlib", "importlib", "json", "math", "os", "pathlib", "re", "shlex", "stat", "sys", "time", "types", "typing",
+    "urllib", "warnings",
+}  # fmt: skip
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The modules that a file imports, anywhere in it, except for type checking only."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typing_only = {
+        id(node)
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"
+        for node in ast.walk(block)
+    }
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            assert node.module is not None
+            # `from a2a_trust import strict_json` and `from a2a_trust.keys import base64url` name modules
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def floor_of(module: str) -> int:
+    room = module.split(".")[1]
+    for floor, rooms in enumerate(FLOORS):
+        if room in rooms:
+            return floor
+    raise AssertionError(f"{module} is on no floor; add its room to FLOORS")
+
+
+def name_of(path: Path) -> str:
+    return ".".join(("a2a_trust", *path.relative_to(PACKAGE).with_suffix("").parts))
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_a_module_imports_only_from_its_own_and_lower_floors(path: Path) -> None:
+    if path == PACKAGE / "__init__.py":
+        return  # names every room, and loads none until it is asked
+    for imported in imports(path):
+        if imported.startswith("a2a_trust."):
+            assert floor_of(imported) <= floor_of(name_of(path)), f"{name_of(path)} imports {imported} from above"
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_a_library_is_imported_only_where_it_lives(path: Path) -> None:
+    here = path.relative_to(PACKAGE).as_posix()
+    for imported in imports(path):
+        library = imported.split(".")[0]
+        if library == "a2a_trust" or (library in STANDARD and library not in HOMES):
+            continue
+        assert library in HOMES, f"{here} imports {library}, which has no home; add it to HOMES"
+        assert here.startswith(HOMES[library]), f"{here} imports {library}, which lives in {HOMES[library]}"
+
+
+def test_every_public_name_is_where_the_package_says() -> None:
+    for name in a2a_trust.__all__:
+        assert getattr(a2a_trust, name).__name__ == name
+
+
+def test_no_module_is_named_for_having_no_name() -> None:
+    assert not {path.stem for path in modules()} & {"utils", "util", "helpers", "common", "misc"}

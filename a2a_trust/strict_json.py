@@ -20,7 +20,7 @@ import orjson
 
 from a2a_trust.errors import MalformedError
 
-__all__ = ["JSON", "MAX_BYTES", "MAX_DEPTH", "JSONObject", "is_too_deep", "parse"]
+__all__ = ["JSON", "MAX_BYTES", "MAX_DEPTH", "JSONObject", "is_plain", "is_too_deep", "parse", "parse_printed", "read"]
 
 JSON: TypeAlias = Any
 """A JSON value as plain Python: dict, list, str, int, float, bool or None."""
@@ -33,9 +33,12 @@ MAX_BYTES: Final = 1_048_576
 MAX_DEPTH: Final = 128
 """The deepest nesting of arrays and objects that is read."""
 
-# In compact JSON a number stands at the start or after one of ":,[". One with a fraction, an exponent or 16 and more
-# digits may not survive a round trip through orjson; text inside a string may match too, which only costs time.
-_INEXACT_NUMBER = re.compile(rb"(?:^|[:,\[])-?(?:[0-9]+[.eE]|[0-9]{16})")
+#: All but digits, minus signs and what can stand before a number becomes a blank.
+_NUMBER_STARTS: Final = bytes(
+    ord("0") if chr(byte) in "-0123456789" else ord(":") if chr(byte) in ":,[" else ord(" ") for byte in range(256)
+)
+_INEXACT_NUMBER: Final = re.compile(rb"[0-9][.eE]|[0-9]{16}")
+_BELOW_ASTRAL: Final = bytes(range(0xF0))
 
 
 def parse(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) -> JSON:
@@ -43,6 +46,11 @@ def parse(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) ->
 
     Source: RFC 8259, RFC 7493 2, RFC 8785 3.1.
     """
+    return read(data, what=what, max_bytes=max_bytes)[0]
+
+
+def read(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) -> tuple[JSON, bool]:
+    """As ``parse``, and whether the value is plain: see ``is_plain``."""
     if not isinstance(data, bytes):
         raise TypeError(f"{what}: give the bytes as they came, not {type(data).__name__}")
     if len(data) > max_bytes:
@@ -52,13 +60,39 @@ def parse(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) ->
         compact = orjson.dumps(value)
     except (ValueError, TypeError, RecursionError):
         # orjson knows nothing of our texts: the exact reader below gives the reason, or refuses the same document.
-        return _parse_exactly(data, what)
+        return _parse_exactly(data, what), False
     # orjson drops all but the last of duplicate members. Every member that it dropped took at least the two
     # quotation marks of its name along, and nothing else changes their number between the two texts.
-    if _delimiters(data) != _delimiters(compact) or _INEXACT_NUMBER.search(compact):
-        return _parse_exactly(data, what)
+    plain = is_plain(compact)
+    if _delimiters(data) != _delimiters(compact) or not (plain or _has_exact_numbers(compact)):
+        return _parse_exactly(data, what), plain
     _check_depth(value, compact, what)
-    return value
+    return value, plain
+
+
+def parse_printed(data: bytes) -> JSON:
+    """The value of a document that this package has printed, so that nothing has to be checked again."""
+    return orjson.loads(data)
+
+
+def is_plain(compact: bytes) -> bool:
+    """Whether a text that orjson printed holds no number that needs care and no character above U+FFFF.
+
+    Then the value survives a round trip through orjson, and orjson with sorted keys prints its RFC 8785 form: that
+    orders names by UTF-16 code units, orjson by code points, and they differ above U+FFFF only.
+    """
+    if not compact.isascii() and compact.translate(None, _BELOW_ASTRAL):
+        return False
+    return _has_exact_numbers(compact)
+
+
+def _has_exact_numbers(compact: bytes) -> bool:
+    """Whether the text has no number with a fraction, an exponent, or 16 digits and more."""
+    # A number stands at the start or after one of ":,[". Where nothing looks like that, even in strings, there is none.
+    if b":0" not in compact.translate(_NUMBER_STARTS) and not compact[:1].isdigit() and compact[:1] != b"-":
+        return True
+    outside = b"".join(_without_escapes(compact).split(b'"')[::2])
+    return _INEXACT_NUMBER.search(outside) is None
 
 
 def is_too_deep(value: JSON) -> bool:
@@ -78,11 +112,14 @@ def is_too_deep(value: JSON) -> bool:
     return False
 
 
+def _without_escapes(text: bytes) -> bytes:
+    """The text without escaped quotation marks and backslashes: every mark left opens or closes a string."""
+    return text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
+
+
 def _delimiters(text: bytes) -> int:
-    """The number of quotation marks that open or close a string: escaped ones taken away first."""
-    if b"\\" in text:
-        text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-    return text.count(b'"')
+    """The number of quotation marks that open or close a string."""
+    return _without_escapes(text).count(b'"')
 
 
 def _check_depth(value: JSON, text: bytes, what: str) -> None:

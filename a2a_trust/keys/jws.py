@@ -6,6 +6,7 @@ What it does not decide: ``kid`` and ``typ``, which are rules of cards and token
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
@@ -52,7 +53,7 @@ def read_header(protected: str) -> Mapping[str, Any]:
 
 def signing_input(protected: str, payload: bytes) -> bytes:
     """The octets that are signed (RFC 7515 5.1 step 5)."""
-    return f"{protected}.{base64url.encode(payload)}".encode("ascii")
+    return b".".join((protected.encode("ascii"), urlsafe_b64encode(payload).rstrip(b"=")))
 
 
 def verify_jws(

@@ -19,7 +19,7 @@ from typing import Final
 
 from a2a_trust.card import is_legacy
 from a2a_trust.keys.trust import Form
-from a2a_trust.signing.jcs import canonicalize_received
+from a2a_trust.signing.jcs import canonicalize_plain, canonicalize_received
 from a2a_trust.signing.presence import MESSAGES, Field, Kind, Presence
 from a2a_trust.strict_json import JSON, JSONObject
 
@@ -49,29 +49,29 @@ class Projection:
     """One form of one card: the bytes that are signed, and the members of the card that are not in them."""
 
     form: Form
+    members: JSONObject
+    """The members of the card that are in the form."""
     payload: bytes
     dropped: tuple[str, ...]
     """JSON pointers (RFC 6901) into the served card, ``signatures`` apart."""
 
 
-def project(card: JSONObject, form: Form) -> Projection:
-    """The card in one form. The card has passed the gate; it is not changed."""
+def project(card: JSONObject, form: Form, *, plain: bool = False) -> Projection:
+    """The card in one form. The card has passed the gate; it is not changed.
+
+    ``plain`` is what ``strict_json.read`` said of the card; without it nothing is taken for granted.
+    """
     members = {name: value for name, value in card.items() if name != "signatures"}
     dropped: list[str] = []
-    if form is Form.SERVED or (form is Form.SPEC and is_legacy(card)):
-        return Projection(form=form, payload=canonicalize_received(members), dropped=())
-    if form is Form.SPEC:
-        return Projection(
-            form=form,
-            payload=canonicalize_received(_present(members, "AgentCard", "", dropped)),
-            dropped=tuple(dropped),
-        )
-    pruned = _prune(members, "AgentCard", "", dropped)
-    if form is Form.PRUNED:
-        payload = canonicalize_received(pruned)
+    if form is Form.SPEC and not is_legacy(card):
+        members = _present(members, "AgentCard", "", dropped)
+    elif form.is_lossy:
+        members = _prune(members, "AgentCard", "", dropped)
+    if form is Form.PRUNED_LEGACY:
+        payload = json.dumps(_with_floats(members), sort_keys=True, separators=(",", ":")).encode("ascii")
     else:
-        payload = json.dumps(_with_floats(pruned), sort_keys=True, separators=(",", ":")).encode("ascii")
-    return Projection(form=form, payload=payload, dropped=tuple(dropped))
+        payload = canonicalize_plain(members) if plain else canonicalize_received(members)
+    return Projection(form=form, members=members, payload=payload, dropped=tuple(dropped))
 
 
 def present_members(card: JSONObject) -> tuple[JSONObject, tuple[str, ...]]:

@@ -58,6 +58,10 @@ _LEGACY: Final[dict[str, tuple[Field, ...]]] = {
 }
 
 
+# Members of an Enum are looked up slowly, and these for every member of every card.
+_STRING, _STRINGS, _BOOL, _MESSAGE, _MESSAGES = Kind.STRING, Kind.STRINGS, Kind.BOOL, Kind.MESSAGE, Kind.MESSAGES
+
+
 class _Message:
     """The fields of one message over all generations, ready for look-up.
 
@@ -111,6 +115,10 @@ def _check_message(members: JSONObject, message: _Message, ignore: str = "") -> 
     variant = ""
     for name, value in members.items():
         field = fields.get(name)
+        if field is not None and type(value) is str and field.kind is _STRING:  # most members: nothing more to check
+            if not value:
+                single = False
+            continue
         if field is None:
             if name == ignore:
                 continue
@@ -136,27 +144,27 @@ def _check_message(members: JSONObject, message: _Message, ignore: str = "") -> 
 def _check_value(value: JSON, field: Field) -> bool:
     """Whether the value is of the field's type (else _RefusedError), and neither empty nor at a default within."""
     kind = field.kind
-    if kind is Kind.STRING:
+    if kind is _STRING:
         if type(value) is not str:
             _refuse_type("a string", value)
         return value != ""
-    if kind is Kind.STRINGS:
+    if kind is _STRINGS:
         if type(value) is not list:
             _refuse_type("a list of strings", value)
-        for index, item in enumerate(value):
-            if type(item) is not str:
-                _refuse_type("a string", item, index)
+        if set(map(type, value)) - {str}:
+            index = next(index for index, item in enumerate(value) if type(item) is not str)
+            _refuse_type("a string", value[index], index)
         return bool(value) and "" not in value
-    if kind is Kind.BOOL:
+    if kind is _BOOL:
         if type(value) is not bool:
             _refuse_type("true or false", value)
         # An explicit false of an `optional` field is in every form; a plain one is in none but `served`.
         return value or field.presence is Presence.EXPLICIT
-    if kind is Kind.MESSAGE:
+    if kind is _MESSAGE:
         if type(value) is not dict:
             _refuse_type("an object", value)
         return bool(value) and _check_message(value, _ALL[field.message])
-    if kind is Kind.MESSAGES:
+    if kind is _MESSAGES:
         if type(value) is not list:
             _refuse_type("a list of objects", value)
         return _check_messages(enumerate(value), field.message) and bool(value)

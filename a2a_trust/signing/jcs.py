@@ -7,15 +7,14 @@ code units) and no number is a fraction, an exponent or beyond 53 bits; what is 
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import orjson
 
 from a2a_trust.errors import MalformedError
-from a2a_trust.strict_json import JSON, MAX_DEPTH, is_too_deep
+from a2a_trust.strict_json import JSON, MAX_DEPTH, is_plain, is_too_deep
 
-__all__ = ["MAX_SAFE_INTEGER", "canonicalize", "canonicalize_received", "es6_number"]
+__all__ = ["MAX_SAFE_INTEGER", "canonicalize", "canonicalize_plain", "canonicalize_received", "es6_number"]
 
 MAX_SAFE_INTEGER: Final = 2**53 - 1
 """The largest integer up to which every integer is a double of its own (RFC 7493 2.2)."""
@@ -26,10 +25,6 @@ _OPTIONS: Final = (
     | orjson.OPT_PASSTHROUGH_DATETIME
     | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
-
-# In orjson's text: a fraction, an exponent, 16 digits or more, or a lead byte of a character above U+FFFF.
-# A match inside a string is possible and only costs time; a number or a name that matters is never missed.
-_NOT_YET_CANONICAL = re.compile(rb"(?:^|[:,\[])-?(?:[0-9]+[.eE]|[0-9]{16})|[\xf0-\xf4]")
 
 _ESCAPES: Final = {ord(char): f"\\u{ord(char):04x}" for char in map(chr, range(0x20))} | {
     ord("\b"): "\\b",
@@ -60,11 +55,16 @@ def canonicalize_received(value: JSON) -> bytes:
     return _canonicalize(value, doubles=True)
 
 
+def canonicalize_plain(value: JSON) -> bytes:
+    """As ``canonicalize``, of a value that ``strict_json.read`` has called plain, or of a part of one."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
 def _canonicalize(value: JSON, *, doubles: bool) -> bytes:
     try:
         text = orjson.dumps(value, option=_OPTIONS)
         # Reading back catches what orjson prints although it is not JSON: UUID, Enum, NaN, tuples.
-        if _NOT_YET_CANONICAL.search(text) is None and orjson.loads(text) == value:
+        if is_plain(text) and orjson.loads(text) == value:
             return text
     except (TypeError, ValueError, RecursionError):
         pass  # not plain, too deep, or an integer beyond 64 bits: the slow way finds out and says so

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
@@ -43,7 +43,7 @@ from a2a_trust.signing.gate import check_card
 from a2a_trust.signing.jcs import canonicalize_received
 from a2a_trust.signing.policy import AnyKey, Policy
 from a2a_trust.signing.signature import Signature, parse_signature, signature_entries
-from a2a_trust.strict_json import JSON, JSONObject
+from a2a_trust.strict_json import JSONObject
 
 __all__ = ["CardVerifier", "SignedPartOnly", "VerifiedCard", "WholeCard", "verify_card"]
 
@@ -98,7 +98,7 @@ class VerifiedCard:
     @property
     def card(self) -> JSONObject:
         """The card that was signed, parsed anew from ``payload``: yours to change."""
-        card: JSONObject = strict_json.parse(self.payload, what="payload", max_bytes=len(self.payload))
+        card: JSONObject = strict_json.parse_printed(self.payload)
         return card
 
 
@@ -137,10 +137,12 @@ def verify_card(
     moment = seconds(now)
     host = None if isinstance(origin, UnsafeAnyOrigin) else _host_asked(origin)
     # 1. The gate.
-    card = strict_json.parse(document, what="card") if isinstance(document, bytes) else _plain(document)
+    if not isinstance(document, bytes):
+        document = _printed(document)
+    card, plain = strict_json.read(document, what="card")
     single = check_card(card)
     # 2. Every signature is judged alone.
-    forms = _Forms(card, single)
+    forms = _Forms(card, single=single, plain=plain)
     proofs: list[_Proof] = []
     failures: list[SignatureFailure] = []
     for index, entry in enumerate(signature_entries(card)):
@@ -199,7 +201,7 @@ def _judge(signature: Signature, trust: TrustStore, host: str | None, now: float
     if not ALGORITHMS[trusted.key.alg].is_named(signature.alg):
         raise _RefusedError(FailureReason.WRONG_ALGORITHM, f"the header's alg is not {trusted.key.alg} of the key")
     projection = forms.signed_by(signature, trusted)
-    for pointer, url in interface_urls(strict_json.parse(projection.payload, what="payload")):
+    for pointer, url in interface_urls(projection.members):
         _check_interface(pointer, url, trusted.origins)
     return _Proof(
         trusted=trusted,
@@ -240,11 +242,12 @@ def _check_interface(pointer: str, url: str, origins: Origins | UnsafeAnyOrigin)
 class _Forms:
     """The forms of one card, made when they are first needed."""
 
-    __slots__ = ("_card", "_made", "_single")
+    __slots__ = ("_card", "_made", "_plain", "_single")
 
-    def __init__(self, card: JSONObject, single: bool) -> None:
+    def __init__(self, card: JSONObject, *, single: bool, plain: bool) -> None:
         self._card = card
         self._single = single
+        self._plain = plain
         self._made: dict[Form, Projection] = {}
 
     def signed_by(self, signature: Signature, trusted: TrustedKey) -> Projection:
@@ -284,9 +287,9 @@ class _Forms:
         if made is None:
             if self._single and form in (Form.SPEC, Form.PRUNED):
                 # The gate found nothing that any form would drop.
-                made = Projection(form=form, payload=self._project(Form.SERVED).payload, dropped=())
+                made = replace(self._project(Form.SERVED), form=form)
             else:
-                made = project(self._card, form)
+                made = project(self._card, form, plain=self._plain)
             self._made[form] = made
         return made
 
@@ -333,11 +336,11 @@ def _failure(index: int, kid: str | None, reason: FailureReason, detail: str) ->
     return SignatureFailure(index=index, kid=kid, reason=reason, detail=detail)
 
 
-def _plain(document: Mapping[str, Any]) -> JSON:
-    """A copy of the card in plain JSON types; what is not JSON is refused."""
+def _printed(document: Mapping[str, Any]) -> bytes:
+    """The card as text, so that both ways in meet the same reader; what is not JSON is refused."""
     if not isinstance(document, Mapping):
         raise TypeError(f"card: give the bytes as they were served, or a dict, not {type(document).__name__}")
-    return strict_json.parse(canonicalize_received(dict(document)), what="card")
+    return canonicalize_received(dict(document))
 
 
 def _host_asked(origin: str) -> str:

@@ -83,11 +83,11 @@ def _check_signature(signature: bytes, data: bytes, key: PublicKey) -> None:
     """Return when the signature is the key's over the data; InvalidSignature or ValueError otherwise."""
     native = key.native
     if isinstance(native, ec.EllipticCurvePublicKey):
-        octets = (native.key_size + 7) // 8
+        hash_alg, octets = ECDSA[key.alg]
         if len(signature) != 2 * octets:  # RFC 7518 3.4: r || s, each as long as the curve's order
             raise InvalidSignature
         r, s = int.from_bytes(signature[:octets], "big"), int.from_bytes(signature[octets:], "big")
-        native.verify(encode_dss_signature(r, s), data, ECDSA[key.alg])
+        native.verify(encode_dss_signature(r, s), data, hash_alg)
     elif isinstance(native, ed25519.Ed25519PublicKey):
         native.verify(signature, data)
     else:

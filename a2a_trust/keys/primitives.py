@@ -11,8 +11,10 @@ __all__ = ["ECDSA", "RSA_PADDING"]
 
 _HASHES: Final = {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()}
 
-ECDSA: Final = {f"ES{bits}": ec.ECDSA(digest) for bits, digest in _HASHES.items()}
-"""3.4: the hash that goes with each curve."""
+_ORDER_OCTETS: Final = {"256": 32, "384": 48, "512": 66}  # P-521 has 521 bits
+
+ECDSA: Final = {f"ES{bits}": (ec.ECDSA(digest), _ORDER_OCTETS[bits]) for bits, digest in _HASHES.items()}
+"""3.4: the hash that goes with each curve, and the octets of r and of s."""
 
 RSA_PADDING: Final[dict[str, tuple[padding.AsymmetricPadding, hashes.HashAlgorithm]]] = {
     **{f"RS{bits}": (padding.PKCS1v15(), digest) for bits, digest in _HASHES.items()},

@@ -71,8 +71,8 @@ class LocalSigner:
         if isinstance(key, ed25519.Ed25519PrivateKey):
             return key.sign(data)
         if isinstance(key, ec.EllipticCurvePrivateKey):
-            r, s = decode_dss_signature(key.sign(data, ECDSA[self.alg]))
-            octets = (key.key_size + 7) // 8
+            hash_alg, octets = ECDSA[self.alg]
+            r, s = decode_dss_signature(key.sign(data, hash_alg))
             return r.to_bytes(octets, "big") + s.to_bytes(octets, "big")
         return key.sign(data, *RSA_PADDING[self.alg])
 

@@ -149,7 +149,7 @@ def verify_card(
         kid = None
         try:
             signature = parse_signature(entry)
-            kid = ascii(signature.kid[:64])[1:-1]
+            kid = signature.kid
             proofs.append(_judge(signature, trust, host, moment, forms))
         except MalformedError as error:
             failures.append(_failure(index, kid, FailureReason.MALFORMED, str(error)))
@@ -333,7 +333,8 @@ def _warnings(projection: Projection, *, bound: bool) -> tuple[str, ...]:
 
 
 def _failure(index: int, kid: str | None, reason: FailureReason, detail: str) -> SignatureFailure:
-    return SignatureFailure(index=index, kid=kid, reason=reason, detail=detail)
+    shown = None if kid is None else ascii(kid[:64])[1:-1]
+    return SignatureFailure(index=index, kid=shown, reason=reason, detail=detail)
 
 
 def _printed(document: Mapping[str, Any]) -> bytes:

@@ -139,5 +139,6 @@ def _entry(work: _Work, signers: list[LocalSigner]) -> dict[str, Any]:
         "ok": True,
         "keys": [{"kid": signer.kid, "alg": signer.alg} for signer in signers],
         "companion": work.signed.has_companion,
+        "left_open": list(work.signed.left_open),
         "normalised": list(work.signed.normalised),
     }

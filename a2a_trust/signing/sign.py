@@ -48,13 +48,15 @@ class SignedCard:
 
     ``card`` is a new object, in the order of the one that was given. ``payload`` are the bytes that were signed.
     ``normalised`` are JSON pointers of members that were dropped because the specification's form has no place for
-    them. ``has_companion`` tells that a second signature in the pruned form was added for other SDKs.
+    them. ``has_companion`` tells that a second signature in the pruned form was added for other SDKs;
+    ``left_open`` are JSON pointers of the members that it does not protect in their eyes.
     """
 
     card: JSONObject
     payload: bytes
     normalised: tuple[str, ...]
     has_companion: bool
+    left_open: tuple[str, ...]
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -63,7 +65,10 @@ class SignedCard:
         if self.normalised:
             notes.append(f"dropped what A2A 8.4.1 drops: {', '.join(self.normalised)}")
         if self.has_companion:
-            notes.append("added a companion signature in the pruned form, for SDKs that cannot check the full one")
+            notes.append(
+                "added a companion signature in the pruned form, for SDKs that cannot check the full one; "
+                f"to them it leaves open: {', '.join(self.left_open)}"
+            )
         return tuple(notes)
 
 
@@ -107,10 +112,11 @@ def sign_card(
                 "(drop_broken=True, --drop-broken)"
             )
         kept = []
-    companion = None if is_legacy(members) else project(members, Form.PRUNED).payload
     payloads: list[tuple[bytes, JSONObject]] = [(payload, {})]
-    if companion is not None and companion not in (payload, b"{}"):
-        payloads.append((companion, {COMPANION: str(Form.PRUNED)}))
+    companion = project(members, Form.PRUNED)
+    has_companion = not is_legacy(members) and companion.payload not in (payload, b"{}")
+    if has_companion:
+        payloads.append((companion.payload, {COMPANION: str(Form.PRUNED)}))
     optional = {**times} if jku is None else {**times, "jku": jku}
     made = [_signature(signer, {**optional, **marks}, signed) for signed, marks in payloads for signer in signers]
     if len(kept) + len(made) > MAX_SIGNATURES:
@@ -122,7 +128,13 @@ def sign_card(
         elif name in members:
             signed_card[name] = members[name]
     _check_own_work(signed_card, payload, signers, times.get("iat", 0.0))
-    return SignedCard(card=signed_card, payload=payload, normalised=normalised, has_companion=len(payloads) > 1)
+    return SignedCard(
+        card=signed_card,
+        payload=payload,
+        normalised=normalised,
+        has_companion=has_companion,
+        left_open=companion.dropped if has_companion else (),
+    )
 
 
 def _check_signers(signers: tuple[Signer, ...]) -> None:

@@ -274,13 +274,23 @@ class _Forms:
                 )
             except InvalidSignatureError:
                 continue
-            return projection
+            return self._as_weak_as(projection, trusted)
         names = ", ".join(sorted(trusted.forms))
         raise _RefusedError(
             FailureReason.BAD_SIGNATURE,
             f"not by this key over this card (in the forms it may speak in: {names}); "
             "the card or the signature was changed, or was signed in another form",
         )
+
+    def _as_weak_as(self, projection: Projection, trusted: TrustedKey) -> Projection:
+        """The proof, or the pruned one when the key speaks in any lossy form and pruning changes nothing.
+
+        Keys move from one SDK to the next: what looks whole may be all that another pruning left.
+        """
+        if projection.form.is_lossy or not any(form.is_lossy for form in trusted.forms):
+            return projection
+        pruned = self._project(Form.PRUNED)
+        return pruned if pruned.payload == projection.payload else projection
 
     def _project(self, form: Form) -> Projection:
         made = self._made.get(form)

@@ -1,0 +1,39 @@
+"""The SDKs that the interop tests run, each started once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.interop.sdk_process import SdkProcess, SdkUnavailableError, node_sdk, python_sdk
+
+
+def _running(name: str, start: Callable[[str], SdkProcess]) -> Iterator[SdkProcess]:
+    try:
+        process = start(name)
+    except SdkUnavailableError as error:
+        if os.environ.get("A2A_TRUST_REQUIRE_REAL") == "1":
+            pytest.fail(f"A2A_TRUST_REQUIRE_REAL=1 and no SDK {name}: {error}")
+        pytest.skip(f"NO SDK {name}: {error}")
+    with process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def python_1_3_0() -> Iterator[SdkProcess]:
+    """a2a-sdk 1.3.0: RFC 8785 over the pruned form."""
+    yield from _running("python-1.3.0", python_sdk)
+
+
+@pytest.fixture(scope="session")
+def python_1_0_0() -> Iterator[SdkProcess]:
+    """a2a-sdk 1.0.0: json.dumps over the pruned form."""
+    yield from _running("python-1.0.0", python_sdk)
+
+
+@pytest.fixture(scope="session")
+def js_1_3_0() -> Iterator[SdkProcess]:
+    """@a2a-js/sdk 1.3.0, given plain ProtoJSON objects."""
+    yield from _running("js-1.3.0", node_sdk)

@@ -1,0 +1,171 @@
+"""Released SDKs of others, run for real: each in its own locked environment, as a process that answers JSON lines.
+
+An environment is made on first use in ``.sdk`` at the project's root, from the lock files in ``sdks/<name>``, and
+found again under their hash. It is made beside its place and moved there whole, so two runs cannot spoil it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+__all__ = ["SDKS", "SdkProcess", "SdkUnavailableError", "node_sdk", "python_sdk"]
+
+SDKS: Final = Path(__file__).resolve().parent / "sdks"
+_ENVIRONMENTS: Final = Path(__file__).resolve().parents[2] / ".sdk"
+_BUILD_SECONDS: Final = 900
+_END_SECONDS: Final = 30
+_MIN_NODE: Final = 20  # what the JavaScript SDK asks for
+
+
+class SdkUnavailableError(Exception):
+    """An SDK cannot be run here; the text says what is missing."""
+
+
+class SdkProcess:
+    """One SDK, waiting for requests. It serves many cards, because its start takes longer than all of them."""
+
+    def __init__(self, command: list[str], folder: Path) -> None:
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  closed in __exit__
+        self._process = subprocess.Popen(
+            command,
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            encoding="utf-8",
+        )
+
+    def refusal(self, card: str, *keys: dict[str, Any], reader: str = "plain") -> str | None:
+        """What the SDK says against the card, raw JSON, when it trusts these JWKs; None when it verifies."""
+        answer: str | None = self._ask({"do": "verify", "card": card, "keys": keys, "reader": reader})["refused"]
+        return answer
+
+    def sign(
+        self,
+        card: str,
+        key: dict[str, Any],
+        *,
+        reader: str = "plain",
+        wire: str = "printed",
+        jku: str | None = None,
+    ) -> str | None:
+        """The card, raw JSON, signed by the SDK with a private JWK; None when the SDK cannot.
+
+        ``wire``: "printed" is the signed card as the SDK prints it, "served" as its own server sends it.
+        """
+        request = {"do": "sign", "card": card, "key": key, "reader": reader, "wire": wire, "jku": jku}
+        signed: str | None = self._ask(request)["card"]
+        return signed
+
+    def describe(self) -> dict[str, list[dict[str, Any]]]:
+        """The fields of every message that the SDK's protobuf descriptors reach from AgentCard."""
+        answer: dict[str, list[dict[str, Any]]] = self._ask({"do": "describe"})["messages"]
+        return answer
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        pipes = self._process
+        assert pipes.stdin is not None
+        assert pipes.stdout is not None
+        try:
+            pipes.stdin.write(json.dumps(request) + "\n")
+            pipes.stdin.flush()
+            line = pipes.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            self._errors.seek(0)
+            raise AssertionError(f"the SDK's process ended:\n{self._errors.read()[-4000:]}")
+        answer: dict[str, Any] = json.loads(line)
+        assert "crashed" not in answer, answer["crashed"]
+        return answer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        try:
+            self._process.communicate(timeout=_END_SECONDS)  # the end of its input ends it
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+        finally:
+            self._errors.close()
+
+
+def python_sdk(name: str) -> SdkProcess:
+    """The Python SDK of ``sdks/<name>/requirements.txt``; SdkUnavailableError when it cannot be installed."""
+
+    def build(folder: Path) -> None:
+        _run([sys.executable, "-m", "venv", str(folder)], folder)
+        python = str(folder / "bin" / "python")
+        locked = str(SDKS / name / "requirements.txt")
+        _run(
+            [python, "-m", "pip", "install", "--quiet", "--require-hashes", "--only-binary", ":all:", "-r", locked],
+            folder,
+        )
+
+    # An environment belongs to the interpreter that made it: another version or place of that one needs another.
+    environment = _environment(name, f"{sys.version} {sys.base_prefix}", build)
+    return SdkProcess([str(environment / "bin" / "python"), "-I", str(SDKS / "python_sdk.py")], environment)
+
+
+def node_sdk(name: str) -> SdkProcess:
+    """The JavaScript SDK of ``sdks/<name>/package-lock.json``; SdkUnavailableError without Node or network."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        raise SdkUnavailableError(f"Node is not installed (node and npm, {_MIN_NODE} or newer)")
+    version = _run([node, "--version"], SDKS)
+    if int(version.removeprefix("v").partition(".")[0]) < _MIN_NODE:
+        raise SdkUnavailableError(f"Node is {version}, {_MIN_NODE} or newer is needed")
+
+    def build(folder: Path) -> None:
+        shutil.copytree(SDKS / name, folder, dirs_exist_ok=True)
+        _run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
+
+    environment = _environment(name, "node", build)
+    # A module from the command line finds its imports from the folder it runs in, where the packages are.
+    program = (SDKS / "js_sdk.mjs").read_text(encoding="utf-8")
+    return SdkProcess([node, "--input-type=module", "--eval", program], environment)
+
+
+def _environment(name: str, interpreter: str, build: Callable[[Path], None]) -> Path:
+    digest = hashlib.sha256(interpreter.encode())
+    for file in sorted((SDKS / name).iterdir()):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    environment = _ENVIRONMENTS / f"{name}-{digest.hexdigest()[:16]}"
+    if not environment.is_dir():
+        _ENVIRONMENTS.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=_ENVIRONMENTS) as unfinished:
+            folder = Path(unfinished) / "environment"
+            folder.mkdir()
+            build(folder)
+            try:
+                folder.rename(environment)
+            except OSError:
+                if not environment.is_dir():  # else another run was faster
+                    raise
+    return environment
+
+
+def _run(command: list[str], folder: Path) -> str:
+    """What the command printed; SdkUnavailableError when it failed."""
+    try:
+        done = subprocess.run(
+            command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_BUILD_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise SdkUnavailableError(f"{command[0]}: not done after {_BUILD_SECONDS} seconds") from None
+    if done.returncode:
+        last = "\n".join(f"{done.stdout}\n{done.stderr}".strip().splitlines()[-8:])
+        raise SdkUnavailableError(f"{' '.join(command)}\n{last}")
+    return done.stdout.strip()

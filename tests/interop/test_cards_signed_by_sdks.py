@@ -1,0 +1,496 @@
+"""What released SDKs sign, run for real, verifies here with a marked key, or is refused with what they left open.
+
+Three ways a card leaves such an SDK: ``printed`` by the Python SDK, ``served`` by its server (which adds the members
+of 0.3 after signing when an interface speaks 0.3 or does not say what it speaks), and as JavaScript signs plain JSON
+(everything stays in the card, whatever the signature covers).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from a2a_trust import (
+    CardVerificationError,
+    Form,
+    LocalSigner,
+    Origins,
+    SignedPartOnly,
+    TrustedKey,
+    TrustStore,
+    UncoveredFieldsError,
+    UnsafeAnyOrigin,
+    UntrustedCardError,
+    VerifiedCard,
+    generate_signer,
+    verify_card,
+)
+from a2a_trust.errors import FailureReason
+from a2a_trust.keys.jwk import private_key_to_jwk
+from a2a_trust.keys.trust import LOSSLESS_FORMS
+from a2a_trust.signing.verify import Coverage, WholeCard
+from tests.interop.corpus import EVERYWHERE, load_card
+from tests.interop.left_out import left_out
+from tests.interop.made_cards import CANONICAL_TRAPS, EVERY_FIELD, EVERY_FIELD_AT_ITS_DEFAULT, card_with_params
+from tests.interop.sdk_process import SdkProcess
+
+
+@dataclass(frozen=True)
+class Way:
+    """One SDK and the way that its card takes into the world."""
+
+    sdk: str
+    form: Form
+    reader: str
+    wire: str
+
+    @property
+    def column(self) -> str:
+        return "js" if self.sdk.startswith("js") else self.wire
+
+
+WAYS: Final = (
+    Way("python_1_3_0", Form.PRUNED, "plain", "printed"),
+    Way("python_1_3_0", Form.PRUNED, "plain", "served"),
+    Way("python_1_0_0", Form.PRUNED_LEGACY, "plain", "printed"),
+    Way("python_1_0_0", Form.PRUNED_LEGACY, "plain", "served"),
+    Way("js_1_3_0", Form.PRUNED, "plain", "printed"),
+)
+RESOLVED: Final = (
+    Way("python_1_3_0", Form.PRUNED, "resolver", "printed"),
+    Way("python_1_3_0", Form.PRUNED, "resolver", "served"),
+    Way("python_1_0_0", Form.PRUNED_LEGACY, "resolver", "printed"),
+    Way("python_1_0_0", Form.PRUNED_LEGACY, "resolver", "served"),
+)
+
+
+def _named(ways: tuple[Way, ...]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("way", ways, ids=[f"{way.sdk}-{way.reader}-{way.wire}" for way in ways])
+
+
+# What each way leaves open, card by card, from the rules alone: a pruned form drops what is empty, what is unknown and
+# a plain `false`; the Python SDK prints neither unknown members nor defaults without presence, so of these only what
+# has presence stays to be left open (`{}`, an explicitly empty `optional` string, a requirement without scopes).
+# "served" adds the members of 0.3: url, preferredTransport, protocolVersion, additionalInterfaces when there is more
+# than one interface, security, the flattened schemes, lists that 0.3 requires, `required: false` of extensions.
+_URL: Final = {"/url", "/preferredTransport", "/protocolVersion"}
+LEFT_OPEN: Final[dict[str, dict[str, set[str]]]] = {
+    "c1-ascii-control": {"printed": set(), "served": set(), "js": set()},
+    "c2-spec-8.5-sample": {"printed": set(), "served": set(), "js": set()},
+    "c3-unicode": {"printed": set(), "served": set(), "js": set()},
+    "c5-bearer-empty-scopes-mtls": {
+        "printed": {"/securitySchemes/mtls", "/securityRequirements"},
+        "served": {"/securitySchemes/mtls", "/securityRequirements"},
+        "js": {"/securitySchemes/mtls", "/securityRequirements"},
+    },
+    "c7-explicit-defaults": {
+        "printed": {"/iconUrl"},
+        "served": {"/iconUrl"},
+        "js": {"/description", "/capabilities/extensions", "/skills", "/iconUrl"},
+    },
+    # Without the resolver Python reads nothing of the 0.3 members but the name of the scheme.
+    "c9-v03-shape": {
+        "printed": {"/securitySchemes"},
+        "served": {"/securitySchemes"},
+        "js": {
+            "/protocolVersion",
+            "/url",
+            "/preferredTransport",
+            "/additionalInterfaces",
+            "/securitySchemes",
+            "/security",
+            "/supportsAuthenticatedExtendedCard",
+        },
+    },
+    # A requirement in the flat spelling, [{"bearer": []}], which protobuf reads as [{}].
+    "018": {
+        "printed": {"/securityRequirements"},
+        "served": {"/securityRequirements"},
+        "js": {"/url", "/protocolVersion", "/securityRequirements", "/epistemicCapabilities"},
+    },
+    # No version, an interface without protocolVersion, two extensions that say `required: false`.
+    "037": {
+        "printed": set(),
+        "served": {
+            *_URL,
+            "/version",
+            "/capabilities/extensions/0/required",
+            "/capabilities/extensions/1/required",
+        },
+        "js": {
+            "/protocolVersions",
+            "/capabilities/extensions/0/required",
+            "/capabilities/extensions/1/required",
+        },
+    },
+    # `security` of 0.3 beside 1.0: in JavaScript it stays in the card and is not signed.
+    "041": {"printed": set(), "served": set(), "js": {"/security"}},
+    "042": {"printed": set(), "served": set(), "js": set()},
+    # `url` beside one interface without protocolVersion, and no skills.
+    "058": {
+        "printed": set(),
+        "served": {*_URL, "/skills"},
+        "js": {"/url", "/capabilities/stateTransitionHistory", "/skills"},
+    },
+    # Every REQUIRED list empty, `capabilities: {}`, a requirement without scopes, `securitySchemes: {}`.
+    "063": {
+        "printed": {"/capabilities", "/securityRequirements"},
+        "served": {
+            *_URL,
+            "/capabilities",
+            "/securityRequirements",
+            "/security",
+            "/defaultInputModes",
+            "/defaultOutputModes",
+            "/skills",
+        },
+        "js": {
+            "/capabilities",
+            "/securityRequirements",
+            "/securitySchemes",
+            "/defaultInputModes",
+            "/defaultOutputModes",
+            "/skills",
+        },
+    },
+    # Two interfaces that speak 0.3, an OAuth scheme, a skill with a requirement, an extended card.
+    "065": {
+        "printed": set(),
+        "served": {
+            *_URL,
+            "/additionalInterfaces",
+            "/security",
+            "/skills/0/security",
+            "/supportsAuthenticatedExtendedCard",
+            "/securitySchemes/test_oauth/type",
+            "/securitySchemes/test_oauth/description",
+            "/securitySchemes/test_oauth/flows",
+        },
+        "js": set(),
+    },
+    # Of a skill's two alternatives the one without scopes vanishes: the other becomes the only one.
+    "066": {
+        "printed": {"/skills/0/securityRequirements/0"},
+        "served": {
+            *_URL,
+            "/additionalInterfaces",
+            "/security",
+            "/supportsAuthenticatedExtendedCard",
+            "/securitySchemes/google/type",
+            "/securitySchemes/google/openIdConnectUrl",
+            "/skills/0/security",
+            "/skills/0/securityRequirements/0",
+        },
+        "js": {"/skills/0/securityRequirements/0"},
+    },
+    # The second factor of an AND, two alternatives of an OR, and a skill's whole requirement vanish.
+    "067": {
+        "printed": {
+            "/securityRequirements/0/schemes/test_api_key",
+            "/securityRequirements/1",
+            "/securityRequirements/3",
+            "/skills/0/securityRequirements",
+        },
+        "served": {
+            *_URL,
+            "/additionalInterfaces",
+            "/security",
+            "/supportsAuthenticatedExtendedCard",
+            "/skills/0/security",
+            "/skills/1/security",
+            "/securityRequirements/0/schemes/test_api_key",
+            "/securityRequirements/1",
+            "/securityRequirements/3",
+            "/skills/0/securityRequirements",
+            *(f"/securitySchemes/test_oauth/{name}" for name in ("type", "description", "flows")),
+            *(f"/securitySchemes/test_api_key/{name}" for name in ("type", "description", "in", "name")),
+            *(f"/securitySchemes/test_http/{name}" for name in ("type", "description", "scheme", "bearerFormat")),
+            *(f"/securitySchemes/test_oidc/{name}" for name in ("type", "description", "openIdConnectUrl")),
+            *(f"/securitySchemes/test_mtls/{name}" for name in ("type", "description")),
+        },
+        "js": {
+            "/securityRequirements/0/schemes/test_api_key",
+            "/securityRequirements/1",
+            "/securityRequirements/3",
+            "/skills/0/securityRequirements",
+        },
+    },
+    # `iconUrl: ""`, written down, and an interface without protocolVersion.
+    "097": {"printed": {"/iconUrl"}, "served": {*_URL, "/iconUrl"}, "js": {"/iconUrl"}},
+    # `skills: null`: protobuf takes it for absent, JSON keeps it.
+    "098": {"printed": set(), "served": set(), "js": {"/skills"}},
+    "101": {
+        "printed": {"/securityRequirements"},
+        "served": {"/securityRequirements"},
+        "js": {"/skills", "/securityRequirements"},
+    },
+    # A scheme in the spelling of 0.3, which a reader of 1.0 takes for none at all.
+    "165": {
+        "printed": {"/securitySchemes", "/securityRequirements"},
+        "served": {"/securitySchemes", "/securityRequirements"},
+        "js": {"/securitySchemes", "/securityRequirements", "/skills"},
+    },
+}
+
+#: The resolver turns 0.3 into 1.0 before signing; only then the Python SDK signs what such a card says.
+LEFT_OPEN_BY_THE_RESOLVER: Final[dict[str, dict[str, set[str]]]] = {
+    "c2-spec-8.5-sample": {"printed": set(), "served": set()},
+    "c9-v03-shape": {
+        "printed": {"/securityRequirements"},
+        "served": {
+            *_URL,
+            "/additionalInterfaces",
+            "/security",
+            "/supportsAuthenticatedExtendedCard",
+            "/securityRequirements",
+            "/securitySchemes/key/type",
+            "/securitySchemes/key/in",
+            "/securitySchemes/key/name",
+        },
+    },
+    "041": {"printed": set(), "served": set()},
+    "165": {"printed": {"/securityRequirements"}, "served": {"/securityRequirements"}},
+}
+
+#: `skills: null` stops the Python resolver.
+UNREADABLE_FOR_THE_RESOLVER: Final = {"098", "099"}
+
+#: An unmarked key proves a card that was signed in RFC 8785 when nothing but what A2A 8.4.1 drops is left open.
+SPEC_DROPS_THE_REST: Final = {("098", "js")}
+NOT_ASCII: Final = {"c3-unicode", "018"}
+
+
+@pytest.fixture(scope="module")
+def signer() -> LocalSigner:
+    return generate_signer("ES256")
+
+
+@pytest.fixture(scope="module")
+def private_jwk(signer: LocalSigner) -> dict[str, Any]:
+    return private_key_to_jwk(signer.private_key, alg=signer.alg, kid=signer.kid)
+
+
+def _card(vectors: Path, name: str) -> str:
+    if name.startswith("c"):
+        return (vectors / "sdk" / "cards" / f"{name}.json").read_text(encoding="utf-8")
+    return json.dumps(load_card(vectors, name))
+
+
+def _signed_by(request: pytest.FixtureRequest, way: Way, card: str, key: dict[str, Any]) -> str:
+    sdk: SdkProcess = request.getfixturevalue(way.sdk)
+    document = sdk.sign(card, key, reader=way.reader, wire=way.wire)
+    assert document is not None
+    return document
+
+
+def _served(document: str) -> dict[str, Any]:
+    card: dict[str, Any] = json.loads(document)
+    card.pop("signatures")
+    return card
+
+
+def _prove(document: str, signer: LocalSigner, *marks: Form, coverage: Coverage | None = None) -> VerifiedCard:
+    trust = TrustStore(
+        [TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin(), forms=LOSSLESS_FORMS | frozenset(marks))]
+    )
+    return verify_card(document.encode(), trust, origin=UnsafeAnyOrigin(), now=0, coverage=coverage or WholeCard())
+
+
+def _check(document: str, signer: LocalSigner, form: Form, expected: set[str]) -> None:
+    """With its mark the key proves the card, or everything that was left open is named and the rest can be had."""
+    if expected:
+        with pytest.raises(UncoveredFieldsError) as caught:
+            _prove(document, signer, form)
+        assert set(caught.value.pointers) == expected
+        assert len(caught.value.pointers) == len(expected)
+    else:
+        assert _prove(document, signer, form).card == _served(document)
+    proven = _prove(document, signer, form, coverage=SignedPartOnly())
+    assert proven.form is form
+    assert set(proven.dropped) == expected
+    assert left_out(_served(document), proven.card) == expected
+    assert {"/securityRequirements", "/securitySchemes", "/url", "/security"} <= set(proven.unproven)
+
+
+@_named(WAYS)
+@pytest.mark.parametrize("name", LEFT_OPEN)
+def test_a_card_signed_by_an_sdk_is_proven_or_refused_with_what_was_left_open(
+    vectors: Path,
+    request: pytest.FixtureRequest,
+    signer: LocalSigner,
+    private_jwk: dict[str, Any],
+    name: str,
+    way: Way,
+) -> None:
+    document = _signed_by(request, way, _card(vectors, name), private_jwk)
+    _check(document, signer, way.form, LEFT_OPEN[name][way.column])
+
+
+@_named(RESOLVED)
+@pytest.mark.parametrize("name", LEFT_OPEN_BY_THE_RESOLVER)
+def test_a_card_that_the_python_sdk_turned_into_1_0_is_proven_or_refused_with_what_was_left_open(
+    vectors: Path,
+    request: pytest.FixtureRequest,
+    signer: LocalSigner,
+    private_jwk: dict[str, Any],
+    name: str,
+    way: Way,
+) -> None:
+    document = _signed_by(request, way, _card(vectors, name), private_jwk)
+    _check(document, signer, way.form, LEFT_OPEN_BY_THE_RESOLVER[name][way.column])
+
+
+@_named(WAYS)
+@pytest.mark.parametrize("name", LEFT_OPEN)
+def test_without_its_mark_a_key_proves_only_what_was_signed_whole(
+    vectors: Path,
+    request: pytest.FixtureRequest,
+    signer: LocalSigner,
+    private_jwk: dict[str, Any],
+    name: str,
+    way: Way,
+) -> None:
+    document = _signed_by(request, way, _card(vectors, name), private_jwk)
+    open_members = LEFT_OPEN[name][way.column]
+    if way.form is Form.PRUNED_LEGACY and name in NOT_ASCII:
+        whole = False
+    else:
+        whole = not open_members or (name, way.column) in SPEC_DROPS_THE_REST
+    if whole:
+        proven = _prove(document, signer)
+        assert left_out(_served(document), proven.card) == open_members
+        assert proven.unproven == ()
+    else:
+        with pytest.raises(CardVerificationError) as caught:
+            _prove(document, signer)
+        assert type(caught.value) is CardVerificationError
+        assert [failure.reason for failure in caught.value.failures] == [FailureReason.BAD_SIGNATURE]
+
+
+@_named(WAYS)
+@pytest.mark.parametrize("number", EVERYWHERE)
+def test_what_is_left_open_is_what_differs_between_the_card_and_its_proof(
+    vectors: Path,
+    request: pytest.FixtureRequest,
+    signer: LocalSigner,
+    private_jwk: dict[str, Any],
+    number: str,
+    way: Way,
+) -> None:
+    """All real cards of the shape of 1.0, against an oracle that compares two JSON values and knows no field."""
+    document = _signed_by(request, way, _card(vectors, number), private_jwk)
+    proven = _prove(document, signer, way.form, coverage=SignedPartOnly())
+    _check(document, signer, way.form, set(left_out(_served(document), proven.card)))
+
+
+@_named(RESOLVED)
+@pytest.mark.parametrize("number", EVERYWHERE)
+def test_what_is_left_open_of_a_card_that_the_resolver_read_is_what_differs_too(
+    vectors: Path,
+    request: pytest.FixtureRequest,
+    signer: LocalSigner,
+    private_jwk: dict[str, Any],
+    number: str,
+    way: Way,
+) -> None:
+    sdk: SdkProcess = request.getfixturevalue(way.sdk)
+    document = sdk.sign(_card(vectors, number), private_jwk, reader=way.reader, wire=way.wire)
+    assert (document is None) is (number in UNREADABLE_FOR_THE_RESOLVER)
+    if document is not None:
+        proven = _prove(document, signer, way.form, coverage=SignedPartOnly())
+        _check(document, signer, way.form, set(left_out(_served(document), proven.card)))
+
+
+@_named(WAYS)
+def test_the_address_of_a_key_set_in_the_header_changes_nothing(
+    vectors: Path, request: pytest.FixtureRequest, signer: LocalSigner, private_jwk: dict[str, Any], way: Way
+) -> None:
+    sdk: SdkProcess = request.getfixturevalue(way.sdk)
+    card = _card(vectors, "c2-spec-8.5-sample")
+    document = sdk.sign(card, private_jwk, wire=way.wire, jku="https://attacker.example/jwks.json")
+    assert document is not None
+    assert _prove(document, signer, way.form).card == _served(document)
+    stranger = generate_signer("ES256", kid="another")
+    with pytest.raises(UntrustedCardError):
+        _prove(document, stranger, way.form)
+
+
+@_named(WAYS)
+def test_the_hosts_of_a_card_signed_by_an_sdk_are_bound_to_the_key(
+    vectors: Path, request: pytest.FixtureRequest, signer: LocalSigner, private_jwk: dict[str, Any], way: Way
+) -> None:
+    document = _signed_by(request, way, _card(vectors, "c2-spec-8.5-sample"), private_jwk).encode()
+
+    def trusted_for(*hosts: str) -> TrustStore:
+        forms = LOSSLESS_FORMS | {way.form}
+        return TrustStore([TrustedKey(key=signer.public_key, origins=Origins(*hosts), forms=forms)])
+
+    origin = "https://georoute-agent.example.com"
+    proven = verify_card(document, trusted_for("georoute-agent.example.com"), origin=origin, now=0)
+    assert proven.origin == "georoute-agent.example.com"
+    with pytest.raises(UntrustedCardError) as caught:
+        verify_card(document, trusted_for("other.example.com"), origin="https://other.example.com", now=0)
+    assert [failure.reason for failure in caught.value.failures] == [FailureReason.WRONG_ORIGIN]
+
+
+@_named(WAYS)
+@pytest.mark.parametrize("alg", ["EdDSA", "RS256"])
+def test_other_algorithms_of_the_sdks_verify_here(
+    vectors: Path, request: pytest.FixtureRequest, alg: str, way: Way
+) -> None:
+    signer = generate_signer(alg, rsa_bits=2048)
+    key = private_key_to_jwk(signer.private_key, alg=alg, kid=signer.kid)
+    document = _signed_by(request, way, _card(vectors, "c3-unicode"), key)
+    assert _prove(document, signer, way.form).key.alg == alg
+
+
+@_named(WAYS)
+def test_every_field_of_1_0_is_signed_by_the_sdks_in_the_forms_known_here(
+    request: pytest.FixtureRequest, signer: LocalSigner, private_jwk: dict[str, Any], way: Way
+) -> None:
+    document = _signed_by(request, way, json.dumps(EVERY_FIELD), private_jwk)
+    proven = _prove(document, signer, way.form, coverage=SignedPartOnly())
+    assert proven.card == EVERY_FIELD
+    assert proven.form is way.form
+
+
+@_named(tuple(way for way in WAYS if way.wire == "printed"))  # its server cannot turn empty schemes into those of 0.3
+def test_every_field_at_its_default_is_left_open_by_the_sdks(
+    request: pytest.FixtureRequest, signer: LocalSigner, private_jwk: dict[str, Any], way: Way
+) -> None:
+    document = _signed_by(request, way, json.dumps(EVERY_FIELD_AT_ITS_DEFAULT), private_jwk)
+    proven = _prove(document, signer, way.form, coverage=SignedPartOnly())
+    # Only what has a value is signed, and `false` where it was written down for an `optional` field.
+    assert proven.card == {
+        "name": "Default",
+        "supportedInterfaces": [{"url": "https://example.com/"}],
+        "capabilities": {"streaming": False, "pushNotifications": False, "extendedAgentCard": False},
+    }
+    _check(document, signer, way.form, set(left_out(_served(document), proven.card)))
+
+
+@_named(WAYS)
+@pytest.mark.parametrize("params", CANONICAL_TRAPS.values(), ids=CANONICAL_TRAPS)
+def test_json_that_canonical_forms_disagree_about_is_read_as_each_sdk_signs_it(
+    request: pytest.FixtureRequest, signer: LocalSigner, private_jwk: dict[str, Any], params: str, way: Way
+) -> None:
+    document = _signed_by(request, way, card_with_params(params), private_jwk)
+    proven = _prove(document, signer, way.form, coverage=SignedPartOnly())
+    _check(document, signer, way.form, set(left_out(_served(document), proven.card)))
+
+
+@_named(WAYS)
+def test_an_integer_beyond_53_bits_is_the_double_that_the_sdks_signed(
+    request: pytest.FixtureRequest, signer: LocalSigner, private_jwk: dict[str, Any], way: Way
+) -> None:
+    document = _signed_by(request, way, card_with_params('{"a":12345678901234567890}'), private_jwk)
+    # The card as it was written, with the SDK's signature: the digits differ, the double does not.
+    as_written = json.loads(card_with_params('{"a":12345678901234567890}'))
+    as_written["signatures"] = json.loads(document)["signatures"]
+    for card in (document, json.dumps(as_written)):
+        proven = _prove(card, signer, way.form)
+        assert float(proven.card["capabilities"]["extensions"][0]["params"]["a"]) == float(12345678901234567890)

@@ -1,0 +1,354 @@
+"""Cards that are signed here verify here and in the released SDKs, or stand in a table that says why not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from a2a_trust import (
+    CardVerificationError,
+    Form,
+    LocalSigner,
+    MalformedError,
+    SignedCard,
+    TrustedKey,
+    TrustStore,
+    UnsafeAnyOrigin,
+    UntrustedCardError,
+    VerifiedCard,
+    generate_signer,
+    sign_card,
+    verify_card,
+)
+from a2a_trust.errors import FailureReason
+from tests.interop.corpus import (
+    EVERYWHERE,
+    NO_COMPANION_NEEDED,
+    NOT_ASCII,
+    ONLY_HERE,
+    REFUSED_HERE,
+    REWRITTEN_BY_THE_PYTHON_RESOLVER,
+    load_card,
+)
+from tests.interop.left_out import left_out
+from tests.interop.made_cards import CANONICAL_TRAPS, EVERY_FIELD, EVERY_FIELD_AT_ITS_DEFAULT, card_with_params
+from tests.interop.sdk_process import SdkProcess
+
+NOT_SIGNED_PYTHON: Final = "InvalidSignaturesError"
+NOT_SIGNED_JS: Final = "No valid signatures found on agent card."
+
+#: Merged with unknown members and not ASCII; of one form; with a requirement without scopes.
+HANDFUL: Final = ("018", "042", "101")
+
+#: They come with the signature of the specification's sample, by a key that nobody has.
+SIGNED_BY_STRANGERS: Final = ("038", "039", "041", "042", "066")
+
+every_card = pytest.mark.parametrize("number", EVERYWHERE)
+with_companion = pytest.mark.parametrize("number", [n for n in EVERYWHERE if n not in NO_COMPANION_NEEDED])
+
+
+@pytest.fixture(scope="module")
+def signer() -> LocalSigner:
+    return generate_signer("ES256")
+
+
+def _signed(card: SignedCard) -> str:
+    return json.dumps(card.card)
+
+
+def _prove(document: str, *signers: LocalSigner, now: float = 0) -> VerifiedCard:
+    trust = TrustStore(TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin()) for signer in signers)
+    return verify_card(document.encode(), trust, origin=UnsafeAnyOrigin(), now=now)
+
+
+def _with_signatures(document: str, change: Callable[[list[Any]], list[Any]]) -> str:
+    card = json.loads(document)
+    return json.dumps({**card, "signatures": change(card["signatures"])})
+
+
+def test_every_card_of_the_corpus_is_in_one_table(vectors: Path) -> None:
+    index = [json.loads(line) for line in (vectors / "cards" / "index.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert sorted([*EVERYWHERE, *ONLY_HERE, *REFUSED_HERE]) == sorted(row["id"] for row in index)
+    assert len(index) == 98
+
+
+def test_every_card_with_interfaces_of_1_0_is_among_those_that_verify_everywhere(vectors: Path) -> None:
+    shaped = {
+        path.stem
+        for path in (vectors / "cards" / "files").iterdir()
+        if json.loads(path.read_bytes()).get("supportedInterfaces")
+    }
+    assert shaped == set(EVERYWHERE) - {"069"}
+
+
+@every_card
+def test_a_signed_card_verifies_here_whole(vectors: Path, signer: LocalSigner, number: str) -> None:
+    card = load_card(vectors, number)
+    signed = sign_card(card, signer)
+    proven = _prove(_signed(signed), signer)
+    assert proven.card == {name: value for name, value in signed.card.items() if name != "signatures"}
+    assert left_out(card, proven.card) == frozenset(signed.normalised)
+    assert (proven.dropped, proven.unproven) == ((), ())
+    assert proven.form is Form.SERVED
+    assert signed.has_companion is (number not in NO_COMPANION_NEEDED)
+
+
+@every_card
+def test_a_signed_card_verifies_in_python_as_protobuf_reads_it(
+    vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, number: str
+) -> None:
+    signed = _signed(sign_card(load_card(vectors, number), signer))
+    assert python_1_3_0.refusal(signed, signer.public_key.to_jwk(), reader="plain") is None
+
+
+@every_card
+def test_a_signed_card_verifies_in_python_as_its_resolver_reads_it_or_is_known_to_be_rewritten(
+    vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, number: str
+) -> None:
+    signed = _signed(sign_card(load_card(vectors, number), signer))
+    expected = NOT_SIGNED_PYTHON if number in REWRITTEN_BY_THE_PYTHON_RESOLVER else None
+    assert python_1_3_0.refusal(signed, signer.public_key.to_jwk(), reader="resolver") == expected
+
+
+@every_card
+def test_a_signed_card_verifies_in_javascript(
+    vectors: Path, signer: LocalSigner, js_1_3_0: SdkProcess, number: str
+) -> None:
+    signed = _signed(sign_card(load_card(vectors, number), signer))
+    assert js_1_3_0.refusal(signed, signer.public_key.to_jwk()) is None
+
+
+@every_card
+def test_a_signed_card_verifies_in_python_1_0_when_it_is_ascii(
+    vectors: Path, signer: LocalSigner, python_1_0_0: SdkProcess, number: str
+) -> None:
+    signed = _signed(sign_card(load_card(vectors, number), signer))
+    expected = NOT_SIGNED_PYTHON if number in NOT_ASCII else None
+    assert python_1_0_0.refusal(signed, signer.public_key.to_jwk()) == expected
+
+
+@every_card
+def test_one_changed_member_is_refused_everywhere(
+    vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
+) -> None:
+    signed = sign_card(load_card(vectors, number), signer)
+    changed = json.dumps({**signed.card, "name": "Somebody else"})
+    with pytest.raises(CardVerificationError) as caught:
+        _prove(changed, signer)
+    assert [failure.reason for failure in caught.value.failures] == [
+        FailureReason.BAD_SIGNATURE,
+        *([FailureReason.COMPANION] if signed.has_companion else []),
+    ]
+    key = signer.public_key.to_jwk()
+    assert python_1_3_0.refusal(changed, key) == NOT_SIGNED_PYTHON
+    assert python_1_3_0.refusal(changed, key, reader="resolver") == NOT_SIGNED_PYTHON
+    assert js_1_3_0.refusal(changed, key) == NOT_SIGNED_JS
+
+
+@with_companion
+def test_the_companion_verifies_everywhere_before_and_after_the_full_signature(
+    vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
+) -> None:
+    document = _signed(sign_card(load_card(vectors, number), signer))
+    turned = _with_signatures(document, lambda signatures: signatures[::-1])
+    key = signer.public_key.to_jwk()
+    for order in (document, turned):
+        assert python_1_3_0.refusal(order, key) is None
+        assert js_1_3_0.refusal(order, key) is None
+        assert _prove(order, signer).unproven == ()
+
+
+@with_companion
+def test_the_companion_is_what_the_sdks_need_and_never_enough_here(
+    vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
+) -> None:
+    document = _signed(sign_card(load_card(vectors, number), signer))
+    full = _with_signatures(document, lambda signatures: signatures[:1])
+    companion = _with_signatures(document, lambda signatures: signatures[1:])
+    key = signer.public_key.to_jwk()
+    assert python_1_3_0.refusal(full, key) == NOT_SIGNED_PYTHON
+    assert js_1_3_0.refusal(full, key) == NOT_SIGNED_JS
+    assert _prove(full, signer).unproven == ()
+    assert python_1_3_0.refusal(companion, key) is None
+    assert js_1_3_0.refusal(companion, key) is None
+    with pytest.raises(UntrustedCardError) as caught:
+        _prove(companion, signer)
+    assert [failure.reason for failure in caught.value.failures] == [FailureReason.COMPANION]
+
+
+@pytest.mark.parametrize("number", REWRITTEN_BY_THE_PYTHON_RESOLVER)
+def test_a_requirement_that_no_companion_can_cover_is_missed_here_when_it_is_stripped_and_not_by_the_sdks(
+    vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
+) -> None:
+    """What readers of 1.0 do not know of a card is in no companion, so for them its removal changes nothing."""
+    signed = sign_card(load_card(vectors, number), signer).card
+    lost = {"security"} if "security" in signed else {"securitySchemes", "securityRequirements"}
+    stripped = json.dumps({name: value for name, value in signed.items() if name not in lost})
+    key = signer.public_key.to_jwk()
+    assert python_1_3_0.refusal(stripped, key) is None
+    assert python_1_3_0.refusal(stripped, key, reader="resolver") is None
+    assert js_1_3_0.refusal(stripped, key) is None
+    with pytest.raises(CardVerificationError) as caught:
+        _prove(stripped, signer)
+    assert [failure.reason for failure in caught.value.failures] == [
+        FailureReason.BAD_SIGNATURE,
+        FailureReason.COMPANION,
+    ]
+
+
+@pytest.mark.parametrize("number", SIGNED_BY_STRANGERS)
+def test_signatures_of_strangers_stay_and_stop_nobody(
+    vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
+) -> None:
+    card = json.loads((vectors / "cards" / "files" / f"{number}.json").read_bytes())
+    signed = sign_card(card, signer, drop_broken=True)  # nothing is normalised, so nothing is broken
+    assert signed.card["signatures"][0] == card["signatures"][0]
+    proven = _prove(_signed(signed), signer)
+    assert proven.ignored[0].reason is FailureReason.UNKNOWN_KEY
+    assert python_1_3_0.refusal(_signed(signed), signer.public_key.to_jwk()) is None
+    assert js_1_3_0.refusal(_signed(signed), signer.public_key.to_jwk()) is None
+
+
+@pytest.mark.parametrize("number", ONLY_HERE)
+def test_a_card_of_0_3_verifies_here_as_it_is_served_and_in_no_sdk_of_1_0(
+    vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
+) -> None:
+    card = load_card(vectors, number)
+    signed = sign_card(card, signer)
+    assert not signed.has_companion
+    assert signed.normalised == ()
+    document = _signed(signed)
+    proven = _prove(document, signer)
+    assert proven.card == card
+    assert (proven.form, proven.unproven) == (Form.SERVED, ())
+    key = signer.public_key.to_jwk()
+    assert python_1_3_0.refusal(document, key) == NOT_SIGNED_PYTHON
+    assert python_1_3_0.refusal(document, key, reader="resolver") == NOT_SIGNED_PYTHON
+    assert js_1_3_0.refusal(document, key) == NOT_SIGNED_JS
+
+
+@pytest.mark.parametrize("number", REFUSED_HERE)
+def test_a_card_that_readers_read_differently_is_not_signed(vectors: Path, signer: LocalSigner, number: str) -> None:
+    with pytest.raises(MalformedError, match="/capabilities/streaming: true or false is needed, this is a string"):
+        sign_card(load_card(vectors, number), signer)
+
+
+@pytest.mark.parametrize("alg", ["EdDSA", "RS256"])
+@pytest.mark.parametrize("number", HANDFUL)
+def test_other_algorithms_verify_everywhere(
+    vectors: Path, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str, alg: str
+) -> None:
+    signer = generate_signer(alg, rsa_bits=2048)
+    document = _signed(sign_card(load_card(vectors, number), signer))
+    key = signer.public_key.to_jwk()
+    assert _prove(document, signer).key.alg == alg
+    assert python_1_3_0.refusal(document, key) is None
+    assert python_1_3_0.refusal(document, key, reader="resolver") is None
+    assert js_1_3_0.refusal(document, key) is None
+
+
+@pytest.mark.parametrize("number", HANDFUL)
+def test_an_address_and_times_in_the_header_disturb_no_sdk(
+    vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
+) -> None:
+    """``exp`` has passed for the SDKs' clocks: it is a member of the header that they do not know."""
+    signed = sign_card(
+        load_card(vectors, number), signer, jku="https://keys.example.com/jwks.json", iat=1_000_000, exp=2_000_000
+    )
+    document = _signed(signed)
+    key = signer.public_key.to_jwk()
+    assert _prove(document, signer, now=1_500_000).proven_until == 2_000_000
+    assert python_1_3_0.refusal(document, key) is None
+    assert js_1_3_0.refusal(document, key) is None
+
+
+@pytest.mark.parametrize("number", HANDFUL)
+def test_an_sdk_that_knows_one_of_two_signers_verifies_the_card(
+    vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
+) -> None:
+    other = generate_signer("EdDSA")
+    document = _signed(sign_card(load_card(vectors, number), signer, other))
+    for known in (signer, other):
+        assert _prove(document, known).key == known.public_key
+        assert python_1_3_0.refusal(document, known.public_key.to_jwk()) is None
+        assert js_1_3_0.refusal(document, known.public_key.to_jwk()) is None
+    stranger = generate_signer("EdDSA").public_key.to_jwk()
+    assert python_1_3_0.refusal(document, stranger) == NOT_SIGNED_PYTHON
+    assert js_1_3_0.refusal(document, stranger) == NOT_SIGNED_JS
+
+
+@pytest.mark.parametrize("number", HANDFUL)
+def test_a_signature_added_by_a_second_company_leaves_the_first_one_good(
+    vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
+) -> None:
+    first = sign_card(load_card(vectors, number), signer)
+    second = generate_signer("ES256")
+    document = _signed(sign_card(first.card, second))
+    for known in (signer, second):
+        assert _prove(document, known).unproven == ()
+        assert python_1_3_0.refusal(document, known.public_key.to_jwk()) is None
+        assert js_1_3_0.refusal(document, known.public_key.to_jwk()) is None
+
+
+def test_a_card_with_every_field_of_1_0_has_one_form_in_every_sdk(
+    signer: LocalSigner, python_1_3_0: SdkProcess, python_1_0_0: SdkProcess, js_1_3_0: SdkProcess
+) -> None:
+    signed = sign_card(EVERY_FIELD, signer)
+    key = signer.public_key.to_jwk()
+    assert (signed.has_companion, signed.normalised) == (False, ())
+    assert _prove(_signed(signed), signer).card == EVERY_FIELD
+    assert python_1_3_0.refusal(_signed(signed), key) is None
+    assert python_1_3_0.refusal(_signed(signed), key, reader="resolver") is None
+    # Numbers: 5 is "5.0" to json.dumps, as protobuf holds doubles.
+    assert python_1_0_0.refusal(_signed(signed), key) == NOT_SIGNED_PYTHON
+    assert js_1_3_0.refusal(_signed(signed), key) is None
+
+
+def test_a_card_with_every_field_at_its_default_verifies_everywhere(
+    signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess
+) -> None:
+    original = deepcopy(EVERY_FIELD_AT_ITS_DEFAULT)
+    signed = sign_card(EVERY_FIELD_AT_ITS_DEFAULT, signer)
+    key = signer.public_key.to_jwk()
+    assert original == EVERY_FIELD_AT_ITS_DEFAULT
+    assert signed.has_companion
+    assert python_1_3_0.refusal(_signed(signed), key) is None
+    assert python_1_3_0.refusal(_signed(signed), key, reader="resolver") is None
+    assert js_1_3_0.refusal(_signed(signed), key) is None
+    assert _prove(_signed(signed), signer).unproven == ()
+
+
+@pytest.mark.parametrize("params", CANONICAL_TRAPS.values(), ids=CANONICAL_TRAPS)
+def test_json_that_canonical_forms_disagree_about_is_signed_alike(
+    signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, params: str
+) -> None:
+    document = _signed(sign_card(card_with_params(params).encode(), signer))
+    key = signer.public_key.to_jwk()
+    assert _prove(document, signer).card["capabilities"]["extensions"][0]["params"] == json.loads(params)
+    assert python_1_3_0.refusal(document, key) is None
+    assert js_1_3_0.refusal(document, key) is None
+
+
+def test_a_member_named_proto_is_lost_in_javascript_so_its_sdk_refuses_the_card(
+    signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess
+) -> None:
+    document = _signed(sign_card(card_with_params('{"__proto__":{"a":"b"},"x":"y"}').encode(), signer))
+    key = signer.public_key.to_jwk()
+    assert _prove(document, signer).unproven == ()
+    assert python_1_3_0.refusal(document, key) is None
+    assert js_1_3_0.refusal(document, key) == NOT_SIGNED_JS
+
+
+def test_nesting_beyond_what_protobuf_reads_is_refused_in_python_only(
+    signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess
+) -> None:
+    document = _signed(sign_card(card_with_params('{"a":' * 100 + "1" + "}" * 100).encode(), signer))
+    key = signer.public_key.to_jwk()
+    assert _prove(document, signer).unproven == ()
+    assert python_1_3_0.refusal(document, key) == "ParseError"
+    assert js_1_3_0.refusal(document, key) is None

@@ -35,7 +35,7 @@ bench: .venv/ready  ## ratios against rfc8785, joserfc, PyJWT and a2a-sdk, inter
 
 lock:  ## renew requirements/dev.txt (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-	    --extra test --extra bench pyproject.toml requirements/build.in -o requirements/dev.txt
+	    --extra server --extra test --extra bench pyproject.toml requirements/build.in -o requirements/dev.txt
 
 clean:
 	rm -rf .venv .sdk .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

@@ -6,10 +6,16 @@
     ├── MalformedError               bytes from outside that are not understood (card, JWK, key file, header)
     ├── InvalidSignatureError        one JWS is well formed, and not by this key over these bytes
     ├── SigningError                 a card cannot be signed as asked; nothing was changed
-    └── CardVerificationError        the card is not proven; ``failures`` says why, signature by signature
-        ├── UnsignedCardError        there is no list of signatures, or it is empty
-        ├── UntrustedCardError       signatures, but none by a key that is trusted for this card now
-        └── UncoveredFieldsError     a good signature that leaves members of the served card open: ``pointers``
+    ├── CardVerificationError        the card is not proven; ``failures`` says why, signature by signature
+    │   ├── UnsignedCardError        there is no list of signatures, or it is empty
+    │   ├── UntrustedCardError       signatures, but none by a key that is trusted for this card now
+    │   └── UncoveredFieldsError     a good signature that leaves members of the served card open: ``pointers``
+    ├── FetchError                   a document could not be fetched: address, status, size, time
+    ├── AuthenticationError          401: nobody is let in without proof
+    │   ├── MissingCredentialsError  no credential came for any scheme
+    │   └── InvalidCredentialsError  a credential came and is not good
+    ├── AuthorizationError           403: the caller is known and may not; ``scopes`` would be needed
+    └── KeySourceUnavailableError    503: whoever could judge the credential is out of reach
     ConfigurationError(ValueError)   wrong use, at start-up; the text says what to write instead
 
 Nothing in this package that verifies returns a bool: it raises one of these, or returns the proven value.
@@ -22,11 +28,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 __all__ = [
+    "AuthenticationError",
+    "AuthorizationError",
     "CardVerificationError",
     "ConfigurationError",
     "FailureReason",
+    "FetchError",
+    "InvalidCredentialsError",
     "InvalidSignatureError",
+    "KeySourceUnavailableError",
     "MalformedError",
+    "MissingCredentialsError",
     "SignatureFailure",
     "SigningError",
     "TrustError",
@@ -143,3 +155,31 @@ def verification_error(message: str, failures: tuple[SignatureFailure, ...]) -> 
     reasons = {failure.reason for failure in failures}
     blameless = reasons <= _TRUST_REASONS | {FailureReason.MALFORMED} and bool(reasons & _TRUST_REASONS)
     return (UntrustedCardError if blameless else CardVerificationError)(message, failures)
+
+
+class FetchError(TrustError):
+    """A document could not be fetched: its address is refused, or the answer is too late, too large or not good."""
+
+
+class AuthenticationError(TrustError):
+    """The request proves nobody. Its text goes to the log; callers get a fixed one."""
+
+
+class MissingCredentialsError(AuthenticationError):
+    """The request carries no credential for any scheme that would let it in."""
+
+
+class InvalidCredentialsError(AuthenticationError):
+    """The request carries a credential that is not good: wrong, expired, revoked, or not for us."""
+
+
+class AuthorizationError(TrustError):
+    """The caller is known and may not; ``scopes`` are those that would be needed, in order of their names."""
+
+    def __init__(self, message: str, scopes: tuple[str, ...] = ()) -> None:
+        self.scopes = scopes
+        super().__init__(message)
+
+
+class KeySourceUnavailableError(TrustError):
+    """What a credential is judged by cannot be reached now: the caller may be right, so this is no refusal."""

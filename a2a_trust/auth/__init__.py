@@ -1,0 +1,1 @@
+"""Requests: who is asking, and may they."""

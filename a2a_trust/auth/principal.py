@@ -1,0 +1,87 @@
+"""Who is asking: what each credential of a request has proven, and the caller that they make together."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+__all__ = ["Anonymous", "Identity", "Principal", "Verifier"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What one credential has proven.
+
+    ``issuer`` says who vouches (an issuer URL, the name of a key store), ``subject`` whom they vouch for; together they
+    name the caller, and no two callers share them. ``scopes`` are what the credential allows. It is good until just
+    before ``expires_at`` (seconds since the epoch). ``claims`` hold the rest, never the credential itself.
+    """
+
+    issuer: str
+    subject: str
+    scopes: frozenset[str] = frozenset()
+    expires_at: float = float("inf")
+    claims: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, hash=False)
+
+
+class Verifier(Protocol):
+    """Something that proves credentials of one kind."""
+
+    async def verify(self, credential: str, now: float) -> Identity:
+        """What the credential proves at the moment ``now`` (seconds since the epoch).
+
+        InvalidCredentialsError: it is not good. KeySourceUnavailableError: nobody can tell now.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """The caller: one identity for each security scheme that let the request in.
+
+    ``identities`` holds (scheme name, identity) in order of the scheme names.
+    """
+
+    identities: tuple[tuple[str, Identity], ...]
+
+    @property
+    def is_authenticated(self) -> bool:
+        return True
+
+    @property
+    def display_name(self) -> str:
+        """A text for this caller and no other: servers own tasks by it, so it must not collide over schemes,
+        issuers and subjects."""
+        parts = [[scheme, identity.issuer, identity.subject] for scheme, identity in self.identities]
+        return json.dumps(parts, separators=(",", ":"), ensure_ascii=True)
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        """The scopes that every identity has: one scheme's scopes never stand for another's."""
+        return frozenset.intersection(*(identity.scopes for _, identity in self.identities))
+
+    def identity(self, scheme: str) -> Identity | None:
+        """What the credential of that security scheme has proven; None when it played no part."""
+        return next((identity for name, identity in self.identities if name == scheme), None)
+
+
+_ANONYMOUS_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anonymous:
+    """A caller whom the card lets in without proof. Every request is another one: whatever it makes, nobody can claim
+    afterwards, the caller itself included."""
+
+    display_name: str = field(default_factory=lambda: f"anonymous:{secrets.token_hex(_ANONYMOUS_BYTES)}")
+
+    @property
+    def is_authenticated(self) -> bool:
+        return False
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        return frozenset()

@@ -20,7 +20,18 @@ import orjson
 
 from a2a_trust.errors import MalformedError
 
-__all__ = ["JSON", "MAX_BYTES", "MAX_DEPTH", "JSONObject", "is_plain", "is_too_deep", "parse", "parse_printed", "read"]
+__all__ = [
+    "JSON",
+    "MAX_BYTES",
+    "MAX_DEPTH",
+    "JSONObject",
+    "check_depth",
+    "is_plain",
+    "is_too_deep",
+    "parse",
+    "parse_printed",
+    "read",
+]
 
 JSON: TypeAlias = Any
 """A JSON value as plain Python: dict, list, str, int, float, bool or None."""
@@ -66,7 +77,7 @@ def read(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) -> 
     plain = is_plain(compact)
     if _delimiters(data) != _delimiters(compact) or not (plain or _has_exact_numbers(compact)):
         return _parse_exactly(data, what), plain
-    _check_depth(value, compact, what)
+    check_depth(value, compact, what)
     return value, plain
 
 
@@ -95,21 +106,26 @@ def _has_exact_numbers(compact: bytes) -> bool:
     return _INEXACT_NUMBER.search(outside) is None
 
 
+def check_depth(value: JSON, compact: bytes, what: str) -> None:
+    """Refuse a value, printed as ``compact``, in which more than MAX_DEPTH arrays and objects lie within each other."""
+    # Counting openers is cheap and an upper bound; only a document that passes it needs the real walk.
+    if compact.count(b"{") + compact.count(b"[") > MAX_DEPTH and is_too_deep(value):
+        raise MalformedError(f"{what}: nested deeper than {MAX_DEPTH} levels")
+
+
 def is_too_deep(value: JSON) -> bool:
-    """Whether more than MAX_DEPTH arrays and objects lie within each other; ends on cycles too."""
-    depth = 0
-    level = [value] if type(value) in (dict, list) else []
-    while level:
-        depth += 1
-        if depth > MAX_DEPTH:
-            return True
-        level = [
-            child
-            for container in level
+    """Whether more than MAX_DEPTH arrays and objects lie within each other; ends on values that contain themselves."""
+    level = {id(value): value} if type(value) in (dict, list) else {}
+    for _ in range(MAX_DEPTH):
+        level = {
+            id(child): child
+            for container in level.values()
             for child in (container.values() if type(container) is dict else container)
             if type(child) is dict or type(child) is list
-        ]
-    return False
+        }
+        if not level:
+            return False
+    return bool(level)
 
 
 def _without_escapes(text: bytes) -> bytes:
@@ -122,21 +138,15 @@ def _delimiters(text: bytes) -> int:
     return _without_escapes(text).count(b'"')
 
 
-def _check_depth(value: JSON, text: bytes, what: str) -> None:
-    # Counting openers is cheap and an upper bound; only a document that passes it needs the real walk.
-    if text.count(b"{") + text.count(b"[") > MAX_DEPTH and is_too_deep(value):
-        raise MalformedError(f"{what}: nested deeper than {MAX_DEPTH} levels")
-
-
 def _parse_exactly(data: bytes, what: str) -> JSON:
     """The same reader on the standard library: slower, with exact integers and a reason for every refusal."""
 
     def members(pairs: list[tuple[str, JSON]]) -> JSONObject:
-        members = dict(pairs)
-        if len(members) != len(pairs):
-            names = [name for name, _ in pairs]
-            name = next(name for name in names if names.count(name) > 1)
-            raise MalformedError(f"{what}: the member {name[:64]!a} appears more than once in one object")
+        members: JSONObject = {}
+        for name, value in pairs:
+            if name in members:
+                raise MalformedError(f"{what}: the member {name[:64]!a} appears more than once in one object")
+            members[name] = value
         return members
 
     def integer(digits: str) -> int:
@@ -166,7 +176,7 @@ def _parse_exactly(data: bytes, what: str) -> JSON:
         raise MalformedError(f"{what}: not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
     except RecursionError:
         raise MalformedError(f"{what}: nested deeper than {MAX_DEPTH} levels") from None
-    _check_depth(value, data, what)
+    check_depth(value, data, what)
     if "\\u" in text:
         _check_surrogates(value, what)
     return value

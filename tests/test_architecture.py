@@ -30,7 +30,6 @@ HOMES = {
     "orjson": ("strict_json.py", "signing/jcs.py", "signing/sign.py"),
     "platformdirs": ("cli/sources.py",),
     "argparse": ("cli/",),
-    "httpx": ("fetch.py",),
     "httpcore": ("fetch.py",),
     "anyio": ("fetch.py",),
     "starlette": ("middleware/",),
@@ -38,10 +37,10 @@ HOMES = {
 }
 
 STANDARD = {
-    "__future__", "asyncio", "base64", "binascii", "collections", "dataclasses", "datetime", "email", "enum",
-    "functools", "getpass", "hashlib", "hmac", "importlib", "ipaddress", "json", "math", "os", "pathlib", "re",
-    "secrets", "shlex", "socket", "ssl", "stat", "sys", "threading", "time", "types", "typing", "urllib", "warnings",
-    "zlib",
+    "__future__", "asyncio", "base64", "binascii", "collections", "contextlib", "contextvars", "dataclasses",
+    "datetime", "email", "enum", "functools", "getpass", "hashlib", "hmac", "importlib", "ipaddress", "json",
+    "logging", "marshal", "math", "os", "pathlib", "re", "secrets", "shlex", "socket", "ssl", "stat", "sys",
+    "threading", "time", "types", "typing", "urllib", "warnings", "zlib",
 }  # fmt: skip
 
 

@@ -194,7 +194,7 @@ def _members(key: PublicKeyObject) -> dict[str, str]:
 def _algorithm_of(jwk: Mapping[str, object], alg: str | None, operation: str) -> Algorithm:
     """The one algorithm that a JWK is for, after its type, ``alg``, ``use`` and ``key_ops`` (RFC 7517 4) agreed."""
     kty, curve, own = jwk.get("kty"), jwk.get("crv"), jwk.get("alg")
-    if kty not in _MEMBERS:
+    if not isinstance(kty, str) or kty not in _MEMBERS:
         raise MalformedError("JWK: kty must be EC, RSA or OKP")
     if "use" in jwk and jwk["use"] != "sig":
         raise MalformedError("JWK: its use is not sig")
@@ -243,6 +243,8 @@ def _import(jwk: Mapping[str, object], algorithm: Algorithm, private: tuple[str,
             length = _COORDINATE_OCTETS.get(algorithm.curve or "")
             if (length and len(octets) != length) or (not length and octets[:1] in (b"", b"\0")):
                 raise MalformedError(f"JWK: {name} has the wrong length")
+            if name == "n":
+                _check_rsa_bits(int.from_bytes(octets, "big").bit_length())
         members[name] = value
     try:
         key: ECKey | RSAKey | OKPKey = _jose_kind(algorithm.kty).import_key(members)
@@ -262,13 +264,34 @@ def _jose_kind(kty: str) -> Any:
 
 def _check_strength(public: PublicKeyObject) -> None:
     if isinstance(public, rsa.RSAPublicKey):
-        if not MIN_RSA_BITS <= public.key_size <= MAX_RSA_BITS:
-            raise MalformedError(f"RSA key of {public.key_size} bits; {MIN_RSA_BITS} to {MAX_RSA_BITS} are taken")
+        _check_rsa_bits(public.key_size)
         numbers = public.public_numbers()
         if numbers.e < 65537:
             raise MalformedError("RSA key with a public exponent below 65537 (NIST SP 800-56B 6.2)")
         if _is_roca(numbers.n):
             raise MalformedError("RSA key made by the broken generator of CVE-2017-15361 (ROCA); make a new key")
+    elif isinstance(public, ed25519.Ed25519PublicKey):
+        _check_point(public.public_bytes_raw())
+
+
+def _check_rsa_bits(bits: int) -> None:
+    if not MIN_RSA_BITS <= bits <= MAX_RSA_BITS:
+        raise MalformedError(f"RSA key of {bits} bits; {MIN_RSA_BITS} to {MAX_RSA_BITS} are taken")
+
+
+_P: Final = 2**255 - 19
+_Y_OF_ORDER_8: Final = int.from_bytes(
+    bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little"
+)
+#: The y coordinates of the points of order 1, 2, 4 and 8: signatures under such a key verify for whatever was signed.
+_LOW_ORDER_Y: Final = frozenset({0, 1, _P - 1, _Y_OF_ORDER_8, _P - _Y_OF_ORDER_8})
+
+
+def _check_point(octets: bytes) -> None:
+    """Refuse an Ed25519 key that is no key: a point of low order, or a second spelling of a point (RFC 8032 5.1.3)."""
+    y = int.from_bytes(octets, "little") & (2**255 - 1)
+    if y >= _P or y in _LOW_ORDER_Y:
+        raise MalformedError("Ed25519 key that proves nothing: a point of low order, or not its canonical text")
 
 
 @lru_cache(maxsize=1)

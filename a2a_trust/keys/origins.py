@@ -39,7 +39,7 @@ def host_of(url: str) -> str:
             authority = ""  # relative, or of a scheme that has no host
     match = _AUTHORITY.fullmatch(authority)
     host = match["host"].lower() if match else ""
-    if not (_NAME.fullmatch(host) or _IPV6.fullmatch(host)):
+    if len(host) > 253 or not (_NAME.fullmatch(host) or _IPV6.fullmatch(host)):
         raise MalformedError("URL: no host that every reader takes for the same; write https://host/path or host:port")
     return host
 

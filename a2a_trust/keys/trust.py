@@ -50,11 +50,16 @@ class TrustedKey:
     revoked: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.key, PublicKey):
+            raise ConfigurationError("TrustedKey: key must be a PublicKey, as read_jwks or public_key_from_pem give it")
         if not isinstance(self.origins, Origins | UnsafeAnyOrigin):
             raise ConfigurationError('TrustedKey: write origins=Origins("host", …) or origins=UnsafeAnyOrigin()')
         if not self.forms:
             raise ConfigurationError("TrustedKey: forms is empty, so the key could prove nothing; leave it out")
-        object.__setattr__(self, "forms", frozenset(map(Form, self.forms)))
+        try:
+            object.__setattr__(self, "forms", frozenset(map(Form, self.forms)))
+        except ValueError:
+            raise ConfigurationError(f"TrustedKey: forms are among {', '.join(Form)}") from None
         if not self.not_before < self.not_after:
             raise ConfigurationError("TrustedKey: not_before must be earlier than not_after")
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from a2a_trust.card import is_legacy
 from a2a_trust.keys.trust import Form
@@ -23,7 +23,7 @@ from a2a_trust.signing.jcs import canonicalize_plain, canonicalize_received
 from a2a_trust.signing.presence import MESSAGES, Field, Kind, Presence
 from a2a_trust.strict_json import JSON, JSONObject
 
-__all__ = ["UNPROVEN_BY_PRUNING", "Form", "Projection", "present_members", "project"]
+__all__ = ["UNPROVEN_BY_PRUNING", "Form", "Projection", "present_members", "project", "shown"]
 
 
 UNPROVEN_BY_PRUNING: Final = (
@@ -44,6 +44,11 @@ UNPROVEN_BY_PRUNING: Final = (
 """What a pruned form may have hidden: present or absent, these members are not proven by it."""
 
 
+MAX_POINTERS: Final = 100
+MAX_POINTER: Final = 512
+"""At most so many pointers are told, each cut to so many characters: a stranger's card must not fill the memory."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projection:
     """One form of one card: the bytes that are signed, and the members of the card that are not in them."""
@@ -62,25 +67,50 @@ def project(card: JSONObject, form: Form, *, plain: bool = False) -> Projection:
     ``plain`` is what ``strict_json.read`` said of the card; without it nothing is taken for granted.
     """
     members = {name: value for name, value in card.items() if name != "signatures"}
-    dropped: list[str] = []
+    dropped: list[_Path] = []
     if form is Form.SPEC and not is_legacy(card):
-        members = _present(members, "AgentCard", "", dropped)
+        members = _present(members, "AgentCard", None, dropped)
     elif form.is_lossy:
-        members = _prune(members, "AgentCard", "", dropped)
+        members = _prune(members, "AgentCard", None, dropped)
     if form is Form.PRUNED_LEGACY:
         payload = json.dumps(_with_floats(members), sort_keys=True, separators=(",", ":")).encode("ascii")
     else:
         payload = canonicalize_plain(members) if plain else canonicalize_received(members)
-    return Projection(form=form, members=members, payload=payload, dropped=tuple(dropped))
+    return Projection(form=form, members=members, payload=payload, dropped=_pointers(dropped))
 
 
 def present_members(card: JSONObject) -> tuple[JSONObject, tuple[str, ...]]:
     """The card without what A2A 8.4.1 rule 1 drops, in its own order, and the pointers of what was dropped."""
-    dropped: list[str] = []
-    return _present(card, "AgentCard", "", dropped), tuple(dropped)
+    dropped: list[_Path] = []
+    return _present(card, "AgentCard", None, dropped), _pointers(dropped)
 
 
-def _present(members: JSONObject, message: str, path: str, dropped: list[str]) -> JSONObject:
+def shown(pointers: tuple[str, ...]) -> str:
+    """A few pointers for a text that people read, whatever the names in them."""
+    names = ", ".join(ascii(pointer[:128])[1:-1] for pointer in pointers[:8])
+    return f"{names}{' …' if len(pointers) > 8 else ''}"
+
+
+_Path: TypeAlias = "tuple[_Path | None, str | int]"
+"""The way to a member: that of the object around it, and its own name or index. A text for every member would take
+memory with the square of the card's size; this shares what they have in common."""
+
+
+def _pointers(paths: list[_Path]) -> tuple[str, ...]:
+    return tuple(_pointer(path)[:MAX_POINTER] for path in paths[:MAX_POINTERS])
+
+
+def _pointer(path: _Path) -> str:
+    """The JSON pointer (RFC 6901) of a path."""
+    steps = []
+    rest: _Path | None = path
+    while rest is not None:
+        rest, step = rest
+        steps.append(f"/{str(step)[:MAX_POINTER].replace('~', '~0').replace('/', '~1')}")
+    return "".join(reversed(steps))
+
+
+def _present(members: JSONObject, message: str, path: _Path | None, dropped: list[_Path]) -> JSONObject:
     fields = MESSAGES[message]
     kept: JSONObject = {}
     for name, value in members.items():
@@ -88,18 +118,16 @@ def _present(members: JSONObject, message: str, path: str, dropped: list[str]) -
         if field is None:
             kept[name] = value  # unknown members stay
             continue
-        here = _pointer(path, name)
+        here = (path, name)
         if value is None or (field.presence is Presence.IMPLICIT and _is_default(value)):
             dropped.append(here)
         elif field.kind is Kind.MESSAGE:
             kept[name] = _present(value, field.message, here, dropped)
         elif field.kind is Kind.MESSAGES:
-            kept[name] = [
-                _present(item, field.message, _pointer(here, index), dropped) for index, item in enumerate(value)
-            ]
+            kept[name] = [_present(item, field.message, (here, index), dropped) for index, item in enumerate(value)]
         elif field.kind is Kind.MESSAGE_MAP:
             kept[name] = {
-                key: _present(item, field.message, _pointer(here, key), dropped) if type(item) is dict else item
+                key: _present(item, field.message, (here, key), dropped) if type(item) is dict else item
                 for key, item in value.items()
             }
         else:
@@ -114,12 +142,12 @@ def _is_default(value: JSON) -> bool:
 _GONE: Final = object()
 
 
-def _prune(members: JSONObject, message: str, path: str, dropped: list[str]) -> JSONObject:
+def _prune(members: JSONObject, message: str, path: _Path | None, dropped: list[_Path]) -> JSONObject:
     fields = MESSAGES[message]
     by_proto_name = {field.proto_name: field for field in fields.values()}
     kept: JSONObject = {}
     for name, value in members.items():
-        here = _pointer(path, name)
+        here = (path, name)
         before = len(dropped)
         field = fields.get(name) or by_proto_name.get(name)
         pruned = _GONE if field is None else _prune_field(value, field, here, dropped)
@@ -130,7 +158,7 @@ def _prune(members: JSONObject, message: str, path: str, dropped: list[str]) -> 
     return kept
 
 
-def _prune_field(value: JSON, field: Field, here: str, dropped: list[str]) -> JSON:
+def _prune_field(value: JSON, field: Field, here: _Path, dropped: list[_Path]) -> JSON:
     kind = field.kind
     if kind is Kind.BOOL:
         return value if value or (value is False and field.presence is Presence.EXPLICIT) else _GONE
@@ -140,7 +168,7 @@ def _prune_field(value: JSON, field: Field, here: str, dropped: list[str]) -> JS
         items = enumerate(value) if type(value) is list else value.items()
         kept = {}
         for key, item in items:
-            path = _pointer(here, key)
+            path = (here, key)
             before = len(dropped)
             pruned = _prune(item, field.message, path, dropped) if type(item) is dict else None
             if pruned:
@@ -151,7 +179,7 @@ def _prune_field(value: JSON, field: Field, here: str, dropped: list[str]) -> JS
     return _without_empty(value, here, dropped)
 
 
-def _without_empty(value: JSON, here: str, dropped: list[str]) -> JSON:
+def _without_empty(value: JSON, here: _Path, dropped: list[_Path]) -> JSON:
     """The value without null and empty strings, lists and objects at any depth; _GONE when nothing is left."""
     if value is None or value == "":
         return _GONE
@@ -159,7 +187,7 @@ def _without_empty(value: JSON, here: str, dropped: list[str]) -> JSON:
         return value
     kept = {}
     for key, item in enumerate(value) if type(value) is list else value.items():
-        path = _pointer(here, key)
+        path = (here, key)
         before = len(dropped)
         cleaned = _without_empty(item, path, dropped)
         if cleaned is _GONE:
@@ -176,7 +204,3 @@ def _with_floats(value: JSON) -> JSON:
     if type(value) is list:
         return [_with_floats(item) for item in value]
     return float(value) if type(value) is int else value
-
-
-def _pointer(path: str, step: str | int) -> str:
-    return f"{path}/{step}" if type(step) is int else f"{path}/{str(step).replace('~', '~0').replace('/', '~1')}"

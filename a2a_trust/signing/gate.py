@@ -106,7 +106,7 @@ def check_card(card: JSON) -> bool:
         return _check_message(card, _CARD, ignore="signatures")
     except _RefusedError as refusal:
         pointer = "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in reversed(refusal.path))
-        raise MalformedError(f"card: {ascii(pointer)[1:-1]}: {refusal.reason}") from None
+        raise MalformedError(f"card: {ascii(pointer[:256])[1:-1]}: {refusal.reason}") from None
 
 
 def _check_message(members: JSONObject, message: _Message, ignore: str = "") -> bool:

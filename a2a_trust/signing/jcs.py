@@ -7,12 +7,13 @@ code units) and no number is a fraction, an exponent or beyond 53 bits; what is 
 
 from __future__ import annotations
 
+import marshal
 from typing import Final
 
 import orjson
 
 from a2a_trust.errors import MalformedError
-from a2a_trust.strict_json import JSON, MAX_DEPTH, is_plain, is_too_deep
+from a2a_trust.strict_json import JSON, MAX_DEPTH, check_depth, is_plain, is_too_deep
 
 __all__ = ["MAX_SAFE_INTEGER", "canonicalize", "canonicalize_plain", "canonicalize_received", "es6_number"]
 
@@ -63,8 +64,11 @@ def canonicalize_plain(value: JSON) -> bytes:
 def _canonicalize(value: JSON, *, doubles: bool) -> bytes:
     try:
         text = orjson.dumps(value, option=_OPTIONS)
-        # Reading back catches what orjson prints although it is not JSON: UUID, Enum, NaN, tuples.
+        # orjson prints more than JSON. marshal refuses whatever is not exactly of a built-in type (UUID, Enum), and
+        # reading back tells tuples from lists and NaN from null.
+        marshal.dumps(value)
         if is_plain(text) and orjson.loads(text) == value:
+            check_depth(value, text, "canonical form")
             return text
     except (TypeError, ValueError, RecursionError):
         pass  # not plain, too deep, or an integer beyond 64 bits: the slow way finds out and says so

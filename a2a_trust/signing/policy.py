@@ -19,7 +19,7 @@ class AnyKey:
 class Threshold:
     """Good signatures by at least ``count`` different keys among those with the ``kids``.
 
-    Two signatures by one key are one, also when the key is trusted under two kids.
+    Two signatures by one key are one, also when the key is trusted under two kids; two keys under one kid are one too.
     """
 
     count: int

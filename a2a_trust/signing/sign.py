@@ -31,9 +31,9 @@ from a2a_trust.keys.jws import signing_input, verify_jws
 from a2a_trust.keys.origins import UnsafeAnyOrigin, host_of
 from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust import Form, TrustedKey, TrustStore
-from a2a_trust.signing.forms import present_members, project
+from a2a_trust.signing.forms import present_members, project, shown
 from a2a_trust.signing.gate import check_card
-from a2a_trust.signing.jcs import canonicalize
+from a2a_trust.signing.jcs import MAX_SAFE_INTEGER, canonicalize
 from a2a_trust.signing.policy import all_of
 from a2a_trust.signing.signature import COMPANION, MAX_SIGNATURES, parse_signature
 from a2a_trust.signing.verify import seconds, verify_card
@@ -63,11 +63,11 @@ class SignedCard:
         """What signing did, in sentences for people."""
         notes = []
         if self.normalised:
-            notes.append(f"dropped what A2A 8.4.1 drops: {', '.join(self.normalised)}")
+            notes.append(f"dropped what A2A 8.4.1 drops: {shown(self.normalised)}")
         if self.has_companion:
             notes.append(
                 "added a companion signature in the pruned form, for SDKs that cannot check the full one; "
-                f"to them it leaves open: {', '.join(self.left_open)}"
+                f"to them it leaves open: {shown(self.left_open)}"
             )
         return tuple(notes)
 
@@ -108,7 +108,7 @@ def sign_card(
         if not drop_broken:
             raise SigningError(
                 "the card has signatures of others, and members that signing drops, which may break them: "
-                f"{', '.join(normalised)}. Drop those members and have the others sign anew, or drop their signatures "
+                f"{shown(normalised)}. Drop those members and have the others sign anew, or drop their signatures "
                 "(drop_broken=True, --drop-broken)"
             )
         kept = []
@@ -149,6 +149,8 @@ def _check_signers(signers: tuple[Signer, ...]) -> None:
 
 def _times(iat: float | datetime | None, exp: float | datetime | None) -> dict[str, float]:
     times = {name: seconds(value) for name, value in (("iat", iat), ("exp", exp)) if value is not None}
+    if not all(abs(moment) <= MAX_SAFE_INTEGER for moment in times.values()):
+        raise ConfigurationError("iat and exp are seconds since the epoch, or aware datetimes")
     if "exp" in times and times["exp"] <= times.get("iat", 0.0):
         raise ConfigurationError("exp must lie after iat")
     return {name: int(value) if value.is_integer() else value for name, value in times.items()}

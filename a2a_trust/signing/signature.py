@@ -67,7 +67,7 @@ def parse_signature(entry: JSON) -> Signature:
     if type(kid) is not str or not kid:
         raise MalformedError("protected header: kid is missing or not a string (A2A 8.4.2)")
     # RFC 7515 4.1.9: a media type, so case does not matter, and "application/" may stand before it.
-    if type(typ) is not str or typ.upper().removeprefix("APPLICATION/") not in _TYPES:
+    if type(typ) is not str or not typ.isascii() or typ.upper().removeprefix("APPLICATION/") not in _TYPES:
         raise MalformedError("protected header: typ must be absent, JOSE, JOSE+JSON, JWS or JWT")
     for name in ("iat", "exp"):
         if name in header and type(header[name]) not in (int, float):

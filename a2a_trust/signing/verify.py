@@ -38,7 +38,7 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import verify_jws
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
 from a2a_trust.keys.trust import Form, TrustedKey, TrustStore
-from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING, Projection, project
+from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING, Projection, project, shown
 from a2a_trust.signing.gate import check_card
 from a2a_trust.signing.jcs import canonicalize_received
 from a2a_trust.signing.policy import AnyKey, Policy
@@ -76,9 +76,10 @@ class VerifiedCard:
 
     ``payload`` are the bytes that were signed, ``card`` is what they say. ``key`` signed them in ``form``; ``keys``
     are all keys that the policy counted. ``dropped`` are JSON pointers of members of the served card that are not in
-    ``card``. ``unproven`` are pointers (``*`` stands for every index) of members that the form could have hidden: code
-    that chooses credentials takes their absence as unknown, never as "no requirement". ``warnings`` are sentences
-    for people. ``proven_until`` is the moment (seconds since the epoch) from which the proof no longer holds.
+    ``card`` (the first 100). ``unproven`` are pointers (``*`` stands for every index) of members that the form could
+    have hidden: code that chooses credentials takes their absence as unknown, never as "no requirement". ``warnings``
+    are sentences for people. ``proven_until`` is the moment (seconds since the epoch) from which the proof no longer
+    holds.
     """
 
     payload: bytes
@@ -164,7 +165,7 @@ def verify_card(
     if lossy and projection.dropped and not isinstance(coverage, SignedPartOnly):
         raise UncoveredFieldsError(
             f"members of the card are not in what was signed, in the form {projection.form}: "
-            f"{', '.join(map(ascii, projection.dropped[:8]))}{' …' if len(projection.dropped) > 8 else ''}",
+            f"{shown(projection.dropped)}",
             projection.dropped,
             tuple(failures),
         )
@@ -310,12 +311,16 @@ _WEAKEST_FIRST: Final = (Form.PRUNED_LEGACY, Form.PRUNED, Form.SERVED, Form.SPEC
 
 def _counted(proofs: list[_Proof], policy: Policy, failures: tuple[SignatureFailure, ...]) -> list[_Proof]:
     """The proofs that the policy counts, fullest coverage first; raises when they are too few."""
-    best: dict[str, _Proof] = {}
+    counted: list[_Proof] = []
     for proof in sorted(proofs, key=_openness):
-        if isinstance(policy, AnyKey) or proof.trusted.key.kid in policy.kids:
-            best.setdefault(proof.trusted.key.thumbprint, proof)  # two signatures by one key are one
+        key = proof.trusted.key
+        # Two signatures by one key are one, and so are two keys under one name.
+        if any(key.thumbprint == other.trusted.key.thumbprint or key.kid == other.trusted.key.kid for other in counted):
+            continue
+        if isinstance(policy, AnyKey) or key.kid in policy.kids:
+            counted.append(proof)
     needed = 1 if isinstance(policy, AnyKey) else policy.count
-    counted = sorted(best.values(), key=_openness)[:needed]
+    counted = counted[:needed]
     if len(counted) < needed:
         if isinstance(policy, AnyKey):
             raise verification_error("no signature proves this card:", failures)
@@ -391,6 +396,8 @@ class CardVerifier:
         remember: int = 1024,
     ) -> None:
         """``clock`` gives seconds since the epoch (``time.time``); ``remember`` bounds the memory, in cards."""
+        if remember < 0:
+            raise ConfigurationError("CardVerifier: remember is a number of cards, 0 or more")
         self._trust, self._clock, self._policy, self._coverage = trust, clock, policy, coverage
         self._remember = remember
         self._proven: OrderedDict[tuple[bytes, str | UnsafeAnyOrigin], VerifiedCard] = OrderedDict()

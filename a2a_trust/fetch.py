@@ -1,0 +1,411 @@
+"""The one guarded door to the network: what comes through it was asked of a public server over https, and is small.
+
+The rules, for every URL:
+
+1. https alone; one unambiguous spelling of the host; no user information, no fragment.
+2. The name is resolved once. Every address must be globally routable (IANA special-purpose registries), and it is a
+   checked address that is connected to, while TLS verifies the certificate for the name: a name that changes its
+   address between check and connection (DNS rebinding) gains nothing.
+3. One GET: no redirects, no proxies, no cookies, nothing from the environment.
+4. Status 200, a JSON type, no content encoding, at most ``max_bytes``, all within ``timeout``.
+
+An operator may exempt single origins from "public", and loopback ones from https; this holds only for URLs that the
+operator wrote (``configured=True``), never for URLs out of cards, headers and other documents of strangers.
+
+Not here: what the bytes mean, caching, and retries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Final, Protocol, TypeAlias
+
+import anyio
+import httpcore
+
+from a2a_trust.errors import ConfigurationError, FetchError
+
+__all__ = ["Door", "Fetched", "Resolver", "SystemResolver"]
+
+_Address: TypeAlias = IPv4Address | IPv6Address
+
+# What another parser could read differently does not match: "@" and "\" before the path, blanks, "#", non-ASCII.
+_URL: Final = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://"
+    r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?"
+    r"(?P<target>/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*(?:\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?)?"
+)
+_NAME: Final = re.compile(r"(?!.{254})[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*")
+#: A last label like this makes a host an IPv4 address for some readers: 127.1, 2130706433, 0x7f000001, 0177.0.0.1.
+_NUMERIC: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_JSON_TYPE: Final = re.compile(r"application/(?:[a-z0-9!#$&^_.+-]+\+)?json")
+
+_LOOPBACK: Final = tuple(map(ip_network, ("127.0.0.0/8", "::1/128")))
+#: What an operator may mean by a private origin: RFC 1918, RFC 6598, RFC 4193. Link-local, where cloud metadata lives,
+#: is not among it.
+_PRIVATE: Final = (
+    *_LOOPBACK,
+    *map(ip_network, ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")),
+)
+#: Metadata and platform services that have addresses outside of link-local: Azure, Alibaba, AWS. No option opens them.
+_METADATA: Final = tuple(map(ip_network, ("168.63.129.16/32", "100.100.100.200/32", "fd00:ec2::254/128")))
+_GLOBAL_IPV6: Final = ip_network("2000::/3")
+_NAT64: Final = ip_network("64:ff9b::/96")
+#: The rest of the IANA special-purpose registries, multicast and reserved space. IPv6 needs only what lies within
+#: 2000::/3: the IETF's 2001::/23 with Teredo, documentation, 6to4. Not ``is_global``: it differs between Pythons.
+_SPECIAL: Final = (
+    *_PRIVATE,
+    *_METADATA,
+    *map(
+        ip_network,
+        (
+            "0.0.0.0/8", "169.254.0.0/16", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15",
+            "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+            "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
+        ),
+    ),
+)  # fmt: skip
+
+#: How many addresses of a name are tried, one after the other.
+_MAX_ATTEMPTS: Final = 4
+_NETWORK_ERRORS: Final = (
+    OSError,
+    ValueError,
+    anyio.BrokenResourceError,
+    anyio.ClosedResourceError,
+    httpcore.NetworkError,
+    httpcore.ProtocolError,
+    httpcore.TimeoutException,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """A document as it came, and for how many seconds its server calls it fresh (RFC 9111 4.2).
+
+    ``max_age`` is None when the server does not say, and 0 when it wants no caching.
+    """
+
+    body: bytes
+    max_age: float | None
+
+
+class Resolver(Protocol):
+    """Something that knows the addresses of names."""
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        """All IPv4 and IPv6 addresses of the host, best first; OSError when there are none."""
+        ...
+
+
+class SystemResolver:
+    """Asks the operating system."""
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return [str(address[0]) for *_, address in found]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """A URL that has one reading. ``host`` is in lower case, IPv6 without brackets; ``address`` for literals."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    address: _Address | None
+
+    @property
+    def netloc(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def origin(self) -> str:
+        return f"{self.scheme}://{self.netloc}"
+
+
+class Door:
+    """Fetches documents by the rules of this module. One door serves any number of concurrent fetches.
+
+    ``private_origins`` are exact origins, such as ``"https://idp.internal:8443"``, that may have private addresses, or
+    ``"http://127.0.0.1:8080"``, on this machine only. ``timeout`` is in seconds, for everything from the resolver to
+    the last byte; ``max_bytes`` is for the body. ``ssl_context`` is for private authorities; it must verify.
+    """
+
+    def __init__(
+        self,
+        *,
+        private_origins: Iterable[str] = (),
+        timeout: float = 5.0,
+        max_bytes: int = 262_144,
+        ssl_context: ssl.SSLContext | None = None,
+        resolver: Resolver | None = None,
+    ) -> None:
+        if not (0 < timeout < math.inf and max_bytes > 0):
+            raise ConfigurationError("timeout and max_bytes must be finite and larger than 0")
+        context = _system_context() if ssl_context is None else ssl_context
+        if context.verify_mode is not ssl.CERT_REQUIRED or not context.check_hostname:
+            raise ConfigurationError(
+                "ssl_context does not verify the server; for a private authority write "
+                "ssl.create_default_context(cafile=…), which verifies with it"
+            )
+        self._private_origins = frozenset(map(_private_origin, private_origins))
+        self._timeout = timeout
+        self._max_bytes = max_bytes
+        self._ssl_context = context
+        self._resolver = SystemResolver() if resolver is None else resolver
+
+    async def fetch(self, url: str, *, configured: bool) -> Fetched:
+        """The JSON document at the URL, unread; FetchError when it cannot be had by the rules.
+
+        ``configured`` says that the operator wrote this very URL, or its issuer vouches for it, so that
+        ``private_origins`` hold for it. For URLs out of cards and headers it is False.
+        """
+        target = self._allowed(url, configured)
+        try:
+            with anyio.fail_after(self._timeout):
+                return await self._get(target, await self._addresses(target, configured))
+        except TimeoutError:
+            raise FetchError(f"{target.origin}: no whole answer within {self._timeout:g} seconds") from None
+        except _NETWORK_ERRORS as error:
+            raise FetchError(f"{target.origin}: {_reason(error)}") from None  # their texts may quote the answer
+
+    def loader(self, url: str, *, configured: bool) -> Callable[[], Awaitable[tuple[bytes, float | None]]]:
+        """A function that fetches this URL as ``fetch`` does and gives (body, max_age), as ``JwksCache`` wants it.
+
+        FetchError now, not at the first fetch, when the URL itself is refused.
+        """
+        self._allowed(url, configured)
+
+        async def load() -> tuple[bytes, float | None]:
+            fetched = await self.fetch(url, configured=configured)
+            return fetched.body, fetched.max_age
+
+        return load
+
+    def _allowed(self, url: str, configured: bool) -> _Target:
+        target = _parse(url)
+        if target.scheme != "https" and not self._is_exempt(target, configured):
+            raise FetchError(
+                f"{target.scheme}: only https is fetched; a configured server on this machine may speak http when its "
+                "origin is in private_origins"
+            )
+        return target
+
+    def _is_exempt(self, target: _Target, configured: bool) -> bool:
+        return configured and target.origin in self._private_origins
+
+    async def _addresses(self, target: _Target, configured: bool) -> list[_Address]:
+        """The addresses to connect to, all of them checked: one bad address spoils a name."""
+        if target.address is not None:
+            found: list[_Address] = [target.address]
+        else:
+            try:
+                found = [ip_address(text) for text in await self._resolver.resolve(target.host, target.port)]
+            except (OSError, ValueError):
+                found = []
+        if not found:
+            raise FetchError(f"{target.origin}: the name has no address; correct it, or the resolver")
+        exempt = self._is_exempt(target, configured)
+        for address in found:
+            if target.scheme == "http" and not _is_in(address, _LOOPBACK):
+                raise FetchError(f"{target.origin}: http is for this machine only, and the name leads elsewhere")
+            if not _is_public(address) and not (exempt and _is_private(address)):
+                raise FetchError(
+                    f"{target.origin}: the host has the address {address}, which is not a public one; a configured "
+                    "private server must be named in private_origins, link-local and metadata addresses never are"
+                )
+        return found
+
+    async def _get(self, target: _Target, addresses: Sequence[_Address]) -> Fetched:
+        # httpcore alone, without httpx above it: it knows no redirects, environment, cookies or decompression.
+        # A pool for this one request: no connection outlives the check of its address.
+        async with (
+            aclosing(_CheckedAddresses(addresses, self._timeout)) as network,
+            httpcore.AsyncConnectionPool(ssl_context=self._ssl_context, network_backend=network) as pool,
+            pool.stream(
+                "GET",
+                httpcore.URL(
+                    scheme=target.scheme.encode(),
+                    host=target.host.encode(),
+                    port=target.port,
+                    target=target.path.encode(),
+                ),
+                headers={
+                    "Host": target.netloc.removesuffix({"https": ":443", "http": ":80"}[target.scheme]),
+                    "Accept": "application/json, application/*+json",
+                    "Accept-Encoding": "identity",
+                    "Connection": "close",
+                    "User-Agent": "a2a-trust",
+                },
+            ) as response,
+        ):
+            headers = _headers(response.headers)
+            _check_answer(target, response.status, headers)
+            body = bytearray()
+            async for chunk in response.aiter_stream():
+                body += chunk
+                if len(body) > self._max_bytes:
+                    raise FetchError(f"{target.origin}: the answer has more than {self._max_bytes} bytes")
+            return Fetched(body=bytes(body), max_age=_max_age(headers))
+
+
+@lru_cache(maxsize=1)
+def _system_context() -> ssl.SSLContext:
+    """TLS with the authorities of the system; they take 50 ms to load."""
+    return ssl.create_default_context()
+
+
+class _CheckedAddresses(httpcore.AsyncNetworkBackend):
+    """A network in which every name leads to the given addresses; TLS above it still goes by the name."""
+
+    def __init__(self, addresses: Sequence[_Address], timeout: float) -> None:
+        self._addresses = addresses[:_MAX_ATTEMPTS]
+        # So that one address that swallows packets leaves time for the next, and for the answer.
+        self._attempt_timeout = timeout / (len(self._addresses) + 1)
+        self._network = httpcore.AnyIOBackend()
+        self._stream: httpcore.AsyncNetworkStream | None = None
+
+    async def connect_tcp(
+        self,
+        host: str,  # noqa: ARG002  the name is for TLS; it is not looked up again
+        port: int,
+        timeout: float | None = None,  # noqa: ARG002
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        for address in self._addresses:
+            try:
+                self._stream = await self._network.connect_tcp(
+                    str(address), port, self._attempt_timeout, local_address, socket_options
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                continue
+            return self._stream
+        raise httpcore.ConnectError
+
+    async def aclose(self) -> None:
+        """Closes the connection, also one that httpcore has lost: it does so when cancelled in a TLS handshake."""
+        if self._stream is not None:
+            with anyio.CancelScope(shield=True):
+                await self._stream.aclose()
+
+
+def _parse(url: str) -> _Target:
+    match = _URL.fullmatch(url) if len(url) <= 2048 else None
+    if match is None:
+        raise FetchError(
+            "URL: not one that every reader takes for the same; write https://host/path, names in their xn-- form, "
+            "without user information, blanks, backslashes and fragment"
+        )
+    scheme, host = match["scheme"].lower(), match["host"].lower()
+    address: _Address | None = None
+    if scheme not in ("https", "http"):
+        raise FetchError("URL: of a scheme that is not fetched; write https://host/path")
+    try:
+        if host.startswith("["):
+            address = IPv6Address(host[1:-1])
+            host = str(address)
+        elif _NUMERIC.fullmatch(host.rpartition(".")[2]):
+            address = IPv4Address(host)
+        elif not _NAME.fullmatch(host):
+            raise ValueError
+        port = int(match["port"] or {"https": 443, "http": 80}[scheme])
+        if not 1 <= port <= 65535:
+            raise ValueError
+    except ValueError:
+        raise FetchError(
+            "URL: its host or port is not plain; write a name, four decimal numbers, or IPv6 in brackets"
+        ) from None
+    return _Target(scheme=scheme, host=host, port=port, path=match["target"] or "/", address=address)
+
+
+def _private_origin(origin: str) -> str:
+    """The origin in the one spelling in which origins are compared."""
+    try:
+        target = _parse(origin)
+    except FetchError as error:
+        raise ConfigurationError(f"private_origins: {ascii(origin)[:80]}: {error}") from None
+    if target.path != "/" or origin.endswith("/"):
+        raise ConfigurationError(f"private_origins: {origin!r}: write the origin alone: {target.origin}")
+    if target.address is not None and not _is_public(target.address) and not _is_private(target.address):
+        raise ConfigurationError(f"private_origins: {origin!r}: this kind of address is never fetched from")
+    on_loopback = target.host == "localhost" if target.address is None else _is_in(target.address, _LOOPBACK)
+    if target.scheme == "http" and not on_loopback:
+        raise ConfigurationError(f"private_origins: {origin!r}: http is for this machine only; write https://…")
+    return target.origin
+
+
+def _is_in(address: _Address, networks: Iterable[object]) -> bool:
+    return any(address in network for network in networks)  # type: ignore[operator]
+
+
+def _is_private(address: _Address) -> bool:
+    return _is_in(address, _PRIVATE) and not _is_in(address, _METADATA)
+
+
+def _is_public(address: _Address) -> bool:
+    """Whether the address is a globally routable unicast one, in every reading.
+
+    IPv4 within IPv6 is never public, whatever it holds (mapped, compatible, 6to4, Teredo), with the one exception of
+    the well-known NAT64 prefix (RFC 6052): behind it IPv6-only networks see all of IPv4.
+    """
+    if isinstance(address, IPv6Address):
+        if address in _NAT64:
+            return _is_public(IPv4Address(int(address) & 0xFFFF_FFFF))
+        if address not in _GLOBAL_IPV6:
+            return False
+    return not _is_in(address, _SPECIAL)
+
+
+def _headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """The headers by lower-case name; lines of one name joined by commas (RFC 9110 5.3)."""
+    headers: dict[str, str] = {}
+    for name, value in raw:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers
+
+
+def _check_answer(target: _Target, status: int, headers: dict[str, str]) -> None:
+    if 300 <= status < 400:
+        raise FetchError(f"{target.origin}: it redirects ({status}), which is not followed; use the final URL")
+    if status != 200:
+        raise FetchError(f"{target.origin}: it answers with status {status}, not 200")
+    if headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise FetchError(f"{target.origin}: the answer is compressed although only identity was accepted")
+    if not _JSON_TYPE.fullmatch(headers.get("content-type", "").partition(";")[0].strip().lower()):
+        raise FetchError(f"{target.origin}: the answer is not of type application/json or application/…+json")
+
+
+def _max_age(headers: dict[str, str]) -> float | None:
+    """The seconds that are left of ``max-age``. What cannot be read counts as 0, as RFC 9111 4.2.1 advises."""
+    directives = [part.partition("=") for part in headers.get("cache-control", "").lower().split(",")]
+    names = {name.strip() for name, _, _ in directives}
+    if names & {"no-store", "no-cache"}:
+        return 0.0
+    if "max-age" not in names:
+        return None
+    ages = [_seconds(value.strip().strip('"')) for name, _, value in directives if name.strip() == "max-age"]
+    return max(0.0, min(ages) - _seconds(headers.get("age", "0").strip()))
+
+
+def _seconds(digits: str) -> float:
+    """Delta-seconds (RFC 9111 1.2.2); 0 for anything else."""
+    return min(float(digits), 2.0**31) if digits.isascii() and digits.isdigit() else 0.0
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error.__context__, ssl.SSLCertVerificationError):
+        return f"its certificate is refused ({error.__context__.verify_message}); a private authority needs ssl_context"
+    return f"it cannot be reached, or does not speak HTTP as it should ({type(error).__name__})"

@@ -1,0 +1,136 @@
+"""What is attacked: one realistic card, its owner's keys, and the keys of those who want to change it."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from a2a_trust import LocalSigner, Origins, TrustedKey, TrustStore, generate_signer, sign_card
+from tests.attacks.forgery import JSONObject, canonical, entry, pruned, signs, without_signatures
+from tests.attacks.proving import HOST
+
+#: Every member that a pruned form drops is somewhere in it: requirements without scopes, a mutual TLS scheme without
+#: description, an empty allow-list.
+_CARD: JSONObject = {
+    "name": "Ledger agent",
+    "description": "Books invoices and answers questions about them – for people in the finance department.",
+    "version": "2.3.1",
+    "supportedInterfaces": [
+        {"url": f"https://{HOST}/a2a/v1", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
+        {"url": f"{HOST}:8443", "protocolBinding": "GRPC", "protocolVersion": "1.0", "tenant": "finance"},
+    ],
+    "provider": {"url": "https://www.example.com", "organization": "Example Finance"},
+    "capabilities": {
+        "streaming": True,
+        "pushNotifications": False,
+        "extensions": [
+            {"uri": "https://example.com/ext/limits", "required": True, "params": {"allowed": [], "level": 3}},
+        ],
+    },
+    "securitySchemes": {
+        "bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer", "bearerFormat": "JWT"}},
+        "key": {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}},
+        "mtls": {"mtlsSecurityScheme": {}},
+        "oauth": {
+            "oauth2SecurityScheme": {
+                "flows": {
+                    "clientCredentials": {
+                        "tokenUrl": "https://login.example.com/token",
+                        "scopes": {"read": "Read the ledger", "write": "Write to the ledger"},
+                    }
+                }
+            }
+        },
+    },
+    "securityRequirements": [
+        {"schemes": {"oauth": {"list": ["read"]}, "mtls": {}}},
+        {"schemes": {"bearer": {}, "key": {}}},
+        {"schemes": {"mtls": {}}},
+    ],
+    "defaultInputModes": ["text/plain", "application/json"],
+    "defaultOutputModes": ["application/json"],
+    "skills": [
+        {
+            "id": "post",
+            "name": "Post an invoice",
+            "description": "Writes one invoice to the ledger.",
+            "tags": ["ledger", "write"],
+            "examples": ["Post invoice 4711"],
+            "securityRequirements": [{"schemes": {"mtls": {}}}],
+        },
+        {"id": "ask", "name": "Ask", "description": "Answers questions.", "tags": ["ledger"]},
+    ],
+}
+
+
+@pytest.fixture
+def card() -> JSONObject:
+    """The owner's card without signatures: yours to change."""
+    return copy.deepcopy(_CARD)
+
+
+@pytest.fixture(scope="session")
+def owner() -> LocalSigner:
+    """The key that is trusted for HOST."""
+    return generate_signer("ES256", kid="owner")
+
+
+@pytest.fixture(scope="session")
+def rsa_owner() -> LocalSigner:
+    return generate_signer("RS256", kid="rsa-owner", rsa_bits=2048)
+
+
+@pytest.fixture(scope="session")
+def ed_owner() -> LocalSigner:
+    return generate_signer("EdDSA", kid="ed-owner")
+
+
+@pytest.fixture(scope="session")
+def p384_owner() -> LocalSigner:
+    return generate_signer("ES384", kid="p384-owner")
+
+
+@pytest.fixture(scope="session")
+def mallory() -> LocalSigner:
+    """A key that nobody trusts."""
+    return generate_signer("ES256", kid="mallory")
+
+
+@pytest.fixture(scope="session")
+def trust(owner: LocalSigner, rsa_owner: LocalSigner, ed_owner: LocalSigner, p384_owner: LocalSigner) -> TrustStore:
+    """All the owner's keys, for the owner's host, in the forms that keys speak in unless told otherwise."""
+    signers = (owner, rsa_owner, ed_owner, p384_owner)
+    return TrustStore(TrustedKey(key=signer.public_key, origins=Origins(HOST)) for signer in signers)
+
+
+@pytest.fixture
+def payload(card: JSONObject) -> bytes:
+    """What the owner signs: the card has nothing that the form ``served`` and the form ``spec`` print differently."""
+    return canonical(card)
+
+
+@pytest.fixture
+def good(payload: bytes, owner: LocalSigner) -> JSONObject:
+    """A signature by the owner, made by hand."""
+    return entry({"alg": "ES256", "kid": "owner", "typ": "JOSE"}, payload, signs(owner.private_key, "ES256"))
+
+
+@pytest.fixture(scope="session")
+def signed_card(owner: LocalSigner) -> JSONObject:
+    """The card as ``sign_card`` signs it: the full signature, and the companion for other SDKs."""
+    signed = sign_card(_CARD, owner).card
+    assert [len(signed["signatures"]), without_signatures(signed)] == [2, _CARD]
+    return signed
+
+
+@pytest.fixture(scope="session")
+def sdk_payload() -> bytes:
+    """What an SDK that prunes signs of the card."""
+    return canonical(pruned(_CARD))
+
+
+@pytest.fixture(scope="session")
+def sdk_signature(sdk_payload: bytes, owner: LocalSigner) -> JSONObject:
+    """The one signature that such an SDK makes."""
+    return entry({"alg": "ES256", "kid": "owner", "typ": "JOSE"}, sdk_payload, signs(owner.private_key, "ES256"))

@@ -1,0 +1,106 @@
+"""T1: tokens with invented key names make the server ask its identity provider again and again, and may even make it
+forget the keys that it has.
+
+Seen in PyJWT (CVE-2026-48524). The identity provider here is a real server that counts who comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from a2a_trust import LocalSigner, generate_signer
+from a2a_trust.errors import InvalidCredentialsError, KeySourceUnavailableError
+from a2a_trust.keys.jwks_cache import JwksCache
+from tests.test_fetch import Server, answer, door_to, serving
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def signer() -> LocalSigner:
+    return generate_signer("ES256", kid="good")
+
+
+def published(*signers: LocalSigner) -> bytes:
+    return json.dumps({"keys": [signer.public_key.to_jwk() for signer in signers]}).encode()
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def cache_of(server: Server, clock: Clock) -> JwksCache:
+    load = door_to(server).loader(f"http://127.0.0.1:{server.port}/jwks", configured=True)
+    return JwksCache(load, clock=clock)
+
+
+async def storm(cache: JwksCache, names: range) -> set[type]:
+    callers = [cache.key(f"invented-{name}", "EC") for name in names]
+    return {type(result) for result in await asyncio.gather(*callers, return_exceptions=True)}
+
+
+async def test_a_thousand_invented_names_at_once_make_one_fetch_and_lose_no_key(signer: LocalSigner) -> None:
+    async with serving(answer(published(signer))) as server:
+        cache = cache_of(server, Clock())
+        assert await cache.key("good", "EC") == signer.public_key
+        assert await storm(cache, range(1000)) == {InvalidCredentialsError}
+        assert server.connections == 2
+        assert await cache.key("good", "EC") == signer.public_key
+        assert server.connections == 2
+
+
+async def test_a_storm_that_lasts_makes_one_fetch_in_each_cool_down(signer: LocalSigner) -> None:
+    async with serving(answer(published(signer), "Cache-Control: max-age=86400")) as server:
+        clock = Clock()
+        cache = cache_of(server, clock)
+        await cache.key("good", "EC")
+        for second in range(300):
+            clock.now = float(second)
+            assert await storm(cache, range(second * 10, second * 10 + 10)) == {InvalidCredentialsError}
+            assert await cache.key("good", "EC") == signer.public_key
+        assert server.connections == 1 + 300 // 30
+
+
+async def test_a_storm_at_a_cold_start_makes_no_more_fetches(signer: LocalSigner) -> None:
+    async with serving(answer(published(signer))) as server:
+        cache = cache_of(server, Clock())
+        assert await storm(cache, range(1000)) == {InvalidCredentialsError}
+        assert server.connections <= 2
+
+
+async def test_a_storm_while_the_source_is_down_neither_floods_it_nor_loses_a_key(signer: LocalSigner) -> None:
+    async with serving(answer(published(signer))) as server:
+        clock = Clock()
+        cache = cache_of(server, clock)
+        await cache.key("good", "EC")
+        server.script = answer(b"{}", status="503 Busy")
+        for second in range(60):
+            clock.now = float(second)
+            assert await storm(cache, range(second * 10, second * 10 + 10)) == {KeySourceUnavailableError}
+            assert await cache.key("good", "EC") == signer.public_key
+        assert server.connections == 1 + 6  # at seconds 0, 1, 3, 7, 15 and 31
+
+
+async def test_a_rotation_in_the_middle_of_a_storm_is_found_when_the_cool_down_ends(signer: LocalSigner) -> None:
+    new = generate_signer("ES256", kid="new")
+    async with serving(answer(published(signer))) as server:
+        clock = Clock()
+        cache = cache_of(server, clock)
+        await storm(cache, range(1000))
+        await storm(cache, range(1000, 2000))
+        server.script = answer(published(signer, new))
+        clock.now = 30.0
+        await storm(cache, range(2000, 3000))
+        assert await cache.key("new", "EC") == new.public_key

@@ -1,0 +1,108 @@
+"""The one function that checks a JWS: sizes, spellings and headers before any signature."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from a2a_trust.errors import InvalidSignatureError, MalformedError
+from a2a_trust.keys import base64url
+from a2a_trust.keys.jws import MAX_HEADER, MAX_SIGNATURE, read_header, signing_input, verify_jws
+from a2a_trust.keys.signer import generate_signer
+
+SIGNER = generate_signer(kid="k")
+PROTECTED = base64url.encode(b'{"alg":"ES256","kid":"k"}')
+SIGNATURE = base64url.encode(SIGNER.sign(signing_input(PROTECTED, b"payload")))
+
+
+def verify(**change: Any) -> Any:
+    parts: dict[str, Any] = {"protected": PROTECTED, "payload": b"payload", "signature": SIGNATURE}
+    return verify_jws(**{**parts, "key": SIGNER.public_key, **change})
+
+
+def test_the_protected_header_comes_back_and_cannot_be_changed() -> None:
+    header = verify()
+    assert header == {"alg": "ES256", "kid": "k"}
+    with pytest.raises(TypeError):
+        header["alg"] = "none"
+
+
+def test_the_signing_input_is_that_of_rfc_7515() -> None:
+    assert signing_input("eyJh", b"\xff\xfe") == b"eyJh.__4"
+    assert signing_input("eyJh", b"") == b"eyJh."
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        SIGNATURE + "=",
+        SIGNATURE + "==",
+        SIGNATURE + " ",
+        " " + SIGNATURE,
+        SIGNATURE[:40] + "\n" + SIGNATURE[40:],
+        SIGNATURE[:-1] + "+",
+        SIGNATURE[:-1] + "é",
+        SIGNATURE[:-1] + chr(ord(SIGNATURE[-1]) + 1),  # the same octets, with a bit set that none of them uses
+    ],
+)
+def test_a_signature_has_one_spelling(signature: str) -> None:
+    with pytest.raises(MalformedError, match=r"^signature is not canonical base64url"):
+        verify(signature=signature)
+
+
+def test_sizes_are_checked_before_anything_is_decoded() -> None:
+    with pytest.raises(MalformedError, match=f"^signature: longer than {MAX_SIGNATURE}"):
+        verify(signature="!" * (MAX_SIGNATURE + 1))
+    with pytest.raises(MalformedError, match=f"^protected header: longer than {MAX_HEADER}"):
+        verify(protected="!" * (MAX_HEADER + 1))
+    with pytest.raises(MalformedError, match=r"^signature is not canonical"):
+        verify(signature="!" * MAX_SIGNATURE)
+    with pytest.raises(MalformedError, match=r"^protected header is not canonical"):
+        verify(protected="!" * MAX_HEADER)
+
+
+@pytest.mark.parametrize("octets", [0, 1, 63, 65, 70, 71, 72, 96, 128, 1_000])
+def test_an_ecdsa_signature_of_another_length_is_not_by_the_key(octets: int) -> None:
+    with pytest.raises(InvalidSignatureError):
+        verify(signature=base64url.encode(b"\x30" * octets))
+
+
+@pytest.mark.parametrize("r", [0, 1, 2**256 - 1])
+@pytest.mark.parametrize("s", [0, 1, 2**256 - 1])
+def test_special_numbers_make_no_signature(r: int, s: int) -> None:
+    with pytest.raises(InvalidSignatureError):
+        verify(signature=base64url.encode(r.to_bytes(32, "big") + s.to_bytes(32, "big")))
+
+
+@pytest.mark.parametrize("header", [None, {}, {"x": 1}, {"jku": "https://evil.example"}, {"jwk": {}}])
+def test_an_unprotected_header_that_says_nothing_of_weight_changes_nothing(header: Any) -> None:
+    assert verify(header=header)["kid"] == "k"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [[], "x", 1, {"alg": "ES256"}, {"kid": "k"}, {"crit": []}, {"b64": False}, {"x": 1, "kid": "other"}],
+    ids=repr,
+)
+def test_an_unprotected_header_that_speaks_of_protected_things_is_refused(header: Any) -> None:
+    with pytest.raises(MalformedError, match=r"^unprotected header: "):
+        verify(header=header)
+
+
+def test_alg_is_not_taken_from_the_unprotected_header() -> None:
+    with pytest.raises(MalformedError, match="alg is missing"):
+        verify(protected=base64url.encode(b'{"kid":"k"}'), header={"alg": "ES256"})
+
+
+def test_kid_and_typ_are_not_its_business() -> None:
+    protected = base64url.encode(b'{"alg":"ES256","typ":"x"}')
+    signature = base64url.encode(SIGNER.sign(signing_input(protected, b"payload")))
+    assert verify(protected=protected, signature=signature) == {"alg": "ES256", "typ": "x"}
+
+
+def test_a_header_is_read_strictly_each_time_also_after_it_was_read_once() -> None:
+    for _ in range(2):
+        assert read_header(PROTECTED)["alg"] == "ES256"
+        with pytest.raises(MalformedError, match="more than once"):
+            read_header(base64url.encode(b'{"alg":"ES256","alg":"none"}'))

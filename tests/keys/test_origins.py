@@ -1,0 +1,244 @@
+"""Hosts: a URL has one for every reader or it is refused, and patterns end at a label."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from a2a_trust.errors import ConfigurationError, MalformedError
+from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://agent.example.com", "agent.example.com"),
+        ("https://agent.example.com/", "agent.example.com"),
+        ("https://agent.example.com/a/b?c=d#e", "agent.example.com"),
+        ("https://agent.example.com?x", "agent.example.com"),
+        ("https://agent.example.com#x", "agent.example.com"),
+        ("HTTPS://Agent.EXAMPLE.com:8443/x", "agent.example.com"),
+        ("http://localhost:8000", "localhost"),
+        ("grpc://agent.example.com:50051/", "agent.example.com"),
+        ("agent.example.com", "agent.example.com"),
+        ("agent.example.com:443", "agent.example.com"),
+        ("localhost", "localhost"),
+        ("my_service:50051", "my_service"),
+        ("https://xn--bcher-kva.example/", "xn--bcher-kva.example"),
+        ("https://127.0.0.1:8080/x", "127.0.0.1"),
+        ("https://[::1]:8443/x", "[::1]"),
+        ("[2001:DB8::1]:443", "[2001:db8::1]"),
+        ("[2001:db8::1]", "[2001:db8::1]"),
+        ("https://a.example.com//evil.example/", "a.example.com"),
+        ("https://a.example.com/https://evil.example/", "a.example.com"),
+        ("https://a.example.com?next=https://evil.example/", "a.example.com"),
+        ("https://a.example.com/@evil.example", "a.example.com"),
+    ],
+)
+def test_the_host_of_a_plain_url_or_address(url: str, host: str) -> None:
+    assert host_of(url) == host
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "/",
+        "/path",
+        "//host/path",
+        "?x",
+        "#x",
+        ".",
+        "..",
+        "https:",
+        "https:/",
+        "https://",
+        "https:///path",
+        "https:////host",
+        "https:/host/path",
+        "https:host/path",
+        "https:host",
+        "mailto:a/b@host",
+        "mailto:a@host",
+        "data:text/html,x/y",
+        "javascript:alert(1)//host",
+        "file:///etc/passwd",
+        "x/https://host/",
+        "ht tp://host/",
+        "1http://host/",
+        "https://user@host/",
+        "https://user:password@host/",
+        "https://@host/",
+        "https://host@evil.example/",
+        "user@host",
+        "https://host:evil.example/",
+        "https://host:",
+        "https://host:x/",
+        "https://host:123456/",
+        "https://host:0x50/",
+        "https://host:-1/",
+        "https://host:80:80/",
+        "https://:443/",
+        ":443",
+        "https://.host/",
+        "https://host./",
+        "https://ho..st/",
+        "https://-host/",
+        "https://host-/",
+        "https://a.-b.c/",
+        "https://ho%73t/",
+        "https://host%00.evil.example/",
+        "https://host\\@evil.example/",
+        "https:\\\\host\\",
+        "https://host\\evil.example",
+        "https://ho st/",
+        " https://host/",
+        "https://host/ ",
+        "https://host/\t",
+        "https://ho\nst/",
+        "https://host/\x00",
+        "https://host\x7f/",
+        "https://höst/",
+        "https://host/ü",
+        "https://ｈost/",
+        "https://host。example/",
+        "https://ho*st/",
+        "https://*.example.com/",
+        "https://ho,st/",
+        "https://host;x/",
+        "https://(host)/",
+        "https://[host]/",
+        "https://[::1/",
+        "https://::1]/",
+        "https://[::1]evil.example/",
+        "https://[::1]:x/",
+        "https://[v1.x]/",
+        "https://[fe80::1%25eth0]/",
+        "https://[]/",
+        "::1",
+        "2001:db8::1",
+        "[::1",
+        "https://" + "a" * 2_048,
+    ],
+)
+def test_what_two_readers_could_take_for_two_hosts_is_refused(url: str) -> None:
+    with pytest.raises(MalformedError, match=r"^URL: "):
+        host_of(url)
+
+
+@given(st.text(max_size=20).map("https://".__add__) | st.text(max_size=20))
+def test_every_text_has_a_plain_host_or_is_refused(url: str) -> None:
+    try:
+        host = host_of(url)
+    except MalformedError:
+        return
+    assert re.fullmatch(r"[a-z0-9_.-]+|\[[0-9a-f:.]+\]", host)
+    assert host in url.lower()
+
+
+@given(st.text(alphabet="ahost.:/@\\?#[]%-1", max_size=14))
+def test_the_host_stands_where_it_stands_for_every_reader(rest: str) -> None:
+    try:
+        host = host_of(f"https://{rest}")
+    except MalformedError:
+        return
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    assert re.fullmatch(re.escape(host) + r"(:[0-9]{1,5})?", authority)
+
+
+def test_the_text_of_a_refusal_does_not_hold_the_url() -> None:
+    with pytest.raises(MalformedError) as error:
+        host_of("https://user:s3cret@host/")
+    assert "s3cret" not in str(error.value)
+
+
+# --- patterns
+
+
+@pytest.mark.parametrize(
+    ("pattern", "covered", "not_covered"),
+    [
+        (
+            "example.com",
+            ["example.com"],
+            ["a.example.com", "xexample.com", "example.com.evil.example", "com", "", "example.co", ".example.com"],
+        ),
+        (
+            "*.example.com",
+            ["a.example.com", "a.b.example.com", "xn--a.example.com"],
+            ["example.com", "badexample.com", ".example.com", "example.com.evil.example", "", "com", "a.example.com."],
+        ),
+        ("*.Example.COM", ["a.example.com"], ["example.com"]),
+        ("AGENT.example.com", ["agent.example.com"], ["Agent.example.com"]),  # hosts come in lower case
+        ("localhost", ["localhost"], ["localhost.evil.example", "a.localhost"]),
+        ("127.0.0.1", ["127.0.0.1"], ["127.0.0.10", "1.127.0.0.1"]),
+        ("[::1]", ["[::1]"], ["[::10]", "::1"]),
+    ],
+)
+def test_a_pattern_covers_whole_labels_only(pattern: str, covered: list[str], not_covered: list[str]) -> None:
+    origins = Origins(pattern)
+    assert [host for host in covered if not origins.covers(host)] == []
+    assert [host for host in not_covered if origins.covers(host)] == []
+
+
+def test_several_patterns_cover_what_any_of_them_covers() -> None:
+    origins = Origins("a.example.com", "*.example.org", "b.example.net")
+    for host in ("a.example.com", "x.example.org", "b.example.net"):
+        assert origins.covers(host)
+    for host in ("b.example.com", "example.org", "example.net", "x.b.example.net"):
+        assert not origins.covers(host)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "",
+        "*",
+        "*.",
+        "*.com",
+        "*.*.example.com",
+        "a.*.example.com",
+        "*example.com",
+        "**.example.com",
+        "*.example.com.",
+        ".example.com",
+        "example.com.",
+        "https://example.com",
+        "example.com:443",
+        "example.com/path",
+        "user@example.com",
+        "exa mple.com",
+        "exämple.com",
+        "*.[::1]",
+        "[::1",
+        "example..com",
+    ],
+)
+def test_a_pattern_that_is_no_host_is_a_mistake(pattern: str) -> None:
+    with pytest.raises(ConfigurationError, match="write"):
+        Origins("good.example.com", pattern)
+
+
+def test_origins_that_cover_nothing_are_a_mistake_that_tells_the_unsafe_name() -> None:
+    with pytest.raises(ConfigurationError, match=r"covers nothing.*UnsafeAnyOrigin\(\)"):
+        Origins()
+
+
+def test_origins_are_equal_when_they_cover_the_same() -> None:
+    one, same = Origins("a.example.com", "*.example.org"), Origins("*.EXAMPLE.org", "A.example.com")
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != Origins("a.example.com")
+    assert one != "a.example.com"
+    assert repr(one) == "Origins('a.example.com', '*.example.org')"
+
+
+def test_any_origin_is_a_named_unsafe_choice() -> None:
+    assert UnsafeAnyOrigin().covers("anything.example")
+    assert UnsafeAnyOrigin() == UnsafeAnyOrigin()
+    assert UnsafeAnyOrigin() != Origins("a.example.com")
+    assert {UnsafeAnyOrigin(): 1}[UnsafeAnyOrigin()] == 1
+    assert repr(UnsafeAnyOrigin()) == "UnsafeAnyOrigin()"

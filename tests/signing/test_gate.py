@@ -1,0 +1,331 @@
+"""The gate: a card that two readers could read differently is refused, whatever is signed."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from a2a_trust import strict_json
+from a2a_trust.errors import MalformedError
+from a2a_trust.keys.trust import Form
+from a2a_trust.signing.forms import project
+from a2a_trust.signing.gate import check_card
+from a2a_trust.signing.presence import MESSAGES, Field, Kind
+from tests.signing.cards import Card, Place, cards, full_card, legacy_card, many_formed_card, merged_card, places
+
+PLACES = {pointer: (message, put) for pointer, message, put in places()}
+
+SOUND: dict[Kind, Any] = {
+    Kind.STRING: "x",
+    Kind.BOOL: True,
+    Kind.STRINGS: ["x"],
+    Kind.STRING_MAP: {"k": "x"},
+    Kind.MESSAGE: {},
+    Kind.MESSAGES: [{}],
+    Kind.MESSAGE_MAP: {"k": {}},
+    Kind.STRUCT: {"k": [1, None]},
+}
+
+_SCALARS: tuple[Any, ...] = (0, 1, 1.5, "")
+WRONG: dict[Kind, tuple[Any, ...]] = {
+    Kind.STRING: (0, 1.5, True, [], {}, ["x"]),
+    Kind.BOOL: (0, 1, "true", "", [], {}),
+    Kind.STRINGS: (*_SCALARS, True, {}, [1], ["x", None], [["x"]], [{}]),
+    Kind.STRING_MAP: (*_SCALARS, True, [], {"k": 1}, {"k": None}, {"k": ["x"]}, [["k", "x"]]),
+    Kind.MESSAGE: (*_SCALARS, True, [], [{}]),
+    Kind.MESSAGES: (*_SCALARS, True, {}, [None], ["x"], [{}, 1], [[]]),
+    Kind.MESSAGE_MAP: (*_SCALARS, True, [], {"k": None}, {"k": "x"}, {"k": True}, [{}]),
+    Kind.STRUCT: (*_SCALARS, True, [], [{}]),
+}
+
+
+def fields() -> Iterator[tuple[str, Field]]:
+    for pointer, (message, _) in PLACES.items():
+        for field in MESSAGES[message].values():
+            yield pointer, field
+
+
+FIELDS = [pytest.param(pointer, field, id=f"{pointer}/{field.name}") for pointer, field in fields()]
+TWO_NAMED = [
+    pytest.param(pointer, field, id=f"{pointer}/{field.name}")
+    for pointer, field in fields()
+    if field.name != field.proto_name
+]
+
+
+def at(pointer: str, members: Any) -> Card:
+    return PLACES[pointer][1](members)
+
+
+def refused(card: Any, pointer: str, why: str) -> None:
+    """The card is refused, and the text names the member and the reason."""
+    with pytest.raises(MalformedError, match=f"^card: {re.escape(pointer)}.*: .*{why}"):
+        check_card(card)
+
+
+def test_the_places_reach_every_message_of_the_table() -> None:
+    assert {message for message, _ in PLACES.values()} == MESSAGES.keys()
+    assert len(PLACES) > 20
+
+
+@pytest.mark.parametrize("place", list(places()), ids=lambda place: f"{place[0]}:{place[1]}")
+def test_every_message_is_taken_empty_and_with_members_that_a2a_does_not_know(place: Place) -> None:
+    _, _, put = place
+    check_card(put({}))
+    assert check_card(put({"x-vendor": {"Name": 1, "name": [None]}})) is False
+
+
+@pytest.mark.parametrize(("pointer", "field"), FIELDS)
+def test_every_field_is_taken_with_its_type_with_null_and_under_its_proto_name(pointer: str, field: Field) -> None:
+    value = SOUND[field.kind]
+    check_card(at(pointer, {field.name: value}))
+    assert check_card(at(pointer, {field.name: None})) is False
+    check_card(at(pointer, {field.proto_name: value}))
+
+
+@pytest.mark.parametrize(("pointer", "field"), FIELDS)
+def test_every_field_is_refused_with_another_type_under_both_names(pointer: str, field: Field) -> None:
+    for name in {field.name, field.proto_name}:
+        for wrong in WRONG[field.kind]:
+            if field.message == "StringList" and wrong == {"k": []}:
+                continue
+            refused(at(pointer, {name: wrong}), f"{pointer}/{name}", "is needed, this is")
+
+
+@pytest.mark.parametrize(("pointer", "field"), TWO_NAMED)
+def test_a_field_under_both_its_names_is_refused_even_when_they_agree_or_one_is_null(
+    pointer: str, field: Field
+) -> None:
+    value = SOUND[field.kind]
+    for one, other in ((value, value), (value, None), (None, value), (None, None)):
+        for members in ({field.name: one, field.proto_name: other}, {field.proto_name: one, field.name: other}):
+            refused(at(pointer, members), f"{pointer}/{field.proto_name}", f"are one field; keep {field.name}")
+
+
+@pytest.mark.parametrize(("pointer", "field"), FIELDS)
+def test_a_name_that_differs_from_a_field_only_in_case_is_refused(pointer: str, field: Field) -> None:
+    variants = set()
+    for name in {field.name, field.proto_name}:
+        variants |= {name.upper(), name.lower(), name.capitalize(), name.title(), name[0].upper() + name[1:]}
+        # Letters that fold to s and k: readers that compare with Unicode case folding take them for the field.
+        variants |= {name.replace("s", "\u017f"), name.replace("k", "\u212a")}
+    for variant in variants - {field.name, field.proto_name}:
+        shown = ascii(variant)[1:-1].replace("\\", "\\\\")
+        for members in ({variant: SOUND[field.kind]}, {variant: None}, {field.name: None, variant: 1}):
+            with pytest.raises(MalformedError, match=f"/{shown}: this differs from a member of A2A only in case"):
+                check_card(at(pointer, members))
+
+
+SCHEMES = [field for field in MESSAGES["SecurityScheme"].values() if field.oneof]
+FLOWS = [field for field in MESSAGES["OAuthFlows"].values() if field.oneof]
+VARIANTS = [
+    *(("/securitySchemes/key", one, other) for one, other in combinations(SCHEMES, 2)),
+    *(("/securitySchemes/key/oauth2SecurityScheme/flows", one, other) for one, other in combinations(FLOWS, 2)),
+]
+
+
+@pytest.mark.parametrize(
+    ("pointer", "one", "other"), VARIANTS, ids=[f"{one.name}+{other.name}" for _, one, other in VARIANTS]
+)
+def test_two_variants_of_which_one_may_be_set_are_refused(pointer: str, one: Field, other: Field) -> None:
+    for first, second in ((one, other), (other, one)):
+        for name in {first.name, first.proto_name}:
+            for twin in {second.name, second.proto_name}:
+                refused(at(pointer, {name: {}, twin: {}}), f"{pointer}/{twin}", f"{name} and {twin} exclude each other")
+        # A variant that is null is not set.
+        check_card(at(pointer, {first.name: {}, second.name: None}))
+
+
+def test_there_are_five_schemes_and_five_flows_to_choose_from() -> None:
+    assert (len(SCHEMES), len(FLOWS), len(VARIANTS)) == (5, 5, 20)
+
+
+def test_the_shape_of_0_3_may_have_several_flows() -> None:
+    flows = {name: {"tokenUrl": "https://id.example.com/token"} for name in ("clientCredentials", "password")}
+    check_card({"securitySchemes": {"oauth": {"type": "oauth2", "flows": flows}}})
+    refused(
+        {"securitySchemes": {"oauth": {"oauth2SecurityScheme": {"flows": flows}}}},
+        "/securitySchemes/oauth/oauth2SecurityScheme/flows/password",
+        "exclude each other",
+    )
+
+
+@pytest.mark.parametrize("flow", [field.name for field in FLOWS])
+def test_flows_in_the_shape_of_0_3_are_checked_like_those_of_1_0(flow: str) -> None:
+    def card(members: Any) -> Card:
+        return {"securitySchemes": {"s": {"type": "oauth2", "flows": {flow: members}}}}
+
+    check_card(card({"scopes": {"read": "x", "Read": "y"}}))
+    refused(card({"scopes": ["read"]}), f"/securitySchemes/s/flows/{flow}/scopes", "an object is needed")
+    refused(card({"ScopeS": {}}), f"/securitySchemes/s/flows/{flow}/ScopeS", "only in case")
+    refused(card([]), f"/securitySchemes/s/flows/{flow}", "an object is needed")
+
+
+#: Members of 0.1 to 0.3: pointer of the message, name, a sound value, wrong values.
+LEGACY: list[tuple[str, str, Any, tuple[Any, ...]]] = [
+    ("", "url", "x", WRONG[Kind.STRING]),
+    ("", "preferredTransport", "x", WRONG[Kind.STRING]),
+    ("", "protocolVersion", "x", WRONG[Kind.STRING]),
+    ("", "additionalInterfaces", [{"url": "x", "transport": "y"}], WRONG[Kind.MESSAGES]),
+    ("", "security", [{"a": [], "b": ["x"]}, {}], (*WRONG[Kind.MESSAGES], [{"a": "x"}], [{"a": [1]}], [{"a": None}])),
+    ("", "supportsAuthenticatedExtendedCard", False, WRONG[Kind.BOOL]),
+    ("", "authentication", {"schemes": ["Bearer"], "credentials": "x"}, (*WRONG[Kind.MESSAGE], {"schemes": "Bearer"})),
+    ("/capabilities", "stateTransitionHistory", True, WRONG[Kind.BOOL]),
+    ("/skills/0", "security", [{"a": []}], (*WRONG[Kind.MESSAGES], [{"a": {"list": []}}])),
+    *(
+        ("/securitySchemes/key", name, "x", WRONG[Kind.STRING])
+        for name in ("type", "description", "in", "name", "scheme", "bearerFormat", "openIdConnectUrl")
+    ),
+    ("/securitySchemes/key", "oauth2MetadataUrl", "x", WRONG[Kind.STRING]),
+    ("/securitySchemes/key", "flows", {"password": {}}, (*WRONG[Kind.MESSAGE], {"password": []})),
+]
+
+
+@pytest.mark.parametrize(
+    ("pointer", "name", "sound", "wrong"), LEGACY, ids=[f"{pointer}/{name}" for pointer, name, *_ in LEGACY]
+)
+def test_members_of_earlier_generations_are_checked_too(
+    pointer: str, name: str, sound: Any, wrong: tuple[Any, ...]
+) -> None:
+    assert check_card(at(pointer, {name: sound})) is False
+    assert check_card(at(pointer, {name: None})) is False
+    for value in wrong:
+        refused(at(pointer, {name: value}), f"{pointer}/{name}", "is needed, this is")
+    refused(at(pointer, {name.upper(): sound}), f"{pointer}/{name.upper()}", "only in case")
+    proto = re.sub("([A-Z])", lambda capital: f"_{capital[0].lower()}", name)
+    if proto != name:
+        check_card(at(pointer, {proto: sound}))
+        refused(at(pointer, {name: sound, proto: sound}), f"{pointer}/{proto}", "are one field")
+
+
+def test_legacy_interfaces_are_checked_inside() -> None:
+    refused({"additionalInterfaces": [{"url": 1}]}, "/additionalInterfaces/0/url", "a string is needed")
+    refused({"additionalInterfaces": [{}, {"URL": "x"}]}, "/additionalInterfaces/1/URL", "only in case")
+
+
+def test_scheme_names_scopes_and_params_are_free() -> None:
+    check_card(
+        {
+            "securitySchemes": {"Read": {}, "read": {}, "NAME": {}, "": {}, "type": {}},
+            "securityRequirements": [{"schemes": {"Read": {}, "read": {"list": ["A", "a"]}, "Schemes": {}}}],
+            "security": [{"Read": [], "read": [], "Schemes": []}],
+            "capabilities": {"extensions": [{"params": {"Url": 1, "url": 2, "name": None, "NAME": [[]]}}]},
+        }
+    )
+
+
+def test_requirements_as_a2a_go_spells_them_are_taken_and_their_scopes_checked() -> None:
+    member = {"securityRequirements": [{"schemes": {"oauth": ["read", "write"], "key": [], "x": {"list": ["y"]}}}]}
+    assert check_card(member) is False
+    assert check_card({"skills": [member]}) is False
+    for scopes in ([1], [None], ["x", []], [["x"]]):
+        refused(
+            {"securityRequirements": [{"schemes": {"oauth": scopes}}]},
+            "/securityRequirements/0/schemes/oauth",
+            "a string is needed",
+        )
+
+
+def test_a_list_stands_for_no_other_message_than_the_scopes() -> None:
+    refused({"securitySchemes": {"s": ["x"]}}, "/securitySchemes/s", "an object is needed, this is a list")
+    refused({"skills": [["x"]]}, "/skills/0", "an object is needed, this is a list")
+
+
+def test_requirements_flat_as_in_0_3_are_taken_under_the_name_of_1_0() -> None:
+    assert check_card({"securityRequirements": [{"oauth": ["read"]}, {"key": []}, {}]}) is False
+
+
+@pytest.mark.parametrize("card", [None, True, 1, 1.5, "card", [], [{}]], ids=repr)
+def test_a_card_is_an_object(card: Any) -> None:
+    with pytest.raises(MalformedError, match=r"^card: a JSON object is needed, this is"):
+        check_card(card)
+
+
+def test_signatures_are_not_looked_at_but_their_case_is() -> None:
+    contents: list[Any] = [None, [], {}, "x", [{"Protected": 1, "protected": 2}]]
+    for signatures in contents:
+        assert check_card({**full_card(), "signatures": signatures}) is True
+    for name in ("Signatures", "SIGNATURES", "\u017fignatures"):
+        with pytest.raises(MalformedError, match="only in case"):
+            check_card({**full_card(), name: []})
+
+
+def test_pointers_of_refusals_are_escaped_and_printable() -> None:
+    card = {"securitySchemes": {"a/b~c\u202e": {"Type": "x"}}}
+    with pytest.raises(MalformedError, match=re.escape(r"card: /securitySchemes/a~1b~0c\u202e/Type: ")) as error:
+        check_card(card)
+    assert str(error.value).isascii()
+
+
+def test_the_text_of_a_refusal_does_not_grow_with_the_card() -> None:
+    with pytest.raises(MalformedError) as error:
+        check_card({"securitySchemes": {"x" * 500_000: 1}})
+    assert len(str(error.value)) < 2_000
+
+
+def test_whole_cards_of_every_generation_pass() -> None:
+    assert check_card(full_card()) is True
+    for card in (many_formed_card(), legacy_card(), merged_card()):
+        assert check_card(card) is False
+
+
+@pytest.mark.parametrize(
+    ("change", "value"),
+    [
+        ("name", ""),
+        ("provider", {}),
+        ("provider", None),
+        ("skills", []),
+        ("skills", [{}]),
+        ("defaultInputModes", []),
+        ("defaultInputModes", [""]),
+        ("securitySchemes", {}),
+        ("securitySchemes", {"tls": {"mtlsSecurityScheme": {}}}),
+        ("securityRequirements", [{"schemes": {"bearer": {}}}]),
+        ("securityRequirements", [{"schemes": {"bearer": {"list": []}}}]),
+        ("securityRequirements", [{}]),
+        ("capabilities", {}),
+        ("capabilities", {"extensions": [{"uri": "x", "required": False}]}),
+        ("capabilities", {"extensions": [{"uri": "x", "params": {}}]}),
+        ("capabilities", {"extensions": [{"uri": "x", "params": {"a": []}}]}),
+        ("capabilities", {"extensions": [{"uri": "x", "params": {"a": [{"b": None}]}}]}),
+        ("capabilities", {"extensions": [{"uri": "x", "params": {"a": ""}}]}),
+        ("capabilities", {"extensions": [{"uri": "x", "x-more": 1}]}),
+        ("capabilities", {"push_notifications": True}),
+        ("x-vendor", 1),
+        ("icon_url", "https://example.com"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_card_is_not_called_single_formed_when_a_form_would_drop_something(change: str, value: Any) -> None:
+    card = full_card()
+    card.pop("iconUrl")
+    assert check_card(card) is True
+    card[change] = value
+    assert check_card(card) is False
+
+
+def test_an_explicit_false_of_an_optional_field_is_in_every_form() -> None:
+    card = {**full_card(), "capabilities": {"streaming": False, "pushNotifications": False, "extendedAgentCard": False}}
+    assert check_card(card) is True
+    assert len({project(card, form).payload for form in (Form.SERVED, Form.SPEC, Form.PRUNED)}) == 1
+
+
+@settings(max_examples=60)
+@given(cards)
+def test_a_card_that_is_called_single_formed_has_one_form(card: Card) -> None:
+    before = copy.deepcopy(card)
+    pruned = strict_json.parse(project(card, Form.PRUNED).payload)
+    assert check_card(pruned) is True  # nothing is left that a form would drop
+    for each in (card, pruned):
+        if check_card(each):
+            projections = [project(each, form) for form in (Form.SERVED, Form.SPEC, Form.PRUNED)]
+            assert len({projection.payload for projection in projections}) == 1
+            assert not any(projection.dropped for projection in projections)
+    assert repr(card) == repr(before)

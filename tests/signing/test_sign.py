@@ -1,0 +1,452 @@
+"""Signing a card: a new card whose signatures every verifier can check, and the old one as it was."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections import OrderedDict
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from hypothesis import given, settings
+
+from a2a_trust.errors import ConfigurationError, MalformedError, SigningError
+from a2a_trust.keys import base64url
+from a2a_trust.keys.jwk import PublicKey
+from a2a_trust.keys.jws import verify_jws
+from a2a_trust.keys.signer import LocalSigner, generate_signer
+from a2a_trust.keys.trust import Form
+from a2a_trust.signing.forms import project
+from a2a_trust.signing.jcs import canonicalize, canonicalize_received
+from a2a_trust.signing.policy import all_of
+from a2a_trust.signing.sign import sign_card
+from a2a_trust.signing.signature import COMPANION, MAX_SIGNATURES
+from a2a_trust.signing.verify import verify_card
+from a2a_trust.strict_json import MAX_BYTES
+from tests.signing.cards import Card, cards, full_card, legacy_card, many_formed_card, merged_card
+from tests.signing.making import ANYWHERE, entry, header_of, served, signed_in, trust_in
+
+NOW = 1_800_000_000.0
+ALICE, BOB, CAROL = (generate_signer(kid=name) for name in ("alice", "bob", "carol"))
+
+
+def unsigned(card: Card) -> Card:
+    return {name: value for name, value in card.items() if name != "signatures"}
+
+
+def kids(card: Card) -> list[str]:
+    return [header_of(signature)["kid"] for signature in card["signatures"]]
+
+
+@pytest.mark.parametrize(
+    "card", [full_card(), many_formed_card(), legacy_card(), merged_card()], ids=lambda c: c["name"]
+)
+def test_a_signed_card_verifies_as_it_is_served_and_says_what_was_signed(card: Card) -> None:
+    made = sign_card(card, ALICE)
+    proven = verify_card(served(made.card), trust_in(ALICE), origin=ANYWHERE, now=NOW)
+    assert proven.payload == made.payload == canonicalize(unsigned(made.card))
+    assert proven.card == unsigned(made.card)
+    assert (proven.form, proven.dropped, proven.unproven) == (Form.SERVED, (), ())
+
+
+@settings(max_examples=40)
+@given(cards)
+def test_every_card_that_passes_the_gate_can_be_signed_and_verified(card: Card) -> None:
+    before = copy.deepcopy(card)
+    made = sign_card(card, ALICE)
+    proven = verify_card(served(made.card), trust_in(ALICE), origin=ANYWHERE, now=NOW)
+    assert proven.dropped == ()
+    # A double of 2**53 and more is printed as an integer, which only a reader of canonical JSON takes back.
+    assert canonicalize_received(proven.card) == canonicalize(unsigned(made.card)) == made.payload
+    assert repr(card) == repr(before)
+    # Signing what was signed changes nothing but the signatures.
+    again = sign_card(made.card, ALICE)
+    assert (again.payload, again.normalised) == (made.payload, ())
+    assert len(again.card["signatures"]) == len(made.card["signatures"])
+
+
+@pytest.mark.parametrize("card", [full_card(), many_formed_card(), legacy_card()], ids=lambda c: c["name"])
+def test_the_card_that_was_given_is_unchanged_and_shares_nothing_with_the_new_one(card: Card) -> None:
+    before = copy.deepcopy(card)
+    made = sign_card(card, ALICE)
+    assert repr(card) == repr(before)
+
+    def spoil(item: Any) -> None:
+        for child in list(item.values()) if type(item) is dict else item:
+            if type(child) in (dict, list):
+                spoil(child)
+        item.clear()
+
+    spoil(made.card)
+    assert repr(card) == repr(before)
+
+
+def test_bytes_and_objects_are_signed_alike() -> None:
+    card = many_formed_card()
+    from_object, from_bytes = sign_card(card, ALICE), sign_card(served(card), ALICE)
+    assert from_object.payload == from_bytes.payload
+    assert unsigned(from_object.card) == unsigned(from_bytes.card)
+    assert sign_card(MappingProxyType(card), ALICE).payload == from_object.payload
+    assert sign_card(OrderedDict(card), ALICE).payload == from_object.payload
+
+
+def test_the_order_of_members_is_kept_and_signatures_come_last_or_where_they_stood() -> None:
+    card = many_formed_card()
+    card = {name: card[name] for name in sorted(card, reverse=True)}
+    card["skills"][0] = {name: card["skills"][0][name] for name in sorted(card["skills"][0], reverse=True)}
+    for document in (card, served(card)):
+        made = sign_card(document, ALICE).card
+        assert list(made) == [*(name for name in card if name in made), "signatures"]
+        assert list(made["skills"][0]) == list(card["skills"][0])
+    middle = {"name": "x", "signatures": [], "version": "1"}
+    assert list(sign_card(middle, ALICE).card) == ["name", "signatures", "version"]
+    assert list(sign_card({"signatures": None, "name": "x"}, ALICE).card) == ["signatures", "name"]
+
+
+def test_what_the_specification_drops_is_dropped_and_told() -> None:
+    made = sign_card(many_formed_card(), ALICE)
+    assert sorted(made.normalised) == [
+        "/capabilities/extensions",
+        "/documentationUrl",
+        "/securityRequirements/0/schemes/bearer/list",
+    ]
+    assert made.card["capabilities"] == {"streaming": False}
+    assert made.card["securityRequirements"] == [{"schemes": {"bearer": {}}}]
+    assert "documentationUrl" not in made.card
+    assert made.card["description"] == ""  # REQUIRED: it stays
+    assert made.payload == project(many_formed_card(), Form.SPEC).payload
+    assert any("/capabilities/extensions" in note for note in made.notes)
+
+
+def test_a_card_of_one_form_gets_one_signature_and_no_notes() -> None:
+    made = sign_card(full_card(), ALICE)
+    assert len(made.card["signatures"]) == 1
+    assert (made.has_companion, made.normalised, made.notes) == (False, (), ())
+    assert unsigned(made.card) == full_card()
+
+
+def test_a_card_of_several_forms_gets_a_companion_that_names_itself_and_comes_second() -> None:
+    made = sign_card(many_formed_card(), ALICE)
+    assert made.has_companion
+    assert any("companion" in note for note in made.notes)
+    full, companion = made.card["signatures"]
+    assert COMPANION not in header_of(full)
+    assert header_of(companion)[COMPANION] == "pruned"
+    assert "crit" not in header_of(companion)
+    pruned = project(made.card, Form.PRUNED).payload
+    for payload, signature in ((made.payload, full), (pruned, companion)):
+        parts = {"protected": signature["protected"], "signature": signature["signature"]}
+        assert verify_jws(**parts, payload=payload, key=ALICE.public_key)["kid"] == "alice"
+    assert pruned != made.payload
+
+
+def test_there_is_no_companion_over_nothing() -> None:
+    made = sign_card({"x-vendor": 1, "name": ""}, ALICE)
+    assert not made.has_companion
+    assert len(made.card["signatures"]) == 1
+
+
+def test_a_card_of_0_3_is_signed_as_it_is_without_a_companion() -> None:
+    card = legacy_card()
+    made = sign_card(card, ALICE)
+    assert unsigned(made.card) == card
+    assert (made.normalised, made.has_companion, len(made.card["signatures"])) == ((), False, 1)
+    assert made.payload == canonicalize(card)
+
+
+def test_a_merged_card_is_signed_with_the_members_of_both_generations() -> None:
+    made = sign_card(merged_card(), ALICE)
+    assert json.loads(made.payload) == merged_card()
+    assert made.has_companion  # SDKs of 1.0 do not see the members of 0.3
+
+
+def test_every_signer_signs_the_full_form_before_any_companion() -> None:
+    made = sign_card(many_formed_card(), ALICE, BOB)
+    assert [(header_of(item)["kid"], COMPANION in header_of(item)) for item in made.card["signatures"]] == [
+        ("alice", False),
+        ("bob", False),
+        ("alice", True),
+        ("bob", True),
+    ]
+    proven = verify_card(
+        served(made.card), trust_in(ALICE, BOB), origin=ANYWHERE, now=NOW, policy=all_of("alice", "bob")
+    )
+    assert {key.kid for key in proven.keys} == {"alice", "bob"}
+
+
+def test_signing_again_replaces_the_own_signatures_and_keeps_those_of_others_in_place() -> None:
+    card = sign_card(many_formed_card(), ALICE, BOB, CAROL).card
+    others = [item for item in card["signatures"] if header_of(item)["kid"] != "bob"]
+    again = sign_card(card, BOB, iat=NOW)
+    assert again.card["signatures"][:4] == others
+    assert kids(again.card) == ["alice", "carol", "alice", "carol", "bob", "bob"]
+    assert [header_of(item).get("iat") for item in again.card["signatures"][4:]] == [NOW, NOW]
+    verify_card(
+        served(again.card),
+        trust_in(ALICE, BOB, CAROL),
+        origin=ANYWHERE,
+        now=NOW,
+        policy=all_of("alice", "bob", "carol"),
+    )
+
+
+def test_signatures_that_cannot_be_read_belong_to_others() -> None:
+    junk: list[Any] = [None, 1, "x", [], {}, {"protected": "!", "signature": ""}, {"protected": 1, "signature": 2}]
+    made = sign_card({**full_card(), "signatures": junk}, ALICE)
+    assert made.card["signatures"][:-1] == junk
+    assert kids({"signatures": made.card["signatures"][-1:]}) == ["alice"]
+
+
+def test_signatures_of_others_that_normalising_may_break_are_an_error_unless_they_are_given_up() -> None:
+    card = signed_in(many_formed_card(), Form.SERVED, BOB)
+    before = copy.deepcopy(card)
+    with pytest.raises(SigningError, match=r"/capabilities/extensions.*drop_broken"):
+        sign_card(card, ALICE)
+    assert card == before
+    made = sign_card(card, ALICE, drop_broken=True)
+    assert set(kids(made.card)) == {"alice"}
+
+
+def test_signatures_of_others_stay_when_nothing_is_dropped_whatever_is_allowed() -> None:
+    card = signed_in(full_card(), Form.SERVED, BOB)
+    assert kids(sign_card(card, ALICE, drop_broken=True).card) == ["bob", "alice"]
+
+
+def test_own_signatures_over_the_old_card_are_no_obstacle() -> None:
+    card = signed_in(many_formed_card(), Form.SERVED, ALICE)
+    assert kids(sign_card(card, ALICE).card) == ["alice", "alice"]
+
+
+@pytest.mark.parametrize("signatures", [{}, "x", 1, True, {"protected": "x"}], ids=repr)
+def test_signatures_that_are_no_list_are_refused(signatures: Any) -> None:
+    with pytest.raises(MalformedError, match="/signatures: a list is needed"):
+        sign_card({**full_card(), "signatures": signatures}, ALICE)
+
+
+def test_more_signatures_than_verifiers_take_are_refused() -> None:
+    card = signed_in(full_card(), Form.SERVED, *[generate_signer() for _ in range(MAX_SIGNATURES - 1)])
+    full = sign_card(card, ALICE).card
+    assert len(full["signatures"]) == MAX_SIGNATURES
+    assert len(sign_card(full, ALICE).card["signatures"]) == MAX_SIGNATURES
+    with pytest.raises(SigningError, match="more than 16 signatures"):
+        sign_card(full, BOB)
+
+
+def test_the_protected_header_holds_what_the_specification_names_in_canonical_form() -> None:
+    made = sign_card(full_card(), ALICE)
+    (signature,) = made.card["signatures"]
+    assert base64url.decode(signature["protected"], "x") == b'{"alg":"ES256","kid":"alice","typ":"JOSE"}'
+    assert signature.keys() == {"protected", "signature"}
+
+
+def test_jku_iat_and_exp_are_protected_in_every_signature() -> None:
+    made = sign_card(many_formed_card(), ALICE, jku="https://a.example.com/jwks.json", iat=NOW, exp=NOW + 0.5)
+    for signature in made.card["signatures"]:
+        header = header_of(signature)
+        header.pop(COMPANION, None)
+        assert header == {
+            "alg": "ES256",
+            "kid": "alice",
+            "typ": "JOSE",
+            "jku": "https://a.example.com/jwks.json",
+            "iat": 1_800_000_000,
+            "exp": 1_800_000_000.5,
+        }
+        assert type(header["iat"]) is int
+
+
+def test_moments_may_be_datetimes_that_know_their_zone() -> None:
+    made = sign_card(full_card(), ALICE, iat=datetime(2027, 1, 15, 8, tzinfo=UTC), exp=datetime(2028, 1, 1, tzinfo=UTC))
+    header = header_of(made.card["signatures"][0])
+    assert (header["iat"], header["exp"]) == (1_800_000_000, 1_830_297_600)
+    with pytest.raises(ConfigurationError, match="time zone"):
+        sign_card(full_card(), ALICE, exp=datetime(2028, 1, 1))  # noqa: DTZ001
+
+
+@pytest.mark.parametrize(
+    "times",
+    [{"exp": 0}, {"exp": -1}, {"iat": NOW, "exp": NOW}, {"iat": NOW, "exp": NOW - 1}],
+    ids=repr,
+)
+def test_a_signature_that_would_never_be_valid_is_a_mistake(times: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="exp must lie after iat"):
+        sign_card(full_card(), ALICE, **times)
+
+
+@pytest.mark.parametrize("name", ["iat", "exp"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e300], ids=repr)
+def test_a_moment_that_is_no_moment_is_a_mistake(name: str, value: float) -> None:
+    moments: dict[str, Any] = {name: value}
+    with pytest.raises(ConfigurationError):
+        sign_card(full_card(), ALICE, **moments)
+
+
+def test_a_card_can_be_signed_for_later_and_after_its_end() -> None:
+    # What is checked of the own work is the signature, not today's date.
+    later = time.time() + 10**8
+    assert header_of(sign_card(full_card(), ALICE, iat=later).card["signatures"][0])["iat"] == later
+    assert header_of(sign_card(full_card(), ALICE, iat=1, exp=2).card["signatures"][0])["exp"] == 2
+
+
+@pytest.mark.parametrize(
+    "jku",
+    [
+        "",
+        "http://a.example.com/jwks.json",
+        "file:///etc/passwd",
+        "data:application/json,{}",
+        "a.example.com/jwks.json",
+        "a.example.com:443",
+        "//a.example.com/jwks.json",
+        "https://",
+        "https:///jwks.json",
+        "https://user@a.example.com/jwks.json",
+        "https://a.example.com/jwks.json#key",
+        "https://a.example.com/jwks json",
+        "https://a.example.com\\jwks.json",
+        "https://ä.example.com/jwks.json",
+        "https://[::1/jwks.json",
+    ],
+)
+def test_a_jku_that_is_no_plain_https_url_is_a_mistake(jku: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^jku: write the https URL"):
+        sign_card(full_card(), ALICE, jku=jku)
+
+
+class Faulty:
+    """A signer that gives back whatever it was made with."""
+
+    def __init__(self, public_key: PublicKey, signature: bytes) -> None:
+        self.public_key, self.alg, self.kid = public_key, public_key.alg, public_key.kid
+        self.signature = signature
+
+    def sign(self, data: bytes) -> bytes:  # noqa: ARG002
+        return self.signature
+
+
+class Der(Faulty):
+    """A signer that signs with the right key and gives the signature as X.509 writes it."""
+
+    def __init__(self, signer: LocalSigner) -> None:
+        super().__init__(signer.public_key, b"")
+        self.key = signer.private_key
+
+    def sign(self, data: bytes) -> bytes:
+        assert isinstance(self.key, ec.EllipticCurvePrivateKey)
+        return self.key.sign(data, ec.ECDSA(SHA256()))
+
+
+class Stranger(Faulty):
+    """A signer whose private key is not the one of its public key."""
+
+    def __init__(self, public: LocalSigner, private: LocalSigner) -> None:
+        super().__init__(public.public_key, b"")
+        self.private = private
+
+    def sign(self, data: bytes) -> bytes:
+        return self.private.sign(data)
+
+
+@pytest.mark.parametrize(
+    "signer",
+    [
+        Der(ALICE),
+        Stranger(ALICE, BOB),
+        Faulty(ALICE.public_key, b""),
+        Faulty(ALICE.public_key, bytes(64)),
+        Faulty(ALICE.public_key, b"\xff" * 64),
+        Faulty(ALICE.public_key, bytes(63)),
+        Faulty(ALICE.public_key, bytes(5_000)),
+    ],
+    ids=["DER", "another-key", "empty", "zeros", "ones", "short", "long"],
+)
+def test_a_signer_that_gives_a_wrong_signature_is_found_out(signer: Faulty) -> None:
+    card = full_card()
+    with pytest.raises(SigningError, match=r"signer 'alice' gave a signature that does not verify.*not DER"):
+        sign_card(card, BOB, signer)
+    assert card == full_card()
+
+
+def test_an_error_of_a_signer_is_not_hidden() -> None:
+    class Broken(Faulty):
+        def sign(self, data: bytes) -> bytes:  # noqa: ARG002
+            raise OSError("the module does not answer")
+
+    with pytest.raises(OSError, match="does not answer"):
+        sign_card(full_card(), Broken(ALICE.public_key, b""))
+
+
+def test_a_signer_that_contradicts_its_public_key_is_a_mistake() -> None:
+    for name, value in (("alg", "ES384"), ("kid", "bob")):
+        signer = Faulty(ALICE.public_key, b"")
+        setattr(signer, name, value)
+        with pytest.raises(ConfigurationError, match="not those of its public key"):
+            sign_card(full_card(), signer)
+
+
+def test_at_least_one_signer_and_each_under_its_own_name() -> None:
+    with pytest.raises(ConfigurationError, match="at least one signer"):
+        sign_card(full_card())
+    with pytest.raises(ConfigurationError, match="same kid"):
+        sign_card(full_card(), ALICE, generate_signer(kid="alice"))
+
+
+def test_one_key_under_two_names_is_not_taken_for_two_signers() -> None:
+    # A policy counts it once, so the card would not prove what its signer asked for.
+    alias = LocalSigner(ALICE.private_key, kid="alias")
+    with pytest.raises((SigningError, ConfigurationError)):
+        sign_card(full_card(), ALICE, alias)
+
+
+@pytest.mark.parametrize("number", [2**53, -(2**53), 2**63, 10**30])
+def test_integers_that_readers_round_are_not_signed(number: int) -> None:
+    for card in ({**full_card(), "x-vendor": number}, {"capabilities": {"extensions": [{"params": {"n": [number]}}]}}):
+        for document in (card, served(card)):
+            with pytest.raises(MalformedError, match="an integer is beyond"):
+                sign_card(document, ALICE)
+
+
+@pytest.mark.parametrize("thing", [(1,), {1}, b"x", float("nan"), object()], ids=lambda thing: type(thing).__name__)
+def test_an_object_that_is_not_json_is_refused(thing: Any) -> None:
+    with pytest.raises(MalformedError, match="canonical form"):
+        sign_card({**full_card(), "x-vendor": thing}, ALICE)
+
+
+@pytest.mark.parametrize("card", ["{}", None, 1, [], bytearray(b"{}")], ids=lambda card: type(card).__name__)
+def test_only_bytes_and_mappings_are_signed(card: Any) -> None:
+    with pytest.raises(TypeError, match="give bytes or a dict"):
+        sign_card(card, ALICE)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"[]",
+        b"null",
+        b"",
+        b'{"name":"a","name":"b"}',
+        b'{"name":1}',
+        b'{"iconUrl":"a","icon_url":"a"}',
+        b'{"Name":"a"}',
+    ],
+)
+def test_what_does_not_pass_the_gate_is_not_signed(document: bytes) -> None:
+    with pytest.raises(MalformedError, match=r"^card: "):
+        sign_card(document, ALICE)
+
+
+def test_a_card_that_its_signature_makes_too_large_for_verifiers_is_refused() -> None:
+    card = {"name": "x" * (MAX_BYTES - 100)}
+    with pytest.raises(MalformedError, match="more than the"):
+        sign_card(card, ALICE)
+
+
+def test_signatures_by_hand_over_the_served_card_are_what_sign_card_makes() -> None:
+    made = sign_card(full_card(), ALICE)
+    by_hand = entry(ALICE, canonicalize(full_card()))
+    assert header_of(by_hand) == header_of(made.card["signatures"][0])

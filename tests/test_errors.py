@@ -1,0 +1,110 @@
+"""The exception tree: as it is drawn, with data for machines and nothing secret for people."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+
+import pytest
+
+from a2a_trust import errors
+from a2a_trust.errors import (
+    CardVerificationError,
+    ConfigurationError,
+    FailureReason,
+    SignatureFailure,
+    TrustError,
+    UncoveredFieldsError,
+    UnsignedCardError,
+    UntrustedCardError,
+    verification_error,
+)
+
+BLAMES_TRUST = {"unknown-key", "ambiguous-key", "wrong-origin", "revoked-key", "key-not-valid-now", "companion"}
+
+
+def drawn() -> dict[str, str]:
+    """The tree in the docstring: each class and the one it stands below."""
+    assert errors.__doc__ is not None
+    parents: dict[str, str] = {}
+    path: list[tuple[int, str]] = []
+    for line in errors.__doc__.splitlines():
+        match = re.match(r"^ {4}((?:│ {3}|├── |└── | {4})*)(\w+Error)(?:\((\w+)\))?  ", line)
+        if match is None:
+            continue
+        depth, name = len(match[1]), match[2]
+        while path and path[-1][0] >= depth:
+            path.pop()
+        parents[name] = match[3] or (path[-1][1] if path else "Exception")
+        path.append((depth, name))
+    return parents
+
+
+def test_the_tree_is_as_it_is_drawn() -> None:
+    classes = {
+        name: kind
+        for name, kind in vars(errors).items()
+        if inspect.isclass(kind) and issubclass(kind, Exception) and kind.__module__ == errors.__name__
+    }
+    assert drawn() == {name: kind.__base__.__name__ for name, kind in classes.items() if kind.__base__}
+    assert len(classes) >= 8
+    assert classes.keys() <= set(errors.__all__)
+
+
+def test_wrong_use_is_no_fault_of_the_input() -> None:
+    assert not issubclass(ConfigurationError, TrustError)
+    assert issubclass(ConfigurationError, ValueError)
+
+
+def failure(reason: FailureReason, index: int = 0, kid: str | None = "k") -> SignatureFailure:
+    return SignatureFailure(index=index, kid=kid, reason=reason, detail="why")
+
+
+def test_a_failure_reads_as_a_sentence_and_cannot_be_changed() -> None:
+    assert str(failure(FailureReason.EXPIRED, 3)) == "signature 3 (kid k): why"
+    assert str(failure(FailureReason.EXPIRED, 3, None)) == "signature 3 (no kid): why"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        failure(FailureReason.EXPIRED).detail = "x"  # type: ignore[misc]
+
+
+def test_a_verification_error_lists_every_failure_one_to_a_line() -> None:
+    failures = (failure(FailureReason.EXPIRED), failure(FailureReason.MALFORMED, 1, None))
+    error = CardVerificationError("not proven:", failures)
+    assert str(error) == "not proven:\n  signature 0 (kid k): why\n  signature 1 (no kid): why"
+    assert (error.message, error.failures) == ("not proven:", failures)
+    assert str(CardVerificationError("not proven")) == "not proven"
+    assert UnsignedCardError("x").failures == ()
+
+
+def test_uncovered_fields_are_data() -> None:
+    error = UncoveredFieldsError("uncovered", ("/a", "/b"), (failure(FailureReason.EXPIRED),))
+    assert error.pointers == ("/a", "/b")
+    assert len(error.failures) == 1
+    assert isinstance(error, CardVerificationError)
+
+
+def test_reasons_are_stable_words() -> None:
+    assert {str(reason) for reason in FailureReason} == BLAMES_TRUST | {
+        "malformed",
+        "wrong-algorithm",
+        "expired",
+        "not-yet-valid",
+        "bad-signature",
+    }
+
+
+@pytest.mark.parametrize("reason", FailureReason)
+def test_a_card_is_untrusted_when_only_trust_is_missing_and_wrong_otherwise(reason: FailureReason) -> None:
+    alone = verification_error("x", (failure(reason),))
+    assert type(alone) is (UntrustedCardError if reason in BLAMES_TRUST else CardVerificationError)
+    assert alone.failures[0].reason is reason
+    # Junk beside it changes nothing; a signature that is wrong makes the card wrong.
+    with_junk = verification_error("x", (failure(FailureReason.MALFORMED), failure(reason)))
+    assert type(with_junk) is type(alone)
+    with_wrong = verification_error("x", (failure(reason), failure(FailureReason.BAD_SIGNATURE)))
+    assert type(with_wrong) is CardVerificationError
+
+
+def test_without_any_failure_the_card_is_not_called_untrusted() -> None:
+    assert type(verification_error("x", ())) is CardVerificationError

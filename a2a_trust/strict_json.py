@@ -48,8 +48,11 @@ MAX_DEPTH: Final = 128
 _NUMBER_STARTS: Final = bytes(
     ord("0") if chr(byte) in "-0123456789" else ord(":") if chr(byte) in ":,[" else ord(" ") for byte in range(256)
 )
-_INEXACT_NUMBER: Final = re.compile(rb"[0-9][.eE]|[0-9]{16}")
+_FRACTION: Final = re.compile(rb"[0-9]\.")
+#: What orjson prints of a number that it may have read otherwise than exactly: an integer as a double, among others.
+_MAY_BE_ROUNDED: Final = re.compile(rb"[0-9][eE]|[0-9]{16}")
 _BELOW_ASTRAL: Final = bytes(range(0xF0))
+_NOT_IN_ESCAPES: Final = bytes(byte for byte in range(256) if byte not in b'"\\\\/bfnrtu')
 
 
 def parse(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) -> JSON:
@@ -75,7 +78,7 @@ def read(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) -> 
     # orjson drops all but the last of duplicate members. Every member that it dropped took at least the two
     # quotation marks of its name along, and nothing else changes their number between the two texts.
     plain = is_plain(compact)
-    if _delimiters(data) != _delimiters(compact) or not (plain or _has_exact_numbers(compact)):
+    if _delimiters(data) != _delimiters(compact) or (not plain and _MAY_BE_ROUNDED.search(_around_strings(compact))):
         return _parse_exactly(data, what), plain
     check_depth(value, compact, what)
     return value, plain
@@ -87,23 +90,25 @@ def parse_printed(data: bytes) -> JSON:
 
 
 def is_plain(compact: bytes) -> bool:
-    """Whether a text that orjson printed holds no number that needs care and no character above U+FFFF.
+    """Whether a text that orjson printed holds no number that needs care, and no member name that does.
 
-    Then the value survives a round trip through orjson, and orjson with sorted keys prints its RFC 8785 form: that
-    orders names by UTF-16 code units, orjson by code points, and they differ above U+FFFF only.
+    Then orjson with sorted keys prints the RFC 8785 form of the value: the two write fractions, exponents and integers
+    beyond 53 bits differently, and order names by code points and by UTF-16 code units, which differ above U+FFFF only.
     """
     if not compact.isascii() and compact.translate(None, _BELOW_ASTRAL):
-        return False
-    return _has_exact_numbers(compact)
+        parts = _without_escapes(compact).split(b'"')
+        if any(parts[i].translate(None, _BELOW_ASTRAL) and parts[i + 1][:1] == b":" for i in range(1, len(parts), 2)):
+            return False
+    around = _around_strings(compact)
+    return not (_FRACTION.search(around) or _MAY_BE_ROUNDED.search(around))
 
 
-def _has_exact_numbers(compact: bytes) -> bool:
-    """Whether the text has no number with a fraction, an exponent, or 16 digits and more."""
+def _around_strings(compact: bytes) -> bytes:
+    """What stands outside of the strings; nothing where no number can be among it."""
     # A number stands at the start or after one of ":,[". Where nothing looks like that, even in strings, there is none.
     if b":0" not in compact.translate(_NUMBER_STARTS) and not compact[:1].isdigit() and compact[:1] != b"-":
-        return True
-    outside = b"".join(_without_escapes(compact).split(b'"')[::2])
-    return _INEXACT_NUMBER.search(outside) is None
+        return b""
+    return b"".join(_without_escapes(compact).split(b'"')[::2])
 
 
 def check_depth(value: JSON, compact: bytes, what: str) -> None:
@@ -135,7 +140,8 @@ def _without_escapes(text: bytes) -> bytes:
 
 def _delimiters(text: bytes) -> int:
     """The number of quotation marks that open or close a string."""
-    return _without_escapes(text).count(b'"')
+    # What can follow a backslash is kept, so that the rest, a quarter of the text, is escaped as the whole was.
+    return _without_escapes(text.translate(None, _NOT_IN_ESCAPES) if b"\\" in text else text).count(b'"')
 
 
 def _parse_exactly(data: bytes, what: str) -> JSON:

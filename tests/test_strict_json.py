@@ -79,10 +79,13 @@ def test_a_value_that_is_called_plain_goes_through_orjson_unchanged(value: Any) 
         (b'{"\\\\\\"":1.5}', False),
         (b'["x",1.5,"y"]', False),
         ('{"😀":1}'.encode(), False),
-        (b'"\\ud83d\\ude00"', False),
+        ('{"a":[{"b\\"\\\\":{"x😀":1}}]}'.encode(), False),
+        (b'{"\\ud83d\\ude00":1}', False),
+        (b'"\\ud83d\\ude00"', True),
+        ('{"a":["😀",{"b":":😀","c\\"":"😀\\""}]}'.encode(), True),
     ],
 )
-def test_numbers_with_care_and_astral_text_are_not_plain(document: bytes, plain: bool) -> None:
+def test_numbers_that_need_care_and_astral_names_are_not_plain(document: bytes, plain: bool) -> None:
     assert strict_json.read(document) == (json.loads(document), plain)
 
 

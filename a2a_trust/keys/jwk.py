@@ -45,6 +45,9 @@ __all__ = [
 
 PrivateKeyObject: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
 PublicKeyObject: TypeAlias = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | ed25519.Ed25519PublicKey
+MAX_KID: Final = 512
+"""The longest name of a key, in characters."""
+
 _FACTORS: Final = ("p", "q", "dp", "dq", "qi")
 _PRIVATE_MEMBERS: Final = frozenset({"d", *_FACTORS, "oth", "k", "priv"})
 #: Octets of a coordinate: RFC 7518 6.2.1.2 wants all of them, leading zeros too.
@@ -165,6 +168,8 @@ def private_key_to_jwk(key: PrivateKeyObject, *, alg: str, kid: str) -> dict[str
 
 def _public_key(native: PublicKeyObject, algorithm: Algorithm, kid: str | None) -> PublicKey:
     _check_strength(native)
+    if kid is not None and not _is_name(kid):
+        raise MalformedError(f"key: kid must be 1 to {MAX_KID} characters of well-formed text")
     jwk = _members(native)
     # RFC 7638 3: the required members in lexicographic order, nothing else, no blanks.
     digest = hashlib.sha256(json.dumps(jwk, sort_keys=True, separators=(",", ":")).encode()).digest()
@@ -176,6 +181,10 @@ def _public_key(native: PublicKeyObject, algorithm: Algorithm, kid: str | None) 
         jwk=MappingProxyType(jwk),
         native=native,
     )
+
+
+def _is_name(kid: str) -> bool:
+    return 0 < len(kid) <= MAX_KID and not any("\ud800" <= char <= "\udfff" for char in kid)
 
 
 def _members(key: PublicKeyObject) -> dict[str, str]:

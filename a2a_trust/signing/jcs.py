@@ -74,32 +74,29 @@ def _canonicalize(value: JSON, *, doubles: bool) -> bytes:
         pass  # not plain, too deep, or an integer beyond 64 bits: the slow way finds out and says so
     if is_too_deep(value):
         raise MalformedError(f"canonical form: nested deeper than {MAX_DEPTH} levels")
-    return orjson.dumps(_lower(value, doubles), option=orjson.OPT_SORT_KEYS)
+    try:
+        return orjson.dumps(_lower(value, doubles), option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        return _write(value, doubles).encode()  # it raises too, and knows what of the value is to blame
 
 
 def _lower(value: JSON, doubles: bool) -> JSON:
     """The same value with ready text in the places that orjson would print otherwise than RFC 8785."""
     kind = type(value)
-    if kind is str or kind is bool or value is None:
-        _check_text(value)
-        return value
+    if kind is dict:
+        if set(map(type, value)) - {str}:
+            raise TypeError
+        names = "".join(value)
+        if not names.isascii() and max(names) > "\uffff":
+            return orjson.Fragment(_write(value, doubles).encode())
+        return {name: item if type(item) is str else _lower(item, doubles) for name, item in value.items()}
+    if kind is list:
+        return [item if type(item) is str else _lower(item, doubles) for item in value]
     if kind is int or kind is float:
         return orjson.Fragment(_number(value, doubles))
-    if kind is list:
-        return [_lower(item, doubles) for item in value]
-    if kind is dict:
-        for name in value:
-            if type(name) is not str:
-                raise MalformedError(f"canonical form: a member name is {type(name).__name__}, not str")
-            _check_text(name)
-        if any(map(_is_astral, value)):
-            return orjson.Fragment(_write(value, doubles).encode())
-        return {name: _lower(item, doubles) for name, item in value.items()}
-    raise MalformedError(f"canonical form: {kind.__name__} is not JSON; use dict, list, str, int, float, bool or None")
-
-
-def _is_astral(name: str) -> bool:
-    return not name.isascii() and max(name) > "\uffff"
+    if kind is str or kind is bool or value is None:
+        return value
+    raise TypeError
 
 
 def _check_text(value: object) -> None:

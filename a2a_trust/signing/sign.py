@@ -200,7 +200,7 @@ def _others(entries: list[JSON], kids: set[str]) -> list[JSON]:
 def _signature(signer: Signer, optional: JSONObject, payload: bytes) -> JSONObject:
     """One AgentCardSignature, checked: a module or cloud that signs in another form is found out here."""
     header = {"alg": signer.alg, "kid": signer.kid, "typ": "JOSE", **optional}
-    protected = base64url.encode(canonicalize(header))
+    protected = base64url.encode(orjson.dumps(header, option=orjson.OPT_SORT_KEYS))
     signature = base64url.encode(signer.sign(signing_input(protected, payload)))
     try:
         verify_jws(protected=protected, payload=payload, signature=signature, key=signer.public_key)

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 __all__ = ["main"]
 
-_COMMANDS = ("sign", "keygen", "verify")
+_COMMANDS = ("sign", "keygen", "verify", "api-key")
 
 _EPILOG = """\
 examples:
@@ -43,6 +43,8 @@ def main(argv: list[str] | None = None) -> int:
             from a2a_trust.cli.keygen import run
         elif options.command == "verify":
             from a2a_trust.cli.verify import run
+        elif options.command == "api-key":
+            from a2a_trust.cli.api_key import run
         else:
             from a2a_trust.cli.sign import run
         return run(options)
@@ -73,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", nargs=0, action=_Version, help="print the version and exit")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="{sign,keygen,verify}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="{sign,keygen,verify,api-key}")
 
     sign = commands.add_parser(
         "sign",
@@ -132,7 +134,43 @@ def _parser() -> argparse.ArgumentParser:
         help="also accept this form of the common SDKs, which leaves security requirements unproven",
     )
     verify.add_argument("--json", action="store_true", help="report as JSON, the proven card included")
+    _add_api_key(commands)
     return parser
+
+
+def _add_api_key(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    text = "Make, import, list, rotate and revoke the API keys of a store."
+    api_key = commands.add_parser(
+        "api-key", help="manage the API keys of a server", description=text, allow_abbrev=False
+    )
+    actions = api_key.add_subparsers(dest="action", required=True, metavar="{create,import,list,rotate,revoke}")
+
+    every = argparse.ArgumentParser(add_help=False)
+    every.add_argument("--store", required=True, metavar="FILE", help="the file with the keys' records")
+    every.add_argument("--json", action="store_true", help="report as JSON")
+    new = argparse.ArgumentParser(add_help=False)
+    new.add_argument("--owner", required=True, metavar="NAME", help="the caller; keys of one owner are one caller")
+    new.add_argument(
+        "--scope", action="append", default=[], metavar="SCOPE", help="what the key allows; may be repeated"
+    )
+    new.add_argument("--expires", metavar="TIME", help="how long the key is good: 90d, 12h, 30m (default: for ever)")
+    new.add_argument("--prefix", default="a2a", metavar="WORD", help="how the key's id begins (default: a2a)")
+
+    create = "make a key; it is shown this once, on standard output"
+    actions.add_parser("create", parents=[every, new], help=create, description=create, allow_abbrev=False)
+    import_ = "accept a key that was made elsewhere, of 32 or more random characters"
+    action = actions.add_parser("import", parents=[every, new], help=import_, description=import_, allow_abbrev=False)
+    action.add_argument("file", nargs="?", default="-", metavar="FILE", help="holds the key (default: standard input)")
+    list_ = "show the keys, and no secret"
+    actions.add_parser("list", parents=[every], help=list_, description=list_, allow_abbrev=False)
+    rotate = "make a key in place of another, which goes on for a while"
+    action = actions.add_parser("rotate", parents=[every], help=rotate, description=rotate, allow_abbrev=False)
+    action.add_argument("id", metavar="ID", help="of the key to replace, as the list has it")
+    action.add_argument("--overlap", default="24h", metavar="TIME", help="how long the old key goes on (default: 24h)")
+    action.add_argument("--expires", metavar="TIME", help="how long the new key is good (default: as the old one was)")
+    revoke = "let a key in no more"
+    action = actions.add_parser("revoke", parents=[every], help=revoke, description=revoke, allow_abbrev=False)
+    action.add_argument("id", metavar="ID", help="of the key, as the list has it")
 
 
 if __name__ == "__main__":

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from a2a_trust import strict_json
 from a2a_trust.atomic_write import write_atomically
 from a2a_trust.cli.card_text import rewritten
+from a2a_trust.cli.moments import moment
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json
 from a2a_trust.cli.sources import load_signers, read_input
 from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, TrustError
@@ -25,8 +24,6 @@ from a2a_trust.signing.sign import SignedCard, sign_card
 from a2a_trust.signing.verify import verify_card
 
 __all__ = ["run"]
-
-_UNITS = {"d": 86_400, "h": 3_600, "m": 60}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         _check_targets(options)
         now = time.time()
-        exp = _moment(options.expires, now) if options.expires else None
+        exp = moment(options.expires, now, "--expires") if options.expires else None
         signers = _signers(options)
         ready: list[_Work] = []
         for name in options.files:
@@ -110,26 +107,6 @@ def _signed(name: str, options: argparse.Namespace, signers: list[LocalSigner], 
     if proven.payload != signed.payload:
         raise SigningError("the text that would be written says something else than the card; nothing was written")
     return _Work(name, options.output or name, result, signed)
-
-
-def _moment(when: str, now: float) -> float:
-    """``90d``, ``12h``, ``30m`` from now, or a date or date with time as RFC 3339 writes it."""
-    match = re.fullmatch(r"([0-9]{1,6})([dhm])", when)
-    if match:
-        seconds = float(int(now) + int(match[1]) * _UNITS[match[2]])
-    else:
-        try:
-            moment = datetime.fromisoformat(when)
-        except ValueError:
-            raise ConfigurationError("--expires: write 90d, 12h, 30m, 2027-01-31, or 2027-01-31T12:00:00Z") from None
-        if moment.tzinfo is None:
-            if len(when) > len("2027-01-31"):
-                raise ConfigurationError("--expires: a time needs its zone, as in 2027-01-31T12:00:00Z")
-            moment = moment.replace(tzinfo=UTC)
-        seconds = moment.timestamp()
-    if seconds <= now:
-        raise ConfigurationError("--expires: this moment has passed")
-    return seconds
 
 
 def _entry(work: _Work, signers: list[LocalSigner]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, rsa, x25519
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, ed25519, rsa, x25519
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from a2a_trust.errors import ConfigurationError, MalformedError
@@ -243,6 +243,34 @@ def test_a_point_that_is_not_on_the_curve_is_refused(alg: str) -> None:
     ):
         with pytest.raises(MalformedError, match=r"^JWK: its numbers are not a key"):
             public_key_from_jwk({**jwk, "x": x, "y": y})
+
+
+#: The points of order 1, 2, 4 and 8 of edwards25519, and texts of points that are not the canonical ones.
+WEAK_POINTS = [
+    "0100000000000000000000000000000000000000000000000000000000000000",
+    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "0000000000000000000000000000000000000000000000000000000000000000",
+    "0000000000000000000000000000000000000000000000000000000000000080",
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
+    "0100000000000000000000000000000000000000000000000000000000000080",
+    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+]
+
+
+@pytest.mark.parametrize("point", WEAK_POINTS)
+def test_ed25519_keys_under_which_anything_verifies_are_refused(point: str) -> None:
+    octets = bytes.fromhex(point)
+    with pytest.raises(MalformedError, match="Ed25519 key that proves nothing"):
+        public_key_from_jwk({**OKP, "x": base64url.encode(octets)})
+    native = ed25519.Ed25519PublicKey.from_public_bytes(octets)
+    with pytest.raises(MalformedError, match="Ed25519 key that proves nothing"):
+        public_key_from_object(native)
 
 
 @pytest.mark.parametrize("bits", [512, 1024, 2047, MAX_RSA_BITS + 1, 16_384])

@@ -122,6 +122,8 @@ def test_the_host_of_a_plain_url_or_address(url: str, host: str) -> None:
         "2001:db8::1",
         "[::1",
         "https://" + "a" * 2_048,
+        "https://" + "a" * 254,
+        "https://" + ".".join(["a" * 60] * 5),
     ],
 )
 def test_what_two_readers_could_take_for_two_hosts_is_refused(url: str) -> None:

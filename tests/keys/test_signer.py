@@ -48,6 +48,8 @@ def test_what_a_signer_signs_verifies_with_its_public_key_and_over_these_bytes_o
         {"signature": base64url.encode(signature + b"\0")},
         {"signature": base64url.encode(signature[:-1])},
         {"signature": base64url.encode(b"\0" + signature)},
+        # Read as two numbers of any length this would be the same ECDSA signature in another spelling.
+        {"signature": base64url.encode(signature[: len(signature) // 2] + b"\0" + signature[len(signature) // 2 :])},
         {"signature": ""},
         {"protected": base64url.encode(b'{"alg": "%s"}' % alg.encode())},
     ]

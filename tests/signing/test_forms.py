@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from a2a_trust import strict_json
 from a2a_trust.keys.trust import Form
-from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING, present_members, project
+from a2a_trust.signing.forms import MAX_POINTER, MAX_POINTERS, UNPROVEN_BY_PRUNING, present_members, project, shown
 from a2a_trust.signing.jcs import canonicalize, canonicalize_received
 from a2a_trust.signing.presence import MESSAGES, Kind, Presence, proto_name
 from tests.signing.cards import Card, cards, full_card, legacy_card, many_formed_card, merged_card
@@ -217,6 +217,18 @@ def test_pointers_are_escaped_as_rfc_6901_says() -> None:
     assert project(card, Form.PRUNED).dropped == ("/securitySchemes/a~1b", "/securitySchemes/~01")
 
 
+def test_pointers_are_bounded_in_number_and_length() -> None:
+    params = {f"{number}": {"n" * 400: {"m" * 400: ""}} for number in range(300)}
+    for card in ({"x" * 100_000: 1}, {"capabilities": {"extensions": [{"uri": "u", "params": params | {"k": 1}}]}}):
+        dropped = project(card, Form.PRUNED).dropped
+        assert 0 < len(dropped) <= MAX_POINTERS
+        assert {len(pointer) <= MAX_POINTER for pointer in dropped} == {True}
+        assert len(shown(dropped)) < 2_000
+    assert len(dropped) == MAX_POINTERS
+    assert shown(dropped).endswith(" …")
+    assert shown(("/a", "/é\n")) == "/a, /\\xe9\\n"
+
+
 def test_what_a_pruned_form_may_hide_names_every_member_that_says_who_may_call() -> None:
     named = set(UNPROVEN_BY_PRUNING)
     assert {"/securityRequirements", "/securitySchemes", "/supportedInterfaces"} <= named
@@ -297,15 +309,15 @@ def test_neither_signatures_nor_the_order_of_members_change_a_form(card: Card, f
 @SOME
 @given(cards)
 def test_forms_are_made_of_a_copy_and_alike_on_the_short_way_for_plain_cards(card: Card) -> None:
-    before = copy.deepcopy(card)
+    # Read from its canonical form: RFC 8785 knows no -0.0, and Python's printer, of pruned-legacy, does.
     value, plain = strict_json.read(canonicalize_received(card))
-    printed = copy.deepcopy(value)  # RFC 8785 knows no -0.0, Python's printer does
+    before = copy.deepcopy(value)
     for form in Form:
-        projection = project(printed, form)
+        projection = project(value, form)
         assert project(value, form, plain=plain).payload == projection.payload
         read_back = strict_json.parse(projection.payload, max_bytes=len(projection.payload))
         assert canonicalize_received(projection.members) == canonicalize_received(read_back)
-    assert repr(card) == repr(before)
+    assert repr(value) == repr(before)
 
 
 def test_many_formed_cards_have_as_many_forms_as_the_field_knows() -> None:

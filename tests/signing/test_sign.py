@@ -126,14 +126,15 @@ def test_what_the_specification_drops_is_dropped_and_told() -> None:
 def test_a_card_of_one_form_gets_one_signature_and_no_notes() -> None:
     made = sign_card(full_card(), ALICE)
     assert len(made.card["signatures"]) == 1
-    assert (made.has_companion, made.normalised, made.notes) == (False, (), ())
+    assert (made.has_companion, made.left_open, made.normalised, made.notes) == (False, (), (), ())
     assert unsigned(made.card) == full_card()
 
 
 def test_a_card_of_several_forms_gets_a_companion_that_names_itself_and_comes_second() -> None:
     made = sign_card(many_formed_card(), ALICE)
     assert made.has_companion
-    assert any("companion" in note for note in made.notes)
+    assert made.left_open == project(made.card, Form.PRUNED).dropped != ()
+    assert any("companion" in note and "/securityRequirements" in note for note in made.notes)
     full, companion = made.card["signatures"]
     assert COMPANION not in header_of(full)
     assert header_of(companion)[COMPANION] == "pruned"

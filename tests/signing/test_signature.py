@@ -58,7 +58,20 @@ def test_types_of_jws_are_taken_whatever_their_case(typ: str) -> None:
 
 @pytest.mark.parametrize(
     "typ",
-    ["", "at+jwt", "dpop+jwt", "JWE", "text/JOSE", "application/application/jose", "JOSE ", None, 1, ["JOSE"], {}],
+    [
+        "",
+        "at+jwt",
+        "dpop+jwt",
+        "JWE",
+        "text/JOSE",
+        "application/application/jose",
+        "JOSE ",
+        "JO\u017fE",
+        None,
+        1,
+        ["JOSE"],
+        {},
+    ],
 )
 def test_other_types_are_refused(typ: Any) -> None:
     with pytest.raises(MalformedError, match="typ must be absent, JOSE"):

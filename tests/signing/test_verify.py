@@ -472,6 +472,17 @@ def test_two_signatures_by_one_key_are_one_also_under_two_names() -> None:
             verify(card, trust, policy=policy)
 
 
+def test_two_keys_under_one_name_are_one() -> None:
+    # Of different types, so that both can be trusted: whoever was given the one name must not count as two.
+    ec, okp = generate_signer(kid="shared"), generate_signer("EdDSA", kid="shared")
+    payload = canonicalize(full_card())
+    card = {**full_card(), "signatures": [entry(ec, payload), entry(okp, payload)]}
+    trust = trust_in(ec, okp, BOB)
+    assert len(verify(card, trust, policy=named("shared")).keys) == 1
+    with pytest.raises(CardVerificationError, match="1 of the 2 keys"):
+        verify(card, trust, policy=n_of(2, "shared", "bob"))
+
+
 def test_a_policy_that_nothing_could_meet_or_everything_does_is_a_mistake() -> None:
     for count, kids in ((0, ["a"]), (2, ["a"]), (2, ["a", "a"]), (-1, ["a"]), (1, [])):
         with pytest.raises(ConfigurationError, match="ask for at least one, and name enough kids"):
@@ -556,6 +567,18 @@ def test_a_pruned_proof_says_what_it_cannot_prove_even_when_nothing_is_missing(f
     assert proven.form is form  # of forms with equal bytes the one that proves least
     assert (proven.dropped, proven.unproven) == ((), UNPROVEN_BY_PRUNING)
     assert any(f"in the form {form}" in warning for warning in proven.warnings)
+
+
+@pytest.mark.parametrize("lossy", [Form.PRUNED, Form.PRUNED_LEGACY])
+def test_what_a_key_of_a_lossy_form_signed_is_a_pruned_proof_when_pruning_leaves_it_as_it_is(lossy: Form) -> None:
+    # Nobody can tell whether its SDK pruned the card before it was served.
+    trust = TrustStore([trusted(ALICE, forms=frozenset({Form.SERVED, lossy}))])
+    for form in (Form.SERVED, Form.PRUNED):
+        proven = verify(signed_in(full_card(), form, ALICE), trust)
+        assert proven.form.is_lossy
+        assert proven.unproven == UNPROVEN_BY_PRUNING
+    whole = verify(signed_in(many_formed_card(), Form.SERVED, ALICE), trust)
+    assert (whole.form, whole.unproven) == (Form.SERVED, ())
 
 
 @pytest.mark.parametrize("form", [Form.PRUNED, Form.PRUNED_LEGACY])

@@ -1,0 +1,208 @@
+"""The card's requirements at work: what must be configured, and who is let in.
+
+Requirements are an OR of ANDs, as in OpenAPI. Every credential that a request carries must be good, whatever else it
+carries; each scheme's scopes are checked against that scheme's own credential; nobody is let in as anonymous who
+carries a credential for any declared scheme. What would leave a hole is a ConfigurationError when the guard is made,
+and its text shows what to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from a2a_trust.auth.credentials import Extractor, HttpAuthorization, extractor_for
+from a2a_trust.auth.principal import Anonymous, Identity, Principal, Verifier
+from a2a_trust.card import Alternative, CardView, NamedScheme, SecurityScheme
+from a2a_trust.errors import AuthorizationError, ConfigurationError, MissingCredentialsError
+
+__all__ = ["AnonymousAllowed", "AnonymousRefused", "At", "Guard", "HandlersEnforceSkills", "SkillsRefused"]
+
+
+@dataclass(frozen=True, slots=True)
+class AnonymousRefused:
+    """Nobody is let in without proof; a card that says otherwise does not start."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnonymousAllowed:
+    """The named permission for a card that lets callers in without proof. They own nothing afterwards: what an
+    anonymous request makes cannot be asked for by the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkillsRefused:
+    """A card whose skills demand more than the card does not start: nobody would check it."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandlersEnforceSkills:
+    """The statement that the agent's own code checks what single skills demand, with ``principal_of``."""
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """A verifier and the place of its credential, for schemes of 0.1 cards, which are a word and name no place."""
+
+    place: Extractor
+    verifier: Verifier
+
+
+Anonymity: TypeAlias = AnonymousRefused | AnonymousAllowed
+Skills: TypeAlias = SkillsRefused | HandlersEnforceSkills
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    name: str
+    place: Extractor
+    verifier: Verifier
+
+
+class Guard:
+    """A card and its verifiers, made ready: ``authenticate`` says who a request is from, or raises."""
+
+    def __init__(
+        self,
+        card: CardView,
+        verifiers: Mapping[str, Verifier | At],
+        *,
+        anonymous: Anonymity = AnonymousRefused(),
+        skills: Skills = SkillsRefused(),
+    ) -> None:
+        self.card = card
+        _check_names(card, verifiers)
+        requirements = card.requirements or (Alternative(()),)
+        _check_anonymous(card, requirements, anonymous)
+        _check_skills(card, skills)
+        used = sorted({name for alternative in requirements for name, _ in alternative.schemes})
+        self._checked = tuple(_checked(name, card, verifiers) for name in used)
+        self._alternatives = tuple(alternative for alternative in requirements if not alternative.is_anonymous)
+        self._lets_anonymous_in = len(self._alternatives) < len(requirements)
+        # A credential for a scheme that no requirement uses proves nothing here, and is no anonymous request either.
+        self._unused = tuple(_place(scheme) for name, scheme in card.schemes.items() if name not in used)
+
+    @property
+    def schemes(self) -> tuple[SecurityScheme, ...]:
+        """The schemes that requirements use, in order of their names: those to challenge for."""
+        return tuple(self.card.schemes[checked.name] for checked in self._checked)
+
+    def place(self, name: str) -> Extractor:
+        """Where requests carry the credential of a used scheme."""
+        return next(checked.place for checked in self._checked if checked.name == name)
+
+    async def authenticate(self, scope: Any, now: float) -> Principal | Anonymous:
+        """Who the request is from.
+
+        ``scope`` is an ASGI scope, ``now`` seconds since the epoch. MissingCredentialsError, InvalidCredentialsError,
+        AuthorizationError, KeySourceUnavailableError. Whatever a verifier raises otherwise passes through: it is no
+        decision, and whoever calls this must let nobody in.
+        """
+        identities: dict[str, Identity] = {}
+        for checked in self._checked:
+            credential = checked.place.extract(scope)
+            if credential is not None:
+                identities[checked.name] = await checked.verifier.verify(credential, now)
+        if identities:
+            return self._principal(identities)
+        if self._lets_anonymous_in and not self._carries_anything(scope):
+            return Anonymous()
+        raise MissingCredentialsError("no credential for any scheme of the card")
+
+    def _principal(self, identities: dict[str, Identity]) -> Principal:
+        wanting: set[str] = set()
+        for alternative in self._alternatives:
+            if not all(name in identities for name, _ in alternative.schemes):
+                continue
+            missing = {scope for name, scopes in alternative.schemes for scope in scopes - identities[name].scopes}
+            if not missing:
+                return Principal(identities=tuple((name, identities[name]) for name, _ in alternative.schemes))
+            wanting.update(*(scopes for _, scopes in alternative.schemes))
+        if wanting:
+            raise AuthorizationError("the credentials lack scopes that the card demands", tuple(sorted(wanting)))
+        raise MissingCredentialsError("the credentials that came are not all that any alternative demands")
+
+    def _carries_anything(self, scope: Any) -> bool:
+        if any(place is not None and place.extract(scope) is not None for place in self._unused):
+            return True
+        return any(name.lower() == b"authorization" for name, _ in scope["headers"])
+
+
+def _place(scheme: SecurityScheme) -> Extractor | None:
+    try:
+        return extractor_for(scheme)
+    except ConfigurationError:
+        return None  # not used by any requirement, so it need not be enforceable
+
+
+def _check_names(card: CardView, verifiers: Mapping[str, Verifier | At]) -> None:
+    for name in verifiers:
+        if name not in card.schemes:
+            declared = ", ".join(map(repr, card.schemes)) or "none"
+            raise ConfigurationError(f"verifiers: {name!r} is no scheme of the card; declared are: {declared}")
+
+
+def _check_anonymous(card: CardView, requirements: tuple[Alternative, ...], anonymous: Anonymity) -> None:
+    if not any(alternative.is_anonymous for alternative in requirements):
+        return
+    if isinstance(anonymous, AnonymousRefused):
+        what = "has no securityRequirements" if not card.requirements else "has {} among its securityRequirements"
+        raise ConfigurationError(
+            f"the card {what}, so everybody may call the agent. If that is meant, pass anonymous=AnonymousAllowed(); "
+            'else demand a scheme in the card: "securityRequirements": [{"schemes": {"NAME": {"list": []}}}]'
+        )
+    if card.has_extended_card:
+        raise ConfigurationError(
+            "the card promises authenticated callers an extended card and lets everybody in, who could ask for it too; "
+            "take extendedAgentCard out of the capabilities, or demand a scheme of everybody"
+        )
+
+
+def _check_skills(card: CardView, skills: Skills) -> None:
+    demanding = [skill.id for skill in card.skills if skill.requirements is not None]
+    if demanding and not isinstance(skills, HandlersEnforceSkills):
+        raise ConfigurationError(
+            f"skills of the card demand more than the card: {', '.join(map(repr, demanding))}; nobody checks that. "
+            "Check it in the handlers, with principal_of(scope), and pass skills=HandlersEnforceSkills()"
+        )
+    undeclared = {
+        name
+        for skill in card.skills
+        for alternative in skill.requirements or ()
+        for name, _ in alternative.schemes
+        if name not in card.schemes
+    }
+    if undeclared:
+        raise ConfigurationError(
+            f"skills demand schemes that the card does not declare: {', '.join(sorted(undeclared))}"
+        )
+
+
+def _checked(name: str, card: CardView, verifiers: Mapping[str, Verifier | At]) -> _Checked:
+    scheme = card.schemes.get(name)
+    if scheme is None:
+        raise ConfigurationError(
+            f'the card demands the scheme {name!r} and does not declare it; add it: "securitySchemes": {{"{name}": …}}'
+        )
+    given = verifiers.get(name)
+    if given is None:
+        raise ConfigurationError(
+            f"the card demands the scheme {name!r} and nothing verifies it; pass verifiers={{{name!r}: …}}: for API "
+            "keys ApiKeyVerifier(store), for OAuth 2.0, OpenID Connect and bearer "
+            "JwtVerifier(keys, issuer=…, audience=…)"
+        )
+    if isinstance(scheme, NamedScheme):
+        if isinstance(given, At):
+            return _Checked(name, given.place, given.verifier)
+        if name.lower() in ("bearer", "oauth2", "openidconnect"):
+            return _Checked(name, HttpAuthorization("bearer"), given)
+        raise ConfigurationError(
+            f"{name!r} of a 0.1 card names no place for its credential; say it: "
+            f'verifiers={{{name!r}: At(Header("X-API-Key"), …)}}'
+        )
+    if isinstance(given, At):
+        raise ConfigurationError(
+            f"the card says where the credential of {name!r} travels; pass the verifier without At"
+        )
+    return _Checked(name, extractor_for(scheme), given)

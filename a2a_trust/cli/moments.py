@@ -1,0 +1,43 @@
+"""Moments and durations as people write them: ``90d``, ``12h``, ``30m``, ``2027-01-31``, ``2027-01-31T12:00:00Z``."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from a2a_trust.errors import ConfigurationError
+
+__all__ = ["duration", "moment"]
+
+_UNITS = {"d": "days", "h": "hours", "m": "minutes"}
+
+
+def duration(text: str, option: str) -> timedelta:
+    """How long; ConfigurationError names the ``option`` that it was given for."""
+    match = re.fullmatch(r"([0-9]{1,6})([dhm])", text)
+    if match is None:
+        raise ConfigurationError(f"{option}: write 90d, 12h or 30m")
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+def moment(text: str, now: float, option: str) -> float:
+    """The moment in seconds since the epoch, which lies after ``now``: a duration from now, or a date and time."""
+    if re.fullmatch(r"[0-9]+[a-z]", text):
+        seconds = int(now) + duration(text, option).total_seconds()
+    else:
+        seconds = _date(text, option).timestamp()
+    if seconds <= now:
+        raise ConfigurationError(f"{option}: this moment has passed")
+    return seconds
+
+
+def _date(text: str, option: str) -> datetime:
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigurationError(f"{option}: write 90d, 12h, 30m, 2027-01-31, or 2027-01-31T12:00:00Z") from None
+    if date.tzinfo is None:
+        if len(text) > len("2027-01-31"):
+            raise ConfigurationError(f"{option}: a time needs its zone, as in 2027-01-31T12:00:00Z")
+        date = date.replace(tzinfo=UTC)
+    return date

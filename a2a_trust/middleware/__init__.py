@@ -1,0 +1,1 @@
+"""ASGI: the guard in front of an agent."""

@@ -1,0 +1,102 @@
+"""Refusals on the wire: status, challenges and bodies, in the words of the binding that was called.
+
+The texts are fixed. Why a request was refused goes to the log, never to the caller.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from a2a_trust.auth.credentials import Cookie, Header, HttpAuthorization, Query
+from a2a_trust.auth.guard import Guard
+from a2a_trust.errors import (
+    AuthorizationError,
+    InvalidCredentialsError,
+    KeySourceUnavailableError,
+    TrustError,
+)
+
+__all__ = ["Binding", "Refusal", "refusal_for"]
+
+RETRY_AFTER: Final = 5
+"""Seconds after which a caller may try again when the source of keys is down."""
+
+
+class Binding(StrEnum):
+    """The protocol binding of an interface, as cards name it (A2A 5)."""
+
+    JSONRPC = "JSONRPC"
+    HTTP_JSON = "HTTP+JSON"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A response that is ready to be sent."""
+
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    status: int
+    message: str
+    reason: str
+    json_rpc_code: int
+    name: str
+    """The name of the status in google.rpc.Code, as the HTTP+JSON binding has it."""
+
+
+_UNAUTHENTICATED = _Kind(401, "Authentication is required.", "UNAUTHENTICATED", -31401, "UNAUTHENTICATED")
+_UNAUTHORIZED = _Kind(403, "The caller is not allowed to do this.", "UNAUTHORIZED", -31403, "PERMISSION_DENIED")
+_UNAVAILABLE = _Kind(503, "Credentials cannot be checked now.", "UNAVAILABLE", -32603, "UNAVAILABLE")
+
+
+def refusal_for(error: TrustError, guard: Guard, binding: Binding) -> Refusal:
+    """The response for a request that the guard has refused with ``error``."""
+    headers: list[tuple[bytes, bytes]] = [(b"cache-control", b"no-store")]
+    if isinstance(error, AuthorizationError):
+        kind = _UNAUTHORIZED
+        scope = " ".join(error.scopes)
+        headers += _challenges(guard, f'error="insufficient_scope", scope="{scope}"')
+    elif isinstance(error, KeySourceUnavailableError):
+        kind = _UNAVAILABLE
+        headers.append((b"retry-after", str(RETRY_AFTER).encode()))
+    else:
+        kind = _UNAUTHENTICATED
+        headers += _challenges(guard, 'error="invalid_token"' if isinstance(error, InvalidCredentialsError) else "")
+    media_type, body = _body(kind, binding)
+    headers += [(b"content-type", media_type), (b"content-length", str(len(body)).encode())]
+    return Refusal(kind.status, tuple(headers), body)
+
+
+def _challenges(guard: Guard, about_token: str) -> list[tuple[bytes, bytes]]:
+    """One WWW-Authenticate line for every usable scheme (RFC 9110 11.6.1); each wording once."""
+    lines: dict[str, None] = {}
+    for scheme in guard.schemes:
+        place = guard.place(scheme.name)
+        if isinstance(place, HttpAuthorization):
+            # RFC 6750 3.1: no error code when no token came.
+            lines[f"Bearer {about_token}".strip()] = None
+        elif isinstance(place, Header | Query | Cookie):
+            where = type(place).__name__.lower()
+            lines[f'ApiKey in="{where}", name="{place.name}"'] = None
+    return [(b"www-authenticate", line.encode("ascii")) for line in lines]
+
+
+def _body(kind: _Kind, binding: Binding) -> tuple[bytes, bytes]:
+    info = {
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": kind.reason,
+        "domain": "a2a-protocol.org",
+    }
+    if binding is Binding.JSONRPC:
+        # The body was not read, so the id is not known (JSON-RPC 2.0, 5).
+        error = {"code": kind.json_rpc_code, "message": kind.message, "data": [info]}
+        return b"application/json", json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+    status = {"code": kind.status, "status": kind.name, "message": kind.message, "details": [info]}
+    return b"application/a2a+json", json.dumps({"error": status}).encode()

@@ -172,6 +172,21 @@ def test_runs_of_backslashes_are_not_taken_for_duplicates_and_hide_none(run: int
         parse(f'{{{string}:1,"b":2,{string}:1}}'.encode())
 
 
+@pytest.mark.parametrize("unit", [r"\u0022", r"\"", r"\\", r"\u005c", r"\u005c\u0022", r"\\\"", r"\\\u0022"])
+@pytest.mark.parametrize("dropped", ["1", '""', r'"\""', r'"\u0022"', '{"x":"y"}', r'["\\"]'])
+def test_marks_that_only_one_spelling_shows_do_not_make_up_for_a_dropped_member(unit: str, dropped: str) -> None:
+    # The fast way compares numbers of quotation marks; one written as an escape must not stand in for a lost one.
+    for times in range(10):
+        kept = f'"{unit * times}"'
+        for document in (
+            f'{{"a":{dropped},"a":{kept}}}',
+            f'{{"b":{kept},"a":{dropped},"a":0}}',
+            f'[{kept},{{"":1,"":2}}]',
+        ):
+            with pytest.raises(MalformedError, match="more than once"):
+                parse(document.encode())
+
+
 def test_names_that_look_alike_are_different_members() -> None:
     assert parse('{"é":1,"e\u0301":2,"A":3,"a":4}'.encode()) == {"é": 1, "e\u0301": 2, "A": 3, "a": 4}
     document = json.dumps(dict.fromkeys(NAMES, 1), ensure_ascii=False).encode()

@@ -6,9 +6,12 @@ Rooms, from the ground up; each imports only from rooms before it:
 ``errors``          the exception tree
 ``strict_json``     the reader for JSON from strangers
 ``atomic_write``    files written whole or not at all
-``card``            where a card of any generation says that the agent is
-``keys``            algorithms, JWK and PEM, key sets, JWS, signers, trust, key files
+``card``            what a card of any generation says: schemes, requirements, interfaces, skills
+``fetch``           the one guarded door to the network
+``keys``            algorithms, JWK and PEM, key sets, JWS, signers, trust, key files, JWKS cache
 ``signing``         canonical JSON, presence, forms, signatures, sign, verify
+``auth``            credentials, API keys, access tokens, and the guard that applies a card to a request
+``middleware``      the guard in front of an ASGI application
 ``cli``             the command ``a2a-sign``
 ==================  =================================================================================
 

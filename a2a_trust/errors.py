@@ -19,7 +19,8 @@
     ConfigurationError(ValueError)   wrong use, at start-up; the text says what to write instead
 
 Nothing in this package that verifies returns a bool: it raises one of these, or returns the proven value.
-No text of any of them holds a secret, a passphrase or the content of an unverified card.
+No text of any of them holds a secret or a passphrase. Of an unverified document they repeat no more than the names of
+members and keys, cut short and escaped.
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ class FailureReason(StrEnum):
     """Several trusted keys share this ``kid`` and key type, so it names none of them."""
     WRONG_ORIGIN = "wrong-origin"
     """The key is trusted, but not for the host of this card or of one of its interfaces."""
+    UNKNOWN_ALGORITHM = "unknown-algorithm"
+    """The header's ``alg`` is none that cards are signed with, so no trusted key can be meant."""
     WRONG_ALGORITHM = "wrong-algorithm"
     """The header's ``alg`` is not the one that the trusted key is for."""
     REVOKED_KEY = "revoked-key"
@@ -98,6 +101,7 @@ class FailureReason(StrEnum):
 _TRUST_REASONS = frozenset(
     {
         FailureReason.UNKNOWN_KEY,
+        FailureReason.UNKNOWN_ALGORITHM,
         FailureReason.AMBIGUOUS_KEY,
         FailureReason.WRONG_ORIGIN,
         FailureReason.REVOKED_KEY,

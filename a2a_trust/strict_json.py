@@ -73,7 +73,9 @@ def read(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) -> 
         value = orjson.loads(data)
         compact = orjson.dumps(value)
     except (ValueError, TypeError, RecursionError):
-        # orjson knows nothing of our texts: the exact reader below gives the reason, or refuses the same document.
+        compact = b""
+    if not compact:
+        # orjson knows nothing of our texts: the exact reader gives the reason, or refuses the same document.
         return _parse_exactly(data, what), False
     # orjson drops all but the last of duplicate members. Every member that it dropped took at least the two
     # quotation marks of its name along, and nothing else changes their number between the two texts.
@@ -170,18 +172,21 @@ def _parse_exactly(data: bytes, what: str) -> JSON:
 
     if data.startswith((b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")):
         raise MalformedError(f"{what}: it begins with a byte order mark; save it as UTF-8 without one")
+    # What these exceptions hold is the document, a private key it may be: ours must not carry them as their context.
+    refusal = None
     try:
         text = data.decode("utf-8", "strict")
-    except UnicodeDecodeError as error:
-        raise MalformedError(f"{what}: byte {error.start} is not UTF-8") from None
-    try:
         value = json.loads(
             text, object_pairs_hook=members, parse_int=integer, parse_float=fraction, parse_constant=constant
         )
+    except UnicodeDecodeError as error:
+        refusal = f"byte {error.start} is not UTF-8"
     except json.JSONDecodeError as error:
-        raise MalformedError(f"{what}: not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
+        refusal = f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
     except RecursionError:
-        raise MalformedError(f"{what}: nested deeper than {MAX_DEPTH} levels") from None
+        refusal = f"nested deeper than {MAX_DEPTH} levels"
+    if refusal is not None:
+        raise MalformedError(f"{what}: {refusal}")
     check_depth(value, data, what)
     if "\\u" in text:
         _check_surrogates(value, what)

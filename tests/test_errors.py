@@ -21,7 +21,15 @@ from a2a_trust.errors import (
     verification_error,
 )
 
-BLAMES_TRUST = {"unknown-key", "ambiguous-key", "wrong-origin", "revoked-key", "key-not-valid-now", "companion"}
+BLAMES_TRUST = {
+    "unknown-key",
+    "unknown-algorithm",
+    "ambiguous-key",
+    "wrong-origin",
+    "revoked-key",
+    "key-not-valid-now",
+    "companion",
+}
 
 
 def drawn() -> dict[str, str]:
@@ -87,6 +95,7 @@ def test_uncovered_fields_are_data() -> None:
 def test_reasons_are_stable_words() -> None:
     assert {str(reason) for reason in FailureReason} == BLAMES_TRUST | {
         "malformed",
+        "unknown-algorithm",
         "wrong-algorithm",
         "expired",
         "not-yet-valid",

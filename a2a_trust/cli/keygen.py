@@ -28,21 +28,25 @@ def run(options: argparse.Namespace) -> int:
     try:
         private, public, alg, kid = _make(options)
     except (TrustError, ConfigurationError, OSError) as error:
-        return failed("keygen", error, as_json=options.json, code=exit_of(error))
+        # There is no card here: whatever is wrong is wrong with what was asked for.
+        code = exit_of(error) if isinstance(error, OSError) else Exit.USAGE
+        return failed("keygen", error, as_json=options.json, code=code)
     if options.json:
         report = {"kid": kid, "alg": alg, "private_key": str(private), "jwks": str(public)}
         put_json({"command": "keygen", "ok": True, "exit": Exit.OK, **report})
         return Exit.OK
     key = "" if options.output is None else f"--key {shlex.quote(str(private))} "
     put(f"{mark('made', 'green', sys.stdout)} {alg} key {printable(kid)}")
-    put(f"  private key: {private}   keep it secret; mode 0600")
-    put(f"  public keys: {public}   publish it; verifiers read it")
-    put(f"  next:        a2a-sign {key}card.json")
+    put(f"  private key: {printable(private)}   keep it secret; mode 0600")
+    put(f"  public keys: {printable(public)}   publish it; verifiers read it")
+    put(f"  next:        a2a-sign {printable(key)}card.json")
     return Exit.OK
 
 
 def _make(options: argparse.Namespace) -> tuple[Path, Path, str, str]:
-    private = Path(options.output) if options.output else default_key_path()
+    private = default_key_path() if options.output is None else Path(options.output)
+    if options.output in ("", "-") or not private.name:
+        raise ConfigurationError("-o needs the name of a file: a private key goes into one that only you can read")
     public = private.with_name(f"{private.stem}.jwks.json")
     for path in (private, public):
         if path.exists():

@@ -6,8 +6,9 @@ Only argparse is imported here: the help must come at once. Every command import
 from __future__ import annotations
 
 import argparse
+import io
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 __all__ = ["main"]
 
@@ -25,35 +26,73 @@ an encrypted key is opened with A2A_SIGN_KEY_PASSPHRASE, A2A_SIGN_KEY_PASSPHRASE
 
 exit codes:
   0 ok   1 invalid   2 usage or configuration   3 unsigned   4 untrusted   5 uncovered members   6 input or output
+  130 interrupted
 """
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit code."""
     arguments = sys.argv[1:] if argv is None else argv
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what the terminal cannot show is no reason to fail
+    try:
+        code = _run(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:
+        # Whoever read our output has gone, or has no space; leave nothing for the interpreter to flush into the void.
+        sys.stdout = None
+        if not isinstance(error, BrokenPipeError) and sys.stderr is not None:
+            print(f"a2a-sign: error: {error}", file=sys.stderr)
+        return 6
+    return code
+
+
+def _run(arguments: list[str]) -> int:
     parser = _parser()
     if not arguments:
         parser.print_help(sys.stderr)
         return 2
     if arguments[0] not in (*_COMMANDS, "-h", "--help", "--version"):
         arguments = ["sign", *arguments]  # `a2a-sign card.json` signs; a file of a command's name is ./verify
-    options = parser.parse_args(arguments)
+    parser.called = arguments[0]
     try:
-        if options.command == "keygen":
-            from a2a_trust.cli.keygen import run
-        elif options.command == "verify":
-            from a2a_trust.cli.verify import run
-        elif options.command == "api-key":
-            from a2a_trust.cli.api_key import run
-        else:
-            from a2a_trust.cli.sign import run
-        return run(options)
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        # Whoever read our output has gone; leave nothing for the interpreter to flush into the void.
-        sys.stdout = None
-        return 6
+        options = parser.parse_args(arguments)
+    except SystemExit as end:  # after --help, --version, or a mistake
+        return end.code if isinstance(end.code, int) else 2
+    if options.command == "keygen":
+        from a2a_trust.cli.keygen import run
+    elif options.command == "verify":
+        from a2a_trust.cli.verify import run
+    elif options.command == "api-key":
+        from a2a_trust.cli.api_key import run
+    else:
+        from a2a_trust.cli.sign import run
+    return run(options)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports mistakes as JSON too, when the arguments ask for JSON."""
+
+    wants_json = False
+    called = ""
+    """The command that was called, for mistakes that are found above it."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self.wants_json = "--json" in (args or ())
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        if self.wants_json:
+            from a2a_trust.cli.report import Exit, failed
+            from a2a_trust.errors import ConfigurationError
+
+            command = self.prog.partition(" ")[2] or self.called
+            self.exit(failed(command, ConfigurationError(message), as_json=True, code=Exit.USAGE))
+        super().error(message)
 
 
 class _Version(argparse.Action):
@@ -66,8 +105,8 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> _Parser:
+    parser = _Parser(
         prog="a2a-sign",
         description="Sign and verify A2A Agent Cards.",
         epilog=_EPILOG,
@@ -123,6 +162,7 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument(
         "--key", action="append", default=[], metavar="FILE", help="one trusted key, PEM or JWK; may be repeated"
     )
+    verify.add_argument("--kid", help="by what name signatures call the keys of --key (default: their own)")
     verify.add_argument(
         "--origin", metavar="URL", help="URL or host that the card is from; the keys may speak for it only"
     )
@@ -138,17 +178,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_api_key(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_api_key(commands: argparse._SubParsersAction[_Parser]) -> None:
     text = "Make, import, list, rotate and revoke the API keys of a store."
     api_key = commands.add_parser(
         "api-key", help="manage the API keys of a server", description=text, allow_abbrev=False
     )
     actions = api_key.add_subparsers(dest="action", required=True, metavar="{create,import,list,rotate,revoke}")
 
-    every = argparse.ArgumentParser(add_help=False)
+    every = _Parser(add_help=False)
     every.add_argument("--store", required=True, metavar="FILE", help="the file with the keys' records")
     every.add_argument("--json", action="store_true", help="report as JSON")
-    new = argparse.ArgumentParser(add_help=False)
+    new = _Parser(add_help=False)
     new.add_argument("--owner", required=True, metavar="NAME", help="the caller; keys of one owner are one caller")
     new.add_argument(
         "--scope", action="append", default=[], metavar="SCOPE", help="what the key allows; may be repeated"

@@ -16,7 +16,7 @@ from a2a_trust.errors import (
     UntrustedCardError,
 )
 
-__all__ = ["Exit", "class_of", "exit_of", "failed", "mark", "printable", "put", "put_json", "warn"]
+__all__ = ["Exit", "class_of", "exit_of", "failed", "mark", "printable", "printable_lines", "put", "put_json", "warn"]
 
 
 class Exit(IntEnum):
@@ -54,15 +54,20 @@ def class_of(code: Exit) -> str:
 
 
 def printable(text: object) -> str:
-    """The text with everything escaped that could steer a terminal or turn the direction of writing."""
+    """One line of text, with everything escaped that could steer a terminal or turn the direction of writing."""
+    return printable_lines(text).replace("\n", "\\n")
+
+
+def printable_lines(text: object) -> str:
+    """As ``printable``, for texts of our own that have several lines."""
     return "".join(
         char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode() for char in str(text)
     )
 
 
-def mark(text: str, colour: str, stream: TextIO) -> str:
+def mark(text: str, colour: str, stream: TextIO | None) -> str:
     """The text in a colour on a terminal, as it is elsewhere."""
-    if not stream.isatty() or os.environ.get("NO_COLOR"):
+    if stream is None or not stream.isatty() or os.environ.get("NO_COLOR"):
         return text
     code = {"red": 31, "green": 32, "yellow": 33}[colour]
     return f"\x1b[{code}m{text}\x1b[0m"
@@ -89,5 +94,5 @@ def failed(
         put_json({**report, "error": {"class": class_of(code), "message": str(error)}}, stream)
     else:
         where = f"{printable(file)}: " if file else ""
-        put(f"a2a-sign: {mark('error', 'red', sys.stderr)}: {where}{printable(error)}", sys.stderr)
+        put(f"a2a-sign: {mark('error', 'red', sys.stderr)}: {where}{printable_lines(error)}", sys.stderr)
     return code

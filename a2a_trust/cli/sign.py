@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from a2a_trust import strict_json
-from a2a_trust.atomic_write import write_atomically
+from a2a_trust.atomic_write import PreparedFile
 from a2a_trust.cli.card_text import rewritten
 from a2a_trust.cli.moments import moment
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json
@@ -45,15 +46,22 @@ def run(options: argparse.Namespace) -> int:
     try:
         _check_targets(options)
         now = time.time()
-        exp = moment(options.expires, now, "--expires") if options.expires else None
+        exp = None if options.expires is None else moment(options.expires, now, "--expires")
         signers = _signers(options)
         ready: list[_Work] = []
         for name in options.files:
             at = name
             ready.append(_signed(name, options, signers, now, exp))
-        for work in ready:
-            at = work.target
-            _write(work)
+        with ExitStack() as stack:
+            prepared = []
+            for work in ready:
+                at = work.target
+                if at == "-":  # then it is the only one
+                    _write(work.data)
+                else:
+                    prepared.append(stack.enter_context(PreparedFile(Path(at), work.data)))
+            for file in prepared:
+                file.commit()
     except BrokenPipeError:
         raise
     except (TrustError, ConfigurationError, OSError) as error:
@@ -78,12 +86,11 @@ def _signers(options: argparse.Namespace) -> list[LocalSigner]:
         raise ConfigurationError(str(error)) from None  # the key is the operator's: no verdict on a card
 
 
-def _write(work: _Work) -> None:
-    if work.target == "-":
-        sys.stdout.buffer.write(work.data)
-        sys.stdout.buffer.flush()
-    else:
-        write_atomically(Path(work.target), work.data)
+def _write(data: bytes) -> None:
+    if sys.stdout is None:
+        raise OSError("standard output is closed")
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 def _check_targets(options: argparse.Namespace) -> None:
@@ -91,6 +98,10 @@ def _check_targets(options: argparse.Namespace) -> None:
         raise ConfigurationError("-o takes one card; sign several in place, or call once for each")
     if options.files.count("-") and len(options.files) > 1:
         raise ConfigurationError("- (standard input) stands alone; name files, or call once for each")
+    targets = [Path(name) for name in ([options.output] if options.output else options.files) if name != "-"]
+    for name in options.key or ():
+        if any(target.exists() and target.samefile(name) for target in targets):
+            raise ConfigurationError(f"{name} is the private key, and a card would be written over it")
     if options.output == "":
         raise ConfigurationError("-o needs a file name, or - for standard output")
 
@@ -100,6 +111,7 @@ def _signed(name: str, options: argparse.Namespace, signers: list[LocalSigner], 
     iat = None if exp is None else float(int(now))
     signed = sign_card(data, *signers, jku=options.jku, iat=iat, exp=exp, drop_broken=options.drop_broken)
     original = strict_json.parse(data, what="card")
+    # The object was verified; what is written is this text, so this text is verified too.
     result = rewritten(data.decode("utf-8"), original, signed.card).encode("utf-8")
     trust = TrustStore(TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin()) for signer in signers)
     policy = all_of(*(signer.kid for signer in signers))

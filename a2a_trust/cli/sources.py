@@ -14,7 +14,7 @@ from a2a_trust.keys.files import KeyFileWarning, PassphraseNeededError, load_pri
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.strict_json import MAX_BYTES
 
-__all__ = ["default_key_path", "load_signers", "new_passphrase", "read_input"]
+__all__ = ["default_key_path", "load_signers", "new_passphrase", "opened", "read_input"]
 
 
 def default_key_path() -> Path:
@@ -27,6 +27,8 @@ def default_key_path() -> Path:
 def read_input(name: str) -> bytes:
     """The content of a file, or of standard input for ``-``; a byte more than the reader takes is enough to refuse."""
     if name == "-":
+        if sys.stdin is None:
+            raise OSError("standard input is closed")
         return sys.stdin.buffer.read(MAX_BYTES + 1)
     with Path(name).open("rb") as file:
         return file.read(MAX_BYTES + 1)
@@ -43,7 +45,9 @@ def load_signers(files: list[str] | None, kid: str | None) -> list[LocalSigner]:
         raise ConfigurationError("A2A_SIGN_KEY and A2A_SIGN_KEY_FILE are both set; unset one of them")
     if value:
         return [
-            _opened(lambda passphrase: read_private_key(value.encode(), passphrase=passphrase, kid=kid), "A2A_SIGN_KEY")
+            opened(
+                lambda passphrase: read_private_key(os.fsencode(value), passphrase=passphrase, kid=kid), "A2A_SIGN_KEY"
+            )
         ]
     path = Path(file) if file else default_key_path()
     if not file and not path.exists():
@@ -71,13 +75,14 @@ def new_passphrase() -> str:
 def _from_file(path: Path, kid: str | None) -> LocalSigner:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", KeyFileWarning)
-        signer = _opened(lambda passphrase: load_private_key(path, passphrase=passphrase, kid=kid), str(path))
+        signer = opened(lambda passphrase: load_private_key(path, passphrase=passphrase, kid=kid), str(path))
     for message in {str(warning.message) for warning in caught}:
         warn(message)
     return signer
 
 
-def _opened(load: Callable[[str | None], LocalSigner], name: str) -> LocalSigner:
+def opened(load: Callable[[str | None], LocalSigner], name: str) -> LocalSigner:
+    """The key, with the passphrase of the environment, or one that is asked for when the key needs one."""
     try:
         return load(_passphrase_of_environment())
     except PassphraseNeededError:
@@ -89,14 +94,17 @@ def _passphrase_of_environment() -> str | None:
     if value and file:
         raise ConfigurationError("A2A_SIGN_KEY_PASSPHRASE and A2A_SIGN_KEY_PASSPHRASE_FILE are both set; unset one")
     if file:
-        value = Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+        try:
+            value = Path(file).read_bytes().partition(b"\n")[0].rstrip(b"\r").decode("utf-8")
+        except UnicodeDecodeError:
+            raise ConfigurationError("the file in A2A_SIGN_KEY_PASSPHRASE_FILE is not UTF-8 text") from None
         if not value:
-            raise ConfigurationError("the file in A2A_SIGN_KEY_PASSPHRASE_FILE is empty")
+            raise ConfigurationError("the first line of the file in A2A_SIGN_KEY_PASSPHRASE_FILE is empty")
     return value or None
 
 
 def _ask(prompt: str) -> str:
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         raise ConfigurationError(
             "the key needs a passphrase and there is no terminal to ask at; "
             "set A2A_SIGN_KEY_PASSPHRASE or A2A_SIGN_KEY_PASSPHRASE_FILE"

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
-from a2a_trust.cli.report import Exit, class_of, exit_of, failed, mark, printable, put, put_json, warn
-from a2a_trust.cli.sources import read_input
+from a2a_trust.cli.report import Exit, class_of, exit_of, failed, mark, printable, printable_lines, put, put_json, warn
+from a2a_trust.cli.sources import opened, read_input
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
@@ -18,11 +17,14 @@ from a2a_trust.errors import (
     TrustError,
     UncoveredFieldsError,
 )
+from a2a_trust.keys.files import read_private_key
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, public_key_from_pem
 from a2a_trust.keys.keyset import read_jwks
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
+from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.keys.trust import LOSSLESS_FORMS, Form, TrustedKey, TrustStore
 from a2a_trust.signing.verify import VerifiedCard, verify_card
+from a2a_trust.strict_json import parse
 
 __all__ = ["run"]
 
@@ -30,8 +32,9 @@ __all__ = ["run"]
 def run(options: argparse.Namespace) -> int:
     """Verify every card; the exit code is that of the first one that is not proven."""
     try:
-        if options.files.count("-") and len(options.files) > 1:
-            raise ConfigurationError("- (standard input) stands alone; name files, or call once for each")
+        inputs = [*options.files, *options.jwks, *options.key]
+        if inputs.count("-") > 1:
+            raise ConfigurationError("- (standard input) can be read only once")
         origin: str | UnsafeAnyOrigin = UnsafeAnyOrigin()
         origins: Origins | UnsafeAnyOrigin = UnsafeAnyOrigin()
         if options.origin is not None:
@@ -76,34 +79,34 @@ def _trust(options: argparse.Namespace, origins: Origins | UnsafeAnyOrigin) -> T
     """The keys that the arguments name, each for the host of --origin, or for any."""
     keys: list[PublicKey] = []
     for name in options.jwks:
-        found = read_jwks(Path(name).read_bytes())
+        found = read_jwks(read_input(name))
         for skipped in found.skipped:
             warn(f"{name}: key {skipped.index} skipped: {skipped.reason}")
         if not found.keys:
             raise ConfigurationError(f"{name}: no key in this JWK Set can verify a card")
         keys.extend(found.keys)
-    keys.extend(_public_key(Path(name)) for name in options.key)
+    keys.extend(_public_key(name, options.kid) for name in options.key)
     if not keys:
         raise ConfigurationError("name the keys that you trust: --jwks FILE or --key FILE")
     forms = LOSSLESS_FORMS | set(map(Form, options.form))
     return TrustStore(TrustedKey(key=key, origins=origins, forms=forms) for key in dict.fromkeys(keys))
 
 
-def _public_key(path: Path) -> PublicKey:
-    """The public key in a PEM or JWK file; of a private key the public half."""
-    from a2a_trust.keys.files import read_private_key
-    from a2a_trust.strict_json import parse
-
-    data = path.read_bytes().strip()
-    if b"PRIVATE KEY-----" in data:
-        return read_private_key(data).public_key
+def _public_key(name: str, kid: str | None) -> PublicKey:
+    """The public key in a PEM or JWK file; of a private key, which may be encrypted, the public half."""
+    data = read_input(name).strip()
+    is_encrypted_jwk = data.startswith(b"eyJ") and data.count(b".") == 4
+    if b"PRIVATE KEY-----" in data or is_encrypted_jwk:
+        return opened(lambda passphrase: read_private_key(data, passphrase=passphrase, kid=kid), name).public_key
     if data.startswith(b"-----BEGIN"):
-        return public_key_from_pem(data)
-    jwk = parse(data, what=str(path))
+        return public_key_from_pem(data, kid=kid)
+    jwk = parse(data, what=name)
     if isinstance(jwk, dict) and "keys" in jwk:
-        raise ConfigurationError(f"{path} is a JWK Set; give it with --jwks")
+        raise ConfigurationError(f"{name} is a JWK Set; give it with --jwks")
+    if isinstance(jwk, dict) and kid is not None:
+        jwk["kid"] = kid
     if isinstance(jwk, dict) and "d" in jwk:
-        return read_private_key(data).public_key
+        return LocalSigner.from_jwk(jwk).public_key
     return public_key_from_jwk(jwk)
 
 
@@ -157,4 +160,4 @@ def _put_success(name: str, proven: VerifiedCard) -> None:
 
 def _put_failure(name: str, error: Exception, code: Exit) -> None:
     label = mark("NOT VERIFIED", "red", sys.stdout)
-    put(f"{printable(name)}: {label} ({class_of(code)}): {printable(error)}")
+    put(f"{printable(name)}: {label} ({class_of(code)}): {printable_lines(error)}")

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from a2a_trust import strict_json
-from a2a_trust.card import is_legacy
+from a2a_trust.card import LEGACY_MEMBERS, is_legacy, read_card
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
@@ -83,7 +83,8 @@ def sign_card(
     """A new card, signed by every signer; the one that was given is unchanged.
 
     Signatures that the same kids made before are replaced, those of others stay where they are. Others' signatures
-    that normalising the card may break are an error, unless ``drop_broken`` has them removed. ``jku`` (https),
+    that normalising the card may break are an error, unless ``drop_broken`` has them removed; whether an edit before
+    has broken them cannot be told without their keys. ``jku`` (https),
     ``iat`` and ``exp`` (aware datetime or seconds since the epoch) go into the protected headers. ``crit`` does not
     name them, so other verifiers ignore them; ours honours ``iat`` and ``exp``.
 
@@ -97,6 +98,9 @@ def sign_card(
     original = strict_json.parse(card, what="card") if isinstance(card, bytes) else _copy(card)
     check_card(original)
     entries = _entries(original)
+    canonicalize(entries)  # strangers' signatures too are served again
+    if not is_legacy(original) and any(member in original for member in LEGACY_MEMBERS):
+        read_card(original)  # a merged card whose generations contradict each other says two things under one signature
     members = {name: value for name, value in original.items() if name != "signatures"}
     before = canonicalize(members)  # also refuses integers that readers would round
     normalised: tuple[str, ...] = ()
@@ -140,11 +144,15 @@ def sign_card(
 def _check_signers(signers: tuple[Signer, ...]) -> None:
     if not signers:
         raise ConfigurationError("sign_card: give at least one signer, as in sign_card(card, generate_signer())")
-    if len({signer.kid for signer in signers}) < len(signers):
-        raise ConfigurationError("sign_card: two signers have the same kid; give one of them another")
     for signer in signers:
+        if not isinstance(signer, Signer):
+            raise ConfigurationError(
+                f"sign_card: {type(signer).__name__} is no Signer; give signers one by one, as *signers"
+            )
         if (signer.alg, signer.kid) != (signer.public_key.alg, signer.public_key.kid):
             raise ConfigurationError(f"signer {signer.kid!a}: alg and kid are not those of its public key")
+    if len({signer.kid for signer in signers}) < len(signers):
+        raise ConfigurationError("sign_card: two signers have the same kid; give one of them another")
 
 
 def _times(iat: float | datetime | None, exp: float | datetime | None) -> dict[str, float]:

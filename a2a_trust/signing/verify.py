@@ -216,7 +216,7 @@ def _trusted_key(signature: Signature, trust: TrustStore, host: str | None) -> T
     """The one trusted key that the header names for this host."""
     kty = next((a.kty for a in ALGORITHMS.values() if a.is_named(signature.alg)), None)
     if kty is None:
-        raise _RefusedError(FailureReason.WRONG_ALGORITHM, "the header's alg is not one that cards are signed with")
+        raise _RefusedError(FailureReason.UNKNOWN_ALGORITHM, "the header's alg is not one that cards are signed with")
     entries = trust.named(signature.kid, kty)
     if not entries:
         raise _RefusedError(FailureReason.UNKNOWN_KEY, f"no trusted {kty} key has this kid")
@@ -310,7 +310,10 @@ _WEAKEST_FIRST: Final = (Form.PRUNED_LEGACY, Form.PRUNED, Form.SERVED, Form.SPEC
 
 
 def _counted(proofs: list[_Proof], policy: Policy, failures: tuple[SignatureFailure, ...]) -> list[_Proof]:
-    """The proofs that the policy counts, fullest coverage first; raises when they are too few."""
+    """The proofs that the policy counts, fullest coverage first; raises when they are too few.
+
+    Where keys and kids overlap (one key under two kids, two under one) fewer may be counted than could be, never more.
+    """
     counted: list[_Proof] = []
     for proof in sorted(proofs, key=_openness):
         key = proof.trusted.key

@@ -350,6 +350,17 @@ def test_the_removal_that_nobody_can_see_is_told_as_unproven(card: JSONObject, o
     assert any("not proven" in warning for warning in result.warnings)
 
 
+@pytest.mark.parametrize("marked", [Form.PRUNED, Form.PRUNED_LEGACY])
+def test_a_key_marked_for_one_pruned_form_proves_as_little_in_the_other(
+    card: JSONObject, sdk_signature: JSONObject, owner: LocalSigner, marked: Form
+) -> None:
+    """What is served is all that some pruning left, and the key belongs to somebody whose SDKs prune."""
+    forms = frozenset({Form.SERVED, Form.SPEC, marked})
+    trust = TrustStore([TrustedKey(key=owner.public_key, origins=Origins(HOST), forms=forms)])
+    result = proven(served(pruned(card), sdk_signature), trust)
+    assert (result.form.is_lossy, result.unproven) == (True, UNPROVEN_BY_PRUNING)
+
+
 def test_a_full_signature_beside_a_pruned_one_is_what_counts(
     card: JSONObject, good: JSONObject, sdk_signature: JSONObject, pruned_trust: TrustStore
 ) -> None:

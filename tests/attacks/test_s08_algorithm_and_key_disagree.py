@@ -9,7 +9,7 @@ import dataclasses
 
 import pytest
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, x25519
 
 from a2a_trust import ConfigurationError, LocalSigner, MalformedError, Origins, TrustedKey, TrustStore, generate_signer
 from a2a_trust.errors import CardVerificationError, FailureReason, InvalidSignatureError, UntrustedCardError
@@ -171,6 +171,24 @@ def test_one_name_for_keys_of_two_types_is_looked_up_by_the_type_of_the_algorith
         other = "RS256" if key.alg == "ES256" else "ES256"
         crossed = entry({"alg": other, "kid": "shared"}, payload, signs(signer.private_key, "RS256"))
         refusal(CardVerificationError, served(card, crossed), both, BAD)
+
+
+def test_a_sound_jwk_of_another_curve_says_that_it_is_for_our_algorithm() -> None:
+    """secp256k1 has coordinates as long as P-256, X25519 as long as Ed25519: only the name of the curve differs."""
+    point = ec.generate_private_key(ec.SECP256K1()).public_key().public_numbers()
+    foreign: JSONObject = {
+        "kty": "EC",
+        "crv": "secp256k1",
+        "x": b64(point.x.to_bytes(32, "big")),
+        "y": b64(point.y.to_bytes(32, "big")),
+    }
+    octets = x25519.X25519PrivateKey.generate().public_key().public_bytes_raw()
+    for jwk, alg in ((foreign, "ES256"), ({"kty": "OKP", "crv": "X25519", "x": b64(octets)}, "EdDSA")):
+        for attempt in (jwk, {**jwk, "alg": alg}, {**jwk, "alg": alg, "use": "sig"}):
+            with pytest.raises(MalformedError, match="crv"):
+                public_key_from_jwk(attempt)
+        with pytest.raises(MalformedError, match="crv"):
+            public_key_from_jwk(jwk, alg=alg)
 
 
 @pytest.mark.parametrize(

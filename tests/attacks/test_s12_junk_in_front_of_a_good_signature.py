@@ -43,6 +43,7 @@ MALFORMED: dict[str, Any] = {
     "null octets": {"protected": "\0", "signature": "\0"},
     "enormous": {"protected": "A" * 200_000, "signature": "A" * 200_000},
     "not UTF-8": jose(b"\xff\xfe{}"),
+    "not UTF-8 within": jose(b'{"alg":"ES256","kid":"owner\xff"}'),
     "not JSON": jose("{"),
     "empty text": jose(""),
     "header list": jose("[]"),

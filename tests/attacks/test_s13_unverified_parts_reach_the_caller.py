@@ -248,6 +248,8 @@ def test_signing_changes_neither_the_card_that_was_given_nor_lends_parts_of_it(
     assert card == before
     card["skills"][0]["name"] = POISON
     card["supportedInterfaces"].clear()
+    card["defaultInputModes"].append(POISON)
+    card["capabilities"]["extensions"][0]["params"]["allowed"].append(POISON)
     assert proven(signed.card, trust).card == before
     signed.card["skills"][0]["name"] = POISON
     refusal(CardVerificationError, signed.card, trust, FailureReason.BAD_SIGNATURE, FailureReason.COMPANION)

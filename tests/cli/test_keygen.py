@@ -66,3 +66,15 @@ def test_encrypting_needs_a_passphrase_from_somewhere(run: Run, tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
     assert run("keygen", "-o", "key", "--encrypt", A2A_SIGN_KEY_PASSPHRASE="hunter2").code == 0
     assert b"ENCRYPTED" in (tmp_path / "key").read_bytes()
+
+
+@pytest.mark.parametrize("output", ["", "-", ".", "/"])
+def test_a_key_needs_the_name_of_a_file(output: str, run: Run, tmp_path: Path) -> None:
+    done = run("keygen", "-o", output)
+    assert (done.code, "-o needs" in done.err) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_kid_is_a_mistake(run: Run, tmp_path: Path) -> None:
+    assert run("keygen", "-o", "key", "--kid", "").code == 2
+    assert list(tmp_path.iterdir()) == []

@@ -235,3 +235,82 @@ def test_a_reader_that_goes_away_is_no_crash(card: Path, key: Path, tmp_path: Pa
     pipe.stderr.close()
     assert pipe.wait(timeout=60) == 6
     assert errors == b""
+
+
+def test_an_empty_expiry_is_a_mistake_and_not_for_ever(run: Run, card: Path, key: Path) -> None:
+    before = card.read_bytes()
+    assert run("card.json", "--key", "key.pem", "--expires", "").code == 2
+    assert card.read_bytes() == before
+
+
+def test_the_key_is_never_written_over(run: Run, card: Path, key: Path) -> None:
+    before = key.read_bytes()
+    assert run("card.json", "--key", "key.pem", "-o", "key.pem").code == 2
+    assert key.read_bytes() == before
+
+
+def test_no_card_is_changed_when_one_of_them_cannot_be_written(run: Run, card: Path, key: Path, tmp_path: Path) -> None:
+    before = card.read_bytes()
+    (tmp_path / "second.json").write_bytes(before)
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "gone" / "third.json").symlink_to(tmp_path / "second.json")
+    long = tmp_path / ("x" * 250)
+    long.write_bytes(before)
+    assert run("card.json", long.name, "--key", "key.pem").code == 0  # its temporary name is short
+    card.write_bytes(before)
+    done = run("card.json", "/proc/version", "--key", "key.pem")
+    assert done.code == 1
+    assert card.read_bytes() == before
+
+
+def test_strange_signatures_of_others_are_refused_and_not_a_crash(run: Run, card: Path, key: Path) -> None:
+    strange = {"protected": "e30", "signature": "", "header": {"n": 123456789012345678901234567890}}
+    card.write_text(json.dumps({**CARD, "signatures": [strange]}))
+    done = run("card.json", "--key", "key.pem")
+    assert (done.code, "Traceback" in done.err) == (1, False)
+
+
+def test_a_merged_card_that_contradicts_itself_is_not_signed(run: Run, card: Path, key: Path) -> None:
+    card.write_text(json.dumps({**CARD, "security": [{}]}))
+    done = run("card.json", "--key", "key.pem")
+    assert done.code == 1
+    assert "/security: it contradicts securityRequirements" in done.err
+
+
+def test_only_the_first_line_of_the_passphrase_file_counts(run: Run, card: Path, tmp_path: Path) -> None:
+    assert run("keygen", "-o", "secret", "--encrypt", **ENCRYPTED).code == 0
+    (tmp_path / "pass").write_text("correct horse battery staple\r\nsecond line\n")
+    assert run("card.json", "--key", "secret", A2A_SIGN_KEY_PASSPHRASE_FILE="pass").code == 0
+    (tmp_path / "pass").write_bytes(b"\xff\n")
+    assert run("card.json", "--key", "secret", A2A_SIGN_KEY_PASSPHRASE_FILE="pass").code == 2
+    assert run("verify", "card.json", "--key", "secret", **ENCRYPTED).code == 0
+
+
+def test_a_key_under_another_name_verifies_under_that_name(run: Run, card: Path, key: Path) -> None:
+    assert run("card.json", "--key", "key.pem", "--kid", "prod").code == 0
+    assert run("verify", "card.json", "--key", "key.pem").code == 4
+    assert run("verify", "card.json", "--key", "key.pem", "--kid", "prod").code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [("verify",), ("verify", "x", "--form", "spec"), ("keygen", "--bogus"), ("x", "--bogus")]
+)
+def test_mistakes_in_the_arguments_are_json_too(arguments: tuple[str, ...], run: Run) -> None:
+    done = run(*arguments, "--json")
+    assert done.code == 2
+    assert done.json["error"]["class"] == "usage"
+    assert done.json["command"] == (arguments[0] if arguments[0] != "x" else "sign")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">/dev/full"])
+def test_closed_and_full_streams_are_no_crash(closed: str, card: Path, key: Path, tmp_path: Path) -> None:
+    import subprocess
+
+    from tests.cli.conftest import COMMAND
+
+    for line in (f"{COMMAND} verify card.json --key key.pem", f"{COMMAND} - --key key.pem"):
+        shell = ["bash", "-c", f"{line} {closed}"]
+        done = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode in (0, 3, 6), line
+        assert "Traceback" not in done.stderr
+        assert "Exception ignored" not in done.stderr

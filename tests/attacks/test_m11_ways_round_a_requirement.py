@@ -1,0 +1,104 @@
+"""M11: a wrong credential beside an open door, the scopes of one scheme for another's, and rules that nobody enforces.
+
+Found in a review of the rules of evaluation; through the whole middleware.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from a2a_trust.auth.guard import AnonymousAllowed, HandlersEnforceSkills
+from a2a_trust.errors import ConfigurationError
+from tests.auth.test_jwt import claims, token
+from tests.middleware.agent import CARD, KEY, POOR_KEY, Agent, guarded, verifiers
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def client(app: Any) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://agent.example")
+
+
+def bearer(**changes: Any) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token(claims(**changes))}"}
+
+
+OPEN = {**CARD, "securityRequirements": [*CARD["securityRequirements"], {}]}
+
+
+@pytest.mark.parametrize(
+    "carried",
+    [
+        {"X-API-Key": "wrong"},
+        {"X-API-Key": ""},
+        {"X_API_Key": KEY},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": "Bearer"},
+        {"Authorization": "Basic YTpi"},
+        {"Authorization": ""},
+        {"X-API-Key": KEY, "Authorization": "Bearer wrong"},
+        bearer(exp=1),
+        bearer(aud="other"),
+    ],
+)
+async def test_a_wrong_credential_beside_an_open_door_is_401(carried: dict[str, str]) -> None:
+    agent = Agent()
+    async with client(guarded(agent, OPEN, anonymous=AnonymousAllowed())) as http:
+        assert (await http.post("/rpc", headers=carried)).status_code == 401
+        assert agent.scopes == []
+        assert (await http.post("/rpc")).status_code == 200
+
+
+@pytest.mark.parametrize("carried", [{"X-API-Key": POOR_KEY}, bearer(scope="other")])
+async def test_a_known_caller_without_the_scope_is_not_let_in_as_nobody(carried: dict[str, str]) -> None:
+    agent = Agent()
+    async with client(guarded(agent, OPEN, anonymous=AnonymousAllowed())) as http:
+        assert (await http.post("/rpc", headers=carried)).status_code == 403
+    assert agent.scopes == []
+
+
+async def test_the_scopes_of_one_scheme_never_satisfy_another() -> None:
+    both = {**CARD, "securityRequirements": [{"schemes": {"key": {"list": ["read"]}, "oauth": {"list": ["read"]}}}]}
+    agent = Agent()
+    async with client(guarded(agent, both)) as http:
+        for key, scope in ((POOR_KEY, "read write admin"), (KEY, "write"), (POOR_KEY, "")):
+            assert (await http.post("/rpc", headers={"X-API-Key": key, **bearer(scope=scope)})).status_code == 403
+        for carried in ({"X-API-Key": KEY}, bearer(), {}):
+            assert (await http.post("/rpc", headers=carried)).status_code == 401
+        assert agent.scopes == []
+        assert (await http.post("/rpc", headers={"X-API-Key": KEY, **bearer()})).status_code == 200
+    assert agent.scopes[0]["auth"].scopes == ["read"]
+
+
+def test_skill_rules_cannot_be_skipped_in_silence() -> None:
+    for name in ("security", "securityRequirements", "security_requirements"):
+        card = {**CARD, "skills": [{"id": "pay", name: [{"key": ["pay"]}]}]}
+        with pytest.raises(ConfigurationError, match="'pay'; nobody checks that"):
+            guarded(Agent(), card)
+        assert guarded(Agent(), card, skills=HandlersEnforceSkills()) is not None
+
+
+async def test_handlers_that_check_skills_see_the_scopes_of_each_credential() -> None:
+    card = {**CARD, "skills": [{"id": "pay", "securityRequirements": [{"schemes": {"key": {"list": ["pay"]}}}]}]}
+    agent = Agent()
+    async with client(guarded(agent, card, skills=HandlersEnforceSkills())) as http:
+        await http.post("/rpc", headers={"X-API-Key": KEY})
+    key = agent.scopes[0]["user"].identity("key")
+    assert key.scopes == {"read"}
+
+
+def test_no_door_opens_for_want_of_a_verifier() -> None:
+    for missing in ("key", "oauth"):
+        given = {name: verifier for name, verifier in verifiers().items() if name != missing}
+        with pytest.raises(
+            ConfigurationError, match=f"the card demands the scheme '{missing}' and nothing verifies it"
+        ):
+            guarded(Agent(), verifiers=given)

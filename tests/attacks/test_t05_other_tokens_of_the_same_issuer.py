@@ -1,0 +1,84 @@
+"""T5: the issuer signs many kinds of tokens with one key, and a server takes any of them for an access token.
+
+Measured in several resource servers: ID, refresh and logout tokens, tokens that are bound to a key that the thief does
+not have, tokens without end, and moments that are no numbers. Each token here is good but for the one thing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from a2a_trust.auth.jwt import TokenProfile
+from a2a_trust.errors import InvalidCredentialsError
+from tests.auth.test_jwt import NOW, claims, token, verifier
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+ID = {"scope": ..., "client_id": ..., "nonce": "n", "at_hash": "h", "auth_time": NOW, "acr": "1"}
+EVENTS: dict[str, dict[str, str]] = {"http://schemas.openid.net/event/backchannel-logout": {}}
+
+OTHERS: list[tuple[str, dict[str, Any], Any]] = [
+    ("an ID token", ID, "JWT"),
+    ("an ID token without typ", ID, ...),
+    ("an ID token with scopes", {**ID, "scope": "read"}, "JWT"),
+    ("an ID token of the hybrid flow", {"scope": "read", "c_hash": "h"}, "JWT"),
+    ("an ID token of the implicit flow", {"scope": "read", "nonce": "n"}, "JWT"),
+    ("a Keycloak ID token", {"typ": "ID", "azp": "c"}, "JWT"),
+    ("a Keycloak refresh token", {"typ": "Refresh", "scope": "openid read"}, "JWT"),
+    ("a Keycloak offline token", {"typ": "Offline", "scope": "offline_access read"}, "JWT"),
+    ("a Keycloak logout token", {"typ": "Logout"}, "JWT"),
+    ("a logout token", {"events": EVENTS, "sid": "s"}, "JWT"),
+    ("a logout token by its typ", {"events": EVENTS}, "logout+jwt"),
+    ("a security event", {}, "secevent+jwt"),
+    ("an authorization request", {}, "oauth-authz-req+jwt"),
+    ("a client's assertion", {}, "client-authentication+jwt"),
+    ("an introspection response", {}, "token-introspection+jwt"),
+    ("a DPoP proof", {}, "dpop+jwt"),
+]
+
+
+@pytest.mark.parametrize(("changes", "typ"), [other[1:] for other in OTHERS], ids=[other[0] for other in OTHERS])
+@pytest.mark.parametrize("profile", list(TokenProfile))
+async def test_it_is_no_access_token(changes: dict[str, Any], typ: Any, profile: TokenProfile) -> None:
+    with pytest.raises(InvalidCredentialsError):
+        await verifier(profile=profile).verify(token(claims(**changes), typ=typ), NOW)
+
+
+@pytest.mark.parametrize(("profile", "typ"), [(TokenProfile.RFC9068, "at+jwt"), (TokenProfile.PLAIN_JWT, "JWT")])
+async def test_the_same_token_without_the_one_thing_is_good(profile: TokenProfile, typ: str) -> None:
+    assert (await verifier(profile=profile).verify(token(typ=typ), NOW)).subject == "alice"
+
+
+@pytest.mark.parametrize("cnf", [{"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"}, {"x5t#S256": "x"}, {}, None])
+async def test_a_stolen_token_that_is_bound_to_a_key_is_no_bearer_token(cnf: Any) -> None:
+    with pytest.raises(InvalidCredentialsError, match="bound to a key"):
+        await verifier().verify(token(claims(cnf=cnf)), NOW)
+
+
+@pytest.mark.parametrize("name", ["exp", "nbf", "iat"])
+@pytest.mark.parametrize("text", ["NaN", "-NaN", "Infinity", "true", '"9999999999"', "[9999999999]", "{}", "1e999"])
+async def test_a_moment_that_is_no_number_is_no_moment(name: str, text: str) -> None:
+    body = json.dumps(claims(**{name: "@"})).replace('"@"', text)
+    with pytest.raises(InvalidCredentialsError):
+        await verifier().verify(token(body.encode()), NOW)
+
+
+@pytest.mark.parametrize("exp", [..., None, NOW, NOW - 1, 0])
+async def test_a_token_without_end_or_at_its_end_is_refused(exp: Any) -> None:
+    with pytest.raises(InvalidCredentialsError, match="it has expired, or has no exp"):
+        await verifier(skew=300).verify(token(claims(exp=exp)), NOW)
+
+
+@pytest.mark.parametrize("name", ["nbf", "iat"])
+async def test_a_token_of_the_future_is_refused(name: str) -> None:
+    with pytest.raises(InvalidCredentialsError, match="not valid yet"):
+        await verifier().verify(token(claims(**{name: NOW + 31, "exp": NOW + 600})), NOW)

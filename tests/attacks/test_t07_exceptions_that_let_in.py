@@ -1,0 +1,89 @@
+"""T7: one scheme's verifier fails in an unforeseen way, and the request goes on as that of an anonymous caller.
+
+Seen in LiteLLM (CVE-2026-59822 and another).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from a2a_trust.auth.guard import AnonymousAllowed
+from a2a_trust.auth.principal import Identity
+from a2a_trust.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    FetchError,
+    InvalidCredentialsError,
+    KeySourceUnavailableError,
+    MalformedError,
+    MissingCredentialsError,
+)
+from tests.auth.test_jwt import token
+from tests.middleware.agent import CARD, KEY, Agent, guarded, raw_exchange, uvicorn_serving, verifiers
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+OPEN = {**CARD, "securityRequirements": [*CARD["securityRequirements"], {}]}
+FORESEEN = [InvalidCredentialsError("x"), MissingCredentialsError("x"), AuthenticationError("x")]
+UNFORESEEN = [KeyError("x"), TypeError("x"), RuntimeError("x"), MalformedError("x"), FetchError("x"), OSError("x")]
+UNFORESEEN += [ConfigurationError("x"), StopAsyncIteration(), TimeoutError("x"), LookupError("x"), RecursionError("x")]
+
+
+class Failing:
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    async def verify(self, credential: str, now: float) -> Identity:  # noqa: ARG002
+        raise self.error
+
+
+def failing_agent(error: Exception, agent: Agent) -> Any:
+    given = {**verifiers(), "oauth": Failing(error)}
+    return guarded(agent, OPEN, verifiers=given, anonymous=AnonymousAllowed())
+
+
+def client(app: Any) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    return httpx.AsyncClient(transport=transport, base_url="http://agent.example")
+
+
+TOKEN = {"Authorization": "Bearer x"}
+
+
+@pytest.mark.parametrize("beside", [{}, {"X-API-Key": KEY}])
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        *((error, 401) for error in FORESEEN),
+        (KeySourceUnavailableError("x"), 503),
+        *((error, 500) for error in UNFORESEEN),
+    ],
+)
+async def test_whatever_a_verifier_raises_nobody_is_let_in(
+    error: Exception, status: int, beside: dict[str, str]
+) -> None:
+    agent = Agent()
+    async with client(failing_agent(error, agent)) as http:
+        assert (await http.post("/rpc", headers=TOKEN | beside)).status_code == status
+        assert agent.scopes == []
+        # The scheme that fails is not asked when no credential of its kind came.
+        assert (await http.post("/rpc", headers=beside)).status_code == 200
+
+
+@pytest.mark.parametrize("http", ["h11", "httptools"])
+async def test_under_a_real_server_an_unforeseen_error_is_500_and_the_agent_is_not_reached(http: str) -> None:
+    agent = Agent()
+    async with uvicorn_serving(failing_agent(RuntimeError("secret"), agent), http) as origin:
+        request = f"POST /rpc HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAuthorization: Bearer {token()}\r\n\r\n"
+        status, answer = await raw_exchange(origin, request.encode())
+    assert (status, agent.scopes) == (500, [])
+    assert b"secret" not in answer

@@ -1,0 +1,294 @@
+"""Credentials come from where the card says and nowhere else, once, in one piece."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from a2a_trust.auth.credentials import Cookie, Header, HttpAuthorization, Query, extractor_for, strip_headers
+from a2a_trust.card import (
+    ApiKeyScheme,
+    HttpScheme,
+    MutualTlsScheme,
+    NamedScheme,
+    OAuth2Scheme,
+    OpenIdConnectScheme,
+    SecurityScheme,
+)
+from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
+
+
+def scope(*headers: tuple[str, bytes], query: bytes = b"") -> dict[str, Any]:
+    return {"headers": [(name.encode(), value) for name, value in headers], "query_string": query}
+
+
+KEY, TOKEN = Header("X-API-Key"), HttpAuthorization("bearer")
+
+
+# Headers
+
+
+@pytest.mark.parametrize("name", ["x-api-key", "X-API-Key", "X-Api-KEY"])
+@pytest.mark.parametrize("value", [b"secret", b" secret", b"secret ", b"\tsecret \t"])
+def test_a_header_is_found_in_any_case_and_blanks_around_it_mean_nothing(name: str, value: bytes) -> None:
+    assert KEY.extract(scope(("accept", b"*/*"), (name, value))) == "secret"
+
+
+@pytest.mark.parametrize("header", ["x-api", "x-api-keys", "api-key", "x-api-key2", "authorization", "xapikey"])
+def test_other_headers_are_not_looked_at(header: str) -> None:
+    assert KEY.extract(scope((header, b"secret"))) is None
+    assert KEY.extract(scope(query=b"x-api-key=secret&X-API-Key=secret")) is None
+    assert KEY.extract(scope(("cookie", b"X-API-Key=secret"))) is None
+
+
+def test_what_is_inside_a_header_is_not_taken_apart() -> None:
+    assert KEY.extract(scope(("x-api-key", b"good, good"))) == "good, good"
+    assert KEY.extract(scope(("x-api-key", b"Bearer good"))) == "Bearer good"
+    assert KEY.extract(scope(("x-api-key", b'"good"'))) == '"good"'
+
+
+@pytest.mark.parametrize("values", [(b"a", b"a"), (b"a", b"b"), (b"", b"a"), (b"a", b"")])
+def test_a_header_that_came_twice_is_refused(values: tuple[bytes, bytes]) -> None:
+    with pytest.raises(InvalidCredentialsError, match="more than once"):
+        KEY.extract(scope(("x-api-key", values[0]), ("X-Api-Key", values[1])))
+
+
+@pytest.mark.parametrize("alias", ["x_api_key", "X_API_KEY", "x-api_key", "x_api-key"])
+def test_an_alias_with_underscores_is_refused_alone_and_beside_the_real_one(alias: str) -> None:
+    for headers in ([(alias, b"a")], [(alias, b"a"), ("x-api-key", b"a")], [("x-api-key", b"a"), (alias, b"a")]):
+        with pytest.raises(InvalidCredentialsError, match="alias"):
+            KEY.extract(scope(*headers))
+
+
+@pytest.mark.parametrize("value", [b"", b" ", b"\t", b"\xff", "schlüssel".encode(), "schlüssel".encode("latin-1")])
+def test_an_empty_or_non_ascii_header_is_a_bad_credential_and_not_an_absent_one(value: bytes) -> None:
+    with pytest.raises(InvalidCredentialsError, match="empty, or not ASCII"):
+        KEY.extract(scope(("x-api-key", value)))
+
+
+# Authorization
+
+
+@pytest.mark.parametrize("scheme", [b"Bearer", b"bearer", b"BEARER", b"bEaReR"])
+@pytest.mark.parametrize("token", ["abc", "a.b-c_d~e+f/g==", "A" * 20_000])
+def test_the_scheme_is_matched_in_any_case_and_the_token_taken_as_it_is(scheme: bytes, token: str) -> None:
+    assert TOKEN.extract(scope(("Authorization", scheme + b" " + token.encode()))) == token
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"", b"Basic YTpi", b"Bearertoken", b"Bearer\ttoken", b"Bear er token", b"token", b",Bearer token", b"Digest a=b"],
+)
+def test_another_scheme_is_no_bearer_token(value: bytes) -> None:
+    assert TOKEN.extract(scope(("authorization", value))) is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"Bearer",
+        b"Bearer ",
+        b"Bearer  token",
+        b"Bearer \ttoken",
+        b"Bearer token token",
+        b"Bearer token, Bearer token",
+        b"Bearer token,token",
+        b"Bearer token;x",
+        b'Bearer "token"',
+        b"Bearer token=x",
+        b"Bearer ===",
+        b"Bearer t\xc3\xb6ken",
+        b"Bearer to\0ken",
+        b"Bearer token\r\nX: y",
+        b"Bearer token\n",
+        b"Bearer token=\t=",
+    ],
+)
+def test_oddly_written_bearer_tokens_are_refused(value: bytes) -> None:
+    if value == b"Bearer token\n":
+        value += b"x"
+    with pytest.raises(InvalidCredentialsError, match="not a scheme, one blank and one credential"):
+        TOKEN.extract(scope(("authorization", value)))
+
+
+def test_a_newline_behind_a_token_is_no_part_of_it() -> None:
+    with pytest.raises(InvalidCredentialsError, match="one credential"):
+        TOKEN.extract(scope(("authorization", b"Bearer token\n")))
+
+
+@pytest.mark.parametrize("other", [b"Bearer good", b"Bearer other", b"Basic YTpi", b""])
+def test_two_authorization_lines_are_refused_whatever_they_say(other: bytes) -> None:
+    for lines in ([b"Bearer good", other], [other, b"Bearer good"]):
+        with pytest.raises(InvalidCredentialsError, match="more than once"):
+            TOKEN.extract(scope(*(("authorization", line) for line in lines)))
+
+
+def test_a_bearer_token_elsewhere_is_not_looked_at() -> None:
+    assert TOKEN.extract(scope(("proxy-authorization", b"Bearer a"), query=b"access_token=a")) is None
+
+
+# Query
+
+
+@pytest.mark.parametrize(
+    "query",
+    [b"key=secret", b"a=1&key=secret&b=2", b"%6Bey=secret", b"key=%73ecret", b"%6b%65%79=secret", b"key=secret&KEY=x"],
+)
+def test_a_parameter_is_found_as_the_application_would_find_it(query: bytes) -> None:
+    assert Query("key").extract(scope(query=query)) == "secret"
+
+
+@pytest.mark.parametrize(
+    "query", [b"", b"keys=a", b"a=key", b"Key=a", b"key%00=a", b"a=1;key=b", b"%256Bey=a", b"+key=a"]
+)
+def test_other_parameters_are_not_looked_at(query: bytes) -> None:
+    assert Query("key").extract(scope(("key", b"secret"), query=query)) is None
+
+
+@pytest.mark.parametrize(
+    "query", [b"key=a&key=a", b"key=a&key=", b"key&key=a", b"key=a&%6bey=b", b"k%65y=a&ke%79=b", b"key=a&x=1&key=b"]
+)
+def test_a_parameter_that_came_twice_in_any_spelling_is_refused(query: bytes) -> None:
+    with pytest.raises(InvalidCredentialsError, match="more than once"):
+        Query("key").extract(scope(query=query))
+
+
+@pytest.mark.parametrize("query", [b"key=", b"key", b"key=&a=b", b"key=%C3%BC", b"%6bey="])
+def test_an_empty_or_non_ascii_parameter_is_a_bad_credential(query: bytes) -> None:
+    with pytest.raises(InvalidCredentialsError, match="empty, or not ASCII"):
+        Query("key").extract(scope(query=query))
+
+
+@pytest.mark.parametrize("query", [b"key=\xff", b"key=%ff", b"%ff&key=a", b"key=a" + b"&x=1" * 256])
+def test_a_query_that_cannot_be_read_is_a_bad_credential(query: bytes) -> None:
+    with pytest.raises(InvalidCredentialsError, match="it cannot be read"):
+        Query("key").extract(scope(query=query))
+
+
+def test_a_scope_without_a_query_has_no_parameter() -> None:
+    assert Query("key").extract({"headers": []}) is None
+
+
+# Cookies
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [[b"key=secret"], [b"a=b; key=secret; c=d"], [b"a=b;key=secret"], [b"a=b", b"key=secret"], [b"\tkey=secret "]],
+)
+def test_a_cookie_is_found(lines: list[bytes]) -> None:
+    assert Cookie("key").extract(scope(*(("Cookie", line) for line in lines))) == "secret"
+
+
+@pytest.mark.parametrize("line", [b"", b"key", b"KEY=a", b"keys=a", b"a=key=b", b"a=b; ckey=d", b"a, key=secret"])
+def test_other_cookies_are_not_looked_at(line: bytes) -> None:
+    assert Cookie("key").extract(scope(("cookie", line), ("key", b"secret"), query=b"key=secret")) is None
+
+
+@pytest.mark.parametrize("lines", [[b"key=a; key=a"], [b"key=a", b"key=b"], [b"key=; key=a"], [b"key=a;x=y;key=b"]])
+def test_a_cookie_that_came_twice_is_refused(lines: list[bytes]) -> None:
+    with pytest.raises(InvalidCredentialsError, match="more than once"):
+        Cookie("key").extract(scope(*(("cookie", line) for line in lines)))
+
+
+@pytest.mark.parametrize("line", [b"key=", b"key=\xff", b"key=; a=b"])
+def test_an_empty_or_non_ascii_cookie_is_a_bad_credential(line: bytes) -> None:
+    with pytest.raises(InvalidCredentialsError, match="empty, or not ASCII"):
+        Cookie("key").extract(scope(("cookie", line)))
+
+
+def test_the_value_of_a_cookie_is_all_behind_the_first_equals_sign() -> None:
+    assert Cookie("key").extract(scope(("cookie", b"key=a=b=; c=d"))) == "a=b="
+
+
+# From the card
+
+
+def api_key(location: str, parameter: str) -> ApiKeyScheme:
+    return ApiKeyScheme(name="k", location=location, parameter=parameter)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "place"),
+    [
+        (api_key("header", "X-API-Key"), Header("X-API-Key")),
+        (api_key("query", "api_key"), Query("api_key")),
+        (api_key("cookie", "sid"), Cookie("sid")),
+        (HttpScheme(name="b", scheme="bearer"), HttpAuthorization("bearer")),
+        (OAuth2Scheme(name="o", flows=(), metadata_url=None), HttpAuthorization("bearer")),
+        (OpenIdConnectScheme(name="o", discovery_url="https://i/d"), HttpAuthorization("bearer")),
+    ],
+)
+def test_the_card_says_where(scheme: SecurityScheme, place: object) -> None:
+    assert extractor_for(scheme) == place
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Host",
+        "cookie",
+        "Set-Cookie",
+        "Authorization",
+        "Proxy-Authorization",
+        "Connection",
+        "Transfer-Encoding",
+        "Content-Length",
+        "content-type",
+        "Upgrade",
+        "TE",
+        "Accept",
+        "Accept-Encoding",
+        "Forwarded",
+        "X-Forwarded-For",
+        "X-Forwarded-Anything",
+        "X-Real-IP",
+        "Via",
+        "Origin",
+        "Sec-WebSocket-Protocol",
+        "A2A-Version",
+        "X_API_Key",
+        "X-API-Key\r\nX-Evil",
+        "X API Key",
+        " X-API-Key",
+        "X-API-Key:",
+        "X-Schlüssel",
+        "",
+        "X-API-Key\n",
+        '"',
+    ],
+)
+def test_a_key_in_an_unsafe_header_does_not_start_and_the_text_mends_it(name: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        extractor_for(api_key("header", name))
+    assert '{"location": "header", "name": "X-API-Key"}' in str(caught.value)
+    assert "\r" not in str(caught.value)
+
+
+@pytest.mark.parametrize("location", ["query", "cookie"])
+@pytest.mark.parametrize("name", ["a b", "a=b", "a&b", "a;b", "ü", "a%62", "a\n", "", "a+b", "a,b", "a[]"])
+def test_an_ambiguous_name_of_a_parameter_does_not_start(location: str, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"use letters, digits and - \. _ ~"):
+        extractor_for(api_key(location, name))
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        HttpScheme(name="s", scheme="basic"),
+        HttpScheme(name="s", scheme="digest"),
+        HttpScheme(name="s", scheme="dpop"),
+        MutualTlsScheme(name="s"),
+        NamedScheme(name="s"),
+    ],
+)
+def test_what_cannot_be_enforced_does_not_start(scheme: SecurityScheme) -> None:
+    with pytest.raises(ConfigurationError, match=r"scheme s: .* cannot be enforced; declare an API key, HTTP bearer"):
+        extractor_for(scheme)
+
+
+def test_strip_headers_leaves_order_and_the_rest() -> None:
+    lines = [(b"A", b"1"), (b"Authorization", b"x"), (b"b", b"2"), (b"AUTHORIZATION", b"y"), (b"authorization2", b"3")]
+    kept = strip_headers(lines, frozenset({b"authorization"}))
+    assert kept == [(b"A", b"1"), (b"b", b"2"), (b"authorization2", b"3")]

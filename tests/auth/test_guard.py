@@ -1,0 +1,462 @@
+"""Requirements at work: OR of ANDs, scopes, anonymous callers, and the start-up errors that leave no hole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from a2a_trust.auth.api_key import ApiKeyVerifier, MemoryApiKeys
+from a2a_trust.auth.credentials import Cookie, Header, HttpAuthorization, Query
+from a2a_trust.auth.guard import (
+    AnonymousAllowed,
+    AnonymousRefused,
+    At,
+    Guard,
+    HandlersEnforceSkills,
+    SkillsRefused,
+)
+from a2a_trust.auth.jwt import JwtVerifier
+from a2a_trust.auth.principal import Anonymous, Identity, Principal
+from a2a_trust.card import read_card
+from a2a_trust.errors import (
+    AuthorizationError,
+    ConfigurationError,
+    InvalidCredentialsError,
+    KeySourceUnavailableError,
+    MissingCredentialsError,
+)
+from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Words:
+    """A verifier for words that the test knows: each proves a subject and scopes."""
+
+    def __init__(self, issuer: str, **words: str) -> None:
+        self.issuer, self.words = issuer, words
+        self.asked: list[str] = []
+
+    async def verify(self, credential: str, now: float) -> Identity:  # noqa: ARG002
+        self.asked.append(credential)
+        if credential not in self.words:
+            raise InvalidCredentialsError("no such word")
+        return Identity(issuer=self.issuer, subject=credential, scopes=frozenset(self.words[credential].split()))
+
+
+SCHEMES: dict[str, Any] = {
+    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    "query": {"type": "apiKey", "in": "query", "name": "k"},
+    "sid": {"type": "apiKey", "in": "cookie", "name": "sid"},
+    "oauth": {"type": "oauth2"},
+    "oidc": {"type": "openIdConnect", "openIdConnectUrl": "https://i/d"},
+    "mtls": {"type": "mutualTLS"},
+    "basic": {"type": "http", "scheme": "basic"},
+}
+
+
+def verifiers() -> dict[str, Words]:
+    return {
+        "key": Words("keys", ann="read write", bob="read", eve=""),
+        "query": Words("query", ann="admin"),
+        "sid": Words("sid", ann=""),
+        "oauth": Words("issuer", tok="read", full="read write"),
+    }
+
+
+def guard(*requirements: dict[str, list[str]], given: Any = None, **options: Any) -> Guard:
+    """A guard for these alternatives, with the verifiers that they need."""
+    used = {name for item in requirements for name in item}
+    chosen = given if given is not None else {name: v for name, v in verifiers().items() if name in used}
+    card = {"name": "n", "securitySchemes": SCHEMES, "security": list(requirements), **options.pop("card", {})}
+    return Guard(read_card(card), chosen, **options)
+
+
+def scope(key: str = "", token: str = "", query: str = "", sid: str = "", **headers: str) -> dict[str, Any]:
+    lines = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    lines += [(b"x-api-key", key.encode())] if key else []
+    lines += [(b"authorization", f"Bearer {token}".encode())] if token else []
+    lines += [(b"cookie", f"sid={sid}".encode())] if sid else []
+    return {"type": "http", "headers": lines, "query_string": f"k={query}".encode() if query else b""}
+
+
+async def caller(judge: Guard, **carried: str) -> Principal:
+    found = await judge.authenticate(scope(**carried), NOW)
+    assert isinstance(found, Principal)
+    return found
+
+
+# OR of ANDs
+
+
+async def test_any_one_alternative_is_enough() -> None:
+    judge = guard({"key": []}, {"oauth": []})
+    assert [name for name, _ in (await caller(judge, key="ann")).identities] == ["key"]
+    assert [name for name, _ in (await caller(judge, token="tok")).identities] == ["oauth"]
+
+
+async def test_an_and_needs_every_credential() -> None:
+    judge = guard({"key": [], "oauth": []})
+    both = await caller(judge, key="ann", token="tok")
+    assert [(name, identity.subject) for name, identity in both.identities] == [("key", "ann"), ("oauth", "tok")]
+    for carried in ({"key": "ann"}, {"token": "tok"}, {}):
+        with pytest.raises(MissingCredentialsError):
+            await judge.authenticate(scope(**carried), NOW)
+
+
+async def test_half_of_one_and_and_half_of_another_are_nothing() -> None:
+    judge = guard({"key": [], "oauth": []}, {"query": [], "sid": []})
+    for carried in ({"key": "ann", "query": "ann"}, {"token": "tok", "sid": "ann"}):
+        with pytest.raises(MissingCredentialsError):
+            await judge.authenticate(scope(**carried), NOW)
+    await caller(judge, query="ann", sid="ann")
+
+
+async def test_the_first_alternative_that_is_satisfied_makes_the_principal() -> None:
+    judge = guard({"key": ["admin"]}, {"key": [], "oauth": []}, {"oauth": []})
+    assert [name for name, _ in (await caller(judge, key="ann", token="tok")).identities] == ["key", "oauth"]
+    assert [name for name, _ in (await caller(judge, token="tok")).identities] == ["oauth"]
+
+
+async def test_verifiers_get_the_credential_of_their_own_scheme_only() -> None:
+    given = verifiers()
+    del given["sid"], given["query"]
+    judge = guard({"key": []}, {"oauth": []}, given=given)
+    await caller(judge, key="ann", token="tok")
+    assert (given["key"].asked, given["oauth"].asked) == (["ann"], ["tok"])
+    with pytest.raises(InvalidCredentialsError):
+        await caller(judge, token="ann")
+
+
+async def test_real_verifiers_for_an_api_key_or_a_token() -> None:
+    store = MemoryApiKeys()
+    issued = store.create(owner="ann", scopes=["read"])
+    given = {
+        "key": ApiKeyVerifier(store),
+        "oauth": JwtVerifier(Keys(EC), issuer=ISSUER, audience=AUDIENCE),
+    }
+    judge = guard({"key": ["read"]}, {"oauth": ["read"]}, given=given)
+    assert (await caller(judge, key=issued.text)).identities[0][1].subject == "ann"
+    assert (await caller(judge, token=token())).identities[0][1].subject == "alice"
+    with pytest.raises(AuthorizationError):
+        await caller(judge, token=token(claims(scope="write")))
+    with pytest.raises(InvalidCredentialsError):
+        await caller(judge, token=issued.text)
+    with pytest.raises(InvalidCredentialsError):
+        await caller(judge, key=token())
+
+
+# Scopes
+
+
+async def test_all_scopes_of_a_scheme_are_needed() -> None:
+    judge = guard({"key": ["read", "write"]})
+    await caller(judge, key="ann")
+    for word in ("bob", "eve"):
+        with pytest.raises(AuthorizationError) as caught:
+            await caller(judge, key=word)
+        assert caught.value.scopes == ("read", "write")
+
+
+async def test_the_scopes_of_one_scheme_never_stand_for_anothers() -> None:
+    judge = guard({"key": ["write"], "oauth": ["read"]})
+    await caller(judge, key="ann", token="tok")
+    with pytest.raises(AuthorizationError):
+        await caller(judge, key="bob", token="full")  # write, but on the other credential
+    with pytest.raises(AuthorizationError):
+        await caller(judge, key="eve", token="full")
+
+
+async def test_scopes_are_compared_exactly() -> None:
+    for wanted in ("READ", "rea", "read ", "read:all"):
+        with pytest.raises(AuthorizationError):
+            await caller(guard({"key": [wanted]}), key="ann")
+
+
+async def test_a_caller_without_scopes_for_one_alternative_may_satisfy_another() -> None:
+    judge = guard({"key": ["write"]}, {"key": ["read"]})
+    assert (await caller(judge, key="bob")).identities[0][1].subject == "bob"
+
+
+async def test_the_scopes_that_are_wanting_are_those_of_alternatives_whose_credentials_came() -> None:
+    judge = guard({"key": ["write"]}, {"oauth": ["admin"]}, {"key": ["read", "x"]})
+    with pytest.raises(AuthorizationError) as caught:
+        await caller(judge, key="bob")
+    assert caught.value.scopes == ("read", "write", "x")
+
+
+# Presented but bad
+
+
+@pytest.mark.parametrize(
+    ("carried", "words"),
+    [
+        ({"key": "ann", "token": "wrong"}, "no such word"),
+        ({"key": "wrong", "token": "tok"}, "no such word"),
+        ({"token": "tok", "X_API_Key": ""}, "empty"),
+        ({"key": "ann", "X-Api-Key": "ann"}, "more than once"),
+        ({"key": "ann", "authorization": "Bearer"}, "one credential"),
+    ],
+)
+@pytest.mark.parametrize("anonymous", [False, True])
+async def test_a_bad_credential_is_refused_whatever_good_one_stands_beside_it(
+    carried: dict[str, str], words: str, anonymous: bool
+) -> None:
+    requirements: list[dict[str, list[str]]] = [{"key": []}, {"oauth": []}, *([{}] if anonymous else [])]
+    judge = guard(*requirements, anonymous=AnonymousAllowed())
+    with pytest.raises(InvalidCredentialsError, match=words):
+        await judge.authenticate(scope(**carried), NOW)
+
+
+async def test_a_key_source_that_is_down_decides_nothing_even_beside_a_good_credential() -> None:
+    class Down:
+        async def verify(self, credential: str, now: float) -> Identity:  # noqa: ARG002
+            raise KeySourceUnavailableError("down")
+
+    judge = guard(
+        {"key": []}, {"oauth": []}, {}, given={**verifiers_for("key"), "oauth": Down()}, anonymous=AnonymousAllowed()
+    )
+    with pytest.raises(KeySourceUnavailableError):
+        await judge.authenticate(scope(key="ann", token="tok"), NOW)
+    assert (await caller(judge, key="ann")).identities[0][1].subject == "ann"
+
+
+def verifiers_for(*names: str) -> dict[str, Words]:
+    return {name: verifier for name, verifier in verifiers().items() if name in names}
+
+
+# Anonymous callers
+
+
+async def test_who_carries_nothing_is_missing_credentials() -> None:
+    for judge in (guard({"key": []}), guard({"key": [], "oauth": []})):
+        with pytest.raises(MissingCredentialsError):
+            await judge.authenticate(scope(), NOW)
+
+
+async def test_the_anonymous_alternative_lets_in_whoever_carries_nothing_and_each_is_another() -> None:
+    judge = guard({"key": []}, {}, anonymous=AnonymousAllowed())
+    one, other = [await judge.authenticate(scope(accept="*/*"), NOW) for _ in range(2)]
+    assert isinstance(one, Anonymous)
+    assert isinstance(other, Anonymous)
+    assert not one.is_authenticated
+    assert one.scopes == frozenset()
+    assert one.display_name != other.display_name
+    assert len(one.display_name) > 32
+
+
+async def test_the_anonymous_alternative_is_considered_last() -> None:
+    judge = guard({}, {"key": []}, anonymous=AnonymousAllowed())
+    assert isinstance(await judge.authenticate(scope(key="ann"), NOW), Principal)
+
+
+async def test_too_few_scopes_do_not_make_a_caller_anonymous() -> None:
+    judge = guard({}, {"key": ["admin"]}, anonymous=AnonymousAllowed())
+    with pytest.raises(AuthorizationError):
+        await judge.authenticate(scope(key="ann"), NOW)
+
+
+async def test_half_of_an_and_does_not_make_a_caller_anonymous() -> None:
+    judge = guard({}, {"key": [], "oauth": []}, anonymous=AnonymousAllowed())
+    with pytest.raises(MissingCredentialsError):
+        await judge.authenticate(scope(key="ann"), NOW)
+
+
+@pytest.mark.parametrize(
+    "carried",
+    [
+        {"query": "ann"},
+        {"sid": "ann"},
+        {"token": "tok"},
+        {"authorization": "Basic YTpi"},
+        {"authorization": "Negotiate x"},
+        {"authorization": ""},
+        {"Authorization": "junk"},
+    ],
+)
+async def test_a_credential_for_a_scheme_that_nothing_demands_is_no_anonymous_request(carried: dict[str, str]) -> None:
+    judge = guard({"key": []}, {}, anonymous=AnonymousAllowed())
+    with pytest.raises((MissingCredentialsError, InvalidCredentialsError)):
+        await judge.authenticate(scope(**carried), NOW)
+    silent = guard(anonymous=AnonymousAllowed())
+    with pytest.raises((MissingCredentialsError, InvalidCredentialsError)):
+        await silent.authenticate(scope(**carried), NOW)
+
+
+# Start-up
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"security": None},
+        {"security": []},
+        {"security": [{}]},
+        {"security": [{"key": []}, {}]},
+        {"security": [{"schemes": {}}]},
+        {"security": None, "securityRequirements": []},
+        {"security": None, "authentication": {"schemes": []}},
+        {"security": None, "securitySchemes": {}},
+    ],
+)
+def test_a_card_that_lets_everybody_in_starts_only_with_the_named_permission(members: dict[str, Any]) -> None:
+    given = verifiers_for("key") if members["security"] == [{"key": []}, {}] else {}
+    with pytest.raises(ConfigurationError, match=r"pass anonymous=AnonymousAllowed\(\)") as caught:
+        guard(given=given, card=members)
+    assert '"securityRequirements": [{"schemes": {"NAME": {"list": []}}}]' in str(caught.value)
+    with pytest.raises(ConfigurationError):
+        guard(given=given, card=members, anonymous=AnonymousRefused())
+    assert isinstance(guard(given=given, card=members, anonymous=AnonymousAllowed()), Guard)
+
+
+@pytest.mark.parametrize(
+    "flag", [{"supportsAuthenticatedExtendedCard": True}, {"capabilities": {"extendedAgentCard": True}}]
+)
+def test_a_card_that_lets_everybody_in_and_promises_an_extended_card_does_not_start(flag: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="take extendedAgentCard out of the capabilities, or demand a scheme"):
+        guard({"key": []}, {}, card=flag, anonymous=AnonymousAllowed())
+    assert guard({"key": []}, card=flag).card.has_extended_card
+
+
+def test_a_scheme_without_a_verifier_does_not_start() -> None:
+    with pytest.raises(ConfigurationError, match=r"nothing verifies it; pass verifiers=\{'oauth': …\}") as caught:
+        guard({"key": []}, {"oauth": []}, given=verifiers_for("key"))
+    assert "ApiKeyVerifier(store)" in str(caught.value)
+    assert "JwtVerifier(keys, issuer=…, audience=…)" in str(caught.value)
+
+
+def test_a_requirement_that_names_no_declared_scheme_does_not_start() -> None:
+    with pytest.raises(ConfigurationError, match=r"does not declare it; add it: \"securitySchemes\": \{\"kee\": …\}"):
+        guard({"kee": []}, given={})
+
+
+def test_a_verifier_for_no_declared_scheme_does_not_start() -> None:
+    with pytest.raises(ConfigurationError, match=r"'kee' is no scheme of the card; declared are: 'key'"):
+        guard({"key": []}, given={**verifiers_for("key"), "kee": Words("x")})
+    with pytest.raises(ConfigurationError, match="declared are: none"):
+        Guard(read_card({"name": "n"}), {"key": Words("x")}, anonymous=AnonymousAllowed())
+
+
+@pytest.mark.parametrize("name", ["mtls", "basic"])
+def test_a_demanded_scheme_that_cannot_be_enforced_does_not_start(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be enforced; declare an API key, HTTP bearer"):
+        guard({name: []}, given={name: Words("x")})
+    with pytest.raises(ConfigurationError, match="cannot be enforced"):
+        guard({"key": [], name: []}, given={**verifiers_for("key"), name: Words("x")})
+
+
+def test_a_declared_scheme_that_nothing_demands_need_not_be_enforceable() -> None:
+    assert guard({"key": []}).schemes == (read_card({"securitySchemes": SCHEMES}).schemes["key"],)
+
+
+def test_an_unsafe_header_for_a_key_does_not_start() -> None:
+    unsafe = {"key": {"type": "apiKey", "in": "header", "name": "Host"}}
+    with pytest.raises(ConfigurationError, match=r'declare another in the card, as in \{"location": "header"'):
+        guard({"key": []}, card={"securitySchemes": unsafe})
+
+
+def test_a_place_beside_the_cards_own_does_not_start() -> None:
+    with pytest.raises(ConfigurationError, match="pass the verifier without At"):
+        guard({"key": []}, given={"key": At(Header("X-Other"), Words("x"))})
+
+
+def test_skills_that_demand_more_need_somebody_who_checks_it() -> None:
+    card = {"skills": [{"id": "open"}, {"id": "closed", "security": [{"key": ["admin"]}]}]}
+    with pytest.raises(
+        ConfigurationError, match=r"'closed'; nobody checks that.* pass skills=HandlersEnforceSkills\(\)"
+    ):
+        guard({"key": []}, card=card)
+    with pytest.raises(ConfigurationError):
+        guard({"key": []}, card=card, skills=SkillsRefused())
+    assert isinstance(guard({"key": []}, card=card, skills=HandlersEnforceSkills()), Guard)
+
+
+def test_skills_that_demand_an_undeclared_scheme_do_not_start() -> None:
+    card = {"skills": [{"id": "s", "security": [{"nobody": []}]}]}
+    with pytest.raises(ConfigurationError, match="skills demand schemes that the card does not declare: nobody"):
+        guard({"key": []}, card=card, skills=HandlersEnforceSkills())
+
+
+# Cards of 0.1
+
+
+def guard_of_words(*words: str, given: Any) -> Guard:
+    return Guard(read_card({"name": "n", "authentication": {"schemes": list(words)}}), given)
+
+
+@pytest.mark.parametrize("word", ["apiKey", "public", "basic", "none"])
+def test_a_word_of_0_1_that_names_no_place_needs_one(word: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        guard_of_words(word, given={word: Words("x")})
+    assert f'verifiers={{{word!r}: At(Header("X-API-Key"), …)}}' in str(caught.value)
+
+
+@pytest.mark.parametrize("place", [Header("X-API-Key"), Query("k"), Cookie("sid"), HttpAuthorization("bearer")])
+async def test_a_word_of_0_1_is_enforced_where_it_is_said(place: Any) -> None:
+    judge = guard_of_words("apiKey", given={"apiKey": At(place, Words("x", ann=""))})
+    carried = {Header: "key", Query: "query", Cookie: "sid", HttpAuthorization: "token"}[type(place)]
+    assert (await caller(judge, **{carried: "ann"})).identities[0][1].subject == "ann"
+    with pytest.raises(InvalidCredentialsError):
+        await caller(judge, **{carried: "eve"})
+    with pytest.raises(MissingCredentialsError):
+        await judge.authenticate(scope(), NOW)
+
+
+@pytest.mark.parametrize("word", ["bearer", "Bearer", "oauth2", "OAuth2", "openIdConnect"])
+async def test_words_of_0_1_for_tokens_mean_the_authorization_header(word: str) -> None:
+    judge = guard_of_words(word, given={word: Words("x", tok="")})
+    assert (await caller(judge, token="tok")).identities[0][0] == word
+
+
+# Names
+
+
+async def test_two_callers_never_share_a_display_name() -> None:
+    def principal(*identities: tuple[str, str, str]) -> Principal:
+        return Principal(identities=tuple((s, Identity(issuer=i, subject=u)) for s, i, u in identities))
+
+    callers = [
+        principal(("a", "b", "c")),
+        principal(("a", "b", "c"), ("d", "e", "f")),
+        principal(("a", "b,c", "")),
+        principal(("a", "", "b,c")),
+        principal(("a", 'b","c', "d")),
+        principal(("a", "b", 'c"],["d","e","f')),
+        principal(("d", "b", "c")),
+        principal(("a", "x", "c")),
+        principal(("a", "b", "C")),
+        principal(("a", "b", "ü")),
+        principal(("a", "b", "\\u00fc")),
+        principal(("a", "b", "")),
+    ]
+    names = {one.display_name for one in callers}
+    assert len(names) == len(callers)
+    assert all(name.isascii() and name.strip() and not name.startswith("anonymous") for name in names)
+
+
+async def test_the_display_name_does_not_depend_on_the_order_of_the_card() -> None:
+    one = await caller(guard({"key": [], "oauth": []}), key="ann", token="tok")
+    other = await caller(guard({"oauth": [], "key": []}), token="tok", key="ann")
+    assert one.display_name == other.display_name
+
+
+async def test_the_scopes_of_a_principal_are_those_that_all_its_identities_have() -> None:
+    both = await caller(guard({"key": [], "oauth": []}), key="ann", token="tok")
+    assert both.scopes == {"read"}
+    key = both.identity("key")
+    assert key is not None
+    assert key.scopes == {"read", "write"}
+    assert both.identity("sid") is None
+    assert both.is_authenticated
+
+
+async def test_the_credential_is_in_no_repr() -> None:
+    judge = guard({"key": []}, given={"key": ApiKeyVerifier(store := MemoryApiKeys())})
+    secret = store.create(owner="ann").text
+    assert secret not in repr(await caller(judge, key=secret))

@@ -1,0 +1,606 @@
+"""JWT access tokens and ID tokens: every rule, with tokens made by hand and by another library."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from joserfc import jwt as joserfc_jwt
+from joserfc.jwk import ECKey, OKPKey, RSAKey
+
+from a2a_trust import LocalSigner, generate_signer
+from a2a_trust.auth import jwt as jwt_module
+from a2a_trust.auth.jwt import MAX_TOKEN, IdTokenVerifier, JwtVerifier, TokenProfile
+from a2a_trust.auth.principal import Identity
+from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
+from a2a_trust.keys.jwk import PublicKey
+from a2a_trust.keys.jwks_cache import JwksCache
+from a2a_trust.keys.keyset import publish_jwks
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+NOW = 1_800_000_000.0
+ISSUER = "https://issuer.example"
+AUDIENCE = "https://agent.example"
+
+EC = generate_signer("ES256", kid="ec")
+ED = generate_signer("EdDSA", kid="ed")
+RSA = generate_signer("RS256", kid="rsa", rsa_bits=2048)
+STRANGER = generate_signer("ES256", kid="ec")
+
+
+class Keys:
+    """An issuer's keys, and how often somebody asked for one."""
+
+    def __init__(self, *signers: LocalSigner) -> None:
+        self.keys = [signer.public_key for signer in signers]
+        self.generation = 1
+        self.asked = 0
+        self.down = False
+
+    async def key(self, kid: str, kty: str) -> PublicKey:
+        return self._one([key for key in self.keys if (key.kid, key.kty) == (kid, kty)])
+
+    async def only_key(self, kty: str) -> PublicKey:
+        return self._one([key for key in self.keys if key.kty == kty])
+
+    def _one(self, found: list[PublicKey]) -> PublicKey:
+        self.asked += 1
+        if self.down:
+            raise KeySourceUnavailableError("out of reach")
+        if len(found) != 1:
+            raise InvalidCredentialsError("no such key")
+        return found[0]
+
+
+def b64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def claims(**changes: Any) -> dict[str, Any]:
+    """The claims of a good access token, changed; ``...`` takes one away."""
+    good = {
+        "iss": ISSUER,
+        "aud": AUDIENCE,
+        "sub": "alice",
+        "exp": NOW + 600,
+        "iat": NOW - 10,
+        "jti": "1",
+        "client_id": "c",
+        "scope": "read write",
+    }
+    return {name: value for name, value in {**good, **changes}.items() if value is not ...}
+
+
+def header_of(signer: LocalSigner, **changes: Any) -> dict[str, Any]:
+    good = {"alg": signer.alg, "kid": signer.kid, "typ": "at+jwt"}
+    return {name: value for name, value in {**good, **changes}.items() if value is not ...}
+
+
+def token(payload: dict[str, Any] | bytes | None = None, *, signer: LocalSigner = EC, **header: Any) -> str:
+    """A token made by hand: claims as a dict or as the very bytes."""
+    body = payload if isinstance(payload, bytes) else json.dumps(claims() if payload is None else payload).encode()
+    return sealed(json.dumps(header_of(signer, **header)).encode(), body, signer)
+
+
+def sealed(header: bytes, body: bytes, signer: LocalSigner = EC) -> str:
+    signed = f"{b64(header)}.{b64(body)}"
+    return f"{signed}.{b64(signer.sign(signed.encode()))}"
+
+
+def verifier(keys: Keys | None = None, **options: Any) -> JwtVerifier:
+    return JwtVerifier(
+        Keys(EC, ED, RSA) if keys is None else keys, **{"issuer": ISSUER, "audience": AUDIENCE, **options}
+    )
+
+
+def plain(**options: Any) -> JwtVerifier:
+    return verifier(profile=TokenProfile.PLAIN_JWT, **options)
+
+
+def id_verifier() -> IdTokenVerifier:
+    return IdTokenVerifier(Keys(EC), issuer=ISSUER, audience=AUDIENCE)
+
+
+async def refuses(judge: JwtVerifier, credential: str, match: str, now: float = NOW) -> None:
+    """It is refused twice, the second time as the first: nothing is remembered of it."""
+    for _ in range(2):
+        with pytest.raises(InvalidCredentialsError, match=match):
+            await judge.verify(credential, now)
+
+
+# What is good
+
+
+@pytest.mark.parametrize("signer", [EC, ED, RSA], ids=["ES256", "EdDSA", "RS256"])
+async def test_a_good_token_proves_who_for_what_and_until_when(signer: LocalSigner) -> None:
+    identity = await verifier().verify(token(signer=signer), NOW)
+    assert identity == Identity(
+        issuer=ISSUER, subject="alice", scopes=frozenset({"read", "write"}), expires_at=NOW + 600
+    )
+    assert identity.claims == claims()
+
+
+@pytest.mark.parametrize("signer", [EC, ED, RSA], ids=["ES256", "EdDSA", "RS256"])
+async def test_a_token_of_another_library_is_good(signer: LocalSigner) -> None:
+    pem = signer.private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    kinds: dict[str, Any] = {"ES256": ECKey, "EdDSA": OKPKey, "RS256": RSAKey}
+    key = kinds[signer.alg].import_key(pem)
+    alg = {"EdDSA": "Ed25519"}.get(signer.alg, signer.alg)  # that library warns of the old name
+    made = joserfc_jwt.encode(header_of(signer, alg=alg), claims(), key, algorithms=[alg])
+    assert (await verifier().verify(made, NOW)).subject == "alice"
+
+
+async def test_the_other_name_of_ed25519_is_the_same_algorithm() -> None:
+    assert (await verifier().verify(token(signer=ED, alg="Ed25519"), NOW)).subject == "alice"
+
+
+@pytest.mark.parametrize(
+    ("members", "scopes"),
+    [
+        ({"scope": "a b"}, {"a", "b"}),
+        ({"scope": "a  b "}, {"a", "b"}),
+        ({"scope": ...}, set()),
+        ({"scope": ""}, set()),
+        ({"scope": ..., "scp": "a b"}, {"a", "b"}),
+        ({"scope": ..., "scp": ["a", "b"]}, {"a", "b"}),
+        ({"scope": "a", "scp": ["b"]}, {"a", "b"}),
+        ({"scope": ["a", "b"]}, {"a", "b"}),
+        ({"scope": ..., "roles": ["a"]}, set()),
+    ],
+)
+async def test_scopes_come_from_scope_and_scp(members: dict[str, Any], scopes: set[str]) -> None:
+    assert (await verifier().verify(token(claims(**members)), NOW)).scopes == scopes
+
+
+@pytest.mark.parametrize("name", ["scope", "scp"])
+@pytest.mark.parametrize("value", [1, True, {}, [1], ["a", None], None])
+async def test_scopes_of_another_type_are_refused(name: str, value: Any) -> None:
+    await refuses(verifier(), token(claims(**{name: value})), f"{name} is neither a string nor a list")
+
+
+# Issuer, audience, subject
+
+
+@pytest.mark.parametrize(
+    "iss",
+    [..., None, "", f"{ISSUER}/", ISSUER.upper(), ISSUER[:-1], f" {ISSUER}", [ISSUER], {"iss": ISSUER}, True, 1],
+)
+async def test_the_issuer_is_compared_exactly(iss: Any) -> None:
+    await refuses(verifier(), token(claims(iss=iss)), "iss is not the issuer")
+
+
+@pytest.mark.parametrize(
+    "aud",
+    [
+        ...,
+        None,
+        "",
+        [],
+        f"{AUDIENCE}/",
+        AUDIENCE[:-1],
+        [AUDIENCE.upper()],
+        "https://other.example",
+        f"https://other.example {AUDIENCE}",
+        {AUDIENCE: 1},
+        [[AUDIENCE]],
+        [AUDIENCE, 1],
+        [AUDIENCE, None],
+        True,
+    ],
+)
+async def test_the_audience_is_ours_or_a_list_of_strings_with_ours(aud: Any) -> None:
+    await refuses(verifier(), token(claims(aud=aud)), "aud is not our audience")
+
+
+@pytest.mark.parametrize("aud", [AUDIENCE, [AUDIENCE], ["https://other.example", AUDIENCE]])
+async def test_one_of_several_audiences_is_enough(aud: Any) -> None:
+    assert (await verifier().verify(token(claims(aud=aud)), NOW)).subject == "alice"
+
+
+@pytest.mark.parametrize("sub", [..., None, "", 0, 1, True, ["alice"], {"a": "b"}])
+async def test_a_subject_is_a_string_that_is_not_empty(sub: Any) -> None:
+    await refuses(verifier(), token(claims(sub=sub)), "sub names nobody")
+
+
+# Time
+
+
+@pytest.mark.parametrize("exp", [NOW, NOW - 0.001, NOW - 600, 0, -1, -1e300])
+async def test_a_token_is_good_until_just_before_exp_and_clock_skew_does_not_help(exp: float) -> None:
+    await refuses(verifier(skew=300), token(claims(exp=exp)), "it has expired, or has no exp")
+
+
+@pytest.mark.parametrize("exp", [NOW + 0.001, int(NOW) + 1, 2**53, 1e300])
+async def test_any_moment_ahead_is_a_good_exp(exp: float) -> None:
+    assert (await verifier().verify(token(claims(exp=exp)), NOW)).expires_at == exp
+
+
+@pytest.mark.parametrize("exp", [..., None])
+async def test_exp_is_required(exp: Any) -> None:
+    await refuses(verifier(), token(claims(exp=exp)), "has no exp")
+
+
+@pytest.mark.parametrize("name", ["exp", "nbf", "iat"])
+@pytest.mark.parametrize("value", [True, False, "1", f"{NOW + 600}", "", [NOW + 600], {}])
+async def test_moments_are_numbers(name: str, value: Any) -> None:
+    await refuses(verifier(), token(claims(**{name: value})), f"{name} is not a number")
+
+
+@pytest.mark.parametrize("name", ["exp", "nbf", "iat"])
+@pytest.mark.parametrize("text", [b"NaN", b"Infinity", b"-Infinity", b"1e400", b"1" + b"0" * 400, b"0x7fffffff"])
+async def test_moments_that_are_no_finite_numbers_are_refused(name: str, text: bytes) -> None:
+    body = json.dumps(claims(**{name: "@"})).encode().replace(b'"@"', text)
+    await refuses(verifier(), token(body), "token: claims: ")
+
+
+@pytest.mark.parametrize("name", ["nbf", "iat"])
+async def test_nbf_and_iat_may_lie_ahead_by_the_skew_and_no_more(name: str) -> None:
+    assert (await verifier(skew=30).verify(token(claims(**{name: NOW + 30})), NOW)).subject == "alice"
+    await refuses(verifier(skew=30), token(claims(**{name: NOW + 30.001})), "not valid yet")
+    await refuses(verifier(skew=0), token(claims(**{name: NOW + 0.001})), "not valid yet")
+
+
+async def test_the_later_of_nbf_and_iat_decides() -> None:
+    await refuses(verifier(), token(claims(nbf=NOW + 100, iat=NOW - 100)), "not valid yet")
+    await refuses(verifier(), token(claims(nbf=NOW - 100, iat=NOW + 100)), "not valid yet")
+
+
+async def test_nbf_and_iat_need_not_be_there() -> None:
+    assert (await verifier().verify(token(claims(iat=...)), NOW)).subject == "alice"
+
+
+# The kind of token
+
+
+@pytest.mark.parametrize("cnf", [{"jkt": "x"}, {"x5t#S256": "x"}, {}, None, ""])
+@pytest.mark.parametrize("profile", list(TokenProfile))
+async def test_a_token_that_is_bound_to_a_key_is_refused(cnf: Any, profile: TokenProfile) -> None:
+    await refuses(verifier(profile=profile), token(claims(cnf=cnf), typ=profile.value), "bound to a key")
+
+
+@pytest.mark.parametrize("typ", ["at+jwt", "AT+JWT", "application/at+jwt", "Application/AT+jwt"])
+async def test_an_access_token_says_so_in_typ(typ: str) -> None:
+    assert (await verifier().verify(token(typ=typ), NOW)).subject == "alice"
+
+
+@pytest.mark.parametrize(
+    "typ",
+    [..., None, "", "JWT", "jwt", "application/jwt", "logout+jwt", "dpop+jwt", "at+jwt ", "xat+jwt", 1, ["at+jwt"]],
+)
+async def test_by_default_nothing_but_at_jwt_is_an_access_token(typ: Any) -> None:
+    await refuses(verifier(), token(typ=typ), "typ is not that of the profile")
+
+
+@pytest.mark.parametrize("typ", [..., "JWT", "jwt", "application/jwt"])
+async def test_the_profile_for_plain_issuers_takes_jwt_and_no_typ(typ: Any) -> None:
+    assert (await plain().verify(token(typ=typ), NOW)).subject == "alice"
+
+
+@pytest.mark.parametrize("typ", [None, "", "at+jwt", "logout+jwt", "secevent+jwt", "dpop+jwt", "JWS", 1])
+async def test_the_profile_for_plain_issuers_takes_no_other_typ(typ: Any) -> None:
+    await refuses(plain(), token(typ=typ), "typ is not that of the profile")
+
+
+@pytest.mark.parametrize("name", ["nonce", "at_hash", "c_hash", "s_hash", "events"])
+@pytest.mark.parametrize("profile", list(TokenProfile))
+async def test_claims_of_id_and_logout_tokens_make_no_access_token(name: str, profile: TokenProfile) -> None:
+    await refuses(verifier(profile=profile), token(claims(**{name: "x"}), typ=profile.value), "claims of an ID token")
+
+
+@pytest.mark.parametrize("kind", ["ID", "Refresh", "Offline", "Logout", "bearer", "", None, 1, ["Bearer"]])
+async def test_keycloaks_own_word_for_the_kind_of_token_is_heeded(kind: Any) -> None:
+    await refuses(plain(), token(claims(typ=kind), typ="JWT"), "its own claim typ")
+    assert (await plain().verify(token(claims(typ="Bearer"), typ="JWT"), NOW)).subject == "alice"
+
+
+async def test_a_plain_jwt_without_any_sign_of_an_access_token_is_refused() -> None:
+    await refuses(plain(), token(claims(scope=...), typ="JWT"), "nothing shows that it is an access token")
+
+
+# ID tokens
+
+
+def id_claims(**changes: Any) -> dict[str, Any]:
+    return claims(**{"scope": ..., "client_id": ..., "nonce": "n", "at_hash": "h", **changes})
+
+
+@pytest.mark.parametrize("typ", [..., "JWT", "jwt"])
+async def test_an_id_token_is_good_for_its_own_verifier_only(typ: Any) -> None:
+    made = token(id_claims(), typ=typ)
+    assert (await id_verifier().verify(made, NOW)).subject == "alice"
+    for other in (verifier(), plain()):
+        with pytest.raises(InvalidCredentialsError):
+            await other.verify(made, NOW)
+
+
+@pytest.mark.parametrize("typ", ["at+jwt", "application/at+jwt", "logout+jwt", None, "", 1])
+async def test_an_access_token_is_no_id_token(typ: Any) -> None:
+    await refuses(id_verifier(), token(id_claims(), typ=typ), "typ is not JWT")
+
+
+@pytest.mark.parametrize("members", [{"events": {}}, {"typ": "Bearer"}, {"typ": "Refresh"}, {"typ": "Logout"}])
+async def test_logout_and_refresh_tokens_are_no_id_tokens(members: dict[str, Any]) -> None:
+    await refuses(id_verifier(), token(id_claims(**members), typ="JWT"), "is no ID token")
+
+
+@pytest.mark.parametrize("azp", [..., None, "", "https://other.example", [AUDIENCE]])
+async def test_an_id_token_for_several_needs_our_azp(azp: Any) -> None:
+    several = ["https://other.example", AUDIENCE]
+    await refuses(id_verifier(), token(id_claims(aud=several, azp=azp), typ="JWT"), "azp is not ours")
+    good = token(id_claims(aud=several, azp=AUDIENCE), typ="JWT")
+    assert (await id_verifier().verify(good, NOW)).subject == "alice"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"iss": "https://other.example"}, {"aud": "other"}, {"exp": NOW}, {"sub": ""}, {"iat": NOW + 60}, {"cnf": {}}],
+)
+async def test_the_other_rules_hold_for_id_tokens_too(changes: dict[str, Any]) -> None:
+    await refuses(id_verifier(), token(id_claims(**changes), typ="JWT"), "token: ")
+
+
+# Keys and algorithms
+
+
+async def test_a_token_by_another_key_of_the_same_name_is_refused() -> None:
+    await refuses(verifier(), token(signer=STRANGER), "the signature is not the issuer's")
+
+
+@pytest.mark.parametrize("kid", ["unknown", "", "ed", "EC"])
+async def test_an_unknown_kid_is_refused(kid: str) -> None:
+    await refuses(verifier(), token(kid=kid), "no such key")
+
+
+@pytest.mark.parametrize("kid", [1, True, ["ec"], {}])
+async def test_a_kid_that_is_no_string_is_refused(kid: Any) -> None:
+    await refuses(verifier(), token(kid=kid), "kid is not a string")
+
+
+async def test_a_token_without_kid_needs_the_one_key_of_its_type() -> None:
+    assert (await verifier().verify(token(kid=...), NOW)).subject == "alice"
+    two = verifier(Keys(EC, generate_signer("ES256", kid="other")))
+    await refuses(two, token(kid=...), "no such key")
+
+
+async def test_the_public_key_is_no_hmac_secret() -> None:
+    for secret in (EC.public_key.to_pem(), json.dumps(EC.public_key.to_jwk()).encode(), b""):
+        signed = f"{b64(json.dumps(header_of(EC, alg='HS256')).encode())}.{b64(json.dumps(claims()).encode())}"
+        forged = f"{signed}.{b64(hmac.new(secret, signed.encode(), hashlib.sha256).digest())}"
+        await refuses(verifier(), forged, "alg is none that is accepted")
+
+
+@pytest.mark.parametrize("alg", ["none", "None", "", "HS384", "es256", "ES256K", "dir", "RSA1_5"])
+async def test_no_other_algorithm_is_accepted(alg: str) -> None:
+    await refuses(verifier(), token(alg=alg), "alg is none that is accepted")
+    unsigned = token(alg=alg).rpartition(".")[0] + "."
+    await refuses(verifier(), unsigned, "alg is none that is accepted")
+
+
+@pytest.mark.parametrize("alg", [..., None, 1, ["ES256"]])
+async def test_alg_is_a_string(alg: Any) -> None:
+    await refuses(verifier(), token(alg=alg), "alg is missing or not a string")
+
+
+async def test_the_algorithm_is_the_keys_own() -> None:
+    pss = LocalSigner(RSA.private_key, alg="PS256", kid="rsa")
+    await refuses(verifier(), token(signer=pss), "the signature is not the issuer's")
+    assert (await verifier(Keys(pss)).verify(token(signer=pss), NOW)).subject == "alice"
+
+
+async def test_a_kid_of_another_key_type_is_not_that_key() -> None:
+    await refuses(verifier(), token(signer=EC, kid="rsa"), "no such key")
+    await refuses(verifier(), token(signer=EC, alg="RS256", kid="rsa"), "the signature is not the issuer's")
+
+
+@pytest.mark.parametrize("name", ["crit", "b64"])
+@pytest.mark.parametrize("value", [[], ["exp"], ["b64"], False, None])
+async def test_critical_extensions_are_refused(name: str, value: Any) -> None:
+    await refuses(verifier(), token(**{name: value}), "crit and b64 are refused")
+
+
+@pytest.mark.parametrize("name", ["jwk", "jku", "x5c", "x5u"])
+async def test_a_key_inside_the_header_is_not_the_key(name: str) -> None:
+    value: Any = STRANGER.public_key.to_jwk() if name == "jwk" else "https://attacker.example/jwks"
+    await refuses(verifier(), token(signer=STRANGER, **{name: value}), "the signature is not the issuer's")
+
+
+# The shape
+
+
+@pytest.mark.parametrize("credential", ["", ".", "..", "...", "a", "a.b", "x" * 100, "a.b.c.d", "a.b.c.d.e"])
+async def test_what_is_no_compact_jws_is_refused(credential: str) -> None:
+    await refuses(verifier(), credential, "token: ")
+
+
+@pytest.mark.parametrize("part", [0, 1, 2])
+@pytest.mark.parametrize("noise", ["=", " ", "\n", "+", "/", "%", "\0"])
+async def test_every_part_is_canonical_base64url(part: int, noise: str) -> None:
+    parts = token().split(".")
+    parts[part] += noise
+    await refuses(verifier(), ".".join(parts), "token: ")
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"null", b'"sub"', b"{", b"\xef\xbb\xbf{}", b"{} {}", b"\xff"])
+async def test_claims_are_one_json_object(body: bytes) -> None:
+    await refuses(verifier(), token(body), "token: ")
+
+
+async def test_claims_in_utf_16_or_with_duplicates_are_refused() -> None:
+    text = json.dumps(claims())
+    await refuses(verifier(), token(text.encode("utf-16")), "token: claims: ")
+    twice = text[:-1] + ', "sub": "mallory"}'
+    await refuses(verifier(), token(twice.encode()), "appears more than once")
+
+
+@pytest.mark.parametrize("header", [b"", b"[]", b"null", b"{", b'{"alg":"ES256","alg":"none"}'])
+async def test_the_header_is_one_json_object_without_duplicates(header: bytes) -> None:
+    await refuses(verifier(), sealed(header, json.dumps(claims()).encode()), "token: ")
+
+
+async def test_a_token_at_the_limit_is_read_and_one_beyond_is_not() -> None:
+    def padded(length: int) -> str:
+        return token(claims(pad="x" * length))
+
+    length = next(n for n in range(11_700, 12_300) if len(padded(n)) >= MAX_TOKEN - 1)
+    at_limit = padded(length)
+    assert len(at_limit) <= MAX_TOKEN
+    assert (await verifier().verify(at_limit, NOW)).subject == "alice"
+    await refuses(verifier(), padded(length + 3), "too long, or not ASCII")
+    await refuses(verifier(), "x" * 10_000_000, "too long, or not ASCII")
+
+
+@pytest.mark.parametrize("credential", ["ü.b.c", "\ud800", "１.２.３"])
+async def test_a_token_is_ascii(credential: str) -> None:
+    await refuses(verifier(), credential, "too long, or not ASCII")
+
+
+async def test_the_reason_never_holds_the_token() -> None:
+    for bad in (token(signer=STRANGER), token(claims(exp=0)), token(claims(aud="secret-audience"))):
+        with pytest.raises(InvalidCredentialsError) as caught:
+            await verifier().verify(bad, NOW)
+        assert all(part not in str(caught.value) for part in (*bad.split("."), "secret-audience"))
+        assert caught.value.__cause__ is None
+
+
+# Out of reach
+
+
+async def test_a_source_of_keys_that_is_down_is_no_refusal() -> None:
+    keys = Keys(EC)
+    keys.down = True
+    with pytest.raises(KeySourceUnavailableError):
+        await verifier(keys).verify(token(), NOW)
+    keys.down = False
+    assert (await verifier(keys).verify(token(), NOW)).subject == "alice"
+
+
+# Memory
+
+
+async def test_a_token_that_was_proven_is_not_proven_again() -> None:
+    keys = Keys(EC)
+    judge, made = verifier(keys), token()
+    first = await judge.verify(made, NOW)
+    assert await judge.verify(made, NOW + 299) is first
+    assert keys.asked == 1
+    await judge.verify(made, NOW + 300)
+    assert keys.asked == 2
+
+
+async def test_what_is_remembered_ends_with_exp() -> None:
+    judge, made = verifier(), token(claims(exp=NOW + 5))
+    await judge.verify(made, NOW + 4.999)
+    await refuses(judge, made, "it has expired", NOW + 5)
+
+
+async def test_what_is_remembered_does_not_hold_before_the_token_does() -> None:
+    judge, made = verifier(), token(claims(nbf=NOW))
+    await judge.verify(made, NOW)
+    await refuses(judge, made, "not valid yet", NOW - 31)
+
+
+async def test_a_changed_key_set_ends_what_is_remembered() -> None:
+    keys = Keys(EC)
+    judge, made = verifier(keys), token()
+    await judge.verify(made, NOW)
+    keys.keys, keys.generation = [ED.public_key], 2
+    await refuses(judge, made, "no such key")
+
+
+async def test_a_forgotten_token_is_proven_again() -> None:
+    keys = Keys(EC)
+    judge, made = verifier(keys), token()
+    await judge.verify(made, NOW)
+    judge.forget(made)
+    judge.forget("never seen")
+    keys.keys = []
+    await refuses(judge, made, "no such key")
+
+
+async def test_two_verifiers_remember_nothing_for_each_other() -> None:
+    keys = Keys(EC)
+    ours, theirs = verifier(keys), verifier(keys, audience="https://other.example")
+    made = token()
+    await ours.verify(made, NOW)
+    await refuses(theirs, made, "aud is not our audience")
+
+
+async def test_memory_is_bounded_and_keeps_working_when_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jwt_module, "_MEMORY_TOKENS", 8)
+    keys = Keys(ED)
+    judge = verifier(keys)
+    made = [token(claims(jti=str(n)), signer=ED) for n in range(40)]
+    for one in made:
+        assert (await judge.verify(one, NOW)).subject == "alice"
+        assert len(judge._proven) <= 8
+    assert keys.asked == 40
+    await judge.verify(made[-1], NOW)
+    assert keys.asked == 40
+
+
+async def test_a_full_memory_lets_go_of_what_has_ended_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jwt_module, "_MEMORY_TOKENS", 4)
+    keys = Keys(ED)
+    judge = verifier(keys)
+    old = [token(claims(jti=f"old {n}"), signer=ED) for n in range(3)]
+    young, newest = (token(claims(jti=name), signer=ED) for name in ("young", "newest"))
+    for one in old:
+        await judge.verify(one, NOW)
+    await judge.verify(young, NOW + 200)
+    await judge.verify(newest, NOW + 301)
+    await judge.verify(young, NOW + 302)
+    assert keys.asked == 5
+
+
+async def test_with_the_real_cache_a_withdrawn_key_ends_what_it_had_proven() -> None:
+    published, now = [EC.public_key, ED.public_key], 0.0
+
+    async def load() -> tuple[bytes, float | None]:
+        return json.dumps(publish_jwks(published)).encode(), 60.0
+
+    cache = JwksCache(load, clock=lambda: now)
+    judge = JwtVerifier(cache, issuer=ISSUER, audience=AUDIENCE)
+    by_ec, by_ed = token(), token(signer=ED)
+    await judge.verify(by_ec, NOW)
+    published.pop(0)
+    now = 400.0  # older than max-age and the time in which the old set answers at once
+    await judge.verify(by_ed, NOW)
+    await refuses(judge, by_ec, "no EC key named 'ec'")
+
+
+# Configuration
+
+
+@pytest.mark.parametrize("name", ["issuer", "audience"])
+async def test_issuer_and_audience_are_needed(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} must be a string that is not empty"):
+        verifier(None, **{name: ""})
+    kinds: tuple[Any, ...] = (JwtVerifier, IdTokenVerifier)
+    for kind in kinds:
+        given = {"issuer": ISSUER, "audience": AUDIENCE}
+        del given[name]
+        with pytest.raises(TypeError, match=name):
+            kind(Keys(EC), **given)
+
+
+@pytest.mark.parametrize("skew", [-0.1, 300.1, float("inf"), float("nan")])
+async def test_the_skew_is_bounded(skew: float) -> None:
+    with pytest.raises(ConfigurationError, match="skew must be 0 to 300 seconds"):
+        verifier(skew=skew)
+
+
+async def test_there_is_no_other_profile() -> None:
+    with pytest.raises(ValueError, match="anything"):
+        verifier(profile="anything")

@@ -1,0 +1,126 @@
+"""An agent behind the guard, for the tests of this folder and of the attacks: it tells what reached it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+
+from a2a_trust.auth.api_key import ApiKeyVerifier, MemoryApiKeys
+from a2a_trust.auth.jwt import JwtVerifier
+from a2a_trust.middleware.authentication import AuthenticationMiddleware, protect
+from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+SCHEMES: dict[str, Any] = {
+    "key": {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}},
+    "oauth": {"oauth2SecurityScheme": {"flows": {}}},
+}
+
+CARD: dict[str, Any] = {
+    "name": "agent",
+    "supportedInterfaces": [
+        {"url": "http://agent.example/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
+        {"url": "http://agent.example/rest", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"},
+    ],
+    "securitySchemes": SCHEMES,
+    "securityRequirements": [{"schemes": {"key": {"list": ["read"]}}}, {"schemes": {"oauth": {"list": ["read"]}}}],
+    "skills": [],
+}
+
+STORE = MemoryApiKeys()
+KEY = STORE.create(owner="ann", scopes=["read"]).text
+POOR_KEY = STORE.create(owner="bob").text
+
+
+def verifiers() -> dict[str, Any]:
+    return {"key": ApiKeyVerifier(STORE), "oauth": JwtVerifier(Keys(EC), issuer=ISSUER, audience=AUDIENCE)}
+
+
+@dataclass
+class Agent:
+    """An ASGI application without opinions: it serves every path, and remembers the scopes that it saw."""
+
+    scopes: list[Scope] = field(default_factory=list)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scopes.append(scope)
+        if scope["type"] == "lifespan":
+            while (await receive())["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            await send({"type": "lifespan.shutdown.complete"})
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.accept"})
+            await send({"type": "websocket.send", "text": scope["user"].display_name})
+            await send({"type": "websocket.close", "code": 1000})
+        else:
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        read = b""
+        more = True
+        while more:
+            message = await receive()
+            read += message.get("body", b"")
+            more = message.get("more_body", False)
+        said = {"path": scope["path"], "read": len(read), "user": getattr(scope.get("user"), "display_name", None)}
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": json.dumps(said).encode(), "more_body": False})
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of the requests that reached the agent."""
+        return [scope["path"] for scope in self.scopes if scope["type"] != "lifespan"]
+
+
+def guarded(app: Any, card: dict[str, Any] | None = None, **options: Any) -> AuthenticationMiddleware:
+    given = {"verifiers": verifiers(), "clock": lambda: NOW, **options}
+    return protect(app, card=CARD if card is None else card, **given)
+
+
+@asynccontextmanager
+async def uvicorn_serving(app: Any, http: str, **options: Any) -> AsyncIterator[str]:
+    """A real uvicorn with that HTTP parser on this machine: its origin."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(app, http=http, log_level="critical", **{"lifespan": "off", **options})
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    while not server.started:
+        if serving.done():
+            break
+        await asyncio.sleep(0.005)
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await serving
+        listener.close()
+
+
+async def raw_exchange(origin: str, request: bytes, until: bytes | None = None) -> tuple[int, bytes]:
+    """Send the very bytes and read until the server closes or those bytes come: status and all that came."""
+    port = int(origin.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(request)
+        answer = b""
+        while until is None or until not in answer:
+            read = await asyncio.wait_for(reader.read(65_536), 10)
+            if not read:
+                break
+            answer += read
+    finally:
+        writer.close()
+    return int(answer.split(b" ", 2)[1]), answer

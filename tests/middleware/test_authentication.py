@@ -1,0 +1,444 @@
+"""The guard in front of an application: what passes, what it looks like then, and what never gets that far."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import logging
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, StreamingResponse
+from starlette.routing import Mount, Route
+
+from a2a_trust.auth.guard import AnonymousAllowed
+from a2a_trust.auth.principal import Anonymous, Identity, Principal
+from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
+from a2a_trust.middleware.authentication import AuthenticationMiddleware, principal_of, protect
+from tests.auth.test_jwt import NOW, claims, token
+from tests.middleware.agent import CARD, KEY, POOR_KEY, Agent, guarded, raw_exchange, uvicorn_serving, verifiers
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+GOOD = {"X-API-Key": KEY}
+BEARER = {"Authorization": f"Bearer {token()}"}
+REST, RPC = "/rest/tasks", "/rpc"
+
+
+def client(app: Any, **options: Any) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app, **options), base_url="http://agent.example")
+
+
+def http_scope(path: str = RPC, method: str = "POST", **members: Any) -> dict[str, Any]:
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "scheme": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": b"",
+        "headers": [(name.lower().encode(), value.encode()) for name, value in members.pop("carried", {}).items()],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 2),
+        **members,
+    }
+
+
+async def called(app: Any, scope: dict[str, Any], *received: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the application sends when it is called with that scope; it may receive no more than is given."""
+    waiting, sent = list(received), []
+
+    async def receive() -> dict[str, Any]:
+        return waiting.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    assert not waiting, "not everything was read"
+    return sent
+
+
+# Who passes
+
+
+@pytest.mark.parametrize("carried", [GOOD, BEARER, GOOD | BEARER])
+@pytest.mark.parametrize("path", [RPC, REST, "/", "/anything/else"])
+async def test_a_good_credential_passes_everywhere(carried: dict[str, str], path: str) -> None:
+    agent = Agent()
+    async with client(guarded(agent)) as http:
+        answer = await http.post(path, headers=carried, content=b"12345")
+    assert (answer.status_code, answer.json()["read"], agent.paths) == (200, 5, [path])
+
+
+BAD: list[tuple[dict[str, str], int, str]] = [
+    ({}, 401, "Bearer"),
+    ({"X-API-Key": "wrong"}, 401, ""),
+    ({"X-API-Key": KEY[:-1]}, 401, ""),
+    ({"X-API-Key": ""}, 401, ""),
+    ({"Authorization": "Bearer wrong"}, 401, 'Bearer error="invalid_token"'),
+    ({"Authorization": "Basic YTpi"}, 401, "Bearer"),
+    ({"Authorization": f"Bearer {token(claims(exp=NOW))}"}, 401, 'Bearer error="invalid_token"'),
+    (GOOD | {"Authorization": "Bearer wrong"}, 401, 'Bearer error="invalid_token"'),
+    (BEARER | {"X-API-Key": "wrong"}, 401, ""),
+    ({"X-API-Key": POOR_KEY}, 403, ""),
+    ({"Authorization": f"Bearer {token(claims(scope='x'))}"}, 403, 'Bearer error="insufficient_scope", scope="read"'),
+    ({"X_API_Key": KEY}, 401, ""),
+]
+
+
+@pytest.mark.parametrize(("carried", "status", "challenge"), BAD)
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "get", "X"])
+@pytest.mark.parametrize("path", [RPC, REST])
+async def test_nothing_else_passes_by_any_method(
+    carried: dict[str, str], status: int, challenge: str, method: str, path: str
+) -> None:
+    agent = Agent()
+    sent = await called(guarded(agent), http_scope(path, method, carried=carried))
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+    assert sent[0]["status"] == status
+    assert agent.scopes == []
+    headers = sent[0]["headers"]
+    if challenge:
+        assert challenge.encode() in [value for name, value in headers if name == b"www-authenticate"]
+    length = int(dict(headers)[b"content-length"])
+    assert length > 0
+    assert len(sent[1]["body"]) == (0 if method == "HEAD" else length)
+
+
+async def test_the_body_of_a_refused_request_is_not_read() -> None:
+    async def receive() -> Any:
+        raise AssertionError("the body was asked for")
+
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await guarded(Agent())(http_scope(), receive, send)
+    assert json.loads(sent[1]["body"])["id"] is None
+
+
+@pytest.mark.parametrize(
+    ("path", "media_type"),
+    [
+        (RPC, "application/json"),
+        (REST, "application/a2a+json"),
+        ("/rpc/", "application/a2a+json"),
+        ("/", "application/a2a+json"),
+    ],
+)
+async def test_the_binding_is_known_from_the_path_of_the_interface(path: str, media_type: str) -> None:
+    async with client(guarded(Agent())) as http:
+        answer = await http.post(path)
+    assert (answer.status_code, answer.headers["content-type"]) == (401, media_type)
+    assert ("jsonrpc" in answer.json()) == (path == RPC)
+
+
+async def test_why_somebody_was_refused_goes_to_the_log_without_the_credential(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    secret = "a2a_thisisasecret_" + "x" * 40
+    with caplog.at_level(logging.INFO, "a2a_trust"):
+        async with client(guarded(Agent())) as http:
+            await http.post(RPC, headers={"X-API-Key": secret})
+            await http.post(RPC, headers={"Authorization": f"Bearer {secret}"})
+    assert len([record for record in caplog.records if record.message.startswith("refused http: ")]) == 2
+    assert "x" * 40 not in caplog.text
+
+
+# When nobody can tell, or somebody errs
+
+
+class Raising:
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    async def verify(self, credential: str, now: float) -> Identity:  # noqa: ARG002
+        raise self.error
+
+
+async def test_a_key_source_that_is_down_is_503_with_retry_after_and_no_challenge() -> None:
+    given = {**verifiers(), "oauth": Raising(KeySourceUnavailableError("down"))}
+    agent = Agent()
+    async with client(guarded(agent, verifiers=given)) as http:
+        for carried in (BEARER, BEARER | GOOD):
+            answer = await http.post(RPC, headers=carried)
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+            assert "www-authenticate" not in answer.headers
+        assert agent.scopes == []
+        assert (await http.post(RPC, headers=GOOD)).status_code == 200
+
+
+# What the application sees
+
+
+async def test_the_scope_is_copied_and_says_who_is_calling() -> None:
+    agent = Agent()
+    scope = http_scope(carried=GOOD, state={"shared": 1})
+    before = copy.deepcopy(scope)
+    await called(guarded(agent), scope, {"type": "http.request", "body": b"", "more_body": False})
+    assert scope == before
+    seen = agent.scopes[0]
+    assert seen["user"].is_authenticated
+    assert json.loads(seen["user"].display_name) == [["key", "api-keys", "ann"]]
+    assert seen["auth"].scopes == ["read"]
+    assert principal_of(seen) is seen["user"]
+    assert seen["state"] is scope["state"]
+    assert {name: value for name, value in seen.items() if name in before} == before
+
+
+async def test_a_scope_that_claims_a_user_is_not_believed() -> None:
+    agent = Agent()
+    forged = Principal(identities=(("key", Identity(issuer="api-keys", subject="root")),))
+    claimed: dict[str, Any] = {"user": forged, "auth": forged, "a2a_trust.principal": forged}
+    scope = http_scope(carried=GOOD, **claimed)
+    await called(guarded(agent), scope, {"type": "http.request", "body": b"", "more_body": False})
+    assert json.loads(principal_of(agent.scopes[0]).display_name)[0][2] == "ann"
+    assert (await called(guarded(agent), http_scope(**claimed)))[0]["status"] == 401
+
+
+async def test_principal_of_refuses_a_request_that_was_not_judged() -> None:
+    for scope in ({}, {"user": object()}, {"a2a_trust.principal": None}, {"a2a_trust.principal": "ann"}):
+        with pytest.raises(ConfigurationError, match=r"did not come through protect\(\)"):
+            principal_of(scope)
+
+
+async def test_receive_and_send_are_the_servers_own() -> None:
+    seen: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.extend((receive, send))
+
+    async def receive() -> Any:
+        return {}
+
+    async def send(message: Any) -> None: ...
+
+    await guarded(app)(http_scope(carried=GOOD), receive, send)
+    assert seen == [receive, send]
+
+
+async def test_starlettes_own_views_of_the_caller_work() -> None:
+    async def who(request: Request) -> JSONResponse:
+        caller = principal_of(request.scope)
+        return JSONResponse([request.user.is_authenticated, request.auth.scopes, caller is request.user])
+
+    routes = [Route("/rpc", who, methods=["POST"])]
+    options: dict[str, Any] = {"card": CARD, "verifiers": verifiers(), "clock": lambda: NOW}
+    inside = Starlette(routes=routes, middleware=[Middleware(AuthenticationMiddleware, **options)])
+    for app in (inside, protect(Starlette(routes=routes), **options)):
+        async with client(app) as http:
+            assert (await http.post(RPC)).status_code == 401
+            assert (await http.post(RPC, headers=GOOD)).json() == [True, ["read"], True]
+
+
+async def test_anonymous_callers_are_somebody_else_every_time() -> None:
+    card = {**CARD, "securityRequirements": [{"schemes": {"key": {}}}, {}]}
+    agent = Agent()
+    given = {"key": verifiers()["key"]}
+    async with client(guarded(agent, card, verifiers=given, anonymous=AnonymousAllowed())) as http:
+        for _ in range(2):
+            assert (await http.post(RPC)).status_code == 200
+        for carried in ({"X-API-Key": "wrong"}, BEARER, {"Authorization": "x"}):
+            assert (await http.post(RPC, headers=carried)).status_code == 401
+    callers = [principal_of(scope) for scope in agent.scopes]
+    assert all(isinstance(caller, Anonymous) and not caller.is_authenticated for caller in callers)
+    assert len({caller.display_name for caller in callers}) == 2
+    assert [scope["auth"].scopes for scope in agent.scopes] == [[], []]
+
+
+async def test_credentials_are_seen_by_the_application_unless_they_are_hidden() -> None:
+    carried = {**GOOD, **BEARER, "X-Other": "1", "Cookie": "a=b"}
+    for hide, expected in ((False, set(carried)), (True, {"X-Other", "Cookie"})):
+        agent = Agent()
+        scope = http_scope(carried=carried)
+        before = list(scope["headers"])
+        app = guarded(agent, hide_credentials=hide)
+        await called(app, scope, {"type": "http.request", "body": b"", "more_body": False})
+        assert {name for name, _ in agent.scopes[0]["headers"]} == {name.lower().encode() for name in expected}
+        assert scope["headers"] == before
+
+
+async def test_a_cookie_that_is_a_credential_is_hidden_with_all_cookies() -> None:
+    schemes = {"key": {"type": "apiKey", "in": "cookie", "name": "sid"}}
+    card = {**CARD, "securitySchemes": schemes, "securityRequirements": [{"schemes": {"key": {}}}]}
+    agent = Agent()
+    async with client(guarded(agent, card, verifiers={"key": verifiers()["key"]}, hide_credentials=True)) as http:
+        assert (await http.post(RPC, headers={"Cookie": f"a=b; sid={KEY}"})).status_code == 200
+    assert b"cookie" not in dict(agent.scopes[0]["headers"])
+
+
+# Public paths
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize("path", ["/.well-known/agent-card.json", "/.well-known/agent.json"])
+async def test_the_card_is_public(method: str, path: str) -> None:
+    agent = Agent()
+    async with client(guarded(agent)) as http:
+        assert (await http.request(method, path, params={"x": "1"})).status_code == 200
+    assert agent.scopes[0].get("user") is None
+
+
+async def test_further_paths_are_public_by_their_exact_name() -> None:
+    app = guarded(Agent(), public_paths=["/health", "/docs/"])
+    async with client(app) as http:
+        for path, status in (("/health", 200), ("/docs/", 200), ("/health/", 401), ("/docs", 401), ("/Health", 401)):
+            assert (await http.get(path)).status_code == status
+        assert (await http.post("/health")).status_code == 401
+
+
+@pytest.mark.parametrize("path", ["health", "", "/docs/*", "/{id}", "/a?b=c", "/a#b", "/%61", "/ü", "https://a/b"])
+def test_a_public_path_that_is_not_exact_does_not_start(path: str) -> None:
+    with pytest.raises(ConfigurationError, match="write one as it is requested, without patterns"):
+        guarded(Agent(), public_paths=[path])
+
+
+# CORS
+
+PREFLIGHT = {"Origin": "https://web.example", "Access-Control-Request-Method": "POST"}
+
+
+async def test_a_preflight_passes_only_when_that_was_chosen() -> None:
+    agent = Agent()
+    async with client(guarded(agent)) as http:
+        assert (await http.options(RPC, headers=PREFLIGHT)).status_code == 401
+    async with client(guarded(agent, allow_cors_preflight=True)) as http:
+        assert (await http.options(RPC, headers=PREFLIGHT)).status_code == 200
+        assert len(agent.scopes) == 1
+        for headers in ({}, {"Origin": "https://web.example"}, {"Access-Control-Request-Method": "POST"}):
+            assert (await http.options(RPC, headers=headers)).status_code == 401
+        for method in ("POST", "GET", "PUT", "options"):
+            sent = await called(guarded(agent, allow_cors_preflight=True), http_scope(RPC, method, carried=PREFLIGHT))
+            assert sent[0]["status"] == 401
+    assert len(agent.scopes) == 1
+
+
+# Interfaces
+
+
+@pytest.mark.parametrize(
+    ("interface", "mend"),
+    [
+        ({"url": "grpc.example:443", "protocolBinding": "GRPC"}, "unguarded=['grpc.example:443']"),
+        ({"url": "http://agent.example/g", "protocolBinding": "GRPC"}, "unguarded=['http://agent.example/g']"),
+        ({"url": "http://other.example/rpc", "protocolBinding": "JSONRPC"}, "unguarded=['http://other.example/rpc']"),
+        ({"url": "http://agent.example:81/", "protocolBinding": "JSONRPC"}, "unguarded=['http://agent.example:81/']"),
+        ({"url": "ws://agent.example/ws", "protocolBinding": "WS"}, "unguarded=['ws://agent.example/ws']"),
+        ({"url": "http://agent.example/x"}, "unguarded=['http://agent.example/x']"),
+        ({"url": "ftp://agent.example/x", "protocolBinding": "JSONRPC"}, "unguarded=['ftp://agent.example/x']"),
+    ],
+)
+def test_an_interface_that_cannot_be_guarded_here_has_to_be_named(interface: dict[str, Any], mend: str) -> None:
+    card = {**CARD, "supportedInterfaces": [*CARD["supportedInterfaces"], interface]}
+    with pytest.raises(ConfigurationError) as caught:
+        guarded(Agent(), card)
+    assert str(caught.value).startswith("/supportedInterfaces/2/url: this application cannot guard")
+    assert mend in str(caught.value)
+    assert isinstance(guarded(Agent(), card, unguarded=[interface["url"]]), AuthenticationMiddleware)
+
+
+def test_an_unguarded_interface_that_the_card_does_not_have_does_not_start() -> None:
+    with pytest.raises(ConfigurationError, match=r"unguarded: the card has no interface http://x\.example/"):
+        guarded(Agent(), unguarded=["http://x.example/"])
+
+
+def test_interfaces_of_0_3_are_guarded_too() -> None:
+    card = {**CARD, "url": "http://agent.example/old", "additionalInterfaces": [{"url": "a:1", "transport": "GRPC"}]}
+    with pytest.raises(ConfigurationError, match="/additionalInterfaces/0/url: this application cannot guard a:1"):
+        guarded(Agent(), card)
+    assert isinstance(guarded(Agent(), card, unguarded=["a:1"]), AuthenticationMiddleware)
+
+
+# Streams, under real servers
+
+
+async def chatter(request: Request) -> StreamingResponse:
+    """Three events, the later ones only when the test has seen the earlier: nothing may be held back."""
+    gates: list[asyncio.Event] = request.app.state.gates
+
+    async def events() -> Any:
+        for number, gate in enumerate(gates):
+            yield f"data: {number}\n\n"
+            await gate.wait()
+
+    return StreamingResponse(events(), media_type="text/event-stream")
+
+
+@pytest.mark.parametrize("http", ["h11", "httptools"])
+async def test_events_arrive_one_by_one_under_a_real_server(http: str) -> None:
+    app = Starlette(routes=[Mount("/rpc", Starlette(routes=[Route("/", chatter, methods=["POST"])]))])
+    gates = [asyncio.Event() for _ in range(3)]
+    for mounted in app.routes:
+        mounted.app.state.gates = gates  # type: ignore[attr-defined]
+    async with uvicorn_serving(guarded(app), http) as origin, httpx.AsyncClient(base_url=origin) as caller:
+        assert (await caller.post("/rpc/", content=b"x" * 100_000)).status_code == 401
+        async with caller.stream("POST", "/rpc/", headers=GOOD, content=b"{}") as answer:
+            assert answer.status_code == 200
+            seen = []
+            async for line in answer.aiter_lines():
+                if line:
+                    seen.append(line)
+                    gates[len(seen) - 1].set()
+    assert seen == ["data: 0", "data: 1", "data: 2"]
+
+
+@pytest.mark.parametrize("http", ["h11", "httptools"])
+async def test_a_disconnected_listener_is_noticed_by_the_application(http: str) -> None:
+    noticed = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"first", "more_body": True})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        noticed.set()
+
+    async with uvicorn_serving(guarded(app), http) as origin, httpx.AsyncClient(base_url=origin) as caller:
+        async with caller.stream("POST", RPC, headers=GOOD) as answer:
+            assert await anext(answer.aiter_bytes()) == b"first"
+        await asyncio.wait_for(noticed.wait(), 5)
+
+
+@pytest.mark.parametrize("http", ["h11", "httptools"])
+async def test_refusals_and_answers_on_one_connection_of_a_real_server(http: str) -> None:
+    agent = Agent()
+    async with (
+        uvicorn_serving(guarded(agent), http) as origin,
+        httpx.AsyncClient(base_url=origin, limits=httpx.Limits(max_connections=1)) as caller,
+    ):
+        for _ in range(2):
+            refused = await caller.post(RPC, content=b'{"id": 1}')
+            assert (refused.status_code, refused.json()["id"]) == (401, None)
+            assert refused.headers.get_list("www-authenticate") == ['ApiKey in="header", name="X-API-Key"', "Bearer"]
+            assert (await caller.post(RPC, headers=GOOD, content=b"123")).json()["read"] == 3
+            head = await caller.head(REST)
+            assert (head.status_code, head.content) == (401, b"")
+            assert (await caller.get("/.well-known/agent-card.json")).status_code == 200
+            assert (await caller.get("/.well-known/agent-card.json/")).status_code == 401
+    assert agent.paths == [RPC, "/.well-known/agent-card.json"] * 2
+
+
+@pytest.mark.parametrize("http", ["h11", "httptools"])
+async def test_the_lifespan_of_a_real_server_reaches_the_application(http: str) -> None:
+    agent = Agent()
+    async with uvicorn_serving(guarded(agent), http, lifespan="on") as origin:
+        request = f"POST /rpc HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-API-Key: {KEY}\r\n\r\n"
+        assert (await raw_exchange(origin, request.encode()))[0] == 200
+    assert [scope["type"] for scope in agent.scopes] == ["lifespan", "http"]

@@ -1,0 +1,122 @@
+"""Refusals on the wire: status, challenges and bodies, word by word."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from a2a_trust.auth.guard import Guard
+from a2a_trust.card import read_card
+from a2a_trust.errors import (
+    AuthorizationError,
+    InvalidCredentialsError,
+    KeySourceUnavailableError,
+    MissingCredentialsError,
+    TrustError,
+)
+from a2a_trust.middleware.refusal import Binding, Refusal, refusal_for
+from tests.middleware.agent import CARD, verifiers
+
+INFO = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "domain": "a2a-protocol.org"}
+MISSING, INVALID = MissingCredentialsError("secret reason"), InvalidCredentialsError("secret reason")
+FORBIDDEN = AuthorizationError("secret reason", ("read", "write"))
+DOWN = KeySourceUnavailableError("secret reason")
+
+
+def refuse(error: TrustError, binding: Binding = Binding.JSONRPC, **members: Any) -> Refusal:
+    card = {**CARD, **members}
+    used = {name for item in card["securityRequirements"] for name in item["schemes"]}
+    chosen = {name: verifier for name, verifier in verifiers().items() if name in used}
+    return refusal_for(error, Guard(read_card(card), chosen), binding)
+
+
+def values(refusal: Refusal, name: bytes) -> list[str]:
+    return [value.decode() for line, value in refusal.headers if line == name]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "reason", "message"),
+    [
+        (MISSING, 401, -31401, "UNAUTHENTICATED", "Authentication is required."),
+        (INVALID, 401, -31401, "UNAUTHENTICATED", "Authentication is required."),
+        (FORBIDDEN, 403, -31403, "UNAUTHORIZED", "The caller is not allowed to do this."),
+        (DOWN, 503, -32603, "UNAVAILABLE", "Credentials cannot be checked now."),
+    ],
+)
+def test_the_body_of_json_rpc(error: TrustError, status: int, code: int, reason: str, message: str) -> None:
+    refusal = refuse(error, Binding.JSONRPC)
+    assert refusal.status == status
+    assert json.loads(refusal.body) == {
+        "jsonrpc": "2.0",
+        "id": None,
+        "error": {"code": code, "message": message, "data": [{**INFO, "reason": reason}]},
+    }
+    assert values(refusal, b"content-type") == ["application/json"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "name", "reason"),
+    [
+        (MISSING, 401, "UNAUTHENTICATED", "UNAUTHENTICATED"),
+        (INVALID, 401, "UNAUTHENTICATED", "UNAUTHENTICATED"),
+        (FORBIDDEN, 403, "PERMISSION_DENIED", "UNAUTHORIZED"),
+        (DOWN, 503, "UNAVAILABLE", "UNAVAILABLE"),
+    ],
+)
+def test_the_body_of_http_json(error: TrustError, status: int, name: str, reason: str) -> None:
+    refusal = refuse(error, Binding.HTTP_JSON)
+    assert refusal.status == status
+    body = json.loads(refusal.body)
+    assert body["error"].pop("message")
+    assert body == {"error": {"code": status, "status": name, "details": [{**INFO, "reason": reason}]}}
+    assert values(refusal, b"content-type") == ["application/a2a+json"]
+
+
+@pytest.mark.parametrize("binding", list(Binding))
+@pytest.mark.parametrize("error", [MISSING, INVALID, FORBIDDEN, DOWN])
+def test_every_refusal_is_complete_is_not_cached_and_does_not_say_why(error: TrustError, binding: Binding) -> None:
+    refusal = refuse(error, binding)
+    assert values(refusal, b"content-length") == [str(len(refusal.body))]
+    assert values(refusal, b"cache-control") == ["no-store"]
+    assert b"secret" not in refusal.body + b"".join(name + value for name, value in refusal.headers)
+
+
+KEY_CHALLENGE = 'ApiKey in="header", name="X-API-Key"'
+
+
+@pytest.mark.parametrize(
+    ("error", "challenges"),
+    [
+        (MISSING, [KEY_CHALLENGE, "Bearer"]),
+        (INVALID, [KEY_CHALLENGE, 'Bearer error="invalid_token"']),
+        (FORBIDDEN, [KEY_CHALLENGE, 'Bearer error="insufficient_scope", scope="read write"']),
+        (DOWN, []),
+    ],
+)
+def test_there_is_one_challenge_for_each_scheme_that_a_caller_may_use(error: TrustError, challenges: list[str]) -> None:
+    assert values(refuse(error), b"www-authenticate") == challenges
+
+
+def test_only_an_outage_says_when_to_come_again() -> None:
+    assert int(values(refuse(DOWN), b"retry-after")[0]) > 0
+    for error in (MISSING, INVALID, FORBIDDEN):
+        assert values(refuse(error), b"retry-after") == []
+
+
+def test_schemes_that_nothing_demands_are_not_challenged_for() -> None:
+    refusal = refuse(MISSING, securityRequirements=[{"schemes": {"key": {}}}])
+    assert values(refusal, b"www-authenticate") == [KEY_CHALLENGE]
+
+
+@pytest.mark.parametrize("location", ["query", "cookie"])
+def test_a_key_elsewhere_is_challenged_for_there(location: str) -> None:
+    schemes = {"key": {"type": "apiKey", "in": location, "name": "k"}}
+    refusal = refuse(MISSING, securitySchemes=schemes, securityRequirements=[{"schemes": {"key": {}}}])
+    assert values(refusal, b"www-authenticate") == [f'ApiKey in="{location}", name="k"']
+
+
+def test_two_schemes_for_one_token_make_one_challenge() -> None:
+    schemes = {"key": {"type": "http", "scheme": "bearer"}, "oauth": {"type": "oauth2"}}
+    assert values(refuse(MISSING, securitySchemes=schemes), b"www-authenticate") == ["Bearer"]

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from enum import IntEnum
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 from a2a_trust.errors import (
     ConfigurationError,
@@ -73,12 +73,18 @@ def mark(text: str, colour: str, stream: TextIO | None) -> str:
     return f"\x1b[{code}m{text}\x1b[0m"
 
 
-def put(text: str, stream: TextIO | None = None) -> None:
-    print(text, file=stream or sys.stdout)
+_STANDARD_OUTPUT: Literal["standard output"] = "standard output"
 
 
-def put_json(value: dict[str, Any], stream: TextIO | None = None) -> None:
-    print(json.dumps(value, indent=2), file=stream or sys.stdout)
+def put(text: str, stream: TextIO | Literal["standard output"] | None = _STANDARD_OUTPUT) -> None:
+    """A line on the stream; nowhere when the stream is closed (None, as Python has it)."""
+    target = sys.stdout if stream == _STANDARD_OUTPUT else stream
+    if target is not None:
+        print(text, file=target)
+
+
+def put_json(value: dict[str, Any], stream: TextIO | Literal["standard output"] | None = _STANDARD_OUTPUT) -> None:
+    put(json.dumps(value, indent=2), stream)
 
 
 def warn(text: object) -> None:
@@ -86,7 +92,13 @@ def warn(text: object) -> None:
 
 
 def failed(
-    command: str, error: Exception, *, as_json: bool, code: Exit, file: str | None = None, stream: TextIO | None = None
+    command: str,
+    error: Exception,
+    *,
+    as_json: bool,
+    code: Exit,
+    file: str | None = None,
+    stream: TextIO | Literal["standard output"] | None = _STANDARD_OUTPUT,
 ) -> Exit:
     """Report that a command as a whole failed, and return its exit code. ``stream`` is where JSON reports go."""
     if as_json:

@@ -308,7 +308,7 @@ def test_closed_and_full_streams_are_no_crash(closed: str, card: Path, key: Path
 
     from tests.cli.conftest import COMMAND
 
-    for line in (f"{COMMAND} verify card.json --key key.pem", f"{COMMAND} - --key key.pem"):
+    for line in (f"{COMMAND} verify card.json --key key.pem", f"{COMMAND} card.json -o - --key key.pem"):
         shell = ["bash", "-c", f"{line} {closed}"]
         done = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode in (0, 3, 6), line

@@ -243,8 +243,14 @@ def _step(name: str) -> str:
 # Requirements
 
 
+_REQUIREMENTS: Final = ("securityRequirements", "security_requirements", "security")
+
+
 def _requirements(holder: Mapping[str, JSON], pointer: str) -> tuple[Alternative, ...] | None:
     """What a card or a skill demands, in the spelling of 1.0, of 0.3, or in both alike."""
+    for member in holder:
+        if member not in _REQUIREMENTS and member.casefold() in {name.casefold() for name in _REQUIREMENTS}:
+            raise _unread(f"{pointer}/{_step(member)}", "write securityRequirements; in this spelling it goes unread")
     found = {}
     for name in ("securityRequirements", "security"):
         value = _member(holder, name, pointer)
@@ -335,7 +341,10 @@ def _scheme(name: str, value: JSON, pointer: str) -> SecurityScheme:
 
 def _scheme_of(kind: str, name: str, members: Mapping[str, JSON], pointer: str) -> SecurityScheme:
     if kind == "apiKey":
-        location = _text(members, "location", pointer) or _text(members, "in", pointer)
+        said = {word for word in (_text(members, "location", pointer), _text(members, "in", pointer)) if word}
+        if len(said) > 1:
+            raise _unread(f"{pointer}/in", "it contradicts location; keep one of them")
+        location = "".join(said)
         if location not in ("header", "query", "cookie"):
             raise _unread(f"{pointer}/location", "header, query or cookie is needed")
         return ApiKeyScheme(name=name, location=location, parameter=_text(members, "name", pointer, needed=True))
@@ -400,16 +409,15 @@ def _skills(card: Mapping[str, JSON]) -> Iterator[Skill]:
 
 def _has_extended_card(card: Mapping[str, JSON]) -> bool:
     capabilities = _object(_member(card, "capabilities", "") or {}, "/capabilities")
-    said = {
-        value
-        for value in (
-            _member(capabilities, "extendedAgentCard", "/capabilities"),
-            _member(card, "supportsAuthenticatedExtendedCard", ""),
-        )
-        if value is not None
-    }
-    if not said <= {True, False}:
-        raise _unread("/capabilities/extendedAgentCard", "true or false is needed")
+    said = []
+    for value in (
+        _member(capabilities, "extendedAgentCard", "/capabilities"),
+        _member(card, "supportsAuthenticatedExtendedCard", ""),
+    ):
+        if value is not None and type(value) is not bool:
+            raise _unread("/capabilities/extendedAgentCard", "true or false is needed")
+        if value is not None and value not in said:
+            said.append(value)
     if len(said) > 1:
         raise _unread("/supportsAuthenticatedExtendedCard", "it contradicts capabilities.extendedAgentCard")
     return True in said

@@ -80,8 +80,6 @@ class FailureReason(StrEnum):
     """Several trusted keys share this ``kid`` and key type, so it names none of them."""
     WRONG_ORIGIN = "wrong-origin"
     """The key is trusted, but not for the host of this card or of one of its interfaces."""
-    UNKNOWN_ALGORITHM = "unknown-algorithm"
-    """The header's ``alg`` is none that cards are signed with, so no trusted key can be meant."""
     WRONG_ALGORITHM = "wrong-algorithm"
     """The header's ``alg`` is not the one that the trusted key is for."""
     REVOKED_KEY = "revoked-key"
@@ -101,7 +99,6 @@ class FailureReason(StrEnum):
 _TRUST_REASONS = frozenset(
     {
         FailureReason.UNKNOWN_KEY,
-        FailureReason.UNKNOWN_ALGORITHM,
         FailureReason.AMBIGUOUS_KEY,
         FailureReason.WRONG_ORIGIN,
         FailureReason.REVOKED_KEY,

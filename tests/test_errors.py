@@ -23,7 +23,6 @@ from a2a_trust.errors import (
 
 BLAMES_TRUST = {
     "unknown-key",
-    "unknown-algorithm",
     "ambiguous-key",
     "wrong-origin",
     "revoked-key",
@@ -95,7 +94,6 @@ def test_uncovered_fields_are_data() -> None:
 def test_reasons_are_stable_words() -> None:
     assert {str(reason) for reason in FailureReason} == BLAMES_TRUST | {
         "malformed",
-        "unknown-algorithm",
         "wrong-algorithm",
         "expired",
         "not-yet-valid",

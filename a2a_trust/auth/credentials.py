@@ -7,7 +7,6 @@ between. What came twice, joined, oddly spaced or under an alias is refused, nev
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl
@@ -21,13 +20,14 @@ from a2a_trust.card import (
 )
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 
-__all__ = ["Cookie", "Extractor", "Header", "HttpAuthorization", "Query", "extractor_for", "strip_headers"]
+__all__ = ["Cookie", "Extractor", "Header", "HttpAuthorization", "Query", "extractor_for"]
 
 #: Headers that mean something to servers, proxies or browsers: a key in them is cut, logged or sent elsewhere.
 _UNSAFE_HEADERS: Final = re.compile(
     r"host|cookie|set-cookie|authorization|connection|upgrade|te|trailer|expect|forwarded|via|origin|referer|date|"
     r"transfer-encoding|keep-alive|accept|accept-.*|content-.*|proxy-.*|x-forwarded-.*|x-real-ip|sec-.*|a2a-.*|range|"
-    r"if-.*|cache-control|pragma|user-agent|last-event-id"
+    r"if-.*|cache-control|pragma|user-agent|last-event-id|x-original-.*|x-rewrite-.*|x-http-method.*|client-cert.*|"
+    r"x-ssl-.*|x-client-.*|dpop|max-forwards|http2-settings|true-client-ip|remote-.*|location|server|www-authenticate"
 )
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^`|~-]+")  # RFC 9110 5.6.2, without the underscore
 _PARAMETER_NAME: Final = re.compile(r"[A-Za-z0-9._~-]+")
@@ -78,6 +78,13 @@ class Header:
 
     name: str
 
+    def __post_init__(self) -> None:
+        if not _HEADER_NAME.fullmatch(self.name) or _UNSAFE_HEADERS.fullmatch(self.name.lower()):
+            raise ConfigurationError(
+                f"the header {self.name[:64]!a} is not one that an API key can safely travel in; "
+                'declare another in the card, as in {"location": "header", "name": "X-API-Key"}'
+            )
+
     def extract(self, scope: Any) -> str | None:
         # Some servers strip blanks around a value, some do not; RFC 9110 5.5 says that they mean nothing.
         values = [value.strip(b" \t") for value in _lines(scope, self.name.lower().encode())]
@@ -89,6 +96,9 @@ class Query:
     """A parameter of the query."""
 
     name: str
+
+    def __post_init__(self) -> None:
+        _check_parameter(self.name)
 
     def extract(self, scope: Any) -> str | None:
         query = scope.get("query_string", b"")
@@ -107,22 +117,29 @@ class Cookie:
 
     name: str
 
+    def __post_init__(self) -> None:
+        _check_parameter(self.name)
+
     def extract(self, scope: Any) -> str | None:
         wanted = self.name.encode()
         values = []
         for line in _lines(scope, b"cookie"):  # HTTP/2 may send several
             for pair in line.split(b";"):
                 name, equals, value = pair.strip(b" \t").partition(b"=")
-                if equals and name == wanted:
-                    values.append(value)
+                if equals and name.rstrip(b" \t") == wanted:
+                    values.append(value if name == wanted else b"")  # a blank before "=" is no cookie; it is refused
         return _text(values, f"cookie {self.name}")
 
 
 @dataclass(frozen=True, slots=True)
 class HttpAuthorization:
-    """The credential of one scheme of the Authorization header (RFC 9110 11.6.2); ``scheme`` in lower case."""
+    """The credential of one scheme of the Authorization header (RFC 9110 11.6.2); ``scheme`` is ``bearer``."""
 
     scheme: str
+
+    def __post_init__(self) -> None:
+        if self.scheme != "bearer":
+            raise ConfigurationError(f'HTTP {self.scheme[:64]!a} cannot be enforced; write HttpAuthorization("bearer")')
 
     def extract(self, scope: Any) -> str | None:
         value = _only(_lines(scope, b"authorization"), "header authorization")
@@ -136,22 +153,21 @@ class HttpAuthorization:
         return credential.decode("ascii")
 
 
+def _check_parameter(name: str) -> None:
+    if not _PARAMETER_NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"{name[:64]!a} is no name for a parameter or a cookie; use letters, digits and - . _ ~"
+        )
+
+
 def extractor_for(scheme: SecurityScheme) -> Extractor:
     """Where requests carry the credential of a declared scheme; ConfigurationError for what cannot be enforced."""
     if isinstance(scheme, ApiKeyScheme):
-        if scheme.location == "header":
-            if not _HEADER_NAME.fullmatch(scheme.parameter) or _UNSAFE_HEADERS.fullmatch(scheme.parameter.lower()):
-                raise ConfigurationError(
-                    f"scheme {scheme.name}: the header {scheme.parameter!a} is not one that an API key can safely "
-                    'travel in; declare another in the card, as in {"location": "header", "name": "X-API-Key"}'
-                )
-            return Header(scheme.parameter)
-        if not _PARAMETER_NAME.fullmatch(scheme.parameter):
-            raise ConfigurationError(
-                f"scheme {scheme.name}: {scheme.parameter!a} is no name for a {scheme.location} parameter; "
-                "use letters, digits and - . _ ~"
-            )
-        return Query(scheme.parameter) if scheme.location == "query" else Cookie(scheme.parameter)
+        places: dict[str, type[Header | Query | Cookie]] = {"header": Header, "query": Query, "cookie": Cookie}
+        try:
+            return places[scheme.location](scheme.parameter)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"scheme {scheme.name}: {error}") from None
     if isinstance(scheme, HttpScheme) and scheme.scheme == "bearer":
         return HttpAuthorization("bearer")
     if isinstance(scheme, OAuth2Scheme | OpenIdConnectScheme):
@@ -166,8 +182,3 @@ def _kind(scheme: SecurityScheme) -> str:
     if isinstance(scheme, HttpScheme):
         return f"HTTP {scheme.scheme!a}"
     return type(scheme).__name__
-
-
-def strip_headers(headers: Iterable[tuple[bytes, bytes]], names: frozenset[bytes]) -> list[tuple[bytes, bytes]]:
-    """The header lines without those of these lower-case names."""
-    return [(name, value) for name, value in headers if name.lower() not in names]

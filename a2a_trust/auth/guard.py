@@ -8,14 +8,20 @@ and its text shows what to write.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from a2a_trust.auth.credentials import Extractor, HttpAuthorization, extractor_for
 from a2a_trust.auth.principal import Anonymous, Identity, Principal, Verifier
 from a2a_trust.card import Alternative, CardView, NamedScheme, SecurityScheme
-from a2a_trust.errors import AuthorizationError, ConfigurationError, MissingCredentialsError
+from a2a_trust.errors import (
+    AuthorizationError,
+    ConfigurationError,
+    InvalidCredentialsError,
+    MissingCredentialsError,
+)
 
 __all__ = ["AnonymousAllowed", "AnonymousRefused", "At", "Guard", "HandlersEnforceSkills", "SkillsRefused"]
 
@@ -74,6 +80,7 @@ class Guard:
         self.card = card
         _check_names(card, verifiers)
         requirements = card.requirements or (Alternative(()),)
+        _check_scopes(requirements)
         _check_anonymous(card, requirements, anonymous)
         _check_skills(card, skills)
         used = sorted({name for alternative in requirements for name, _ in alternative.schemes})
@@ -100,10 +107,26 @@ class Guard:
         decision, and whoever calls this must let nobody in.
         """
         identities: dict[str, Identity] = {}
+        refused: dict[Extractor, InvalidCredentialsError] = {}
         for checked in self._checked:
             credential = checked.place.extract(scope)
-            if credential is not None:
-                identities[checked.name] = await checked.verifier.verify(credential, now)
+            if credential is None:
+                continue
+            try:
+                identity = await checked.verifier.verify(credential, now)
+            except InvalidCredentialsError as error:
+                refused.setdefault(checked.place, error)
+                continue
+            if not isinstance(identity, Identity):
+                raise TypeError(f"the verifier of {checked.name!r} returned {type(identity).__name__}, not an Identity")
+            if not now < identity.expires_at:
+                raise InvalidCredentialsError(f"the credential of {checked.name!r} has expired")
+            identities[checked.name] = identity
+        # Schemes may share a place (two issuers of bearer tokens): what came there is good when one of them says so.
+        taken = {checked.place for checked in self._checked if checked.name in identities}
+        for place, refusal in refused.items():
+            if place not in taken:
+                raise refusal
         if identities:
             return self._principal(identities)
         if self._lets_anonymous_in and not self._carries_anything(scope):
@@ -159,8 +182,22 @@ def _check_anonymous(card: CardView, requirements: tuple[Alternative, ...], anon
         )
 
 
+_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749 3.3
+
+
+def _check_scopes(requirements: tuple[Alternative, ...]) -> None:
+    for alternative in requirements:
+        for name, scopes in alternative.schemes:
+            for scope in scopes:
+                if not _SCOPE.fullmatch(scope):
+                    raise ConfigurationError(
+                        f"the scope {scope[:64]!a} of {name!r} is none that a token can have: write scopes one by one, "
+                        "of visible ASCII characters without blanks, quotation marks and backslashes"
+                    )
+
+
 def _check_skills(card: CardView, skills: Skills) -> None:
-    demanding = [skill.id for skill in card.skills if skill.requirements is not None]
+    demanding = [skill.id for skill in card.skills if skill.requirements]
     if demanding and not isinstance(skills, HandlersEnforceSkills):
         raise ConfigurationError(
             f"skills of the card demand more than the card: {', '.join(map(repr, demanding))}; nobody checks that. "

@@ -67,11 +67,14 @@ class TokenProfile(StrEnum):
 
     PLAIN_JWT = "JWT"
     """``typ`` is JWT or absent, as Keycloak and Entra ID write it. Such a token is told from ID, refresh and logout
-    tokens by what it must have (``scope``, ``scp`` or ``roles``) and what it must not have."""
+    tokens by what it must have (``scope`` or ``scp``, or Entra's ``azpacr`` and ``appidacr``) and must not have."""
 
 
 #: Claims of ID tokens (OpenID Connect Core 2 and 3.3.2.11) and of logout tokens (Back-Channel Logout 2.4).
 _OF_OTHER_TOKENS: Final = ("nonce", "at_hash", "c_hash", "s_hash", "events")
+#: Claims that only access tokens have: RFC 8693 4.2, and how the client proved itself in Entra ID's versions 1 and 2.
+#: Not ``roles``: ID tokens may have them too.
+_OF_ACCESS_TOKENS: Final = ("scope", "scp", "azpacr", "appidacr")
 #: Keycloak's own claim for the kind of token.
 _KEYCLOAK_ACCESS: Final = ("Bearer",)
 
@@ -179,8 +182,8 @@ class JwtVerifier:
         if self._profile is TokenProfile.PLAIN_JWT:
             if claims.get("typ", "Bearer") not in _KEYCLOAK_ACCESS:
                 raise InvalidCredentialsError("token: its own claim typ says that it is no access token")
-            if not any(name in claims for name in ("scope", "scp", "roles")):
-                raise InvalidCredentialsError("token: nothing shows that it is an access token (scope, scp or roles)")
+            if not any(name in claims for name in _OF_ACCESS_TOKENS):
+                raise InvalidCredentialsError("token: nothing shows that it is an access token (scope, scp …)")
 
     def _remember(self, digest: bytes, proven: _Proven, now: float) -> None:
         if len(self._proven) >= _MEMORY_TOKENS:

@@ -85,3 +85,7 @@ class TrustStore:
     def named(self, kid: str, kty: str) -> tuple[TrustedKey, ...]:
         """All entries of that ``kid`` and key type, over all origins."""
         return self._by_name.get((kid, kty), ())
+
+    def knows(self, kid: str) -> bool:
+        """Whether any entry has that ``kid``, whatever its key type."""
+        return any(name == kid for name, _ in self._by_name)

@@ -8,10 +8,11 @@ play no part. A refused request is answered before its body is read; a streamed 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from time import time
 from typing import Any, Final, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.authentication import AuthCredentials
 
@@ -65,7 +66,7 @@ class AuthenticationMiddleware:
     ) -> None:
         """``public_paths``: further exact paths that anybody may GET, beside the two card paths. ``unguarded``: URLs of
         interfaces in the card that are served elsewhere or by other means (gRPC), which this guard cannot protect.
-        ``hide_credentials`` removes credentials from the headers that ``app`` sees.
+        ``hide_credentials`` removes credentials from the headers of judged requests before ``app`` sees them.
         """
         view = read_card(card)
         self._app = app
@@ -110,11 +111,13 @@ class AuthenticationMiddleware:
 
     async def _refuse(self, error: TrustError, scope: Scope, receive: Receive, send: Send) -> None:
         _log.info("refused %s: %s", scope["type"], error)
-        binding = self._bindings.get(_route_path(scope), Binding.HTTP_JSON)
+        # The card has public paths; behind a root_path some servers give the router's path, some the public one.
+        path = scope["path"] if scope["path"] in self._bindings else _route_path(scope)
+        binding = self._bindings.get(path, self._bindings.get(scope.get("root_path", "") + path, Binding.HTTP_JSON))
         refusal = refusal_for(error, self._guard, binding)
         if scope["type"] == "http":
             await _respond(refusal, "http.response", send, head=scope["method"] == "HEAD")
-        elif "websocket.http.response" in scope.get("extensions", {}):
+        elif "websocket.http.response" in (scope.get("extensions") or {}):
             await _respond(refusal, "websocket.http.response", send)
         else:
             await receive()  # websocket.connect, which has to be taken before it can be refused
@@ -154,7 +157,12 @@ def _route_path(scope: Scope) -> str:
     return path
 
 
+_EXTENDED_CARD: Final = re.compile(r"(?:/[^/]*)?/(?:extendedAgentCard|v1/card|agent/authenticatedExtendedCard)")
+
+
 def _exact_path(path: str) -> str:
+    if _EXTENDED_CARD.fullmatch(path):
+        raise ConfigurationError(f"public_paths: {path!r} serves the extended card, which is for known callers only")
     if not path.startswith("/") or not path.isascii() or any(char in path for char in "?#%*{}"):
         raise ConfigurationError(
             f"public_paths: {path!r} is no exact path; write one as it is requested, without patterns"
@@ -169,17 +177,26 @@ def _bindings(view: CardView, unguarded: frozenset[str]) -> dict[str, Binding]:
     if unknown:
         raise ConfigurationError(f"unguarded: the card has no interface {', '.join(sorted(unknown))}")
     guarded = [interface for interface in view.interfaces if interface.url not in unguarded]
-    host = urlsplit(guarded[0].url).netloc if guarded else ""
-    bindings = {}
+    host = _split(guarded[0].url, guarded[0].pointer).netloc if guarded else ""
+    bindings: dict[str, Binding] = {}
     for interface in guarded:
-        parts = urlsplit(interface.url)
+        parts = _split(interface.url, interface.pointer)
         if interface.binding not in tuple(Binding) or parts.scheme not in ("http", "https") or parts.netloc != host:
             raise ConfigurationError(
                 f"{interface.pointer}: this application cannot guard {interface.url} ({interface.binding}); protect it "
                 f"where it is served, and say so: unguarded=[{interface.url!r}]"
             )
-        bindings[parts.path or "/"] = Binding(interface.binding)
+        path = parts.path or "/"
+        if bindings.get(path) is not Binding.JSONRPC:  # on a shared URL the body of JSON-RPC is understood by both
+            bindings[path] = Binding(interface.binding)
     return bindings
+
+
+def _split(url: str, pointer: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:
+        raise ConfigurationError(f"{pointer}: {url[:128]!a} is no URL; write https://host/path") from None
 
 
 def _credential_headers(guard: Guard) -> frozenset[bytes]:

@@ -216,7 +216,10 @@ def _trusted_key(signature: Signature, trust: TrustStore, host: str | None) -> T
     """The one trusted key that the header names for this host."""
     kty = next((a.kty for a in ALGORITHMS.values() if a.is_named(signature.alg)), None)
     if kty is None:
-        raise _RefusedError(FailureReason.UNKNOWN_ALGORITHM, "the header's alg is not one that cards are signed with")
+        # The name of a trusted key with an algorithm that no key is for is an attack; any other is a stranger's.
+        if trust.knows(signature.kid):
+            raise _RefusedError(FailureReason.WRONG_ALGORITHM, "the header's alg is not one that cards are signed with")
+        raise _RefusedError(FailureReason.UNKNOWN_KEY, "no trusted key has this kid")
     entries = trust.named(signature.kid, kty)
     if not entries:
         raise _RefusedError(FailureReason.UNKNOWN_KEY, f"no trusted {kty} key has this kid")

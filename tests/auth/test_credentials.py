@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from a2a_trust.auth.credentials import Cookie, Header, HttpAuthorization, Query, extractor_for, strip_headers
+from a2a_trust.auth.credentials import Cookie, Header, HttpAuthorization, Query, extractor_for
 from a2a_trust.card import (
     ApiKeyScheme,
     HttpScheme,
@@ -286,9 +286,3 @@ def test_an_ambiguous_name_of_a_parameter_does_not_start(location: str, name: st
 def test_what_cannot_be_enforced_does_not_start(scheme: SecurityScheme) -> None:
     with pytest.raises(ConfigurationError, match=r"scheme s: .* cannot be enforced; declare an API key, HTTP bearer"):
         extractor_for(scheme)
-
-
-def test_strip_headers_leaves_order_and_the_rest() -> None:
-    lines = [(b"A", b"1"), (b"Authorization", b"x"), (b"b", b"2"), (b"AUTHORIZATION", b"y"), (b"authorization2", b"3")]
-    kept = strip_headers(lines, frozenset({b"authorization"}))
-    assert kept == [(b"A", b"1"), (b"b", b"2"), (b"authorization2", b"3")]

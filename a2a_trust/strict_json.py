@@ -44,9 +44,10 @@ MAX_BYTES: Final = 1_048_576
 MAX_DEPTH: Final = 128
 """The deepest nesting of arrays and objects that is read."""
 
-#: All but digits, minus signs and what can stand before a number becomes a blank.
+#: Digits and minus signs become 0, "[" becomes a comma; quotation marks, colons and commas stay; all else is a blank.
 _NUMBER_STARTS: Final = bytes(
-    ord("0") if chr(byte) in "-0123456789" else ord(":") if chr(byte) in ":,[" else ord(" ") for byte in range(256)
+    ord("0") if char in "-0123456789" else ord(",") if char in ",[" else ord(char) if char in '":' else ord(" ")
+    for char in map(chr, range(256))
 )
 _FRACTION: Final = re.compile(rb"[0-9]\.")
 #: What orjson prints of a number that it may have read otherwise than exactly: an integer as a double, among others.
@@ -107,8 +108,10 @@ def is_plain(compact: bytes) -> bool:
 
 def _around_strings(compact: bytes) -> bytes:
     """What stands outside of the strings; nothing where no number can be among it."""
-    # A number stands at the start or after one of ":,[". Where nothing looks like that, even in strings, there is none.
-    if b":0" not in compact.translate(_NUMBER_STARTS) and not compact[:1].isdigit() and compact[:1] != b"-":
+    # A number stands at the start, after the name of a member, or after "," or "[". Where nothing looks like that, even
+    # in strings, there is none.
+    starts = compact.translate(_NUMBER_STARTS)
+    if b'":0' not in starts and b",0" not in starts and starts[:1] != b"0":
         return b""
     return b"".join(_without_escapes(compact).split(b'"')[::2])
 

@@ -146,6 +146,8 @@ def test_octets_of_a_protected_header_are_changed(
 
 
 @thorough
+@example(which=0, part="signature", changes=[("insert", 0.999, b"=")])
+@example(which=0, part="signature", changes=[("insert", 0.5, b"\n")])
 @given(which=which, part=st.sampled_from(["protected", "signature"]), changes=edits)
 def test_characters_of_a_protected_header_or_a_signature_are_changed(
     targets: list[Target], which: int, part: str, changes: list[tuple[str, float, bytes]]

@@ -31,6 +31,8 @@ __all__ = [
     "parse",
     "parse_printed",
     "read",
+    "read_members",
+    "read_numbers",
 ]
 
 JSON: TypeAlias = Any
@@ -52,6 +54,8 @@ _NUMBER_STARTS: Final = bytes(
 _FRACTION: Final = re.compile(rb"[0-9]\.")
 #: What orjson prints of a number that it may have read otherwise than exactly: an integer as a double, among others.
 _MAY_BE_ROUNDED: Final = re.compile(rb"[0-9][eE]|[0-9]{16}")
+#: From a character above U+FFFF to the end of its string, and the colon that follows if it is a name.
+_REST_OF_ASTRAL_STRING: Final = re.compile(rb'[\xf0-\xf4][^"\\]*+(?:\\.[^"\\]*+)*+"(:?)')
 _BELOW_ASTRAL: Final = bytes(range(0xF0))
 _NOT_IN_ESCAPES: Final = bytes(byte for byte in range(256) if byte not in b'"\\\\/bfnrtu')
 
@@ -66,6 +70,16 @@ def parse(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) ->
 
 def read(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) -> tuple[JSON, bool]:
     """As ``parse``, and whether the value is plain: see ``is_plain``."""
+    value, compact = read_members(data, what=what, max_bytes=max_bytes)
+    return read_numbers(data, value, compact, what=what)
+
+
+def read_members(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) -> tuple[JSON, bytes]:
+    """The first half of ``read``: the value, as yet with rounded numbers and at any depth, and its text by orjson.
+
+    The value is final when it holds no numbers and its shape is known. The text is empty where orjson would not have
+    the document, or where it has duplicate members: ``read_numbers`` gives the reason.
+    """
     if not isinstance(data, bytes):
         raise TypeError(f"{what}: give the bytes as they came, not {type(data).__name__}")
     if len(data) > max_bytes:
@@ -74,15 +88,23 @@ def read(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) -> 
         value = orjson.loads(data)
         compact = orjson.dumps(value)
     except (ValueError, TypeError, RecursionError):
-        compact = b""
-    if not compact:
         # orjson knows nothing of our texts: the exact reader gives the reason, or refuses the same document.
-        return _parse_exactly(data, what), False
+        return None, b""
     # orjson drops all but the last of duplicate members. Every member that it dropped took at least the two
     # quotation marks of its name along, and nothing else changes their number between the two texts.
-    plain = is_plain(compact)
-    if _delimiters(data) != _delimiters(compact) or (not plain and _MAY_BE_ROUNDED.search(_around_strings(compact))):
-        return _parse_exactly(data, what), plain
+    if data == compact or _delimiters(data) == _delimiters(compact):
+        return value, compact
+    return None, b""
+
+
+def read_numbers(data: bytes, value: JSON, compact: bytes, *, what: str = "document") -> tuple[JSON, bool]:
+    """The second half of ``read``, of what ``read_members`` gave: numbers, depth, and reasons for refusals."""
+    if not compact:
+        return _parse_exactly(data, what), False
+    numbers = _around_strings(compact)
+    if _MAY_BE_ROUNDED.search(numbers):
+        return _parse_exactly(data, what), False
+    plain = not _FRACTION.search(numbers) and _has_plain_names(compact)
     check_depth(value, compact, what)
     return value, plain
 
@@ -98,12 +120,16 @@ def is_plain(compact: bytes) -> bool:
     Then orjson with sorted keys prints the RFC 8785 form of the value: the two write fractions, exponents and integers
     beyond 53 bits differently, and order names by code points and by UTF-16 code units, which differ above U+FFFF only.
     """
-    if not compact.isascii() and compact.translate(None, _BELOW_ASTRAL):
-        parts = _without_escapes(compact).split(b'"')
-        if any(parts[i].translate(None, _BELOW_ASTRAL) and parts[i + 1][:1] == b":" for i in range(1, len(parts), 2)):
-            return False
-    around = _around_strings(compact)
-    return not (_FRACTION.search(around) or _MAY_BE_ROUNDED.search(around))
+    if not _has_plain_names(compact):
+        return False
+    numbers = _around_strings(compact)
+    return not (_FRACTION.search(numbers) or _MAY_BE_ROUNDED.search(numbers))
+
+
+def _has_plain_names(compact: bytes) -> bool:
+    if compact.isascii() or not compact.translate(None, _BELOW_ASTRAL):
+        return True
+    return not any(match[1] for match in _REST_OF_ASTRAL_STRING.finditer(compact))
 
 
 def _around_strings(compact: bytes) -> bytes:

@@ -9,7 +9,7 @@ from functools import partial
 import orjson
 import rfc8785
 
-from a2a_trust.signing.jcs import canonicalize, canonicalize_plain, canonicalize_received
+from a2a_trust.signing.jcs import canonicalize, canonicalize_parsed
 from a2a_trust.strict_json import read
 from benchmarks import cards
 from benchmarks.rounds import Contender, Row, repeated
@@ -78,7 +78,7 @@ def _with_orjson(document: bytes) -> bytes:
 
 def _with_a2a_trust(document: bytes) -> bytes:
     value, plain = read(document)  # as verify_card does it
-    return canonicalize_plain(value) if plain else canonicalize_received(value)
+    return canonicalize_parsed(value, plain=plain)
 
 
 def _with_rfc8785(document: bytes) -> bytes:

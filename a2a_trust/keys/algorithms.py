@@ -11,7 +11,15 @@ from typing import Final
 
 from a2a_trust.errors import ConfigurationError
 
-__all__ = ["ALGORITHMS", "DEFAULT_ALGORITHM", "MAX_RSA_BITS", "MIN_RSA_BITS", "Algorithm", "algorithm_named"]
+__all__ = [
+    "ALGORITHMS",
+    "DEFAULT_ALGORITHM",
+    "MAX_RSA_BITS",
+    "MIN_RSA_BITS",
+    "Algorithm",
+    "algorithm_named",
+    "algorithm_of",
+]
 
 MIN_RSA_BITS: Final = 2048  # RFC 7518 3.3
 MAX_RSA_BITS: Final = 8192  # a verification with 16384 bits takes milliseconds: a stranger's key set must not cost that
@@ -26,9 +34,6 @@ class Algorithm:
     curve: str | None = None
     other_names: tuple[str, ...] = ()
     """Further values of ``alg`` that mean the same with the same key."""
-
-    def is_named(self, name: object) -> bool:
-        return name == self.name or name in self.other_names
 
 
 ALGORITHMS: Final = MappingProxyType(
@@ -50,12 +55,21 @@ ALGORITHMS: Final = MappingProxyType(
     }
 )
 
+_BY_NAME: Final = {name: each for each in ALGORITHMS.values() for name in (each.name, *each.other_names)}
+
 DEFAULT_ALGORITHM: Final = "ES256"
+
+
+def algorithm_of(alg: object) -> Algorithm | None:
+    """The algorithm that a header's ``alg`` names, None when it is none of ours."""
+    return _BY_NAME.get(alg) if isinstance(alg, str) else None
 
 
 def algorithm_named(name: str) -> Algorithm:
     """The algorithm of that JOSE name; ConfigurationError lists the names when there is none."""
-    for algorithm in ALGORITHMS.values():
-        if algorithm.is_named(name):
-            return algorithm
-    raise ConfigurationError(f"no signature algorithm is named {ascii(name)[:40]}; choose from {', '.join(ALGORITHMS)}")
+    algorithm = _BY_NAME.get(name)
+    if algorithm is None:
+        raise ConfigurationError(
+            f"no signature algorithm is named {ascii(name)[:40]}; choose from {', '.join(ALGORITHMS)}"
+        )
+    return algorithm

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys import base64url
-from a2a_trust.keys.algorithms import ALGORITHMS, MAX_RSA_BITS, MIN_RSA_BITS, Algorithm, algorithm_named
+from a2a_trust.keys.algorithms import ALGORITHMS, MAX_RSA_BITS, MIN_RSA_BITS, Algorithm, algorithm_named, algorithm_of
 
 if TYPE_CHECKING:
     from joserfc.jwk import ECKey, OKPKey, RSAKey
@@ -218,7 +218,7 @@ def _algorithm_of(jwk: Mapping[str, object], alg: str | None, operation: str) ->
         raise MalformedError("JWK: crv must be P-256, P-384, P-521 or Ed25519, as its kty demands")
     for name in (own, alg):
         if name is not None:
-            candidates = [a for a in candidates if a.is_named(name)]
+            candidates = [a for a in candidates if a is algorithm_of(name)]
     if not candidates:
         raise MalformedError("JWK: its alg is not a signature algorithm for its kty and crv, or not the expected one")
     return candidates[0]

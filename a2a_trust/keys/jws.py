@@ -6,7 +6,6 @@ What it does not decide: ``kid`` and ``typ``, which are rules of cards and token
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
@@ -19,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from a2a_trust import strict_json
 from a2a_trust.errors import InvalidSignatureError, MalformedError
 from a2a_trust.keys import base64url
-from a2a_trust.keys.algorithms import ALGORITHMS
+from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.primitives import ECDSA, RSA_PADDING
 
@@ -53,7 +52,7 @@ def read_header(protected: str) -> Mapping[str, Any]:
 
 def signing_input(protected: str, payload: bytes) -> bytes:
     """The octets that are signed (RFC 7515 5.1 step 5)."""
-    return b".".join((protected.encode("ascii"), urlsafe_b64encode(payload).rstrip(b"=")))
+    return b"%b.%b" % (protected.encode("ascii"), base64url.encode_bytes(payload))
 
 
 def verify_jws(
@@ -67,7 +66,8 @@ def verify_jws(
     """
     claims = read_header(protected)
     check_unprotected(header, claims)
-    if not ALGORITHMS[key.alg].is_named(claims["alg"]):
+    algorithm = algorithm_of(claims["alg"])
+    if algorithm is None or algorithm.name != key.alg:
         raise InvalidSignatureError(f"the header's alg is not {key.alg}, which the key is for")
     if len(signature) > MAX_SIGNATURE:
         raise MalformedError(f"signature: longer than {MAX_SIGNATURE} characters")

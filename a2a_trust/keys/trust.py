@@ -25,7 +25,9 @@ class Form(StrEnum):
     @property
     def is_lossy(self) -> bool:
         """Whether the form drops what says something, so that its absence from a signed payload proves nothing."""
-        return self in (Form.PRUNED, Form.PRUNED_LEGACY)
+        return self is Form.PRUNED or self is Form.PRUNED_LEGACY
+
+    __hash__ = str.__hash__  # that of Enum is written in Python, and forms are looked up for every card
 
 
 LOSSLESS_FORMS: Final = frozenset({Form.SERVED, Form.SPEC})

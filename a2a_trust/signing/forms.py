@@ -14,12 +14,11 @@ a mutual TLS scheme, an empty allow-list vanish from them, so a signature in the
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from a2a_trust.card import is_legacy
 from a2a_trust.keys.trust import Form
-from a2a_trust.signing.jcs import canonicalize_plain, canonicalize_received
+from a2a_trust.signing.jcs import canonicalize_parsed, canonicalize_received
 from a2a_trust.signing.presence import MESSAGES, Field, Kind, Presence
 from a2a_trust.strict_json import JSON, JSONObject
 
@@ -49,8 +48,7 @@ MAX_POINTER: Final = 512
 """At most so many pointers are told, each cut to so many characters: a stranger's card must not fill the memory."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Projection:
+class Projection(NamedTuple):
     """One form of one card: the bytes that are signed, and the members of the card that are not in them."""
 
     form: Form
@@ -61,10 +59,10 @@ class Projection:
     """JSON pointers (RFC 6901) into the served card, ``signatures`` apart."""
 
 
-def project(card: JSONObject, form: Form, *, plain: bool = False) -> Projection:
+def project(card: JSONObject, form: Form, *, plain: bool | None = None) -> Projection:
     """The card in one form. The card has passed the gate; it is not changed.
 
-    ``plain`` is what ``strict_json.read`` said of the card; without it nothing is taken for granted.
+    ``plain`` is what ``strict_json.read`` said of the card that it gave; without it nothing is taken for granted.
     """
     members = {name: value for name, value in card.items() if name != "signatures"}
     dropped: list[_Path] = []
@@ -75,7 +73,7 @@ def project(card: JSONObject, form: Form, *, plain: bool = False) -> Projection:
     if form is Form.PRUNED_LEGACY:
         payload = json.dumps(_with_floats(members), sort_keys=True, separators=(",", ":")).encode("ascii")
     else:
-        payload = canonicalize_plain(members) if plain else canonicalize_received(members)
+        payload = canonicalize_received(members) if plain is None else canonicalize_parsed(members, plain=plain)
     return Projection(form=form, members=members, payload=payload, dropped=_pointers(dropped))
 
 

@@ -16,9 +16,9 @@ from a2a_trust.signing.presence import MESSAGES, Field, Kind, Presence
 from a2a_trust.strict_json import JSON, JSONObject
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-__all__ = ["check_card"]
+__all__ = ["check_card", "is_simple"]
 
 
 def _legacy(name: str, kind: Kind, message: str = "") -> Field:
@@ -84,6 +84,98 @@ class _Message:
 _ALL: Final = {name: _Message(name) for name in MESSAGES.keys() | _LEGACY.keys()}
 _CARD: Final = _ALL["AgentCard"]
 _CARD.spellings.add("signatures")
+
+
+def is_simple(card: JSON) -> bool:
+    """Whether a card is made as most are: then it needs no further look, while False says nothing at all.
+
+    A simple card passes ``check_card`` with True. It holds members of 1.0 under their JSON names, texts and booleans,
+    free names in ASCII, no ``params``, and signatures of two texts each: so no numbers either, and no more depth than
+    A2A has.
+    """
+    try:
+        return _is_simple_card(card)
+    except TypeError:  # by str.join, of what is no text
+        return False
+
+
+def _simple(name: str) -> Callable[[JSON], bool]:
+    """The check of one message, made of the checks of its fields when this module is loaded."""
+    fields = MESSAGES[name].values()
+    texts = frozenset(field.name for field in fields if field.kind is Kind.STRING)
+    others = {field.name: _simple_field(field) for field in fields if field.name not in texts}
+    if name == "AgentCard":
+        others["signatures"] = _are_simple_signatures
+    most = 1 if any(field.oneof for field in fields) else len(fields) + 1
+
+    def check(members: JSON) -> bool:
+        if type(members) is not dict or not 0 < len(members) <= most:
+            return False
+        for name, value in members.items():
+            if name in texts:
+                if type(value) is not str or not value:
+                    return False
+            else:
+                is_right = others.get(name)
+                if is_right is None or not is_right(value):
+                    return False
+        return True
+
+    return check
+
+
+def _simple_field(field: Field) -> Callable[[JSON], bool]:
+    if field.kind is Kind.STRINGS:
+        return _are_full_strings
+    if field.kind is Kind.BOOL:
+        return _is_bool if field.presence is Presence.EXPLICIT else _is_true
+    if field.kind is Kind.STRING_MAP:
+        return _is_simple_string_map
+    if field.kind is Kind.STRUCT:
+        return _never
+    is_right = _simple(field.message)
+    if field.kind is Kind.MESSAGES:
+        return lambda value: type(value) is list and bool(value) and all(map(is_right, value))
+    if field.kind is Kind.MESSAGE_MAP:
+        return lambda value: _has_ascii_names(value) and all(map(is_right, value.values()))
+    return is_right
+
+
+def _are_full_strings(value: JSON) -> bool:
+    return type(value) is list and "".join(value) != "" and all(value)
+
+
+def _is_simple_string_map(value: JSON) -> bool:
+    return _has_ascii_names(value) and "".join(value.values()) != "" and all(value.values())
+
+
+def _has_ascii_names(value: JSON) -> bool:
+    return type(value) is dict and bool(value) and "".join(value).isascii()
+
+
+def _is_bool(value: JSON) -> bool:
+    return type(value) is bool
+
+
+def _is_true(value: JSON) -> bool:
+    return value is True
+
+
+def _never(value: JSON) -> bool:  # noqa: ARG001
+    return False
+
+
+def _are_simple_signatures(value: JSON) -> bool:
+    return type(value) is list and all(
+        type(entry) is dict
+        and len(entry) == 2
+        and type(entry.get("protected")) is str
+        and type(entry.get("signature")) is str
+        for entry in value
+    )
+
+
+_is_simple_card: Final = _simple("AgentCard")
 
 
 class _RefusedError(Exception):

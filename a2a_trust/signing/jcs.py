@@ -15,7 +15,7 @@ import orjson
 from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import JSON, MAX_DEPTH, check_depth, is_plain, is_too_deep
 
-__all__ = ["MAX_SAFE_INTEGER", "canonicalize", "canonicalize_plain", "canonicalize_received", "es6_number"]
+__all__ = ["MAX_SAFE_INTEGER", "canonicalize", "canonicalize_parsed", "canonicalize_received", "es6_number"]
 
 MAX_SAFE_INTEGER: Final = 2**53 - 1
 """The largest integer up to which every integer is a double of its own (RFC 7493 2.2)."""
@@ -26,6 +26,9 @@ _OPTIONS: Final = (
     | orjson.OPT_PASSTHROUGH_DATETIME
     | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
+
+#: What orjson prints as RFC 8785 does.
+_AS_IT_IS: Final = frozenset({str, bool, type(None)})
 
 _ESCAPES: Final = {ord(char): f"\\u{ord(char):04x}" for char in map(chr, range(0x20))} | {
     ord("\b"): "\\b",
@@ -56,17 +59,22 @@ def canonicalize_received(value: JSON) -> bytes:
     return _canonicalize(value, doubles=True)
 
 
-def canonicalize_plain(value: JSON) -> bytes:
-    """As ``canonicalize``, of a value that ``strict_json.read`` has called plain, or of a part of one."""
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+def canonicalize_parsed(value: JSON, *, plain: bool) -> bytes:
+    """As ``canonicalize_received``, of what ``strict_json.read`` gave, or a part of it, and called plain or not.
+
+    Such a value is of the right types and not too deep.
+    """
+    return orjson.dumps(value if plain else _lower(value, doubles=True), option=orjson.OPT_SORT_KEYS)
 
 
 def _canonicalize(value: JSON, *, doubles: bool) -> bytes:
+    exact = False
     try:
-        text = orjson.dumps(value, option=_OPTIONS)
         # orjson prints more than JSON. marshal refuses whatever is not exactly of a built-in type (UUID, Enum), and
         # reading back tells tuples from lists and NaN from null.
         marshal.dumps(value)
+        exact = True
+        text = orjson.dumps(value, option=_OPTIONS)
         if is_plain(text) and orjson.loads(text) == value:
             check_depth(value, text, "canonical form")
             return text
@@ -74,27 +82,27 @@ def _canonicalize(value: JSON, *, doubles: bool) -> bytes:
         pass  # not plain, too deep, or an integer beyond 64 bits: the slow way finds out and says so
     if is_too_deep(value):
         raise MalformedError(f"canonical form: nested deeper than {MAX_DEPTH} levels")
-    try:
-        return orjson.dumps(_lower(value, doubles), option=orjson.OPT_SORT_KEYS)
-    except TypeError:
-        return _write(value, doubles).encode()  # it raises too, and knows what of the value is to blame
+    if exact:
+        try:
+            return orjson.dumps(_lower(value, doubles), option=orjson.OPT_SORT_KEYS)
+        except TypeError:
+            pass
+    return _write(value, doubles).encode()  # where it raises, it knows what of the value is to blame
 
 
 def _lower(value: JSON, doubles: bool) -> JSON:
     """The same value with ready text in the places that orjson would print otherwise than RFC 8785."""
     kind = type(value)
     if kind is dict:
-        if set(map(type, value)) - {str}:
-            raise TypeError
         names = "".join(value)
         if not names.isascii() and max(names) > "\uffff":
             return orjson.Fragment(_write(value, doubles).encode())
-        return {name: item if type(item) is str else _lower(item, doubles) for name, item in value.items()}
+        return {name: item if type(item) in _AS_IT_IS else _lower(item, doubles) for name, item in value.items()}
     if kind is list:
-        return [item if type(item) is str else _lower(item, doubles) for item in value]
+        return [item if type(item) in _AS_IT_IS else _lower(item, doubles) for item in value]
     if kind is int or kind is float:
         return orjson.Fragment(_number(value, doubles))
-    if kind is str or kind is bool or value is None:
+    if kind in _AS_IT_IS:
         return value
     raise TypeError
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from a2a_trust.errors import MalformedError, UnsignedCardError
 from a2a_trust.keys.jws import check_unprotected, read_header
@@ -25,8 +24,7 @@ the full signature, and whoever serves the card can delete the full one, so here
 _TYPES: Final = frozenset({"JOSE", "JOSE+JSON", "JWS", "JWT"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
+class Signature(NamedTuple):
     """A signature whose form is right and which nothing has verified yet.
 
     ``protected`` and ``signature`` are the base64url texts, ``header`` is the decoded protected header.

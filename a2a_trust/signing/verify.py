@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from math import inf
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from a2a_trust import strict_json
 from a2a_trust.card import interface_urls
@@ -33,13 +34,13 @@ from a2a_trust.errors import (
     UncoveredFieldsError,
     verification_error,
 )
-from a2a_trust.keys.algorithms import ALGORITHMS
+from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import verify_jws
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
-from a2a_trust.keys.trust import Form, TrustedKey, TrustStore
+from a2a_trust.keys.trust import LOSSLESS_FORMS, Form, TrustedKey, TrustStore
 from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING, Projection, project, shown
-from a2a_trust.signing.gate import check_card
+from a2a_trust.signing.gate import check_card, is_simple
 from a2a_trust.signing.jcs import canonicalize_received
 from a2a_trust.signing.policy import AnyKey, Policy
 from a2a_trust.signing.signature import Signature, parse_signature, signature_entries
@@ -103,8 +104,7 @@ class VerifiedCard:
         return card
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Proof:
+class _Proof(NamedTuple):
     trusted: TrustedKey
     projection: Projection
     proven_from: float
@@ -140,13 +140,11 @@ def verify_card(
     # 1. The gate.
     if not isinstance(document, bytes):
         document = _printed(document)
-    card, plain = strict_json.read(document, what="card")
-    single = check_card(card)
+    forms = _received(document)
     # 2. Every signature is judged alone.
-    forms = _Forms(card, single=single, plain=plain)
     proofs: list[_Proof] = []
     failures: list[SignatureFailure] = []
-    for index, entry in enumerate(signature_entries(card)):
+    for index, entry in enumerate(signature_entries(forms.card)):
         kid = None
         try:
             signature = parse_signature(entry)
@@ -169,20 +167,29 @@ def verify_card(
             projection.dropped,
             tuple(failures),
         )
-    bound = host is not None and not any(isinstance(proof.trusted.origins, UnsafeAnyOrigin) for proof in counted)
+    bound = host is not None and not [True for proof in counted if isinstance(proof.trusted.origins, UnsafeAnyOrigin)]
     return VerifiedCard(
         payload=projection.payload,
         key=weakest.trusted.key,
-        keys=tuple(proof.trusted.key for proof in counted),
+        keys=tuple([proof.trusted.key for proof in counted]),
         form=projection.form,
         origin=host if bound else None,
         dropped=projection.dropped,
         unproven=UNPROVEN_BY_PRUNING if lossy else (),
         warnings=_warnings(projection, bound=bound),
         ignored=tuple(failures),
-        proven_from=max(proof.proven_from for proof in counted),
-        proven_until=min(proof.proven_until for proof in counted),
+        proven_from=max([proof.proven_from for proof in counted]),
+        proven_until=min([proof.proven_until for proof in counted]),
     )
+
+
+def _received(document: bytes) -> _Forms:
+    """The card in a document, read strictly and through the gate."""
+    card, text = strict_json.read_members(document, what="card")
+    if is_simple(card):
+        return _Forms(card, single=True, plain=True)
+    card, plain = strict_json.read_numbers(document, card, text, what="card")
+    return _Forms(card, single=check_card(card), plain=plain)
 
 
 def _judge(signature: Signature, trust: TrustStore, host: str | None, now: float, forms: _Forms) -> _Proof:
@@ -194,12 +201,13 @@ def _judge(signature: Signature, trust: TrustStore, host: str | None, now: float
         raise _RefusedError(FailureReason.REVOKED_KEY, "the key is revoked")
     if not trusted.not_before <= now < trusted.not_after:
         raise _RefusedError(FailureReason.KEY_NOT_VALID_NOW, "the key is not valid at this time")
-    issued, expires = signature.header.get("iat", float("-inf")), signature.header.get("exp", float("inf"))
+    issued, expires = signature.header.get("iat", -inf), signature.header.get("exp", inf)
     if now >= expires:
         raise _RefusedError(FailureReason.EXPIRED, "the signature has expired (protected exp)")
     if now < issued - CLOCK_SKEW:
         raise _RefusedError(FailureReason.NOT_YET_VALID, "the signature was made in the future (protected iat)")
-    if not ALGORITHMS[trusted.key.alg].is_named(signature.alg):
+    algorithm = algorithm_of(signature.alg)
+    if algorithm is None or algorithm.name != trusted.key.alg:
         raise _RefusedError(FailureReason.WRONG_ALGORITHM, f"the header's alg is not {trusted.key.alg} of the key")
     projection = forms.signed_by(signature, trusted)
     for pointer, url in interface_urls(projection.members):
@@ -214,17 +222,18 @@ def _judge(signature: Signature, trust: TrustStore, host: str | None, now: float
 
 def _trusted_key(signature: Signature, trust: TrustStore, host: str | None) -> TrustedKey:
     """The one trusted key that the header names for this host."""
-    kty = next((a.kty for a in ALGORITHMS.values() if a.is_named(signature.alg)), None)
-    if kty is None:
+    algorithm = algorithm_of(signature.alg)
+    if algorithm is None:
         # The name of a trusted key with an algorithm that no key is for is an attack; any other is a stranger's.
         if trust.knows(signature.kid):
             raise _RefusedError(FailureReason.WRONG_ALGORITHM, "the header's alg is not one that cards are signed with")
         raise _RefusedError(FailureReason.UNKNOWN_KEY, "no trusted key has this kid")
+    kty = algorithm.kty
     entries = trust.named(signature.kid, kty)
     if not entries:
         raise _RefusedError(FailureReason.UNKNOWN_KEY, f"no trusted {kty} key has this kid")
     if host is not None:
-        entries = tuple(entry for entry in entries if entry.origins.covers(host))
+        entries = tuple([entry for entry in entries if entry.origins.covers(host)])
         if not entries:
             raise _RefusedError(FailureReason.WRONG_ORIGIN, f"the key is not trusted for {host}")
     if len(entries) > 1:
@@ -246,10 +255,10 @@ def _check_interface(pointer: str, url: str, origins: Origins | UnsafeAnyOrigin)
 class _Forms:
     """The forms of one card, made when they are first needed."""
 
-    __slots__ = ("_card", "_made", "_plain", "_single")
+    __slots__ = ("_made", "_plain", "_single", "card")
 
     def __init__(self, card: JSONObject, *, single: bool, plain: bool) -> None:
-        self._card = card
+        self.card = card
         self._single = single
         self._plain = plain
         self._made: dict[Form, Projection] = {}
@@ -291,7 +300,7 @@ class _Forms:
 
         Keys move from one SDK to the next: what looks whole may be all that another pruning left.
         """
-        if projection.form.is_lossy or not any(form.is_lossy for form in trusted.forms):
+        if projection.form.is_lossy or trusted.forms <= LOSSLESS_FORMS:
             return projection
         pruned = self._project(Form.PRUNED)
         return pruned if pruned.payload == projection.payload else projection
@@ -301,9 +310,9 @@ class _Forms:
         if made is None:
             if self._single and form in (Form.SPEC, Form.PRUNED):
                 # The gate found nothing that any form would drop.
-                made = replace(self._project(Form.SERVED), form=form)
+                made = self._project(Form.SERVED)._replace(form=form)
             else:
-                made = project(self._card, form, plain=self._plain)
+                made = project(self.card, form, plain=self._plain)
             self._made[form] = made
         return made
 
@@ -317,6 +326,8 @@ def _counted(proofs: list[_Proof], policy: Policy, failures: tuple[SignatureFail
 
     Where keys and kids overlap (one key under two kids, two under one) fewer may be counted than could be, never more.
     """
+    if len(proofs) == 1 and isinstance(policy, AnyKey):
+        return proofs
     counted: list[_Proof] = []
     for proof in sorted(proofs, key=_openness):
         key = proof.trusted.key

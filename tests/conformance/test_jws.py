@@ -13,7 +13,7 @@ import pytest
 
 from a2a_trust.errors import InvalidSignatureError, MalformedError, TrustError
 from a2a_trust.keys import base64url
-from a2a_trust.keys.algorithms import ALGORITHMS
+from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk
 from a2a_trust.keys.jws import read_header, verify_jws
 from a2a_trust.keys.keyset import read_jwks
@@ -117,10 +117,10 @@ def wycheproof_key(row: Row, protected: str) -> PublicKey:
     if not row["key_is_set"]:
         return public_key_from_jwk(row["key"])
     header = read_header(protected)
-    kinds = {algorithm.kty for algorithm in ALGORITHMS.values() if algorithm.is_named(header["alg"])}
+    algorithm = algorithm_of(header["alg"])
     keys = read_jwks(json.dumps(row["key"]).encode()).keys
     for key in keys:
-        if key.kid == header.get("kid") and key.kty in kinds:
+        if algorithm is not None and key.kid == header.get("kid") and key.kty == algorithm.kty:
             return key
     raise MalformedError("key set: no key of that name")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Iterator
 from itertools import combinations
@@ -15,7 +16,7 @@ from a2a_trust import strict_json
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys.trust import Form
 from a2a_trust.signing.forms import project
-from a2a_trust.signing.gate import check_card
+from a2a_trust.signing.gate import check_card, is_simple
 from a2a_trust.signing.presence import MESSAGES, Field, Kind
 from tests.signing.cards import Card, Place, cards, full_card, legacy_card, many_formed_card, merged_card, places
 
@@ -329,3 +330,81 @@ def test_a_card_that_is_called_single_formed_has_one_form(card: Card) -> None:
             assert len({projection.payload for projection in projections}) == 1
             assert not any(projection.dropped for projection in projections)
     assert repr(card) == repr(before)
+
+
+# The quick look
+
+
+def assert_rightly_called_simple(card: Any) -> None:
+    """The promises of ``is_simple``, each proven on the long way."""
+    unsigned = {name: value for name, value in card.items() if name != "signatures"}
+    assert check_card(card) is True
+    document = json.dumps(card).encode()
+    assert strict_json.read(document)[1] or "signatures" in card
+    assert strict_json.read(json.dumps(unsigned).encode())[1]
+    assert project(card, Form.SERVED, plain=True) == project(card, Form.SERVED)
+    assert not strict_json.is_too_deep(card)
+
+
+def simple_card() -> Card:
+    card = full_card()
+    for extension in card["capabilities"]["extensions"]:
+        extension.pop("params", None)
+    return card | {"signatures": [{"protected": "e30", "signature": "AA"}]}
+
+
+def test_a_usual_card_is_simple_signed_or_not() -> None:
+    card = simple_card()
+    assert is_simple(card)
+    assert_rightly_called_simple(card)
+    del card["signatures"]
+    assert is_simple(card)
+    assert_rightly_called_simple(card)
+
+
+@settings(max_examples=100)
+@given(cards)
+def test_what_is_called_simple_is(card: Card) -> None:
+    for each in (card, strict_json.parse(project(card, Form.PRUNED).payload)):
+        if is_simple(each):
+            assert_rightly_called_simple(each)
+
+
+ODD: tuple[Any, ...] = (
+    *(None, 0, 1.5, True, False, "", "x", [], {}, [""], ["x"], [1], [None], [["x"]], [{}], {"k": "x"}, {"k": ""}),
+    *({"k": 1}, {"k": None}, {"k": ["x"]}, {"k": {}}, {"": "x"}, {"\u00e9": "x"}, {"\U0001f600": {"list": ["x"]}}),
+    *([{"url": "x", "protocolBinding": "x"}], [{"protected": "e30", "signature": "AA", "header": {"n": 1.5}}]),
+    *([{"protected": "e30", "signature": 1}], [{"protected": "e30"}], [{"protected": "e30", "x": "y"}], {"a": [1.0]}),
+)
+
+
+def test_no_value_in_any_place_of_a_simple_card_makes_it_simple_wrongly() -> None:
+    places_seen = taken = 0
+    card = simple_card()
+    stack: list[Any] = [card]
+    while stack:
+        container = stack.pop()
+        keys = list(container) if type(container) is dict else list(range(len(container)))
+        stack += [child for child in (container[key] for key in keys) if type(child) in (dict, list)]
+        for key in [*keys, "streaming", "x-vendor", "params", "required", "type", "icon_url", "Name"]:
+            if type(container) is list and key not in keys:
+                continue
+            kept = container[key] if key in keys else None
+            places_seen += 1
+            for odd in ODD:
+                container[key] = copy.deepcopy(odd)
+                if is_simple(card):
+                    taken += 1
+                    assert_rightly_called_simple(card)
+            if key in keys:
+                container[key] = kept
+            else:
+                del container[key]
+    assert is_simple(card)
+    assert places_seen > 200
+    assert taken > 50
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_what_is_no_card_is_not_simple(odd: Any) -> None:
+    assert not is_simple(odd)

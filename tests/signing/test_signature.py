@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -26,7 +25,7 @@ def test_a_sound_entry_is_read() -> None:
     assert (signature.header["iat"], signature.header["exp"]) == (1, 2.5)
     assert signature.unprotected == {"x": 1}
     assert not signature.is_companion
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         signature.kid = "bob"  # type: ignore[misc]
     with pytest.raises(TypeError):
         signature.header["kid"] = "bob"  # type: ignore[index]

@@ -16,6 +16,8 @@ from a2a_trust.errors import ConfigurationError, MalformedError
 __all__ = ["Origins", "UnsafeAnyOrigin", "host_of"]
 
 _NAME: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)*")
+#: What most URLs look like: their host needs no second thought.
+_USUAL_URL: Final = re.compile(rf"https?://({_NAME.pattern})(?::[0-9]{{1,5}})?(?:/[A-Za-z0-9._~/-]*)?")
 _IPV6: Final = re.compile(r"\[[0-9a-f:.]+\]")
 _AUTHORITY: Final = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>[0-9]{1,5}))?")
 
@@ -27,6 +29,9 @@ def host_of(url: str) -> str:
     MalformedError for what two readers could take for two hosts: user information, blanks, backslashes, control
     and non-ASCII characters (write such a name in its xn-- form), percent escapes and empty labels in the host.
     """
+    usual = _USUAL_URL.fullmatch(url) if len(url) <= 2048 else None
+    if usual is not None and len(usual[1]) <= 253:
+        return usual[1]
     if len(url) > 2048 or not url.isascii() or re.search(r"[\x00-\x20\x7f\\]", url):
         raise MalformedError("URL: too long, or with blanks, backslashes, control or non-ASCII characters")
     authority = url

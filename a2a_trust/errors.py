@@ -144,7 +144,10 @@ class UntrustedCardError(CardVerificationError):
 
 
 class UncoveredFieldsError(CardVerificationError):
-    """A good signature leaves members of the served card open; ``pointers`` names them (RFC 6901)."""
+    """A good signature leaves members of the served card open; ``pointers`` names them (RFC 6901).
+
+    The first 100 are named, each by at most 512 characters: a stranger's card must not fill the memory.
+    """
 
     def __init__(self, message: str, pointers: tuple[str, ...], failures: tuple[SignatureFailure, ...] = ()) -> None:
         self.pointers = pointers

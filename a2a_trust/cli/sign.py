@@ -111,6 +111,8 @@ def _signed(name: str, options: argparse.Namespace, signers: list[LocalSigner], 
     iat = None if exp is None else float(int(now))
     signed = sign_card(data, *signers, jku=options.jku, iat=iat, exp=exp, drop_broken=options.drop_broken)
     original = strict_json.parse(data, what="card")
+    if not original.get("name"):  # every generation demands it, while key sets and package files have none
+        raise MalformedError("card: /name is missing or empty, so this is no Agent Card; nothing was signed")
     # The object was verified; what is written is this text, so this text is verified too.
     result = rewritten(data.decode("utf-8"), original, signed.card).encode("utf-8")
     trust = TrustStore(TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin()) for signer in signers)

@@ -27,14 +27,22 @@ def test_signs_in_place_and_verifies(run: Run, card: Path, key: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param('{\n\t"a": "x",\n\t"b": "1"\n}\n', '{\n\t"a": "x",\n\t"b": "1",\n\t"sig', id="tabs"),
-        pytest.param('{\r\n  "a": "x"\r\n}', '{\r\n  "a": "x",\r\n  "signatures": [\r\n    {\r\n', id="crlf"),
-        pytest.param('{"a":"x","b":"1"}', '{"a":"x","b":"1","signatures":[{"protected":"', id="compact"),
-        pytest.param('{"b": 1, "a": {"y":2 }}', '{"b": 1, "a": {"y":2 }, "signatures": [', id="own spacing"),
-        pytest.param('{\n "a": "K\\u00f6ln"\n}', '{\n "a": "K\\u00f6ln",\n "signatures"', id="escapes"),
-        pytest.param('{\n "a": "Köln"\n}', '{\n "a": "Köln",\n "signatures"', id="UTF-8"),
-        pytest.param('{\n "a": 1.50,\n "b": 1e2\n}', '{\n "a": 1.50,\n "b": 1e2,\n "signatures"', id="numbers"),
-        pytest.param("  { }\n", '  {"signatures": [{', id="empty"),
+        pytest.param('{\n\t"name": "x",\n\t"b": "1"\n}\n', '{\n\t"name": "x",\n\t"b": "1",\n\t"sig', id="tabs"),
+        pytest.param('{\r\n  "name": "x"\r\n}', '{\r\n  "name": "x",\r\n  "signatures": [\r\n    {\r\n', id="crlf"),
+        pytest.param('{"name":"x","b":"1"}', '{"name":"x","b":"1","signatures":[{"protected":"', id="compact"),
+        pytest.param(
+            '{"b": 1, "name": "x" , "a": {"y":2 }}',
+            '{"b": 1, "name": "x" , "a": {"y":2 }, "signatures": [',
+            id="own spacing",
+        ),
+        pytest.param('{\n "name": "K\\u00f6ln"\n}', '{\n "name": "K\\u00f6ln",\n "signatures"', id="escapes"),
+        pytest.param('{\n "name": "Köln"\n}', '{\n "name": "Köln",\n "signatures"', id="UTF-8"),
+        pytest.param(
+            '{\n "a": 1.50,\n "b": 1e2,\n "name": "x"\n}',
+            '{\n "a": 1.50,\n "b": 1e2,\n "name": "x",\n "signatures"',
+            id="numbers",
+        ),
+        pytest.param('  {"name": "x" }\n', '  {"name": "x","signatures": [{', id="blanks"),
     ],
 )
 def test_the_text_keeps_its_order_indentation_and_characters(
@@ -47,6 +55,18 @@ def test_the_text_keeps_its_order_indentation_and_characters(
     again = path.read_bytes()
     assert again.endswith(text[text.rindex("}") :].encode())
     assert run("verify", "own.json", "--key", "key.pem").code == 0
+
+
+@pytest.mark.parametrize("text", ['{"keys": []}', "{}", '{"name": ""}', '{"name": null, "version": "1"}'])
+def test_what_is_no_card_is_left_as_it_is(text: str, run: Run, card: Path, tmp_path: Path, key: Path) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    before = card.read_bytes()
+    done = run("card.json", "other.json", "--key", "key.pem")
+    assert done.code == 1
+    assert "other.json" in done.err
+    assert "no Agent Card" in done.err
+    assert (path.read_text(), card.read_bytes()) == (text, before)
 
 
 def test_signing_again_replaces_the_own_signature_in_its_place(run: Run, card: Path, key: Path, tmp_path: Path) -> None:

@@ -15,7 +15,8 @@
     │   ├── MissingCredentialsError  no credential came for any scheme
     │   └── InvalidCredentialsError  a credential came and is not good
     ├── AuthorizationError           403: the caller is known and may not; ``scopes`` would be needed
-    └── KeySourceUnavailableError    503: whoever could judge the credential is out of reach
+    ├── KeySourceUnavailableError    503: whoever could judge the credential is out of reach
+    └── CardNotServedError           503: our own card proves nothing now, so it must not be handed out
     ConfigurationError(ValueError)   wrong use, at start-up; the text says what to write instead
 
 Nothing in this package that verifies returns a bool: it raises one of these, or returns the proven value.
@@ -31,6 +32,7 @@ from enum import StrEnum
 __all__ = [
     "AuthenticationError",
     "AuthorizationError",
+    "CardNotServedError",
     "CardVerificationError",
     "ConfigurationError",
     "FailureReason",
@@ -187,3 +189,7 @@ class AuthorizationError(TrustError):
 
 class KeySourceUnavailableError(TrustError):
     """What a credential is judged by cannot be reached now: the caller may be right, so this is no refusal."""
+
+
+class CardNotServedError(TrustError):
+    """The card of this server was changed after it was signed, has expired, or was signed by a revoked key."""

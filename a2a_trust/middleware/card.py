@@ -1,0 +1,199 @@
+"""The public card: served as the exact bytes that were signed, for as long as they prove something.
+
+A source gives the card that counts now:
+
+- ``CardSignedHere`` signs the card itself: when it is made, when half of the signature's life is over, and when another
+  key signs from now on.
+- ``CardFile`` serves a file that a pipeline has signed, byte for byte. It is verified first, with the keys that its
+  callers trust, so that nobody is handed a card that was changed afterwards.
+- ``UnsignedCard`` serves a card that claims no proof.
+
+What cannot be served any more is answered with 503 and a line in the log, never with what was there before: an expired
+card is one that its signer has taken back. Source: A2A 8.2, 8.4, 8.6.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from math import inf
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import orjson
+
+from a2a_trust import strict_json
+from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
+from a2a_trust.keys.origins import UnsafeAnyOrigin
+from a2a_trust.keys.signer import Signer
+from a2a_trust.keys.trust import TrustStore
+from a2a_trust.middleware.document import Document, Receive, Scope, Send, answer, refuse
+from a2a_trust.signing.sign import sign_card
+from a2a_trust.signing.verify import VerifiedCard, verify_card
+
+__all__ = ["CardFile", "CardSignedHere", "CardSigner", "CardSource", "PublicCard", "UnsignedCard"]
+
+_log: Final = logging.getLogger("a2a_trust")
+
+RETRY_AFTER: Final = 60
+
+
+class CardSource(Protocol):
+    """Where the public card comes from."""
+
+    def document(self, now: float) -> Document:
+        """The card that counts at the moment ``now`` (seconds since the epoch), or CardNotServedError."""
+        ...
+
+
+class SignerSource(Protocol):
+    """Something that knows who signs now, such as a key set that rotates."""
+
+    def signer(self, now: float) -> Signer: ...
+
+
+class CardSigner:
+    """Signs the cards of one agent: with one key, or with whichever key signs at the moment.
+
+    ``lifetime`` is for how many seconds a signature is good (protected ``exp``); None: until the key is revoked.
+    ``jku`` is the URL at which the key set is served; it goes into the protected header.
+    """
+
+    def __init__(self, signer: Signer | SignerSource, *, lifetime: float | None = None, jku: str | None = None) -> None:
+        if lifetime is not None and not lifetime >= 60:
+            raise ConfigurationError("lifetime: 60 seconds or more, or None for signatures without an end")
+        self._signer, self._lifetime, self._jku = signer, lifetime, jku
+
+    def kid(self, now: float) -> str:
+        """The name of the key that signs now."""
+        return self._now(now).kid
+
+    def sign(self, card: bytes | Mapping[str, Any], now: float) -> tuple[bytes, float]:
+        """The signed card as it is to be served, and the moment at which the signature ends."""
+        iat = int(now)
+        exp = None if self._lifetime is None else iat + self._lifetime
+        signed = sign_card(card, self._now(now), jku=self._jku, iat=iat, exp=exp)
+        return orjson.dumps(signed.card), inf if exp is None else exp
+
+    def _now(self, now: float) -> Signer:
+        return self._signer if isinstance(self._signer, Signer) else self._signer.signer(now)
+
+
+class CardSignedHere:
+    """A card that this server signs itself; the other signatures in it stay."""
+
+    def __init__(
+        self,
+        card: bytes | Mapping[str, Any],
+        signer: CardSigner,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._card, self._signer = card, signer
+        self._sign(clock())
+
+    def document(self, now: float) -> Document:
+        if now >= self._renew_at or self._signer.kid(now) != self._kid:
+            self._sign(now)
+        return self._document
+
+    def _sign(self, now: float) -> None:
+        self._kid = self._signer.kid(now)
+        body, expires = self._signer.sign(self._card, now)
+        self._renew_at = expires if expires == inf else (now + expires) / 2
+        self._document = Document.of(body, now, expires)
+
+
+class UnsignedCard:
+    """A card without signatures, as it is."""
+
+    def __init__(self, card: bytes | Mapping[str, Any], *, clock: Callable[[], float] = time.time) -> None:
+        body = card if isinstance(card, bytes) else orjson.dumps(dict(card))
+        parsed = strict_json.parse(body, what="card")
+        if type(parsed) is not dict:
+            raise ConfigurationError("card: a JSON object is needed")
+        if parsed.get("signatures"):
+            raise ConfigurationError(
+                "the card has signatures, and nothing can tell whether they are good; serve it as "
+                "CardFile(path, trust=TrustStore([…])) with the keys that its callers trust"
+            )
+        self._document = Document.of(body, clock())
+
+    def document(self, now: float) -> Document:  # noqa: ARG002
+        return self._document
+
+
+class CardFile:
+    """A file with a signed card, served byte for byte.
+
+    ``trust`` holds the keys that its callers trust: without a good signature by one of them the file is a TrustError
+    now, and later a 503. ``reload`` looks at every request whether the file has changed.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        trust: TrustStore,
+        reload: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._path, self._trust, self._reload = Path(path), trust, reload
+        self._refused: str | None = None
+        self._read(clock())
+
+    def document(self, now: float) -> Document:
+        if self._reload and self._changed():
+            try:
+                self._read(now)
+            except (TrustError, OSError) as error:
+                self._refused = str(error)
+                raise CardNotServedError(f"{self._path}: {error}") from None
+        if self._refused is not None:
+            raise CardNotServedError(f"{self._path}: {self._refused}")
+        if not self._proof.proven_from <= now < self._proof.proven_until:
+            raise CardNotServedError(f"{self._path}: its signature has expired; sign it anew")
+        return self._document
+
+    def _changed(self) -> bool:
+        try:
+            return self._state() != self._seen
+        except OSError as error:
+            raise CardNotServedError(f"{self._path}: {error.strerror}") from None
+
+    def _state(self) -> tuple[int, int, int]:
+        stat = self._path.stat()
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+    def _read(self, now: float) -> None:
+        self._seen = self._state()
+        body = self._path.read_bytes()
+        # Of any origin: which hosts a key may speak for, its callers decide.
+        self._proof: VerifiedCard = verify_card(body, self._trust, origin=UnsafeAnyOrigin(), now=now)
+        self._document = Document.of(body, self._seen[0] / 1e9, self._proof.proven_until)
+        self._refused = None
+
+
+class PublicCard:
+    """An ASGI application that answers every request for the public card, at whatever path it is mounted.
+
+    ``max_age`` is for how many seconds callers may keep it (A2A 8.6.1).
+    """
+
+    def __init__(self, source: CardSource, *, max_age: int = 300, clock: Callable[[], float] = time.time) -> None:
+        if not 0 <= max_age <= 31_536_000:
+            raise ConfigurationError("max_age: 0 to 31536000 seconds")
+        self._source, self._max_age, self._clock = source, max_age, clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        if scope["type"] != "http":
+            raise ConfigurationError(f"ASGI scope type {scope['type']!r}: cards are served over http alone")
+        now = self._clock()
+        try:
+            document = self._source.document(now)
+        except TrustError as error:
+            _log.error("the public card is not served: %s", error)
+            await refuse(send, 503, [(b"retry-after", b"%d" % RETRY_AFTER), (b"cache-control", b"no-store")])
+            return
+        await answer(document, scope, send, max_age=int(min(self._max_age, max(0.0, document.good_until - now))))

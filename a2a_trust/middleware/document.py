@@ -1,0 +1,105 @@
+"""Documents that anybody may read and keep: cards, key sets, metadata. GET, HEAD, and questions whether it changed.
+
+Every document is served with a strong entity tag over all of its bytes, so that a card whose signatures alone have
+changed is another card to caches. Source: RFC 9110 8.8, 13; RFC 9111 5.2; A2A 8.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from email.utils import formatdate, parsedate_to_datetime
+from hashlib import sha256
+from math import inf
+from typing import Any, Final, NamedTuple, TypeAlias
+
+__all__ = ["ASGIApp", "Document", "Receive", "Scope", "Send", "answer", "refuse"]
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_Headers: TypeAlias = list[tuple[bytes, bytes]]
+
+#: Browsers may read what everybody may read, and need the tag to ask again (Fetch 3.3).
+_READ_BY_PAGES: Final[_Headers] = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-expose-headers", b"ETag"),
+]
+_PREFLIGHT: Final[_Headers] = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-methods", b"GET, HEAD"),
+    (b"access-control-allow-headers", b"If-None-Match, If-Modified-Since, A2A-Version"),
+    (b"access-control-max-age", b"86400"),
+]
+_ALLOW: Final = (b"allow", b"GET, HEAD, OPTIONS")
+
+
+class Document(NamedTuple):
+    """Bytes to serve, their entity tag, and their times: ``modified``, and ``good_until`` when nobody may hold them any
+    longer, in seconds since the epoch."""
+
+    body: bytes
+    modified: float
+    etag: bytes
+    last_modified: bytes
+    good_until: float
+
+    @classmethod
+    def of(cls, body: bytes, modified: float, good_until: float = inf) -> Document:
+        etag = b'"%b"' % sha256(body).hexdigest()[:32].encode()
+        return cls(body, modified, etag, formatdate(modified, usegmt=True).encode(), good_until)
+
+
+async def answer(
+    document: Document, scope: Mapping[str, Any], send: Send, *, max_age: int, media_type: bytes = b"application/json"
+) -> None:
+    """Answer one http request for the document. ``max_age``: for how many seconds caches may keep it."""
+    method = scope["method"]
+    if method not in ("GET", "HEAD"):
+        is_preflight = method == "OPTIONS" and any(
+            name == b"access-control-request-method" for name, _ in scope["headers"]
+        )
+        await refuse(send, 204 if method == "OPTIONS" else 405, [_ALLOW, *(_PREFLIGHT if is_preflight else ())])
+        return
+    headers = [
+        (b"etag", document.etag),
+        (b"last-modified", document.last_modified),
+        (b"cache-control", b"public, max-age=%d" % max_age),
+        *_READ_BY_PAGES,
+    ]
+    if _is_known(document, scope["headers"]):
+        await refuse(send, 304, headers)
+        return
+    headers += [(b"content-type", media_type), (b"content-length", b"%d" % len(document.body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else document.body})
+
+
+async def refuse(send: Send, status: int, headers: _Headers) -> None:
+    """An answer without a body."""
+    bodiless = status in (204, 304)
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": headers if bodiless else [*headers, (b"content-length", b"0")],
+        }
+    )
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _is_known(document: Document, headers: list[tuple[bytes, bytes]]) -> bool:
+    """Whether the caller has this very document already (RFC 9110 13.2.2)."""
+    tags = [value for name, value in headers if name.lower() == b"if-none-match"]
+    if tags:
+        # 13.1.2: compared weakly, so that a cache in between that weakened the tag does not matter.
+        known = [tag.strip().removeprefix(b"W/") for value in tags for tag in value.split(b",")]
+        return document.etag in known or b"*" in known
+    for name, value in headers:
+        if name.lower() == b"if-modified-since":
+            try:
+                return int(document.modified) <= parsedate_to_datetime(value.decode("ascii")).timestamp()
+            except (ValueError, UnicodeDecodeError, OverflowError):
+                return False  # 13.1.3: what is no date is ignored
+    return False

@@ -1,0 +1,215 @@
+"""The public card: the bytes that were signed, while they prove something."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
+from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
+from a2a_trust.keys.signer import LocalSigner, generate_signer
+from a2a_trust.keys.trust import TrustedKey, TrustStore
+from a2a_trust.middleware.card import CardFile, CardSignedHere, CardSigner, CardSource, PublicCard, UnsignedCard
+from a2a_trust.signing.sign import sign_card
+from a2a_trust.signing.verify import verify_card
+
+CARD: dict[str, Any] = {
+    "name": "Invoice Agent",
+    "description": "Reads invoices.",
+    "version": "1",
+    "supportedInterfaces": [
+        {"url": "https://invoice.example.com/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    ],
+}
+START = 1_700_000_000.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(scope="module")
+def signer() -> LocalSigner:
+    return generate_signer()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def trust_of(*signers: LocalSigner, revoked: bool = False, not_after: float = float("inf")) -> TrustStore:
+    return TrustStore(
+        TrustedKey(key=signer.public_key, origins=Origins("invoice.example.com"), revoked=revoked, not_after=not_after)
+        for signer in signers
+    )
+
+
+def get(source: CardSource, clock: Clock, **headers: str) -> httpx.Response:
+    async def request() -> httpx.Response:
+        transport = httpx.ASGITransport(app=PublicCard(source, clock=clock))
+        async with httpx.AsyncClient(transport=transport, base_url="http://agent.example") as client:
+            return await client.get("/.well-known/agent-card.json", headers=headers)
+
+    return asyncio.run(request())
+
+
+def proven(body: bytes, signer: LocalSigner, now: float = START) -> dict[str, Any]:
+    return verify_card(body, trust_of(signer), origin="https://invoice.example.com", now=now).card
+
+
+def test_a_card_that_is_signed_here_is_proven_by_its_callers(signer: LocalSigner, clock: Clock) -> None:
+    source = CardSignedHere(CARD, CardSigner(signer), clock=clock)
+    first, second = get(source, clock), get(source, clock)
+    assert proven(first.content, signer) == CARD
+    assert first.content == second.content
+    assert get(source, clock, **{"If-None-Match": first.headers["etag"]}).status_code == 304
+
+
+def test_it_is_signed_anew_before_its_signature_ends(signer: LocalSigner, clock: Clock) -> None:
+    source = CardSignedHere(CARD, CardSigner(signer, lifetime=3600), clock=clock)
+    before = get(source, clock)
+    clock.now += 1799
+    assert get(source, clock).content == before.content
+    clock.now += 2
+    after = get(source, clock)
+    assert after.headers["etag"] != before.headers["etag"]
+    assert proven(after.content, signer, clock.now + 3500) == CARD
+    with pytest.raises(TrustError):
+        proven(after.content, signer, clock.now + 3601)
+
+
+def test_no_cache_keeps_a_card_beyond_its_signature(signer: LocalSigner, clock: Clock, tmp_path: Path) -> None:
+    path = tmp_path / "card.json"
+    path.write_text(json.dumps(sign_card(CARD, signer, iat=START, exp=START + 100).card))
+    source = CardFile(path, trust=trust_of(signer), clock=clock)
+    assert get(source, clock).headers["cache-control"] == "public, max-age=100"
+    clock.now += 99.5
+    assert get(source, clock).headers["cache-control"] == "public, max-age=0"
+
+
+class Rotating:
+    def __init__(self, *signers: LocalSigner) -> None:
+        self.signers = list(signers)
+
+    def signer(self, now: float) -> LocalSigner:  # noqa: ARG002
+        return self.signers[0]
+
+
+def test_the_next_request_after_a_rotation_sees_the_new_signature(clock: Clock) -> None:
+    old, new = generate_signer(), generate_signer()
+    keys = Rotating(old, new)
+    source = CardSignedHere(CARD, CardSigner(keys), clock=clock)
+    before = get(source, clock)
+    keys.signers.pop(0)
+    after = get(source, clock, **{"If-None-Match": before.headers["etag"]})
+    assert after.status_code == 200
+    assert proven(after.content, new) == CARD
+    with pytest.raises(TrustError):
+        proven(after.content, old)
+
+
+def test_a_file_is_served_byte_for_byte(signer: LocalSigner, clock: Clock, tmp_path: Path) -> None:
+    path = tmp_path / "card.json"
+    body = json.dumps(sign_card(CARD, signer).card, indent=3).encode() + b"\n\n"
+    path.write_bytes(body)
+    os.utime(path, (START, START))
+    response = get(CardFile(path, trust=trust_of(signer), clock=clock), clock)
+    assert response.content == body
+    assert response.headers["last-modified"] == "Tue, 14 Nov 2023 22:13:20 GMT"
+
+
+BROKEN: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "changed after signing": lambda card: card | {"version": "2"},
+    "a member added": lambda card: card | {"url": "https://invoice.example.com"},
+    "signatures gone": lambda card: {name: value for name, value in card.items() if name != "signatures"},
+    "no signature left": lambda card: card | {"signatures": []},
+    "not an object": lambda card: [card],  # type: ignore[dict-item, return-value]
+}
+
+
+@pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN)
+def test_a_file_that_proves_nothing_is_no_start(
+    change: Callable[[Any], Any], signer: LocalSigner, clock: Clock, tmp_path: Path
+) -> None:
+    path = tmp_path / "card.json"
+    path.write_text(json.dumps(change(dict(sign_card(CARD, signer).card))))
+    with pytest.raises(TrustError):
+        CardFile(path, trust=trust_of(signer), clock=clock)
+
+
+@pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN)
+def test_a_file_that_is_changed_later_is_503_until_it_is_good_again(
+    change: Callable[[Any], Any], signer: LocalSigner, clock: Clock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "card.json"
+    good = json.dumps(sign_card(CARD, signer).card)
+    path.write_text(good)
+    source = CardFile(path, trust=trust_of(signer), reload=True, clock=clock)
+    assert get(source, clock).status_code == 200
+    path.write_text(json.dumps(change(dict(sign_card(CARD, signer).card))))
+    os.utime(path, (START, START))
+    for _ in range(2):
+        response = get(source, clock)
+        assert (response.status_code, response.content) == (503, b"")
+        assert response.headers["retry-after"] == "60"
+        assert response.headers["cache-control"] == "no-store"
+        assert "etag" not in response.headers
+    assert "the public card is not served" in caplog.text
+    path.write_text(good)
+    assert get(source, clock).text == good
+
+
+def test_a_file_that_is_gone_is_503(signer: LocalSigner, clock: Clock, tmp_path: Path) -> None:
+    path = tmp_path / "card.json"
+    path.write_text(json.dumps(sign_card(CARD, signer).card))
+    source = CardFile(path, trust=trust_of(signer), reload=True, clock=clock)
+    path.unlink()
+    assert get(source, clock).status_code == 503
+
+
+def test_a_card_whose_signature_or_key_has_ended_is_not_served(
+    signer: LocalSigner, clock: Clock, tmp_path: Path
+) -> None:
+    path = tmp_path / "card.json"
+    path.write_text(json.dumps(sign_card(CARD, signer, exp=START + 100).card))
+    by_signature = CardFile(path, trust=trust_of(signer), clock=clock)
+    path.write_text(json.dumps(sign_card(CARD, signer).card))
+    by_key = CardFile(path, trust=trust_of(signer, not_after=START + 100), clock=clock)
+    for source in (by_signature, by_key):
+        assert source.document(START + 99)
+        with pytest.raises(CardNotServedError, match="sign it anew"):
+            source.document(START + 100)
+    clock.now += 100
+    assert get(by_signature, clock).status_code == 503
+    with pytest.raises(TrustError):
+        CardFile(path, trust=trust_of(signer, revoked=True), clock=clock)
+
+
+def test_a_card_without_proof_claims_none(signer: LocalSigner, clock: Clock) -> None:
+    assert get(UnsignedCard(CARD, clock=clock), clock).json() == CARD
+    assert get(UnsignedCard(b'{"name" : "x"}', clock=clock), clock).content == b'{"name" : "x"}'
+    with pytest.raises(ConfigurationError, match=r"CardFile\(path, trust="):
+        UnsignedCard(sign_card(CARD, signer).card)
+    with pytest.raises(ConfigurationError, match="object"):
+        UnsignedCard(b"[]")
+
+
+def test_the_arguments_are_checked(signer: LocalSigner, clock: Clock) -> None:
+    with pytest.raises(ConfigurationError, match="lifetime"):
+        CardSigner(signer, lifetime=59)
+    for max_age in (-1, 31_536_001):
+        with pytest.raises(ConfigurationError, match="max_age"):
+            PublicCard(UnsignedCard(CARD), max_age=max_age)
+    assert not isinstance(trust_of(signer).keys[0].origins, UnsafeAnyOrigin)

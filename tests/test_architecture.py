@@ -16,7 +16,7 @@ PACKAGE = Path(a2a_trust.__file__).parent
 FLOORS = (
     ("errors", "atomic_write"),
     ("strict_json",),
-    ("card", "fetch"),
+    ("card", "merged", "fetch"),
     ("keys",),
     ("signing", "auth"),
     ("middleware",),

@@ -1,31 +1,32 @@
 """JWT access tokens (RFC 9068), judged by RFC 8725: whose they are, for whom, until when, and for what.
 
-The rules, numbered as in ``JwtVerifier.verify``:
+The rules, in the order in which they are applied:
 
-1. Three canonical base64url parts; a header without ``crit``; an asymmetric ``alg`` that is the key's own.
+1. Three canonical base64url parts; a header without ``crit``; an asymmetric ``alg``.
 2. ``typ`` is that of an access token. ID tokens, refresh tokens and logout tokens are none, whoever signed them.
-3. The key is one of the issuer's, by ``kid`` and key type, and the signature is its.
+3. The key is one of the issuer's, by ``kid`` and key type; ``alg`` is its own, and so is the signature. Then the claims
+   must not be those of another kind of token either.
 4. ``iss`` and ``aud`` are exactly ours; ``sub`` names somebody.
 5. ``exp`` lies ahead, ``nbf`` and ``iat`` do not.
 6. A token that is bound to a key or a certificate (``cnf``) is not accepted without the proof: here, never.
 
-What is remembered of a token are its proven claims, under the digest of the whole token, for five minutes at most and
-never beyond a change of the issuer's keys: that is how long a key that the issuer withdrew may still count.
+What is remembered of a token are its proven claims, under the digest of the whole token, for five minutes at most, and
+not beyond the loss of any of the issuer's keys: so long may a key that the issuer withdrew still count.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from functools import lru_cache
+from typing import Final, NamedTuple, Protocol
 
 from a2a_trust import strict_json
+from a2a_trust.auth.discovery import IssuerKeys
 from a2a_trust.auth.principal import Identity
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, InvalidSignatureError, MalformedError
 from a2a_trust.keys import base64url
-from a2a_trust.keys.algorithms import ALGORITHMS
+from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import read_header, verify_jws
 from a2a_trust.strict_json import JSONObject
@@ -43,11 +44,15 @@ _MEMORY_TOKENS: Final = 4096
 
 
 class KeySource(Protocol):
-    """Where the issuer's keys come from; ``a2a_trust.keys.jwks_cache`` has the one for URLs."""
+    """Where the issuer's keys come from.
+
+    ``OpenIdKeys`` and ``OAuth2Keys`` of ``a2a_trust.auth.discovery`` find them by the issuer's name;
+    ``JwksCache(door.loader("https://idp.example/jwks", configured=True))`` takes them from one URL.
+    """
 
     @property
     def generation(self) -> int:
-        """A number that rises whenever the set of keys changes."""
+        """A number that rises whenever a key is lost: what was proven before then has to be proven again."""
         ...
 
     async def key(self, kid: str, kty: str) -> PublicKey:
@@ -71,26 +76,41 @@ class TokenProfile(StrEnum):
 
 
 #: Claims of ID tokens (OpenID Connect Core 2 and 3.3.2.11) and of logout tokens (Back-Channel Logout 2.4).
-_OF_OTHER_TOKENS: Final = ("nonce", "at_hash", "c_hash", "s_hash", "events")
+_OF_OTHER_TOKENS: Final = frozenset({"nonce", "at_hash", "c_hash", "s_hash", "events"})
 #: Claims that only access tokens have: RFC 8693 4.2, and how the client proved itself in Entra ID's versions 1 and 2.
 #: Not ``roles``: ID tokens may have them too.
-_OF_ACCESS_TOKENS: Final = ("scope", "scp", "azpacr", "appidacr")
-#: Keycloak's own claim for the kind of token.
-_KEYCLOAK_ACCESS: Final = ("Bearer",)
+_OF_ACCESS_TOKENS: Final = frozenset({"scope", "scp", "azpacr", "appidacr"})
+#: Keycloak's own claim ``typ`` for the kind of token.
+_KEYCLOAK_ACCESS: Final = "Bearer"
+_NO_SCOPE: Final = frozenset({""})
+#: The types of claims that are final as they are read: they hold no others, and no number that could be rounded.
+_FLAT: Final = frozenset({str, int, bool, type(None)})
 
 
-@dataclass(frozen=True, slots=True)
-class _Proven:
+class _Header(NamedTuple):
+    """What a token's header says; ``typ`` in lower case and without ``application/``."""
+
+    kid: str | None
+    kty: str
+    typ: str
+
+
+class _Proven(NamedTuple):
     identity: Identity
     generation: int
-    remembered_until: float
-    not_before: float
+    good_from: float
+    good_until: float
 
 
 class JwtVerifier:
-    """Verifies access tokens of one issuer for one audience.
+    """Verifies access tokens of one issuer for one audience; both are compared exactly.
 
-    Why this is a class: it remembers proven claims. ``issuer`` and ``audience`` are compared exactly.
+    ::
+
+        keys = OpenIdKeys("https://idp.example", Door())
+        JwtVerifier(keys, issuer="https://idp.example", audience="https://agent.example")
+
+    Why this is a class: it remembers proven claims.
     """
 
     def __init__(
@@ -108,10 +128,12 @@ class JwtVerifier:
                 raise ConfigurationError(
                     f"JwtVerifier: {name} must be a string that is not empty; it says whose tokens"
                 )
+        if isinstance(keys, IssuerKeys) and keys.issuer != issuer:
+            raise ConfigurationError(f"JwtVerifier: the keys are those of {keys.issuer!a}; pass that as issuer")
         if not 0 <= skew <= MAX_SKEW:
             raise ConfigurationError(f"JwtVerifier: skew must be 0 to {MAX_SKEW:.0f} seconds")
         self._keys, self._issuer, self._audience = keys, issuer, audience
-        self._profile, self._skew = TokenProfile(profile), skew
+        self._profile, self._typ, self._skew = TokenProfile(profile), profile.lower(), skew
         self._proven: dict[bytes, _Proven] = {}
 
     async def verify(self, credential: str, now: float) -> Identity:
@@ -119,16 +141,21 @@ class JwtVerifier:
         if len(credential) > MAX_TOKEN or not credential.isascii():
             raise InvalidCredentialsError("token: too long, or not ASCII")
         digest = hashlib.sha256(credential.encode("ascii")).digest()
+        # Read before the key is asked for: what a key has proven that is lost meanwhile counts for nothing.
+        generation = self._keys.generation
         proven = self._proven.get(digest)
-        if (
-            proven is not None
-            and proven.generation == self._keys.generation
-            and proven.not_before <= now < proven.identity.expires_at
-            and now < proven.remembered_until
-        ):
-            return proven.identity
-        identity, not_before = await self._prove(credential, now)
-        self._remember(digest, _Proven(identity, self._keys.generation, now + _MEMORY_SECONDS, not_before), now)
+        if proven is not None:
+            identity, then, good_from, good_until = proven
+            if then == generation and good_from <= now < good_until:
+                return identity
+        try:
+            identity, good_from = await self._prove(credential, now)
+        except MalformedError as error:
+            raise InvalidCredentialsError(f"token: {error}") from None
+        if len(self._proven) >= _MEMORY_TOKENS:
+            self._make_room(now)
+        good_until = min(identity.expires_at, now + _MEMORY_SECONDS)
+        self._proven[digest] = _Proven(identity, generation, good_from, good_until)
         return identity
 
     def forget(self, credential: str) -> None:
@@ -136,61 +163,39 @@ class JwtVerifier:
         self._proven.pop(hashlib.sha256(credential.encode()).digest(), None)
 
     async def _prove(self, credential: str, now: float) -> tuple[Identity, float]:
-        try:
-            header, claims = await self._claims(credential)
-            self._check_kind(header, claims)
-            return _identity(claims, self._issuer, self._audience, now, self._skew)
-        except MalformedError as error:
-            raise InvalidCredentialsError(f"token: {error}") from None
-
-    async def _claims(self, credential: str) -> tuple[Mapping[str, Any], JSONObject]:
-        """Steps 1 and 3."""
+        """The identity, and the moment from which the token is good."""
         parts = credential.split(".")
         if len(parts) != 3:
             raise InvalidCredentialsError("token: not three parts")
-        protected, encoded, signature = parts
-        header = read_header(protected)
+        protected, encoded, signature = parts  # 1
+        kid, kty, typ = _read_header(protected)
+        if typ != self._typ:  # 2
+            raise InvalidCredentialsError(f"token: typ is not {self._profile}")
         payload = base64url.decode(encoded, "payload")
-        key = await self._key(header)
+        # 3
+        key = await (self._keys.only_key(kty) if kid is None else self._keys.key(kid, kty))
         try:
             verify_jws(protected=protected, payload=payload, signature=signature, key=key)
         except InvalidSignatureError:
             raise InvalidCredentialsError("token: the signature is not the issuer's") from None
-        claims = strict_json.parse(payload, what="claims")
-        if type(claims) is not dict:
-            raise InvalidCredentialsError("token: the claims are no JSON object")
-        return header, claims
+        claims = _read_claims(payload)
+        self._check_kind(claims)
+        return _identity(claims, self._issuer, self._audience, now, self._skew)
 
-    async def _key(self, header: Mapping[str, Any]) -> PublicKey:
-        kty = next((a.kty for a in ALGORITHMS.values() if a.is_named(header["alg"])), None)
-        if kty is None:
-            raise InvalidCredentialsError("token: alg is none that is accepted")
-        kid = header.get("kid")
-        if kid is None:
-            return await self._keys.only_key(kty)
-        if type(kid) is not str:
-            raise InvalidCredentialsError("token: kid is not a string")
-        return await self._keys.key(kid, kty)
-
-    def _check_kind(self, header: Mapping[str, Any], claims: JSONObject) -> None:
-        """Step 2."""
-        typ = header.get("typ", "JWT")
-        if type(typ) is not str or typ.lower().removeprefix("application/") != self._profile.lower():
-            raise InvalidCredentialsError(f"token: typ is not that of the profile {self._profile}")
-        if any(name in claims for name in _OF_OTHER_TOKENS):
+    def _check_kind(self, claims: JSONObject) -> None:
+        """The rest of step 3: what the claims say about the kind of token."""
+        if not _OF_OTHER_TOKENS.isdisjoint(claims):
             raise InvalidCredentialsError("token: it has claims of an ID token or a logout token")
         if self._profile is TokenProfile.PLAIN_JWT:
-            if claims.get("typ", "Bearer") not in _KEYCLOAK_ACCESS:
+            if claims.get("typ", _KEYCLOAK_ACCESS) != _KEYCLOAK_ACCESS:
                 raise InvalidCredentialsError("token: its own claim typ says that it is no access token")
-            if not any(name in claims for name in _OF_ACCESS_TOKENS):
+            if _OF_ACCESS_TOKENS.isdisjoint(claims):
                 raise InvalidCredentialsError("token: nothing shows that it is an access token (scope, scp …)")
 
-    def _remember(self, digest: bytes, proven: _Proven, now: float) -> None:
-        if len(self._proven) >= _MEMORY_TOKENS:
-            # A copy and an assignment: readers on other threads see the old memory or the new one.
-            kept = {key: value for key, value in self._proven.items() if now < value.remembered_until}
-            self._proven = kept if len(kept) < _MEMORY_TOKENS else {}
-        self._proven[digest] = proven
+    def _make_room(self, now: float) -> None:
+        # A copy and an assignment: readers on other threads see the old memory or the new one.
+        kept = {digest: proven for digest, proven in self._proven.items() if now < proven.good_until}
+        self._proven = kept if len(kept) < _MEMORY_TOKENS else {}
 
 
 class IdTokenVerifier(JwtVerifier):
@@ -203,10 +208,7 @@ class IdTokenVerifier(JwtVerifier):
     def __init__(self, keys: KeySource, *, issuer: str, audience: str, skew: float = 30.0) -> None:
         super().__init__(keys, issuer=issuer, audience=audience, profile=TokenProfile.PLAIN_JWT, skew=skew)
 
-    def _check_kind(self, header: Mapping[str, Any], claims: JSONObject) -> None:
-        typ = header.get("typ", "JWT")
-        if type(typ) is not str or typ.lower().removeprefix("application/") != "jwt":
-            raise InvalidCredentialsError("token: typ is not JWT")
+    def _check_kind(self, claims: JSONObject) -> None:
         if "events" in claims or claims.get("typ", "ID") != "ID":
             raise InvalidCredentialsError("token: a logout, refresh or access token is no ID token")
         audience = claims.get("aud")
@@ -214,45 +216,65 @@ class IdTokenVerifier(JwtVerifier):
             raise InvalidCredentialsError("token: several audiences, and azp is not ours")
 
 
+@lru_cache(maxsize=128)
+def _read_header(protected: str) -> _Header:
+    """Step 1: one issuer's tokens have few different headers, each is judged once."""
+    header = read_header(protected)
+    algorithm = algorithm_of(header["alg"])
+    if algorithm is None:
+        raise InvalidCredentialsError("token: alg is none that is accepted")
+    kid, typ = header.get("kid"), header.get("typ", "JWT")
+    if "kid" in header and type(kid) is not str:
+        raise InvalidCredentialsError("token: kid is not a string")
+    if type(typ) is not str:
+        raise InvalidCredentialsError("token: typ is not a string")
+    return _Header(kid, algorithm.kty, typ.lower().removeprefix("application/"))
+
+
+def _read_claims(payload: bytes) -> JSONObject:
+    """The claims, exact: where they hold fractions, huge integers or further objects, the reader looks twice."""
+    claims, text = strict_json.read_members(payload, what="claims")
+    if type(claims) is not dict or not _FLAT.issuperset(map(type, claims.values())):
+        claims, _ = strict_json.read_numbers(payload, claims, text, what="claims")
+        if type(claims) is not dict:
+            raise InvalidCredentialsError("token: the claims are no JSON object")
+    return claims
+
+
 def _identity(claims: JSONObject, issuer: str, audience: str, now: float, skew: float) -> tuple[Identity, float]:
     """Steps 4 to 6: the identity, and the moment from which the token is good."""
-    if type(claims.get("iss")) is not str or claims["iss"] != issuer:
+    if claims.get("iss") != issuer:  # no JSON value but a string equals a string
         raise InvalidCredentialsError("token: iss is not the issuer")
-    audiences = claims.get("aud")
-    audiences = [audiences] if type(audiences) is str else audiences
-    if type(audiences) is not list or not all(type(item) is str for item in audiences) or audience not in audiences:
+    aud = claims.get("aud")
+    if aud != audience and not (type(aud) is list and audience in aud and all(type(item) is str for item in aud)):
         raise InvalidCredentialsError("token: aud is not our audience")
     subject = claims.get("sub")
     if type(subject) is not str or not subject:
         raise InvalidCredentialsError("token: sub names nobody")
-    expires = _moment(claims, "exp")
-    if expires is None or expires <= now:
+    exp, nbf, iat = claims.get("exp"), claims.get("nbf"), claims.get("iat")
+    for name, moment in (("exp", exp), ("nbf", nbf), ("iat", iat)):
+        if moment is not None and type(moment) is not int and type(moment) is not float:
+            raise InvalidCredentialsError(f"token: {name} is not a number")
+    if exp is None or exp <= now:
         raise InvalidCredentialsError("token: it has expired, or has no exp")
-    starts = max(_moment(claims, "nbf") or 0.0, _moment(claims, "iat") or 0.0) - skew
-    if now < starts:
+    good_from = max(nbf or 0, iat or 0) - skew
+    if now < good_from:
         raise InvalidCredentialsError("token: it is not valid yet (nbf or iat)")
     if "cnf" in claims:
         raise InvalidCredentialsError("token: it is bound to a key (cnf), and no proof of that key is taken here")
-    identity = Identity(issuer=issuer, subject=subject, scopes=_scopes(claims), expires_at=expires, claims=claims)
-    return identity, starts
-
-
-def _moment(claims: JSONObject, name: str) -> float | None:
-    value = claims.get(name)
-    if value is None:
-        return None
-    if type(value) not in (int, float):
-        raise InvalidCredentialsError(f"token: {name} is not a number")
-    return float(value)
+    identity = Identity(issuer=issuer, subject=subject, scopes=_scopes(claims), expires_at=float(exp), claims=claims)
+    return identity, good_from
 
 
 def _scopes(claims: JSONObject) -> frozenset[str]:
     """The scopes of ``scope`` (RFC 8693 4.2) and of ``scp``, which some issuers write as a list."""
-    found: set[str] = set()
-    for name in ("scope", "scp"):
-        value = claims.get(name, "")
-        words = value.split(" ") if type(value) is str else value
-        if type(words) is not list or not all(type(word) is str for word in words):
+    scope, scp = claims.get("scope", ""), claims.get("scp", "")
+    if type(scope) is str and type(scp) is str:
+        return frozenset(f"{scope} {scp}".split(" ")) - _NO_SCOPE
+    words: list[str] = []
+    for name, value in (("scope", scope), ("scp", scp)):
+        found = value.split(" ") if type(value) is str else value
+        if type(found) is not list or not all(type(word) is str for word in found):
             raise InvalidCredentialsError(f"token: {name} is neither a string nor a list of strings")
-        found.update(word for word in words if word)
-    return frozenset(found)
+        words += found
+    return frozenset(words) - _NO_SCOPE

@@ -1,8 +1,9 @@
-"""The keys of one issuer, kept fresh: known keys never wait for the network, unknown ones cannot flood it.
+"""The keys of one issuer, kept fresh: while a key is known nobody waits for the network, unknown ones cannot flood it.
 
 - **Fresh** (the server's max-age, within 1 minute and 1 day): answered from memory.
-- **Stale** for a short while: answered from memory, and refreshed behind the caller's back. Later the caller waits for
-  the refresh. While the source fails, the old keys hold for a bounded time; then nothing can be judged (503, not 401).
+- **Stale** for a short while: answered from memory, and refreshed behind the caller's back. After a longer silence the
+  caller waits for the refresh: nobody knows whether the key still counts. While the source fails, the old keys hold for
+  a bounded time; then nothing can be judged (503, not 401).
 - **Unknown name**: one refresh, so that a rotation never refuses a good token; then none for a cool-down, whatever the
   number of unknown names. A name that was looked for in vain starts no refresh for a while.
 - There is one load at a time, and everybody who needs one waits for it; who stops waiting does not stop it.
@@ -105,27 +106,17 @@ class JwksCache:
         self._search_at = -math.inf
         #: When a name may be looked for again. By hash: a stranger's long names take no memory.
         self._missing: dict[int, float] = {}
-        self._generation = 0
-
-    @property
-    def generation(self) -> int:
-        """Rises with every change of the key set; 0 before the first."""
-        return self._generation
-
-    def holds(self, key: PublicKey) -> bool:
-        """Whether this very key is in a set that is fresh.
-
-        For whoever remembers what a key has proven: on False the memory counts no longer, and ``key`` must be asked
-        again, which also refreshes the set.
-        """
-        snapshot = self._snapshot
-        return snapshot is not None and key in snapshot.held and self._clock() < snapshot.fresh_until
+        #: Rises whenever a key is lost: for whoever remembers what keys have proven.
+        self.generation = 0
 
     async def key(self, kid: str, kty: str) -> PublicKey:
         """The key of that name and type.
 
         InvalidCredentialsError: the source has no such key. KeySourceUnavailableError: it cannot be asked now.
         """
+        snapshot = self._snapshot
+        if snapshot is not None and (known := snapshot.keys.get((kid, kty))) and self._clock() < snapshot.fresh_until:
+            return known  # the way of nearly all calls
         return await self._find(
             lambda snapshot: snapshot.keys.get((kid, kty)), hash((kid, kty)), f"no {kty} key named {ascii(kid)[:64]}"
         )
@@ -228,8 +219,10 @@ class JwksCache:
             usable_until=fresh_until + times.stale_if_error,
         )
         self._failures, self._retry_at = 0, -math.inf
-        if self._snapshot is None or self._snapshot.held != snapshot.held:
-            self._generation += 1
+        held = frozenset[PublicKey]() if self._snapshot is None else self._snapshot.held
+        if not held <= snapshot.held:
+            self.generation += 1
+        if self._snapshot is None or held != snapshot.held:
             self._report(key_set)
         self._snapshot = snapshot
         return snapshot

@@ -1,0 +1,157 @@
+// A real OpenID provider (npm oidc-provider) for the tests. It is told what to do by JSON lines on standard input, one
+// answer each: rotate or drop keys, move the key set, stop and start to listen, sign anything as the issuer could,
+// and tell how often its documents were fetched.
+import * as crypto from "node:crypto";
+import * as https from "node:https";
+import * as readline from "node:readline";
+import { exportJWK, generateKeyPair, SignJWT } from "jose";
+import Provider from "oidc-provider";
+
+console.info = console.log = console.error; // standard output is for answers
+
+const { key, cert, ca, audience } = JSON.parse(process.argv[1]);
+const ALGS = ["RS256", "ES256", "EdDSA"];
+const SCOPE = "read write";
+
+let handler; // of the provider as it is configured now
+let issuer;
+let keys = []; // the first key of an algorithm signs
+let jwksPath = "/jwks";
+const fetched = { discovery: 0, jwks: 0 };
+
+async function makeKeys() {
+  const generation = crypto.randomUUID();
+  return Promise.all(
+    ALGS.map(async (alg) => {
+      const { privateKey } = await generateKeyPair(alg, { extractable: true });
+      return { ...(await exportJWK(privateKey)), alg, use: "sig", kid: `${alg}-${generation}` };
+    }),
+  );
+}
+
+// A provider has its keys and routes for life: other ones make another provider, as a restart would.
+function configure() {
+  const provider = new Provider(issuer, {
+    jwks: { keys },
+    routes: { jwks: jwksPath },
+    cookies: { keys: [crypto.randomBytes(16).toString("hex")] },
+    findAccount: (_, sub) => ({ accountId: sub, claims: () => ({ sub }) }),
+    scopes: ["openid", "offline_access", "read", "write"],
+    enabledJWA: {
+      dPoPSigningAlgValues: ["ES256"],
+      idTokenSigningAlgValues: ALGS,
+    },
+    clients: [
+      client("service", { grant_types: ["client_credentials"], redirect_uris: [], response_types: [] }),
+      client("bound-service", {
+        grant_types: ["client_credentials"],
+        redirect_uris: [],
+        response_types: [],
+        tls_client_certificate_bound_access_tokens: true,
+      }),
+      ...ALGS.map((alg) =>
+        client(`web-${alg}`, {
+          grant_types: ["authorization_code", "refresh_token"],
+          redirect_uris: ["https://client.example/callback"],
+          id_token_signed_response_alg: alg,
+        }),
+      ),
+    ],
+    features: {
+      clientCredentials: { enabled: true },
+      dPoP: { enabled: true },
+      mTLS: {
+        enabled: true,
+        certificateBoundAccessTokens: true,
+        getCertificate: (ctx) => ctx.socket.getPeerX509Certificate(),
+      },
+      resourceIndicators: {
+        enabled: true,
+        getResourceServerInfo: (_, resource) => ({
+          scope: SCOPE,
+          audience,
+          accessTokenFormat: "jwt",
+          jwt: { sign: { alg: resource.split("/").at(-1) } }, // https://agent.example/ES256
+        }),
+      },
+    },
+  });
+  const inner = provider.callback();
+  handler = (request, response) => {
+    if (request.url === "/.well-known/openid-configuration") fetched.discovery += 1;
+    if (request.url === jwksPath) fetched.jwks += 1;
+    inner(request, response);
+  };
+}
+
+function client(id, more) {
+  return { client_id: id, client_secret: "secret", token_endpoint_auth_method: "client_secret_basic", ...more };
+}
+
+let server;
+
+function listen(port) {
+  server = https.createServer({ key, cert, ca, requestCert: true, rejectUnauthorized: false }, (request, response) =>
+    handler(request, response),
+  );
+  return new Promise((resolve, reject) => {
+    server.on("error", reject);
+    server.listen(port, "127.0.0.1", () => resolve(server.address().port));
+  });
+}
+
+let port = await listen(0);
+issuer = `https://127.0.0.1:${port}`;
+keys = await makeKeys();
+configure();
+
+const commands = {
+  describe: () => ({ issuer, kids: keys.map(({ kid }) => kid) }),
+  fetched: () => fetched,
+  // New keys in front sign from now on; the old ones stay published.
+  async rotate() {
+    keys = [...(await makeKeys()), ...keys];
+    configure();
+    return commands.describe();
+  },
+  // What the last rotation has replaced is no longer published.
+  dropOld() {
+    keys = keys.slice(0, ALGS.length);
+    configure();
+    return commands.describe();
+  },
+  moveKeys({ path }) {
+    jwksPath = path;
+    configure();
+    return {};
+  },
+  stop() {
+    return new Promise((resolve) => {
+      server.close(() => resolve({}));
+      server.closeAllConnections();
+    });
+  },
+  async start() {
+    await listen(port);
+    return {};
+  },
+  // Anything in the shape of a token, by the issuer's own key.
+  async sign({ alg, header, claims }) {
+    const jwk = keys.find((key) => key.alg === alg);
+    const token = new SignJWT(claims).setProtectedHeader({ alg, kid: jwk.kid, ...header });
+    return { token: await token.sign(crypto.createPrivateKey({ key: jwk, format: "jwk" })) };
+  },
+};
+
+for await (const line of readline.createInterface({ input: process.stdin })) {
+  const { do: name, ...request } = JSON.parse(line);
+  let answer;
+  try {
+    answer = await commands[name](request);
+  } catch (error) {
+    answer = { crashed: String(error.stack) };
+  }
+  process.stdout.write(`${JSON.stringify(answer)}\n`);
+}
+server.closeAllConnections();
+process.exit(0);

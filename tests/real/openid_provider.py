@@ -1,0 +1,203 @@
+"""A real OpenID provider as a process, and its tokens, each got by the route by which clients get it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import shutil
+import ssl
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qs, urljoin, urlsplit
+
+import httpx
+
+from a2a_trust import LocalSigner, generate_signer
+from a2a_trust.fetch import Door
+from a2a_trust.keys import base64url
+from tests.test_fetch import Authority
+
+__all__ = ["ALGS", "AUDIENCE", "OpenIdProvider", "ProviderUnavailableError", "provider_environment"]
+
+ALGS: Final = ("RS256", "ES256", "EdDSA")
+AUDIENCE: Final = "https://agent.example"
+
+_HERE: Final = Path(__file__).resolve().parent
+_LOCKED: Final = _HERE / "oidc-provider-9.13.3"
+_ENVIRONMENTS: Final = _HERE.parents[1] / ".sdk"
+_MIN_NODE: Final = (20, 12)  # what the provider's use of crypto.hash asks for
+
+
+class ProviderUnavailableError(Exception):
+    """The provider cannot be run here; the text says what is missing."""
+
+
+def provider_environment() -> Path:
+    """The folder of the installed provider, made on first use from its lock file, whole or not at all."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        raise ProviderUnavailableError("Node is not installed (node and npm)")
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    if tuple(map(int, version.removeprefix("v").split(".")[:2])) < _MIN_NODE:
+        raise ProviderUnavailableError(f"Node is {version}, {'.'.join(map(str, _MIN_NODE))} or newer is needed")
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(_LOCKED.iterdir()))).hexdigest()
+    environment = _ENVIRONMENTS / f"{_LOCKED.name}-{digest[:16]}"
+    if not environment.is_dir():
+        _ENVIRONMENTS.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=_LOCKED.name, dir=_ENVIRONMENTS) as unfinished:
+            folder = Path(unfinished) / "environment"
+            shutil.copytree(_LOCKED, folder)
+            command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+            done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+            if done.returncode:
+                raise ProviderUnavailableError(f"npm ci: {done.stderr[-500:]}")
+            try:
+                folder.rename(environment)
+            except OSError:
+                if not environment.is_dir():  # else another run was faster
+                    raise
+    return environment
+
+
+class OpenIdProvider:
+    """One provider on https://127.0.0.1 with a certificate of a private authority. ``close`` ends it."""
+
+    def __init__(self, environment: Path, folder: Path) -> None:
+        authority = Authority(folder)
+        authority.server("127.0.0.1")
+        pem = (folder / "server.pem").read_text()
+        self._tls, self._tls_with_certificate = authority.client(), authority.client()
+        authority.server("client.example")
+        self._tls_with_certificate.load_cert_chain(folder / "server.pem")
+        settings = {"key": pem, "cert": pem, "audience": AUDIENCE}
+        # A module from the command line finds its imports from the folder it runs in, where the packages are.
+        program = (_HERE / "openid_provider.mjs").read_text(encoding="utf-8")
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  closed in close()
+        self._process = subprocess.Popen(
+            ["node", "--input-type=module", "--eval", program, "--", json.dumps(settings)],
+            cwd=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            encoding="utf-8",
+        )
+        self.issuer: str = self.tell("describe")["issuer"]
+        self.discovery_url = f"{self.issuer}/.well-known/openid-configuration"
+
+    def close(self) -> None:
+        self._process.communicate(timeout=30)  # the end of its input ends it
+        self._errors.close()
+
+    def door(self, *, named: bool = True) -> Door:
+        """A door as an operator makes it for a provider of the own network; not ``named``: as for any other."""
+        return Door(ssl_context=self._tls, private_origins=[self.issuer] if named else [])
+
+    def tell(self, command: str, **more: Any) -> dict[str, Any]:
+        """Have the process do something; what it answers."""
+        pipes = self._process
+        assert pipes.stdin is not None
+        assert pipes.stdout is not None
+        line = ""
+        if pipes.poll() is None:
+            pipes.stdin.write(json.dumps({"do": command, **more}) + "\n")
+            pipes.stdin.flush()
+            line = pipes.stdout.readline()
+        if not line:
+            self._errors.seek(0)
+            raise AssertionError(f"the provider's process ended:\n{self._errors.read()[-4000:]}")
+        answer: dict[str, Any] = json.loads(line)
+        assert "crashed" not in answer, answer["crashed"]
+        return answer
+
+    def fetched(self) -> dict[str, int]:
+        """How often each document was fetched until now."""
+        return self.tell("fetched")
+
+    def signed(self, alg: str, header: dict[str, Any], claims: dict[str, Any]) -> str:
+        """Anything in the shape of a token, signed by the issuer's own key."""
+        token: str = self.tell("sign", alg=alg, header=header, claims=claims)["token"]
+        return token
+
+    async def access_token(self, alg: str, *, scope: str = "read write") -> str:
+        """A plain access token: client credentials (RFC 6749 4.4) for our resource (RFC 8707)."""
+        return await self._client_credentials("service", alg, scope, {}, self._tls)
+
+    async def dpop_token(self, alg: str) -> str:
+        """An access token that is bound to a key of the client (RFC 9449)."""
+        proof = _dpop_proof(generate_signer("ES256"), f"{self.issuer}/token")
+        return await self._client_credentials("service", alg, "read", {"DPoP": proof}, self._tls)
+
+    async def certificate_token(self, alg: str) -> str:
+        """An access token that is bound to a certificate of the client (RFC 8705)."""
+        return await self._client_credentials("bound-service", alg, "read", {}, self._tls_with_certificate)
+
+    async def login(self, alg: str, *, nonce: str | None = None) -> dict[str, str]:
+        """The ID token, access token and refresh token of somebody who has logged in: code flow with PKCE."""
+        verifier = secrets.token_urlsafe(32)
+        question = {
+            "client_id": f"web-{alg}",
+            "response_type": "code",
+            "redirect_uri": "https://client.example/callback",
+            "scope": "openid offline_access read",
+            "prompt": "consent",
+            "resource": f"{AUDIENCE}/{alg}",
+            "code_challenge": base64url.encode(hashlib.sha256(verifier.encode()).digest()),
+            "code_challenge_method": "S256",
+            **({} if nonce is None else {"nonce": nonce}),
+        }
+        async with httpx.AsyncClient(verify=self._tls, base_url=self.issuer) as browser:
+            code = await self._consent(browser, await browser.get("/auth", params=question))
+            answer = await browser.post(
+                "/token",
+                auth=(question["client_id"], "secret"),
+                data={
+                    "grant_type": "authorization_code",
+                    "code": code,
+                    "redirect_uri": question["redirect_uri"],
+                    "code_verifier": verifier,
+                    "resource": question["resource"],
+                },
+            )
+        assert answer.status_code == 200, answer.text
+        tokens: dict[str, str] = answer.json()
+        return tokens
+
+    async def _consent(self, browser: httpx.AsyncClient, page: httpx.Response) -> str:
+        """Fill in the provider's own forms, for the name and for the consent, until it sends the browser back."""
+        for _ in range(12):
+            if page.is_redirect:
+                target = urljoin(str(page.url), page.headers["location"])
+                if not target.startswith(self.issuer):
+                    query = parse_qs(urlsplit(target).query)
+                    assert "code" in query, query
+                    return query["code"][0]
+                page = await browser.get(target)
+            else:
+                assert page.status_code == 200, page.text
+                (prompt,) = re.findall(r'name="prompt" value="(\w+)"', page.text)
+                page = await browser.post(page.url, data={"prompt": prompt, "login": "alice", "password": "x"})
+        raise AssertionError("the provider does not end")
+
+    async def _client_credentials(
+        self, client: str, alg: str, scope: str, headers: dict[str, str], tls: ssl.SSLContext
+    ) -> str:
+        data = {"grant_type": "client_credentials", "resource": f"{AUDIENCE}/{alg}", "scope": scope}
+        async with httpx.AsyncClient(verify=tls, base_url=self.issuer) as http:
+            answer = await http.post("/token", auth=(client, "secret"), data=data, headers=headers)
+        assert answer.status_code == 200, answer.text
+        token: str = answer.json()["access_token"]
+        return token
+
+
+def _dpop_proof(signer: LocalSigner, url: str) -> str:
+    """A proof that the client has the key (RFC 9449 4.2)."""
+    header = {"alg": signer.alg, "typ": "dpop+jwt", "jwk": dict(signer.public_key.jwk)}
+    claims = {"htm": "POST", "htu": url, "iat": int(time.time()), "jti": secrets.token_hex(8)}
+    signed = ".".join(base64url.encode(json.dumps(part).encode()) for part in (header, claims))
+    return f"{signed}.{base64url.encode(signer.sign(signed.encode()))}"

@@ -136,6 +136,11 @@ class JwtVerifier:
         self._profile, self._typ, self._skew = TokenProfile(profile), profile.lower(), skew
         self._proven: dict[bytes, _Proven] = {}
 
+    @property
+    def metadata_url(self) -> str | None:
+        """Where the keys are found; None when their URL is configured. The guard compares it with the card's."""
+        return self._keys.metadata_url if isinstance(self._keys, IssuerKeys) else None
+
     async def verify(self, credential: str, now: float) -> Identity:
         """The identity in an access token, or InvalidCredentialsError, or KeySourceUnavailableError."""
         if len(credential) > MAX_TOKEN or not credential.isascii():

@@ -8,6 +8,7 @@ import pytest
 
 from a2a_trust.auth.api_key import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.credentials import Cookie, Header, HttpAuthorization, Query
+from a2a_trust.auth.discovery import OAuth2Keys, OpenIdKeys
 from a2a_trust.auth.guard import (
     AnonymousAllowed,
     AnonymousRefused,
@@ -26,6 +27,7 @@ from a2a_trust.errors import (
     KeySourceUnavailableError,
     MissingCredentialsError,
 )
+from a2a_trust.fetch import Door
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
 
 pytestmark = pytest.mark.anyio
@@ -495,3 +497,59 @@ async def test_two_issuers_of_bearer_tokens_may_stand_side_by_side() -> None:
     assert (await caller(judge, token="two")).identities[0][1].issuer == "second"
     with pytest.raises(InvalidCredentialsError):
         await caller(judge, token="three")
+
+
+# The card and the verifier name one issuer
+
+IDP = "https://idp.example/tenant"
+OPENID = f"{IDP}/.well-known/openid-configuration"
+RFC8414 = "https://idp.example/.well-known/oauth-authorization-server/tenant"
+
+
+def of_card(scheme: dict[str, Any], verifier: JwtVerifier) -> Guard:
+    card = {
+        "name": "agent",
+        "securitySchemes": {"login": scheme},
+        "securityRequirements": [{"schemes": {"login": {"list": []}}}],
+    }
+    return Guard(read_card(card), {"login": verifier})
+
+
+def by(keys: Any) -> JwtVerifier:
+    return JwtVerifier(keys, issuer=IDP, audience=AUDIENCE)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "keys"),
+    [
+        ({"openIdConnectSecurityScheme": {"openIdConnectUrl": OPENID}}, OpenIdKeys(IDP, Door())),
+        ({"type": "openIdConnect", "openIdConnectUrl": OPENID}, OpenIdKeys(IDP, Door())),
+        ({"oauth2SecurityScheme": {"flows": {}, "oauth2MetadataUrl": RFC8414}}, OAuth2Keys(IDP, Door())),
+        (
+            {"oauth2SecurityScheme": {"flows": {}, "oauth2MetadataUrl": OPENID}},
+            OAuth2Keys(IDP, Door(), metadata_url=OPENID),
+        ),
+        ({"oauth2SecurityScheme": {"flows": {}}}, OAuth2Keys(IDP, Door())),
+        ({"httpAuthSecurityScheme": {"scheme": "bearer"}}, OpenIdKeys(IDP, Door())),
+        # Keys whose URL the operator wrote say nothing about where callers get their tokens.
+        ({"openIdConnectSecurityScheme": {"openIdConnectUrl": "https://b2c.example/x"}}, Keys(EC)),
+    ],
+    ids=str,
+)
+def test_a_card_and_keys_of_one_issuer_agree(scheme: dict[str, Any], keys: Any) -> None:
+    assert of_card(scheme, by(keys)).schemes
+
+
+@pytest.mark.parametrize(
+    ("scheme", "keys"),
+    [
+        ({"openIdConnectSecurityScheme": {"openIdConnectUrl": f"{OPENID}/"}}, OpenIdKeys(IDP, Door())),
+        ({"openIdConnectSecurityScheme": {"openIdConnectUrl": "https://evil.example/x"}}, OpenIdKeys(IDP, Door())),
+        ({"openIdConnectSecurityScheme": {"openIdConnectUrl": OPENID}}, OAuth2Keys(IDP, Door())),
+        ({"oauth2SecurityScheme": {"flows": {}, "oauth2MetadataUrl": OPENID}}, OAuth2Keys(IDP, Door())),
+    ],
+    ids=str,
+)
+def test_a_card_that_sends_its_callers_to_another_issuer_does_not_start(scheme: dict[str, Any], keys: Any) -> None:
+    with pytest.raises(ConfigurationError, match="callers would get their tokens elsewhere"):
+        of_card(scheme, by(keys))

@@ -14,7 +14,6 @@ card is one that its signer has taken back. Source: A2A 8.2, 8.4, 8.6.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -27,7 +26,7 @@ from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
 from a2a_trust.keys.origins import UnsafeAnyOrigin
 from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust import TrustStore
-from a2a_trust.middleware.document import Document, Receive, Scope, Send, answer, refuse
+from a2a_trust.middleware.document import Document, Receive, Scope, Send, answer, json_bytes, refuse
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import VerifiedCard, verify_card
 
@@ -73,7 +72,7 @@ class CardSigner:
         iat = int(now)
         exp = None if self._lifetime is None else iat + self._lifetime
         signed = sign_card(card, self._now(now), jku=self._jku, iat=iat, exp=exp)
-        return _printed(signed.card), inf if exp is None else exp
+        return json_bytes(signed.card), inf if exp is None else exp
 
     def _now(self, now: float) -> Signer:
         return self._signer if isinstance(self._signer, Signer) else self._signer.signer(now)
@@ -108,7 +107,7 @@ class UnsignedCard:
     """A card without signatures, as it is."""
 
     def __init__(self, card: bytes | Mapping[str, Any], *, clock: Callable[[], float] = time.time) -> None:
-        body = card if isinstance(card, bytes) else _printed(card)
+        body = card if isinstance(card, bytes) else json_bytes(dict(card))
         parsed = strict_json.parse(body, what="card")
         if type(parsed) is not dict:
             raise ConfigurationError("card: a JSON object is needed")
@@ -196,7 +195,3 @@ class PublicCard:
             await refuse(send, 503, [(b"retry-after", b"%d" % RETRY_AFTER), (b"cache-control", b"no-store")])
             return
         await answer(document, scope, send, max_age=int(min(self._max_age, max(0.0, document.good_until - now))))
-
-
-def _printed(card: Mapping[str, Any]) -> bytes:
-    return json.dumps(dict(card), ensure_ascii=False, separators=(",", ":")).encode()

@@ -6,13 +6,14 @@ changed is another card to caches. Source: RFC 9110 8.8, 13; RFC 9111 5.2; A2A 8
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from email.utils import formatdate, parsedate_to_datetime
 from hashlib import sha256
 from math import inf
 from typing import Any, Final, NamedTuple, TypeAlias
 
-__all__ = ["ASGIApp", "Document", "Receive", "Scope", "Send", "answer", "refuse"]
+__all__ = ["ASGIApp", "Document", "Receive", "Scope", "Send", "answer", "json_bytes", "refuse"]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -103,3 +104,8 @@ def _is_known(document: Document, headers: list[tuple[bytes, bytes]]) -> bool:
             except (ValueError, UnicodeDecodeError, OverflowError):
                 return False  # 13.1.3: what is no date is ignored
     return False
+
+
+def json_bytes(value: object) -> bytes:
+    """The value as compact JSON in UTF-8."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -26,6 +26,7 @@ members and keys, cut short and escaped.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -178,12 +179,21 @@ class MissingCredentialsError(AuthenticationError):
 class InvalidCredentialsError(AuthenticationError):
     """The request carries a credential that is not good: wrong, expired, revoked, or not for us."""
 
+    scheme: str | None = None
+    """The name, in the card, of the scheme that the credential is for; the guard sets it, verifiers need not."""
+
 
 class AuthorizationError(TrustError):
-    """The caller is known and may not; ``scopes`` are those that would be needed, in order of their names."""
+    """The caller is known and may not; ``scopes`` are those that would be needed, in order of their names.
 
-    def __init__(self, message: str, scopes: tuple[str, ...] = ()) -> None:
+    ``by_scheme`` has those of every scheme, by its name in the card, whose credential lacks some.
+    """
+
+    def __init__(
+        self, message: str, scopes: tuple[str, ...] = (), by_scheme: Mapping[str, tuple[str, ...]] | None = None
+    ) -> None:
         self.scopes = scopes
+        self.by_scheme = by_scheme or {}
         super().__init__(message)
 
 

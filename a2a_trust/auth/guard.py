@@ -14,8 +14,16 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from a2a_trust.auth.credentials import Extractor, HttpAuthorization, extractor_for
+from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import Anonymous, Identity, Principal, Verifier
-from a2a_trust.card import Alternative, CardView, NamedScheme, SecurityScheme
+from a2a_trust.card import (
+    Alternative,
+    CardView,
+    NamedScheme,
+    OAuth2Scheme,
+    OpenIdConnectScheme,
+    SecurityScheme,
+)
 from a2a_trust.errors import (
     AuthorizationError,
     ConfigurationError,
@@ -109,18 +117,25 @@ class Guard:
         identities: dict[str, Identity] = {}
         refused: dict[Extractor, InvalidCredentialsError] = {}
         for checked in self._checked:
-            credential = checked.place.extract(scope)
+            try:
+                credential = checked.place.extract(scope)
+            except InvalidCredentialsError as error:
+                error.scheme = checked.name
+                raise
             if credential is None:
                 continue
             try:
                 identity = await checked.verifier.verify(credential, now)
             except InvalidCredentialsError as error:
+                error.scheme = checked.name
                 refused.setdefault(checked.place, error)
                 continue
             if not isinstance(identity, Identity):
                 raise TypeError(f"the verifier of {checked.name!r} returned {type(identity).__name__}, not an Identity")
             if not now < identity.expires_at:
-                raise InvalidCredentialsError(f"the credential of {checked.name!r} has expired")
+                expired = InvalidCredentialsError(f"the credential of {checked.name!r} has expired")
+                expired.scheme = checked.name
+                raise expired
             identities[checked.name] = identity
         # Schemes may share a place (two issuers of bearer tokens): what came there is good when one of them says so.
         taken = {checked.place for checked in self._checked if checked.name in identities}
@@ -135,15 +150,23 @@ class Guard:
 
     def _principal(self, identities: dict[str, Identity]) -> Principal:
         wanting: set[str] = set()
+        lacking: dict[str, set[str]] = {}
         for alternative in self._alternatives:
             if not all(name in identities for name, _ in alternative.schemes):
                 continue
             missing = {scope for name, scopes in alternative.schemes for scope in scopes - identities[name].scopes}
             if not missing:
                 return Principal(identities=tuple((name, identities[name]) for name, _ in alternative.schemes))
-            wanting.update(*(scopes for _, scopes in alternative.schemes))
+            for name, scopes in alternative.schemes:
+                wanting |= scopes
+                if not scopes <= identities[name].scopes:
+                    lacking.setdefault(name, set()).update(scopes)
         if wanting:
-            raise AuthorizationError("the credentials lack scopes that the card demands", tuple(sorted(wanting)))
+            raise AuthorizationError(
+                "the credentials lack scopes that the card demands",
+                tuple(sorted(wanting)),
+                {name: tuple(sorted(scopes)) for name, scopes in lacking.items()},
+            )
         raise MissingCredentialsError("the credentials that came are not all that any alternative demands")
 
     def _carries_anything(self, scope: Any) -> bool:
@@ -242,4 +265,22 @@ def _checked(name: str, card: CardView, verifiers: Mapping[str, Verifier | At]) 
         raise ConfigurationError(
             f"the card says where the credential of {name!r} travels; pass the verifier without At"
         )
+    _check_metadata(scheme, given)
     return _Checked(name, extractor_for(scheme), given)
+
+
+def _check_metadata(scheme: SecurityScheme, verifier: Verifier) -> None:
+    """Refuse a card that sends its callers to another issuer for tokens than the one whose tokens are taken."""
+    if isinstance(scheme, OpenIdConnectScheme):
+        member, said = "openIdConnectUrl", scheme.discovery_url
+    elif isinstance(scheme, OAuth2Scheme) and scheme.metadata_url is not None:
+        member, said = "oauth2MetadataUrl", scheme.metadata_url
+    else:
+        return
+    used = verifier.metadata_url if isinstance(verifier, JwtVerifier) else None
+    if used is not None and used != said:
+        raise ConfigurationError(
+            f"the card's {member} of {scheme.name!r} is {said!a}, and its verifier takes the keys of {used!a}: callers "
+            "would get their tokens elsewhere. Make the two alike; OAuth2Keys(issuer, door, metadata_url=…) names the "
+            "other place that an issuer may have"
+        )

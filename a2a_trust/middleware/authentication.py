@@ -19,7 +19,7 @@ from starlette.authentication import AuthCredentials
 from a2a_trust.auth.credentials import Cookie, Header, HttpAuthorization
 from a2a_trust.auth.guard import Anonymity, AnonymousRefused, At, Guard, Skills, SkillsRefused
 from a2a_trust.auth.principal import Anonymous, Principal, Verifier
-from a2a_trust.card import CardView, read_card
+from a2a_trust.card import CardView, Interface, read_card
 from a2a_trust.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -71,7 +71,7 @@ class AuthenticationMiddleware:
         view = read_card(card)
         self._app = app
         self._guard = Guard(view, verifiers, anonymous=anonymous, skills=skills)
-        self._bindings = _bindings(view, frozenset(unguarded))
+        self._interfaces = _Interfaces(_guarded(view, frozenset(unguarded)))
         self._public = frozenset((*CARD_PATHS, *map(_exact_path, public_paths)))
         self._allow_cors_preflight = allow_cors_preflight
         self._hidden = _credential_headers(self._guard) if hide_credentials else frozenset()
@@ -111,10 +111,8 @@ class AuthenticationMiddleware:
 
     async def _refuse(self, error: TrustError, scope: Scope, receive: Receive, send: Send) -> None:
         _log.info("refused %s: %s", scope["type"], error)
-        # The card has public paths; behind a root_path some servers give the router's path, some the public one.
-        path = scope["path"] if scope["path"] in self._bindings else _route_path(scope)
-        binding = self._bindings.get(path, self._bindings.get(scope.get("root_path", "") + path, Binding.HTTP_JSON))
-        refusal = refusal_for(error, self._guard, binding)
+        binding, legacy = self._interfaces.called(scope)
+        refusal = refusal_for(error, self._guard, binding, legacy=legacy)
         if scope["type"] == "http":
             await _respond(refusal, "http.response", send, head=scope["method"] == "HEAD")
         elif "websocket.http.response" in (scope.get("extensions") or {}):
@@ -170,15 +168,50 @@ def _exact_path(path: str) -> str:
     return path
 
 
-def _bindings(view: CardView, unguarded: frozenset[str]) -> dict[str, Binding]:
-    """The path of every guarded interface and its binding; ConfigurationError for one that cannot be guarded here."""
-    known = {url for interface in view.interfaces for url in (interface.url,)}
-    unknown = unguarded - known
+class _Interfaces:
+    """Which interface of the card a request calls, by its path: a refusal speaks the language of that one."""
+
+    def __init__(self, interfaces: list[Interface]) -> None:
+        self._json_rpc: set[str] = set()
+        generations: dict[str, set[bool]] = {}
+        for interface in interfaces:
+            path = urlsplit(interface.url).path
+            if interface.binding == Binding.JSONRPC:
+                self._json_rpc.add(path or "/")
+            else:
+                generations.setdefault(path.rstrip("/"), set()).add(_is_legacy(interface))
+        self._http_json = sorted(generations.items(), reverse=True)  # the longer of two beginnings first
+        self._legacy = all(map(_is_legacy, interfaces))
+
+    def called(self, scope: Scope) -> tuple[Binding, bool]:
+        """The binding, and whether the version is one before 1.0."""
+        # The card has public paths; behind a root_path some servers give the router's path, some the public one.
+        paths = (scope["path"], _route_path(scope), scope.get("root_path", "") + scope["path"])
+        if not self._json_rpc.isdisjoint(paths):  # on a shared URL the body of JSON-RPC is understood by both
+            return Binding.JSONRPC, False
+        for base, generations in self._http_json:
+            for path in paths:
+                if path.startswith(base) and path[len(base) : len(base) + 1] in ("", "/"):
+                    # Where both share a URL, 0.3 has its paths under /v1 (0.3, 3.2.3).
+                    return Binding.HTTP_JSON, generations == {True} or (
+                        len(generations) > 1 and path.startswith(f"{base}/v1/")
+                    )
+        return Binding.HTTP_JSON, self._legacy
+
+
+def _is_legacy(interface: Interface) -> bool:
+    if interface.version:
+        return interface.version.startswith("0.")
+    return not interface.pointer.startswith("/supportedInterfaces/")
+
+
+def _guarded(view: CardView, unguarded: frozenset[str]) -> list[Interface]:
+    """The interfaces that are guarded; ConfigurationError for one that cannot be guarded here."""
+    unknown = unguarded - {interface.url for interface in view.interfaces}
     if unknown:
         raise ConfigurationError(f"unguarded: the card has no interface {', '.join(sorted(unknown))}")
     guarded = [interface for interface in view.interfaces if interface.url not in unguarded]
     host = _split(guarded[0].url, guarded[0].pointer).netloc if guarded else ""
-    bindings: dict[str, Binding] = {}
     for interface in guarded:
         parts = _split(interface.url, interface.pointer)
         if interface.binding not in tuple(Binding) or parts.scheme not in ("http", "https") or parts.netloc != host:
@@ -186,10 +219,7 @@ def _bindings(view: CardView, unguarded: frozenset[str]) -> dict[str, Binding]:
                 f"{interface.pointer}: this application cannot guard {interface.url} ({interface.binding}); protect it "
                 f"where it is served, and say so: unguarded=[{interface.url!r}]"
             )
-        path = parts.path or "/"
-        if bindings.get(path) is not Binding.JSONRPC:  # on a shared URL the body of JSON-RPC is understood by both
-            bindings[path] = Binding(interface.binding)
-    return bindings
+    return guarded
 
 
 def _split(url: str, pointer: str) -> SplitResult:

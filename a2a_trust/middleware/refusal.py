@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from a2a_trust.auth.credentials import Cookie, Header, HttpAuthorization, Query
+from a2a_trust.auth.credentials import Cookie, Extractor, Header, HttpAuthorization, Query
 from a2a_trust.auth.guard import Guard
 from a2a_trust.errors import (
     AuthorizationError,
@@ -56,39 +56,60 @@ _UNAUTHORIZED = _Kind(403, "The caller is not allowed to do this.", "UNAUTHORIZE
 _UNAVAILABLE = _Kind(503, "Credentials cannot be checked now.", "UNAVAILABLE", -32603, "UNAVAILABLE")
 
 
-def refusal_for(error: TrustError, guard: Guard, binding: Binding) -> Refusal:
-    """The response for a request that the guard has refused with ``error``."""
+def refusal_for(error: TrustError, guard: Guard, binding: Binding, *, legacy: bool = False) -> Refusal:
+    """The response for a request that the guard has refused with ``error``.
+
+    ``binding`` is that of the interface that was called; ``legacy`` says that it speaks a version before 1.0.
+    """
     headers: list[tuple[bytes, bytes]] = [(b"cache-control", b"no-store")]
     if isinstance(error, AuthorizationError):
         kind = _UNAUTHORIZED
-        scope = " ".join(error.scopes)
-        headers += _challenges(guard, f'error="insufficient_scope", scope="{scope}"')
+        headers += _challenges(guard, _wanting(error, guard))
     elif isinstance(error, KeySourceUnavailableError):
         kind = _UNAVAILABLE
         headers.append((b"retry-after", str(RETRY_AFTER).encode()))
     else:
         kind = _UNAUTHENTICATED
-        headers += _challenges(guard, 'error="invalid_token"' if isinstance(error, InvalidCredentialsError) else "")
-    media_type, body = _body(kind, binding)
+        headers += _challenges(guard, _wrong(error, guard))
+    body = _body(kind, binding)
+    # A2A 1.0 has a media type of its own for HTTP+JSON; clients of 0.3 know application/json alone.
+    media_type = b"application/json" if legacy or binding is Binding.JSONRPC else b"application/a2a+json"
     headers += [(b"content-type", media_type), (b"content-length", str(len(body)).encode())]
     return Refusal(kind.status, tuple(headers), body)
 
 
-def _challenges(guard: Guard, about_token: str) -> list[tuple[bytes, bytes]]:
-    """One WWW-Authenticate line for every usable scheme (RFC 9110 11.6.1); each wording once."""
+def _wrong(error: TrustError, guard: Guard) -> dict[Extractor, str]:
+    """What to say of the place whose credential is not good; nothing where none came (RFC 6750 3.1)."""
+    if not isinstance(error, InvalidCredentialsError) or error.scheme is None:
+        return {}
+    return {guard.place(error.scheme): 'error="invalid_token"'}
+
+
+def _wanting(error: AuthorizationError, guard: Guard) -> dict[Extractor, str]:
+    """What to say of the places whose credentials came and lack scopes."""
+    scopes: dict[Extractor, set[str]] = {}
+    for scheme, needed in error.by_scheme.items():
+        scopes.setdefault(guard.place(scheme), set()).update(needed)
+    return {place: f'error="insufficient_scope", scope="{" ".join(sorted(found))}"' for place, found in scopes.items()}
+
+
+def _challenges(guard: Guard, about: dict[Extractor, str]) -> list[tuple[bytes, bytes]]:
+    """One WWW-Authenticate line for every usable scheme (RFC 9110 11.6.1); each wording once.
+
+    ``about`` is what bearers are told, by the place where the token came.
+    """
     lines: dict[str, None] = {}
     for scheme in guard.schemes:
         place = guard.place(scheme.name)
         if isinstance(place, HttpAuthorization):
-            # RFC 6750 3.1: no error code when no token came.
-            lines[f"Bearer {about_token}".strip()] = None
+            lines[f"Bearer {about.get(place, '')}".strip()] = None
         elif isinstance(place, Header | Query | Cookie):
             where = type(place).__name__.lower()
             lines[f'ApiKey in="{where}", name="{place.name}"'] = None
     return [(b"www-authenticate", line.encode("ascii")) for line in lines]
 
 
-def _body(kind: _Kind, binding: Binding) -> tuple[bytes, bytes]:
+def _body(kind: _Kind, binding: Binding) -> bytes:
     info = {
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
         "reason": kind.reason,
@@ -97,6 +118,6 @@ def _body(kind: _Kind, binding: Binding) -> tuple[bytes, bytes]:
     if binding is Binding.JSONRPC:
         # The body was not read, so the id is not known (JSON-RPC 2.0, 5).
         error = {"code": kind.json_rpc_code, "message": kind.message, "data": [info]}
-        return b"application/json", json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+        return json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
     status = {"code": kind.status, "status": kind.name, "message": kind.message, "details": [info]}
-    return b"application/a2a+json", json.dumps({"error": status}).encode()
+    return json.dumps({"error": status}).encode()

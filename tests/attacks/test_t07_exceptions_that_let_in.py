@@ -42,7 +42,7 @@ class Failing:
     def __init__(self, error: Exception) -> None:
         self.error = error
 
-    async def verify(self, credential: str, now: float) -> Identity:  # noqa: ARG002
+    async def verify(self, credential: str, now: float) -> Identity:
         raise self.error
 
 

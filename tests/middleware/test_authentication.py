@@ -6,16 +6,19 @@ import asyncio
 import copy
 import json
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Mount, Route
 
+from a2a_trust.auth.api_key import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.guard import AnonymousAllowed
 from a2a_trust.auth.principal import Anonymous, Identity, Principal
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
@@ -87,17 +90,17 @@ async def test_a_good_credential_passes_everywhere(carried: dict[str, str], path
 
 BAD: list[tuple[dict[str, str], int, str]] = [
     ({}, 401, "Bearer"),
-    ({"X-API-Key": "wrong"}, 401, ""),
-    ({"X-API-Key": KEY[:-1]}, 401, ""),
-    ({"X-API-Key": ""}, 401, ""),
+    ({"X-API-Key": "wrong"}, 401, "Bearer"),
+    ({"X-API-Key": KEY[:-1]}, 401, "Bearer"),
+    ({"X-API-Key": ""}, 401, "Bearer"),
     ({"Authorization": "Bearer wrong"}, 401, 'Bearer error="invalid_token"'),
     ({"Authorization": "Basic YTpi"}, 401, "Bearer"),
     ({"Authorization": f"Bearer {token(claims(exp=NOW))}"}, 401, 'Bearer error="invalid_token"'),
     (GOOD | {"Authorization": "Bearer wrong"}, 401, 'Bearer error="invalid_token"'),
-    (BEARER | {"X-API-Key": "wrong"}, 401, ""),
-    ({"X-API-Key": POOR_KEY}, 403, ""),
+    (BEARER | {"X-API-Key": "wrong"}, 401, "Bearer"),
+    ({"X-API-Key": POOR_KEY}, 403, "Bearer"),
     ({"Authorization": f"Bearer {token(claims(scope='x'))}"}, 403, 'Bearer error="insufficient_scope", scope="read"'),
-    ({"X_API_Key": KEY}, 401, ""),
+    ({"X_API_Key": KEY}, 401, "Bearer"),
 ]
 
 
@@ -113,8 +116,8 @@ async def test_nothing_else_passes_by_any_method(
     assert sent[0]["status"] == status
     assert agent.scopes == []
     headers = sent[0]["headers"]
-    if challenge:
-        assert challenge.encode() in [value for name, value in headers if name == b"www-authenticate"]
+    challenges = [value.decode() for name, value in headers if name == b"www-authenticate"]
+    assert challenges == ['ApiKey in="header", name="X-API-Key"', challenge]
     length = int(dict(headers)[b"content-length"])
     assert length > 0
     assert len(sent[1]["body"]) == (0 if method == "HEAD" else length)
@@ -149,6 +152,55 @@ async def test_the_binding_is_known_from_the_path_of_the_interface(path: str, me
     assert ("jsonrpc" in answer.json()) == (path == RPC)
 
 
+REST_1, REST_0 = (
+    {"url": "http://agent.example/rest", "protocolBinding": "HTTP+JSON", "protocolVersion": version}
+    for version in ("1.0", "0.3")
+)
+OLD_REST = {
+    "supportedInterfaces": None,
+    "url": "http://agent.example/rest",
+    "preferredTransport": "HTTP+JSON",
+    "protocolVersion": "0.3.0",
+}
+
+
+@pytest.mark.parametrize(
+    ("members", "path", "media_type"),
+    [
+        ({"supportedInterfaces": [REST_1]}, "/rest/v1/message:send", "application/a2a+json"),
+        ({"supportedInterfaces": [REST_1, REST_0]}, "/rest/message:send", "application/a2a+json"),
+        ({"supportedInterfaces": [REST_1, REST_0]}, "/rest/v1", "application/a2a+json"),
+        ({"supportedInterfaces": [REST_1, REST_0]}, "/rest/v1/message:send", "application/json"),
+        ({"supportedInterfaces": [REST_1, REST_0]}, "/else", "application/a2a+json"),
+        ({"supportedInterfaces": [REST_0]}, "/rest/message:send", "application/json"),
+        ({"supportedInterfaces": [REST_0]}, "/else", "application/json"),
+        ({"supportedInterfaces": [{**REST_0, "protocolVersion": ""}]}, "/rest/x", "application/a2a+json"),
+        (
+            {"supportedInterfaces": [REST_1, {**REST_0, "url": "http://agent.example/rest/old"}]},
+            "/rest/old/v1/card",
+            "application/json",
+        ),
+        ({"supportedInterfaces": [{**REST_0, "url": "http://agent.example"}, REST_1]}, "/restx", "application/json"),
+        (
+            {"supportedInterfaces": [{**REST_0, "url": "http://agent.example/"}, REST_1]},
+            "/rest",
+            "application/a2a+json",
+        ),
+        (OLD_REST, "/rest/v1/message:send", "application/json"),
+        ({**OLD_REST, "protocolVersion": None}, "/rest/v1/message:send", "application/json"),
+        ({"supportedInterfaces": [], "url": "http://agent.example/"}, "/tasks/send", "application/json"),
+    ],
+)
+async def test_the_media_type_of_1_0_is_for_interfaces_of_1_0(
+    members: dict[str, Any], path: str, media_type: str
+) -> None:
+    card = {name: value for name, value in {**CARD, **members}.items() if value is not None}
+    async with client(guarded(Agent(), card)) as http:
+        answer = await http.post(path)
+    assert (answer.status_code, answer.headers["content-type"]) == (401, media_type)
+    assert answer.json()["error"]["code"] == 401
+
+
 async def test_why_somebody_was_refused_goes_to_the_log_without_the_credential(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -168,7 +220,7 @@ class Raising:
     def __init__(self, error: Exception) -> None:
         self.error = error
 
-    async def verify(self, credential: str, now: float) -> Identity:  # noqa: ARG002
+    async def verify(self, credential: str, now: float) -> Identity:
         raise self.error
 
 
@@ -245,6 +297,125 @@ async def test_starlettes_own_views_of_the_caller_work() -> None:
         async with client(app) as http:
             assert (await http.post(RPC)).status_code == 401
             assert (await http.post(RPC, headers=GOOD)).json() == [True, ["read"], True]
+
+
+async def told(request: Request) -> JSONResponse:
+    caller = principal_of(request.scope)
+    return JSONResponse([caller.display_name, request.scope["root_path"]])
+
+
+OPTIONS: dict[str, Any] = {"card": CARD, "verifiers": verifiers(), "clock": lambda: NOW}
+ANN = '[["key","api-keys","ann"]]'
+
+
+def with_fastapi() -> FastAPI:
+    app = FastAPI(middleware=[Middleware(AuthenticationMiddleware, **OPTIONS)])
+    app.post("/rpc")(told)
+    return app
+
+
+def with_fastapi_afterwards() -> FastAPI:
+    app = FastAPI()
+    app.post("/rpc")(told)
+    app.add_middleware(AuthenticationMiddleware, **OPTIONS)
+    return app
+
+
+def with_starlette_afterwards() -> Starlette:
+    app = Starlette(routes=[Route("/rpc", told, methods=["POST"])])
+    app.add_middleware(AuthenticationMiddleware, **OPTIONS)
+    return app
+
+
+def with_a_mounted_application() -> Starlette:
+    return Starlette(
+        routes=[Mount("/rpc", Starlette(routes=[Route("/", told, methods=["POST"])]))],
+        middleware=[Middleware(AuthenticationMiddleware, **OPTIONS)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "path", "root"),
+    [
+        (with_fastapi, "/rpc", ""),
+        (with_fastapi_afterwards, "/rpc", ""),
+        (with_starlette_afterwards, "/rpc", ""),
+        (with_a_mounted_application, "/rpc/", "/rpc"),
+    ],
+)
+async def test_it_works_as_middleware_of_an_application(make: Callable[[], Starlette], path: str, root: str) -> None:
+    async with client(make()) as http:
+        for carried, status in (({}, 401), ({"X-API-Key": "wrong"}, 401), ({"X-API-Key": POOR_KEY}, 403)):
+            assert (await http.post(path, headers=carried)).status_code == status
+        assert (await http.post(path, headers=GOOD)).json() == [ANN, root]
+        for unlisted in ("/docs", "/openapi.json", "/redoc", "/nowhere"):
+            assert (await http.get(unlisted)).status_code == 401
+
+
+def at(prefix: str) -> dict[str, Any]:
+    """The card of an agent under a prefix of the host's paths."""
+    interfaces = [{**item, "url": item["url"].replace(".example/", f".example{prefix}/")} for item in CARD_INTERFACES]
+    return {**CARD, "supportedInterfaces": interfaces}
+
+
+CARD_INTERFACES: list[dict[str, str]] = CARD["supportedInterfaces"]
+
+
+def inside() -> Starlette:
+    """A mounted agent that has the middleware of its own; its host has none."""
+    routes = [
+        Route("/rpc", told, methods=["POST"]),
+        Route("/.well-known/agent-card.json", lambda _: JSONResponse({}), methods=["GET"]),
+    ]
+    guard = Middleware(AuthenticationMiddleware, **{**OPTIONS, "card": at("/team/a")})
+    agent = Starlette(routes=routes, middleware=[guard])
+    return Starlette(routes=[Mount("/team/a", agent), Route("/open", lambda _: JSONResponse("open"))])
+
+
+def around() -> Starlette:
+    """A mounted agent behind one line."""
+    agent = FastAPI()
+    agent.post("/rpc")(told)
+    agent.get("/.well-known/agent-card.json")(dict)
+    guarded_agent = protect(agent, **{**OPTIONS, "card": at("/team/a")})
+    return Starlette(routes=[Mount("/team/a", guarded_agent), Route("/open", lambda _: JSONResponse("open"))])
+
+
+@pytest.mark.parametrize("make", [inside, around])
+async def test_a_mounted_agent_is_guarded_at_its_own_paths(make: Callable[[], Starlette]) -> None:
+    async with client(make()) as http:
+        refused = await http.post("/team/a/rpc")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (401, -31401)
+        assert (await http.post("/team/a/rest/x")).json()["error"]["code"] == 401
+        assert (await http.post("/team/a/rpc", headers=GOOD)).json() == [ANN, "/team/a"]
+        assert (await http.get("/team/a/.well-known/agent-card.json")).json() == {}
+        assert (await http.get("/team/a/team/a/.well-known/agent-card.json")).status_code == 401
+        assert (await http.get("/open")).json() == "open"
+
+
+async def test_two_mounted_agents_do_not_share_what_they_know() -> None:
+    """Each has its own card and keys; what is good for one is nothing to the other."""
+    other = MemoryApiKeys()
+    key = other.create(owner="bob", scopes=["read"]).text
+    given = {**verifiers(), "key": ApiKeyVerifier(other, issuer="other")}
+    agents = [
+        protect(Starlette(routes=[Route("/rpc", told, methods=["POST"])]), **{**OPTIONS, "card": at(prefix), **more})
+        for prefix, more in (("/a", {}), ("/b", {"verifiers": given}))
+    ]
+    async with client(Starlette(routes=[Mount("/a", agents[0]), Mount("/b", agents[1])])) as http:
+        for path, carried, status in (("/a", KEY, 200), ("/b", KEY, 401), ("/a", key, 401), ("/b", key, 200)):
+            assert (await http.post(f"{path}/rpc", headers={"X-API-Key": carried})).status_code == status
+
+
+async def test_a_guard_around_a_guard_asks_for_both() -> None:
+    """An outer guard's caller does not pass for the inner one's."""
+    narrow = {**CARD, "securityRequirements": [{"schemes": {"key": {"list": ["write"]}}}]}
+    inner = protect(
+        Starlette(routes=[Route("/rpc", told, methods=["POST"])]),
+        **{**OPTIONS, "card": narrow, "verifiers": {"key": verifiers()["key"]}},
+    )
+    async with client(protect(inner, **OPTIONS)) as http:
+        assert (await http.post("/rpc", headers=GOOD)).status_code == 403
 
 
 async def test_anonymous_callers_are_somebody_else_every_time() -> None:

@@ -103,7 +103,7 @@ class Rotating:
     def __init__(self, *signers: LocalSigner) -> None:
         self.signers = list(signers)
 
-    def signer(self, now: float) -> LocalSigner:  # noqa: ARG002
+    def signer(self, now: float) -> LocalSigner:
         return self.signers[0]
 
 

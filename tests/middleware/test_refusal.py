@@ -20,8 +20,16 @@ from a2a_trust.middleware.refusal import Binding, Refusal, refusal_for
 from tests.middleware.agent import CARD, verifiers
 
 INFO = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "domain": "a2a-protocol.org"}
-MISSING, INVALID = MissingCredentialsError("secret reason"), InvalidCredentialsError("secret reason")
-FORBIDDEN = AuthorizationError("secret reason", ("read", "write"))
+
+
+def invalid(scheme: str | None) -> InvalidCredentialsError:
+    error = InvalidCredentialsError("secret reason")
+    error.scheme = scheme
+    return error
+
+
+MISSING, INVALID = MissingCredentialsError("secret reason"), invalid("oauth")
+FORBIDDEN = AuthorizationError("secret reason", ("read", "write"), {"oauth": ("read", "write")})
 DOWN = KeySourceUnavailableError("secret reason")
 
 
@@ -91,7 +99,14 @@ KEY_CHALLENGE = 'ApiKey in="header", name="X-API-Key"'
     [
         (MISSING, [KEY_CHALLENGE, "Bearer"]),
         (INVALID, [KEY_CHALLENGE, 'Bearer error="invalid_token"']),
+        (invalid("key"), [KEY_CHALLENGE, "Bearer"]),
+        (invalid(None), [KEY_CHALLENGE, "Bearer"]),
         (FORBIDDEN, [KEY_CHALLENGE, 'Bearer error="insufficient_scope", scope="read write"']),
+        (AuthorizationError("", ("read",), {"key": ("read",)}), [KEY_CHALLENGE, "Bearer"]),
+        (
+            AuthorizationError("", ("a", "b"), {"key": ("a",), "oauth": ("b",)}),
+            [KEY_CHALLENGE, 'Bearer error="insufficient_scope", scope="b"'],
+        ),
         (DOWN, []),
     ],
 )
@@ -117,6 +132,25 @@ def test_a_key_elsewhere_is_challenged_for_there(location: str) -> None:
     assert values(refusal, b"www-authenticate") == [f'ApiKey in="{location}", name="k"']
 
 
-def test_two_schemes_for_one_token_make_one_challenge() -> None:
+@pytest.mark.parametrize(
+    ("error", "challenge"),
+    [
+        (MISSING, "Bearer"),
+        (invalid("key"), 'Bearer error="invalid_token"'),
+        (INVALID, 'Bearer error="invalid_token"'),
+        (
+            AuthorizationError("", ("a", "b"), {"key": ("b",), "oauth": ("a", "b")}),
+            'Bearer error="insufficient_scope", scope="a b"',
+        ),
+    ],
+)
+def test_two_schemes_for_one_token_make_one_challenge(error: TrustError, challenge: str) -> None:
     schemes = {"key": {"type": "http", "scheme": "bearer"}, "oauth": {"type": "oauth2"}}
-    assert values(refuse(MISSING, securitySchemes=schemes), b"www-authenticate") == ["Bearer"]
+    assert values(refuse(error, securitySchemes=schemes), b"www-authenticate") == [challenge]
+
+
+def test_http_json_of_versions_before_1_0_has_no_media_type_of_its_own() -> None:
+    guard = Guard(read_card(CARD), verifiers())
+    new, old = (refusal_for(MISSING, guard, Binding.HTTP_JSON, legacy=legacy) for legacy in (False, True))
+    assert values(old, b"content-type") == ["application/json"]
+    assert old.body == new.body

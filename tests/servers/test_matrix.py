@@ -1,0 +1,209 @@
+"""Every route and method of the SDK's server, and what is beside them, with every kind of credential.
+
+The routes are asked of the application itself. What a good credential gives is what the same agent answers without a
+guard: a second server runs it bare.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from http.client import HTTPConnection, IncompleteRead
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.servers.callers import FOLDER, Callers
+from tests.servers.environments import answer_of, python_of
+from tests.servers.serving import ROOT, SERVERS, free_port, serving
+
+METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+CARD_PATHS = ["/.well-known/agent-card.json", "/.well-known/agent.json"]
+JSON_RPC = "/a2a/jsonrpc"
+
+UNLISTED = [
+    "/",
+    "/nowhere",
+    "/a2a",
+    "/a2a/jsonrpc/",
+    "/a2a/jsonrpc/x",
+    "/a2a/rest",
+    "/a2a/rest/",
+    "/a2a/rest/v1",
+    "/a2a/rest/v2/message:send",
+    "/extendedAgentCard",
+    "/v1/card",
+    "/agent/authenticatedExtendedCard",
+    "/.well-known/",
+    "/.well-known/jwks.json",
+    "/.well-known/agent-card.json/",
+    "/.well-known/agent-card.json/x",
+    "/.well-known/agent%2Dcard.json",
+    "/x/.well-known/agent-card.json",
+]
+
+
+class Answer(NamedTuple):
+    status: int
+    media_type: str | None
+    challenges: list[str]
+    body: bytes
+
+
+class Asked(NamedTuple):
+    """What the SDK's server has, by its own word."""
+
+    paths: list[str]
+    calls: dict[str, list[str]]
+
+
+@pytest.fixture(scope="module")
+def served() -> Asked:
+    found = answer_of("server-1.3.0", "sdk_routes.py", None, PYTHONPATH=f"{ROOT}:{FOLDER}")
+    paths = {path.format(id="1", push_id="2", tenant="acme") for path, _ in found["routes"]}
+    assert {JSON_RPC, "/a2a/rest/message:send", "/a2a/rest/v1/message:send", *CARD_PATHS} <= paths
+    return Asked(sorted(paths), found["calls"])
+
+
+@pytest.fixture(scope="module")
+def bare(callers: Callers, hello_worlds: dict[str, str]) -> Iterator[str]:
+    """The origin of the agent without a guard; its card names the place of the guarded one."""
+    port = free_port()
+    command = [str(python_of("server-1.3.0")), "-m", *SERVERS["uvicorn-h11"]("hello_world:agent", port)]
+    origin = f"http://127.0.0.1:{port}"
+    with serving(command, origin, callers.settings(hello_worlds["uvicorn-h11"]), FOLDER):
+        yield origin
+
+
+def asked(
+    origin: str, requests: Iterable[tuple[str, str]], headers: dict[str, str], body: bytes = b""
+) -> dict[tuple[str, str], Answer]:
+    """The answers to those methods and paths, over one connection where the server keeps it."""
+    answers = {}
+    with closing(HTTPConnection(origin.removeprefix("http://"), timeout=30)) as connection:
+        for method, path in requests:
+            connection.request(method, path, body, {"Content-Type": "application/json", **headers})
+            response = connection.getresponse()
+            try:
+                content = response.read()
+            except IncompleteRead as broken:  # some streams of the SDK break off when they have no task to tell of
+                content = broken.partial
+                connection.close()
+            challenges = response.headers.get_all("www-authenticate", [])
+            answers[method, path] = Answer(response.status, response.headers["content-type"], challenges, content)
+    return answers
+
+
+def everything(served: Asked) -> list[tuple[str, str]]:
+    return [(method, path) for path in (*served.paths, *UNLISTED) for method in METHODS]
+
+
+def is_public(method: str, path: str) -> bool:
+    return path in CARD_PATHS and method in ("GET", "HEAD")
+
+
+KEY = 'ApiKey in="header", name="X-API-Key"'
+INVALID, POOR = 'Bearer error="invalid_token"', 'Bearer error="insufficient_scope", scope="hello"'
+
+KINDS: list[tuple[str, Callable[[Callers, str], list[dict[str, str]]], int, str]] = [
+    ("none", lambda _callers, _origin: [{}], 401, "Bearer"),
+    ("wrong", Callers.wrong, 401, INVALID),
+    ("expired", Callers.expired, 401, INVALID),
+    ("wrong scope", Callers.poor, 403, POOR),
+]
+
+
+@pytest.mark.parametrize(("kind", "headers", "status", "challenge"), KINDS, ids=[kind[0] for kind in KINDS])
+def test_whatever_is_asked_for_is_refused_in_the_words_of_its_binding(
+    hello_worlds: dict[str, str],
+    callers: Callers,
+    served: Asked,
+    kind: str,
+    headers: Callable[[Callers, str], list[dict[str, str]]],
+    status: int,
+    challenge: str,
+) -> None:
+    origin = hello_worlds["uvicorn-h11"]
+    requests = [request for request in everything(served) if not is_public(*request)]
+    for carried in headers(callers, origin):
+        for (method, path), answer in asked(origin, requests, carried).items():
+            # Of tokens that did not come, bearers are told nothing.
+            expected = [KEY, challenge if "Authorization" in carried else "Bearer"]
+            assert (answer.status, answer.challenges) == (status, expected), (method, path)
+            assert answer.media_type == media_type(path), (method, path)
+            assert (answer.body == b"") == (method == "HEAD"), (method, path)
+            if answer.body:
+                check_body(path, status, json.loads(answer.body))
+
+
+def media_type(path: str) -> str:
+    is_0_3 = path.startswith("/a2a/rest/v1/")
+    return "application/json" if path == JSON_RPC or is_0_3 else "application/a2a+json"
+
+
+def check_body(path: str, status: int, body: Any) -> None:
+    error = body["error"]
+    assert error["message"] in ("Authentication is required.", "The caller is not allowed to do this.")
+    info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "domain": "a2a-protocol.org"}
+    reason, name = {401: ("UNAUTHENTICATED", "UNAUTHENTICATED"), 403: ("UNAUTHORIZED", "PERMISSION_DENIED")}[status]
+    if path == JSON_RPC:
+        assert body == {"jsonrpc": "2.0", "id": None, "error": error}
+        assert (error["code"], error["data"]) == (-31000 - status, [{**info, "reason": reason}])
+    else:
+        assert (error["code"], error["status"], error["details"]) == (status, name, [{**info, "reason": reason}])
+
+
+def test_a_good_credential_gives_what_the_agent_answers_without_a_guard(
+    hello_worlds: dict[str, str], bare: str, callers: Callers, served: Asked
+) -> None:
+    origin = hello_worlds["uvicorn-h11"]
+    expected = asked(bare, everything(served), {})
+    assert {200, 404, 405} <= {answer.status for answer in expected.values()}
+    for carried in callers.good(origin):
+        found = asked(origin, everything(served), carried)
+        assert {request: answer[:3] for request, answer in found.items()} == {
+            request: answer[:3] for request, answer in expected.items()
+        }
+
+
+def test_the_card_is_public_whatever_else_comes_with_the_request(
+    hello_worlds: dict[str, str], bare: str, callers: Callers
+) -> None:
+    origin = hello_worlds["uvicorn-h11"]
+    requests = [(method, path) for path in CARD_PATHS for method in ("GET", "HEAD")]
+    expected = asked(bare, requests, {})
+    assert expected["GET", CARD_PATHS[0]].status == 200
+    for carried in ({}, *callers.wrong(origin), *callers.expired(origin), *callers.poor(origin)):
+        assert asked(origin, requests, carried) == expected
+
+
+@pytest.mark.parametrize("server", [server for server in SERVERS if server != "uvicorn-h11"])
+def test_every_server_refuses_everything_and_shows_the_card(
+    hello_worlds: dict[str, str], served: Asked, server: str
+) -> None:
+    origin = hello_worlds[server]
+    requests = [request for request in everything(served) if not is_public(*request)]
+    for request, answer in asked(origin, requests, {}).items():
+        assert (answer.status, answer.challenges) == (401, [KEY, "Bearer"]), request
+    for answer in asked(origin, [("GET", path) for path in CARD_PATHS], {}).values():
+        assert (answer.status, json.loads(answer.body)["name"]) == (200, "Hello World")
+
+
+@pytest.mark.parametrize("version", ["0.3", "1.0"])
+def test_every_method_of_json_rpc_is_refused_and_with_a_credential_is_not(
+    hello_worlds: dict[str, str], bare: str, callers: Callers, served: Asked, version: str
+) -> None:
+    origin = hello_worlds["uvicorn-h11"]
+    call, speaks = [("POST", JSON_RPC)], {"A2A-Version": version}
+    assert len(served.calls[version]) >= 10
+    for method in (*served.calls[version], "no/such/method"):
+        body = json.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": {}}).encode()
+        for _, headers, status, _ in KINDS:
+            for carried in headers(callers, origin):
+                answer = asked(origin, call, {**speaks, **carried}, body)["POST", JSON_RPC]
+                assert answer.status == status, method
+                check_body(JSON_RPC, status, json.loads(answer.body))
+        expected = asked(bare, call, speaks, body)["POST", JSON_RPC]
+        for carried in callers.good(origin):
+            assert asked(origin, call, {**speaks, **carried}, body)["POST", JSON_RPC] == expected, method

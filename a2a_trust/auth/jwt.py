@@ -137,6 +137,11 @@ class JwtVerifier:
         self._proven: dict[bytes, _Proven] = {}
 
     @property
+    def issuer(self) -> str:
+        """Whose tokens are taken."""
+        return self._issuer
+
+    @property
     def metadata_url(self) -> str | None:
         """Where the keys are found; None when their URL is configured. The guard compares it with the card's."""
         return self._keys.metadata_url if isinstance(self._keys, IssuerKeys) else None

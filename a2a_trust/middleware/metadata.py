@@ -1,0 +1,136 @@
+"""What others need to know of a protected agent: the keys that sign its cards, and where its tokens come from.
+
+Each is an ASGI application that answers at whatever path it is mounted. Source: RFC 7517 5, RFC 9728.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+from a2a_trust.auth.guard import At
+from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier
+from a2a_trust.auth.principal import Verifier
+from a2a_trust.card import CardView, OAuth2Scheme
+from a2a_trust.errors import ConfigurationError
+from a2a_trust.keys.jwk import PublicKey
+from a2a_trust.keys.keyset import publish_jwks
+from a2a_trust.middleware.document import Document, Receive, Scope, Send, answer, json_bytes
+
+__all__ = ["JWKS_PATH", "JwksEndpoint", "ProtectedResource", "PublishedKeys"]
+
+JWKS_PATH: Final = "/.well-known/jwks.json"
+"""Where the keys of the card are served unless told otherwise."""
+
+_RESOURCE_PATH: Final = "/.well-known/oauth-protected-resource"
+
+
+class PublishedKeys(Protocol):
+    """Something that knows which keys are published now, such as a key ring."""
+
+    def published(self, now: float) -> Iterable[PublicKey]: ...
+
+
+class JwksEndpoint:
+    """Serves the public halves of the keys that sign this agent's cards.
+
+    ``max_age`` is for how many seconds others may keep the set: so long before it signs a new key must be in it.
+    """
+
+    def __init__(
+        self,
+        keys: Iterable[PublicKey] | PublishedKeys,
+        *,
+        max_age: int = 300,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._keys = keys if hasattr(keys, "published") else _Fixed(tuple(keys))
+        self._max_age, self._clock = max_age, clock
+        self._document = Document.of(self._body(clock()), clock())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        _check_http(scope)
+        now = self._clock()
+        body = self._body(now)
+        if body != self._document.body:
+            self._document = Document.of(body, now)
+        await answer(self._document, scope, send, max_age=self._max_age, media_type=b"application/jwk-set+json")
+
+    def _body(self, now: float) -> bytes:
+        return json_bytes(publish_jwks(self._keys.published(now)))
+
+
+class _Fixed:
+    def __init__(self, keys: tuple[PublicKey, ...]) -> None:
+        if not keys:
+            raise ConfigurationError("JwksEndpoint: no keys; give those that sign the card")
+        self._keys = keys
+
+    def published(self, now: float) -> tuple[PublicKey, ...]:  # noqa: ARG002
+        return self._keys
+
+
+class ProtectedResource:
+    """Serves the metadata of RFC 9728 for one agent: which authorization servers its tokens come from, and which
+    scopes there are. ``path`` is where it belongs, ``url`` what challenges name; both follow from the agent's own URL.
+
+    ``resource`` is that URL, from configuration: no header of a request says where the agent lives.
+    """
+
+    def __init__(
+        self,
+        resource: str,
+        card: CardView,
+        verifiers: Mapping[str, Verifier | At],
+        *,
+        max_age: int = 3600,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        parts = urlsplit(resource)
+        if parts.scheme not in ("https", "http") or not parts.netloc or parts.query or parts.fragment:
+            raise ConfigurationError(
+                f"resource: {resource[:128]!a} is not the URL of an agent; write https://host/path (RFC 9728 1.2)"
+            )
+        self.path = f"{_RESOURCE_PATH}{parts.path.rstrip('/')}"  # 3.1: between host and path
+        self.url = f"{parts.scheme}://{parts.netloc}{self.path}"
+        self.metadata = _metadata(resource, card, verifiers)
+        self._max_age = max_age
+        self._document = Document.of(json_bytes(self.metadata), clock())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        _check_http(scope)
+        await answer(self._document, scope, send, max_age=self._max_age)
+
+
+def _metadata(resource: str, card: CardView, verifiers: Mapping[str, Verifier | At]) -> dict[str, Any]:
+    given = {name: each.verifier if isinstance(each, At) else each for name, each in verifiers.items()}
+    # An ID token is not got for a resource, so its provider is no authorization server of this one.
+    tokens = {
+        name: verifier
+        for name, verifier in given.items()
+        if isinstance(verifier, JwtVerifier) and not isinstance(verifier, IdTokenVerifier)
+    }
+    demanded = [pair for alternative in card.requirements or () for pair in alternative.schemes]
+    demanded += [
+        pair for skill in card.skills for alternative in skill.requirements or () for pair in alternative.schemes
+    ]
+    scopes = {scope for name, needed in demanded if name in tokens for scope in needed}
+    for name in tokens:
+        scheme = card.schemes.get(name)
+        if isinstance(scheme, OAuth2Scheme):
+            scopes |= {scope for flow in scheme.flows for scope in flow.scopes}
+    metadata: dict[str, Any] = {"resource": resource, "bearer_methods_supported": ["header"]}
+    if card.name:
+        metadata["resource_name"] = card.name
+    if tokens:
+        metadata["authorization_servers"] = sorted({verifier.issuer for verifier in tokens.values()})
+    if scopes:
+        metadata["scopes_supported"] = sorted(scopes)
+    return metadata
+
+
+def _check_http(scope: Scope) -> None:
+    if scope["type"] != "http":
+        raise ConfigurationError(f"ASGI scope type {scope['type']!r}: documents are served over http alone")

@@ -1,4 +1,4 @@
-"""Security for A2A agents: sign Agent Cards, verify them, and manage the keys.
+"""Security for A2A agents: sign Agent Cards, verify them, enforce what they declare, and manage the keys.
 
 Rooms, from the ground up; each imports only from rooms before it:
 
@@ -7,11 +7,12 @@ Rooms, from the ground up; each imports only from rooms before it:
 ``strict_json``     the reader for JSON from strangers
 ``atomic_write``    files written whole or not at all
 ``card``            what a card of any generation says: schemes, requirements, interfaces, skills
+``merged``          one card for clients of two generations
 ``fetch``           the one guarded door to the network
 ``keys``            algorithms, JWK and PEM, key sets, JWS, signers, trust, key files, JWKS cache
 ``signing``         canonical JSON, presence, forms, signatures, sign, verify
 ``auth``            credentials, API keys, access tokens, and the guard that applies a card to a request
-``middleware``      the guard in front of an ASGI application
+``middleware``      ASGI: the guard in front of an application, cards, key sets and metadata
 ``cli``             the command ``a2a-sign``
 ==================  =================================================================================
 
@@ -24,17 +25,44 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from a2a_trust.auth.api_key import ApiKeyVerifier as ApiKeyVerifier
+    from a2a_trust.auth.api_key import MemoryApiKeys as MemoryApiKeys
+    from a2a_trust.auth.api_key_store import SqliteApiKeys as SqliteApiKeys
+    from a2a_trust.auth.credentials import Cookie as Cookie
+    from a2a_trust.auth.credentials import Header as Header
+    from a2a_trust.auth.credentials import Query as Query
+    from a2a_trust.auth.discovery import OAuth2Keys as OAuth2Keys
+    from a2a_trust.auth.discovery import OpenIdKeys as OpenIdKeys
+    from a2a_trust.auth.guard import AnonymousAllowed as AnonymousAllowed
+    from a2a_trust.auth.guard import At as At
+    from a2a_trust.auth.guard import HandlersEnforceSkills as HandlersEnforceSkills
+    from a2a_trust.auth.jwt import IdTokenVerifier as IdTokenVerifier
+    from a2a_trust.auth.jwt import JwtVerifier as JwtVerifier
+    from a2a_trust.auth.jwt import TokenProfile as TokenProfile
+    from a2a_trust.auth.principal import Anonymous as Anonymous
+    from a2a_trust.auth.principal import Identity as Identity
+    from a2a_trust.auth.principal import Principal as Principal
+    from a2a_trust.auth.principal import Verifier as Verifier
+    from a2a_trust.errors import AuthenticationError as AuthenticationError
+    from a2a_trust.errors import AuthorizationError as AuthorizationError
     from a2a_trust.errors import CardVerificationError as CardVerificationError
     from a2a_trust.errors import ConfigurationError as ConfigurationError
+    from a2a_trust.errors import FetchError as FetchError
+    from a2a_trust.errors import InvalidCredentialsError as InvalidCredentialsError
+    from a2a_trust.errors import InvalidSignatureError as InvalidSignatureError
+    from a2a_trust.errors import KeySourceUnavailableError as KeySourceUnavailableError
     from a2a_trust.errors import MalformedError as MalformedError
+    from a2a_trust.errors import MissingCredentialsError as MissingCredentialsError
     from a2a_trust.errors import SigningError as SigningError
     from a2a_trust.errors import TrustError as TrustError
     from a2a_trust.errors import UncoveredFieldsError as UncoveredFieldsError
     from a2a_trust.errors import UnsignedCardError as UnsignedCardError
     from a2a_trust.errors import UntrustedCardError as UntrustedCardError
+    from a2a_trust.fetch import Door as Door
     from a2a_trust.keys.files import load_private_key as load_private_key
     from a2a_trust.keys.files import save_private_key as save_private_key
     from a2a_trust.keys.jwk import PublicKey as PublicKey
+    from a2a_trust.keys.jwks_cache import JwksCache as JwksCache
     from a2a_trust.keys.keyset import publish_jwks as publish_jwks
     from a2a_trust.keys.keyset import read_jwks as read_jwks
     from a2a_trust.keys.origins import Origins as Origins
@@ -45,6 +73,10 @@ if TYPE_CHECKING:
     from a2a_trust.keys.trust import Form as Form
     from a2a_trust.keys.trust import TrustedKey as TrustedKey
     from a2a_trust.keys.trust import TrustStore as TrustStore
+    from a2a_trust.merged import merged_card as merged_card
+    from a2a_trust.middleware.authentication import AuthenticationMiddleware as AuthenticationMiddleware
+    from a2a_trust.middleware.authentication import principal_of as principal_of
+    from a2a_trust.middleware.authentication import protect as protect
     from a2a_trust.signing.policy import all_of as all_of
     from a2a_trust.signing.policy import n_of as n_of
     from a2a_trust.signing.policy import named as named
@@ -57,18 +89,45 @@ if TYPE_CHECKING:
 
 #: Public name -> module: what a caller does not use is not loaded, and the command starts fast.
 _HOMES = {
+    "Anonymous": "auth.principal",
+    "AnonymousAllowed": "auth.guard",
+    "ApiKeyVerifier": "auth.api_key",
+    "At": "auth.guard",
+    "AuthenticationError": "errors",
+    "AuthenticationMiddleware": "middleware.authentication",
+    "AuthorizationError": "errors",
     "CardVerificationError": "errors",
     "CardVerifier": "signing.verify",
     "ConfigurationError": "errors",
+    "Cookie": "auth.credentials",
+    "Door": "fetch",
+    "FetchError": "errors",
     "Form": "keys.trust",
+    "HandlersEnforceSkills": "auth.guard",
+    "Header": "auth.credentials",
+    "IdTokenVerifier": "auth.jwt",
+    "Identity": "auth.principal",
+    "InvalidCredentialsError": "errors",
+    "InvalidSignatureError": "errors",
+    "JwksCache": "keys.jwks_cache",
+    "JwtVerifier": "auth.jwt",
+    "KeySourceUnavailableError": "errors",
     "LocalSigner": "keys.signer",
     "MalformedError": "errors",
+    "MemoryApiKeys": "auth.api_key",
+    "MissingCredentialsError": "errors",
+    "OAuth2Keys": "auth.discovery",
+    "OpenIdKeys": "auth.discovery",
     "Origins": "keys.origins",
+    "Principal": "auth.principal",
     "PublicKey": "keys.jwk",
+    "Query": "auth.credentials",
     "SignedCard": "signing.sign",
     "SignedPartOnly": "signing.verify",
     "Signer": "keys.signer",
     "SigningError": "errors",
+    "SqliteApiKeys": "auth.api_key_store",
+    "TokenProfile": "auth.jwt",
     "TrustError": "errors",
     "TrustStore": "keys.trust",
     "TrustedKey": "keys.trust",
@@ -77,11 +136,15 @@ _HOMES = {
     "UnsignedCardError": "errors",
     "UntrustedCardError": "errors",
     "VerifiedCard": "signing.verify",
+    "Verifier": "auth.principal",
     "all_of": "signing.policy",
     "generate_signer": "keys.signer",
     "load_private_key": "keys.files",
+    "merged_card": "merged",
     "n_of": "signing.policy",
     "named": "signing.policy",
+    "principal_of": "middleware.authentication",
+    "protect": "middleware.authentication",
     "publish_jwks": "keys.keyset",
     "read_jwks": "keys.keyset",
     "save_private_key": "keys.files",

@@ -1,19 +1,27 @@
-"""The main job from nothing: make a key, sign a real card, verify it, and see every change refused.
+"""The main jobs from nothing: sign a real card, verify it, and see every change refused; then protect an agent.
 
-Runs the command ``a2a-sign`` as a person or a pipeline would, in a temporary folder.
+Runs the command ``a2a-sign`` and real servers as a person or a pipeline would, in a temporary folder.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 SAMPLE = Path(__file__).with_name("georoute-agent-card.json")
+AGENT = Path(__file__).with_name("tasks_agent")
 COMMAND = Path(sys.executable).with_name("a2a-sign")
 
 
@@ -27,8 +35,8 @@ class Demo:
     def say(self, text: str) -> None:
         print(f"\n{text}")
 
-    def run(self, *arguments: str, exit_code: int) -> None:
-        """Run a2a-sign and show what it says; note when it ends otherwise than with ``exit_code``."""
+    def run(self, *arguments: str, exit_code: int) -> str:
+        """Run a2a-sign and show what it says; note when it ends otherwise than with ``exit_code``. Its output."""
         print(f"   $ a2a-sign {' '.join(arguments)}")
         done = subprocess.run([COMMAND, *arguments], cwd=self.folder, capture_output=True, text=True, check=False)
         for line in (done.stdout + done.stderr).splitlines():
@@ -36,6 +44,7 @@ class Demo:
         if done.returncode != exit_code:
             self.surprises += 1
             print(f"   !! exit code {done.returncode}, expected {exit_code}")
+        return done.stdout
 
     def read(self, name: str) -> dict[str, Any]:
         card: dict[str, Any] = json.loads((self.folder / name).read_text(encoding="utf-8"))
@@ -90,11 +99,73 @@ class Demo:
         self.write("unsigned.json", stripped)
         self.verify("unsigned.json", exit_code=3)
 
+    def tell_of_an_agent(self) -> None:
+        self.say("8. An agent whose card has always said that callers need an API key. It answers anybody:")
+        with self.serving("agent:app") as url:
+            self.call(url, "/tasks/send", status=200)
+
+        self.say(
+            "9. The same agent behind one line, app = protect(app, card=…, verifiers=…), and a key for one caller."
+        )
+        key = self.run("api-key", "create", "--store", "keys.db", "--owner", "you", exit_code=0).split("\n")[0]
+        with self.serving("protected:app") as url:
+            self.call(url, "/tasks/send", status=401)
+            self.call(url, "/tasks/send", key="a2a_guessed", status=401)
+            self.call(url, "/tasks/send", key=key, status=200)
+            self.call(url, "/tasks/sendSubscribe", key=key, status=200)
+            self.call(url, "/.well-known/agent.json", status=200)
+
+    def call(self, url: str, path: str, *, key: str = "", status: int) -> None:
+        """Ask the agent and show what it says; note when the status is another."""
+        method = "POST" if path.startswith("/tasks/") else "GET"
+        body = {"id": "1", "message": {"role": "user", "parts": [{"type": "text", "text": "hello"}]}}
+        headers = {"X-API-Key": key} if key else {}
+        answer = httpx.request(method, url + path, json=body if method == "POST" else None, headers=headers)
+        got, text = answer.status_code, answer.text
+        whose = "no key" if not key else "a guessed key" if key == "a2a_guessed" else "a good key"
+        print(f"   {method} {path} with {whose}: {got}")
+        for line in filter(None, text.splitlines()):
+            print(f"      {line[:110]}{'…' if len(line) > 110 else ''}")
+        if got != status:
+            self.surprises += 1
+            print(f"   !! {got}, expected {status}")
+
+    @contextmanager
+    def serving(self, app: str) -> Iterator[str]:
+        """A real server with an application of ``tasks_agent``, while the block runs; its URL."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+        command = [sys.executable, "-m", "uvicorn", "--app-dir", str(AGENT), "--port", str(port), app]
+        settings = {**os.environ, "API_KEYS": str(self.folder / "keys.db")}
+        with (self.folder / "server.log").open("w") as log:
+            server = subprocess.Popen(command, env=settings, stdout=log, stderr=log)
+            try:
+                wait_for(port, server)
+                yield f"http://127.0.0.1:{port}"
+            finally:
+                server.terminate()
+                server.wait(10)
+
+
+def wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
+    """Return when the server listens."""
+    for _ in range(300):
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            if server.poll() is not None:
+                raise RuntimeError(f"the server ended with exit code {server.returncode}") from None
+            time.sleep(0.1)
+        else:
+            return
+    raise RuntimeError("the server does not listen after 30 seconds")
+
 
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         demo = Demo(Path(folder))
         demo.tell()
+        demo.tell_of_an_agent()
     print("\nEverything ended as announced." if not demo.surprises else f"\n{demo.surprises} surprises.")
     return 1 if demo.surprises else 0
 

@@ -1,0 +1,68 @@
+"""Three agents of the first generation (A2A 0.1) that write a document together: outline, document, summary.
+
+Each declares that callers need an API key. They share one store of keys, so one key opens all three, and one
+revocation closes them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import FastAPI, Request
+
+from a2a_trust import ApiKeyVerifier, At, Header, SqliteApiKeys, principal_of, protect
+from a2a_trust.middleware.document import ASGIApp
+
+__all__ = ["WRITERS", "agent"]
+
+
+def outline(text: str) -> str:
+    return "\n".join(f"{number}. {part} {text}" for number, part in enumerate(("Why", "How", "When"), 1))
+
+
+def document(text: str) -> str:
+    return "\n\n".join(f"# {line}\nAbout this, much could be said." for line in text.splitlines())
+
+
+def summary(text: str) -> str:
+    return "; ".join(line.removeprefix("# ") for line in text.splitlines() if line.startswith("# "))
+
+
+WRITERS: dict[str, Callable[[str], str]] = {"outline": outline, "document": document, "summary": summary}
+
+
+def agent(name: str, url: str, store: str | os.PathLike[str]) -> ASGIApp:
+    """One of the three, behind its card."""
+    card: dict[str, Any] = {
+        "name": name.title(),
+        "description": f"Writes the {name}.",
+        "url": url,
+        "version": "1.0.0",
+        "capabilities": {},
+        "authentication": {"schemes": ["apiKey"]},
+        "defaultInputModes": ["text"],
+        "defaultOutputModes": ["text"],
+        "skills": [{"id": name, "name": name.title(), "description": f"Writes the {name}.", "tags": ["writing"]}],
+    }
+    app = FastAPI()
+
+    @app.get("/.well-known/agent.json")
+    def public_card() -> dict[str, Any]:
+        return card
+
+    @app.post("/tasks/send")
+    def send(request: dict[str, Any], http: Request) -> dict[str, Any]:
+        caller = principal_of(http.scope)  # whom the card let in
+        text = "\n".join(part["text"] for part in request["message"]["parts"])
+        written = {"parts": [{"type": "text", "text": WRITERS[name](text)}]}
+        return {
+            "id": request.get("id"),
+            "status": {"state": "completed"},
+            "artifacts": [written],
+            "metadata": {"caller": caller.display_name},
+        }
+
+    keys = ApiKeyVerifier(SqliteApiKeys(store))
+    return protect(app, card=card, verifiers={"apiKey": At(Header("X-API-Key"), keys)})

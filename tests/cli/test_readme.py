@@ -9,9 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.conftest import ROOT
+from tests.servers.serving import free_port, serving
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(console|python)\n(.*?)```", README, re.DOTALL)
@@ -31,7 +33,8 @@ def run(text: str, language: str, folder: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert (done.returncode, done.stderr) == (0, ""), f"{text}\n{done.stderr}"
+    assert done.returncode == 0, f"{text}\n{done.stderr}"
+    assert language == "console" or not done.stderr, f"{text}\n{done.stderr}"
 
 
 def test_the_readme_runs_word_for_word_from_a_clone(tmp_path: Path) -> None:
@@ -40,11 +43,22 @@ def test_the_readme_runs_word_for_word_from_a_clone(tmp_path: Path) -> None:
     (tmp_path / ".venv").symlink_to(Path(sys.executable).parent.parent)
     session = "source .venv/bin/activate\n"
     for language, text in BLOCKS:
-        run(text if language == "python" else session + text, language, tmp_path)
+        if language == "python" and "protect(" in text:
+            (tmp_path / "agent.py").write_text(text)  # as the README says; it runs in the server
+        else:
+            run(text if language == "python" else session + text, language, tmp_path)
     assert "signatures" in (tmp_path / "card.json").read_text()
+    url = f"http://127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "uvicorn", "agent:app", "--port", url.rpartition(":")[2]]
+    with serving(command, url, {}, tmp_path):
+        key = (tmp_path / "ann.key").read_text().strip()
+        assert httpx.get(f"{url}/docs").status_code == 401
+        assert httpx.get(f"{url}/docs", headers={"X-API-Key": f"{key}x"}).status_code == 401
+        assert httpx.get(f"{url}/docs", headers={"X-API-Key": key}).status_code == 200
+        assert httpx.get(f"{url}/.well-known/agent-card.json").status_code == 404
 
 
-@pytest.mark.parametrize("text", PYTHON, ids=["sign", "verify"])
+@pytest.mark.parametrize("text", PYTHON, ids=["sign", "verify", "protect"])
 def test_each_job_takes_ten_lines_of_python_at_most(text: str) -> None:
     assert len([line for line in text.splitlines() if line.strip()]) <= 10
 
@@ -52,6 +66,7 @@ def test_each_job_takes_ten_lines_of_python_at_most(text: str) -> None:
 def test_there_is_a_block_for_each_job() -> None:
     assert "sign_card(" in PYTHON[0]
     assert "verify_card(" in PYTHON[1]
+    assert "protect(" in PYTHON[2]
 
 
 def test_every_file_that_the_documents_link_to_is_there() -> None:

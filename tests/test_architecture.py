@@ -38,9 +38,9 @@ HOMES = {
 
 STANDARD = {
     "__future__", "asyncio", "base64", "binascii", "collections", "contextlib", "contextvars", "dataclasses",
-    "datetime", "email", "enum", "functools", "getpass", "hashlib", "hmac", "importlib", "io", "ipaddress", "json",
-    "logging", "marshal", "math", "os", "pathlib", "re", "secrets", "shlex", "socket", "ssl", "stat", "sys",
-    "threading", "time", "types", "typing", "urllib", "warnings", "zlib",
+    "datetime", "email", "enum", "fcntl", "functools", "getpass", "hashlib", "hmac", "importlib", "io", "ipaddress",
+    "itertools", "json", "logging", "marshal", "math", "os", "pathlib", "re", "secrets", "shlex", "socket", "ssl",
+    "stat", "sys", "threading", "time", "types", "typing", "urllib", "warnings", "zlib",
 }  # fmt: skip
 
 

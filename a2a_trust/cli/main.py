@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 __all__ = ["main"]
 
-_COMMANDS = ("sign", "keygen", "verify", "api-key")
+_COMMANDS = ("sign", "keygen", "verify", "rotate", "keys", "api-key")
 
 _EPILOG = """\
 examples:
@@ -20,6 +20,7 @@ examples:
   a2a-sign card.json                                sign in place
   a2a-sign card.json -o signed.json --expires 90d   sign a copy that expires
   a2a-sign verify card.json --jwks keys.json --origin https://agent.example.com
+  a2a-sign rotate ring.json                         publish the next key of a ring, which signs in a day
 
 keys come from --key FILE, from A2A_SIGN_KEY (the key itself) or A2A_SIGN_KEY_FILE, else from the default key;
 an encrypted key is opened with A2A_SIGN_KEY_PASSPHRASE, A2A_SIGN_KEY_PASSPHRASE_FILE, or by asking.
@@ -52,12 +53,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    parser = _parser()
     if not arguments:
-        parser.print_help(sys.stderr)
+        _parser("").print_help(sys.stderr)
         return 2
     if arguments[0] not in (*_COMMANDS, "-h", "--help", "--version"):
         arguments = ["sign", *arguments]  # `a2a-sign card.json` signs; a file of a command's name is ./verify
+    parser = _parser(arguments[0])
     parser.called = arguments[0]
     try:
         options = parser.parse_args(arguments)
@@ -67,6 +68,10 @@ def _run(arguments: list[str]) -> int:
         from a2a_trust.cli.keygen import run
     elif options.command == "verify":
         from a2a_trust.cli.verify import run
+    elif options.command == "rotate":
+        from a2a_trust.cli.rotate import run
+    elif options.command == "keys":
+        from a2a_trust.cli.keys import run
     elif options.command == "api-key":
         from a2a_trust.cli.api_key import run
     else:
@@ -105,7 +110,8 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _parser() -> _Parser:
+def _parser(called: str) -> _Parser:
+    """The parser; of commands with commands of their own, these only where they are called: each takes its time."""
     parser = _Parser(
         prog="a2a-sign",
         description="Sign and verify A2A Agent Cards.",
@@ -114,7 +120,7 @@ def _parser() -> _Parser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", nargs=0, action=_Version, help="print the version and exit")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="{sign,keygen,verify,api-key}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="{sign,keygen,verify,rotate,keys,api-key}")
 
     sign = commands.add_parser(
         "sign",
@@ -125,7 +131,7 @@ def _parser() -> _Parser:
     sign.add_argument("files", nargs="+", metavar="FILE", help="a card, or - for standard input")
     sign.add_argument("-o", "--output", metavar="FILE", help="where the signed card goes; - is standard output")
     sign.add_argument(
-        "--key", action="append", metavar="FILE", help="private key, PEM or JWK; repeat to sign with several"
+        "--key", action="append", metavar="FILE", help="private key (PEM, JWK) or key ring; repeat to sign with several"
     )
     sign.add_argument("--kid", help="name of the key in the signature (default: the key's own, else its thumbprint)")
     sign.add_argument("--jku", metavar="URL", help="https URL of the JWK Set that holds the public key")
@@ -174,15 +180,68 @@ def _parser() -> _Parser:
         help="also accept this form of the common SDKs, which leaves security requirements unproven",
     )
     verify.add_argument("--json", action="store_true", help="report as JSON, the proven card included")
-    _add_api_key(commands)
-    return parser
-
-
-def _add_api_key(commands: argparse._SubParsersAction[_Parser]) -> None:
+    text = "bring the next signing key of a ring on its way: published now, signing later"
+    rotate = commands.add_parser("rotate", help=text, description=text, allow_abbrev=False)
+    _add_rotate(rotate)
+    text = "Make a ring of signing keys, show it, revoke a key of it, and write its JWK Set."
+    keys = commands.add_parser("keys", help="manage a ring of signing keys", description=text, allow_abbrev=False)
+    if called == "keys":
+        _add_keys(keys)
     text = "Make, import, list, rotate and revoke the API keys of a store."
     api_key = commands.add_parser(
         "api-key", help="manage the API keys of a server", description=text, allow_abbrev=False
     )
+    if called == "api-key":
+        _add_api_key(api_key)
+    return parser
+
+
+_ALGORITHMS = "ES256, ES384, ES512, EdDSA, RS256 … PS512"
+
+
+def _add_rotate(rotate: argparse.ArgumentParser) -> None:
+    rotate.add_argument("file", metavar="RING", help="the file with the key ring")
+    rotate.add_argument(
+        "--overlap",
+        default="24h",
+        metavar="TIME",
+        help="how long the new key is published before it signs: at least the max-age of the key set (default: 24h)",
+    )
+    rotate.add_argument(
+        "--keep",
+        default="91d",
+        metavar="TIME",
+        help="how long the old key stays published after that: at least the longest --expires and the max-age of the "
+        "cards (default: 91d)",
+    )
+    rotate.add_argument("--alg", help=f"{_ALGORITHMS} (default: as the key before)")
+    rotate.add_argument("--json", action="store_true", help="report as JSON")
+
+
+def _add_keys(keys: argparse.ArgumentParser) -> None:
+    every = _Parser(add_help=False)
+    every.add_argument("file", metavar="RING", help="the file with the key ring")
+    every.add_argument("--json", action="store_true", help="report as JSON")
+    actions = keys.add_subparsers(dest="action", required=True, metavar="{create,list,revoke,export}")
+    create = "make a key ring, whose first key signs at once"
+    action = actions.add_parser("create", parents=[every], help=create, description=create, allow_abbrev=False)
+    action.add_argument("--alg", help=f"of a new key: {_ALGORITHMS} (default: ES256)")
+    action.add_argument("--key", metavar="FILE", help="begin with this private key, PEM or JWK, instead of a new one")
+    action.add_argument("--kid", help="name of the key of --key (default: its own, else its thumbprint)")
+    action.add_argument(
+        "--encrypt", action="store_true", help="encrypt with a passphrase; asks when none is in the environment"
+    )
+    list_ = "show the keys, what each does and when that changes, and no secret"
+    actions.add_parser("list", parents=[every], help=list_, description=list_, allow_abbrev=False)
+    revoke = "end a key at once; another signs instead"
+    action = actions.add_parser("revoke", parents=[every], help=revoke, description=revoke, allow_abbrev=False)
+    action.add_argument("kid", metavar="KID", help="of the key, as the list has it")
+    export = "write the JWK Set to publish: next, active and retired keys, public halves only"
+    action = actions.add_parser("export", parents=[every], help=export, description=export, allow_abbrev=False)
+    action.add_argument("-o", "--output", default="-", metavar="FILE", help="where it goes (default: standard output)")
+
+
+def _add_api_key(api_key: argparse.ArgumentParser) -> None:
     actions = api_key.add_subparsers(dest="action", required=True, metavar="{create,import,list,rotate,revoke}")
 
     every = _Parser(add_help=False)

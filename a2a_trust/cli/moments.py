@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime, timedelta
 
 from a2a_trust.errors import ConfigurationError
 
-__all__ = ["duration", "moment"]
+__all__ = ["duration", "moment", "written"]
 
 _UNITS = {"d": "days", "h": "hours", "m": "minutes"}
 
@@ -29,6 +30,13 @@ def moment(text: str, now: float, option: str) -> float:
     if seconds <= now:
         raise ConfigurationError(f"{option}: this moment has passed")
     return seconds
+
+
+def written(moment: float) -> str | None:
+    """The moment as RFC 3339 writes it, None for the end of what never ends."""
+    if moment == math.inf:
+        return None
+    return datetime.fromtimestamp(int(moment), UTC).isoformat().replace("+00:00", "Z")
 
 
 def _date(text: str, option: str) -> datetime:

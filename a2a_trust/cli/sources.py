@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from a2a_trust.cli.report import warn
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.keys.files import KeyFileWarning, PassphraseNeededError, load_private_key, read_private_key
+from a2a_trust.keys.files import KeyFileWarning, PassphraseNeededError, read_key_file, read_private_key
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.strict_json import MAX_BYTES
 
-__all__ = ["default_key_path", "load_signers", "new_passphrase", "opened", "read_input"]
+__all__ = ["default_key_path", "key_file_warnings", "load_signers", "new_passphrase", "opened", "read_input"]
+
+_T = TypeVar("_T")
 
 
 def default_key_path() -> Path:
@@ -73,16 +78,31 @@ def new_passphrase() -> str:
 
 
 def _from_file(path: Path, kid: str | None) -> LocalSigner:
+    """The signer with the key in a file, or with the key of a ring that is active now."""
+    with key_file_warnings(), path.open("rb") as file:
+        data = read_key_file(file, path, max_bytes=MAX_BYTES)
+    if data.lstrip().startswith(b"{"):
+        from a2a_trust.keys.rotation import is_key_ring, read_key_ring
+
+        if is_key_ring(data):
+            if kid is not None:
+                raise ConfigurationError(f"--kid names a single key, and {path} is a key ring, with names; drop --kid")
+            return opened(lambda passphrase: read_key_ring(data, passphrase=passphrase).signer(time.time()), str(path))
+    return opened(lambda passphrase: read_private_key(data, passphrase=passphrase, kid=kid), str(path))
+
+
+@contextmanager
+def key_file_warnings() -> Iterator[None]:
+    """What is warned about key files in the block is said on standard error, as the command says things."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", KeyFileWarning)
-        signer = opened(lambda passphrase: load_private_key(path, passphrase=passphrase, kid=kid), str(path))
-    for message in {str(warning.message) for warning in caught}:
+        yield
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
         warn(message)
-    return signer
 
 
-def opened(load: Callable[[str | None], LocalSigner], name: str) -> LocalSigner:
-    """The key, with the passphrase of the environment, or one that is asked for when the key needs one."""
+def opened(load: Callable[[str | None], _T], name: str) -> _T:
+    """What ``load`` gives with the passphrase of the environment, or with one that is asked for when it needs one."""
     try:
         return load(_passphrase_of_environment())
     except PassphraseNeededError:

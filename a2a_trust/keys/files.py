@@ -8,7 +8,7 @@ import shlex
 import stat
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, BinaryIO, Final, Literal
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import (
@@ -33,6 +33,7 @@ __all__ = [
     "PassphraseNeededError",
     "load_private_key",
     "private_key_bytes",
+    "read_key_file",
     "read_private_key",
     "save_private_key",
 ]
@@ -78,13 +79,19 @@ def load_private_key(
     ConfigurationError when everybody can read it, KeyFileWarning when its group can (mounted secrets are like that).
     """
     with path.open("rb") as file:
-        status = os.fstat(file.fileno())  # of the open file: between a look at the path and opening it may change
-        if os.name == "posix" and stat.S_ISREG(status.st_mode):
-            _check_rights(path, status.st_mode)
-        data = file.read(_MAX_KEY_BYTES + 1)
-    if len(data) > _MAX_KEY_BYTES:
-        raise MalformedError(f"private key: {path} is larger than {_MAX_KEY_BYTES} bytes, so it is no key")
+        data = read_key_file(file, path)
     return read_private_key(data, passphrase=passphrase, alg=alg, kid=kid)
+
+
+def read_key_file(file: BinaryIO, path: Path, *, max_bytes: int = _MAX_KEY_BYTES) -> bytes:
+    """The content of an open file with private keys, after a look at who can read it; see ``load_private_key``."""
+    status = os.fstat(file.fileno())  # of the open file: between a look at the path and opening it may change
+    if os.name == "posix" and stat.S_ISREG(status.st_mode):
+        _check_rights(path, status.st_mode)
+    data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise MalformedError(f"private key: {path} is larger than {max_bytes} bytes, so it is no key")
+    return data
 
 
 def private_key_bytes(
@@ -128,7 +135,7 @@ def _check_rights(path: Path, mode: int) -> None:
     if mode & stat.S_IROTH:
         raise ConfigurationError(f"private key: everybody can read {path}; take it for known, or run: {mend}")
     if mode & stat.S_IRGRP:
-        warnings.warn(f"the group of {path} can read this private key; if that is not meant: {mend}", KeyFileWarning, 3)
+        warnings.warn(f"the group of {path} can read this private key; if that is not meant: {mend}", KeyFileWarning, 4)
 
 
 def _read_pem(pem: bytes, passphrase: str | None, alg: str | None, kid: str | None) -> LocalSigner:

@@ -1,0 +1,53 @@
+"""``a2a-sign rotate``: bring the next signing key of a ring on its way; time does the rest."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from typing import Any
+
+from a2a_trust.cli.keys import changed, done, entry, plan, present
+from a2a_trust.cli.moments import duration, written
+from a2a_trust.cli.report import mark, printable, put
+from a2a_trust.keys.rotation import KeyRing, new_ring_key
+
+__all__ = ["run"]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Publish a new key now that takes over later; nothing when one is on its way already."""
+    return done("rotate", options, _rotate)
+
+
+def _rotate(options: argparse.Namespace) -> dict[str, Any]:
+    now = present()
+    overlap, keep = (duration(getattr(options, name), f"--{name}").total_seconds() for name in ("overlap", "keep"))
+    new = None if options.alg is None else new_ring_key(options.alg)
+    under_way: list[bool] = []
+
+    def rotate(ring: KeyRing) -> KeyRing:
+        under_way.append(ring.next(now) is not None)
+        return ring.rotate(now, overlap=overlap, keep=keep, new=new)
+
+    ring = changed(options, rotate)
+    active, following = ring.active(now), ring.next(now)
+    if following is None:
+        raise AssertionError("a rotation leaves a key that follows")
+    if not options.json:
+        name, when = printable(shlex.quote(options.file)), written(following.active_from)
+        if under_way[-1]:
+            put("a rotation is under way already; nothing was changed")
+        else:
+            put(f"{mark('rotating', 'green', sys.stdout)} {printable(options.file)}")
+        put(f"  next:   {printable(following.kid)} ({following.public_key.alg}) {plan(ring, following, now)}")
+        put(f"  active: {printable(active.kid)} ({active.public_key.alg}) {plan(ring, active, now)}")
+        put(f"  now:    a2a-sign keys export {name}   publish this key set; a server that reads the ring does")
+        put(f"  then:   a2a-sign card.json --key {name}   from {when}; a server that signs by the ring does")
+    return {
+        "rotated": not under_way[-1],
+        "active": active.kid,
+        "next": following.kid,
+        "signs_from": written(following.active_from),
+        "keys": [entry(ring, key, now) for key in ring.keys],
+    }

@@ -1,0 +1,138 @@
+"""Key rings in files: one JSON file, for its owner only, written whole, changed by one process at a time."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final, TypeAlias
+
+from a2a_trust.atomic_write import write_atomically
+from a2a_trust.errors import ConfigurationError, TrustError
+from a2a_trust.keys.files import PassphraseNeededError, read_key_file
+from a2a_trust.keys.jwk import PublicKey
+from a2a_trust.keys.rotation import KeyRing, key_ring_bytes, read_key_ring
+from a2a_trust.keys.signer import LocalSigner
+from a2a_trust.strict_json import MAX_BYTES
+
+__all__ = ["KeyRingFile", "load_key_ring", "save_key_ring", "update_key_ring"]
+
+_log: Final = logging.getLogger(__name__)
+
+_Stamp: TypeAlias = tuple[int, ...]
+
+
+def load_key_ring(path: Path, *, passphrase: str | None = None) -> KeyRing:
+    """The ring in a file that only its owner can read; refusals and warnings as of ``load_private_key``."""
+    with path.open("rb") as file:
+        data = read_key_file(file, path, max_bytes=MAX_BYTES)
+    return read_key_ring(data, passphrase=passphrase)
+
+
+def save_key_ring(path: Path, ring: KeyRing) -> None:
+    """After this a new file, of mode 0600, holds the ring. FileExistsError: change a file with ``update_key_ring``."""
+    write_atomically(path, key_ring_bytes(ring), mode=0o600, replace=False)
+
+
+def update_key_ring(path: Path, change: Callable[[KeyRing], KeyRing], *, passphrase: str | None = None) -> KeyRing:
+    """The ring that ``change`` makes of the one in the file, which then holds it; others who change it wait so long.
+
+    Readers do not wait: they see the old ring or the new one. Where ``change`` raises, the file stays as it was. The
+    file keeps its mode.
+    """
+    with _locked(path) as file:
+        data = read_key_file(file, path, max_bytes=MAX_BYTES)
+        ring = change(read_key_ring(data, passphrase=passphrase))
+        changed = key_ring_bytes(ring)
+        if changed != data:
+            write_atomically(path, changed)
+    return ring
+
+
+class KeyRingFile:
+    """The ring in a file, for servers: read when it is made, and again as soon as the file has changed.
+
+    Why this is a class: it remembers what it read and what the file looked like then. A file that cannot be read any
+    more leaves the last ring in its place, and the log says so; its keys go on by their times. It stands wherever a
+    signer or published keys are asked for by time: ``CardSigner(file)``, ``JwksEndpoint(file)``.
+    """
+
+    def __init__(self, path: Path | str, *, passphrase: str | None = None) -> None:
+        """OSError, MalformedError, ConfigurationError: the ring cannot be read, or cannot sign, from the start."""
+        self._path = Path(path)
+        self._passphrase = passphrase
+        self._snapshot: tuple[_Stamp | None, KeyRing] = self._read()
+
+    def ring(self) -> KeyRing:
+        """The ring as the file has it now. An unchanged file costs one look at its times and size."""
+        try:
+            stamp = _stamp(self._path.stat())
+        except OSError:
+            stamp = None
+        seen, ring = self._snapshot
+        if stamp == seen:
+            return ring
+        try:
+            self._snapshot = self._read()
+        except (TrustError, ConfigurationError, OSError, Warning) as error:  # warnings may be made errors
+            self._snapshot = (stamp, ring)  # one attempt, and one line, for each change of the file
+            _log.error("key ring %s cannot be read, the last one goes on: %s", self._path, _reason(error, self._path))
+        else:
+            _log.info("key ring %s was read again", self._path)
+        return self._snapshot[1]
+
+    def signer(self, now: float) -> LocalSigner:
+        """The signer with the key that is active now."""
+        return self.ring().signer(now)
+
+    def published(self, now: float) -> tuple[PublicKey, ...]:
+        """The public halves to publish now."""
+        return self.ring().published(now)
+
+    def revoked(self) -> tuple[PublicKey, ...]:
+        """The public halves of the revoked keys."""
+        return self.ring().revoked()
+
+    def _read(self) -> tuple[_Stamp, KeyRing]:
+        with self._path.open("rb") as file:
+            stamp = _stamp(os.fstat(file.fileno()))  # before reading: a change meanwhile is noticed the next time
+            data = read_key_file(file, self._path, max_bytes=MAX_BYTES)
+        ring = read_key_ring(data, passphrase=self._passphrase)
+        if not ring.is_open:
+            raise PassphraseNeededError(f"key ring: {self._path} is encrypted and no passphrase was given")
+        return stamp, ring
+
+
+def _stamp(status: os.stat_result) -> _Stamp:
+    """What differs after a change: another file in the same place, new content, new rights."""
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _reason(error: Exception, path: Path) -> str:
+    """What the log may say: the text about a broken file could repeat a part of it."""
+    if isinstance(error, TrustError):
+        return f"it is no sound key ring; see: a2a-sign keys list {path}"
+    return (error.strerror or type(error).__name__) if isinstance(error, OSError) else str(error)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[BinaryIO]:
+    """The file, open, and until the end for nobody else who changes it.
+
+    The lock is on the file itself, so none is left behind and a crash frees it. A change puts another file in the
+    place: whoever waited for the lock of the old one looks again.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        raise ConfigurationError(
+            "a key ring is changed under a lock of POSIX systems, which this system does not have; change it on one"
+        ) from None
+    while True:
+        with path.open("r+b") as file:  # to write: a lock over NFS needs that
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                yield file
+                return

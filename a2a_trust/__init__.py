@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from a2a_trust.auth.principal import Verifier as Verifier
     from a2a_trust.errors import AuthenticationError as AuthenticationError
     from a2a_trust.errors import AuthorizationError as AuthorizationError
+    from a2a_trust.errors import CardNotServedError as CardNotServedError
     from a2a_trust.errors import CardVerificationError as CardVerificationError
     from a2a_trust.errors import ConfigurationError as ConfigurationError
     from a2a_trust.errors import FetchError as FetchError
@@ -67,6 +68,9 @@ if TYPE_CHECKING:
     from a2a_trust.keys.keyset import read_jwks as read_jwks
     from a2a_trust.keys.origins import Origins as Origins
     from a2a_trust.keys.origins import UnsafeAnyOrigin as UnsafeAnyOrigin
+    from a2a_trust.keys.ring_file import KeyRingFile as KeyRingFile
+    from a2a_trust.keys.ring_file import load_key_ring as load_key_ring
+    from a2a_trust.keys.rotation import KeyRing as KeyRing
     from a2a_trust.keys.signer import LocalSigner as LocalSigner
     from a2a_trust.keys.signer import Signer as Signer
     from a2a_trust.keys.signer import generate_signer as generate_signer
@@ -77,6 +81,13 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.authentication import AuthenticationMiddleware as AuthenticationMiddleware
     from a2a_trust.middleware.authentication import principal_of as principal_of
     from a2a_trust.middleware.authentication import protect as protect
+    from a2a_trust.middleware.card import CardFile as CardFile
+    from a2a_trust.middleware.card import CardSignedHere as CardSignedHere
+    from a2a_trust.middleware.card import CardSigner as CardSigner
+    from a2a_trust.middleware.card import PublicCard as PublicCard
+    from a2a_trust.middleware.card import UnsignedCard as UnsignedCard
+    from a2a_trust.middleware.metadata import JwksEndpoint as JwksEndpoint
+    from a2a_trust.middleware.metadata import ProtectedResource as ProtectedResource
     from a2a_trust.signing.policy import all_of as all_of
     from a2a_trust.signing.policy import n_of as n_of
     from a2a_trust.signing.policy import named as named
@@ -96,6 +107,10 @@ _HOMES = {
     "AuthenticationError": "errors",
     "AuthenticationMiddleware": "middleware.authentication",
     "AuthorizationError": "errors",
+    "CardFile": "middleware.card",
+    "CardNotServedError": "errors",
+    "CardSignedHere": "middleware.card",
+    "CardSigner": "middleware.card",
     "CardVerificationError": "errors",
     "CardVerifier": "signing.verify",
     "ConfigurationError": "errors",
@@ -110,7 +125,10 @@ _HOMES = {
     "InvalidCredentialsError": "errors",
     "InvalidSignatureError": "errors",
     "JwksCache": "keys.jwks_cache",
+    "JwksEndpoint": "middleware.metadata",
     "JwtVerifier": "auth.jwt",
+    "KeyRing": "keys.rotation",
+    "KeyRingFile": "keys.ring_file",
     "KeySourceUnavailableError": "errors",
     "LocalSigner": "keys.signer",
     "MalformedError": "errors",
@@ -120,6 +138,8 @@ _HOMES = {
     "OpenIdKeys": "auth.discovery",
     "Origins": "keys.origins",
     "Principal": "auth.principal",
+    "ProtectedResource": "middleware.metadata",
+    "PublicCard": "middleware.card",
     "PublicKey": "keys.jwk",
     "Query": "auth.credentials",
     "SignedCard": "signing.sign",
@@ -133,12 +153,14 @@ _HOMES = {
     "TrustedKey": "keys.trust",
     "UncoveredFieldsError": "errors",
     "UnsafeAnyOrigin": "keys.origins",
+    "UnsignedCard": "middleware.card",
     "UnsignedCardError": "errors",
     "UntrustedCardError": "errors",
     "VerifiedCard": "signing.verify",
     "Verifier": "auth.principal",
     "all_of": "signing.policy",
     "generate_signer": "keys.signer",
+    "load_key_ring": "keys.ring_file",
     "load_private_key": "keys.files",
     "merged_card": "merged",
     "n_of": "signing.policy",

@@ -10,12 +10,11 @@ import argparse
 import math
 import sys
 import time
-from datetime import UTC, datetime
 from typing import Any
 
 from a2a_trust.auth.api_key import ApiKeyRecord, IssuedApiKey
 from a2a_trust.auth.api_key_store import SqliteApiKeys
-from a2a_trust.cli.moments import duration, moment
+from a2a_trust.cli.moments import duration, moment, written
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TrustError
 
@@ -72,8 +71,8 @@ def _rotate(options: argparse.Namespace) -> dict[str, Any]:
     report = _issued(issued, store, options)
     old = next(record for record in store.records() if record.key_id == options.id)
     if not options.json:
-        put(f"  {old.key_id}, which it replaces, is good until {_written(old.expires)}", sys.stderr)
-    return {**report, "replaces": {"id": old.key_id, "expires": _written(old.expires)}}
+        put(f"  {old.key_id}, which it replaces, is good until {written(old.expires)}", sys.stderr)
+    return {**report, "replaces": {"id": old.key_id, "expires": written(old.expires)}}
 
 
 def _revoke(options: argparse.Namespace) -> dict[str, Any]:
@@ -127,13 +126,6 @@ def _expires(lifetime: str | None) -> float:
     return math.inf if lifetime is None else moment(lifetime, time.time(), "--expires")
 
 
-def _written(moment: float | None) -> str | None:
-    """The moment as RFC 3339 writes it; None for none, and for the end of what never ends."""
-    if moment is None or moment == math.inf:
-        return None
-    return datetime.fromtimestamp(int(moment), UTC).isoformat().replace("+00:00", "Z")
-
-
 def _state(record: ApiKeyRecord) -> str:
     if record.revoked is not None:
         return "revoked"
@@ -146,10 +138,10 @@ def _entry(record: ApiKeyRecord) -> dict[str, Any]:
         "owner": record.owner,
         "scopes": sorted(record.scopes),
         "state": _state(record),
-        "created": _written(record.created),
-        "expires": _written(record.expires),
-        "revoked": _written(record.revoked),
-        "last_used": _written(record.last_used),
+        "created": written(record.created),
+        "expires": written(record.expires),
+        "revoked": written(record.revoked),
+        "last_used": written(record.last_used),
         "replaced_by": record.replaced_by,
         "imported": record.imported,
     }
@@ -157,11 +149,11 @@ def _entry(record: ApiKeyRecord) -> dict[str, Any]:
 
 def _row(record: ApiKeyRecord) -> tuple[str, ...]:
     state = _state(record) if record.replaced_by is None else f"{_state(record)}, replaced by {record.replaced_by}"
-    used, ends = _written(record.last_used) or "never", _written(record.expires) or "never"
+    used, ends = written(record.last_used) or "never", written(record.expires) or "never"
     return (record.key_id, printable(record.owner), state, ends, used, " ".join(sorted(record.scopes)))
 
 
 def _line(record: ApiKeyRecord) -> str:
-    ends = _written(record.expires)
+    ends = written(record.expires)
     scopes = " ".join(sorted(record.scopes)) or "no scopes"
     return f"{record.key_id} of {printable(record.owner)}: {scopes}, {f'until {ends}' if ends else 'never expires'}"

@@ -32,9 +32,9 @@ def moment(text: str, now: float, option: str) -> float:
     return seconds
 
 
-def written(moment: float) -> str | None:
-    """The moment as RFC 3339 writes it, None for the end of what never ends."""
-    if moment == math.inf:
+def written(moment: float | None) -> str | None:
+    """The moment as RFC 3339 writes it; None for none, and for the end of what never ends."""
+    if moment is None or moment == math.inf:
         return None
     return datetime.fromtimestamp(int(moment), UTC).isoformat().replace("+00:00", "Z")
 

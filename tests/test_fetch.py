@@ -102,7 +102,7 @@ class Names:
         self.answers = {name.replace("_", "."): list(lists) for name, lists in answers.items()}
         self.asked: list[str] = []
 
-    async def resolve(self, host: str, port: int) -> Sequence[str]:  # noqa: ARG002
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
         self.asked.append(host)
         if host not in self.answers:
             raise OSError(host)
@@ -297,7 +297,7 @@ async def test_a_connection_that_is_given_up_in_the_handshake_is_closed(authorit
 
 async def test_a_resolver_that_never_answers_ends_at_the_time_limit() -> None:
     class Silence:
-        async def resolve(self, host: str, port: int) -> Sequence[str]:  # noqa: ARG002
+        async def resolve(self, host: str, port: int) -> Sequence[str]:
             await asyncio.Event().wait()
             raise AssertionError
 

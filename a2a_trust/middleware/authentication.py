@@ -116,7 +116,7 @@ class AuthenticationMiddleware:
         if scope["type"] == "http":
             await _respond(refusal, "http.response", send, head=scope["method"] == "HEAD")
         elif "websocket.http.response" in (scope.get("extensions") or {}):
-            await _respond(refusal, "websocket.http.response", send)
+            await _respond(refusal.with_one_challenge_line(), "websocket.http.response", send)
         else:
             await receive()  # websocket.connect, which has to be taken before it can be refused
             await send({"type": "websocket.close", "code": 1008, "reason": ""})

@@ -6,8 +6,9 @@ The texts are fixed. Why a request was refused goes to the log, never to the cal
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cache
 from typing import Final
 
 from a2a_trust.auth.credentials import Cookie, Extractor, Header, HttpAuthorization, Query
@@ -32,6 +33,9 @@ class Binding(StrEnum):
     HTTP_JSON = "HTTP+JSON"
 
 
+_CHALLENGE: Final = b"www-authenticate"
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """A response that is ready to be sent."""
@@ -39,6 +43,15 @@ class Refusal:
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
     body: bytes
+
+    def with_one_challenge_line(self) -> Refusal:
+        """The same with all challenges in one line, which means the same (RFC 9110 11.6.1).
+
+        For websockets: granian 2.8.7 ends, with everybody's connections, when it is to refuse one by two such lines.
+        """
+        challenges = b", ".join(value for name, value in self.headers if name == _CHALLENGE)
+        others = tuple((name, value) for name, value in self.headers if name != _CHALLENGE)
+        return replace(self, headers=(*others, (_CHALLENGE, challenges))) if challenges else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +119,10 @@ def _challenges(guard: Guard, about: dict[Extractor, str]) -> list[tuple[bytes, 
         elif isinstance(place, Header | Query | Cookie):
             where = type(place).__name__.lower()
             lines[f'ApiKey in="{where}", name="{place.name}"'] = None
-    return [(b"www-authenticate", line.encode("ascii")) for line in lines]
+    return [(_CHALLENGE, line.encode("ascii")) for line in lines]
 
 
+@cache
 def _body(kind: _Kind, binding: Binding) -> bytes:
     info = {
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",

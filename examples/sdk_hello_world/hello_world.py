@@ -9,7 +9,8 @@ is an agent as the SDK's own sample wires it: JSON-RPC and HTTP+JSON, protocol 1
 always declared who may call; the one line with ``protect`` is what makes it true.
 
 Settings, all from the environment: ``AGENT_URL`` where the agent is called, ``API_KEYS`` a store made by
-``a2a-sign api-key create``, ``ISSUER`` the OpenID provider, ``PRIVATE_ORIGINS`` its origin where that is a private one.
+``a2a-sign api-key create``, ``ISSUER`` the OpenID provider, ``AUDIENCE`` what it calls this agent in access tokens,
+``PRIVATE_ORIGINS`` the provider's origin where that is a private one.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ from a2a_trust.middleware.authentication import protect
 
 URL = os.environ.get("AGENT_URL", "http://127.0.0.1:41241")
 ISSUER = os.environ.get("ISSUER", "https://login.example.com")
+AUDIENCE = os.environ.get("AUDIENCE", URL)
 
 
 class HelloWorld(AgentExecutor):
@@ -105,7 +107,7 @@ card = AgentCard(
             )
         ),
     },
-    security_requirements=[demand("key", "hello"), demand("login", "hello")],
+    security_requirements=[demand("key", "read"), demand("login", "read")],
 )
 
 handler = DefaultRequestHandler(agent_executor=HelloWorld(), task_store=InMemoryTaskStore(), agent_card=card)
@@ -129,7 +131,7 @@ else:
 door = Door(private_origins=os.environ.get("PRIVATE_ORIGINS", "").split())
 verifiers = {
     "key": ApiKeyVerifier(api_keys),
-    "login": JwtVerifier(OpenIdKeys(ISSUER, door), issuer=ISSUER, audience=URL),
+    "login": JwtVerifier(OpenIdKeys(ISSUER, door), issuer=ISSUER, audience=AUDIENCE),
 }
 
 # And the line that makes the card true:
@@ -138,7 +140,7 @@ app = protect(agent, card=agent_card_to_dict(card), verifiers=verifiers)
 
 def main() -> None:
     if isinstance(api_keys, MemoryApiKeys):
-        key = api_keys.create(owner="you", scopes=["hello"]).text
+        key = api_keys.create(owner="you", scopes=["read"]).text
         print(f"""\
 Served with this key, refused without it:
 

@@ -45,7 +45,7 @@ class Words:
         self.issuer, self.words = issuer, words
         self.asked: list[str] = []
 
-    async def verify(self, credential: str, now: float) -> Identity:  # noqa: ARG002
+    async def verify(self, credential: str, now: float) -> Identity:
         self.asked.append(credential)
         if credential not in self.words:
             raise InvalidCredentialsError("no such word")
@@ -218,7 +218,7 @@ async def test_a_bad_credential_is_refused_whatever_good_one_stands_beside_it(
 
 async def test_a_key_source_that_is_down_decides_nothing_even_beside_a_good_credential() -> None:
     class Down:
-        async def verify(self, credential: str, now: float) -> Identity:  # noqa: ARG002
+        async def verify(self, credential: str, now: float) -> Identity:
             raise KeySourceUnavailableError("down")
 
     judge = guard(
@@ -472,7 +472,7 @@ async def test_a_scope_that_no_token_can_have_does_not_start(scope: str) -> None
 
 async def test_a_verifier_that_returns_no_identity_lets_nobody_in() -> None:
     class SaysNothing:
-        async def verify(self, credential: str, now: float) -> Any:  # noqa: ARG002
+        async def verify(self, credential: str, now: float) -> Any:
             return None
 
     judge = guard({"key": []}, {"oauth": []}, given={"key": verifiers()["key"], "oauth": SaysNothing()})
@@ -482,7 +482,7 @@ async def test_a_verifier_that_returns_no_identity_lets_nobody_in() -> None:
 
 async def test_an_identity_that_has_expired_lets_nobody_in() -> None:
     class Late:
-        async def verify(self, credential: str, now: float) -> Identity:  # noqa: ARG002
+        async def verify(self, credential: str, now: float) -> Identity:
             return Identity(issuer="i", subject="s", expires_at=now)
 
     judge = guard({"key": []}, given={"key": Late()})

@@ -123,6 +123,47 @@ async def test_nothing_else_passes_by_any_method(
     assert len(sent[1]["body"]) == (0 if method == "HEAD" else length)
 
 
+async def challenge_of(app: Any, *headers: tuple[str, str]) -> tuple[int, str]:
+    """Status, and what bearers are told."""
+    scope = http_scope() | {"headers": [(name.lower().encode(), value.encode()) for name, value in headers]}
+    start = (await called(app, scope))[0]
+    (bearer,) = (value.decode() for name, value in start["headers"] if value.startswith(b"Bearer"))
+    return start["status"], bearer
+
+
+class Returning:
+    def __init__(self, identity: Identity) -> None:
+        self.identity = identity
+
+    async def verify(self, credential: str, now: float) -> Identity:
+        return self.identity
+
+
+async def test_bearers_are_told_of_their_token_and_of_nothing_else() -> None:
+    app = guarded(Agent())
+    key, bearer = ("X-API-Key", KEY), ("Authorization", BEARER["Authorization"])
+    assert await challenge_of(app, bearer, bearer) == (401, 'Bearer error="invalid_token"')
+    assert await challenge_of(app, key, key) == (401, "Bearer")
+    assert await challenge_of(app, bearer, key, key) == (401, "Bearer")
+
+    expired = Returning(Identity(issuer="i", subject="ann", expires_at=NOW))
+    app = guarded(Agent(), verifiers={**verifiers(), "oauth": expired})
+    assert await challenge_of(app, bearer) == (401, 'Bearer error="invalid_token"')
+    app = guarded(Agent(), verifiers={**verifiers(), "key": expired})
+    assert await challenge_of(app, key) == (401, "Bearer")
+
+
+async def test_of_two_credentials_the_one_that_lacks_a_scope_is_named() -> None:
+    both = {"schemes": {"key": {"list": ["read"]}, "oauth": {"list": ["deep", "write"]}}}
+    app = guarded(Agent(), {**CARD, "securityRequirements": [both]})
+    rich, poor = (("Authorization", f"Bearer {token(claims(scope=scope))}") for scope in ("deep write", "read write"))
+    assert await challenge_of(app, ("X-API-Key", POOR_KEY), rich) == (403, "Bearer")
+    insufficient = 'Bearer error="insufficient_scope", scope="deep write"'
+    assert await challenge_of(app, ("X-API-Key", KEY), poor) == (403, insufficient)
+    assert await challenge_of(app, ("X-API-Key", POOR_KEY), poor) == (403, insufficient)
+    assert await challenge_of(app, ("X-API-Key", KEY)) == (401, "Bearer")
+
+
 async def test_the_body_of_a_refused_request_is_not_read() -> None:
     async def receive() -> Any:
         raise AssertionError("the body was asked for")
@@ -376,7 +417,7 @@ def around() -> Starlette:
     """A mounted agent behind one line."""
     agent = FastAPI()
     agent.post("/rpc")(told)
-    agent.get("/.well-known/agent-card.json")(dict)
+    agent.add_route("/.well-known/agent-card.json", lambda _: JSONResponse({}))
     guarded_agent = protect(agent, **{**OPTIONS, "card": at("/team/a")})
     return Starlette(routes=[Mount("/team/a", guarded_agent), Route("/open", lambda _: JSONResponse("open"))])
 

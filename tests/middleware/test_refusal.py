@@ -154,3 +154,12 @@ def test_http_json_of_versions_before_1_0_has_no_media_type_of_its_own() -> None
     new, old = (refusal_for(MISSING, guard, Binding.HTTP_JSON, legacy=legacy) for legacy in (False, True))
     assert values(old, b"content-type") == ["application/json"]
     assert old.body == new.body
+
+
+def test_challenges_can_stand_in_one_line() -> None:
+    refusal = refuse(MISSING)
+    joined = refusal.with_one_challenge_line()
+    assert values(joined, b"www-authenticate") == [f"{KEY_CHALLENGE}, Bearer"]
+    assert {line for line in refusal.headers if line[0] != b"www-authenticate"} < set(joined.headers)
+    assert (joined.status, joined.body) == (refusal.status, refusal.body)
+    assert refuse(DOWN).with_one_challenge_line() == refuse(DOWN)

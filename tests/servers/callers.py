@@ -22,9 +22,9 @@ class Callers:
 
     def __init__(self, issuer: Issuer, path: Path, store: SqliteApiKeys) -> None:
         self._issuer, self._path = issuer, path
-        self.key = store.create(owner="ann", scopes=["hello"]).text
+        self.key = store.create(owner="ann", scopes=["read"]).text
         self._poor = store.create(owner="bob", scopes=["other"]).text
-        expired = store.create(owner="eve", scopes=["hello"])
+        expired = store.create(owner="eve", scopes=["read"])
         store.rotate(expired.record.key_id, overlap=timedelta(0))
         self._expired = expired.text
         self._stranger = generate_signer("ES256", kid="issuer")

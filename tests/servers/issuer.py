@@ -25,7 +25,7 @@ class Issuer:
 
     def token(self, *, audience: str, by: LocalSigner | None = None, **claims: Any) -> str:
         now = int(time.time())
-        good = {"iss": self.url, "aud": audience, "sub": "ann", "iat": now, "exp": now + 3600, "scope": "hello"}
+        good = {"iss": self.url, "aud": audience, "sub": "ann", "iat": now, "exp": now + 3600, "scope": "read"}
         header = _encoded({"alg": "ES256", "kid": "issuer", "typ": "at+jwt"})
         signed = f"{header}.{_encoded({**good, **claims})}"
         return f"{signed}.{_base64url((by or self._signer).sign(signed.encode()))}"

@@ -1,0 +1,59 @@
+"""Websockets under five servers: refused in the handshake, before anything is accepted, and the server lives on."""
+
+from __future__ import annotations
+
+import base64
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPResponse
+
+import pytest
+
+from tests.servers.guarded_servers import GuardedServers, guarded_servers
+from tests.servers.serving import SERVERS
+
+HANDSHAKE = (
+    "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {base64.b64encode(bytes(16)).decode()}\r\n"
+)
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[GuardedServers]:
+    with guarded_servers() as running:
+        yield running
+
+
+def shake(origin: str, path: str, line: str) -> tuple[int, str, bytes]:
+    """Status, challenges and the first bytes that follow the headers."""
+    host, port = origin.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(f"{HANDSHAKE.format(path=path)}{line}\r\n\r\n".encode())
+        with closing(HTTPResponse(connection)) as response:
+            response.begin()
+            after = response.fp.read(28) if response.status == 101 else response.read()
+            return response.status, response.headers.get("www-authenticate", ""), after
+
+
+@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("path", ["/rpc", "/.well-known/agent-card.json", "/"])
+@pytest.mark.parametrize("line", ["X-Other: 1", "X-API-Key: other", "Authorization: Bearer other"])
+def test_a_websocket_without_a_good_credential_is_refused(
+    servers: GuardedServers, server: str, path: str, line: str
+) -> None:
+    origin = servers.origins[server]
+    for _ in range(2):
+        status, challenges, _ = shake(origin, path, line)
+        if server == "daphne":  # it knows no other answer than this to a handshake
+            assert status == 403
+        else:
+            assert status == 401
+            assert challenges.startswith('ApiKey in="header", name="X-API-Key", Bearer')
+    assert servers.answers("Connection: close", target="/.well-known/agent-card.json")[server][0] == 200
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_websocket_with_a_good_credential_is_accepted(servers: GuardedServers, server: str) -> None:
+    status, _, frame = shake(servers.origins[server], "/rpc", f"X-API-Key: {servers.key}")
+    assert (status, frame) == (101, b'\x81\x1a[["key","api-keys","ann"]]')

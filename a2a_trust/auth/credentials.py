@@ -7,8 +7,9 @@ between. What came twice, joined, oddly spaced or under an alias is refused, nev
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import parse_qsl
 
 from a2a_trust.card import (
@@ -20,7 +21,7 @@ from a2a_trust.card import (
 )
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 
-__all__ = ["Cookie", "Extractor", "Header", "HttpAuthorization", "Query", "extractor_for"]
+__all__ = ["Cookie", "Extractor", "Header", "HeaderLines", "HttpAuthorization", "Lines", "Query", "extractor_for"]
 
 #: Headers that mean something to servers, proxies or browsers: a key in them is cut, logged or sent elsewhere.
 _UNSAFE_HEADERS: Final = re.compile(
@@ -31,40 +32,62 @@ _UNSAFE_HEADERS: Final = re.compile(
 )
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^`|~-]+")  # RFC 9110 5.6.2, without the underscore
 _PARAMETER_NAME: Final = re.compile(r"[A-Za-z0-9._~-]+")
-_TOKEN68: Final = re.compile(rb"[A-Za-z0-9._~+/-]+=*")  # RFC 9110 11.2
+_TOKEN68: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~+/"
 
 
 class Extractor(Protocol):
     """Where a request carries the credential of one scheme."""
 
-    def extract(self, scope: Any) -> str | None:
-        """The credential; None when the request has none; InvalidCredentialsError when it has an unusable one."""
+    @property
+    def header(self) -> bytes | None:
+        """The header that is read, in lower case; None for one that is none."""
+        ...
+
+    def take(self, lines: Lines, scope: Any) -> str | None:
+        """The credential; None when the request has none; InvalidCredentialsError when it has an unusable one.
+
+        ``lines`` are those of ``header``, as ``HeaderLines`` has found them.
+        """
         ...
 
 
-def _lines(scope: Any, name: bytes) -> list[bytes]:
-    """The values of all lines of a header; InvalidCredentialsError when a line has the name with an underscore."""
-    found = []
-    for line_name, value in scope["headers"]:
-        lowered = line_name.lower()
-        if lowered == name:
-            found.append(value)
-        elif b"_" in lowered and lowered.replace(b"_", b"-") == name:
-            # Gateways of the CGI kind take X_Api_Key for X-Api-Key; nobody sends that by accident.
-            raise InvalidCredentialsError(f"header {name.decode()}: an alias with underscores came")
-    return found
+Lines: TypeAlias = "list[bytes | None]"
+"""The values of all lines of one header; None for a line that has the name with an underscore for a hyphen."""
 
 
-def _only(values: list[bytes], where: str) -> bytes | None:
-    if not values:
+class HeaderLines:
+    """Finds the lines of some headers in one pass over all of them: the only look that a request's headers get."""
+
+    def __init__(self, names: Iterable[bytes]) -> None:
+        self._names = frozenset(names)
+        self._lengths = frozenset(map(len, self._names))  # of nearly all other headers it is another one
+
+    def find(self, headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, Lines]:
+        """The lines that are there, by the name of the header in lower case."""
+        found: dict[bytes, Lines] = {}
+        for name, value in headers:
+            if len(name) in self._lengths:
+                lowered = name.lower()
+                if lowered in self._names:
+                    found.setdefault(lowered, []).append(value)
+                elif b"_" in lowered and (twin := lowered.replace(b"_", b"-")) in self._names:
+                    found.setdefault(twin, []).append(None)
+        return found
+
+
+def _only(lines: Lines, where: str) -> bytes | None:
+    if not lines:
         return None
-    if len(values) > 1:
+    value = lines[0]
+    if None in lines:
+        # Gateways of the CGI kind take X_Api_Key for X-Api-Key; nobody sends that by accident.
+        raise InvalidCredentialsError(f"{where}: an alias with underscores came")
+    if len(lines) > 1:
         raise InvalidCredentialsError(f"{where}: it came more than once")
-    return values[0]
+    return value
 
 
-def _text(values: list[bytes], where: str) -> str | None:
-    value = _only(values, where)
+def _text(value: bytes | None, where: str) -> str | None:
     if value is None:
         return None
     if not value or not value.isascii():
@@ -85,10 +108,14 @@ class Header:
                 'declare another in the card, as in {"location": "header", "name": "X-API-Key"}'
             )
 
-    def extract(self, scope: Any) -> str | None:
+    @property
+    def header(self) -> bytes:
+        return self.name.lower().encode()
+
+    def take(self, lines: Lines, scope: Any) -> str | None:  # noqa: ARG002
+        value = _only(lines, self.name)
         # Some servers strip blanks around a value, some do not; RFC 9110 5.5 says that they mean nothing.
-        values = [value.strip(b" \t") for value in _lines(scope, self.name.lower().encode())]
-        return _text(values, f"header {self.name}")
+        return None if value is None else _text(value.strip(b" \t"), self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +127,11 @@ class Query:
     def __post_init__(self) -> None:
         _check_parameter(self.name)
 
-    def extract(self, scope: Any) -> str | None:
+    @property
+    def header(self) -> None:
+        return None
+
+    def take(self, lines: Lines, scope: Any) -> str | None:  # noqa: ARG002
         query = scope.get("query_string", b"")
         if self.name.encode() not in query and b"%" not in query and b"+" not in query:
             return None
@@ -108,7 +139,8 @@ class Query:
             pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=256)
         except ValueError:
             raise InvalidCredentialsError("query: it cannot be read") from None
-        return _text([value.encode() for name, value in pairs if name == self.name], f"query parameter {self.name}")
+        where = f"query parameter {self.name}"
+        return _text(_only([value.encode() for name, value in pairs if name == self.name], where), where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +152,21 @@ class Cookie:
     def __post_init__(self) -> None:
         _check_parameter(self.name)
 
-    def extract(self, scope: Any) -> str | None:
-        wanted = self.name.encode()
-        values = []
-        for line in _lines(scope, b"cookie"):  # HTTP/2 may send several
+    @property
+    def header(self) -> bytes:
+        return b"cookie"
+
+    def take(self, lines: Lines, scope: Any) -> str | None:  # noqa: ARG002
+        wanted, where = self.name.encode(), f"cookie {self.name}"
+        values: Lines = []
+        for line in lines:  # HTTP/2 may send several
+            if line is None:
+                raise InvalidCredentialsError(f"{where}: an alias of its header with underscores came")
             for pair in line.split(b";"):
                 name, equals, value = pair.strip(b" \t").partition(b"=")
                 if equals and name.rstrip(b" \t") == wanted:
                     values.append(value if name == wanted else b"")  # a blank before "=" is no cookie; it is refused
-        return _text(values, f"cookie {self.name}")
+        return _text(_only(values, where), where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,16 +179,25 @@ class HttpAuthorization:
         if self.scheme != "bearer":
             raise ConfigurationError(f'HTTP {self.scheme[:64]!a} cannot be enforced; write HttpAuthorization("bearer")')
 
-    def extract(self, scope: Any) -> str | None:
-        value = _only(_lines(scope, b"authorization"), "header authorization")
+    @property
+    def header(self) -> bytes:
+        return b"authorization"
+
+    def take(self, lines: Lines, scope: Any) -> str | None:  # noqa: ARG002
+        value = _only(lines, "authorization")
         if value is None:
             return None
         scheme, blank, credential = value.strip(b" \t").partition(b" ")
-        if scheme.lower() != self.scheme.encode():
+        if scheme.lower() != b"bearer":
             return None
-        if not blank or not _TOKEN68.fullmatch(credential):
-            raise InvalidCredentialsError("header authorization: not a scheme, one blank and one credential")
+        if not blank or not _is_token68(credential):
+            raise InvalidCredentialsError("authorization: not a scheme, one blank and one credential")
         return credential.decode("ascii")
+
+
+def _is_token68(text: bytes) -> bool:
+    """RFC 9110 11.2: letters, digits and -._~+/, then perhaps equals signs."""
+    return bool(text.rstrip(b"=")) and not text.rstrip(b"=").translate(None, _TOKEN68)
 
 
 def _check_parameter(name: str) -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from a2a_trust.auth.credentials import Extractor, HttpAuthorization, extractor_for
+from a2a_trust.auth.credentials import Extractor, HeaderLines, HttpAuthorization, Lines, extractor_for
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import Anonymous, Identity, Principal, Verifier
 from a2a_trust.card import (
@@ -72,6 +72,14 @@ class _Checked:
     name: str
     place: Extractor
     verifier: Verifier
+    header: bytes = field(init=False)
+    """The header in which the credential travels; b"" for none."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "header", self.place.header or b"")
+
+
+_NO_LINES: Final[Lines] = []
 
 
 class Guard:
@@ -96,7 +104,10 @@ class Guard:
         self._alternatives = tuple(alternative for alternative in requirements if not alternative.is_anonymous)
         self._lets_anonymous_in = len(self._alternatives) < len(requirements)
         # A credential for a scheme that no requirement uses proves nothing here, and is no anonymous request either.
-        self._unused = tuple(_place(scheme) for name, scheme in card.schemes.items() if name not in used)
+        places = [_place(scheme) for name, scheme in card.schemes.items() if name not in used]
+        self._unused = tuple(place for place in places if place is not None)
+        headers = {place.header for place in (*self._unused, *(checked.place for checked in self._checked))}
+        self._lines = HeaderLines({header for header in headers if header is not None} | {b"authorization"})
 
     @property
     def schemes(self) -> tuple[SecurityScheme, ...]:
@@ -114,11 +125,15 @@ class Guard:
         AuthorizationError, KeySourceUnavailableError. Whatever a verifier raises otherwise passes through: it is no
         decision, and whoever calls this must let nobody in.
         """
+        lines = self._lines.find(scope["headers"])
         identities: dict[str, Identity] = {}
-        refused: dict[Extractor, InvalidCredentialsError] = {}
+        refused: list[tuple[Extractor, InvalidCredentialsError]] = []
         for checked in self._checked:
+            found = lines.get(checked.header, _NO_LINES)
+            if found is _NO_LINES and checked.header:
+                continue
             try:
-                credential = checked.place.extract(scope)
+                credential = checked.place.take(found, scope)
             except InvalidCredentialsError as error:
                 error.scheme = checked.name
                 raise
@@ -128,7 +143,7 @@ class Guard:
                 identity = await checked.verifier.verify(credential, now)
             except InvalidCredentialsError as error:
                 error.scheme = checked.name
-                refused.setdefault(checked.place, error)
+                refused.append((checked.place, error))
                 continue
             if not isinstance(identity, Identity):
                 raise TypeError(f"the verifier of {checked.name!r} returned {type(identity).__name__}, not an Identity")
@@ -137,14 +152,15 @@ class Guard:
                 expired.scheme = checked.name
                 raise expired
             identities[checked.name] = identity
-        # Schemes may share a place (two issuers of bearer tokens): what came there is good when one of them says so.
-        taken = {checked.place for checked in self._checked if checked.name in identities}
-        for place, refusal in refused.items():
-            if place not in taken:
-                raise refusal
+        if refused:
+            # Schemes may share a place (two issuers of bearer tokens): what came there is good when one says so.
+            taken = {checked.place for checked in self._checked if checked.name in identities}
+            for place, refusal in refused:
+                if place not in taken:
+                    raise refusal
         if identities:
             return self._principal(identities)
-        if self._lets_anonymous_in and not self._carries_anything(scope):
+        if self._lets_anonymous_in and b"authorization" not in lines and not self._carries_unused(lines, scope):
             return Anonymous()
         raise MissingCredentialsError("no credential for any scheme of the card")
 
@@ -152,15 +168,21 @@ class Guard:
         wanting: set[str] = set()
         lacking: dict[str, set[str]] = {}
         for alternative in self._alternatives:
-            if not all(name in identities for name, _ in alternative.schemes):
-                continue
-            missing = {scope for name, scopes in alternative.schemes for scope in scopes - identities[name].scopes}
-            if not missing:
-                return Principal(identities=tuple((name, identities[name]) for name, _ in alternative.schemes))
+            proven = []
+            enough = True
             for name, scopes in alternative.schemes:
-                wanting |= scopes
-                if not scopes <= identities[name].scopes:
-                    lacking.setdefault(name, set()).update(scopes)
+                identity = identities.get(name)
+                if identity is None:
+                    break
+                proven.append((name, identity))
+                enough = enough and scopes <= identity.scopes
+            else:
+                if enough:
+                    return Principal(identities=tuple(proven))
+                for name, scopes in alternative.schemes:
+                    wanting |= scopes
+                    if not scopes <= identities[name].scopes:
+                        lacking.setdefault(name, set()).update(scopes)
         if wanting:
             raise AuthorizationError(
                 "the credentials lack scopes that the card demands",
@@ -169,10 +191,8 @@ class Guard:
             )
         raise MissingCredentialsError("the credentials that came are not all that any alternative demands")
 
-    def _carries_anything(self, scope: Any) -> bool:
-        if any(place is not None and place.extract(scope) is not None for place in self._unused):
-            return True
-        return any(name.lower() == b"authorization" for name, _ in scope["headers"])
+    def _carries_unused(self, lines: dict[bytes, Lines], scope: Any) -> bool:
+        return any(place.take(lines.get(place.header or b"", []), scope) is not None for place in self._unused)
 
 
 def _place(scheme: SecurityScheme) -> Extractor | None:

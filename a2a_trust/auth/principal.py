@@ -61,7 +61,8 @@ class Principal:
     @property
     def scopes(self) -> frozenset[str]:
         """The scopes that every identity has: one scheme's scopes never stand for another's."""
-        return frozenset.intersection(*(identity.scopes for _, identity in self.identities))
+        (_, first), *others = self.identities
+        return first.scopes.intersection(*[identity.scopes for _, identity in others]) if others else first.scopes
 
     def identity(self, scheme: str) -> Identity | None:
         """What the credential of that security scheme has proven; None when it played no part."""

@@ -92,9 +92,8 @@ class AuthenticationMiddleware:
         except (AuthenticationError, AuthorizationError, KeySourceUnavailableError) as error:
             await self._refuse(error, scope, receive, send)
             return
-        inner = dict(scope)
-        inner["user"] = inner[_PRINCIPAL] = caller
-        inner["auth"] = AuthCredentials(sorted(caller.scopes))
+        auth = AuthCredentials(sorted(caller.scopes))
+        inner = {**scope, "user": caller, "auth": auth, _PRINCIPAL: caller}
         if self._hidden:
             inner["headers"] = [line for line in scope["headers"] if line[0].lower() not in self._hidden]
         await self._app(inner, receive, send)

@@ -80,14 +80,14 @@ if TYPE_CHECKING:
     from a2a_trust.merged import merged_card as merged_card
     from a2a_trust.middleware.authentication import AuthenticationMiddleware as AuthenticationMiddleware
     from a2a_trust.middleware.authentication import principal_of as principal_of
-    from a2a_trust.middleware.authentication import protect as protect
     from a2a_trust.middleware.card import CardFile as CardFile
     from a2a_trust.middleware.card import CardSignedHere as CardSignedHere
     from a2a_trust.middleware.card import CardSigner as CardSigner
+    from a2a_trust.middleware.card import FixedCard as FixedCard
     from a2a_trust.middleware.card import PublicCard as PublicCard
-    from a2a_trust.middleware.card import UnsignedCard as UnsignedCard
     from a2a_trust.middleware.metadata import JwksEndpoint as JwksEndpoint
     from a2a_trust.middleware.metadata import ProtectedResource as ProtectedResource
+    from a2a_trust.middleware.protection import protect as protect
     from a2a_trust.signing.policy import all_of as all_of
     from a2a_trust.signing.policy import n_of as n_of
     from a2a_trust.signing.policy import named as named
@@ -153,7 +153,7 @@ _HOMES = {
     "TrustedKey": "keys.trust",
     "UncoveredFieldsError": "errors",
     "UnsafeAnyOrigin": "keys.origins",
-    "UnsignedCard": "middleware.card",
+    "FixedCard": "middleware.card",
     "UnsignedCardError": "errors",
     "UntrustedCardError": "errors",
     "VerifiedCard": "signing.verify",
@@ -166,7 +166,7 @@ _HOMES = {
     "n_of": "signing.policy",
     "named": "signing.policy",
     "principal_of": "middleware.authentication",
-    "protect": "middleware.authentication",
+    "protect": "middleware.protection",
     "publish_jwks": "keys.keyset",
     "read_jwks": "keys.keyset",
     "save_private_key": "keys.files",

@@ -102,33 +102,41 @@ class Demo:
     def tell_of_an_agent(self) -> None:
         self.say("8. An agent whose card has always said that callers need an API key. It answers anybody:")
         with self.serving("agent:app") as url:
-            self.call(url, "/tasks/send", status=200)
+            self.call(url, "/tasks/send", status=200, says="HELLO")
 
         self.say(
             "9. The same agent behind one line, app = protect(app, card=…, verifiers=…), and a key for one caller."
         )
         key = self.run("api-key", "create", "--store", "keys.db", "--owner", "you", exit_code=0).split("\n")[0]
         with self.serving("protected:app") as url:
-            self.call(url, "/tasks/send", status=401)
-            self.call(url, "/tasks/send", key="a2a_guessed", status=401)
-            self.call(url, "/tasks/send", key=key, status=200)
-            self.call(url, "/tasks/sendSubscribe", key=key, status=200)
-            self.call(url, "/.well-known/agent.json", status=200)
+            self.call(url, "/tasks/send", status=401, says="UNAUTHENTICATED")
+            self.call(url, "/tasks/send", key="a2a_guessed", status=401, says="UNAUTHENTICATED")
+            self.call(url, "/tasks/send", key=key, status=200, says="HELLO")
+            self.call(url, "/.well-known/agent.json", status=200, says="apiKey")
+            self.say("10. Its events still come one by one:")
+            self.call(url, "/tasks/sendSubscribe", key=key, status=200, says="HELLO", seconds=0.5)
 
-    def call(self, url: str, path: str, *, key: str = "", status: int) -> None:
-        """Ask the agent and show what it says; note when the status is another."""
+    def call(self, url: str, path: str, *, key: str = "", status: int, says: str, seconds: float = 0) -> None:
+        """Ask the agent and show its answer as it comes; note when the status is another, when the answer does not say
+        ``says``, and when less than ``seconds`` lie between its beginning and its end."""
         method = "POST" if path.startswith("/tasks/") else "GET"
         body = {"id": "1", "message": {"role": "user", "parts": [{"type": "text", "text": "hello"}]}}
         headers = {"X-API-Key": key} if key else {}
-        answer = httpx.request(method, url + path, json=body if method == "POST" else None, headers=headers)
-        got, text = answer.status_code, answer.text
         whose = "no key" if not key else "a guessed key" if key == "a2a_guessed" else "a good key"
-        print(f"   {method} {path} with {whose}: {got}")
-        for line in filter(None, text.splitlines()):
-            print(f"      {line[:110]}{'…' if len(line) > 110 else ''}")
-        if got != status:
+        text, moments = "", []
+        json_body = body if method == "POST" else None
+        with httpx.stream(method, url + path, json=json_body, headers=headers, timeout=30) as answer:
+            print(f"   {method} {path} with {whose}: {answer.status_code}")
+            for line in filter(None, answer.iter_lines()):
+                print(f"      {line[:110]}{'…' if len(line) > 110 else ''}", flush=True)
+                text += line
+                moments.append(time.monotonic())
+        if answer.status_code != status or says not in text:
             self.surprises += 1
-            print(f"   !! {got}, expected {status}")
+            print(f"   !! expected {status} and {says!r}")
+        elif moments[-1] - moments[0] < seconds:
+            self.surprises += 1
+            print("   !! the events came all at once")
 
     @contextmanager
     def serving(self, app: str) -> Iterator[str]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping
 from time import time
-from typing import Any, Final, TypeAlias
-from urllib.parse import SplitResult, urlsplit
+from typing import Any, Final
+from urllib.parse import SplitResult, unquote_plus, urlsplit
 
 from starlette.authentication import AuthCredentials
 
-from a2a_trust.auth.credentials import Cookie, Header, HttpAuthorization
+from a2a_trust.auth.credentials import Query
 from a2a_trust.auth.guard import Anonymity, AnonymousRefused, At, Guard, Skills, SkillsRefused
 from a2a_trust.auth.principal import Anonymous, Principal, Verifier
 from a2a_trust.card import CardView, Interface, read_card
@@ -27,14 +27,10 @@ from a2a_trust.errors import (
     KeySourceUnavailableError,
     TrustError,
 )
+from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send
 from a2a_trust.middleware.refusal import Binding, Refusal, refusal_for
 
-__all__ = ["CARD_PATHS", "AuthenticationMiddleware", "principal_of", "protect"]
-
-Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+__all__ = ["CARD_PATHS", "AuthenticationMiddleware", "is_exactly", "principal_of", "route_path"]
 
 CARD_PATHS: Final = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 """Where agents serve their public card: 0.3 and 1.0, and 0.2."""
@@ -54,7 +50,7 @@ class AuthenticationMiddleware:
         self,
         app: ASGIApp,
         *,
-        card: bytes | Mapping[str, Any],
+        card: bytes | Mapping[str, Any] | CardView,
         verifiers: Mapping[str, Verifier | At],
         public_paths: Iterable[str] = (),
         unguarded: Iterable[str] = (),
@@ -62,19 +58,24 @@ class AuthenticationMiddleware:
         skills: Skills = SkillsRefused(),  # noqa: B008
         allow_cors_preflight: bool = False,
         hide_credentials: bool = False,
+        resource_metadata: str | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
         """``public_paths``: further exact paths that anybody may GET, beside the two card paths. ``unguarded``: URLs of
         interfaces in the card that are served elsewhere or by other means (gRPC), which this guard cannot protect.
-        ``hide_credentials`` removes credentials from the headers of judged requests before ``app`` sees them.
+        ``hide_credentials`` removes credentials from judged requests before ``app`` sees them. ``resource_metadata``
+        is the URL of the metadata of RFC 9728, which challenges name.
         """
-        view = read_card(card)
+        view = card if isinstance(card, CardView) else read_card(card)
         self._app = app
         self._guard = Guard(view, verifiers, anonymous=anonymous, skills=skills)
         self._interfaces = _Interfaces(_guarded(view, frozenset(unguarded)))
         self._public = frozenset((*CARD_PATHS, *map(_exact_path, public_paths)))
         self._allow_cors_preflight = allow_cors_preflight
-        self._hidden = _credential_headers(self._guard) if hide_credentials else frozenset()
+        places = [self._guard.place(scheme.name) for scheme in self._guard.schemes] if hide_credentials else []
+        self._hidden_headers = frozenset(place.header for place in places if place.header is not None)
+        self._hidden_parameters = frozenset(place.name for place in places if isinstance(place, Query))
+        self._resource_metadata = resource_metadata
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,15 +95,15 @@ class AuthenticationMiddleware:
             return
         auth = AuthCredentials(sorted(caller.scopes))
         inner = {**scope, "user": caller, "auth": auth, _PRINCIPAL: caller}
-        if self._hidden:
-            inner["headers"] = [line for line in scope["headers"] if line[0].lower() not in self._hidden]
+        if self._hidden_headers:
+            inner["headers"] = [line for line in scope["headers"] if line[0].lower() not in self._hidden_headers]
+        if self._hidden_parameters:
+            inner["query_string"] = _without(self._hidden_parameters, scope.get("query_string", b""))
         await self._app(inner, receive, send)
 
     def _is_public(self, scope: Scope) -> bool:
-        path = scope["path"]
         if scope["method"] in ("GET", "HEAD"):
-            # The undecoded path too: the public card has one spelling, and a router may think otherwise of others.
-            return _route_path(scope) in self._public and scope.get("raw_path") in (None, path.encode())
+            return is_exactly(self._public, scope)
         if self._allow_cors_preflight and scope["method"] == "OPTIONS":
             names = {name.lower() for name, _ in scope["headers"]}
             return {b"origin", b"access-control-request-method"} <= names
@@ -111,7 +112,7 @@ class AuthenticationMiddleware:
     async def _refuse(self, error: TrustError, scope: Scope, receive: Receive, send: Send) -> None:
         _log.info("refused %s: %s", scope["type"], error)
         binding, legacy = self._interfaces.called(scope)
-        refusal = refusal_for(error, self._guard, binding, legacy=legacy)
+        refusal = refusal_for(error, self._guard, binding, legacy=legacy, resource_metadata=self._resource_metadata)
         if scope["type"] == "http":
             await _respond(refusal, "http.response", send, head=scope["method"] == "HEAD")
         elif "websocket.http.response" in (scope.get("extensions") or {}):
@@ -126,14 +127,6 @@ async def _respond(refusal: Refusal, prefix: str, send: Send, *, head: bool = Fa
     await send({"type": f"{prefix}.body", "body": b"" if head else refusal.body})
 
 
-def protect(app: ASGIApp, *, card: bytes | Mapping[str, Any], **options: Any) -> AuthenticationMiddleware:
-    """``app`` behind its card: one line around a Starlette, FastAPI or a2a-sdk application.
-
-    The options are those of ``AuthenticationMiddleware``.
-    """
-    return AuthenticationMiddleware(app, card=card, **options)
-
-
 def principal_of(scope: Mapping[str, Any]) -> Principal | Anonymous:
     """Who the request is from, for handlers: of ``request.scope``, behind the middleware.
 
@@ -145,7 +138,13 @@ def principal_of(scope: Mapping[str, Any]) -> Principal | Anonymous:
     return caller
 
 
-def _route_path(scope: Scope) -> str:
+def is_exactly(paths: frozenset[str], scope: Scope) -> bool:
+    """Whether the request is for one of the paths, in the one spelling that it has."""
+    # The undecoded path too: a router may think otherwise of other spellings.
+    return route_path(scope) in paths and scope.get("raw_path") in (None, scope["path"].encode())
+
+
+def route_path(scope: Scope) -> str:
     """The path as Starlette's router sees it: without ``root_path``, which ends at a segment's end or is not there."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
@@ -185,7 +184,7 @@ class _Interfaces:
     def called(self, scope: Scope) -> tuple[Binding, bool]:
         """The binding, and whether the version is one before 1.0."""
         # The card has public paths; behind a root_path some servers give the router's path, some the public one.
-        paths = (scope["path"], _route_path(scope), scope.get("root_path", "") + scope["path"])
+        paths = (scope["path"], route_path(scope), scope.get("root_path", "") + scope["path"])
         if not self._json_rpc.isdisjoint(paths):  # on a shared URL the body of JSON-RPC is understood by both
             return Binding.JSONRPC, False
         for base, generations in self._http_json:
@@ -228,14 +227,6 @@ def _split(url: str, pointer: str) -> SplitResult:
         raise ConfigurationError(f"{pointer}: {url[:128]!a} is no URL; write https://host/path") from None
 
 
-def _credential_headers(guard: Guard) -> frozenset[bytes]:
-    names = set()
-    for scheme in guard.schemes:
-        place = guard.place(scheme.name)
-        if isinstance(place, HttpAuthorization):
-            names.add(b"authorization")
-        elif isinstance(place, Header):
-            names.add(place.name.lower().encode())
-        elif isinstance(place, Cookie):
-            names.add(b"cookie")
-    return frozenset(names)
+def _without(names: frozenset[str], query: bytes) -> bytes:
+    pairs = query.split(b"&")
+    return b"&".join(pair for pair in pairs if unquote_plus(pair.partition(b"=")[0].decode("latin-1")) not in names)

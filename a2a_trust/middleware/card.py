@@ -6,7 +6,7 @@ A source gives the card that counts now:
   key signs from now on.
 - ``CardFile`` serves a file that a pipeline has signed, byte for byte. It is verified first, with the keys that its
   callers trust, so that nobody is handed a card that was changed afterwards.
-- ``UnsignedCard`` serves a card that claims no proof.
+- ``FixedCard`` serves what the program has: a card without signatures, or one that it proves with those keys.
 
 What cannot be served any more is answered with 503 and a line in the log, never with what was there before: an expired
 card is one that its signer has taken back. Source: A2A 8.2, 8.4, 8.6.
@@ -30,7 +30,7 @@ from a2a_trust.middleware.document import Document, Receive, Scope, Send, answer
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import VerifiedCard, verify_card
 
-__all__ = ["CardFile", "CardSignedHere", "CardSigner", "CardSource", "PublicCard", "UnsignedCard"]
+__all__ = ["CardFile", "CardSignedHere", "CardSigner", "CardSource", "FixedCard", "PublicCard", "SignerSource"]
 
 _log: Final = logging.getLogger("a2a_trust")
 
@@ -103,22 +103,33 @@ class CardSignedHere:
         self._document = Document.of(body, now, expires)
 
 
-class UnsignedCard:
-    """A card without signatures, as it is."""
+class FixedCard:
+    """A card as it is: bytes byte for byte. When it has signatures, one of them must be by a key of ``trust``."""
 
-    def __init__(self, card: bytes | Mapping[str, Any], *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        card: bytes | Mapping[str, Any],
+        *,
+        trust: TrustStore | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         body = card if isinstance(card, bytes) else json_bytes(dict(card))
         parsed = strict_json.parse(body, what="card")
         if type(parsed) is not dict:
             raise ConfigurationError("card: a JSON object is needed")
-        if parsed.get("signatures"):
+        if parsed.get("signatures") and trust is None:
             raise ConfigurationError(
-                "the card has signatures, and nothing can tell whether they are good; serve it as "
-                "CardFile(path, trust=TrustStore([…])) with the keys that its callers trust"
+                "the card has signatures, and nothing can tell whether they are good: pass "
+                "card=FixedCard(card, trust=TrustStore([…])) with the keys that its callers trust, or "
+                "card=CardFile(path, trust=…); or pass signer=… and the card without signatures"
             )
-        self._document = Document.of(body, clock())
+        now = clock()
+        self._proof = None if trust is None else verify_card(body, trust, origin=UnsafeAnyOrigin(), now=now)
+        self._document = Document.of(body, now, inf if self._proof is None else self._proof.proven_until)
 
-    def document(self, now: float) -> Document:  # noqa: ARG002
+    def document(self, now: float) -> Document:
+        if self._proof is not None and not self._proof.proven_from <= now < self._proof.proven_until:
+            raise CardNotServedError("its signature has expired; sign it anew")
         return self._document
 
 

@@ -69,21 +69,29 @@ _UNAUTHORIZED = _Kind(403, "The caller is not allowed to do this.", "UNAUTHORIZE
 _UNAVAILABLE = _Kind(503, "Credentials cannot be checked now.", "UNAVAILABLE", -32603, "UNAVAILABLE")
 
 
-def refusal_for(error: TrustError, guard: Guard, binding: Binding, *, legacy: bool = False) -> Refusal:
+def refusal_for(
+    error: TrustError,
+    guard: Guard,
+    binding: Binding,
+    *,
+    legacy: bool = False,
+    resource_metadata: str | None = None,
+) -> Refusal:
     """The response for a request that the guard has refused with ``error``.
 
     ``binding`` is that of the interface that was called; ``legacy`` says that it speaks a version before 1.0.
+    ``resource_metadata`` is the URL that challenges for tokens name (RFC 9728 5.1).
     """
     headers: list[tuple[bytes, bytes]] = [(b"cache-control", b"no-store")]
     if isinstance(error, AuthorizationError):
         kind = _UNAUTHORIZED
-        headers += _challenges(guard, _wanting(error, guard))
+        headers += _challenges(guard, _wanting(error, guard), resource_metadata)
     elif isinstance(error, KeySourceUnavailableError):
         kind = _UNAVAILABLE
         headers.append((b"retry-after", str(RETRY_AFTER).encode()))
     else:
         kind = _UNAUTHENTICATED
-        headers += _challenges(guard, _wrong(error, guard))
+        headers += _challenges(guard, _wrong(error, guard), resource_metadata)
     body = _body(kind, binding)
     # A2A 1.0 has a media type of its own for HTTP+JSON; clients of 0.3 know application/json alone.
     media_type = b"application/json" if legacy or binding is Binding.JSONRPC else b"application/a2a+json"
@@ -106,16 +114,18 @@ def _wanting(error: AuthorizationError, guard: Guard) -> dict[Extractor, str]:
     return {place: f'error="insufficient_scope", scope="{" ".join(sorted(found))}"' for place, found in scopes.items()}
 
 
-def _challenges(guard: Guard, about: dict[Extractor, str]) -> list[tuple[bytes, bytes]]:
+def _challenges(guard: Guard, about: dict[Extractor, str], resource_metadata: str | None) -> list[tuple[bytes, bytes]]:
     """One WWW-Authenticate line for every usable scheme (RFC 9110 11.6.1); each wording once.
 
     ``about`` is what bearers are told, by the place where the token came.
     """
+    metadata = "" if resource_metadata is None else f'resource_metadata="{resource_metadata}"'
     lines: dict[str, None] = {}
     for scheme in guard.schemes:
         place = guard.place(scheme.name)
         if isinstance(place, HttpAuthorization):
-            lines[f"Bearer {about.get(place, '')}".strip()] = None
+            parameters = ", ".join(filter(None, (about.get(place, ""), metadata)))
+            lines[f"Bearer {parameters}".strip()] = None
         elif isinstance(place, Header | Query | Cookie):
             where = type(place).__name__.lower()
             lines[f'ApiKey in="{where}", name="{place.name}"'] = None

@@ -53,7 +53,7 @@ from a2a_trust.auth.api_key_store import SqliteApiKeys
 from a2a_trust.auth.discovery import OpenIdKeys
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.fetch import Door
-from a2a_trust.middleware.authentication import protect
+from a2a_trust.middleware.protection import protect
 
 URL = os.environ.get("AGENT_URL", "http://127.0.0.1:41241")
 ISSUER = os.environ.get("ISSUER", "https://login.example.com")

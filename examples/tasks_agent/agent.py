@@ -5,6 +5,7 @@ Nothing in this file knows of keys. ``protected.py`` beside it makes the declara
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -36,14 +37,16 @@ def card() -> dict[str, Any]:
 
 @app.post("/tasks/send")
 def send(request: dict[str, Any]) -> dict[str, Any]:
-    return work(request)
+    return work(begin(request)["id"], request)
 
 
 @app.post("/tasks/sendSubscribe")
 def send_and_subscribe(request: dict[str, Any]) -> StreamingResponse:
     async def events() -> AsyncIterator[str]:
-        yield event({"status": {"state": "working"}, "final": False})
-        yield event({**work(request), "final": True})
+        begun = begin(request)
+        yield event({**begun, "final": False})
+        await asyncio.sleep(1)  # it thinks
+        yield event({**work(begun["id"], request), "final": True})
 
     return StreamingResponse(events(), media_type="text/event-stream")
 
@@ -55,15 +58,17 @@ def task(task_id: str) -> dict[str, Any]:
     return tasks[task_id]
 
 
-def work(request: dict[str, Any]) -> dict[str, Any]:
+def begin(request: dict[str, Any]) -> dict[str, Any]:
+    task_id = request.get("id") or str(uuid4())
+    tasks[task_id] = {"id": task_id, "status": {"state": "working"}}
+    return tasks[task_id]
+
+
+def work(task_id: str, request: dict[str, Any]) -> dict[str, Any]:
     text = " ".join(part["text"] for part in request["message"]["parts"]).upper()
-    done = {
-        "id": request.get("id") or str(uuid4()),
-        "status": {"state": "completed"},
-        "artifacts": [{"parts": [{"type": "text", "text": text}]}],
-    }
-    tasks[done["id"]] = done
-    return done
+    artifact = {"parts": [{"type": "text", "text": text}]}
+    tasks[task_id] = {"id": task_id, "status": {"state": "completed"}, "artifacts": [artifact]}
+    return tasks[task_id]
 
 
 def event(data: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Three agents of the first generation (A2A 0.1) that write a document together: outline, document, summary.
 
 Each declares that callers need an API key. They share one store of keys, so one key opens all three, and one
-revocation closes them.
+revocation closes them. Cards of 0.1 have no word for scopes; cards of 0.2 and later can demand one of each.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI, Request
+from starlette.types import ASGIApp
 
 from a2a_trust import ApiKeyVerifier, At, Header, SqliteApiKeys, principal_of, protect
-from a2a_trust.middleware.document import ASGIApp
 
 __all__ = ["WRITERS", "agent"]
 

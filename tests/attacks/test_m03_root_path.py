@@ -53,7 +53,7 @@ PATHS = [
 @pytest.mark.parametrize("path", PATHS)
 def test_the_guard_and_the_router_see_the_same_path(root: str, path: str) -> None:
     scope: dict[str, Any] = {"type": "http", "path": path, "root_path": root}
-    assert authentication._route_path(scope) == get_route_path(scope)
+    assert authentication.route_path(scope) == get_route_path(scope)
 
 
 async def card(request: Request) -> PlainTextResponse:

@@ -14,7 +14,7 @@ import uvicorn
 
 from a2a_trust.auth.api_key import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.jwt import JwtVerifier
-from a2a_trust.middleware.authentication import AuthenticationMiddleware, protect
+from a2a_trust.middleware.authentication import AuthenticationMiddleware
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys
 
 Scope = MutableMapping[str, Any]
@@ -87,7 +87,7 @@ class Agent:
 
 def guarded(app: Any, card: dict[str, Any] | None = None, **options: Any) -> AuthenticationMiddleware:
     given = {"verifiers": verifiers(), "clock": lambda: NOW, **options}
-    return protect(app, card=CARD if card is None else card, **given)
+    return AuthenticationMiddleware(app, card=CARD if card is None else card, **given)
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
-from a2a_trust.middleware.card import CardFile, CardSignedHere, CardSigner, CardSource, PublicCard, UnsignedCard
+from a2a_trust.middleware.card import CardFile, CardSignedHere, CardSigner, CardSource, FixedCard, PublicCard
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import verify_card
 
@@ -198,12 +198,12 @@ def test_a_card_whose_signature_or_key_has_ended_is_not_served(
 
 
 def test_a_card_without_proof_claims_none(signer: LocalSigner, clock: Clock) -> None:
-    assert get(UnsignedCard(CARD, clock=clock), clock).json() == CARD
-    assert get(UnsignedCard(b'{"name" : "x"}', clock=clock), clock).content == b'{"name" : "x"}'
-    with pytest.raises(ConfigurationError, match=r"CardFile\(path, trust="):
-        UnsignedCard(sign_card(CARD, signer).card)
+    assert get(FixedCard(CARD, clock=clock), clock).json() == CARD
+    assert get(FixedCard(b'{"name" : "x"}', clock=clock), clock).content == b'{"name" : "x"}'
+    with pytest.raises(ConfigurationError, match=r"FixedCard\(card, trust="):
+        FixedCard(sign_card(CARD, signer).card)
     with pytest.raises(ConfigurationError, match="object"):
-        UnsignedCard(b"[]")
+        FixedCard(b"[]")
 
 
 def test_the_arguments_are_checked(signer: LocalSigner, clock: Clock) -> None:
@@ -211,5 +211,5 @@ def test_the_arguments_are_checked(signer: LocalSigner, clock: Clock) -> None:
         CardSigner(signer, lifetime=59)
     for max_age in (-1, 31_536_001):
         with pytest.raises(ConfigurationError, match="max_age"):
-            PublicCard(UnsignedCard(CARD), max_age=max_age)
+            PublicCard(FixedCard(CARD), max_age=max_age)
     assert not isinstance(trust_of(signer).keys[0].origins, UnsafeAnyOrigin)

@@ -16,7 +16,8 @@ from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.origins import Origins
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
-from a2a_trust.middleware import extended_card
+from a2a_trust.middleware import calls
+from a2a_trust.middleware.calls import Calls, TenantRule
 from a2a_trust.middleware.card import CardSigner
 from a2a_trust.middleware.document import Receive, Scope, Send
 from a2a_trust.middleware.extended_card import ExtendedCard
@@ -69,19 +70,31 @@ def caller(name: str = "ann") -> Principal:
     return Principal(identities=(("key", Identity(issuer="keys", subject=name)),))
 
 
+def route_path(scope: Scope) -> str:
+    return str(scope["path"])
+
+
 class Agent:
     """The extended card in front of an application, and who asks for it."""
 
-    def __init__(self, source: Any = EXTENDED, card: Mapping[str, Any] = PUBLIC, **options: Any) -> None:
+    def __init__(
+        self,
+        source: Any = EXTENDED,
+        card: Mapping[str, Any] = PUBLIC,
+        tenants: TenantRule | None = lambda caller, tenant: True,
+        **options: Any,
+    ) -> None:
         self.behind = Behind()
         self.caller: Principal | Anonymous = caller()
-        self.app = ExtendedCard(
+        view = read_card(card)
+        self.extended = ExtendedCard(view, source, **options)
+        self.app = Calls(
             self.behind,
-            card=read_card(card),
-            source=source,
+            card=view,
+            extended=self.extended,
             principal=lambda scope: self.caller,
-            route_path=lambda scope: str(scope["path"]),
-            **options,
+            route_path=route_path,
+            may_use_tenant=tenants,
         )
 
     def ask(self, method: str, path: str, **request: Any) -> httpx.Response:
@@ -114,7 +127,7 @@ def test_every_path_gives_the_card_of_its_generation(path: str, end: str) -> Non
     response = agent.get(path + end)
     assert response.status_code == 200
     assert response.headers["cache-control"] == "private, no-store"
-    assert response.headers["vary"] == "Authorization, A2A-Version"
+    assert response.headers["vary"] == "*"
     assert "etag" not in response.headers
     card = response.json()
     assert card["description"] == "With prices."
@@ -204,12 +217,13 @@ def test_a_body_in_pieces_is_handed_on_whole_and_the_rest_comes_from_the_server(
     async def send(message: Any) -> None:
         raise AssertionError(message)
 
-    wrapped = ExtendedCard(
+    view = read_card(PUBLIC)
+    wrapped = Calls(
         app,
-        card=read_card(PUBLIC),
-        source=EXTENDED,
+        card=view,
+        extended=ExtendedCard(view, EXTENDED),
         principal=lambda scope: caller(),
-        route_path=lambda scope: str(scope["path"]),
+        route_path=route_path,
     )
     scope = {"type": "http", "method": "POST", "path": "/a2a/rpc", "headers": []}
     asyncio.run(wrapped(scope, receive, send))
@@ -217,7 +231,7 @@ def test_a_body_in_pieces_is_handed_on_whole_and_the_rest_comes_from_the_server(
 
 
 def test_a_body_that_is_too_large_to_be_searched_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extended_card, "MAX_BODY", 100)
+    monkeypatch.setattr(calls, "MAX_BODY", 100)
     agent = Agent()
     assert agent.post(b" " * 100).status_code == 299
     response = agent.post(b" " * 101)
@@ -234,12 +248,13 @@ def test_other_scopes_are_passed_on() -> None:
     async def nothing(*_: Any) -> Any:
         raise AssertionError
 
-    wrapped = ExtendedCard(
+    view = read_card(PUBLIC)
+    wrapped = Calls(
         app,
-        card=read_card(PUBLIC),
-        source=None,
+        card=view,
+        extended=ExtendedCard(view, None),
         principal=lambda scope: caller(),
-        route_path=lambda scope: str(scope["path"]),
+        route_path=route_path,
     )
     for kind in ("lifespan", "websocket"):
         asyncio.run(wrapped({"type": kind, "path": "/v1/card"}, nothing, nothing))
@@ -396,7 +411,7 @@ def test_what_is_remembered_is_bounded() -> None:
     agent = Agent(always_another)
     for _ in range(300):
         agent.get("/extendedAgentCard")
-    assert len(agent.app._signed) == 256
+    assert len(agent.extended._signed) == 256
 
 
 # Calls that are hidden from some readers
@@ -446,3 +461,107 @@ def test_a_call_that_readers_read_differently_is_refused(body: bytes) -> None:
     response = agent.post(body)
     assert (response.status_code, response.json()["error"]["code"]) == (400, -32600)
     assert agent.behind.bodies == []
+
+
+# Tenants: named in the path, the query and the body, by a caller who may
+
+
+def only_acme(caller: Principal | Anonymous, tenant: str) -> bool:
+    return tenant == "acme"
+
+
+def rpc(**params: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": 7, "method": "SendMessage", "params": params}).encode()
+
+
+REQUESTS: list[tuple[str, str, bytes]] = [
+    ("POST", "/a2a/rpc", rpc(tenant="acme")),
+    ("POST", "/a2a/rpc?tenant=acme", rpc()),
+    ("POST", "/a2a/rpc", rpc(tenant="acme").decode().encode("utf-16")),
+    ("POST", "/a2a/rpc", rpc(tenant="acme").replace(b"acme", b"\\u0061cme")),
+    ("POST", "/a2a/rpc", rpc(tenant="acme").replace(b"tenant", b"ten\\u0061nt")),
+    ("POST", "/a2a/rest/acme/message:send", b"{}"),
+    ("POST", "/acme/a2a/rest/message:send", b"{}"),
+    ("POST", "/acme/a2a/rest/message:stream", b"{}"),
+    ("POST", "/a2a/rest/message:send", b'{"tenant":"acme"}'),
+    ("POST", "/a2a/rest/acme/message:send", b'{"tenant":"acme"}'),
+    ("GET", "/a2a/rest/acme/tasks", b""),
+    ("GET", "/acme/a2a/rest/tasks/5", b""),
+    ("GET", "/acme/a2a/rest/tasks/5/pushNotificationConfigs/6", b""),
+    ("POST", "/acme/a2a/rest/tasks/5:cancel", b""),
+    ("POST", "/acme/a2a/rest/tasks/5/pushNotificationConfigs", b"{}"),
+    ("DELETE", "/acme/a2a/rest/tasks/5/pushNotificationConfigs/6", b""),
+    ("GET", "/a2a/rest/tasks?tenant=acme", b""),
+    ("GET", "/a2a/rest/tasks?t%65nant=acme", b""),
+    ("GET", "/acme/extendedAgentCard", b""),
+    ("POST", "/a2a/rpc", CALL.replace("}", ',"params":{"tenant":"acme"}}').encode()),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), REQUESTS)
+def test_a_tenant_is_for_those_who_may_use_it(method: str, path: str, body: bytes) -> None:
+    refused = [Agent(for_each, tenants=None), Agent(for_each, tenants=lambda caller, tenant: False)]
+    for agent in refused:
+        response = agent.ask(method, path, content=body)
+        assert response.status_code == 403, path
+        assert agent.behind.bodies == []
+    agent = Agent(for_each, tenants=only_acme)
+    response = agent.ask(method, path, content=body)
+    if agent.behind.bodies:
+        assert (response.status_code, agent.behind.bodies) == (299, [body])
+    else:
+        card = response.json()
+        assert card.get("result", card)["description"] == "ann of acme"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/a2a/rest/acme/message:send", b'{"tenant":"other"}'),
+        ("POST", "/a2a/rest/message:send?tenant=acme", b'{"tenant":"other"}'),
+        ("POST", "/a2a/rest/message:send", b'{"tenant":"acme","tenant":"other"}'),
+        ("GET", "/a2a/rest/acme/tasks?tenant=other", b""),
+        ("GET", "/a2a/rest/tasks?tenant=acme&tenant=other", b""),
+        ("POST", "/a2a/rpc?tenant=other", rpc(tenant="acme")),
+        ("POST", "/a2a/rpc", rpc(tenant=["acme"])),
+        ("POST", "/a2a/rpc", b'{"id":1,"method":"SendMessage","params":{"tenant":"acme"},"params":{}}'),
+        ("POST", "/a2a/rpc", b'{"id":1,"method":"SendMessage","params":{},"params":{"tenant":"acme"}}'),
+        ("POST", "/a2a/rpc", b'[{"id":1,"method":"SendMessage","params":{"tenant":"acme"}}]'),
+        ("GET", "/acme/extendedAgentCard?tenant=other", b""),
+    ],
+)
+def test_tenants_that_disagree_are_refused(method: str, path: str, body: bytes) -> None:
+    agent = Agent(for_each, tenants=lambda caller, tenant: True)
+    response = agent.ask(method, path, content=body)
+    assert response.status_code == 400
+    assert agent.behind.bodies == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/a2a/rpc", rpc()),
+        ("POST", "/a2a/rpc", rpc(tenant="")),
+        ("POST", "/a2a/rpc", rpc(tenant=None)),
+        ("POST", "/a2a/rpc", rpc(message={"tenant": "acme", "text": "tenant"})),
+        ("POST", "/a2a/rest/message:send", b'{"message":{"tenant":"acme"}}'),
+        ("POST", "/a2a/rest/message:send", b"no JSON, tenant"),
+        ("POST", "/a2a/rest/message:send", b'["tenant"]'),
+        ("GET", "/a2a/rest/tasks/acme", b""),
+        ("GET", "/a2a/rest/tasks/tasks", b""),
+        ("GET", "/a2a/rest/tasks/5/pushNotificationConfigs", b""),
+        ("GET", "/acme/tasks", b""),
+        ("POST", "/elsewhere/tenant", b'{"tenant":"acme"}'),
+    ],
+)
+def test_who_names_no_tenant_needs_no_leave(method: str, path: str, body: bytes) -> None:
+    agent = Agent(for_each, tenants=None)
+    assert agent.ask(method, path, content=body).status_code == 299
+    assert agent.behind.bodies == [body]
+
+
+def test_an_interface_for_a_tenant_needs_somebody_who_says_who_may_use_it() -> None:
+    card = {**PUBLIC, "supportedInterfaces": [{**INTERFACES[0], "tenant": "acme"}]}
+    with pytest.raises(ConfigurationError, match="may_use_tenant=lambda caller, tenant"):
+        Agent(card=card, tenants=None)
+    assert Agent(card=card, tenants=only_acme).get("/extendedAgentCard").status_code == 200

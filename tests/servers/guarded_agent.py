@@ -12,7 +12,7 @@ from typing import Any, Final
 from a2a_trust.auth.api_key import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.keys.jwks_cache import JwksCache
-from a2a_trust.middleware.authentication import protect
+from a2a_trust.middleware.protection import protect
 from tests.middleware.agent import Agent
 
 AUDIENCE: Final = "https://agent.example"

@@ -1,0 +1,251 @@
+"""What a request asks for beyond its path: which tenant, and whether it is a call of the extended card.
+
+It stands between the guard and the application: bodies are read only after the guard has let the caller in, bounded,
+and in every encoding that a server might understand. A body is handed on as it came; what follows it is not touched.
+
+A request may name a tenant in its path, its query and its body. All of them must say the same, and the caller must be
+allowed to use it; without a rule for that (``may_use_tenant``) no tenant may be named at all. Source: A2A 1.0.1 3.2,
+9.1, 11.1.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, MutableMapping
+from typing import Any, Final, NamedTuple, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
+
+from a2a_trust.auth.principal import Anonymous, Principal
+from a2a_trust.card import CardView
+from a2a_trust.errors import ConfigurationError, MalformedError
+from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send, json_bytes
+from a2a_trust.middleware.extended_card import FORBIDDEN, INVALID, TOO_LARGE, Error, ExtendedCard, respond
+
+__all__ = ["MAX_BODY", "Calls", "TenantRule"]
+
+_log: Final = logging.getLogger("a2a_trust")
+
+TenantRule: TypeAlias = Callable[[Principal | Anonymous, str], bool]
+"""Whether a caller may use a tenant, whose name is not empty."""
+
+MAX_BODY: Final = 16_777_216
+"""The largest body that an interface of the card takes, in bytes: no larger one can be searched for a hidden call."""
+
+#: Where the extended card is: 1.0, 0.3, 0.2.
+_NAME: Final = "/extendedAgentCard"
+_NAMES: Final = (_NAME, "/v1/card", "/agent/authenticatedExtendedCard")
+_METHODS: Final = frozenset({"GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"})
+#: What the paths of HTTP+JSON in 1.0 end in (A2A 1.0.1 5.3).
+_OPERATION: Final = re.compile(
+    r"/(?:message:(?:send|stream)|tasks(?:/[^/]+(?:/pushNotificationConfigs(?:/[^/]+)?)?)?|extendedAgentCard)/?"
+)
+
+
+class _Members(tuple[tuple[str, Any], ...]):
+    """The members of a JSON object, those that are there twice included."""
+
+    __slots__ = ()
+
+    def all(self, name: str) -> list[Any]:
+        return [value for each, value in self if each == name]
+
+    def only(self, name: str) -> Any:
+        values = self.all(name)
+        if len(values) > 1:
+            raise MalformedError(f"{name} is there twice")
+        return values[0] if values else None
+
+
+class _Said(NamedTuple):
+    """What a body says."""
+
+    tenants: tuple[str, ...] = ()
+    extended: str = ""
+    """The method, when it is one of the extended card's."""
+    id: bytes = b"null"
+    """The id of a JSON-RPC request, as JSON."""
+
+
+class Calls:
+    """Refuses tenants that the caller may not use, has ``extended`` answer for the extended card, passes on the rest.
+
+    ``principal`` and ``route_path`` read a scope.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        card: CardView,
+        extended: ExtendedCard,
+        principal: Callable[[Scope], Principal | Anonymous],
+        route_path: Callable[[Scope], str],
+        may_use_tenant: TenantRule | None = None,
+    ) -> None:
+        named = next((interface for interface in card.interfaces if interface.tenant), None)
+        if named is not None and may_use_tenant is None:
+            raise ConfigurationError(
+                f"{named.pointer}: this interface is for the tenant {named.tenant[:64]!a}, and nothing says who may "
+                "use it; pass may_use_tenant=lambda caller, tenant: …"
+            )
+        self._app, self._extended, self._may_use_tenant = app, extended, may_use_tenant
+        self._principal, self._route_path = principal, route_path
+        paths = [(interface.binding, urlsplit(interface.url).path) for interface in card.interfaces]
+        self._json_rpc = frozenset(path or "/" for binding, path in paths if binding == "JSONRPC")
+        self._http_json = frozenset(path.rstrip("/") for binding, path in paths if binding == "HTTP+JSON")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path, method = self._route_path(scope), scope["method"]
+        paths = {path, scope["path"], scope.get("root_path", "") + scope["path"]}
+        if method == "POST" and not self._json_rpc.isdisjoint(paths):
+            await self._with_body(_said_in_json_rpc, set(), scope, receive, send)
+            return
+        name = next((name for name in _NAMES if path.rstrip("/").endswith(name)), "") if method != "POST" else ""
+        tenants = self._tenants_in(paths) if self._http_json or name == _NAME else None
+        if tenants is None and not name:
+            await self._app(scope, receive, send)
+        elif method == "POST":
+            await self._with_body(_said_in_http_json, tenants or set(), scope, receive, send)
+        else:
+            tenants = {*(tenants or ()), *_tenants_in_query(scope)}
+            error = self._refusal(tenants, scope)
+            if error is not None:
+                await respond(error, None, scope, send)
+            elif name and method in ("GET", "HEAD"):
+                caller = self._principal(scope)
+                await self._extended.answer(caller, "".join(tenants), scope, send, legacy=name != _NAME)
+            else:
+                await self._app(scope, receive, send)
+
+    def _tenants_in(self, paths: set[str]) -> set[str] | None:
+        """The tenants that a path of HTTP+JSON may mean, in the place of the specification, behind the interface's own
+        path, and in that of the a2a-sdk's server, before it; None when it is no such path."""
+        tenants: set[str] = set()
+        for path in paths:
+            for at, char in enumerate(path):
+                if char != "/" or not _OPERATION.fullmatch(path, at):
+                    continue
+                before = path[:at]
+                parent, _, last = before.rpartition("/")
+                first = before[1:].partition("/")[0]
+                if before in self._http_json:
+                    return set()
+                is_behind = bool(last) and parent in self._http_json
+                is_in_front = bool(first) and before[1 + len(first) :] in self._http_json
+                tenants |= {last} if is_behind else {first} if is_in_front else set()
+        if not tenants and any(path.rstrip("/").endswith(_NAME) for path in paths):
+            # Of no interface of the card, but an extended card all the same.
+            return {path.rstrip("/").removesuffix(_NAME).rpartition("/")[2] for path in paths} - {""}
+        return tenants or None
+
+    async def _with_body(
+        self, read: Callable[[bytes], _Said], tenants: set[str], scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        is_json_rpc = read is _said_in_json_rpc
+        messages: list[MutableMapping[str, Any]] = []
+        size, more = 0, True
+        while more:
+            message = await receive()
+            messages.append(message)
+            more = message["type"] == "http.request" and message.get("more_body", False)
+            size += len(message.get("body", b""))
+            if size > MAX_BODY:
+                await respond(TOO_LARGE, b"null" if is_json_rpc else None, scope, send)
+                return
+        try:
+            said = read(b"".join([message.get("body", b"") for message in messages]))
+            tenants = {*tenants, *said.tenants, *_tenants_in_query(scope)}
+            error = self._refusal(tenants, scope)
+        except MalformedError as malformed:
+            _log.info("refused a request: %s", malformed)
+            said, error = _Said(), INVALID
+        if error is not None:
+            await respond(error, said.id if is_json_rpc else None, scope, send)
+        elif said.extended:
+            caller, tenant = self._principal(scope), "".join(tenants)
+            legacy = said.extended != "GetExtendedAgentCard"
+            await self._extended.answer(caller, tenant, scope, send, legacy=legacy, call_id=said.id)
+        else:
+            await self._app(scope, _replayed(messages, receive), send)
+
+    def _refusal(self, tenants: set[str], scope: Scope) -> Error | None:
+        """Why these tenants may not be used by the caller; None when they may."""
+        if not tenants:
+            return None
+        if len(tenants) > 1:
+            _log.info("refused a request that names several tenants")
+            return INVALID
+        (tenant,) = tenants
+        if self._may_use_tenant is not None and self._may_use_tenant(self._principal(scope), tenant):
+            return None
+        _log.info("refused a tenant: %s", "the caller may not use it" if self._may_use_tenant else "no may_use_tenant")
+        return FORBIDDEN
+
+
+def _replayed(messages: list[MutableMapping[str, Any]], receive: Receive) -> Receive:
+    """The messages again, then the real ones: an early http.disconnect would end a streamed answer."""
+    waiting = iter(messages)
+
+    async def again() -> MutableMapping[str, Any]:
+        message = next(waiting, None)
+        return await receive() if message is None else message
+
+    return again
+
+
+def _tenants_in_query(scope: Scope) -> set[str]:
+    query = scope.get("query_string", b"")
+    if b"tenant" not in query and b"%" not in query:
+        return set()
+    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    return {value for name, value in pairs if name == "tenant" and value}
+
+
+def _said_in_json_rpc(body: bytes) -> _Said:
+    """What a JSON-RPC request says; MalformedError when readers could disagree about it."""
+    request = _read(body)
+    calls = request if type(request) is list else [request]
+    found = [_said_in_call(call) for call in calls if type(call) is _Members]
+    if type(request) is list and any(said.tenants or said.extended for said in found):
+        raise MalformedError("a batch that names a tenant or calls for the extended card")
+    return found[0] if found else _Said()
+
+
+def _said_in_call(call: _Members) -> _Said:
+    methods, params = call.all("method"), call.all("params")
+    tenants = _tenants_of([tenant for each in params if type(each) is _Members for tenant in each.all("tenant")])
+    extended = next((method for method in methods if type(method) is str and method in _METHODS), "")
+    if not tenants and not extended:
+        return _Said()
+    call_id = call.only("id")
+    if len(methods) > 1 or len(params) > 1 or type(call_id) not in (str, int, float, type(None)):
+        raise MalformedError("method or params are there twice, or the id is neither a string nor a number")
+    return _Said(tenants, extended, json_bytes(call_id))
+
+
+def _said_in_http_json(body: bytes) -> _Said:
+    request = _read(body)
+    return _Said(_tenants_of(request.all("tenant"))) if type(request) is _Members else _Said()
+
+
+def _tenants_of(values: list[Any]) -> tuple[str, ...]:
+    if not all(type(value) is str or value is None for value in values):
+        raise MalformedError("tenant is not a string")
+    return tuple(value for value in values if value)
+
+
+def _read(body: bytes) -> Any:
+    """The body, with every object as _Members; None when it says nothing that matters here."""
+    if b"xtended" not in body and b"tenant" not in body and b"\\u" not in body and b"\0" not in body:
+        return None
+    try:
+        return json.loads(body, object_pairs_hook=_Members)  # UTF-16 and UTF-32 too, as servers on it read them
+    except ValueError:
+        return None  # what is no JSON to it says nothing
+    except RecursionError:
+        raise MalformedError("nested too deep to tell what it says") from None

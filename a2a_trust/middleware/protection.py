@@ -1,0 +1,163 @@
+"""``protect``: a whole agent behind its card, in one call.
+
+From outside to inside: the documents that anybody may read (card, key set, metadata), the guard, the tenants and the
+extended card, the application. The card that is served is the card that is enforced: both have one source.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol
+
+from a2a_trust.auth.guard import Anonymity, AnonymousRefused, At, Skills, SkillsRefused
+from a2a_trust.auth.principal import Principal, Verifier
+from a2a_trust.card import CardView, read_card
+from a2a_trust.errors import CardNotServedError, ConfigurationError
+from a2a_trust.keys.signer import Signer
+from a2a_trust.middleware.authentication import (
+    CARD_PATHS,
+    AuthenticationMiddleware,
+    is_exactly,
+    principal_of,
+    route_path,
+)
+from a2a_trust.middleware.calls import Calls, TenantRule
+from a2a_trust.middleware.card import CardSignedHere, CardSigner, CardSource, FixedCard, PublicCard, SignerSource
+from a2a_trust.middleware.document import ASGIApp, Document, Receive, Scope, Send
+from a2a_trust.middleware.extended_card import ExtendedCard, Provider
+from a2a_trust.middleware.metadata import JWKS_PATH, JwksEndpoint, ProtectedResource, PublishedKeys
+
+__all__ = ["SigningKeys", "protect"]
+
+_PREFLIGHT: Final = b"access-control-request-method"
+
+
+class SigningKeys(SignerSource, PublishedKeys, Protocol):
+    """Something that knows which key signs now and which are published, such as ``KeyRingFile``."""
+
+
+def protect(
+    app: ASGIApp,
+    *,
+    card: bytes | Mapping[str, Any] | CardSource,
+    verifiers: Mapping[str, Verifier | At],
+    url: str | None = None,
+    signer: Signer | SigningKeys | None = None,
+    signature_lifetime: float | None = None,
+    card_max_age: int = 300,
+    extended_card: bytes | Mapping[str, Any] | Provider | None = None,
+    may_read_extended_card: Callable[[Principal], bool] | None = None,
+    may_use_tenant: TenantRule | None = None,
+    public_paths: Iterable[str] = (),
+    unguarded: Iterable[str] = (),
+    anonymous: Anonymity = AnonymousRefused(),  # noqa: B008  frozen and without fields
+    skills: Skills = SkillsRefused(),  # noqa: B008
+    allow_cors_preflight: bool = False,
+    hide_credentials: bool = False,
+    clock: Callable[[], float] = time.time,
+) -> ASGIApp:
+    """``app`` behind its card: one line around a Starlette, FastAPI or a2a-sdk application.
+
+    ``card`` is the agent's own card, as bytes, as a dict, or as a source such as ``CardFile``; it is served at both
+    well-known paths, whatever the application has there. ``verifiers`` has a verifier for every scheme that the card
+    demands, by the scheme's name in the card.
+
+    ``signer``, a key or a key ring, signs the card here; a signature is good for ``signature_lifetime`` seconds, and
+    callers may keep the card for ``card_max_age`` seconds. ``url`` is the agent's public URL: with it the metadata of
+    the protected resource is served and named in challenges, and the key set is served and named in signatures
+    (``jku``, when the URL is https).
+
+    ``extended_card`` is the card for known callers, or an async function of (principal, tenant) that gives it;
+    ``may_read_extended_card`` says who may have it, ``may_use_tenant`` who may name which tenant.
+
+    The other options are those of ``AuthenticationMiddleware``. ConfigurationError for whatever would be left open.
+    """
+    if signer is None and signature_lifetime is not None:
+        raise ConfigurationError("signature_lifetime: nobody signs; pass signer=… too")
+    jku = f"{url.rstrip('/')}{JWKS_PATH}" if url is not None and url.startswith("https://") else None
+    card_signer = None if signer is None else CardSigner(signer, lifetime=signature_lifetime, jku=jku)
+    source = _source(card, card_signer, clock)
+    view = read_card(source.document(clock()).body)
+    public_card = PublicCard(_AsEnforced(source, view), max_age=card_max_age, clock=clock)
+    documents: dict[str, ASGIApp] = dict.fromkeys(CARD_PATHS, public_card)
+    metadata_url = None
+    if url is not None:
+        resource = ProtectedResource(url, view, verifiers, clock=clock)
+        documents[resource.path], metadata_url = resource, resource.url
+    if url is not None and signer is not None:
+        documents[JWKS_PATH] = JwksEndpoint((signer.public_key,) if isinstance(signer, Signer) else signer, clock=clock)
+    extended = ExtendedCard(view, extended_card, may_read=may_read_extended_card, signer=card_signer, clock=clock)
+    calls = Calls(
+        app,
+        card=view,
+        extended=extended,
+        principal=principal_of,
+        route_path=route_path,
+        may_use_tenant=may_use_tenant,
+    )
+    guarded = AuthenticationMiddleware(
+        calls,
+        card=view,
+        verifiers=verifiers,
+        public_paths=public_paths,
+        unguarded=unguarded,
+        anonymous=anonymous,
+        skills=skills,
+        allow_cors_preflight=allow_cors_preflight,
+        hide_credentials=hide_credentials,
+        resource_metadata=metadata_url,
+        clock=clock,
+    )
+    return _Front(documents, guarded)
+
+
+def _source(
+    card: bytes | Mapping[str, Any] | CardSource, signer: CardSigner | None, clock: Callable[[], float]
+) -> CardSource:
+    if not isinstance(card, bytes | Mapping):
+        if signer is not None:
+            raise ConfigurationError("card: a source of its own signs by itself; pass the card as bytes or as a dict")
+        return card
+    return FixedCard(card, clock=clock) if signer is None else CardSignedHere(card, signer, clock=clock)
+
+
+class _Front:
+    """Answers for the public documents; everything else meets the guard."""
+
+    def __init__(self, documents: Mapping[str, ASGIApp], guarded: ASGIApp) -> None:
+        self._documents, self._paths, self._guarded = documents, frozenset(documents), guarded
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and is_exactly(self._paths, scope) and _is_read(scope):
+            await self._documents[route_path(scope)](scope, receive, send)
+        else:
+            await self._guarded(scope, receive, send)
+
+
+def _is_read(scope: Scope) -> bool:
+    """Whether the request reads: by GET or HEAD, or a browser asks whether it may (Fetch 4.8)."""
+    method = scope["method"]
+    if method == "OPTIONS":
+        return any(name.lower() == _PREFLIGHT for name, _ in scope["headers"])
+    return method in ("GET", "HEAD")
+
+
+class _AsEnforced:
+    """The card of a source, while it says what the guard was made of: else callers would be told other rules."""
+
+    def __init__(self, source: CardSource, view: CardView) -> None:
+        self._source, self._view = source, view
+        self._seen: Document | None = None
+
+    def document(self, now: float) -> Document:
+        document = self._source.document(now)
+        if document is not self._seen:
+            if _rules(read_card(document.body)) != _rules(self._view):
+                raise CardNotServedError("it says other rules than those that are enforced; start the agent anew")
+            self._seen = document
+        return document
+
+
+def _rules(view: CardView) -> tuple[Any, ...]:
+    return view.schemes, view.requirements, view.interfaces, view.skills, view.has_extended_card

@@ -1,0 +1,235 @@
+"""``protect``: documents, guard, tenants and extended card around one application, from one card."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
+
+from a2a_trust.auth.guard import AnonymousAllowed
+from a2a_trust.auth.principal import Principal
+from a2a_trust.errors import ConfigurationError, TrustError
+from a2a_trust.keys.keyset import read_jwks
+from a2a_trust.keys.origins import Origins
+from a2a_trust.keys.ring_file import KeyRingFile, save_key_ring, update_key_ring
+from a2a_trust.keys.rotation import KeyRing
+from a2a_trust.keys.signer import LocalSigner, generate_signer
+from a2a_trust.keys.trust import TrustedKey, TrustStore
+from a2a_trust.middleware.card import CardFile, FixedCard
+from a2a_trust.middleware.protection import protect
+from a2a_trust.signing.sign import sign_card
+from a2a_trust.signing.verify import verify_card
+from tests.middleware.agent import CARD, KEY, POOR_KEY, verifiers
+
+URL = "https://agent.example"
+GOOD = {"X-API-Key": KEY}
+PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+PROMISING: dict[str, Any] = {**CARD, "capabilities": {"extendedAgentCard": True}}
+NOW = 1_900_000_000.0
+
+
+async def hello(request: Any) -> PlainTextResponse:
+    return PlainTextResponse("the application")
+
+
+def application() -> Starlette:
+    everything = [Route(path, hello, methods=["GET", "HEAD", "POST", "OPTIONS"]) for path in ("/", "/{rest:path}")]
+    return Starlette(routes=everything)
+
+
+def ask(app: Any, method: str, path: str, **request: Any) -> httpx.Response:
+    async def send() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://agent.example") as http:
+            return await http.request(method, path, **request)
+
+    return asyncio.run(send())
+
+
+def guarded(card: Any = CARD, **options: Any) -> Any:
+    return protect(application(), card=card, verifiers=verifiers(), **options)
+
+
+def proven(body: bytes, signer: LocalSigner, now: float = NOW) -> dict[str, Any]:
+    trust = TrustStore([TrustedKey(key=signer.public_key, origins=Origins("agent.example"))])
+    return verify_card(body, trust, origin=URL, now=now).card
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_card_that_is_enforced_is_the_card_that_is_served(path: str) -> None:
+    body = json.dumps(CARD, indent=1).encode()
+    app = guarded(body)
+    response = ask(app, "GET", path)
+    assert (response.status_code, response.content) == (200, body)
+    assert ask(app, "GET", path, headers={"If-None-Match": response.headers["etag"]}).status_code == 304
+    assert ask(app, "HEAD", path).headers["content-length"] == str(len(body))
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_only_reading_it_is_public(path: str) -> None:
+    app = guarded()
+    for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+        assert ask(app, method, path).status_code == 401
+    preflight = {"Origin": "https://page.example", "Access-Control-Request-Method": "GET"}
+    assert ask(app, "OPTIONS", path, headers=preflight).status_code == 204
+    assert ask(app, "OPTIONS", "/rpc", headers=preflight).status_code == 401
+    for other in (f"{path}/", f"/{path}", path.upper(), path.replace(".", "%2e"), f"{path};x", f"{path}%20"):
+        assert ask(app, "GET", other).status_code == 401, other
+
+
+def test_everything_else_meets_the_guard() -> None:
+    app = guarded()
+    assert ask(app, "POST", "/rpc").status_code == 401
+    assert ask(app, "POST", "/rpc", headers={"X-API-Key": POOR_KEY}).status_code == 403
+    assert ask(app, "POST", "/rpc", headers=GOOD).text == "the application"
+
+
+def test_a_key_signs_the_card_and_is_published() -> None:
+    signer = generate_signer()
+    app = guarded(url=URL, signer=signer, signature_lifetime=3600, clock=lambda: NOW)
+    body = ask(app, "GET", PATHS[0]).content
+    assert proven(body, signer) == CARD
+    with pytest.raises(TrustError):
+        proven(body, signer, NOW + 3600)
+    header = json.loads(body)["signatures"][0]["protected"]
+    assert b"https://agent.example/.well-known/jwks.json" in __import__("base64").urlsafe_b64decode(header + "==")
+    jwks = ask(app, "GET", "/.well-known/jwks.json")
+    assert read_jwks(jwks.content).keys == (signer.public_key,)
+
+
+def test_challenges_name_the_metadata_and_the_metadata_names_the_issuer() -> None:
+    app = guarded(url=f"{URL}/a2a", clock=lambda: NOW)
+    challenges = ask(app, "POST", "/rpc").headers.get_list("www-authenticate")
+    where = f"{URL}/.well-known/oauth-protected-resource/a2a"
+    assert f'Bearer resource_metadata="{where}"' in challenges
+    metadata = ask(app, "GET", "/.well-known/oauth-protected-resource/a2a").json()
+    assert metadata["resource"] == f"{URL}/a2a"
+    assert metadata["authorization_servers"] == ["https://issuer.example"]
+    assert metadata["scopes_supported"] == ["read"]
+    wrong = ask(app, "POST", "/rpc", headers={"Authorization": "Bearer x"}).headers.get_list("www-authenticate")
+    assert f'Bearer error="invalid_token", resource_metadata="{where}"' in wrong
+
+
+def test_the_host_of_a_request_changes_nothing_that_is_served() -> None:
+    app = guarded(url=URL, signer=generate_signer(), clock=lambda: NOW)
+    for path in (*PATHS, "/.well-known/jwks.json", "/.well-known/oauth-protected-resource"):
+        usual = ask(app, "GET", path)
+        poisoned = ask(app, "GET", path, headers={"Host": "evil.example", "X-Forwarded-Host": "evil.example"})
+        assert poisoned.content == usual.content
+        assert b"evil" not in poisoned.content
+
+
+def test_a_ring_rotates_under_a_polling_client(tmp_path: Path) -> None:
+    path = tmp_path / "ring"
+    now = [NOW]
+    save_key_ring(path, KeyRing.begin(generate_signer(), now[0]))
+    app = guarded(url=URL, signer=KeyRingFile(path), clock=lambda: now[0])
+    first = ask(app, "GET", PATHS[0])
+    update_key_ring(path, lambda ring: ring.rotate(now[0], overlap=600))
+    assert len(ask(app, "GET", "/.well-known/jwks.json").json()["keys"]) == 2
+    poll = {"If-None-Match": first.headers["etag"]}
+    assert ask(app, "GET", PATHS[0], headers=poll).status_code == 304
+    now[0] += 601
+    second = ask(app, "GET", PATHS[0], headers=poll)
+    assert second.status_code == 200
+    keys = read_jwks(ask(app, "GET", "/.well-known/jwks.json").content).keys
+    trust = TrustStore(TrustedKey(key=key, origins=Origins("agent.example")) for key in keys)
+    for body in (first.content, second.content):
+        assert verify_card(body, trust, origin=URL, now=now[0]).card == CARD
+    assert json.loads(first.content)["signatures"] != json.loads(second.content)["signatures"]
+
+
+def test_a_file_that_comes_to_say_other_rules_is_not_served(tmp_path: Path) -> None:
+    signer = generate_signer()
+    path = tmp_path / "card.json"
+    path.write_text(json.dumps(sign_card(CARD, signer).card))
+    trust = TrustStore([TrustedKey(key=signer.public_key, origins=Origins("agent.example"))])
+    app = guarded(CardFile(path, trust=trust, reload=True))
+    assert ask(app, "GET", PATHS[0]).status_code == 200
+    path.write_text(json.dumps(sign_card({**CARD, "description": "Better."}, signer).card))
+    assert ask(app, "GET", PATHS[0]).json()["description"] == "Better."
+    stricter = {**CARD, "securityRequirements": CARD["securityRequirements"][:1]}
+    path.write_text(json.dumps(sign_card(stricter, signer).card))
+    assert ask(app, "GET", PATHS[0]).status_code == 503
+    assert ask(app, "POST", "/rpc", headers=GOOD).status_code == 200
+
+
+def test_a_signed_card_needs_keys_that_prove_it() -> None:
+    signer = generate_signer()
+    card = sign_card(CARD, signer).card
+    trust = TrustStore([TrustedKey(key=signer.public_key, origins=Origins("agent.example"))])
+    with pytest.raises(ConfigurationError, match=r"FixedCard\(card, trust="):
+        guarded(card)
+    assert ask(guarded(FixedCard(card, trust=trust)), "GET", PATHS[0]).json() == card
+    with pytest.raises(TrustError):
+        guarded(FixedCard({**card, "name": "other"}, trust=trust))
+
+
+def test_the_arguments_are_checked() -> None:
+    with pytest.raises(ConfigurationError, match="nobody signs"):
+        guarded(signature_lifetime=3600)
+    with pytest.raises(ConfigurationError, match="signs by itself"):
+        guarded(FixedCard(CARD), signer=generate_signer())
+    with pytest.raises(ConfigurationError, match="resource"):
+        guarded(url="agent.example")
+    with pytest.raises(ConfigurationError, match="does not promise an extended card"):
+        guarded(extended_card=CARD)
+
+
+def test_the_extended_card_is_for_callers_whom_the_card_lets_in() -> None:
+    async def provider(principal: Principal, tenant: str) -> dict[str, Any]:
+        return {**PROMISING, "description": f"For {principal.identities[0][1].subject}, {tenant or 'no tenant'}."}
+
+    app = guarded(PROMISING, extended_card=provider, may_use_tenant=lambda caller, tenant: tenant == "acme")
+    for path in ("/rest/extendedAgentCard", "/rest/v1/card", "/agent/authenticatedExtendedCard"):
+        assert ask(app, "GET", path).status_code == 401
+        assert ask(app, "GET", path, headers=GOOD).json()["description"] == "For ann, no tenant."
+    assert ask(app, "GET", "/rest/acme/extendedAgentCard", headers=GOOD).json()["description"] == "For ann, acme."
+    assert ask(app, "GET", "/rest/other/extendedAgentCard", headers=GOOD).status_code == 403
+    call = {"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard"}
+    assert ask(app, "POST", "/rpc", json=call).status_code == 401
+    assert ask(app, "POST", "/rpc", json=call, headers=GOOD).json()["result"]["description"] == "For ann, no tenant."
+
+
+def test_without_one_the_applications_own_is_not_reached_either() -> None:
+    app = protect(application(), card={"name": "open"}, verifiers={}, anonymous=AnonymousAllowed())
+    assert ask(app, "GET", "/").text == "the application"
+    for path in ("/extendedAgentCard", "/v1/card", "/agent/authenticatedExtendedCard", "/acme/extendedAgentCard"):
+        response = ask(app, "GET", path)
+        assert response.status_code in (400, 403)
+        assert response.text != "the application"
+
+
+def test_a_mounted_agent_serves_its_documents_below_its_mount() -> None:
+    inner = guarded(url=f"{URL}/team", signer=generate_signer(), clock=lambda: NOW)
+    app = Starlette(routes=[Mount("/team", app=inner)])
+    for path in (*PATHS, "/.well-known/jwks.json"):
+        assert ask(app, "GET", f"/team{path}").status_code == 200
+    assert ask(app, "GET", "/team/x").status_code == 401
+
+
+def test_credentials_can_be_hidden_wherever_they_travel() -> None:
+    seen: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(scope)
+        await PlainTextResponse("x")(scope, receive, send)
+
+    schemes = {
+        "query": {"apiKeySecurityScheme": {"location": "query", "name": "key"}},
+        "cookie": {"apiKeySecurityScheme": {"location": "cookie", "name": "sid"}},
+    }
+    requirements: list[Any] = [{"schemes": {"query": {"list": []}}}, {"schemes": {"cookie": {"list": []}}}]
+    card = {"name": "x", "securitySchemes": schemes, "securityRequirements": requirements}
+    key = verifiers()["key"]
+    shy = protect(app, card=card, verifiers={"query": key, "cookie": key}, hide_credentials=True)
+    assert ask(shy, "GET", f"/?a=1&k%65y={KEY}&b=2&keys=3").status_code == 200
+    assert seen[0]["query_string"] == b"a=1&b=2&keys=3"
+    assert ask(shy, "GET", "/", headers={"Cookie": f"sid={KEY}; a=1"}).status_code == 200
+    assert KEY.encode() not in repr(seen[1]["headers"]).encode()

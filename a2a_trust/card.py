@@ -134,6 +134,13 @@ class Interface:
     version: str
     tenant: str
 
+    @property
+    def is_legacy(self) -> bool:
+        """Whether it speaks a version before 1.0."""
+        if self.version:
+            return self.version.startswith("0.")
+        return not self.pointer.startswith("/supportedInterfaces/")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skill:

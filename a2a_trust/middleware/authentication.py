@@ -177,9 +177,9 @@ class _Interfaces:
             if interface.binding == Binding.JSONRPC:
                 self._json_rpc.add(path or "/")
             else:
-                generations.setdefault(path.rstrip("/"), set()).add(_is_legacy(interface))
+                generations.setdefault(path.rstrip("/"), set()).add(interface.is_legacy)
         self._http_json = sorted(generations.items(), reverse=True)  # the longer of two beginnings first
-        self._legacy = all(map(_is_legacy, interfaces))
+        self._legacy = all(interface.is_legacy for interface in interfaces)
 
     def called(self, scope: Scope) -> tuple[Binding, bool]:
         """The binding, and whether the version is one before 1.0."""
@@ -195,12 +195,6 @@ class _Interfaces:
                         len(generations) > 1 and path.startswith(f"{base}/v1/")
                     )
         return Binding.HTTP_JSON, self._legacy
-
-
-def _is_legacy(interface: Interface) -> bool:
-    if interface.version:
-        return interface.version.startswith("0.")
-    return not interface.pointer.startswith("/supportedInterfaces/")
 
 
 def _guarded(view: CardView, unguarded: frozenset[str]) -> list[Interface]:

@@ -95,6 +95,12 @@ class Calls:
         paths = [(interface.binding, urlsplit(interface.url).path) for interface in card.interfaces]
         self._json_rpc = frozenset(path or "/" for binding, path in paths if binding == "JSONRPC")
         self._http_json = frozenset(path.rstrip("/") for binding, path in paths if binding == "HTTP+JSON")
+        # 0.3 has its operations below /v1 (0.3, 3.2.3), and knows no tenants.
+        self._without_tenant = self._http_json | {
+            f"{urlsplit(interface.url).path.rstrip('/')}/v1"
+            for interface in card.interfaces
+            if interface.binding == "HTTP+JSON" and interface.is_legacy
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -133,7 +139,7 @@ class Calls:
                 before = path[:at]
                 parent, _, last = before.rpartition("/")
                 first = before[1:].partition("/")[0]
-                if before in self._http_json:
+                if before in self._without_tenant:
                     return set()
                 is_behind = bool(last) and parent in self._http_json
                 is_in_front = bool(first) and before[1 + len(first) :] in self._http_json

@@ -565,3 +565,12 @@ def test_an_interface_for_a_tenant_needs_somebody_who_says_who_may_use_it() -> N
     with pytest.raises(ConfigurationError, match="may_use_tenant=lambda caller, tenant"):
         Agent(card=card, tenants=None)
     assert Agent(card=card, tenants=only_acme).get("/extendedAgentCard").status_code == 200
+
+
+def test_operations_of_0_3_below_v1_are_of_no_tenant() -> None:
+    legacy = {**INTERFACES[1], "protocolVersion": "0.3"}
+    agent = Agent(for_each, {**PUBLIC, "supportedInterfaces": [*INTERFACES, legacy]}, tenants=None)
+    assert agent.ask("POST", "/a2a/rest/v1/message:send", content=b"{}").status_code == 299
+    assert agent.get("/a2a/rest/v1/tasks").status_code == 299
+    assert agent.get("/a2a/rest/v2/tasks").status_code == 403
+    assert Agent(for_each, tenants=None).get("/a2a/rest/v1/tasks").status_code == 403

@@ -1,0 +1,223 @@
+"""docs/protect.md is true: its Python and its commands run, and every cause that it names stops an agent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from a2a_trust import (
+    AnonymousAllowed,
+    ApiKeyVerifier,
+    At,
+    ConfigurationError,
+    Door,
+    HandlersEnforceSkills,
+    Header,
+    JwtVerifier,
+    MemoryApiKeys,
+    OpenIdKeys,
+    SqliteApiKeys,
+    protect,
+)
+
+GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "protect.md").read_text(encoding="utf-8")
+FIRST, HANDLER = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+(COMMANDS,) = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
+
+ISSUER = "https://login.example.com"
+HERE = "https://agent.example.com"
+KEY = {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}}
+LOGIN = {"openIdConnectSecurityScheme": {"openIdConnectUrl": f"{ISSUER}/.well-known/openid-configuration"}}
+VERIFIER = ApiKeyVerifier(MemoryApiKeys())
+JSON_RPC = {"url": f"{HERE}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+GRPC = {"url": "https://grpc.example.com", "protocolBinding": "GRPC", "protocolVersion": "1.0"}
+
+
+def demanding(*names: str) -> list[dict[str, Any]]:
+    return [{"schemes": {name: {"list": []}}} for name in names]
+
+
+CARD: dict[str, Any] = {
+    "name": "Invoice Agent",
+    "description": "Books invoices.",
+    "version": "1.0.0",
+    "supportedInterfaces": [JSON_RPC],
+    "securitySchemes": {"key": KEY},
+    "securityRequirements": demanding("key"),
+}
+EITHER = {**CARD, "securitySchemes": {"key": KEY, "login": LOGIN}, "securityRequirements": demanding("key", "login")}
+OF_0_1 = {"name": "Shouter", "url": HERE, "version": "1.0.0", "authentication": {"schemes": ["apiKey"]}}
+SKILL = {"id": "pay", "name": "Pay", "description": "Pays.", "tags": [], "securityRequirements": demanding("key")}
+
+
+async def hello(request: Any) -> PlainTextResponse:
+    return PlainTextResponse("hello")
+
+
+def ask(app: Any, path: str, **headers: str) -> httpx.Response:
+    async def send() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=HERE) as http:
+            return await http.get(path, headers=headers)
+
+    return asyncio.run(send())
+
+
+def test_the_first_lines_make_an_agent_that_takes_a_key_or_a_login(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = SqliteApiKeys(tmp_path / "keys.db", create=True).create(owner="ann").text
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"agent": Starlette(routes=[Route("/", hello)]), "card": EITHER}
+    exec(FIRST, names)
+    refused = ask(names["app"], "/")
+    assert refused.status_code == 401
+    assert refused.headers.get_list("www-authenticate") == ['ApiKey in="header", name="X-API-Key"', "Bearer"]
+    assert ask(names["app"], "/", **{"X-API-Key": key}).text == "hello"
+
+
+def test_a_handler_knows_its_caller_and_what_the_key_allows() -> None:
+    keys = MemoryApiKeys()
+    may = keys.create(owner="ann", scopes=["invoices:write"]).text
+    may_not = keys.create(owner="bob").text
+    names: dict[str, Any] = {}
+    exec(HANDLER, names)
+    agent = Starlette(routes=[Route("/", names["handler"])])
+    app = protect(agent, card=CARD, verifiers={"key": ApiKeyVerifier(keys)})
+    assert json.loads(ask(app, "/", **{"X-API-Key": may}).json()["booked for"]) == [["key", "api-keys", "ann"]]
+    assert ask(app, "/", **{"X-API-Key": may_not}).status_code == 403
+
+
+def test_the_commands_run(tmp_path: Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    key_id = "a2a_3kTMd9QxL0aB"
+    for line in COMMANDS.splitlines():
+        command = line.removeprefix("$ ").replace("a2a_3kTMd9QxL0aB", key_id)
+        done = subprocess.run(
+            command, shell=True, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        if " create " in command:
+            key_id = done.stdout.rpartition("_")[0]
+    old, new = SqliteApiKeys(tmp_path / "keys.db").records()
+    assert old.key_id == key_id
+    assert old.replaced_by == new.key_id
+    assert old.revoked is not None
+    assert new.owner == "ann"
+    assert new.scopes == {"invoices:read"}
+
+
+KEYED = {"verifiers": {"key": VERIFIER}}
+OPEN = {key: value for key, value in CARD.items() if key != "securityRequirements"}
+
+
+def login(issuer: str) -> dict[str, Any]:
+    return {"verifiers": {"login": JwtVerifier(OpenIdKeys(issuer, Door()), issuer=issuer, audience=HERE)}}
+
+
+@pytest.mark.parametrize(
+    ("cause", "card", "options", "mended_card", "mended_options"),
+    [
+        ("has no verifier", CARD, {"verifiers": {}}, CARD, KEYED),
+        (
+            "names a scheme that the card does not declare",
+            {**CARD, "securityRequirements": demanding("key", "login")},
+            {"verifiers": {"key": VERIFIER}},
+            EITHER,
+            {"verifiers": {"key": VERIFIER, **login(ISSUER)["verifiers"]}},
+        ),
+        (
+            "HTTP basic",
+            {**CARD, "securitySchemes": {"key": {"httpAuthSecurityScheme": {"scheme": "basic"}}}},
+            KEYED,
+            CARD,
+            KEYED,
+        ),
+        (
+            "mutual TLS",
+            {**CARD, "securitySchemes": {"key": {"mtlsSecurityScheme": {}}}},
+            KEYED,
+            CARD,
+            KEYED,
+        ),
+        ("no requirements", OPEN, {"verifiers": {}}, OPEN, {"verifiers": {}, "anonymous": AnonymousAllowed()}),
+        (
+            "an empty list",
+            {**CARD, "securityRequirements": []},
+            {"verifiers": {}},
+            {**CARD, "securityRequirements": []},
+            {"verifiers": {}, "anonymous": AnonymousAllowed()},
+        ),
+        (
+            "`{}` among them",
+            {**CARD, "securityRequirements": [*demanding("key"), {}]},
+            KEYED,
+            {**CARD, "securityRequirements": [*demanding("key"), {}]},
+            {**KEYED, "anonymous": AnonymousAllowed()},
+        ),
+        (
+            "gRPC",
+            {**CARD, "supportedInterfaces": [JSON_RPC, GRPC]},
+            KEYED,
+            {**CARD, "supportedInterfaces": [JSON_RPC, GRPC]},
+            {**KEYED, "unguarded": [GRPC["url"]]},
+        ),
+        (
+            "another host",
+            {**CARD, "supportedInterfaces": [JSON_RPC, {**JSON_RPC, "url": "https://other.example.com/rpc"}]},
+            KEYED,
+            {**CARD, "supportedInterfaces": [JSON_RPC, {**JSON_RPC, "url": "https://other.example.com/rpc"}]},
+            {**KEYED, "unguarded": ["https://other.example.com/rpc"]},
+        ),
+        (
+            "a skill with requirements of its own",
+            {**CARD, "skills": [SKILL]},
+            KEYED,
+            {**CARD, "skills": [SKILL]},
+            {**KEYED, "skills": HandlersEnforceSkills()},
+        ),
+        (
+            "such as `Host` or `Cookie`",
+            {**CARD, "securitySchemes": {"key": {"apiKeySecurityScheme": {"location": "header", "name": "Host"}}}},
+            KEYED,
+            CARD,
+            KEYED,
+        ),
+        (
+            "a word of a 0.1 card",
+            OF_0_1,
+            {"verifiers": {"apiKey": VERIFIER}},
+            OF_0_1,
+            {"verifiers": {"apiKey": At(Header("X-API-Key"), VERIFIER)}},
+        ),
+        (
+            "whose `openIdConnectUrl` is not that of the verifier's issuer",
+            {**EITHER, "securityRequirements": demanding("login")},
+            login("https://other.example.com"),
+            {**EITHER, "securityRequirements": demanding("login")},
+            login(ISSUER),
+        ),
+    ],
+)
+def test_each_cause_stops_the_agent_and_its_way_out_starts_it(
+    cause: str,
+    card: dict[str, Any],
+    options: dict[str, Any],
+    mended_card: dict[str, Any],
+    mended_options: dict[str, Any],
+) -> None:
+    assert cause in GUIDE
+    with pytest.raises(ConfigurationError):
+        protect(Starlette(), card=card, **options)
+    assert ask(protect(Starlette(), card=mended_card, **mended_options), "/.well-known/agent-card.json").is_success

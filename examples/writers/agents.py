@@ -6,7 +6,7 @@ revocation closes them. Cards of 0.1 have no word for scopes; cards of 0.2 and l
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +33,7 @@ def summary(text: str) -> str:
 WRITERS: dict[str, Callable[[str], str]] = {"outline": outline, "document": document, "summary": summary}
 
 
-def agent(name: str, url: str, store: str | os.PathLike[str]) -> ASGIApp:
+def agent(name: str, url: str, store: Path | str) -> ASGIApp:
     """One of the three, behind its card."""
     card: dict[str, Any] = {
         "name": name.title(),

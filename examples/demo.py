@@ -124,8 +124,8 @@ class Demo:
         headers = {"X-API-Key": key} if key else {}
         whose = "no key" if not key else "a guessed key" if key == "a2a_guessed" else "a good key"
         text, moments = "", []
-        json_body = body if method == "POST" else None
-        with httpx.stream(method, url + path, json=json_body, headers=headers, timeout=30) as answer:
+        sent = body if method == "POST" else None
+        with httpx.stream(method, url + path, json=sent, headers=headers, timeout=30, trust_env=False) as answer:
             print(f"   {method} {path} with {whose}: {answer.status_code}")
             for line in filter(None, answer.iter_lines()):
                 print(f"      {line[:110]}{'…' if len(line) > 110 else ''}", flush=True)

@@ -6,8 +6,8 @@ revocation closes them. Cards of 0.1 have no word for scopes; cards of 0.2 and l
 
 from __future__ import annotations
 
-from pathlib import Path
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request

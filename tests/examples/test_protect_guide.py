@@ -29,6 +29,7 @@ from a2a_trust import (
     MemoryApiKeys,
     OpenIdKeys,
     SqliteApiKeys,
+    generate_signer,
     protect,
 )
 
@@ -118,7 +119,7 @@ def test_the_commands_run(tmp_path: Path) -> None:
     assert new.scopes == {"invoices:read"}
 
 
-KEYED = {"verifiers": {"key": VERIFIER}}
+KEYED: dict[str, Any] = {"verifiers": {"key": VERIFIER}}
 OPEN = {key: value for key, value in CARD.items() if key != "securityRequirements"}
 
 
@@ -181,6 +182,13 @@ def login(issuer: str) -> dict[str, Any]:
             {**KEYED, "unguarded": ["https://other.example.com/rpc"]},
         ),
         (
+            "an interface for a tenant",
+            {**CARD, "supportedInterfaces": [{**JSON_RPC, "tenant": "north"}]},
+            KEYED,
+            {**CARD, "supportedInterfaces": [{**JSON_RPC, "tenant": "north"}]},
+            {**KEYED, "may_use_tenant": lambda caller, tenant: False},
+        ),
+        (
             "a skill with requirements of its own",
             {**CARD, "skills": [SKILL]},
             KEYED,
@@ -221,3 +229,14 @@ def test_each_cause_stops_the_agent_and_its_way_out_starts_it(
     with pytest.raises(ConfigurationError):
         protect(Starlette(), card=card, **options)
     assert ask(protect(Starlette(), card=mended_card, **mended_options), "/.well-known/agent-card.json").is_success
+
+
+def test_only_the_documents_that_the_guide_names_are_public() -> None:
+    signer = generate_signer("ES256", kid="one")
+    app = protect(Starlette(routes=[Route("/{rest:path}", hello)]), card=CARD, url=HERE, signer=signer, **KEYED)
+    named = ["agent-card.json", "agent.json", "oauth-protected-resource", "jwks.json"]
+    for name in named:
+        assert f"{name}`" in GUIDE
+        assert ask(app, f"/.well-known/{name}").status_code == 200
+    for path in ("/", "/rpc", "/healthz", "/.well-known/other", "/.well-known/agent.json/"):
+        assert ask(app, path).status_code == 401

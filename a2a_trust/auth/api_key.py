@@ -402,6 +402,10 @@ class ApiKeyVerifier:
         """``clock`` measures the age of what was read, in seconds; the moment of a request is an argument of verify."""
         if not 0 < refresh <= stale_if_error < math.inf:
             raise ConfigurationError("ApiKeyVerifier: 0 < refresh <= stale_if_error, in seconds, and both finite")
+        if isinstance(store, type) or not callable(getattr(store, "snapshot", None)):
+            raise ConfigurationError(
+                "ApiKeyVerifier: this is no store of keys; for a file write ApiKeyVerifier(SqliteApiKeys('keys.db'))"
+            )
         if not issuer:
             raise ConfigurationError("ApiKeyVerifier: issuer is empty; name the store, as in issuer='api-keys'")
         self._store = store

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 from a2a_trust.card import (
     ApiKeyScheme,
     HttpScheme,
+    MutualTlsScheme,
     OAuth2Scheme,
     OpenIdConnectScheme,
     SecurityScheme,
@@ -228,4 +229,4 @@ def extractor_for(scheme: SecurityScheme) -> Extractor:
 def _kind(scheme: SecurityScheme) -> str:
     if isinstance(scheme, HttpScheme):
         return f"HTTP {scheme.scheme!a}"
-    return type(scheme).__name__
+    return "mutual TLS" if isinstance(scheme, MutualTlsScheme) else "its kind"

@@ -214,9 +214,10 @@ def _check_anonymous(card: CardView, requirements: tuple[Alternative, ...], anon
         return
     if isinstance(anonymous, AnonymousRefused):
         what = "has no securityRequirements" if not card.requirements else "has {} among its securityRequirements"
+        mend = "demand a scheme in the card:" if not card.requirements else "take {} out, so that there remain such as"
         raise ConfigurationError(
             f"the card {what}, so everybody may call the agent. If that is meant, pass anonymous=AnonymousAllowed(); "
-            'else demand a scheme in the card: "securityRequirements": [{"schemes": {"NAME": {"list": []}}}]'
+            f'else {mend} "securityRequirements": [{{"schemes": {{"NAME": {{"list": []}}}}}}]'
         )
     if card.has_extended_card:
         raise ConfigurationError(
@@ -271,6 +272,12 @@ def _checked(name: str, card: CardView, verifiers: Mapping[str, Verifier | At]) 
             f"the card demands the scheme {name!r} and nothing verifies it; pass verifiers={{{name!r}: …}}: for API "
             "keys ApiKeyVerifier(store), for OAuth 2.0, OpenID Connect and bearer "
             "JwtVerifier(keys, issuer=…, audience=…)"
+        )
+    verifier = given.verifier if isinstance(given, At) else given
+    if isinstance(verifier, type) or not callable(getattr(verifier, "verify", None)):
+        raise ConfigurationError(
+            f"verifiers: that of {name!r} has no method verify; a store of API keys is wrapped: "
+            f"{{{name!r}: ApiKeyVerifier(store)}}"
         )
     if isinstance(scheme, NamedScheme):
         if isinstance(given, At):

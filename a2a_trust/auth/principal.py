@@ -83,6 +83,10 @@ class Anonymous:
     def is_authenticated(self) -> bool:
         return False
 
+    def identity(self, scheme: str) -> Identity | None:  # noqa: ARG002
+        """None: no credential has proven anything."""
+        return None
+
     @property
     def scopes(self) -> frozenset[str]:
         return frozenset()

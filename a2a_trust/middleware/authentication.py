@@ -128,7 +128,7 @@ async def _respond(refusal: Refusal, prefix: str, send: Send, *, head: bool = Fa
 
 
 def principal_of(scope: Mapping[str, Any]) -> Principal | Anonymous:
-    """Who the request is from, for handlers: of ``request.scope``, behind the middleware.
+    """Who the request is from, for handlers behind the middleware: of ``request`` or ``request.scope``.
 
     ConfigurationError where no middleware has judged the request: a handler must not take that for anybody.
     """

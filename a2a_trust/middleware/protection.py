@@ -116,6 +116,11 @@ def _source(
     card: bytes | Mapping[str, Any] | CardSource, signer: CardSigner | None, clock: Callable[[], float]
 ) -> CardSource:
     if not isinstance(card, bytes | Mapping):
+        if not callable(getattr(card, "document", None)):
+            raise ConfigurationError(
+                "card: pass its bytes, as in Path('card.json').read_bytes(), a dict, or a source such as "
+                "CardFile('card.json', trust=…)"
+            )
         if signer is not None:
             raise ConfigurationError("card: a source of its own signs by itself; pass the card as bytes or as a dict")
         return card

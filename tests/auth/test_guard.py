@@ -553,3 +553,24 @@ def test_a_card_and_keys_of_one_issuer_agree(scheme: dict[str, Any], keys: Any) 
 def test_a_card_that_sends_its_callers_to_another_issuer_does_not_start(scheme: dict[str, Any], keys: Any) -> None:
     with pytest.raises(ConfigurationError, match="callers would get their tokens elsewhere"):
         of_card(scheme, by(keys))
+
+
+@pytest.mark.parametrize("given", [MemoryApiKeys(), ApiKeyVerifier, "secret", None, At(Header("X"), MemoryApiKeys())])  # type: ignore[arg-type]
+def test_what_verifies_nothing_does_not_start(given: Any) -> None:
+    card = {
+        "name": "agent",
+        "securitySchemes": {"key": {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}}},
+        "securityRequirements": [{"schemes": {"key": {"list": []}}}],
+    }
+    with pytest.raises(ConfigurationError, match=r"ApiKeyVerifier\(store\)"):
+        Guard(read_card(card), {"key": given})
+
+
+def test_a_path_is_no_store_of_keys() -> None:
+    for store in ("keys.db", MemoryApiKeys):
+        with pytest.raises(ConfigurationError, match=r"ApiKeyVerifier\(SqliteApiKeys"):
+            ApiKeyVerifier(store)  # type: ignore[arg-type]
+
+
+def test_an_anonymous_caller_has_no_identity() -> None:
+    assert Anonymous().identity("key") is None

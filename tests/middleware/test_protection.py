@@ -233,3 +233,9 @@ def test_credentials_can_be_hidden_wherever_they_travel() -> None:
     assert seen[0]["query_string"] == b"a=1&b=2&keys=3"
     assert ask(shy, "GET", "/", headers={"Cookie": f"sid={KEY}; a=1"}).status_code == 200
     assert KEY.encode() not in repr(seen[1]["headers"]).encode()
+
+
+@pytest.mark.parametrize("card", ["card.json", None, 1, []])
+def test_what_is_no_card_does_not_start(card: Any) -> None:
+    with pytest.raises(ConfigurationError, match="read_bytes"):
+        guarded(card)

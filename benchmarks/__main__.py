@@ -7,14 +7,24 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from importlib import import_module
 from importlib.metadata import version
 from time import perf_counter
 from typing import Final
 
 from benchmarks import canonical, commands, many_cards, signatures, whole_cards
+from benchmarks.auth_env import in_auth_environment, run_in_auth_environment
 from benchmarks.rounds import Result, Row, run
 from benchmarks.sdk import MISSING, SDK_VERSION, SdkWorker, find_sdk
 from benchmarks.setting import Setting
+
+#: Rows that need peers which have no place in our own environment; imported there.
+_AUTH_ROWS: Final = {
+    "tokens": ("benchmarks.tokens", "rows_tokens"),
+    "api-keys": ("benchmarks.tokens", "rows_api_keys"),
+    "requests": ("benchmarks.requests", "rows_in_process"),
+    "served": ("benchmarks.requests", "rows_served"),
+}
 
 _ROWS: Final[dict[str, Callable[[Setting], Iterator[Row]]]] = {
     "canonical": canonical.rows_from_dict,
@@ -32,8 +42,20 @@ def main() -> int:
     """Measure and print; the exit code says nothing of speed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds: orientation in seconds")
-    parser.add_argument("--row", action="append", choices=list(_ROWS), help="only this; may be repeated")
+    parser.add_argument("--row", action="append", choices=[*_ROWS, *_AUTH_ROWS], help="only this; may be repeated")
     options = parser.parse_args()
+    wanted = options.row or [*_ROWS, *_AUTH_ROWS]
+    elsewhere = [] if in_auth_environment() else [name for name in wanted if name in _AUTH_ROWS]
+    wanted = [name for name in wanted if name not in elsewhere]
+    if wanted:
+        _measure(wanted, quick=options.quick)
+    if elsewhere:
+        quick = ["--quick"] if options.quick else []
+        return run_in_auth_environment(*quick, *(part for name in elsewhere for part in ("--row", name)))
+    return 0
+
+
+def _measure(wanted: list[str], *, quick: bool) -> None:
     started = perf_counter()
     python = find_sdk()
     _print_versions()
@@ -42,9 +64,9 @@ def main() -> int:
     missed = []
     with ExitStack() as stack:
         sdk = stack.enter_context(SdkWorker(python)) if python else None
-        setting = Setting(sdk=sdk, quick=options.quick)
-        for name in options.row or _ROWS:
-            for row in _ROWS[name](setting):
+        setting = Setting(sdk=sdk, quick=quick)
+        for name in wanted:
+            for row in _rows(name)(setting):
                 results = run(row)
                 _print_row(name, row, results)
                 missed += [
@@ -54,7 +76,14 @@ def main() -> int:
                 ]
     print(f"\n{perf_counter() - started:.0f} s in all. ", end="")
     print("Every target is met." if not missed else "Targets missed:\n  " + "\n  ".join(missed))
-    return 0
+
+
+def _rows(name: str) -> Callable[[Setting], Iterator[Row]]:
+    if name in _ROWS:
+        return _ROWS[name]
+    module, function = _AUTH_ROWS[name]
+    rows: Callable[[Setting], Iterator[Row]] = getattr(import_module(module), function)
+    return rows
 
 
 def _print_versions() -> None:

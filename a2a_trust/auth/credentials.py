@@ -114,9 +114,12 @@ class Header:
         return self.name.lower().encode()
 
     def take(self, lines: Lines, scope: Any) -> str | None:  # noqa: ARG002
-        value = _only(lines, self.name)
+        value = lines[0] if len(lines) == 1 and lines[0] is not None else _only(lines, self.name)
+        if value is None:
+            return None
         # Some servers strip blanks around a value, some do not; RFC 9110 5.5 says that they mean nothing.
-        return None if value is None else _text(value.strip(b" \t"), self.name)
+        value = value.strip(b" \t")
+        return value.decode("ascii") if value and value.isascii() else _text(value, self.name)
 
 
 @dataclass(frozen=True, slots=True)

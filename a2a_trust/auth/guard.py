@@ -165,8 +165,7 @@ class Guard:
         raise MissingCredentialsError("no credential for any scheme of the card")
 
     def _principal(self, identities: dict[str, Identity]) -> Principal:
-        wanting: set[str] = set()
-        lacking: dict[str, set[str]] = {}
+        met: list[Alternative] = []
         for alternative in self._alternatives:
             proven = []
             enough = True
@@ -179,17 +178,21 @@ class Guard:
             else:
                 if enough:
                     return Principal(identities=tuple(proven))
-                for name, scopes in alternative.schemes:
-                    wanting |= scopes
-                    if not scopes <= identities[name].scopes:
-                        lacking.setdefault(name, set()).update(scopes)
-        if wanting:
-            raise AuthorizationError(
-                "the credentials lack scopes that the card demands",
-                tuple(sorted(wanting)),
-                {name: tuple(sorted(scopes)) for name, scopes in lacking.items()},
-            )
-        raise MissingCredentialsError("the credentials that came are not all that any alternative demands")
+                met.append(alternative)
+        if not met:
+            raise MissingCredentialsError("the credentials that came are not all that any alternative demands")
+        wanting: set[str] = set()
+        lacking: dict[str, set[str]] = {}
+        for alternative in met:
+            for name, scopes in alternative.schemes:
+                wanting |= scopes
+                if not scopes <= identities[name].scopes:
+                    lacking.setdefault(name, set()).update(scopes)
+        raise AuthorizationError(
+            "the credentials lack scopes that the card demands",
+            tuple(sorted(wanting)),
+            {name: tuple(sorted(scopes)) for name, scopes in lacking.items()},
+        )
 
     def _carries_unused(self, lines: dict[bytes, Lines], scope: Any) -> bool:
         return any(place.take(lines.get(place.header or b"", []), scope) is not None for place in self._unused)

@@ -93,8 +93,7 @@ class AuthenticationMiddleware:
         except (AuthenticationError, AuthorizationError, KeySourceUnavailableError) as error:
             await self._refuse(error, scope, receive, send)
             return
-        auth = AuthCredentials(sorted(caller.scopes))
-        inner = {**scope, "user": caller, "auth": auth, _PRINCIPAL: caller}
+        inner = {**scope, "user": caller, "auth": AuthCredentials(list(caller.scopes)), _PRINCIPAL: caller}
         if self._hidden_headers:
             inner["headers"] = [line for line in scope["headers"] if line[0].lower() not in self._hidden_headers]
         if self._hidden_parameters:

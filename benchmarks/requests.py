@@ -1,0 +1,148 @@
+"""A request through a guard: in this process, and under a real server by its processor time."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import repeat
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Final
+
+from benchmarks.guards import GUARDS, app_of, credential_of
+from benchmarks.rounds import Contender, Row, Timer, calls_per_round
+from benchmarks.setting import Setting
+from benchmarks.tokens import LOOP
+
+__all__ = ["rows_in_process", "rows_served"]
+
+_ROOT: Final = Path(__file__).resolve().parent.parent
+_HEADERS: Final = [
+    (b"host", b"agent.example.com"),
+    (b"user-agent", b"python-httpx/0.28.1"),
+    (b"accept", b"*/*"),
+    (b"accept-encoding", b"gzip, deflate"),
+    (b"connection", b"keep-alive"),
+    (b"content-type", b"application/json"),
+]
+_REQUESTS: Final = 400
+
+
+def rows_in_process(setting: Setting) -> Iterator[Row]:
+    """One call of the application with a ready scope. ``+3 µs`` over the bare application is wanted of ours."""
+    contenders = [
+        Contender(name=name, timer=_in_process(name), target=1.29 if name.startswith("a2a_trust") else None)
+        for name in GUARDS
+    ]
+    yield Row(
+        title="a request, in process",
+        baseline="bare Starlette",
+        contenders=tuple(contenders),
+        rounds=setting.rounds(60),
+        notes=("the target is 3 µs over a bare application of 10.3 µs, as a ratio",),
+    )
+
+
+def _in_process(name: str) -> Timer:
+    app, (header, value) = app_of(name), credential_of(name)
+    headers = [*_HEADERS, (header.lower().encode(), value.encode())]
+    statuses: set[int] = set()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            statuses.add(message["status"])
+
+    async def timed(calls: int) -> float:
+        start = perf_counter()
+        for _ in repeat(None, calls):
+            scope = {
+                "type": "http",
+                "asgi": {"version": "3.0"},
+                "http_version": "1.1",
+                "server": ("agent.example.com", 80),
+                "client": ("192.0.2.1", 50000),
+                "scheme": "http",
+                "method": "GET",
+                "root_path": "",
+                "path": "/",
+                "raw_path": b"/",
+                "query_string": b"",
+                "headers": headers,
+                "state": {},
+            }
+            await app(scope, receive, send)
+        return (perf_counter() - start) / calls
+
+    calls = calls_per_round(LOOP.run_until_complete(timed(3)))
+    if statuses != {200}:
+        raise AssertionError(f"{name}: answers {statuses}")
+    return lambda: LOOP.run_until_complete(timed(calls))
+
+
+def rows_served(setting: Setting) -> Iterator[Row]:
+    """Processor time of uvicorn (httptools, uvloop) per request over a connection that stays open."""
+    with ExitStack() as stack:
+        contenders = []
+        for name in GUARDS:
+            port, process = stack.enter_context(_served(name))
+            timer = _processor_time(name, port, process.pid)
+            contenders.append(Contender(name=name, timer=timer, target=1.12 if name.startswith("a2a_trust") else None))
+        yield Row(
+            title="a request, processor time of uvicorn",
+            baseline="bare Starlette",
+            contenders=tuple(contenders),
+            rounds=setting.rounds(20),
+        )
+
+
+@contextmanager
+def _served(name: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    command = [sys.executable, "-m", "uvicorn", "--http", "httptools", "--loop", "uvloop", "--log-level", "error"]
+    process = subprocess.Popen(
+        [*command, "--no-access-log", "--port", str(port), "--factory", "benchmarks.guards:served"],
+        cwd=_ROOT,
+        env={**os.environ, "PYTHONPATH": str(_ROOT), "GUARD": name},
+    )
+    try:
+        for _ in range(300):
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+            except OSError:
+                time.sleep(0.1)
+        yield port, process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _processor_time(name: str, port: int, pid: int) -> Timer:
+    header, value = credential_of(name)
+    request = (
+        f"GET / HTTP/1.1\r\nHost: agent.example.com\r\nUser-Agent: bench\r\nAccept: */*\r\n{header}: {value}\r\n\r\n"
+    ).encode()
+    connection = socket.create_connection(("127.0.0.1", port))
+    schedstat = Path(f"/proc/{pid}/schedstat")  # nanoseconds on a processor come first
+
+    def timer() -> float:
+        before = int(schedstat.read_text().split()[0])
+        for _ in range(_REQUESTS):
+            connection.sendall(request)
+            answer = connection.recv(65_536)
+            while not answer.endswith(b"hello") and len(answer) < 1_000:
+                answer += connection.recv(65_536)
+            if not answer.startswith(b"HTTP/1.1 200") or not answer.endswith(b"hello"):
+                raise AssertionError(f"{name}: {answer[:200]!r}")
+        return (int(schedstat.read_text().split()[0]) - before) / 1e9 / _REQUESTS
+
+    return timer

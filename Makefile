@@ -23,7 +23,7 @@ format: .venv/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: .venv/ready  ## ratios against rfc8785, joserfc, PyJWT and a2a-sdk, interleaved
+bench: .venv/ready  ## ratios against the peers, interleaved; those of servers run in an environment of their own
 	$(BIN)/python -m benchmarks
 
 .venv/ready: requirements/dev.txt pyproject.toml
@@ -33,9 +33,13 @@ bench: .venv/ready  ## ratios against rfc8785, joserfc, PyJWT and a2a-sdk, inter
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-lock:  ## renew requirements/dev.txt (needs uv)
+lock:  ## renew requirements/dev.txt, and what the SDKs and the peers run in (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	    --extra server --extra test --extra bench pyproject.toml requirements/build.in -o requirements/dev.txt
+	for wanted in tests/interop/sdks/*/requirements.in benchmarks/auth_peers/requirements.in; do \
+	    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	        $$wanted -o $${wanted%.in}.txt || exit 1; \
+	done
 
 clean:
 	rm -rf .venv .sdk .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

@@ -15,7 +15,7 @@ import logging
 import re
 from collections.abc import Callable, MutableMapping
 from typing import Any, Final, NamedTuple, TypeAlias
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.card import CardView
@@ -92,14 +92,19 @@ class Calls:
             )
         self._app, self._extended, self._may_use_tenant = app, extended, may_use_tenant
         self._principal, self._route_path = principal, route_path
-        paths = [(interface.binding, urlsplit(interface.url).path) for interface in card.interfaces]
-        self._json_rpc = frozenset(path or "/" for binding, path in paths if binding == "JSONRPC")
-        self._http_json = frozenset(path.rstrip("/") for binding, path in paths if binding == "HTTP+JSON")
+        paths = [(interface, unquote(urlsplit(interface.url).path).rstrip("/")) for interface in card.interfaces]
+        self._json_rpc = frozenset(
+            ending for interface, path in paths if interface.binding == "JSONRPC" for ending in ("", *_endings(path))
+        )
+        self._http_json = frozenset(
+            ending for interface, path in paths if interface.binding == "HTTP+JSON" for ending in _endings(path)
+        )
         # 0.3 has its operations below /v1 (0.3, 3.2.3), and knows no tenants.
         self._without_tenant = self._http_json | {
-            f"{urlsplit(interface.url).path.rstrip('/')}/v1"
-            for interface in card.interfaces
+            f"{ending}/v1"
+            for interface, path in paths
             if interface.binding == "HTTP+JSON" and interface.is_legacy
+            for ending in _endings(path)
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -107,8 +112,13 @@ class Calls:
             await self._app(scope, receive, send)
             return
         path, method = self._route_path(scope), scope["method"]
+        if "\n" in path:
+            # Starlette's patterns end in "$", which stands before a last newline too: another name for every route.
+            _log.info("refused a path with a newline")
+            await respond(INVALID, None, scope, send)
+            return
         paths = {path, scope["path"], scope.get("root_path", "") + scope["path"]}
-        if method == "POST" and not self._json_rpc.isdisjoint(paths):
+        if method == "POST" and any(each.rstrip("/") in self._json_rpc for each in paths):
             await self._with_body(_said_in_json_rpc, set(), scope, receive, send)
             return
         name = next((name for name in _NAMES if path.rstrip("/").endswith(name)), "") if method != "POST" else ""
@@ -191,6 +201,11 @@ class Calls:
             return None
         _log.info("refused a tenant: %s", "the caller may not use it" if self._may_use_tenant else "no may_use_tenant")
         return FORBIDDEN
+
+
+def _endings(path: str) -> list[str]:
+    """The path, and what is left of it where a proxy takes segments off its front and does not say so."""
+    return [path, *(path[at:] for at in range(1, len(path)) if path[at] == "/")]
 
 
 def _replayed(messages: list[MutableMapping[str, Any]], receive: Receive) -> Receive:

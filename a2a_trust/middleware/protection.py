@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
 
 from a2a_trust.auth.guard import Anonymity, AnonymousRefused, At, Skills, SkillsRefused
 from a2a_trust.auth.principal import Principal, Verifier
@@ -86,7 +87,9 @@ def protect(
         resource = ProtectedResource(url, view, verifiers, clock=clock)
         documents[resource.path], metadata_url = resource, resource.url
     if url is not None and signer is not None:
-        documents[JWKS_PATH] = JwksEndpoint((signer.public_key,) if isinstance(signer, Signer) else signer, clock=clock)
+        keys = JwksEndpoint((signer.public_key,) if isinstance(signer, Signer) else signer, clock=clock)
+        # The jku has the URL's path. Whether requests have it depends on who is in front, and whether it says so.
+        documents[JWKS_PATH] = documents[f"{urlsplit(url).path.rstrip('/')}{JWKS_PATH}"] = keys
     extended = ExtendedCard(view, extended_card, may_read=may_read_extended_card, signer=card_signer, clock=clock)
     calls = Calls(
         app,

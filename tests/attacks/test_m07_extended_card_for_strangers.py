@@ -65,3 +65,11 @@ def test_an_agent_that_lets_everybody_in_cannot_promise_one(flag: dict[str, obje
         given = verifiers() if len(requirements) > 1 else {}
         with pytest.raises(ConfigurationError, match="take extendedAgentCard out of the capabilities"):
             guarded(Agent(), card, verifiers=given, anonymous=AnonymousAllowed())
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_it_cannot_be_made_public_by_its_path(path: str) -> None:
+    if path == "/authenticatedExtendedCard":
+        return  # no name that any generation has for it
+    with pytest.raises(ConfigurationError, match="for known callers only"):
+        guarded(Agent(), PROMISING, public_paths=[path])

@@ -12,6 +12,7 @@ import pytest
 
 from a2a_trust.auth.guard import AnonymousAllowed, HandlersEnforceSkills
 from a2a_trust.errors import ConfigurationError
+from a2a_trust.middleware.protection import protect
 from tests.auth.test_jwt import claims, token
 from tests.middleware.agent import CARD, KEY, POOR_KEY, Agent, guarded, verifiers
 
@@ -102,3 +103,29 @@ def test_no_door_opens_for_want_of_a_verifier() -> None:
             ConfigurationError, match=f"the card demands the scheme '{missing}' and nothing verifies it"
         ):
             guarded(Agent(), verifiers=given)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/rpc", '{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"tenant":"acme"}}'),
+        ("POST", "/rpc", '{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"ten\\u0061nt":"acme"}}'),
+        ("POST", "/rpc?tenant=acme", "{}"),
+        ("POST", "/rest/acme/message:send", "{}"),
+        ("POST", "/acme/rest/message:send", "{}"),
+        ("POST", "/rest/message:send", '{"tenant":"acme"}'),
+        ("GET", "/rest/acme/tasks", ""),
+        ("GET", "/acme/rest/tasks/1", ""),
+        ("GET", "/rest/tasks?tenant=acme", ""),
+        ("GET", "/acme/extendedAgentCard", ""),
+    ],
+)
+async def test_tenant_rules_cannot_be_skipped(method: str, path: str, body: str) -> None:
+    for rule in (None, lambda caller, tenant: tenant != "acme"):
+        agent = Agent()
+        app = protect(agent, card=CARD, verifiers=verifiers(), may_use_tenant=rule)
+        async with client(app) as http:
+            assert (await http.request(method, path, content=body)).status_code == 401
+            refused = await http.request(method, path, content=body, headers={"X-API-Key": KEY})
+            assert refused.status_code == 403
+        assert agent.scopes == []

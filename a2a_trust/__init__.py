@@ -174,6 +174,8 @@ _HOMES = {
     "verify_card": "signing.verify",
 }
 
+_SERVER_LIBRARIES = ("anyio", "httpcore", "starlette")
+
 __all__ = sorted(_HOMES)
 
 
@@ -181,6 +183,13 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{home}"), name)
+    try:
+        value = getattr(import_module(f"{__name__}.{home}"), name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.partition(".")[0] in _SERVER_LIBRARIES:
+            raise ImportError(
+                f'{name} is for servers and needs {error.name}: pip install "a2a-trust[server]"'
+            ) from error
+        raise
     globals()[name] = value
     return value

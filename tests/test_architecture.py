@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,3 +111,12 @@ def test_every_public_name_is_where_the_package_says() -> None:
 
 def test_no_module_is_named_for_having_no_name() -> None:
     assert not {path.stem for path in modules()} & {"utils", "util", "helpers", "common", "misc"}
+
+
+@pytest.mark.parametrize(("name", "library"), [("protect", "starlette"), ("Door", "httpcore")])
+def test_without_the_extra_for_servers_its_names_say_what_to_install(name: str, library: str) -> None:
+    program = f"import sys; sys.modules[{library!r}] = None; import a2a_trust; a2a_trust.{name}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"{name} is for servers and needs {library}" in done.stderr.splitlines()[-1]
+    assert 'pip install "a2a-trust[server]"' in done.stderr.splitlines()[-1]

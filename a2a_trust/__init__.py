@@ -186,10 +186,9 @@ def __getattr__(name: str) -> Any:
     try:
         value = getattr(import_module(f"{__name__}.{home}"), name)
     except ModuleNotFoundError as error:
-        if error.name is not None and error.name.partition(".")[0] in _SERVER_LIBRARIES:
-            raise ImportError(
-                f'{name} is for servers and needs {error.name}: pip install "a2a-trust[server]"'
-            ) from error
-        raise
+        library = (error.name or "").partition(".")[0]
+        if library not in _SERVER_LIBRARIES:
+            raise
+        raise ImportError(f'{name} is for servers and needs {library}: pip install "a2a-trust[server]"') from None
     globals()[name] = value
     return value

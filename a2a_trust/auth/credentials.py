@@ -66,13 +66,18 @@ class HeaderLines:
     def find(self, headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, Lines]:
         """The lines that are there, by the name of the header in lower case."""
         found: dict[bytes, Lines] = {}
+        lengths, names = self._lengths, self._names
         for name, value in headers:
-            if len(name) in self._lengths:
-                lowered = name.lower()
-                if lowered in self._names:
-                    found.setdefault(lowered, []).append(value)
-                elif b"_" in lowered and (twin := lowered.replace(b"_", b"-")) in self._names:
-                    found.setdefault(twin, []).append(None)
+            if len(name) not in lengths:
+                continue
+            lowered = name.lower()
+            if lowered in names:
+                if lowered in found:
+                    found[lowered].append(value)
+                else:
+                    found[lowered] = [value]
+            elif b"_" in lowered and (twin := lowered.replace(b"_", b"-")) in names:
+                found.setdefault(twin, []).append(None)
         return found
 
 

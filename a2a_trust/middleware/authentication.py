@@ -71,6 +71,7 @@ class AuthenticationMiddleware:
         self._guard = Guard(view, verifiers, anonymous=anonymous, skills=skills)
         self._interfaces = _Interfaces(_guarded(view, frozenset(unguarded)))
         self._public = frozenset((*CARD_PATHS, *map(_exact_path, public_paths)))
+        self._endings = tuple(self._public)
         self._allow_cors_preflight = allow_cors_preflight
         places = [self._guard.place(scheme.name) for scheme in self._guard.schemes] if hide_credentials else []
         self._hidden_headers = frozenset(place.header for place in places if place.header is not None)
@@ -80,20 +81,22 @@ class AuthenticationMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
-        if kind == "lifespan":
+        if kind == "http":
+            # What ends otherwise is none of the public paths; nearly all requests are told by that.
+            if (scope["path"].endswith(self._endings) or scope["method"] == "OPTIONS") and self._is_public(scope):
+                await self._app(scope, receive, send)
+                return
+        elif kind == "lifespan":
             await self._app(scope, receive, send)
             return
-        if kind not in ("http", "websocket"):
+        elif kind != "websocket":
             raise ConfigurationError(f"ASGI scope type {kind!r} is not understood, so it is not let in")
-        if kind == "http" and self._is_public(scope):
-            await self._app(scope, receive, send)
-            return
         try:
             caller = await self._guard.authenticate(scope, self._clock())
         except (AuthenticationError, AuthorizationError, KeySourceUnavailableError) as error:
             await self._refuse(error, scope, receive, send)
             return
-        inner = {**scope, "user": caller, "auth": AuthCredentials(list(caller.scopes)), _PRINCIPAL: caller}
+        inner = {**scope, "user": caller, "auth": AuthCredentials([*caller.scopes]), _PRINCIPAL: caller}
         if self._hidden_headers:
             inner["headers"] = [line for line in scope["headers"] if line[0].lower() not in self._hidden_headers]
         if self._hidden_parameters:

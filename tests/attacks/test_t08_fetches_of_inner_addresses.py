@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from a2a_trust.errors import FetchError
+from a2a_trust.errors import FetchError, KeySourceUnavailableError
 from a2a_trust.fetch import Door
 from tests.attacks.recording import events_outside
+from tests.auth.test_discovery import OPENID, issuer_at
 from tests.test_fetch import Authority, Names, answer, serving
 
 pytestmark = pytest.mark.anyio
@@ -144,3 +145,12 @@ async def test_every_fetch_checks_anew() -> None:
         with pytest.raises(FetchError, match="this machine only"):
             await door.fetch(url, configured=True)
     assert server.connections == 1
+
+
+async def test_an_issuers_metadata_leads_to_no_inner_server_that_the_operator_did_not_name() -> None:
+    async with issuer_at() as issuer, issuer_at() as inner:
+        # The inner server has good keys, so whoever went there would find one.
+        issuer.pages[OPENID] = issuer.metadata(jwks_uri=f"{inner.origin}/jwks")
+        with pytest.raises(KeySourceUnavailableError):
+            await issuer.keys().key("a", "EC")
+        assert (issuer.asked, inner.asked) == ([OPENID], [])

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Final
 
 from benchmarks import canonical, commands, many_cards, signatures, whole_cards
-from benchmarks.auth_env import in_auth_environment, run_in_auth_environment
+from benchmarks.auth_env import auth_environment, in_auth_environment, run_there
 from benchmarks.rounds import Result, Row, run
 from benchmarks.sdk import MISSING, SDK_VERSION, SdkWorker, find_sdk
 from benchmarks.setting import Setting
@@ -45,37 +45,42 @@ def main() -> int:
     parser.add_argument("--row", action="append", choices=[*_ROWS, *_AUTH_ROWS], help="only this; may be repeated")
     options = parser.parse_args()
     wanted = options.row or [*_ROWS, *_AUTH_ROWS]
-    elsewhere = [] if in_auth_environment() else [name for name in wanted if name in _AUTH_ROWS]
-    wanted = [name for name in wanted if name not in elsewhere]
-    if wanted:
-        _measure(wanted, quick=options.quick)
-    if elsewhere:
-        quick = ["--quick"] if options.quick else []
-        return run_in_auth_environment(*quick, *(part for name in elsewhere for part in ("--row", name)))
+    of_servers = [name for name in wanted if name in _AUTH_ROWS]
+    others = [name for name in wanted if name not in of_servers]
+    if others:
+        _measure(others, quick=options.quick, with_sdk=True)
+    if of_servers:
+        python = None if in_auth_environment() else auth_environment()
+        if python is not None:
+            quick = ["--quick"] if options.quick else []
+            return run_there(python, *quick, *(part for name in of_servers for part in ("--row", name)))
+        _measure(of_servers, quick=options.quick, with_sdk=False)
     return 0
 
 
-def _measure(wanted: list[str], *, quick: bool) -> None:
+def _measure(wanted: list[str], *, quick: bool, with_sdk: bool) -> None:
     started = perf_counter()
-    python = find_sdk()
-    _print_versions()
-    if python is None:
-        print(f"\n*** {MISSING} ***", file=sys.stderr)
+    python = find_sdk() if with_sdk else None
+    _print_versions(f"a2a-sdk {SDK_VERSION} in its own process" if python else "")
     missed = []
     with ExitStack() as stack:
         sdk = stack.enter_context(SdkWorker(python)) if python else None
         setting = Setting(sdk=sdk, quick=quick)
+        if with_sdk and sdk is None:
+            setting.leave_out(MISSING)
         for name in wanted:
             for row in _rows(name)(setting):
                 results = run(row)
                 _print_row(name, row, results)
                 missed += [
-                    f"[{name}] {row.title}: {result.name}: {result.ratio:.2f}, wanted {_target(result)}"
+                    f"[{name}] {row.title}: {result.name}: {_measured(result)}, wanted {_target(result)}"
                     for result in results
                     if result.verdict
                 ]
     print(f"\n{perf_counter() - started:.0f} s in all. ", end="")
     print("Every target is met." if not missed else "Targets missed:\n  " + "\n  ".join(missed))
+    for line in setting.left_out:
+        print(f"*** {line} ***", file=sys.stderr)
 
 
 def _rows(name: str) -> Callable[[Setting], Iterator[Row]]:
@@ -86,10 +91,12 @@ def _rows(name: str) -> Callable[[Setting], Iterator[Row]]:
     return rows
 
 
-def _print_versions() -> None:
-    names = ("cryptography", "orjson", "joserfc", "rfc8785", "PyJWT")
-    print(f"Python {platform.python_version()}, {', '.join(f'{name} {version(name)}' for name in names)}, ", end="")
-    print(f"a2a-sdk {SDK_VERSION} in its own process")
+def _print_versions(sdk: str) -> None:
+    names = ["cryptography", "orjson", "joserfc", "rfc8785", "PyJWT"]
+    if in_auth_environment():
+        names += ["authlib", "fastmcp", "mcp", "starlette", "fastapi", "uvicorn"]
+    versions = [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in names)]
+    print(", ".join([*versions, sdk] if sdk else versions))
     print("Medians over interleaved rounds; best: of the least disturbed tenth. Ratios hold, times do not.")
 
 
@@ -98,7 +105,7 @@ def _print_row(name: str, row: Row, results: list[Result]) -> None:
     print(f"\n[{name}] {row.title}\n  {'':<44}{kind:>11}{'ratio':>9}{'best':>9}   target")
     for result in results:
         amount = f"{1 / result.seconds:>9,.0f}/s" if row.as_rate else f"{_duration(result.seconds):>11}"
-        target = "" if result.target is None else f"   {_target(result)}   {result.verdict}"
+        target = f"   {_target(result)}   {result.verdict or 'met'}" if _target(result) else ""
         ratios = f"{result.ratio:>9.3f}{result.best:>9.3f}"
         print(f"  {result.name:<44}{amount}{ratios}{target}".rstrip())
     print(f"  ratio to {row.baseline}{'; ' if row.notes else ''}{'; '.join(row.notes)}", flush=True)
@@ -109,7 +116,13 @@ def _duration(seconds: float) -> str:
 
 
 def _target(result: Result) -> str:
-    return f"{'≥' if result.as_rate else '≤'} {result.target:g}"
+    if result.at_most is not None:
+        return f"≤ {_duration(result.at_most)}"
+    return "" if result.target is None else f"{'≥' if result.as_rate else '≤'} {result.target:g}"
+
+
+def _measured(result: Result) -> str:
+    return f"{result.ratio:.2f}" if result.at_most is None else _duration(result.seconds)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-__all__ = ["in_auth_environment", "run_in_auth_environment"]
+__all__ = ["auth_environment", "in_auth_environment", "run_there"]
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
 _LOCKED: Final = Path(__file__).with_name("auth_peers") / "requirements.txt"
@@ -26,34 +26,33 @@ def in_auth_environment() -> bool:
     return find_spec("fastmcp") is not None
 
 
-def run_in_auth_environment(*arguments: str) -> int:
+def run_there(python: Path, *arguments: str) -> int:
     """Run ``python -m benchmarks`` with these arguments where the peers are; its exit code."""
-    python = _environment() / "bin" / "python"
     return subprocess.run(
         [python, "-m", "benchmarks", *arguments], cwd=_ROOT, env={**os.environ, "PYTHONPATH": str(_ROOT)}, check=False
     ).returncode
 
 
-def _environment() -> Path:
-    digest = sha256(_LOCKED.read_bytes() + sys.version.encode()).hexdigest()[:16]
-    environment = _ROOT / ".sdk" / f"benchmarks-{digest}"
+def auth_environment() -> Path | None:
+    """The Python of the environment; None, said loudly, when it cannot be made."""
+    # An environment belongs to the interpreter that made it.
+    digest = sha256(b"\0".join((_LOCKED.read_bytes(), sys.version.encode(), sys.base_prefix.encode()))).hexdigest()
+    environment = _ROOT / ".sdk" / f"benchmarks-{digest[:16]}"
     if not environment.is_dir():
         print("making the environment of the peers, once …", file=sys.stderr)
         environment.parent.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=environment.parent) as unfinished:
             folder = Path(unfinished) / "environment"
-            subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-            install = [
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--require-hashes",
-                "--only-binary",
-                ":all:",
-                "-r",
-                str(_LOCKED),
-            ]
-            subprocess.run([folder / "bin" / "python", *install], check=True)
+            install = ["-m", "pip", "install", "--quiet", "--require-hashes", "--only-binary", ":all:", "-r"]
+            try:
+                subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+                subprocess.run([folder / "bin" / "python", *install, _LOCKED], check=True)
+            except (OSError, subprocess.CalledProcessError) as error:
+                print(
+                    f"\n*** NO ENVIRONMENT of {_LOCKED.relative_to(_ROOT)}, the reason stands above: {error}. "
+                    "Going on with the peers that are installed here. ***",
+                    file=sys.stderr,
+                )
+                return None
             shutil.move(folder, environment)
-    return environment
+    return environment / "bin" / "python"

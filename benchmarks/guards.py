@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from a2a_trust.auth.api_key import ApiKeyVerifier, MemoryApiKeys
+from a2a_trust.auth.api_key import ApiKeyRecord, ApiKeyVerifier, MemoryApiKeys, key_id_of
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.keys.jwk import public_key_from_jwk
 from a2a_trust.middleware.authentication import AuthenticationMiddleware as CardMiddleware
@@ -49,7 +49,7 @@ if "BENCH_TOKEN" not in os.environ:
     _peers = Peers.with_new_key("ES256")
     os.environ["BENCH_TOKEN"] = token_of(_peers)
     os.environ["BENCH_JWK"] = json.dumps(_peers.signer.public_key.to_jwk())
-    os.environ["BENCH_KEY"] = os.urandom(32).hex()
+    os.environ["BENCH_KEY"] = MemoryApiKeys().create(owner="ann").text
 TOKEN: Final = os.environ["BENCH_TOKEN"]
 KEY: Final = os.environ["BENCH_KEY"]
 PUBLIC: Final = public_key_from_jwk(json.loads(os.environ["BENCH_JWK"]))
@@ -64,10 +64,11 @@ def bare() -> Any:
 
 
 def _verifiers() -> dict[str, Any]:
-    store = MemoryApiKeys()
-    store.import_key(KEY, owner="ann", scopes=[_SCOPE])
+    record = ApiKeyRecord(
+        key_id=key_id_of(KEY), digest=sha256(KEY.encode()).digest(), owner="ann", scopes=frozenset({_SCOPE}), created=0
+    )
     return {
-        "key": ApiKeyVerifier(store),
+        "key": ApiKeyVerifier(MemoryApiKeys([record])),
         "oauth": JwtVerifier(OneKey(PUBLIC), issuer=ISSUER, audience=AUDIENCE),
     }
 

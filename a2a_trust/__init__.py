@@ -6,6 +6,7 @@ Rooms, from the ground up; each imports only from rooms before it:
 ``errors``          the exception tree
 ``strict_json``     the reader for JSON from strangers
 ``atomic_write``    files written whole or not at all
+``addresses``       which IP addresses are public
 ``card``            what a card of any generation says: schemes, requirements, interfaces, skills
 ``merged``          one card for clients of two generations
 ``fetch``           the one guarded door to the network
@@ -13,6 +14,7 @@ Rooms, from the ground up; each imports only from rooms before it:
 ``signing``         canonical JSON, presence, forms, signatures, sign, verify
 ``auth``            credentials, API keys, access tokens, and the guard that applies a card to a request
 ``middleware``      ASGI: the guard in front of an application, cards, key sets and metadata
+``servers``         what only a server can know of a connection: protocol classes for uvicorn
 ``cli``             the command ``a2a-sign``
 ==================  =================================================================================
 
@@ -76,6 +78,7 @@ if TYPE_CHECKING:
     from a2a_trust.keys.signer import generate_signer as generate_signer
     from a2a_trust.keys.trust import Form as Form
     from a2a_trust.keys.trust import TrustedKey as TrustedKey
+    from a2a_trust.keys.trust import TrustSource as TrustSource
     from a2a_trust.keys.trust import TrustStore as TrustStore
     from a2a_trust.merged import merged_card as merged_card
     from a2a_trust.middleware.authentication import AuthenticationMiddleware as AuthenticationMiddleware
@@ -87,7 +90,11 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.card import PublicCard as PublicCard
     from a2a_trust.middleware.metadata import JwksEndpoint as JwksEndpoint
     from a2a_trust.middleware.metadata import ProtectedResource as ProtectedResource
+    from a2a_trust.middleware.peer import Networks as Networks
     from a2a_trust.middleware.protection import protect as protect
+    from a2a_trust.middleware.readers import CardForCallers as CardForCallers
+    from a2a_trust.middleware.readers import CardForEverybody as CardForEverybody
+    from a2a_trust.middleware.readers import CardForNetworks as CardForNetworks
     from a2a_trust.signing.policy import all_of as all_of
     from a2a_trust.signing.policy import n_of as n_of
     from a2a_trust.signing.policy import named as named
@@ -108,6 +115,9 @@ _HOMES = {
     "AuthenticationMiddleware": "middleware.authentication",
     "AuthorizationError": "errors",
     "CardFile": "middleware.card",
+    "CardForCallers": "middleware.readers",
+    "CardForEverybody": "middleware.readers",
+    "CardForNetworks": "middleware.readers",
     "CardNotServedError": "errors",
     "CardSignedHere": "middleware.card",
     "CardSigner": "middleware.card",
@@ -134,6 +144,7 @@ _HOMES = {
     "MalformedError": "errors",
     "MemoryApiKeys": "auth.api_key",
     "MissingCredentialsError": "errors",
+    "Networks": "middleware.peer",
     "OAuth2Keys": "auth.discovery",
     "OpenIdKeys": "auth.discovery",
     "Origins": "keys.origins",
@@ -149,6 +160,7 @@ _HOMES = {
     "SqliteApiKeys": "auth.api_key_store",
     "TokenProfile": "auth.jwt",
     "TrustError": "errors",
+    "TrustSource": "keys.trust",
     "TrustStore": "keys.trust",
     "TrustedKey": "keys.trust",
     "UncoveredFieldsError": "errors",

@@ -26,17 +26,16 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import Final, Protocol, TypeAlias
+from ipaddress import IPv6Address, ip_address
+from typing import Final, Protocol
 
 import anyio
 import httpcore
 
+from a2a_trust.addresses import Address, address_of, is_loopback, is_private, is_public
 from a2a_trust.errors import ConfigurationError, FetchError
 
 __all__ = ["Door", "Fetched", "Resolver", "SystemResolver"]
-
-_Address: TypeAlias = IPv4Address | IPv6Address
 
 # What another parser could read differently does not match: "@" and "\" before the path, blanks, "#", non-ASCII.
 _URL: Final = re.compile(
@@ -45,35 +44,7 @@ _URL: Final = re.compile(
     r"(?P<target>/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*(?:\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?)?"
 )
 _NAME: Final = re.compile(r"(?!.{254})[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*")
-#: A last label like this makes a host an IPv4 address for some readers: 127.1, 2130706433, 0x7f000001, 0177.0.0.1.
-_NUMERIC: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _JSON_TYPE: Final = re.compile(r"application/(?:[a-z0-9!#$&^_.+-]+\+)?json")
-
-_LOOPBACK: Final = tuple(map(ip_network, ("127.0.0.0/8", "::1/128")))
-#: What an operator may mean by a private origin: RFC 1918, RFC 6598, RFC 4193. Link-local, where cloud metadata lives,
-#: is not among it.
-_PRIVATE: Final = (
-    *_LOOPBACK,
-    *map(ip_network, ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")),
-)
-#: Metadata and platform services that have addresses outside of link-local: Azure, Alibaba, AWS. No option opens them.
-_METADATA: Final = tuple(map(ip_network, ("168.63.129.16/32", "100.100.100.200/32", "fd00:ec2::254/128")))
-_GLOBAL_IPV6: Final = ip_network("2000::/3")
-_NAT64: Final = ip_network("64:ff9b::/96")
-#: The rest of the IANA special-purpose registries, multicast and reserved space. IPv6 needs only what lies within
-#: 2000::/3: the IETF's 2001::/23 with Teredo, documentation, 6to4. Not ``is_global``: it differs between Pythons.
-_SPECIAL: Final = (
-    *_PRIVATE,
-    *_METADATA,
-    *map(
-        ip_network,
-        (
-            "0.0.0.0/8", "169.254.0.0/16", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15",
-            "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
-            "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
-        ),
-    ),
-)  # fmt: skip
 
 #: How many addresses of a name are tried, one after the other.
 _MAX_ATTEMPTS: Final = 4
@@ -123,7 +94,7 @@ class _Target:
     host: str
     port: int
     path: str
-    address: _Address | None
+    address: Address | None
 
     @property
     def netloc(self) -> str:
@@ -205,10 +176,10 @@ class Door:
     def _is_exempt(self, target: _Target, configured: bool) -> bool:
         return configured and target.origin in self._private_origins
 
-    async def _addresses(self, target: _Target, configured: bool) -> list[_Address]:
+    async def _addresses(self, target: _Target, configured: bool) -> list[Address]:
         """The addresses to connect to, all of them checked: one bad address spoils a name."""
         if target.address is not None:
-            found: list[_Address] = [target.address]
+            found: list[Address] = [target.address]
         else:
             try:
                 found = [ip_address(text) for text in await self._resolver.resolve(target.host, target.port)]
@@ -218,16 +189,16 @@ class Door:
             raise FetchError(f"{target.origin}: the name has no address; correct it, or the resolver")
         exempt = self._is_exempt(target, configured)
         for address in found:
-            if target.scheme == "http" and not _is_in(address, _LOOPBACK):
+            if target.scheme == "http" and not is_loopback(address):
                 raise FetchError(f"{target.origin}: http is for this machine only, and the name leads elsewhere")
-            if not _is_public(address) and not (exempt and _is_private(address)):
+            if not is_public(address) and not (exempt and is_private(address)):
                 raise FetchError(
                     f"{target.origin}: the host has the address {address}, which is not a public one; a configured "
                     "private server must be named in private_origins, link-local and metadata addresses never are"
                 )
         return found
 
-    async def _get(self, target: _Target, addresses: Sequence[_Address]) -> Fetched:
+    async def _get(self, target: _Target, addresses: Sequence[Address]) -> Fetched:
         # httpcore alone, without httpx above it: it knows no redirects, environment, cookies or decompression.
         # A pool for this one request: no connection outlives the check of its address.
         async with (
@@ -269,7 +240,7 @@ def _system_context() -> ssl.SSLContext:
 class _CheckedAddresses(httpcore.AsyncNetworkBackend):
     """A network in which every name leads to the given addresses; TLS above it still goes by the name."""
 
-    def __init__(self, addresses: Sequence[_Address], timeout: float) -> None:
+    def __init__(self, addresses: Sequence[Address], timeout: float) -> None:
         self._addresses = addresses[:_MAX_ATTEMPTS]
         # So that one address that swallows packets leaves time for the next, and for the answer.
         self._attempt_timeout = timeout / (len(self._addresses) + 1)
@@ -309,16 +280,13 @@ def _parse(url: str) -> _Target:
             "without user information, blanks, backslashes and fragment"
         )
     scheme, host = match["scheme"].lower(), match["host"].lower()
-    address: _Address | None = None
     if scheme not in ("https", "http"):
         raise FetchError("URL: of a scheme that is not fetched; write https://host/path")
     try:
-        if host.startswith("["):
-            address = IPv6Address(host[1:-1])
+        address = address_of(host)
+        if isinstance(address, IPv6Address):
             host = str(address)
-        elif _NUMERIC.fullmatch(host.rpartition(".")[2]):
-            address = IPv4Address(host)
-        elif not _NAME.fullmatch(host):
+        elif address is None and not _NAME.fullmatch(host):
             raise ValueError
         port = int(match["port"] or {"https": 443, "http": 80}[scheme])
         if not 1 <= port <= 65535:
@@ -338,34 +306,12 @@ def _private_origin(origin: str) -> str:
         raise ConfigurationError(f"private_origins: {ascii(origin)[:80]}: {error}") from None
     if target.path != "/" or origin.endswith("/"):
         raise ConfigurationError(f"private_origins: {origin!r}: write the origin alone: {target.origin}")
-    if target.address is not None and not _is_public(target.address) and not _is_private(target.address):
+    if target.address is not None and not is_public(target.address) and not is_private(target.address):
         raise ConfigurationError(f"private_origins: {origin!r}: this kind of address is never fetched from")
-    on_loopback = target.host == "localhost" if target.address is None else _is_in(target.address, _LOOPBACK)
+    on_loopback = target.host == "localhost" if target.address is None else is_loopback(target.address)
     if target.scheme == "http" and not on_loopback:
         raise ConfigurationError(f"private_origins: {origin!r}: http is for this machine only; write https://…")
     return target.origin
-
-
-def _is_in(address: _Address, networks: Iterable[object]) -> bool:
-    return any(address in network for network in networks)  # type: ignore[operator]
-
-
-def _is_private(address: _Address) -> bool:
-    return _is_in(address, _PRIVATE) and not _is_in(address, _METADATA)
-
-
-def _is_public(address: _Address) -> bool:
-    """Whether the address is a globally routable unicast one, in every reading.
-
-    IPv4 within IPv6 is never public, whatever it holds (mapped, compatible, 6to4, Teredo), with the one exception of
-    the well-known NAT64 prefix (RFC 6052): behind it IPv6-only networks see all of IPv4.
-    """
-    if isinstance(address, IPv6Address):
-        if address in _NAT64:
-            return _is_public(IPv4Address(int(address) & 0xFFFF_FFFF))
-        if address not in _GLOBAL_IPV6:
-            return False
-    return not _is_in(address, _SPECIAL)
 
 
 def _headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

@@ -18,11 +18,11 @@ PACKAGE = Path(a2a_trust.__file__).parent
 FLOORS = (
     ("errors", "atomic_write"),
     ("strict_json",),
-    ("card", "merged", "fetch"),
+    ("addresses", "card", "merged", "fetch"),
     ("keys",),
     ("signing", "auth"),
     ("middleware",),
-    ("cli",),
+    ("servers", "cli"),
 )
 
 #: Each library, and the files that may import it.
@@ -35,6 +35,7 @@ HOMES = {
     "httpcore": ("fetch.py",),
     "anyio": ("fetch.py",),
     "starlette": ("middleware/",),
+    "uvicorn": ("servers/",),
     "sqlite3": ("auth/api_key_store.py",),
 }
 

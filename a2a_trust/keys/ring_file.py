@@ -13,8 +13,10 @@ from a2a_trust.atomic_write import write_atomically
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.keys.files import PassphraseNeededError, read_key_file
 from a2a_trust.keys.jwk import PublicKey
+from a2a_trust.keys.origins import UnsafeAnyOrigin
 from a2a_trust.keys.rotation import KeyRing, key_ring_bytes, read_key_ring
 from a2a_trust.keys.signer import LocalSigner
+from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.strict_json import MAX_BYTES
 
 __all__ = ["KeyRingFile", "load_key_ring", "save_key_ring", "update_key_ring"]
@@ -56,7 +58,8 @@ class KeyRingFile:
 
     Why this is a class: it remembers what it read and what the file looked like then. A file that cannot be read any
     more leaves the last ring in its place, and the log says so; its keys go on by their times. It stands wherever a
-    signer or published keys are asked for by time: ``CardSigner(file)``, ``JwksEndpoint(file)``.
+    signer or published keys are asked for by time: ``CardSigner(file)``, ``JwksEndpoint(file)``; and where trusted keys
+    are, for one's own cards: ``CardFile(path, trust=file)``.
     """
 
     def __init__(self, path: Path | str, *, passphrase: str | None = None) -> None:
@@ -64,6 +67,7 @@ class KeyRingFile:
         self._path = Path(path)
         self._passphrase = passphrase
         self._snapshot: tuple[_Stamp | None, KeyRing] = self._read()
+        self._trusted = self._snapshot[1], _trusted(self._snapshot[1])
 
     def ring(self) -> KeyRing:
         """The ring as the file has it now. An unchanged file costs one look at its times and size."""
@@ -95,6 +99,14 @@ class KeyRingFile:
         """The public halves of the revoked keys."""
         return self.ring().revoked()
 
+    def trust_store(self) -> TrustStore:
+        """The keys of the ring, each until it is removed, and the revoked ones as such. They speak for every host: a
+        ring does not know for which ones its owner lets it speak."""
+        ring = self.ring()
+        if ring is not self._trusted[0]:
+            self._trusted = ring, _trusted(ring)
+        return self._trusted[1]
+
     def _read(self) -> tuple[_Stamp, KeyRing]:
         with self._path.open("rb") as file:
             stamp = _stamp(os.fstat(file.fileno()))  # before reading: a change meanwhile is noticed the next time
@@ -103,6 +115,13 @@ class KeyRingFile:
         if not ring.is_open:
             raise PassphraseNeededError(f"key ring: {self._path} is encrypted and no passphrase was given")
         return stamp, ring
+
+
+def _trusted(ring: KeyRing) -> TrustStore:
+    return TrustStore(
+        TrustedKey(key=key.public_key, origins=UnsafeAnyOrigin(), not_after=key.removed_at, revoked=key.is_revoked)
+        for key in ring.keys
+    )
 
 
 def _stamp(status: os.stat_result) -> _Stamp:

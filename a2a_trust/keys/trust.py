@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
 
-__all__ = ["LOSSLESS_FORMS", "Form", "TrustStore", "TrustedKey"]
+__all__ = ["LOSSLESS_FORMS", "Form", "TrustSource", "TrustStore", "TrustedKey"]
 
 
 class Form(StrEnum):
@@ -21,11 +21,12 @@ class Form(StrEnum):
     SPEC = "spec"
     PRUNED = "pruned"
     PRUNED_LEGACY = "pruned-legacy"
+    V0_3_PYTHON = "v0.3-python"
 
     @property
     def is_lossy(self) -> bool:
         """Whether the form drops what says something, so that its absence from a signed payload proves nothing."""
-        return self is Form.PRUNED or self is Form.PRUNED_LEGACY
+        return self is not Form.SERVED and self is not Form.SPEC
 
     __hash__ = str.__hash__  # that of Enum is written in Python, and forms are looked up for every card
 
@@ -40,8 +41,8 @@ class TrustedKey:
 
     ``origins`` are the hosts that it may speak for. It is valid from ``not_before`` until just before ``not_after``
     (seconds since the epoch). A revoked key proves nothing, whenever it signed. A form in ``forms`` that drops
-    members (``pruned``, ``pruned-legacy``) makes whatever the key signs a proof with open ends: name one only for keys
-    of SDKs that cannot do better.
+    members (``pruned``, ``pruned-legacy``, ``v0.3-python``) makes whatever the key signs a proof with open ends: name
+    one only for keys of SDKs that cannot do better.
     """
 
     key: PublicKey
@@ -88,6 +89,18 @@ class TrustStore:
         """All entries of that ``kid`` and key type, over all origins."""
         return self._by_name.get((kid, kty), ())
 
+    def trust_store(self) -> TrustStore:
+        """Itself: a store is a source that never changes."""
+        return self
+
     def knows(self, kid: str) -> bool:
         """Whether any entry has that ``kid``, whatever its key type."""
         return any(name == kid for name, _ in self._by_name)
+
+
+class TrustSource(Protocol):
+    """Something that knows which keys are trusted now: a ``TrustStore``, or a file that may change."""
+
+    def trust_store(self) -> TrustStore:
+        """The trusted keys; the same object as before while nothing has changed."""
+        ...

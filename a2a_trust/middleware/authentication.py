@@ -7,7 +7,6 @@ play no part. A refused request is answered before its body is read; a streamed 
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from time import time
@@ -27,6 +26,7 @@ from a2a_trust.errors import (
     KeySourceUnavailableError,
     TrustError,
 )
+from a2a_trust.middleware import audit
 from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send
 from a2a_trust.middleware.refusal import Binding, Refusal, refusal_for
 
@@ -36,7 +36,6 @@ CARD_PATHS: Final = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 """Where agents serve their public card: 0.3 and 1.0, and 0.2."""
 
 _PRINCIPAL: Final = "a2a_trust.principal"
-_log = logging.getLogger("a2a_trust")
 
 
 class AuthenticationMiddleware:
@@ -52,7 +51,7 @@ class AuthenticationMiddleware:
         *,
         card: bytes | Mapping[str, Any] | CardView,
         verifiers: Mapping[str, Verifier | At],
-        public_paths: Iterable[str] = (),
+        public_paths: Iterable[str] = CARD_PATHS,
         unguarded: Iterable[str] = (),
         anonymous: Anonymity = AnonymousRefused(),  # noqa: B008  frozen and without fields
         skills: Skills = SkillsRefused(),  # noqa: B008
@@ -61,7 +60,8 @@ class AuthenticationMiddleware:
         resource_metadata: str | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
-        """``public_paths``: further exact paths that anybody may GET, beside the two card paths. ``unguarded``: URLs of
+        """``public_paths``: the exact paths that anybody may GET; the two of the card unless you say otherwise, so
+        ``(*CARD_PATHS, "/healthz")`` for another one. ``unguarded``: URLs of
         interfaces in the card that are served elsewhere or by other means (gRPC), which this guard cannot protect.
         ``hide_credentials`` removes credentials from judged requests before ``app`` sees them. ``resource_metadata``
         is the URL of the metadata of RFC 9728, which challenges name.
@@ -70,7 +70,7 @@ class AuthenticationMiddleware:
         self._app = app
         self._guard = Guard(view, verifiers, anonymous=anonymous, skills=skills)
         self._interfaces = _Interfaces(_guarded(view, frozenset(unguarded)))
-        self._public = frozenset((*CARD_PATHS, *map(_exact_path, public_paths)))
+        self._public = frozenset(map(_exact_path, public_paths))
         self._endings = tuple(self._public)
         self._allow_cors_preflight = allow_cors_preflight
         places = [self._guard.place(scheme.name) for scheme in self._guard.schemes] if hide_credentials else []
@@ -96,6 +96,8 @@ class AuthenticationMiddleware:
         except (AuthenticationError, AuthorizationError, KeySourceUnavailableError) as error:
             await self._refuse(error, scope, receive, send)
             return
+        if audit.is_heard():
+            audit.request_allowed(scope, caller)
         inner = {**scope, "user": caller, "auth": AuthCredentials([*caller.scopes]), _PRINCIPAL: caller}
         if self._hidden_headers:
             inner["headers"] = [line for line in scope["headers"] if line[0].lower() not in self._hidden_headers]
@@ -112,7 +114,7 @@ class AuthenticationMiddleware:
         return False
 
     async def _refuse(self, error: TrustError, scope: Scope, receive: Receive, send: Send) -> None:
-        _log.info("refused %s: %s", scope["type"], error)
+        audit.request_refused(scope, audit.reason_of(error), str(error))
         binding, legacy = self._interfaces.called(scope)
         refusal = refusal_for(error, self._guard, binding, legacy=legacy, resource_metadata=self._resource_metadata)
         if scope["type"] == "http":

@@ -11,7 +11,6 @@ allowed to use it; without a rule for that (``may_use_tenant``) no tenant may be
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Callable, MutableMapping
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -20,12 +19,11 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.card import CardView
 from a2a_trust.errors import ConfigurationError, MalformedError
+from a2a_trust.middleware import audit
 from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send, json_bytes
 from a2a_trust.middleware.extended_card import FORBIDDEN, INVALID, TOO_LARGE, Error, ExtendedCard, respond
 
 __all__ = ["MAX_BODY", "Calls", "TenantRule"]
-
-_log: Final = logging.getLogger("a2a_trust")
 
 TenantRule: TypeAlias = Callable[[Principal | Anonymous, str], bool]
 """Whether a caller may use a tenant, whose name is not empty."""
@@ -114,7 +112,7 @@ class Calls:
         path, method = self._route_path(scope), scope["method"]
         if "\n" in path:
             # Starlette's patterns end in "$", which stands before a last newline too: another name for every route.
-            _log.info("refused a path with a newline")
+            self._tell(scope, audit.Reason.AMBIGUOUS_REQUEST, "the path ends in, or holds, a newline")
             await respond(INVALID, None, scope, send)
             return
         paths = {path, scope["path"], scope.get("root_path", "") + scope["path"]}
@@ -171,6 +169,7 @@ class Calls:
             more = message["type"] == "http.request" and message.get("more_body", False)
             size += len(message.get("body", b""))
             if size > MAX_BODY:
+                self._tell(scope, audit.Reason.TOO_LARGE, f"the body is longer than {MAX_BODY} bytes")
                 await respond(TOO_LARGE, b"null" if is_json_rpc else None, scope, send)
                 return
         try:
@@ -178,7 +177,7 @@ class Calls:
             tenants = {*tenants, *said.tenants, *_tenants_in_query(scope)}
             error = self._refusal(tenants, scope)
         except MalformedError as malformed:
-            _log.info("refused a request: %s", malformed)
+            self._tell(scope, audit.Reason.AMBIGUOUS_REQUEST, str(malformed))
             said, error = _Said(), INVALID
         if error is not None:
             await respond(error, said.id if is_json_rpc else None, scope, send)
@@ -194,13 +193,17 @@ class Calls:
         if not tenants:
             return None
         if len(tenants) > 1:
-            _log.info("refused a request that names several tenants")
+            self._tell(scope, audit.Reason.AMBIGUOUS_REQUEST, "it names several tenants")
             return INVALID
         (tenant,) = tenants
         if self._may_use_tenant is not None and self._may_use_tenant(self._principal(scope), tenant):
             return None
-        _log.info("refused a tenant: %s", "the caller may not use it" if self._may_use_tenant else "no may_use_tenant")
+        why = "the caller may not use it" if self._may_use_tenant else "there is no may_use_tenant"
+        self._tell(scope, audit.Reason.TENANT, f"the tenant {tenant[:64]!a}: {why}")
         return FORBIDDEN
+
+    def _tell(self, scope: Scope, reason: audit.Reason, detail: str) -> None:
+        audit.request_refused(scope, reason, detail, self._principal(scope))
 
 
 def _endings(path: str) -> list[str]:

@@ -8,13 +8,12 @@ A source gives the card that counts now:
   callers trust, so that nobody is handed a card that was changed afterwards.
 - ``FixedCard`` serves what the program has: a card without signatures, or one that it proves with those keys.
 
-What cannot be served any more is answered with 503 and a line in the log, never with what was there before: an expired
-card is one that its signer has taken back. Source: A2A 8.2, 8.4, 8.6.
+What cannot be served any more is answered with 503 and an audit event, never with what was there before: a card that
+has expired, or whose key was revoked, is one that its signer has taken back. Source: A2A 8.2, 8.4, 8.6.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from math import inf
@@ -25,14 +24,13 @@ from a2a_trust import strict_json
 from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
 from a2a_trust.keys.origins import UnsafeAnyOrigin
 from a2a_trust.keys.signer import Signer
-from a2a_trust.keys.trust import TrustStore
+from a2a_trust.keys.trust import TrustSource, TrustStore
+from a2a_trust.middleware import audit
 from a2a_trust.middleware.document import Document, Receive, Scope, Send, answer, json_bytes, refuse
 from a2a_trust.signing.sign import sign_card
-from a2a_trust.signing.verify import VerifiedCard, verify_card
+from a2a_trust.signing.verify import verify_card
 
 __all__ = ["CardFile", "CardSignedHere", "CardSigner", "CardSource", "FixedCard", "PublicCard", "SignerSource"]
-
-_log: Final = logging.getLogger("a2a_trust")
 
 RETRY_AFTER: Final = 60
 
@@ -110,7 +108,7 @@ class FixedCard:
         self,
         card: bytes | Mapping[str, Any],
         *,
-        trust: TrustStore | None = None,
+        trust: TrustSource | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         body = card if isinstance(card, bytes) else json_bytes(dict(card))
@@ -124,27 +122,26 @@ class FixedCard:
                 "card=CardFile(path, trust=…); or pass signer=… and the card without signatures"
             )
         now = clock()
-        self._proof = None if trust is None else verify_card(body, trust, origin=UnsafeAnyOrigin(), now=now)
-        self._document = Document.of(body, now, inf if self._proof is None else self._proof.proven_until)
+        self._document = Document.of(body, now)
+        self._proof = None if trust is None else _Proof(self._document, trust, now)
 
     def document(self, now: float) -> Document:
-        if self._proof is not None and not self._proof.proven_from <= now < self._proof.proven_until:
-            raise CardNotServedError("its signature has expired; sign it anew")
-        return self._document
+        return self._document if self._proof is None else self._proof.document(now)
 
 
 class CardFile:
     """A file with a signed card, served byte for byte.
 
-    ``trust`` holds the keys that its callers trust: without a good signature by one of them the file is a TrustError
-    now, and later a 503. ``reload`` looks at every request whether the file has changed.
+    ``trust`` holds the keys that its callers trust, or is the file with the ring of them: without a good signature by
+    one of them the file is a TrustError now, and later a 503. ``reload`` looks at every request whether the file has
+    changed.
     """
 
     def __init__(
         self,
         path: str | Path,
         *,
-        trust: TrustStore,
+        trust: TrustSource,
         reload: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -161,9 +158,10 @@ class CardFile:
                 raise CardNotServedError(f"{self._path}: {error}") from None
         if self._refused is not None:
             raise CardNotServedError(f"{self._path}: {self._refused}")
-        if not self._proof.proven_from <= now < self._proof.proven_until:
-            raise CardNotServedError(f"{self._path}: its signature has expired; sign it anew")
-        return self._document
+        try:
+            return self._proof.document(now)
+        except TrustError as error:
+            raise CardNotServedError(f"{self._path}: {error}") from None
 
     def _changed(self) -> bool:
         try:
@@ -177,23 +175,53 @@ class CardFile:
 
     def _read(self, now: float) -> None:
         self._seen = self._state()
-        body = self._path.read_bytes()
-        # Of any origin: which hosts a key may speak for, its callers decide.
-        self._proof: VerifiedCard = verify_card(body, self._trust, origin=UnsafeAnyOrigin(), now=now)
-        self._document = Document.of(body, self._seen[0] / 1e9, self._proof.proven_until)
+        self._proof = _Proof(Document.of(self._path.read_bytes(), self._seen[0] / 1e9), self._trust, now)
         self._refused = None
+
+
+class _Proof:
+    """A card and what proves it: proven anew when other keys are trusted, and good for as long as they say."""
+
+    def __init__(self, document: Document, trust: TrustSource, now: float) -> None:
+        self._trust = trust
+        self._prove(document, trust.trust_store(), now)
+
+    def document(self, now: float) -> Document:
+        """The card, or TrustError."""
+        store = self._trust.trust_store()
+        if store is not self._store:
+            self._prove(self._document, store, now)
+        if not self._proven_from <= now < self._document.good_until:
+            raise CardNotServedError("its signature has expired; sign it anew")
+        return self._document
+
+    def _prove(self, document: Document, store: TrustStore, now: float) -> None:
+        # Of any origin: which hosts a key may speak for, its callers decide.
+        proof = verify_card(document.body, store, origin=UnsafeAnyOrigin(), now=now)
+        self._proven_from = proof.proven_from
+        self._document = document._replace(good_until=proof.proven_until)
+        self._store = store
 
 
 class PublicCard:
     """An ASGI application that answers every request for the public card, at whatever path it is mounted.
 
-    ``max_age`` is for how many seconds callers may keep it (A2A 8.6.1).
+    ``max_age`` is for how many seconds callers may keep it (A2A 8.6.1). ``shared`` says that everybody gets it: caches
+    may keep it for all, and pages of other origins may read it.
     """
 
-    def __init__(self, source: CardSource, *, max_age: int = 300, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        source: CardSource,
+        *,
+        max_age: int = 300,
+        shared: bool = True,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         if not 0 <= max_age <= 31_536_000:
             raise ConfigurationError("max_age: 0 to 31536000 seconds")
-        self._source, self._max_age, self._clock = source, max_age, clock
+        self._source, self._max_age, self._shared, self._clock = source, max_age, shared, clock
+        self._told = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         if scope["type"] != "http":
@@ -202,7 +230,11 @@ class PublicCard:
         try:
             document = self._source.document(now)
         except TrustError as error:
-            _log.error("the public card is not served: %s", error)
+            if str(error) != self._told:  # callers who ask again make no further events
+                self._told = str(error)
+                audit.card_not_served(self._told)
             await refuse(send, 503, [(b"retry-after", b"%d" % RETRY_AFTER), (b"cache-control", b"no-store")])
             return
-        await answer(document, scope, send, max_age=int(min(self._max_age, max(0.0, document.good_until - now))))
+        self._told = ""
+        max_age = int(min(self._max_age, max(0.0, document.good_until - now)))
+        await answer(document, scope, send, max_age=max_age, shared=self._shared)

@@ -1,4 +1,4 @@
-"""Documents that anybody may read and keep: cards, key sets, metadata. GET, HEAD, and questions whether it changed.
+"""Documents to read and to keep: cards, key sets, metadata. GET, HEAD, and questions whether it changed.
 
 Every document is served with a strong entity tag over all of its bytes, so that a card whose signatures alone have
 changed is another card to caches. Source: RFC 9110 8.8, 13; RFC 9111 5.2; A2A 8.6.
@@ -53,22 +53,36 @@ class Document(NamedTuple):
 
 
 async def answer(
-    document: Document, scope: Mapping[str, Any], send: Send, *, max_age: int, media_type: bytes = b"application/json"
+    document: Document,
+    scope: Mapping[str, Any],
+    send: Send,
+    *,
+    max_age: int,
+    shared: bool = True,
+    media_type: bytes = b"application/json",
 ) -> None:
-    """Answer one http request for the document. ``max_age``: for how many seconds caches may keep it."""
+    """Answer one http request for the document.
+
+    ``max_age``: for how many seconds it may be kept. ``shared``: everybody gets it, so caches may keep it for all and
+    pages of other origins may read it; else it is kept for its reader alone, who asks each time whether it changed.
+    """
     method = scope["method"]
     if method not in ("GET", "HEAD"):
         is_preflight = method == "OPTIONS" and any(
             name == b"access-control-request-method" for name, _ in scope["headers"]
         )
-        await refuse(send, 204 if method == "OPTIONS" else 405, [_ALLOW, *(_PREFLIGHT if is_preflight else ())])
+        await refuse(
+            send, 204 if method == "OPTIONS" else 405, [_ALLOW, *(_PREFLIGHT if is_preflight and shared else ())]
+        )
         return
     headers = [
         (b"etag", document.etag),
         (b"last-modified", document.last_modified),
-        (b"cache-control", b"public, max-age=%d" % max_age),
-        *_READ_BY_PAGES,
     ]
+    if shared:
+        headers += [(b"cache-control", b"public, max-age=%d" % max_age), *_READ_BY_PAGES]
+    else:
+        headers.append((b"cache-control", b"private, no-cache"))
     if _is_known(document, scope["headers"]):
         await refuse(send, 304, headers)
         return

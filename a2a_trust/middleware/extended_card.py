@@ -28,6 +28,7 @@ from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.card import CardView, is_legacy
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.merged import merged_card
+from a2a_trust.middleware import audit
 from a2a_trust.middleware.card import CardSigner
 from a2a_trust.middleware.document import Scope, Send, json_bytes
 
@@ -125,7 +126,10 @@ class ExtendedCard:
     ) -> None:
         """Answer a request by this caller; ``legacy`` by a client of 0.2 or 0.3. ``call_id`` is that of a JSON-RPC
         request, as JSON; None over HTTP."""
-        await respond(await self._result(caller, tenant, legacy=legacy), call_id, scope, send)
+        result = await self._result(caller, tenant, legacy=legacy)
+        if result is FORBIDDEN:
+            audit.request_refused(scope, audit.Reason.EXTENDED_CARD, "may_read_extended_card says no", caller)
+        await respond(result, call_id, scope, send)
 
     async def _result(self, caller: Principal | Anonymous, tenant: str, *, legacy: bool) -> bytes | Error:
         """The card for this caller, or why there is none."""

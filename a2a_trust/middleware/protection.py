@@ -28,6 +28,7 @@ from a2a_trust.middleware.card import CardSignedHere, CardSigner, CardSource, Fi
 from a2a_trust.middleware.document import ASGIApp, Document, Receive, Scope, Send
 from a2a_trust.middleware.extended_card import ExtendedCard, Provider
 from a2a_trust.middleware.metadata import JWKS_PATH, JwksEndpoint, ProtectedResource, PublishedKeys
+from a2a_trust.middleware.readers import CardForCallers, CardForEverybody, CardForNetworks, CardReaders, InNetworks
 
 __all__ = ["SigningKeys", "protect"]
 
@@ -47,6 +48,7 @@ def protect(
     signer: Signer | SigningKeys | None = None,
     signature_lifetime: float | None = None,
     card_max_age: int = 300,
+    card_readers: CardReaders = CardForEverybody(),  # noqa: B008  frozen and without fields
     extended_card: bytes | Mapping[str, Any] | Provider | None = None,
     may_read_extended_card: Callable[[Principal], bool] | None = None,
     may_use_tenant: TenantRule | None = None,
@@ -64,10 +66,10 @@ def protect(
     well-known paths, whatever the application has there. ``verifiers`` has a verifier for every scheme that the card
     demands, by the scheme's name in the card.
 
-    ``signer``, a key or a key ring, signs the card here; a signature is good for ``signature_lifetime`` seconds, and
-    callers may keep the card for ``card_max_age`` seconds. ``url`` is the agent's public URL: with it the metadata of
-    the protected resource is served and named in challenges, and the key set is served and named in signatures
-    (``jku``, when the URL is https).
+    ``signer``, a key or a key ring, signs the card here; a signature is good for ``signature_lifetime`` seconds,
+    and callers may keep the card for ``card_max_age`` seconds; ``card_readers`` says who may read it. ``url`` is
+    the agent's public URL: with it the metadata of the protected resource is served and named in challenges, and
+    the key set is served and named in signatures (``jku``, when the URL is https).
 
     ``extended_card`` is the card for known callers, or an async function of (principal, tenant) that gives it;
     ``may_read_extended_card`` says who may have it, ``may_use_tenant`` who may name which tenant.
@@ -80,8 +82,16 @@ def protect(
     card_signer = None if signer is None else CardSigner(signer, lifetime=signature_lifetime, jku=jku)
     source = _source(card, card_signer, clock)
     view = read_card(source.document(clock()).body)
-    public_card = PublicCard(_AsEnforced(source, view), max_age=card_max_age, clock=clock)
-    documents: dict[str, ASGIApp] = dict.fromkeys(CARD_PATHS, public_card)
+    public_paths = tuple(public_paths)
+    if not set(CARD_PATHS).isdisjoint(public_paths):
+        raise ConfigurationError("public_paths: who may read the card is said by card_readers; leave its paths out")
+    shared = isinstance(card_readers, CardForEverybody)
+    public_card: ASGIApp = PublicCard(_AsEnforced(source, view), max_age=card_max_age, shared=shared, clock=clock)
+    if isinstance(card_readers, CardForNetworks):
+        public_card = InNetworks(public_card, card_readers.networks)
+    cards: dict[str, ASGIApp] = dict.fromkeys(CARD_PATHS, public_card)
+    is_for_callers = isinstance(card_readers, CardForCallers)
+    documents = {} if is_for_callers else cards.copy()
     metadata_url = None
     if url is not None:
         resource = ProtectedResource(url, view, verifiers, clock=clock)
@@ -100,7 +110,7 @@ def protect(
         may_use_tenant=may_use_tenant,
     )
     guarded = AuthenticationMiddleware(
-        calls,
+        _Front(cards, calls) if is_for_callers else calls,
         card=view,
         verifiers=verifiers,
         public_paths=public_paths,
@@ -131,16 +141,16 @@ def _source(
 
 
 class _Front:
-    """Answers for the public documents; everything else meets the guard."""
+    """Answers for documents, by their exact paths; everything else goes on."""
 
-    def __init__(self, documents: Mapping[str, ASGIApp], guarded: ASGIApp) -> None:
-        self._documents, self._paths, self._guarded = documents, frozenset(documents), guarded
+    def __init__(self, documents: Mapping[str, ASGIApp], app: ASGIApp) -> None:
+        self._documents, self._paths, self._app = documents, frozenset(documents), app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and is_exactly(self._paths, scope) and _is_read(scope):
             await self._documents[route_path(scope)](scope, receive, send)
         else:
-            await self._guarded(scope, receive, send)
+            await self._app(scope, receive, send)
 
 
 def _is_read(scope: Scope) -> bool:

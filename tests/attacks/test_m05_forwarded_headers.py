@@ -8,10 +8,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
+import httpx
 import pytest
 
+from a2a_trust.middleware.peer import Networks
+from a2a_trust.middleware.protection import protect
+from a2a_trust.middleware.readers import CardForNetworks
+from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
+from tests.middleware.agent import CARD, Agent, uvicorn_serving, verifiers
 from tests.servers.guarded_servers import GuardedServers, guarded_servers
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
 
 CARD_PATH = "/.well-known/agent-card.json"
 
@@ -131,3 +144,27 @@ def test_an_alias_beside_a_credential_is_refused(servers: GuardedServers, creden
     for name, (status, _) in (servers.answers(lines)).items():
         # daphne drops names with an underscore: neither the guard nor the agent can see one there.
         assert status == (200 if name == "daphne" and "_" in alias else 401), name
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("protocol", [H11Protocol, HttpToolsProtocol, "h11", "httptools"])
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"X-Forwarded-For": "10.0.0.1"}, {"Forwarded": "for=10.0.0.1"}, {"X-Real-IP": "10.0.0.1"}],
+)
+async def test_nobody_writes_himself_into_a_network(protocol: Any, headers: dict[str, str]) -> None:
+    inner = CardForNetworks(Networks("10.0.0.0/8"))
+    app = protect(Agent(), card=CARD, verifiers=verifiers(), card_readers=inner)
+    async with uvicorn_serving(app, protocol, forwarded_allow_ips="*") as origin, httpx.AsyncClient() as http:
+        assert (await http.get(f"{origin}{CARD_PATH}", headers=headers)).status_code == 403
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("protocol", [H11Protocol, HttpToolsProtocol])
+@pytest.mark.parametrize("name", ["X-Forwarded-For", "X_Forwarded_For", "Forwarded", "Via", "X-Real-IP"])
+async def test_a_proxy_in_a_network_does_not_stand_for_its_clients(protocol: Any, name: str) -> None:
+    local = CardForNetworks(Networks("127.0.0.0/8"))
+    app = protect(Agent(), card=CARD, verifiers=verifiers(), card_readers=local)
+    async with uvicorn_serving(app, protocol) as origin, httpx.AsyncClient() as http:
+        assert (await http.get(f"{origin}{CARD_PATH}")).status_code == 200
+        assert (await http.get(f"{origin}{CARD_PATH}", headers={name: "203.0.113.9"})).status_code == 403

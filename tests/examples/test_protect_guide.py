@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import re
 import subprocess
@@ -32,9 +33,10 @@ from a2a_trust import (
     generate_signer,
     protect,
 )
+from a2a_trust.middleware.audit import AuditEvent, Reason
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "protect.md").read_text(encoding="utf-8")
-FIRST, HANDLER = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+FIRST, HANDLER, AUDIT = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 (COMMANDS,) = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
 
 ISSUER = "https://login.example.com"
@@ -98,6 +100,21 @@ def test_a_handler_knows_its_caller_and_what_the_key_allows() -> None:
     app = protect(agent, card=CARD, verifiers={"key": ApiKeyVerifier(keys)})
     assert json.loads(ask(app, "/", **{"X-API-Key": may}).json()["booked for"]) == [["key", "api-keys", "ann"]]
     assert ask(app, "/", **{"X-API-Key": may_not}).status_code == 403
+
+
+def test_the_audit_trail_is_json_and_names_every_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    log = logging.getLogger("a2a_trust.audit")
+    try:
+        exec(AUDIT, {})
+        ask(protect(Starlette(), card=CARD, **KEYED), "/rpc")
+    finally:
+        log.handlers.clear()
+        log.setLevel(logging.NOTSET)
+        log.propagate = True
+    event = json.loads(capsys.readouterr().err)
+    assert (event["event"], event["reason"], event["path"]) == ("refused", "missing-credentials", "/rpc")
+    assert all(f"`{reason}`" in GUIDE for reason in Reason)
+    assert all(f"`{member}`" in GUIDE for member in AuditEvent.__optional_keys__)
 
 
 def test_the_commands_run(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from a2a_trust.auth.api_key import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.guard import AnonymousAllowed
 from a2a_trust.auth.principal import Anonymous, Identity, Principal
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
-from a2a_trust.middleware.authentication import AuthenticationMiddleware, principal_of
+from a2a_trust.middleware.authentication import CARD_PATHS, AuthenticationMiddleware, principal_of
 from a2a_trust.middleware.protection import protect
 from tests.auth.test_jwt import NOW, claims, token
 from tests.middleware.agent import CARD, KEY, POOR_KEY, Agent, guarded, raw_exchange, uvicorn_serving, verifiers
@@ -251,7 +251,7 @@ async def test_why_somebody_was_refused_goes_to_the_log_without_the_credential(
         async with client(guarded(Agent())) as http:
             await http.post(RPC, headers={"X-API-Key": secret})
             await http.post(RPC, headers={"Authorization": f"Bearer {secret}"})
-    assert len([record for record in caplog.records if record.message.startswith("refused http: ")]) == 2
+    assert len([record for record in caplog.records if record.message.startswith("refused POST /rpc: ")]) == 2
     assert "x" * 40 not in caplog.text
 
 
@@ -509,7 +509,7 @@ async def test_the_card_is_public(method: str, path: str) -> None:
 
 
 async def test_further_paths_are_public_by_their_exact_name() -> None:
-    app = guarded(Agent(), public_paths=["/health", "/docs/"])
+    app = guarded(Agent(), public_paths=[*CARD_PATHS, "/health", "/docs/"])
     async with client(app) as http:
         for path, status in (("/health", 200), ("/docs/", 200), ("/health/", 401), ("/docs", 401), ("/Health", 401)):
             assert (await http.get(path)).status_code == status

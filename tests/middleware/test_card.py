@@ -14,6 +14,8 @@ import pytest
 
 from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
+from a2a_trust.keys.ring_file import KeyRingFile, save_key_ring, update_key_ring
+from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.middleware.card import CardFile, CardSignedHere, CardSigner, CardSource, FixedCard, PublicCard
@@ -213,3 +215,72 @@ def test_the_arguments_are_checked(signer: LocalSigner, clock: Clock) -> None:
         with pytest.raises(ConfigurationError, match="max_age"):
             PublicCard(FixedCard(CARD), max_age=max_age)
     assert not isinstance(trust_of(signer).keys[0].origins, UnsafeAnyOrigin)
+
+
+class Changing:
+    """Trusted keys that change while the server runs."""
+
+    def __init__(self, store: TrustStore) -> None:
+        self.store = store
+
+    def trust_store(self) -> TrustStore:
+        return self.store
+
+
+def sources(trust: Changing, body: bytes, clock: Clock, tmp_path: Path) -> list[CardSource]:
+    path = tmp_path / "card.json"
+    path.write_bytes(body)
+    return [FixedCard(body, trust=trust, clock=clock), CardFile(path, trust=trust, clock=clock)]
+
+
+def test_a_card_whose_key_is_revoked_later_is_503(signer: LocalSigner, clock: Clock, tmp_path: Path) -> None:
+    trust = Changing(trust_of(signer))
+    body = json.dumps(sign_card(CARD, signer).card).encode()
+    for source in sources(trust, body, clock, tmp_path):
+        trust.store = trust_of(signer)
+        assert get(source, clock).content == body
+        trust.store = trust_of(signer, revoked=True)
+        response = get(source, clock)
+        assert (response.status_code, response.content) == (503, b"")
+        with pytest.raises(CardNotServedError if isinstance(source, CardFile) else TrustError, match="revoked"):
+            source.document(clock.now)
+        trust.store = trust_of(generate_signer())
+        assert get(source, clock).status_code == 503
+        trust.store = trust_of(signer)
+        assert get(source, clock).content == body
+
+
+def test_a_shorter_trust_shortens_what_caches_may_keep(signer: LocalSigner, clock: Clock, tmp_path: Path) -> None:
+    trust = Changing(trust_of(signer))
+    body = json.dumps(sign_card(CARD, signer).card).encode()
+    for source in sources(trust, body, clock, tmp_path):
+        trust.store = trust_of(signer)
+        assert get(source, clock).headers["cache-control"] == "public, max-age=300"
+        trust.store = trust_of(signer, not_after=clock.now + 40)
+        assert get(source, clock).headers["cache-control"] == "public, max-age=40"
+
+
+def test_a_ring_says_which_of_its_cards_are_good(clock: Clock, tmp_path: Path) -> None:
+    ring, card = tmp_path / "ring.json", tmp_path / "card.json"
+    old, new = generate_signer(), generate_signer()
+    save_key_ring(ring, KeyRing.begin(old, START))
+    card.write_text(json.dumps(sign_card(CARD, old).card))
+    source = CardFile(card, trust=KeyRingFile(ring), reload=True, clock=clock)
+    assert get(source, clock).status_code == 200
+    update_key_ring(ring, lambda before: before.rotate(START, new=new))
+    assert get(source, clock).status_code == 200  # the old key is still good for what it signed
+    update_key_ring(ring, lambda before: before.revoke(old.kid, START))
+    assert get(source, clock).status_code == 503
+    card.write_text(json.dumps(sign_card(CARD, new).card))
+    assert get(source, clock).status_code == 200
+
+
+def test_a_card_of_a_removed_key_is_served_no_more(clock: Clock, tmp_path: Path) -> None:
+    ring = tmp_path / "ring.json"
+    old = generate_signer()
+    save_key_ring(ring, KeyRing.begin(old, START).rotate(START, overlap=100, keep=200))
+    source = FixedCard(sign_card(CARD, old).card, trust=KeyRingFile(ring), clock=clock)
+    clock.now = START + 299
+    assert get(source, clock).status_code == 200
+    clock.now = START + 300
+    assert get(source, clock).status_code == 503

@@ -1,0 +1,123 @@
+"""The audit trail: who was let in, who was refused and why, and when the agent's card could not be served.
+
+Events are records of the logger ``a2a_trust.audit``. Their text is for people; ``record.audit`` is the same as a dict
+of plain values (``AuditEvent``), for whoever ships them. An event that no handler wants costs one look at a number.
+
+=================  =======  =====================================================================================
+event              level    when
+=================  =======  =====================================================================================
+``allowed``        DEBUG    the card lets a request in
+``refused``        INFO     a request is refused; ``reason`` is one of ``Reason``
+``not-served``     ERROR    the public card proves nothing any more, so callers get 503 instead
+=================  =======  =====================================================================================
+
+No event holds a credential, a query or a body. A path is a caller's text: it is escaped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final, TypedDict
+
+from a2a_trust.auth.principal import Anonymous, Principal
+from a2a_trust.errors import (
+    AuthorizationError,
+    InvalidCredentialsError,
+    KeySourceUnavailableError,
+    MissingCredentialsError,
+)
+
+__all__ = ["AuditEvent", "Reason", "card_not_served", "is_heard", "reason_of", "request_allowed", "request_refused"]
+
+_log: Final = logging.getLogger("a2a_trust.audit")
+
+
+class Reason(StrEnum):
+    """Why something was refused: stable words for machines."""
+
+    MISSING_CREDENTIALS = "missing-credentials"
+    INVALID_CREDENTIALS = "invalid-credentials"
+    INSUFFICIENT_SCOPE = "insufficient-scope"
+    KEY_SOURCE_UNAVAILABLE = "key-source-unavailable"
+    AMBIGUOUS_REQUEST = "ambiguous-request"
+    """Readers could disagree about what the request says."""
+    TOO_LARGE = "too-large"
+    TENANT = "tenant"
+    """The caller may not use the tenant that it names."""
+    EXTENDED_CARD = "extended-card"
+    """The caller may not have the extended card."""
+    NETWORK = "network"
+    """The card is for other networks than that of the peer, or nothing proves where the peer is."""
+    CARD = "card"
+    """The card of this server was changed after it was signed, has expired, or its key was revoked."""
+
+
+class AuditEvent(TypedDict, total=False):
+    """What an event says. ``client`` is what the server takes for the peer's address, which a proxy may have written.
+    ``caller`` is the caller's ``display_name``; ``schemes`` are those of the card that let it in."""
+
+    event: str
+    reason: str
+    detail: str
+    type: str
+    method: str
+    path: str
+    client: str
+    caller: str
+    schemes: list[str]
+
+
+def is_heard() -> bool:
+    """Whether anybody wants to hear of requests that were let in."""
+    return _log.isEnabledFor(logging.DEBUG)
+
+
+def request_allowed(scope: Mapping[str, Any], caller: Principal | Anonymous) -> None:
+    """Tell that the card lets a request in. Ask ``is_heard`` first: making the event takes longer than the decision."""
+    schemes = [name for name, _ in caller.identities] if isinstance(caller, Principal) else []
+    event = AuditEvent(event="allowed", **_request(scope), caller=caller.display_name, schemes=schemes)
+    _log.debug("allowed %s %s for %s", event["method"], event["path"], caller.display_name, extra={"audit": event})
+
+
+def request_refused(
+    scope: Mapping[str, Any], reason: Reason, detail: str, caller: Principal | Anonymous | None = None
+) -> None:
+    """Tell that a request is refused. ``detail`` is for operators, and holds no secret."""
+    if not _log.isEnabledFor(logging.INFO):
+        return
+    event = AuditEvent(event="refused", reason=reason.value, detail=detail, **_request(scope))
+    if caller is not None:
+        event["caller"] = caller.display_name
+    _log.info("refused %s %s: %s", event["method"], event["path"], detail, extra={"audit": event})
+
+
+def card_not_served(detail: str) -> None:
+    """Tell that callers get 503 instead of the public card."""
+    event = AuditEvent(event="not-served", reason=Reason.CARD.value, detail=detail)
+    _log.error("the public card is not served: %s", detail, extra={"audit": event})
+
+
+def reason_of(error: Exception) -> Reason:
+    """The word for what the guard raises."""
+    return next(reason for kind, reason in _REASONS.items() if isinstance(error, kind))
+
+
+_REASONS: Final[dict[type[Exception], Reason]] = {
+    MissingCredentialsError: Reason.MISSING_CREDENTIALS,
+    InvalidCredentialsError: Reason.INVALID_CREDENTIALS,
+    AuthorizationError: Reason.INSUFFICIENT_SCOPE,
+    KeySourceUnavailableError: Reason.KEY_SOURCE_UNAVAILABLE,
+    Exception: Reason.INVALID_CREDENTIALS,  # an AuthenticationError of a verifier of somebody else's
+}
+
+
+def _request(scope: Mapping[str, Any]) -> AuditEvent:
+    client = scope.get("client")
+    return AuditEvent(
+        type=scope["type"],
+        method=scope.get("method", "GET"),  # that of a handshake
+        path=ascii(scope["path"])[1:-1],
+        client="" if client is None else str(client[0]),
+    )

@@ -1,0 +1,67 @@
+"""The address at the other end of the connection, where the server proves it, and networks that it may be in.
+
+A server that records the socket's peer puts it into the scope, under ``scope["extensions"]["a2a_trust.peer"]``; see
+``a2a_trust.servers``. ``scope["client"]`` is not that: servers write forwarded headers into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Any, Final
+
+from a2a_trust.errors import ConfigurationError
+from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send
+
+__all__ = ["Networks", "proven_peer", "was_forwarded", "with_peer"]
+
+_EXTENSION: Final = "a2a_trust.peer"
+#: Proxies add these. Behind one, the peer is the proxy, and not whoever asks.
+_OF_PROXIES: Final = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"})
+
+
+class Networks:
+    """Ranges of addresses, as ``10.0.0.0/8`` and ``2001:db8::/32``; a single address is a range of one."""
+
+    __slots__ = ("_ranges",)
+
+    def __init__(self, *ranges: str) -> None:
+        if not ranges:
+            raise ConfigurationError('Networks() holds nobody; name ranges, as in Networks("10.0.0.0/8", "fd00::/8")')
+        try:
+            self._ranges = tuple(map(ip_network, ranges))
+        except ValueError as error:
+            raise ConfigurationError(f"Networks: {error}; write ranges as in 10.0.0.0/8") from None
+
+    def hold(self, address: IPv4Address | IPv6Address) -> bool:
+        """Whether the address is in one of the ranges."""
+        return any(address in each for each in self._ranges)
+
+    def __repr__(self) -> str:
+        return f"Networks({', '.join(repr(str(each)) for each in self._ranges)})"
+
+
+def with_peer(app: Any, address: str | None) -> ASGIApp:
+    """``app``, whose scopes say that the socket's peer has this address. For servers alone: it is believed."""
+    recorded = {"address": address}
+
+    async def recorded_app(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["extensions"] = {**(scope.get("extensions") or {}), _EXTENSION: recorded}
+        await app(scope, receive, send)
+
+    return recorded_app
+
+
+def proven_peer(scope: Mapping[str, Any]) -> IPv4Address | IPv6Address | None:
+    """The address of the socket's peer; None where the server does not record it, or it has none."""
+    recorded = (scope.get("extensions") or {}).get(_EXTENSION)
+    if recorded is None or recorded["address"] is None:
+        return None
+    address = ip_address(recorded["address"].partition("%")[0])  # without the zone of a link-local one
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return address if mapped is None else mapped  # of a socket that takes both versions
+
+
+def was_forwarded(scope: Mapping[str, Any]) -> bool:
+    """Whether the request says that it came through a proxy."""
+    return any(name.lower().replace(b"_", b"-") in _OF_PROXIES for name, _ in scope["headers"])

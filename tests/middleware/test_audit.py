@@ -1,0 +1,155 @@
+"""The audit trail: every decision can be heard, with its reason, and without what was secret in the request."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_trust.auth.guard import AnonymousAllowed
+from a2a_trust.auth.principal import Identity
+from a2a_trust.errors import AuthenticationError, KeySourceUnavailableError
+from a2a_trust.keys.ring_file import KeyRingFile, save_key_ring, update_key_ring
+from a2a_trust.keys.rotation import KeyRing
+from a2a_trust.keys.signer import generate_signer
+from a2a_trust.middleware.card import CardFile
+from a2a_trust.middleware.protection import protect
+from a2a_trust.signing.sign import sign_card
+from tests.middleware.agent import CARD, KEY, POOR_KEY, verifiers
+from tests.middleware.test_protection import NOW, PROMISING, application, ask
+
+RPC = "/rpc"
+
+
+@pytest.fixture(autouse=True)
+def _heard(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "a2a_trust.audit")
+
+
+def events(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    found = [record.__dict__["audit"] for record in caplog.records if record.name == "a2a_trust.audit"]
+    assert json.loads(json.dumps(found)) == found  # as they are shipped
+    return found
+
+
+def guarded(card: Any = CARD, **options: Any) -> Any:
+    return protect(application(), card=card, **{"verifiers": verifiers(), **options})
+
+
+def test_who_was_let_in_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    ask(guarded(), "POST", RPC, headers={"X-API-Key": KEY}, params={"secret": "in the query"})
+    assert events(caplog) == [
+        {
+            "event": "allowed",
+            "type": "http",
+            "method": "POST",
+            "path": "/rpc",
+            "client": "127.0.0.1",
+            "caller": '[["key","api-keys","ann"]]',
+            "schemes": ["key"],
+        }
+    ]
+    assert KEY not in caplog.text
+    assert "in the query" not in caplog.text
+
+
+def test_who_came_without_proof_is_told_when_the_card_lets_them_in(caplog: pytest.LogCaptureFixture) -> None:
+    ask(guarded({**CARD, "securityRequirements": []}, anonymous=AnonymousAllowed()), "GET", "/rest")
+    (event,) = events(caplog)
+    assert (event["event"], event["schemes"]) == ("allowed", [])
+    assert event["caller"].startswith("anonymous:")
+
+
+class Raising:
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    async def verify(self, credential: str, now: float) -> Identity:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ({}, "missing-credentials"),
+        ({"X-API-Key": "x" * 40}, "invalid-credentials"),
+        ({"X-API-Key": POOR_KEY}, "insufficient-scope"),
+    ],
+)
+def test_a_refusal_has_its_reason(headers: dict[str, str], reason: str, caplog: pytest.LogCaptureFixture) -> None:
+    ask(guarded(), "POST", RPC, headers=headers)
+    (event,) = events(caplog)
+    assert (event["event"], event["reason"], event["path"]) == ("refused", reason, RPC)
+    assert event["detail"]
+    assert not any(secret in caplog.text for secret in headers.values())
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (KeySourceUnavailableError("the issuer is down"), "key-source-unavailable"),
+        (AuthenticationError("a reason of somebody else's"), "invalid-credentials"),
+    ],
+)
+def test_so_has_one_by_a_verifier(error: Exception, reason: str, caplog: pytest.LogCaptureFixture) -> None:
+    ask(guarded(verifiers={**verifiers(), "key": Raising(error)}), "POST", RPC, headers={"X-API-Key": KEY})
+    (event,) = events(caplog)
+    assert (event["reason"], event["detail"]) == (reason, str(error))
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        ({"json": {"jsonrpc": "2.0", "id": 1, "method": "x", "params": {"tenant": "theirs"}}}, "tenant"),
+        ({"content": b'{"id":1,"method":"x","params":{"tenant":"a","tenant":"b"}}'}, "ambiguous-request"),
+        ({"content": b'{"id":[],"method":"GetExtendedAgentCard"}'}, "ambiguous-request"),
+        ({"json": {"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard"}}, "extended-card"),
+    ],
+)
+def test_a_known_caller_who_asks_for_too_much_is_named(
+    request_: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = guarded(
+        PROMISING, extended_card=PROMISING, may_read_extended_card=lambda caller: False, may_use_tenant=lambda *_: False
+    )
+    ask(app, "POST", RPC, headers={"X-API-Key": KEY}, **request_)
+    allowed, refused = events(caplog)
+    assert (allowed["event"], refused["event"], refused["reason"]) == ("allowed", "refused", reason)
+    assert refused["caller"] == allowed["caller"] == '[["key","api-keys","ann"]]'
+
+
+def test_a_path_cannot_write_lines_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    ask(guarded(), "GET", "/x%0A2026-11-21%20allowed%20everybody%1b[2J")
+    (event,) = events(caplog)
+    assert event["path"] == "/x\\n2026-11-21 allowed everybody\\x1b[2J"
+    assert len(caplog.text.splitlines()) == 1
+
+
+def test_a_card_that_is_not_served_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    ring, path = tmp_path / "ring.json", tmp_path / "card.json"
+    signer = generate_signer()
+    save_key_ring(ring, KeyRing.begin(signer, NOW))
+    path.write_text(json.dumps(sign_card(CARD, signer).card))
+    app = guarded(CardFile(path, trust=KeyRingFile(ring), clock=lambda: NOW), clock=lambda: NOW)
+    assert ask(app, "GET", "/.well-known/agent-card.json").status_code == 200
+    update_key_ring(ring, lambda old: old.revoke(signer.kid, NOW))
+    for _ in range(3):
+        assert ask(app, "GET", "/.well-known/agent-card.json").status_code == 503
+    (event,) = events(caplog)
+    assert (event["event"], event["reason"]) == ("not-served", "card")
+    assert "revoked" in event["detail"]
+    assert caplog.records[-1].levelno == logging.ERROR
+
+
+def test_refusals_are_heard_at_info_and_callers_at_debug(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "a2a_trust.audit")
+    ask(guarded(), "POST", RPC, headers={"X-API-Key": KEY})
+    ask(guarded(), "POST", RPC)
+    assert [event["event"] for event in events(caplog)] == ["refused"]
+    caplog.clear()
+    caplog.set_level(logging.WARNING, "a2a_trust.audit")
+    ask(guarded(), "POST", RPC)
+    assert events(caplog) == []

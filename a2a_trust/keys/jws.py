@@ -31,13 +31,21 @@ MAX_SIGNATURE: Final = 2048
 """The longest signature that is decoded, in characters of base64url; RSA with 8192 bits has 1366."""
 
 
-@lru_cache(maxsize=1024)
+_USUAL_HEADER: Final = 512
+"""Headers up to this length, in characters of base64url, are remembered; with a ``jku`` one has 250."""
+
+
 def read_header(protected: str) -> Mapping[str, Any]:
     """The protected header of a JWS, decoded and checked by RFC 7515 4; read-only.
 
     MalformedError for what is not one canonical base64url text of one JSON object with a string ``alg``, and for
     every ``crit`` or ``b64``: we implement no extension that a header could demand.
     """
+    # Anybody can send headers, before anything is proven: what is remembered of them must be small.
+    return _remembered(protected) if len(protected) <= _USUAL_HEADER else _read(protected)
+
+
+def _read(protected: str) -> Mapping[str, Any]:
     if len(protected) > MAX_HEADER:
         raise MalformedError(f"protected header: longer than {MAX_HEADER} characters")
     header = strict_json.parse(base64url.decode(protected, "protected header"), what="protected header")
@@ -48,6 +56,9 @@ def read_header(protected: str) -> Mapping[str, Any]:
     if type(header.get("alg")) is not str:
         raise MalformedError("protected header: alg is missing or not a string")
     return MappingProxyType(header)
+
+
+_remembered: Final = lru_cache(maxsize=1024)(_read)
 
 
 def signing_input(protected: str, payload: bytes) -> bytes:

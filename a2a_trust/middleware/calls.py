@@ -1,7 +1,8 @@
 """What a request asks for beyond its path: which tenant, and whether it is a call of the extended card.
 
-It stands between the guard and the application: bodies are read only after the guard has let the caller in, bounded,
-and in every encoding that a server might understand. A body is handed on as it came; what follows it is not touched.
+It stands between the guard and the application: bodies of POST requests are read after the guard has let the caller in,
+bounded, and in every encoding that a server might understand, whatever their path: an application may have routes that
+its card does not name. A body is handed on as it came; what follows it is not touched.
 
 A request may name a tenant in its path, its query and its body. All of them must say the same, and the caller must be
 allowed to use it; without a rule for that (``may_use_tenant``) no tenant may be named at all. Source: A2A 1.0.1 3.2,
@@ -21,15 +22,23 @@ from a2a_trust.card import CardView
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send, json_bytes
-from a2a_trust.middleware.extended_card import FORBIDDEN, INVALID, TOO_LARGE, Error, ExtendedCard, respond
+from a2a_trust.middleware.extended_card import (
+    FORBIDDEN,
+    INVALID,
+    TOO_LARGE,
+    Error,
+    ExtendedCard,
+    check_rule,
+    respond,
+)
 
 __all__ = ["MAX_BODY", "Calls", "TenantRule"]
 
 TenantRule: TypeAlias = Callable[[Principal | Anonymous, str], bool]
-"""Whether a caller may use a tenant, whose name is not empty."""
+"""Whether a caller may use a tenant, whose name is not empty: True, or it may not."""
 
 MAX_BODY: Final = 16_777_216
-"""The largest body that an interface of the card takes, in bytes: no larger one can be searched for a hidden call."""
+"""The largest body of a POST request, in bytes: no larger one can be searched for a hidden call."""
 
 #: Where the extended card is: 1.0, 0.3, 0.2.
 _NAME: Final = "/extendedAgentCard"
@@ -37,7 +46,7 @@ _NAMES: Final = (_NAME, "/v1/card", "/agent/authenticatedExtendedCard")
 _METHODS: Final = frozenset({"GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"})
 #: What the paths of HTTP+JSON in 1.0 end in (A2A 1.0.1 5.3).
 _OPERATION: Final = re.compile(
-    r"/(?:message:(?:send|stream)|tasks(?:/[^/]+(?:/pushNotificationConfigs(?:/[^/]+)?)?)?|extendedAgentCard)/?"
+    r"(?:(/message:(?:send|stream)|/extendedAgentCard)|/tasks(?:/[^/]+(?:/pushNotificationConfigs(?:/[^/]+)?)?)?)/?"
 )
 
 
@@ -88,6 +97,8 @@ class Calls:
                 f"{named.pointer}: this interface is for the tenant {named.tenant[:64]!a}, and nothing says who may "
                 "use it; pass may_use_tenant=lambda caller, tenant: …"
             )
+        if may_use_tenant is not None:
+            check_rule("may_use_tenant", may_use_tenant)
         self._app, self._extended, self._may_use_tenant = app, extended, may_use_tenant
         self._principal, self._route_path = principal, route_path
         paths = [(interface, unquote(urlsplit(interface.url).path).rstrip("/")) for interface in card.interfaces]
@@ -98,12 +109,9 @@ class Calls:
             ending for interface, path in paths if interface.binding == "HTTP+JSON" for ending in _endings(path)
         )
         # 0.3 has its operations below /v1 (0.3, 3.2.3), and knows no tenants.
-        self._without_tenant = self._http_json | {
-            f"{ending}/v1"
-            for interface, path in paths
-            if interface.binding == "HTTP+JSON" and interface.is_legacy
-            for ending in _endings(path)
-        }
+        legacy = [path for interface, path in paths if interface.binding == "HTTP+JSON" and interface.is_legacy]
+        self._of_0_3 = frozenset(f"{ending}/v1" for path in legacy for ending in _endings(path))
+        self._is_all_legacy = all(interface.is_legacy for interface in card.interfaces)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -116,15 +124,18 @@ class Calls:
             await respond(INVALID, None, scope, send)
             return
         paths = {path, scope["path"], scope.get("root_path", "") + scope["path"]}
-        if method == "POST" and any(each.rstrip("/") in self._json_rpc for each in paths):
-            await self._with_body(_said_in_json_rpc, set(), scope, receive, send)
+        if method == "POST":
+            is_json_rpc = any(each.rstrip("/") in self._json_rpc for each in paths)
+            tenants = None if is_json_rpc else self._tenants_in(paths)
+            if tenants is None:
+                await self._with_body(_said_in_json_rpc, set(), scope, receive, send)
+            else:
+                await self._with_body(_said_in_http_json, tenants, scope, receive, send)
             return
-        name = next((name for name in _NAMES if path.rstrip("/").endswith(name)), "") if method != "POST" else ""
-        tenants = self._tenants_in(paths) if self._http_json or name == _NAME else None
+        name = next((name for name in _NAMES if path.rstrip("/").endswith(name)), "")
+        tenants = self._tenants_in(paths)
         if tenants is None and not name:
             await self._app(scope, receive, send)
-        elif method == "POST":
-            await self._with_body(_said_in_http_json, tenants or set(), scope, receive, send)
         else:
             tenants = {*(tenants or ()), *_tenants_in_query(scope)}
             error = self._refusal(tenants, scope)
@@ -138,24 +149,35 @@ class Calls:
 
     def _tenants_in(self, paths: set[str]) -> set[str] | None:
         """The tenants that a path of HTTP+JSON may mean, in the place of the specification, behind the interface's own
-        path, and in that of the a2a-sdk's server, before it; None when it is no such path."""
+        path, and in that of the a2a-sdk's server, before it; None when it is no such path.
+
+        A path that can be read in two ways means both: ``/tasks/message:send`` is no task, but sends for a tenant.
+        """
+        endings = {path[at:] for path in paths for at, char in enumerate(path) if char == "/"}
+        operations = [operation for ending in endings if (operation := _OPERATION.fullmatch(ending))]
         tenants: set[str] = set()
-        for path in paths:
-            for at, char in enumerate(path):
-                if char != "/" or not _OPERATION.fullmatch(path, at):
-                    continue
-                before = path[:at]
-                parent, _, last = before.rpartition("/")
-                first = before[1:].partition("/")[0]
-                if before in self._without_tenant:
-                    return set()
-                is_behind = bool(last) and parent in self._http_json
-                is_in_front = bool(first) and before[1 + len(first) :] in self._http_json
-                tenants |= {last} if is_behind else {first} if is_in_front else set()
-        if not tenants and any(path.rstrip("/").endswith(_NAME) for path in paths):
-            # Of no interface of the card, but an extended card all the same.
-            return {path.rstrip("/").removesuffix(_NAME).rpartition("/")[2] for path in paths} - {""}
-        return tenants or None
+        is_call = False
+        for operation in operations:
+            bases = {path.removesuffix(operation[0]) for path in paths if path.endswith(operation[0])}
+            # GET /v1/tasks of 0.3 is also the list of a tenant v1 where there is 1.0 too.
+            is_ambiguous = not self._is_all_legacy and operation[0].rstrip("/") == "/tasks"
+            if bases & self._http_json or (bases & self._of_0_3 and not is_ambiguous):
+                is_call = True
+            else:
+                tenants |= {self._tenant_in(base, operation[1] or "") for base in bases} - {""}
+        is_call = is_call or any(operation[1] == _NAME for operation in operations)
+        return tenants if tenants or is_call else None
+
+    def _tenant_in(self, base: str, operation: str) -> str:
+        """The tenant in what stands before an operation; ``operation`` is given when nothing else is called like it."""
+        parent, _, last = base.rpartition("/")
+        first = base[1:].partition("/")[0]
+        if parent in self._http_json:
+            return last
+        # Of no interface of the card, but a call all the same: applications may have routes that it does not name.
+        if base[1 + len(first) :] in self._http_json or (operation and base == f"/{first}"):
+            return first
+        return last if operation == _NAME else ""
 
     async def _with_body(
         self, read: Callable[[bytes], _Said], tenants: set[str], scope: Scope, receive: Receive, send: Send
@@ -196,7 +218,7 @@ class Calls:
             self._tell(scope, audit.Reason.AMBIGUOUS_REQUEST, "it names several tenants")
             return INVALID
         (tenant,) = tenants
-        if self._may_use_tenant is not None and self._may_use_tenant(self._principal(scope), tenant):
+        if self._may_use_tenant is not None and self._may_use_tenant(self._principal(scope), tenant) is True:
             return None
         why = "the caller may not use it" if self._may_use_tenant else "there is no may_use_tenant"
         self._tell(scope, audit.Reason.TENANT, f"the tenant {tenant[:64]!a}: {why}")

@@ -20,6 +20,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from inspect import iscoroutinefunction
 from math import inf
 from typing import Any, Final, TypeAlias
 
@@ -32,7 +33,7 @@ from a2a_trust.middleware import audit
 from a2a_trust.middleware.card import CardSigner
 from a2a_trust.middleware.document import Scope, Send, json_bytes
 
-__all__ = ["FORBIDDEN", "INVALID", "TOO_LARGE", "Error", "ExtendedCard", "Provider", "respond"]
+__all__ = ["FORBIDDEN", "INVALID", "TOO_LARGE", "Error", "ExtendedCard", "Provider", "check_rule", "respond"]
 
 Provider: TypeAlias = Callable[[Principal, str], Awaitable[bytes | Mapping[str, Any] | None]]
 """Gives the card for a caller and a tenant ("" for none); None when this caller has none for that tenant."""
@@ -91,7 +92,7 @@ class ExtendedCard:
     """Answers for the extended card.
 
     ``source`` is the card, or an async function of caller and tenant that gives it; None where there is none, and then
-    every caller is told so. ``may_read`` says whether a caller may have it. Clients of 0.2 and 0.3 get it merged
+    every caller is told so. ``may_read`` says True of a caller who may have it. Clients of 0.2 and 0.3 get it merged
     (``merged_card``), each shape signed by ``signer``.
     """
 
@@ -109,6 +110,8 @@ class ExtendedCard:
                 "the card does not promise an extended card, so nobody would ask for it; say so in the card: "
                 '"capabilities": {"extendedAgentCard": true}'
             )
+        if may_read is not None:
+            check_rule("may_read_extended_card", may_read)
         self._promised, self._may_read, self._signer, self._clock = card.has_extended_card, may_read, signer, clock
         self._source: Provider | None = source if source is None or callable(source) else _fixed(source)
         #: (digest of the card as its source gave it, whether merged, kid) -> signed card, and until when to use it
@@ -137,7 +140,7 @@ class ExtendedCard:
             return UNSUPPORTED
         if isinstance(caller, Anonymous):  # the guard refuses a card that promises one and lets strangers in
             return UNAUTHENTICATED
-        if self._may_read is not None and not self._may_read(caller):
+        if self._may_read is not None and self._may_read(caller) is not True:
             return FORBIDDEN
         card = None if self._source is None else await self._source(caller, tenant)
         return NOT_CONFIGURED if card is None else self._made(card, legacy=legacy)
@@ -184,6 +187,12 @@ async def respond(result: bytes | Error, call_id: bytes | None, scope: Scope, se
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+
+def check_rule(name: str, rule: Callable[..., bool]) -> None:
+    """Refuse a rule that could not say no: what ``async def`` returns is something, whatever it comes to."""
+    if iscoroutinefunction(rule) or iscoroutinefunction(type(rule).__call__):
+        raise ConfigurationError(f"{name}: write a plain function (def, not async def) that returns True or False")
 
 
 def _fixed(card: bytes | Mapping[str, Any]) -> Provider:

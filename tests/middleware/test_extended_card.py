@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import httpx
@@ -165,14 +166,20 @@ def test_head_is_get_without_the_body() -> None:
         ("GET", "/extendedAgentCard/x"),
         ("GET", "/v1/cards"),
         ("POST", "/a2a/rest/extendedAgentCard"),
-        ("POST", "/elsewhere"),
         ("DELETE", "/v1/card"),
     ],
 )
 def test_everything_else_is_the_applications(method: str, path: str) -> None:
     agent = Agent()
-    response = agent.ask(method, path, content=b'{"method":"GetExtendedAgentCard"}')
+    response = agent.ask(method, path, content=b'{"method":"SendMessage"}')
     assert (response.status_code, response.text) == (299, "the application")
+
+
+@pytest.mark.parametrize("path", ["/elsewhere", "/", "/a2a/rpc/more", "/a2a"])
+def test_a_route_that_the_card_does_not_name_gives_no_other_card(path: str) -> None:
+    agent = Agent()
+    assert agent.ask("POST", path, content=CALL.encode()).json()["result"]["name"] == EXTENDED["name"]
+    assert agent.behind.bodies == []
 
 
 @pytest.mark.parametrize(
@@ -301,6 +308,36 @@ def test_who_may_not_read_it_is_refused() -> None:
     assert errors_of(agent) == [(403, -31403, "PERMISSION_DENIED"), (403, 0, "UNAUTHORIZED")]
     agent.caller = caller("bob")
     assert agent.get("/extendedAgentCard").json() == EXTENDED
+
+
+async def nobody(*_: Any) -> bool:
+    return False
+
+
+class Nobody:
+    async def __call__(self, *_: Any) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("rule", [nobody, Nobody(), partial(nobody, 1)], ids=["function", "object", "partial"])
+def test_a_rule_that_cannot_say_no_does_not_start(rule: Any) -> None:
+    view = read_card(PUBLIC)
+    with pytest.raises(ConfigurationError, match="not async def"):
+        ExtendedCard(view, EXTENDED, may_read=rule)
+    with pytest.raises(ConfigurationError, match="not async def"):
+        Agent(tenants=rule)
+
+
+@pytest.mark.parametrize("answer", ["no", 1, {"allowed": False}, object(), None, 0])
+def test_a_rule_allows_by_true_alone(answer: Any) -> None:
+    assert Agent(may_read=lambda caller: answer).get("/extendedAgentCard").status_code == 403
+    assert Agent(tenants=lambda caller, tenant: answer).get("/acme/extendedAgentCard").status_code == 403
+
+
+def test_a_rule_that_waits_in_disguise_allows_nothing() -> None:
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        response = Agent(may_read=lambda caller: nobody()).get("/extendedAgentCard")
+    assert response.status_code == 403
 
 
 def test_strangers_never_get_it() -> None:
@@ -495,6 +532,10 @@ REQUESTS: list[tuple[str, str, bytes]] = [
     ("GET", "/a2a/rest/tasks?t%65nant=acme", b""),
     ("GET", "/acme/extendedAgentCard", b""),
     ("POST", "/a2a/rpc", CALL.replace("}", ',"params":{"tenant":"acme"}}').encode()),
+    # routes that the card does not name
+    ("POST", "/elsewhere", rpc(tenant="acme")),
+    ("POST", "/acme/message:send", b"{}"),
+    ("POST", "/acme/message:stream/", b"{}"),
 ]
 
 
@@ -548,7 +589,6 @@ def test_tenants_that_disagree_are_refused(method: str, path: str, body: bytes) 
         ("POST", "/a2a/rest/message:send", b"no JSON, tenant"),
         ("POST", "/a2a/rest/message:send", b'["tenant"]'),
         ("GET", "/a2a/rest/tasks/acme", b""),
-        ("GET", "/a2a/rest/tasks/tasks", b""),
         ("GET", "/a2a/rest/tasks/5/pushNotificationConfigs", b""),
         ("GET", "/acme/tasks", b""),
         ("POST", "/elsewhere/tenant", b'{"tenant":"acme"}'),
@@ -558,6 +598,39 @@ def test_who_names_no_tenant_needs_no_leave(method: str, path: str, body: bytes)
     agent = Agent(for_each, tenants=None)
     assert agent.ask(method, path, content=body).status_code == 299
     assert agent.behind.bodies == [body]
+
+
+AT_THE_ROOT = [{**INTERFACES[1], "url": "https://agent.example/"}]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "tenant"),
+    [
+        ("POST", "/tasks/message:send", "tasks"),
+        ("POST", "/tasks/message:stream", "tasks"),
+        ("GET", "/tasks/tasks", "tasks"),
+        ("GET", "/tasks/tasks/5", "tasks"),
+        ("GET", "/v1/tasks", "v1"),
+        ("GET", "/v1/tasks/", "v1"),
+        ("GET", "/acme/tasks", "acme"),
+    ],
+)
+@pytest.mark.parametrize("is_merged", [False, True])
+def test_tenants_that_are_named_like_a_part_of_a_path(method: str, path: str, tenant: str, is_merged: bool) -> None:
+    legacy = [{**AT_THE_ROOT[0], "protocolVersion": "0.3"}] if is_merged else []
+    card = {**PUBLIC, "supportedInterfaces": [*AT_THE_ROOT, *legacy]}
+    asked: list[str] = []
+
+    def never(caller: Principal | Anonymous, name: str) -> bool:
+        asked.append(name)
+        return False
+
+    agent = Agent(card=card, tenants=never)
+    assert agent.ask(method, path, content=b"{}").status_code == 403
+    assert asked == [tenant]
+    assert agent.behind.bodies == []
+    for own in ("/tasks", "/tasks/5", "/message:send", *(["/v1/tasks/5", "/v1/message:send"] if is_merged else [])):
+        assert agent.ask("POST" if "message" in own else "GET", own, content=b"{}").status_code == 299
 
 
 def test_an_interface_for_a_tenant_needs_somebody_who_says_who_may_use_it() -> None:
@@ -571,6 +644,8 @@ def test_operations_of_0_3_below_v1_are_of_no_tenant() -> None:
     legacy = {**INTERFACES[1], "protocolVersion": "0.3"}
     agent = Agent(for_each, {**PUBLIC, "supportedInterfaces": [*INTERFACES, legacy]}, tenants=None)
     assert agent.ask("POST", "/a2a/rest/v1/message:send", content=b"{}").status_code == 299
-    assert agent.get("/a2a/rest/v1/tasks").status_code == 299
+    assert agent.get("/a2a/rest/v1/tasks/5").status_code == 299
     assert agent.get("/a2a/rest/v2/tasks").status_code == 403
+    alone = Agent(for_each, {**PUBLIC, "supportedInterfaces": [legacy]}, tenants=None)
+    assert alone.get("/a2a/rest/v1/tasks").status_code == 299
     assert Agent(for_each, tenants=None).get("/a2a/rest/v1/tasks").status_code == 403

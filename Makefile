@@ -36,7 +36,7 @@ bench: .venv/ready  ## ratios against the peers, interleaved; those of servers r
 lock:  ## renew requirements/dev.txt, and what the SDKs and the peers run in (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	    --extra server --extra test --extra bench pyproject.toml requirements/build.in -o requirements/dev.txt
-	for wanted in tests/interop/sdks/*/requirements.in benchmarks/auth_peers/requirements.in; do \
+	for wanted in tests/interop/sdks/*/requirements.in tests/tck/*/requirements.in benchmarks/auth_peers/requirements.in; do \
 	    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	        $$wanted -o $${wanted%.in}.txt || exit 1; \
 	done

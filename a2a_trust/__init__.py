@@ -11,7 +11,7 @@ Rooms, from the ground up; each imports only from rooms before it:
 ``merged``          one card for clients of two generations
 ``fetch``           the one guarded door to the network
 ``keys``            algorithms, JWK and PEM, key sets, JWS, signers, trust, key files, JWKS cache
-``signing``         canonical JSON, presence, forms, signatures, sign, verify
+``signing``         canonical JSON, presence, forms, signatures, sign, verify, lint
 ``auth``            credentials, API keys, access tokens, and the guard that applies a card to a request
 ``middleware``      ASGI: the guard in front of an application, cards, key sets and metadata
 ``servers``         what only a server can know of a connection: protocol classes for uvicorn
@@ -70,6 +70,9 @@ if TYPE_CHECKING:
     from a2a_trust.keys.keyset import read_jwks as read_jwks
     from a2a_trust.keys.origins import Origins as Origins
     from a2a_trust.keys.origins import UnsafeAnyOrigin as UnsafeAnyOrigin
+    from a2a_trust.keys.policy import all_of as all_of
+    from a2a_trust.keys.policy import n_of as n_of
+    from a2a_trust.keys.policy import named as named
     from a2a_trust.keys.ring_file import KeyRingFile as KeyRingFile
     from a2a_trust.keys.ring_file import load_key_ring as load_key_ring
     from a2a_trust.keys.rotation import KeyRing as KeyRing
@@ -80,6 +83,7 @@ if TYPE_CHECKING:
     from a2a_trust.keys.trust import TrustedKey as TrustedKey
     from a2a_trust.keys.trust import TrustSource as TrustSource
     from a2a_trust.keys.trust import TrustStore as TrustStore
+    from a2a_trust.keys.trust_file import TrustFile as TrustFile
     from a2a_trust.merged import merged_card as merged_card
     from a2a_trust.middleware.authentication import AuthenticationMiddleware as AuthenticationMiddleware
     from a2a_trust.middleware.authentication import principal_of as principal_of
@@ -95,9 +99,9 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.readers import CardForCallers as CardForCallers
     from a2a_trust.middleware.readers import CardForEverybody as CardForEverybody
     from a2a_trust.middleware.readers import CardForNetworks as CardForNetworks
-    from a2a_trust.signing.policy import all_of as all_of
-    from a2a_trust.signing.policy import n_of as n_of
-    from a2a_trust.signing.policy import named as named
+    from a2a_trust.signing.findings import Finding as Finding
+    from a2a_trust.signing.findings import Severity as Severity
+    from a2a_trust.signing.lint import lint_card as lint_card
     from a2a_trust.signing.sign import SignedCard as SignedCard
     from a2a_trust.signing.sign import sign_card as sign_card
     from a2a_trust.signing.verify import CardVerifier as CardVerifier
@@ -127,6 +131,7 @@ _HOMES = {
     "Cookie": "auth.credentials",
     "Door": "fetch",
     "FetchError": "errors",
+    "Finding": "signing.findings",
     "Form": "keys.trust",
     "HandlersEnforceSkills": "auth.guard",
     "Header": "auth.credentials",
@@ -153,6 +158,7 @@ _HOMES = {
     "PublicCard": "middleware.card",
     "PublicKey": "keys.jwk",
     "Query": "auth.credentials",
+    "Severity": "signing.findings",
     "SignedCard": "signing.sign",
     "SignedPartOnly": "signing.verify",
     "Signer": "keys.signer",
@@ -160,6 +166,7 @@ _HOMES = {
     "SqliteApiKeys": "auth.api_key_store",
     "TokenProfile": "auth.jwt",
     "TrustError": "errors",
+    "TrustFile": "keys.trust_file",
     "TrustSource": "keys.trust",
     "TrustStore": "keys.trust",
     "TrustedKey": "keys.trust",
@@ -170,13 +177,14 @@ _HOMES = {
     "UntrustedCardError": "errors",
     "VerifiedCard": "signing.verify",
     "Verifier": "auth.principal",
-    "all_of": "signing.policy",
+    "all_of": "keys.policy",
     "generate_signer": "keys.signer",
+    "lint_card": "signing.lint",
     "load_key_ring": "keys.ring_file",
     "load_private_key": "keys.files",
     "merged_card": "merged",
-    "n_of": "signing.policy",
-    "named": "signing.policy",
+    "n_of": "keys.policy",
+    "named": "keys.policy",
     "principal_of": "middleware.authentication",
     "protect": "middleware.protection",
     "publish_jwks": "keys.keyset",

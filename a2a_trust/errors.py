@@ -57,7 +57,14 @@ class TrustError(Exception):
 
 
 class MalformedError(TrustError):
-    """Bytes from outside were not understood, so nothing about them was decided."""
+    """Bytes from outside were not understood, so nothing about them was decided.
+
+    When it is about one member of a card, ``pointer`` names it (RFC 6901, whole) and ``reason`` says what is wrong.
+    """
+
+    def __init__(self, message: str, pointer: str | None = None, reason: str = "") -> None:
+        self.pointer, self.reason = pointer, reason
+        super().__init__(message)
 
 
 class InvalidSignatureError(TrustError):

@@ -40,10 +40,10 @@ HOMES = {
 }
 
 STANDARD = {
-    "__future__", "asyncio", "base64", "binascii", "collections", "contextlib", "contextvars", "dataclasses",
-    "datetime", "email", "enum", "fcntl", "functools", "getpass", "hashlib", "hmac", "importlib", "io", "ipaddress",
-    "itertools", "json", "logging", "marshal", "math", "os", "pathlib", "re", "secrets", "shlex", "socket", "ssl",
-    "stat", "sys", "threading", "time", "types", "typing", "urllib", "warnings", "zlib",
+    "__future__", "asyncio", "base64", "binascii", "bisect", "collections", "contextlib", "contextvars", "dataclasses",
+    "datetime", "email", "enum", "fcntl", "functools", "getpass", "hashlib", "hmac", "importlib", "inspect", "io",
+    "ipaddress", "itertools", "json", "logging", "marshal", "math", "os", "pathlib", "re", "secrets", "shlex",
+    "socket", "ssl", "stat", "sys", "threading", "time", "tomllib", "types", "typing", "urllib", "warnings", "zlib",
 }  # fmt: skip
 
 

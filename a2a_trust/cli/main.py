@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 __all__ = ["main"]
 
-_COMMANDS = ("sign", "keygen", "verify", "rotate", "keys", "api-key")
+_COMMANDS = ("sign", "keygen", "verify", "lint", "rotate", "keys", "api-key")
 
 _EPILOG = """\
 examples:
@@ -20,6 +20,7 @@ examples:
   a2a-sign card.json                                sign in place
   a2a-sign card.json -o signed.json --expires 90d   sign a copy that expires
   a2a-sign verify card.json --jwks keys.json --origin https://agent.example.com
+  a2a-sign lint card.json                           say what in a card should be otherwise
   a2a-sign rotate ring.json                         publish the next key of a ring, which signs in a day
 
 keys come from --key FILE, from A2A_SIGN_KEY (the key itself) or A2A_SIGN_KEY_FILE, else from the default key;
@@ -68,6 +69,8 @@ def _run(arguments: list[str]) -> int:
         from a2a_trust.cli.keygen import run
     elif options.command == "verify":
         from a2a_trust.cli.verify import run
+    elif options.command == "lint":
+        from a2a_trust.cli.lint import run
     elif options.command == "rotate":
         from a2a_trust.cli.rotate import run
     elif options.command == "keys":
@@ -120,7 +123,7 @@ def _parser(called: str) -> _Parser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", nargs=0, action=_Version, help="print the version and exit")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="{sign,keygen,verify,rotate,keys,api-key}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar=f"{{{','.join(_COMMANDS)}}}")
 
     sign = commands.add_parser(
         "sign",
@@ -176,10 +179,11 @@ def _parser(called: str) -> _Parser:
         "--form",
         action="append",
         default=[],
-        choices=("pruned", "pruned-legacy"),
+        choices=("pruned", "pruned-legacy", "v0.3-python"),
         help="also accept this form of the common SDKs, which leaves security requirements unproven",
     )
     verify.add_argument("--json", action="store_true", help="report as JSON, the proven card included")
+    _add_lint(commands)
     text = "bring the next signing key of a ring on its way: published now, signing later"
     rotate = commands.add_parser("rotate", help=text, description=text, allow_abbrev=False)
     _add_rotate(rotate)
@@ -194,6 +198,22 @@ def _parser(called: str) -> _Parser:
     if called == "api-key":
         _add_api_key(api_key)
     return parser
+
+
+def _add_lint(commands: Any) -> None:
+    lint = commands.add_parser(
+        "lint",
+        help="say what in cards should be otherwise",
+        description="Say what in Agent Cards should be otherwise, and why. Warnings and notes are no failure.",
+        allow_abbrev=False,
+    )
+    lint.add_argument("files", nargs="+", metavar="FILE", help="a card, or - for standard input")
+    lint.add_argument(
+        "--fix", action="store_true", help="leave out what says nothing (null, defaults); never of a signed card"
+    )
+    output = lint.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="report as JSON")
+    output.add_argument("--sarif", action="store_true", help="report as SARIF 2.1.0, for code scanning")
 
 
 _ALGORITHMS = "ES256, ES384, ES512, EdDSA, RS256 … PS512"

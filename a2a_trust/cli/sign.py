@@ -18,9 +18,9 @@ from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, pu
 from a2a_trust.cli.sources import load_signers, read_input
 from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, TrustError
 from a2a_trust.keys.origins import UnsafeAnyOrigin
+from a2a_trust.keys.policy import all_of
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.keys.trust import TrustedKey, TrustStore
-from a2a_trust.signing.policy import all_of
 from a2a_trust.signing.sign import SignedCard, sign_card
 from a2a_trust.signing.verify import verify_card
 

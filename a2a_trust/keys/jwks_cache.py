@@ -132,6 +132,10 @@ class JwksCache:
 
         return await self._find(pick, hash((None, kty)), f"no {kty} key")
 
+    async def keys(self) -> tuple[PublicKey, ...]:
+        """All keys of the set, as they are known now; KeySourceUnavailableError."""
+        return tuple((await self._usable()).keys.values())
+
     async def _find(self, pick: Callable[[_Snapshot], PublicKey | None], name: int, complaint: str) -> PublicKey:
         loads = self._loads
         snapshot = await self._usable()

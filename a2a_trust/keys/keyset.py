@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from a2a_trust import strict_json
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk
+from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, public_key_from_pem
 
-__all__ = ["MAX_KEYS", "KeySet", "SkippedKey", "publish_jwks", "read_jwks"]
+__all__ = ["MAX_KEYS", "KeySet", "SkippedKey", "publish_jwks", "read_jwks", "read_public_keys"]
 
 MAX_KEYS: Final = 256
 
@@ -62,6 +62,26 @@ def read_jwks(document: bytes) -> KeySet:
         keys=tuple(key for _, key in found if uses[key.kid, key.kty] == 1),
         skipped=tuple(sorted(skipped, key=lambda key: key.index)),
     )
+
+
+def read_public_keys(document: bytes, *, kid: str | None = None) -> KeySet:
+    """The public keys in a file: a JWK Set, a JWK, or PEM; ``kid`` names the key of a file that has one.
+
+    MalformedError: neither of these. A private key is refused: whoever is to trust it needs its public half.
+    """
+    text = document.strip()
+    if b"PRIVATE KEY-----" in text or (text.startswith(b"eyJ") and text.count(b".") == 4):
+        raise MalformedError("this is a private key; trust its public half: a2a-sign keygen writes it as a JWK Set")
+    if text.startswith(b"-----BEGIN"):
+        return KeySet(keys=(public_key_from_pem(text, kid=kid),))
+    value = strict_json.parse(text, what="public keys")
+    if type(value) is dict and "keys" in value:
+        if kid is not None:
+            raise MalformedError("JWK Set: its keys have names of their own; leave kid out")
+        return read_jwks(text)
+    if type(value) is dict and kid is not None:
+        value["kid"] = kid
+    return KeySet(keys=(public_key_from_jwk(value),))
 
 
 def publish_jwks(keys: Iterable[PublicKey]) -> dict[str, Any]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Final, Protocol
 
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
+from a2a_trust.keys.policy import OriginPolicy
 
 __all__ = ["LOSSLESS_FORMS", "Form", "TrustSource", "TrustStore", "TrustedKey"]
 
@@ -51,6 +53,8 @@ class TrustedKey:
     not_before: float = float("-inf")
     not_after: float = float("inf")
     revoked: bool = False
+    source: str | None = None
+    """The URL of the key set that the key is from. A signature's ``jku`` selects among keys by it, and does no more."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.key, PublicKey):
@@ -69,12 +73,16 @@ class TrustedKey:
 
 @dataclass(frozen=True, slots=True)
 class TrustStore:
-    """The trusted keys. An empty store trusts nobody."""
+    """The trusted keys, and what cards of certain hosts need beyond one good signature. An empty store trusts nobody.
+
+    ``TrustFile`` reads one from a file that people edit.
+    """
 
     keys: tuple[TrustedKey, ...]
+    policies: tuple[OriginPolicy, ...]
     _by_name: dict[tuple[str, str], tuple[TrustedKey, ...]] = field(init=False, repr=False, compare=False)
 
-    def __init__(self, keys: Iterable[TrustedKey]) -> None:
+    def __init__(self, keys: Iterable[TrustedKey], policies: Iterable[OriginPolicy] = ()) -> None:
         entries = tuple(dict.fromkeys(keys))  # one entry given twice is one entry
         by_name: dict[tuple[str, str], tuple[TrustedKey, ...]] = {}
         for entry in entries:
@@ -83,11 +91,22 @@ class TrustStore:
             name = (entry.key.kid, entry.key.kty)
             by_name[name] = (*by_name.get(name, ()), entry)
         object.__setattr__(self, "keys", entries)
+        object.__setattr__(self, "policies", tuple(policies))
         object.__setattr__(self, "_by_name", by_name)
 
     def named(self, kid: str, kty: str) -> tuple[TrustedKey, ...]:
         """All entries of that ``kid`` and key type, over all origins."""
         return self._by_name.get((kid, kty), ())
+
+    @classmethod
+    def load(cls, path: Path | str) -> TrustStore:
+        """The store that a trust file describes; ``TrustFile`` also follows its changes and fetches key sets.
+
+        OSError: a file cannot be read. ConfigurationError: it is wrong somewhere, or names key sets on the network.
+        """
+        from a2a_trust.keys.trust_file import TrustFile
+
+        return TrustFile(path).trust_store()
 
     def trust_store(self) -> TrustStore:
         """Itself: a store is a source that never changes."""

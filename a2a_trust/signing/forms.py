@@ -5,21 +5,26 @@
 ``spec``            A2A 8.4.1 rule 1: members that are not present by ``presence.py`` are dropped too
 ``pruned``          unknown members and, recursively, everything empty is dropped, REQUIRED or not
 ``pruned-legacy``   as ``pruned``, printed by Python's ``json.dumps`` instead of RFC 8785
+``v0.3-python``     as ``pruned-legacy`` with the members of 0.3 instead of 1.0, and without those at the defaults of
+                    a2a-python 0.3; cards of 0.1 to 0.3 only
 ==================  ==================================================================================================
 
 ``served`` and ``spec`` drop nothing that says anything. The pruned forms do: a security requirement without scopes,
-a mutual TLS scheme, an empty allow-list vanish from them, so a signature in them does not protect those.
+a mutual TLS scheme, an empty allow-list vanish from them, so a signature in them does not protect those. They are here
+to verify what SDKs have signed; ``sign_card`` signs in none of them, its companion apart, which never counts here.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from a2a_trust.card import is_legacy
 from a2a_trust.keys.trust import Form
 from a2a_trust.signing.jcs import canonicalize_parsed, canonicalize_received
-from a2a_trust.signing.presence import MESSAGES, Field, Kind, Presence
+from a2a_trust.signing.models_0_3 import DEFAULTS, MESSAGES_0_3
+from a2a_trust.signing.presence import MESSAGES, Field, Kind, Presence, proto_name
 from a2a_trust.strict_json import JSON, JSONObject
 
 __all__ = ["UNPROVEN_BY_PRUNING", "Form", "Projection", "present_members", "project", "shown"]
@@ -68,10 +73,14 @@ def project(card: JSONObject, form: Form, *, plain: bool | None = None) -> Proje
     dropped: list[_Path] = []
     if form is Form.SPEC and not is_legacy(card):
         members = _present(members, "AgentCard", None, dropped)
+    elif form is Form.V0_3_PYTHON:
+        members = _prune(_without_defaults(members, dropped), MESSAGES_0_3, "AgentCard", None, dropped)
     elif form.is_lossy:
-        members = _prune(members, "AgentCard", None, dropped)
+        members = _prune(members, MESSAGES, "AgentCard", None, dropped)
     if form is Form.PRUNED_LEGACY:
-        payload = json.dumps(_with_floats(members), sort_keys=True, separators=(",", ":")).encode("ascii")
+        payload = _dumped(_with_floats(members))
+    elif form is Form.V0_3_PYTHON:
+        payload = _dumped(members)
     else:
         payload = canonicalize_received(members) if plain is None else canonicalize_parsed(members, plain=plain)
     return Projection(form=form, members=members, payload=payload, dropped=_pointers(dropped))
@@ -140,15 +149,20 @@ def _is_default(value: JSON) -> bool:
 _GONE: Final = object()
 
 
-def _prune(members: JSONObject, message: str, path: _Path | None, dropped: list[_Path]) -> JSONObject:
-    fields = MESSAGES[message]
+_Messages: TypeAlias = Mapping[str, Mapping[str, Field]]
+
+
+def _prune(
+    members: JSONObject, messages: _Messages, message: str, path: _Path | None, dropped: list[_Path]
+) -> JSONObject:
+    fields = messages[message]
     by_proto_name = {field.proto_name: field for field in fields.values()}
     kept: JSONObject = {}
     for name, value in members.items():
         here = (path, name)
         before = len(dropped)
         field = fields.get(name) or by_proto_name.get(name)
-        pruned = _GONE if field is None else _prune_field(value, field, here, dropped)
+        pruned = _GONE if field is None else _prune_field(value, messages, field, here, dropped)
         if field is None or pruned is _GONE:
             dropped[before:] = [here]
         else:
@@ -156,19 +170,19 @@ def _prune(members: JSONObject, message: str, path: _Path | None, dropped: list[
     return kept
 
 
-def _prune_field(value: JSON, field: Field, here: _Path, dropped: list[_Path]) -> JSON:
+def _prune_field(value: JSON, messages: _Messages, field: Field, here: _Path, dropped: list[_Path]) -> JSON:
     kind = field.kind
     if kind is Kind.BOOL:
         return value if value or (value is False and field.presence is Presence.EXPLICIT) else _GONE
     if kind is Kind.MESSAGE and type(value) is dict:
-        return _prune(value, field.message, here, dropped) or _GONE
+        return _prune(value, messages, field.message, here, dropped) or _GONE
     if kind in (Kind.MESSAGES, Kind.MESSAGE_MAP) and type(value) in (list, dict):
         items = enumerate(value) if type(value) is list else value.items()
         kept = {}
         for key, item in items:
             path = (here, key)
             before = len(dropped)
-            pruned = _prune(item, field.message, path, dropped) if type(item) is dict else None
+            pruned = _prune(item, messages, field.message, path, dropped) if type(item) is dict else None
             if pruned:
                 kept[key] = pruned
             else:
@@ -193,6 +207,24 @@ def _without_empty(value: JSON, here: _Path, dropped: list[_Path]) -> JSON:
         else:
             kept[key] = cleaned
     return (list(kept.values()) if type(value) is list else kept) or _GONE
+
+
+_DEFAULT_OF: Final = {**DEFAULTS, **{proto_name(name): value for name, value in DEFAULTS.items()}}
+
+
+def _without_defaults(members: JSONObject, dropped: list[_Path]) -> JSONObject:
+    """The card without what a2a-python 0.3 does not sign because its models say it anyway."""
+    kept: JSONObject = {}
+    for name, value in members.items():
+        if value == _DEFAULT_OF.get(name, _GONE):
+            dropped.append((None, name))
+        else:
+            kept[name] = value
+    return kept
+
+
+def _dumped(members: JSONObject) -> bytes:
+    return json.dumps(members, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
 def _with_floats(value: JSON) -> JSON:

@@ -18,7 +18,7 @@ from a2a_trust.strict_json import JSON, JSONObject
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["check_card", "is_simple"]
+__all__ = ["check_card", "field_of", "is_simple"]
 
 
 def _legacy(name: str, kind: Kind, message: str = "") -> Field:
@@ -193,12 +193,20 @@ def check_card(card: JSON) -> bool:
     forms of it are the same bytes. ``signatures`` is not looked at. MalformedError names the member and the mend.
     """
     if type(card) is not dict:
-        raise MalformedError(f"card: a JSON object is needed, this is {_named(card)}")
+        reason = f"a JSON object is needed, this is {_named(card)}"
+        raise MalformedError(f"card: {reason}", "", reason)
     try:
         return _check_message(card, _CARD, ignore="signatures")
     except _RefusedError as refusal:
         pointer = "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in reversed(refusal.path))
-        raise MalformedError(f"card: {ascii(pointer[:256])[1:-1]}: {refusal.reason}") from None
+        text = f"card: {ascii(pointer[:256])[1:-1]}: {refusal.reason}"
+        raise MalformedError(text, pointer, refusal.reason) from None
+
+
+def field_of(message: str, name: str) -> Field | None:
+    """The field of a message, in any generation of A2A, that has this JSON or proto name; None when there is none."""
+    known = _ALL[message]
+    return known.fields.get(name) or known.others.get(name)
 
 
 def _check_message(members: JSONObject, message: _Message, ignore: str = "") -> bool:

@@ -29,12 +29,12 @@ from a2a_trust.errors import (
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jws import signing_input, verify_jws
 from a2a_trust.keys.origins import UnsafeAnyOrigin, host_of
+from a2a_trust.keys.policy import all_of
 from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust import Form, TrustedKey, TrustStore
 from a2a_trust.signing.forms import present_members, project, shown
 from a2a_trust.signing.gate import check_card
 from a2a_trust.signing.jcs import MAX_SAFE_INTEGER, canonicalize
-from a2a_trust.signing.policy import all_of
 from a2a_trust.signing.signature import COMPANION, MAX_SIGNATURES, parse_signature
 from a2a_trust.signing.verify import seconds, verify_card
 from a2a_trust.strict_json import JSON, JSONObject

@@ -7,7 +7,8 @@ The steps, numbered as in ``verify_card``:
 3. One signature: its header, companion or not, a trusted key by ``kid`` and key type, this key's origins, validity,
    revocation and algorithm, ``exp`` and ``iat``, then the bytes of the forms that the key may speak in.
 4. Origins: the hosts of all interfaces of what was signed are hosts that the key may speak for.
-5. Policy: enough different keys. What is returned is what all of those that count have signed.
+5. Policies, of the caller and of the trust store for the hosts of the card: enough different keys. What is returned is
+   what all of those that count have signed.
 6. Coverage: a form that drops members proves neither their absence nor their presence, and says so.
 
 Not here: whether the requirements of the card are satisfied or wise, fetching of cards and keys, memory of earlier
@@ -24,7 +25,7 @@ from math import inf
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from a2a_trust import strict_json
-from a2a_trust.card import interface_urls
+from a2a_trust.card import interface_urls, is_legacy
 from a2a_trust.errors import (
     ConfigurationError,
     FailureReason,
@@ -38,11 +39,11 @@ from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import verify_jws
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
-from a2a_trust.keys.trust import LOSSLESS_FORMS, Form, TrustedKey, TrustStore
+from a2a_trust.keys.policy import AnyKey, Policy
+from a2a_trust.keys.trust import LOSSLESS_FORMS, Form, TrustedKey, TrustSource, TrustStore
 from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING, Projection, project, shown
 from a2a_trust.signing.gate import check_card, is_simple
 from a2a_trust.signing.jcs import canonicalize_received
-from a2a_trust.signing.policy import AnyKey, Policy
 from a2a_trust.signing.signature import Signature, parse_signature, signature_entries
 from a2a_trust.strict_json import JSONObject
 
@@ -129,7 +130,8 @@ def verify_card(
 
     ``document`` is the card as it was served: bytes, or an object that a JSON parser made of them (then members that
     were there twice are already lost). ``origin`` is the URL or the host that the card was asked from; ``now`` is the
-    moment that counts, aware datetime or seconds since the epoch.
+    moment that counts, aware datetime or seconds since the epoch. ``policy`` is demanded beside what the store demands
+    of the card's hosts.
 
     MalformedError: the document is not a card that every reader reads alike. UnsignedCardError, UntrustedCardError,
     UncoveredFieldsError, CardVerificationError: it is not proven; ``failures`` tells why, signature by signature.
@@ -156,6 +158,9 @@ def verify_card(
             failures.append(_failure(index, kid, refusal.reason, refusal.detail))
     # 5. Enough different keys, those with the fullest coverage first; what all of them signed is what is proven.
     counted = _counted(proofs, policy, tuple(failures))
+    for demanded in _policies(trust, host, forms.card) if trust.policies else ():
+        counted += [proof for proof in _counted(proofs, demanded, tuple(failures)) if proof not in counted]
+    counted.sort(key=_openness)
     weakest = counted[-1]
     # 6. Coverage.
     projection = weakest.projection
@@ -237,6 +242,9 @@ def _trusted_key(signature: Signature, trust: TrustStore, host: str | None) -> T
         if not entries:
             raise _RefusedError(FailureReason.WRONG_ORIGIN, f"the key is not trusted for {host}")
     if len(entries) > 1:
+        jku = signature.header.get("jku")
+        entries = tuple([entry for entry in entries if entry.source == jku]) if jku is not None else entries
+    if len(entries) != 1:
         raise _RefusedError(FailureReason.AMBIGUOUS_KEY, f"several trusted {kty} keys have this kid")
     return entries[0]
 
@@ -271,7 +279,7 @@ class _Forms:
         """
         tried: list[bytes] = []
         for form in _WEAKEST_FIRST:
-            if form not in trusted.forms:
+            if form not in trusted.forms or (form is Form.V0_3_PYTHON and not is_legacy(self.card)):
                 continue
             projection = self._project(form)
             if projection.payload in tried:
@@ -302,7 +310,7 @@ class _Forms:
         """
         if projection.form.is_lossy or trusted.forms <= LOSSLESS_FORMS:
             return projection
-        pruned = self._project(Form.PRUNED)
+        pruned = self._project(Form.V0_3_PYTHON if is_legacy(self.card) else Form.PRUNED)
         return pruned if pruned.payload == projection.payload else projection
 
     def _project(self, form: Form) -> Projection:
@@ -318,7 +326,7 @@ class _Forms:
 
 
 #: SERVED before SPEC: they prove the same, and where their bytes are equal the plainer name is told.
-_WEAKEST_FIRST: Final = (Form.PRUNED_LEGACY, Form.PRUNED, Form.SERVED, Form.SPEC)
+_WEAKEST_FIRST: Final = (Form.V0_3_PYTHON, Form.PRUNED_LEGACY, Form.PRUNED, Form.SERVED, Form.SPEC)
 
 
 def _counted(proofs: list[_Proof], policy: Policy, failures: tuple[SignatureFailure, ...]) -> list[_Proof]:
@@ -345,6 +353,16 @@ def _counted(proofs: list[_Proof], policy: Policy, failures: tuple[SignatureFail
             f"{len(counted)} of the {needed} keys that the policy demands have signed this card:", failures
         )
     return counted
+
+
+def _policies(trust: TrustStore, host: str | None, card: JSONObject) -> list[Policy]:
+    """What the store demands of a card that was asked from that host and has its interfaces."""
+    hosts = set() if host is None else {host}
+    try:
+        hosts |= {host_of(url) for _, url in interface_urls(card)}
+    except MalformedError:
+        return [each.policy for each in trust.policies]  # of a host that nobody can tell: all that is demanded of any
+    return [each.policy for each in trust.policies if any(map(each.origins.covers, hosts))]
 
 
 def _openness(proof: _Proof) -> tuple[bool, int]:
@@ -399,13 +417,13 @@ class CardVerifier:
     """Verifies cards of many agents and remembers what it has proven.
 
     Why this is a class: it holds a clock and a bounded memory. The memory maps the exact bytes of a document and its
-    origin to the proof; a hit counts only within the times of the keys and the signatures. Trust is fixed at
-    construction: when keys change, make another verifier.
+    origin to the proof; a hit counts only within the times of the keys and the signatures, and while the trusted keys
+    are the same.
     """
 
     def __init__(
         self,
-        trust: TrustStore,
+        trust: TrustSource,
         *,
         clock: Callable[[], float],
         policy: Policy = AnyKey(),  # noqa: B008
@@ -417,20 +435,23 @@ class CardVerifier:
             raise ConfigurationError("CardVerifier: remember is a number of cards, 0 or more")
         self._trust, self._clock, self._policy, self._coverage = trust, clock, policy, coverage
         self._remember = remember
+        self._store = trust.trust_store()
         self._proven: OrderedDict[tuple[bytes, str | UnsafeAnyOrigin], VerifiedCard] = OrderedDict()
 
     def verify(self, document: bytes, *, origin: str | UnsafeAnyOrigin) -> VerifiedCard:
         """As ``verify_card``, now."""
         now = self._clock()
+        store = self._trust.trust_store()
+        if store is not self._store:
+            self._store, self._proven = store, OrderedDict()
+        memory = self._proven  # of this store: another thread may see the next one meanwhile
         asked = (document, origin)
-        proven = self._proven.get(asked)
+        proven = memory.get(asked)
         if proven is not None and proven.proven_from <= now < proven.proven_until:
             return proven
-        proven = verify_card(
-            document, self._trust, origin=origin, now=now, policy=self._policy, coverage=self._coverage
-        )
+        proven = verify_card(document, store, origin=origin, now=now, policy=self._policy, coverage=self._coverage)
         if len(document) <= _REMEMBERED_BYTES:
-            self._proven[asked] = proven
-        while len(self._proven) > self._remember:
-            self._proven.popitem(last=False)
+            memory[asked] = proven
+        while len(memory) > self._remember:
+            memory.popitem(last=False)
         return proven

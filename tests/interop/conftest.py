@@ -28,9 +28,21 @@ def python_1_3_0() -> Iterator[SdkProcess]:
 
 
 @pytest.fixture(scope="session")
+def python_1_1_3() -> Iterator[SdkProcess]:
+    """a2a-sdk 1.1.3: the last one with json.dumps over the pruned form."""
+    yield from _running("python-1.1.3", python_sdk)
+
+
+@pytest.fixture(scope="session")
 def python_1_0_0() -> Iterator[SdkProcess]:
     """a2a-sdk 1.0.0: json.dumps over the pruned form."""
     yield from _running("python-1.0.0", python_sdk)
+
+
+@pytest.fixture(scope="session")
+def python_0_3_26() -> Iterator[SdkProcess]:
+    """a2a-sdk 0.3.26: json.dumps over the models of 0.3, without what is empty and what is at a default."""
+    yield from _running("python-0.3.26", python_sdk)
 
 
 @pytest.fixture(scope="session")

@@ -61,7 +61,8 @@ class SdkProcess:
     ) -> str | None:
         """The card, raw JSON, signed by the SDK with a private JWK; None when the SDK cannot.
 
-        ``wire``: "printed" is the signed card as the SDK prints it, "served" as its own server sends it.
+        ``wire``: "printed" is the signed card as the SDK prints it, "served" as its own server sends it, "typed" the
+        typed card of the JavaScript SDK instead of a plain object.
         """
         request = {"do": "sign", "card": card, "key": key, "reader": reader, "wire": wire, "jku": jku}
         signed: str | None = self._ask(request)["card"]
@@ -115,8 +116,9 @@ def python_sdk(name: str) -> SdkProcess:
         )
 
     # An environment belongs to the interpreter that made it: another version or place of that one needs another.
-    environment = _environment(name, f"{sys.version} {sys.base_prefix}", build)
-    return SdkProcess([str(environment / "bin" / "python"), "-I", str(SDKS / "python_sdk.py")], environment)
+    environment = _environment(SDKS / name, f"{sys.version} {sys.base_prefix}", build)
+    program = "python_sdk_0_3.py" if name.startswith("python-0.3.") else "python_sdk.py"
+    return SdkProcess([str(environment / "bin" / "python"), "-I", str(SDKS / program)], environment)
 
 
 def node_sdk(name: str) -> SdkProcess:
@@ -132,20 +134,20 @@ def node_sdk(name: str) -> SdkProcess:
         shutil.copytree(SDKS / name, folder, dirs_exist_ok=True)
         _run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
 
-    environment = _environment(name, "node", build)
+    environment = _environment(SDKS / name, "node", build)
     # A module from the command line finds its imports from the folder it runs in, where the packages are.
     program = (SDKS / "js_sdk.mjs").read_text(encoding="utf-8")
     return SdkProcess([node, "--input-type=module", "--eval", program], environment)
 
 
-def _environment(name: str, interpreter: str, build: Callable[[Path], None]) -> Path:
+def _environment(locked: Path, interpreter: str, build: Callable[[Path], None]) -> Path:
     digest = hashlib.sha256(interpreter.encode())
-    for file in sorted((SDKS / name).iterdir()):
+    for file in sorted(locked.iterdir()):
         digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
-    environment = _ENVIRONMENTS / f"{name}-{digest.hexdigest()[:16]}"
+    environment = _ENVIRONMENTS / f"{locked.name}-{digest.hexdigest()[:16]}"
     if not environment.is_dir():
         _ENVIRONMENTS.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=_ENVIRONMENTS) as unfinished:
+        with tempfile.TemporaryDirectory(prefix=f"{locked.name}-", dir=_ENVIRONMENTS) as unfinished:
             folder = Path(unfinished) / "environment"
             folder.mkdir()
             build(folder)

@@ -17,6 +17,8 @@ from tests.interop.sdk_process import SDKS, SdkProcess
 RECORDED: Final = (
     ("python_1_3_0", "a2a-sdk 1.3.0", "resolver"),
     ("python_1_0_0", "a2a-sdk 1.0.0", "resolver"),
+    ("python_1_1_3", "a2a-sdk 1.0.0", "resolver"),  # it was not recorded itself, and verifies as 1.0.0 does
+    ("python_0_3_26", "a2a-sdk 0.3.26", "plain"),
     ("js_1_3_0", "@a2a-js/sdk 1.3.0 (raw JSON)", "plain"),
 )
 
@@ -39,7 +41,7 @@ def test_an_sdk_says_of_every_fixture_what_was_recorded(
     assert all(refusal is None or refusal in recorded[file] for file, refusal in said.items())
 
 
-@pytest.mark.parametrize("name", ["python-1.0.0", "python-1.3.0"])
+@pytest.mark.parametrize("name", ["python-0.3.26", "python-1.0.0", "python-1.1.3", "python-1.3.0"])
 def test_a_python_sdk_is_locked_to_its_version_with_a_hash_for_every_file(name: str) -> None:
     locked = (SDKS / name / "requirements.txt").read_text(encoding="utf-8")
     requirements = [line for line in locked.splitlines() if "==" in line]

@@ -20,19 +20,19 @@ _HERE: Final = Path(__file__).resolve().parent
 _RUN_SECONDS: Final = 180
 
 
-def python_of(name: str) -> Path:
-    """The interpreter of the environment of ``tests/interop/sdks/<name>``, made on first use.
+def python_of(name: str, folder: Path = SDKS) -> Path:
+    """The interpreter of the environment that is locked in ``<folder>/<name>``, made on first use.
 
     The test is skipped, loudly, where it cannot be made; with A2A_TRUST_REQUIRE_REAL=1 it fails.
     """
 
-    def build(folder: Path) -> None:
-        _run([sys.executable, "-m", "venv", str(folder)], folder)
+    def build(environment: Path) -> None:
+        _run([sys.executable, "-m", "venv", str(environment)], environment)
         install = ["-m", "pip", "install", "--quiet", "--require-hashes", "--only-binary", ":all:", "-r"]
-        _run([str(folder / "bin" / "python"), *install, str(SDKS / name / "requirements.txt")], folder)
+        _run([str(environment / "bin" / "python"), *install, str(folder / name / "requirements.txt")], environment)
 
     try:
-        return _environment(name, f"{sys.version} {sys.base_prefix}", build) / "bin" / "python"
+        return _environment(folder / name, f"{sys.version} {sys.base_prefix}", build) / "bin" / "python"
     except SdkUnavailableError as error:
         _unavailable(name, error)
 
@@ -52,7 +52,7 @@ def answer_of_node(environment: str, script: Path, question: Any) -> Any:
     try:
         if shutil.which("node") is None or shutil.which("npm") is None:
             raise SdkUnavailableError("Node is not installed (node and npm)")
-        folder = _environment(environment, "node", build)
+        folder = _environment(SDKS / environment, "node", build)
     except SdkUnavailableError as error:
         _unavailable(environment, error)
     # A module from the command line finds its imports from the folder it runs in, where the packages are.

@@ -22,6 +22,7 @@ from tests.signing.cards import Card, cards, full_card, legacy_card, many_formed
 SOME = settings(max_examples=40)
 
 LOSSLESS = [Form.SERVED, Form.SPEC]
+#: Those of 1.0; the one of 0.3 has tests of its own below.
 LOSSY = [Form.PRUNED, Form.PRUNED_LEGACY]
 
 
@@ -238,7 +239,7 @@ def test_what_a_pruned_form_may_hide_names_every_member_that_says_who_may_call()
 
 @pytest.mark.parametrize("form", Form)
 def test_only_pruned_forms_are_lossy(form: Form) -> None:
-    assert form.is_lossy is (form in LOSSY)
+    assert form.is_lossy is (form in (*LOSSY, Form.V0_3_PYTHON))
 
 
 @pytest.mark.parametrize("form", LOSSY)
@@ -321,10 +322,11 @@ def test_forms_are_made_of_a_copy_and_alike_on_the_short_way_for_plain_cards(car
 
 
 def test_many_formed_cards_have_as_many_forms_as_the_field_knows() -> None:
-    payloads = {form: project(many_formed_card(), form).payload for form in Form}
+    forms = [form for form in Form if form is not Form.V0_3_PYTHON]  # of cards of 0.3 only
+    payloads = {form: project(many_formed_card(), form).payload for form in forms}
     assert len(set(payloads.values())) == 3
     assert payloads[Form.PRUNED] == payloads[Form.PRUNED_LEGACY]  # ASCII, and no number in it
-    assert len({project(full_card(), form).payload for form in Form}) == 2  # 3 is 3.0 to the old printer
+    assert len({project(full_card(), form).payload for form in forms}) == 2  # 3 is 3.0 to the old printer
 
 
 @pytest.mark.parametrize(
@@ -342,3 +344,130 @@ def test_single_messages_and_variants_are_never_dropped_for_being_empty() -> Non
                 assert field.presence is not Presence.IMPLICIT, (message, field.name)
             assert (field.kind in (Kind.MESSAGE, Kind.MESSAGES, Kind.MESSAGE_MAP)) is bool(field.message)
             assert not field.message or field.message in MESSAGES
+
+
+# --- v0.3-python
+
+
+SMALL_0_3: Card = {
+    "protocolVersion": "0.3.0",
+    "preferredTransport": "JSONRPC",
+    "name": "é",
+    "description": "",
+    "url": "https://old.example.com/a2a",
+    "iconUrl": None,
+    "x-vendor": 1,
+    "supportedInterfaces": [],
+    "additionalInterfaces": [{"url": "https://old.example.com/rest", "transport": "", "tenant": "t"}, {}],
+    "capabilities": {
+        "streaming": False,
+        "stateTransitionHistory": False,
+        "extendedAgentCard": True,
+        "extensions": [{"uri": "u", "required": False, "params": {"n": 1, "f": 1.0, "e": "", "l": [None, [], 0, "x"]}}],
+    },
+    "provider": {},
+    "security_schemes": {
+        "tls": {"type": "mutualTLS"},
+        "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+        "oauth": {
+            "type": "oauth2",
+            "flows": {
+                "authorizationCode": {
+                    "authorizationUrl": "a",
+                    "tokenUrl": "t",
+                    "scopes": {"r": ""},
+                    "pkceRequired": True,
+                },
+                "deviceCode": {"tokenUrl": "t"},
+            },
+        },
+        "new": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
+    },
+    "security": [{"oauth": ["r"], "key": []}, {"key": []}, {}],
+    "default_input_modes": ["text/plain", ""],
+    "skills": [{"id": "s", "tags": [], "security": [{"key": []}], "securityRequirements": [{}]}],
+    "supportsAuthenticatedExtendedCard": False,
+    "signatures": [{"protected": "", "signature": ""}],
+}
+
+
+def test_v0_3_python_drops_what_is_empty_unknown_to_0_3_or_at_a_default_and_says_so() -> None:
+    projection = project(SMALL_0_3, Form.V0_3_PYTHON)
+    assert projection.payload.decode() == (
+        '{"additionalInterfaces":[{"url":"https://old.example.com/rest"}],"capabilities":{"extensions":[{"params":'
+        '{"f":1.0,"l":[0,"x"],"n":1},"required":false,"uri":"u"}],"stateTransitionHistory":false,"streaming":false},'
+        '"defaultInputModes":["text/plain"],"name":"\\u00e9","security":[{"oauth":["r"]}],"securitySchemes":{"key":'
+        '{"in":"header","name":"X-API-Key"},"oauth":{"flows":{"authorizationCode":{"authorizationUrl":"a",'
+        '"tokenUrl":"t"}}}},"skills":[{"id":"s"}],"supportsAuthenticatedExtendedCard":false,'
+        '"url":"https://old.example.com/a2a"}'
+    )
+    assert projection.dropped == (
+        "/protocolVersion",
+        "/preferredTransport",
+        "/description",
+        "/iconUrl",
+        "/x-vendor",
+        "/supportedInterfaces",
+        "/additionalInterfaces/0/transport",
+        "/additionalInterfaces/0/tenant",
+        "/additionalInterfaces/1",
+        "/capabilities/extendedAgentCard",
+        "/capabilities/extensions/0/params/e",
+        "/capabilities/extensions/0/params/l/0",
+        "/capabilities/extensions/0/params/l/1",
+        "/provider",
+        "/security_schemes/tls",
+        "/security_schemes/key/type",
+        "/security_schemes/oauth/type",
+        "/security_schemes/oauth/flows/authorizationCode/scopes",
+        "/security_schemes/oauth/flows/authorizationCode/pkceRequired",
+        "/security_schemes/oauth/flows/deviceCode",
+        "/security_schemes/new",
+        "/security/0/key",
+        "/security/1",
+        "/security/2",
+        "/default_input_modes/1",
+        "/skills/0/tags",
+        "/skills/0/security",
+        "/skills/0/securityRequirements",
+    )
+
+
+@pytest.mark.parametrize("name", ["protocolVersion", "protocol_version", "preferredTransport", "preferred_transport"])
+def test_v0_3_python_drops_a_default_under_either_name_and_keeps_every_other_value(name: str) -> None:
+    default = "0.3.0" if "ersion" in name else "JSONRPC"
+    kept = "protocolVersion" if "ersion" in name else "preferredTransport"
+    assert project({"url": "u", name: default}, Form.V0_3_PYTHON).payload == b'{"url":"u"}'
+    assert project({"url": "u", name: default}, Form.V0_3_PYTHON).dropped == (f"/{name}",)
+    for other in ("0.2.5", "GRPC", "jsonrpc", "0.3"):
+        projection = project({"url": "u", name: other}, Form.V0_3_PYTHON)
+        assert strict_json.parse(projection.payload) == {"url": "u", kept: other}
+        assert projection.dropped == ()
+
+
+def test_v0_3_python_keeps_numbers_as_they_are_written() -> None:
+    document = (
+        b'{"url":"u","capabilities":{"extensions":[{"params":{"a":[1,1.0,-0.0,-0,1e2,12345678901234567890123]}}]}}'
+    )
+    assert project(strict_json.parse(document), Form.V0_3_PYTHON).payload == (
+        b'{"capabilities":{"extensions":[{"params":{"a":[1,1.0,-0.0,0,100.0,12345678901234567890123]}}]},"url":"u"}'
+    )
+
+
+@pytest.mark.parametrize("value", [[{"key": []}], [{}], []])
+def test_a_requirement_without_scopes_is_the_same_as_none_in_v0_3_python(value: Any) -> None:
+    without = legacy_card()
+    del without["security"]
+    assert (
+        project({**without, "security": value}, Form.V0_3_PYTHON).payload == project(without, Form.V0_3_PYTHON).payload
+    )
+    for lossless in LOSSLESS:
+        assert project({**without, "security": value}, lossless).payload != project(without, lossless).payload
+
+
+def test_a_card_in_v0_3_python_is_in_that_form_already() -> None:
+    for card in (SMALL_0_3, legacy_card(), merged_card()):
+        pruned = strict_json.parse(project(card, Form.V0_3_PYTHON).payload)
+        again = project(pruned, Form.V0_3_PYTHON)
+        assert again.dropped == ()
+        assert again.payload == project(card, Form.V0_3_PYTHON).payload

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from a2a_trust.errors import ConfigurationError
+from a2a_trust.keys.origins import Origins
 
-__all__ = ["AnyKey", "Policy", "Threshold", "all_of", "n_of", "named"]
+__all__ = ["AnyKey", "OriginPolicy", "Policy", "Threshold", "all_of", "n_of", "named"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,14 @@ class Threshold:
 
 
 Policy: TypeAlias = AnyKey | Threshold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OriginPolicy:
+    """What the cards of some hosts need, whoever verifies them."""
+
+    origins: Origins
+    policy: Policy
 
 
 def all_of(*kids: str) -> Threshold:

@@ -1,0 +1,152 @@
+"""``a2a-sign lint``: say what in cards should be otherwise, and mend what can be mended without changing a meaning."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from a2a_trust import strict_json
+from a2a_trust.atomic_write import write_atomically
+from a2a_trust.cli.card_text import rewritten
+from a2a_trust.cli.positions import Position, positions_of
+from a2a_trust.cli.report import Exit, class_of, exit_of, failed, mark, printable, put, put_json, warn
+from a2a_trust.cli.sources import read_input
+from a2a_trust.errors import ConfigurationError, MalformedError
+from a2a_trust.signing.findings import Finding, Severity
+from a2a_trust.signing.lint import lint_card, mend_card
+from a2a_trust.signing.lint_rules import RULES
+
+__all__ = ["mended_text", "run"]
+
+_COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Report:
+    """What there is to say of one file; ``places`` has the position of every finding's pointer.
+
+    ``not_mended`` is why a card was not mended that should be, ``unread`` why there is nothing else to say.
+    """
+
+    name: str
+    findings: tuple[Finding, ...] = ()
+    places: dict[str, Position] = field(default_factory=dict)
+    mended: tuple[str, ...] = ()
+    not_mended: MalformedError | ConfigurationError | None = None
+    unread: OSError | None = None
+
+    @property
+    def code(self) -> Exit:
+        if self.unread is not None:
+            return exit_of(self.unread)
+        if any(finding.severity is Severity.ERROR for finding in self.findings):
+            return Exit.INVALID
+        return Exit.OK if self.not_mended is None else exit_of(self.not_mended)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Lint every card; the exit code is that of the first one with an error."""
+    if options.files.count("-") > 1 or (options.fix and "-" in options.files):
+        error = ConfigurationError("- (standard input) can be read only once, and not be mended; name files for --fix")
+        return failed("lint", error, as_json=options.json, code=Exit.USAGE)
+    reports = [_report(name, fix=options.fix) for name in options.files]
+    worst = next((report.code for report in reports if report.code), Exit.OK)
+    if options.json:
+        put_json({"command": "lint", "ok": worst == Exit.OK, "exit": worst, "results": list(map(_entry, reports))})
+        return worst
+    if options.sarif:
+        from a2a_trust.cli.sarif import log_of, notification, result
+
+        results = [result(it.name, finding, it.places[finding.pointer]) for it in reports for finding in it.findings]
+        put_json(log_of(results, [notification(it.name, it.unread) for it in reports if it.unread is not None]))
+    for report in reports:
+        if report.unread is not None:
+            failed("lint", report.unread, as_json=False, code=report.code, file=report.name)
+        elif not options.sarif:
+            _put(report, hint=not options.fix)
+        if report.not_mended is not None:
+            warn(f"{report.name}: not mended: {report.not_mended}")
+    return worst
+
+
+def _report(name: str, *, fix: bool) -> _Report:
+    mended: tuple[str, ...] = ()
+    not_mended = None
+    try:
+        data = read_input(name)
+        if fix:
+            try:
+                text, mended = mended_text(data)
+            except (MalformedError, ConfigurationError) as error:
+                not_mended = error
+            else:
+                if mended:
+                    write_atomically(Path(name), text)
+                    data = text
+    except OSError as error:
+        return _Report(name=name, unread=error)
+    findings = lint_card(data)
+    return _Report(name=name, findings=findings, places=_places(data, findings), mended=mended, not_mended=not_mended)
+
+
+def mended_text(data: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """The card's text without what ``mend_card`` leaves out of the card, and the pointers of that.
+
+    The rest of the text keeps its order and its looks. Errors as ``mend_card`` has them.
+    """
+    card = strict_json.parse(data, what="card")
+    mended, dropped = mend_card(card)
+    if not dropped:
+        return data, ()
+    text = rewritten(data.decode("utf-8"), card, mended).encode("utf-8")
+    if strict_json.parse(text, what="card") != mended:
+        raise AssertionError("the text that would be written says something else than the card; nothing was written")
+    return text, dropped
+
+
+def _places(data: bytes, findings: tuple[Finding, ...]) -> dict[str, Position]:
+    """Where the findings are in the text; at its beginning when it is no card."""
+    pointers = [finding.pointer for finding in findings]
+    if any(finding.rule == "unreadable-document" for finding in findings):
+        return dict.fromkeys(pointers, Position(line=1, column=1))
+    return positions_of(data.decode("utf-8"), pointers)
+
+
+def _entry(report: _Report) -> dict[str, Any]:
+    entry: dict[str, Any] = {"file": report.name, "ok": report.code is Exit.OK, "class": class_of(report.code)}
+    if report.unread is not None:
+        return {**entry, "message": str(report.unread)}
+    findings = [
+        {
+            "rule": finding.rule,
+            "severity": finding.severity,
+            "pointer": finding.pointer,
+            **report.places[finding.pointer]._asdict(),
+            "message": finding.message,
+            "mend": finding.mend,
+        }
+        for finding in report.findings
+    ]
+    not_mended = None if report.not_mended is None else str(report.not_mended)
+    return {**entry, "findings": findings, "mended": list(report.mended), "not_mended": not_mended}
+
+
+def _put(report: _Report, *, hint: bool) -> None:
+    name = printable(report.name)
+    for pointer in report.mended:
+        put(f"{name}:{printable(pointer)} {mark('mended', 'green', sys.stdout)}: left out")
+    for finding in report.findings:
+        colour = _COLOURS.get(finding.severity)
+        severity = mark(finding.severity, colour, sys.stdout) if colour else finding.severity
+        put(f"{name}:{printable(finding.pointer)} {severity} {finding.rule}: {printable(finding.message)}")
+        put(f"    {printable(finding.mend)}")
+    counts = Counter(finding.severity for finding in report.findings)
+    told = [f"{counts[severity]} {severity}{'s'[: counts[severity] != 1]}" for severity in Severity if counts[severity]]
+    put(f"{name}: {', '.join(told) or mark('nothing to mend', 'green', sys.stdout)}")
+    fixable = sum(RULES[finding.rule].is_fixable for finding in report.findings)
+    if fixable and hint:
+        put(f"  {fixable} can be mended with --fix, which changes no meaning")

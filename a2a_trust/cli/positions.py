@@ -1,0 +1,103 @@
+"""Where in a JSON text the members stand that JSON pointers name."""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+__all__ = ["Position", "positions_of"]
+
+_PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]+')
+
+
+class Position(NamedTuple):
+    """Line and column, from 1; columns count code points."""
+
+    line: int
+    column: int
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """A step of some of the pointers: what is looked for below it, and where it was found."""
+
+    below: dict[str, _Wanted] = field(default_factory=dict)
+    offset: int | None = None
+
+
+@dataclass(slots=True)
+class _Container:
+    """An array or object that is being read; ``wanted`` is None where nothing in it is looked for."""
+
+    wanted: _Wanted | None
+    index: int | None
+    """Of the next element of an array; None in an object."""
+    name: _Wanted | None = None
+    """In an object, what is looked for at the member whose name was read last."""
+    expects_name: bool = True
+
+
+def positions_of(text: str, pointers: Iterable[str]) -> dict[str, Position]:
+    """The position of each pointer's member (its name), or of what is innermost around it when it is not there.
+
+    The text has passed the strict reader. It is read once, however many pointers there are.
+    """
+    root = _Wanted()
+    ways: dict[str, list[_Wanted]] = {}
+    for pointer in pointers:
+        way = [root]
+        for step in pointer.split("/")[1:]:
+            way.append(way[-1].below.setdefault(step.replace("~1", "/").replace("~0", "~"), _Wanted()))
+        ways[pointer] = way
+    _find(text, root)
+    lines = [0, *(match.end() for match in re.finditer("\n", text))]
+    return {pointer: _position(way, lines) for pointer, way in ways.items()}
+
+
+def _find(text: str, root: _Wanted) -> None:
+    """Set the offset of everything that is wanted and there."""
+    stack: list[_Container] = []
+    for match in _PIECE.finditer(text):
+        piece = match[0]
+        around = stack[-1] if stack else None
+        if piece in "}]":
+            stack.pop()
+        elif piece == ",":
+            if around is not None:
+                around.expects_name = True
+                around.index = None if around.index is None else around.index + 1
+        elif piece == ":":
+            continue
+        elif around is not None and around.index is None and around.expects_name:
+            around.expects_name = False
+            around.name = None if around.wanted is None else around.wanted.below.get(json.loads(piece))
+            _found(around.name, match.start())
+        else:
+            here = _here(around, root)
+            _found(here, match.start())
+            if piece in "{[":
+                stack.append(_Container(wanted=here, index=0 if piece == "[" else None))
+
+
+def _here(around: _Container | None, root: _Wanted) -> _Wanted | None:
+    """What is looked for at the value that begins now."""
+    if around is None:
+        return root
+    if around.index is None or around.wanted is None:
+        return around.name
+    return around.wanted.below.get(str(around.index))
+
+
+def _found(wanted: _Wanted | None, offset: int) -> None:
+    if wanted is not None and wanted.offset is None:
+        wanted.offset = offset
+
+
+def _position(way: list[_Wanted], lines: list[int]) -> Position:
+    offset = next((step.offset for step in reversed(way) if step.offset is not None), 0)
+    line = bisect_right(lines, offset) - 1
+    return Position(line=line + 1, column=offset - lines[line] + 1)

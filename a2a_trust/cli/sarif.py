@@ -1,0 +1,105 @@
+"""Findings as SARIF 2.1.0, which code scanning of forges reads."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from a2a_trust.cli.positions import Position
+from a2a_trust.signing.findings import Finding
+from a2a_trust.signing.lint_rules import RULES
+
+__all__ = ["log_of", "notification", "result"]
+
+_SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_PLACES: Final = {rule: index for index, rule in enumerate(RULES)}
+
+
+def log_of(results: list[dict[str, Any]], notifications: list[dict[str, Any]]) -> dict[str, Any]:
+    """The whole log of one run; ``notifications`` tell of files that could not be looked at."""
+    return {
+        "$schema": _SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "a2a-sign lint",
+                        "semanticVersion": _semantic(version("a2a-trust")),
+                        "rules": list(_rules()),
+                    }
+                },
+                "invocations": [
+                    {"executionSuccessful": not notifications, "toolExecutionNotifications": notifications}
+                ],
+                "columnKind": "unicodeCodePoints",
+                "results": results,
+            }
+        ],
+    }
+
+
+def result(name: str, finding: Finding, position: Position) -> dict[str, Any]:
+    """One finding in one file.
+
+    The fingerprint is of the rule and the pointer: it stays when lines move and when texts of ours change.
+    """
+    fingerprint = hashlib.sha256(f"{finding.rule}\0{finding.pointer}".encode()).hexdigest()[:32]
+    return {
+        "ruleId": finding.rule,
+        "ruleIndex": _PLACES[finding.rule],
+        "level": finding.severity,
+        "message": {"text": _text(f"{finding.message}. {finding.mend}")},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": _uri(name)},
+                    "region": {"startLine": position.line, "startColumn": position.column},
+                },
+                "logicalLocations": [{"fullyQualifiedName": finding.pointer, "kind": "member"}],
+            }
+        ],
+        "partialFingerprints": {"ruleAndPointer/v1": fingerprint},
+    }
+
+
+def notification(name: str, error: Exception) -> dict[str, Any]:
+    """A file that could not be looked at."""
+    return {
+        "level": "error",
+        "message": {"text": _text(str(error))},
+        "locations": [{"physicalLocation": {"artifactLocation": {"uri": _uri(name)}}}],
+    }
+
+
+def _rules() -> Iterable[Mapping[str, Any]]:
+    for rule in RULES.values():
+        yield {
+            "id": rule.id,
+            "shortDescription": {"text": _text(rule.description)},
+            "help": {"text": f"A2A 1.0.1, section {rule.section}"},
+            "defaultConfiguration": {"level": rule.severity},
+            "properties": {"tags": ["security", "a2a"]},
+        }
+
+
+def _text(text: str) -> str:
+    """Text as SARIF 3.11.5 and 3.11.6 have it, where braces are placeholders and "](" goes on to a link."""
+    return text.replace("{", "{{").replace("}", "}}").replace("](", "] (")
+
+
+def _uri(name: str) -> str:
+    """The file as a URI reference (RFC 3986): relative to where the command runs, unless its path is absolute."""
+    if name == "-":
+        return "stdin"
+    path = Path(name)
+    return path.as_uri() if path.is_absolute() else quote(path.as_posix())
+
+
+def _semantic(text: str) -> str:
+    """The version as SARIF wants it, by semver: 0.1.0.dev0 is 0.1.0-dev0."""
+    return text.replace(".dev", "-dev") if text.count(".") > 2 else text

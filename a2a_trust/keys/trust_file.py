@@ -1,0 +1,423 @@
+"""The trust file: which keys may speak for which hosts, in a TOML file that people edit.
+
+::
+
+    version = 1
+
+    [[trust]]
+    origins = ["invoice.example.com", "*.agents.example.com"]
+    keys = "invoice.jwks.json"           # a JWK Set, a JWK or PEM; the path is relative to this file
+    not_after = 2027-06-30               # optional, and not_before: valid until just before it, in UTC
+
+    [[trust]]
+    origins = ["travel.example.com"]
+    jwks_url = "https://travel.example.com/.well-known/jwks.json"
+    forms = ["served", "spec", "pruned"] # optional; those that drop members must be named
+
+    [[policy]]
+    origins = ["bank.example.com"]
+    keys = ["kid-of-the-agent", "kid-of-the-auditor"]
+    count = 2                            # optional: all of them unless it says how many
+
+    [[revoked]]
+    kid = "kid-that-leaked"
+
+Members of ``[[trust]]``: ``origins`` (or ``unsafe_any_origin = true``); one of ``keys`` (a file), ``jwk`` (a table),
+``pem`` (a text) and ``jwks_url``; ``kid`` for the name of the key of ``pem``, ``jwk``, or a file with one key;
+``forms``, ``not_before``, ``not_after``. ``[[revoked]]`` takes ``kid``, and for people ``at`` and ``reason``: a revoked
+key proves nothing, wherever it is listed.
+
+The ``jwks_url`` of this file are all that is ever fetched. A signature's ``jku`` only selects among their keys.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError
+from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, public_key_from_pem
+from a2a_trust.keys.keyset import KeySet, read_public_keys
+from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
+from a2a_trust.keys.policy import OriginPolicy, Threshold
+from a2a_trust.keys.trust import LOSSLESS_FORMS, Form, TrustedKey, TrustStore
+from a2a_trust.strict_json import MAX_BYTES
+
+if TYPE_CHECKING:
+    from a2a_trust.fetch import Door
+    from a2a_trust.keys.jwks_cache import JwksCache
+
+__all__ = ["RevokedKey", "TrustDocument", "TrustEntry", "TrustFile", "read_trust"]
+
+_log: Final = logging.getLogger(__name__)
+
+_VERSION: Final = 1
+_SOURCES: Final = ("keys", "jwk", "pem", "jwks_url")
+_MEMBERS: Final[dict[str, frozenset[str]]] = {
+    "trust": frozenset({*_SOURCES, "origins", "unsafe_any_origin", "kid", "forms", "not_before", "not_after"}),
+    "policy": frozenset({"origins", "keys", "count"}),
+    "revoked": frozenset({"kid", "at", "reason"}),
+}
+_URL: Final = re.compile(r"https://[^/?#@\s]+(?:/[^\s#]*)?")
+
+_Place: TypeAlias = tuple[str, int, str]
+"""The name of a table, its number from 0, and a member of it, or "" for the table itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustEntry:
+    """One ``[[trust]]``: keys, or where they are, and how far they are trusted. ``line`` is where it begins."""
+
+    line: int
+    origins: Origins | UnsafeAnyOrigin
+    forms: frozenset[Form]
+    not_before: float
+    not_after: float
+    kid: str | None = None
+    keys: tuple[PublicKey, ...] = ()
+    file: str | None = None
+    url: str | None = None
+
+    def trusted(self, keys: tuple[PublicKey, ...], revoked: frozenset[str]) -> Iterator[TrustedKey]:
+        """These keys, trusted as the entry says."""
+        for key in keys:
+            yield TrustedKey(
+                key=key,
+                origins=self.origins,
+                forms=self.forms,
+                not_before=self.not_before,
+                not_after=self.not_after,
+                revoked=key.kid in revoked,
+                source=self.url,
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevokedKey:
+    """One ``[[revoked]]``: ``at`` (seconds since the epoch) and ``reason`` are for people."""
+
+    kid: str
+    at: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustDocument:
+    """What a trust file says, before any other file or URL is read."""
+
+    name: str
+    entries: tuple[TrustEntry, ...]
+    policies: tuple[OriginPolicy, ...]
+    revoked: tuple[RevokedKey, ...]
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The key sets on the network, in order, each once."""
+        return tuple(dict.fromkeys(entry.url for entry in self.entries if entry.url is not None))
+
+    def store(self, files: Mapping[str, KeySet], fetched: Mapping[str, tuple[PublicKey, ...]]) -> TrustStore:
+        """The trust store, with the keys of these files and URLs; a URL that is not among them brings none."""
+        revoked = frozenset(key.kid for key in self.revoked)
+        trusted: list[TrustedKey] = []
+        for entry in self.entries:
+            if entry.file is not None:
+                keys = files[entry.file].keys
+            elif entry.url is not None:
+                keys = fetched.get(entry.url, ())
+            else:
+                keys = entry.keys
+            trusted += entry.trusted(keys, revoked)
+        return TrustStore(trusted, self.policies)
+
+
+def read_trust(text: bytes, name: str) -> TrustDocument:
+    """What the text of a trust file says. ConfigurationError names the line and the member, and what to write."""
+    if len(text) > MAX_BYTES:
+        raise ConfigurationError(f"{name}: larger than {MAX_BYTES} bytes")
+    try:
+        decoded = text.decode("utf-8")
+        value = tomllib.loads(decoded)
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{name}: a trust file is TOML in UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{name}: this is no TOML: {error}") from None
+    reader = _Reader(name, decoded)
+    if value.get("version") != _VERSION or type(value["version"]) is not int:
+        raise reader.error(("", 0, "version"), f"write version = {_VERSION}")
+    for member in value.keys() - {"version", *_MEMBERS}:
+        raise reader.error(
+            ("", 0, member), f"it is not known; tables are {', '.join(f'[[{each}]]' for each in _MEMBERS)}"
+        )
+    return TrustDocument(
+        name=name,
+        entries=tuple(reader.entry(index, table) for index, table in reader.tables(value, "trust")),
+        policies=tuple(reader.policy(index, table) for index, table in reader.tables(value, "policy")),
+        revoked=tuple(reader.revoked(index, table) for index, table in reader.tables(value, "revoked")),
+    )
+
+
+class _Reader:
+    """Reads tables, and knows on which line everything stands."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self._name = name
+        self._lines = dict(reversed(list(_places(text))))
+
+    def error(self, place: _Place, what: str) -> ConfigurationError:
+        table, index, member = place
+        line = self._lines.get(place) or self._lines.get((table, index, ""), 1)
+        where = f"{table}[{index}]" if table else ""
+        shown = ".".join(filter(None, (where, ascii(member)[1:-1][:64])))
+        return ConfigurationError(f"{self._name}, line {line}: {shown}: {what}")
+
+    def tables(self, value: dict[str, Any], name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+        tables = value.get(name, [])
+        if type(tables) is not list or not all(type(table) is dict for table in tables):
+            raise self.error((name, 0, ""), f"begin every entry with the line [[{name}]]")
+        for index, table in enumerate(tables):
+            for member in sorted(table.keys() - _MEMBERS[name]):
+                known = ", ".join(sorted(_MEMBERS[name]))
+                raise self.error((name, index, member), f"it is not known; members are {known}")
+            yield index, table
+
+    def entry(self, index: int, table: dict[str, Any]) -> TrustEntry:
+        def here(member: str) -> _Place:
+            return ("trust", index, member)
+
+        given = [source for source in _SOURCES if source in table]
+        if len(given) != 1:
+            raise self.error(here(given[1] if given else ""), f"exactly one of {', '.join(_SOURCES)} says which keys")
+        (source,) = given
+        text = None if source == "jwk" else self._text(table, here(source))
+        kid = self._text(table, here("kid")) if "kid" in table else None
+        if source == "jwks_url":
+            if text is None or not _URL.fullmatch(text):
+                raise self.error(here(source), "write an https URL")
+            if kid is not None:
+                raise self.error(here("kid"), "the keys of a set have names of their own; leave it out")
+        keys: tuple[PublicKey, ...] = ()
+        try:
+            if source == "jwk":
+                keys = (public_key_from_jwk(table["jwk"], kid=kid),)
+            elif source == "pem" and text is not None:
+                keys = (public_key_from_pem(text.encode(), kid=kid),)
+        except MalformedError as error:
+            raise self.error(here(source), str(error)) from None
+        starts = self._moment(table, here("not_before"), -math.inf)
+        ends = self._moment(table, here("not_after"), math.inf)
+        if not starts < ends:
+            raise self.error(here("not_after"), "it must be later than not_before")
+        return TrustEntry(
+            line=self._lines[here("")],
+            origins=self._origins(table, "trust", index),
+            forms=self._forms(table, here("forms")),
+            not_before=starts,
+            not_after=ends,
+            kid=kid,
+            keys=keys,
+            file=text if source == "keys" else None,
+            url=text if source == "jwks_url" else None,
+        )
+
+    def policy(self, index: int, table: dict[str, Any]) -> OriginPolicy:
+        origins = self._origins(table, "policy", index)
+        kids = self._texts(table, ("policy", index, "keys"), 'name keys by their kid, as in ["kid-a", "kid-b"]')
+        count = table.get("count", len(set(kids)))
+        if type(count) is not int or not 1 <= count <= len(set(kids)):
+            raise self.error(("policy", index, "count"), f"a number from 1 to {len(set(kids))}, the number of keys")
+        if isinstance(origins, UnsafeAnyOrigin):
+            raise self.error(("policy", index, "origins"), "name hosts")  # pragma: no cover  its member is not known
+        return OriginPolicy(origins=origins, policy=Threshold(count, frozenset(kids)))
+
+    def revoked(self, index: int, table: dict[str, Any]) -> RevokedKey:
+        kid = self._text(table, ("revoked", index, "kid"))
+        reason = self._text(table, ("revoked", index, "reason")) if "reason" in table else ""
+        at = self._moment(table, ("revoked", index, "at"), math.inf)
+        return RevokedKey(kid=kid, at=None if at == math.inf else at, reason=reason)
+
+    def _origins(self, table: dict[str, Any], name: str, index: int) -> Origins | UnsafeAnyOrigin:
+        any_host, here = table.get("unsafe_any_origin", False), (name, index, "origins")
+        if any_host is not False:
+            if any_host is not True or "origins" in table:
+                raise self.error((name, index, "unsafe_any_origin"), "write true, and no origins beside it")
+            return UnsafeAnyOrigin()
+        hosts = self._texts(table, here, 'name hosts, as in ["agent.example.com", "*.example.org"]')
+        try:
+            return Origins(*hosts)
+        except ConfigurationError as error:
+            raise self.error(here, str(error)) from None
+
+    def _forms(self, table: dict[str, Any], place: _Place) -> frozenset[Form]:
+        if "forms" not in table:
+            return LOSSLESS_FORMS
+        known = ", ".join(f'"{form}"' for form in Form)
+        try:
+            return frozenset(map(Form, self._texts(table, place, f"a list of {known}")))
+        except ValueError:
+            raise self.error(place, f"a list of {known}") from None
+
+    def _text(self, table: dict[str, Any], place: _Place) -> str:
+        value = table.get(place[2])
+        if type(value) is not str or not value:
+            raise self.error(place, "write a text, in quotation marks" if place[2] in table else "it is missing")
+        return value
+
+    def _texts(self, table: dict[str, Any], place: _Place, what: str) -> list[str]:
+        value = table.get(place[2])
+        if type(value) is not list or not value or not all(type(each) is str and each for each in value):
+            raise self.error(place, what)
+        return value
+
+    def _moment(self, table: dict[str, Any], place: _Place, default: float) -> float:
+        if place[2] not in table:
+            return default
+        value = table[place[2]]
+        if type(value) is date:
+            value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+        if not isinstance(value, datetime) or value.tzinfo is None:
+            raise self.error(place, "write a date, or a time with its zone: 2027-01-31 or 2027-01-31T12:00:00Z")
+        return value.timestamp()
+
+
+_TABLE: Final = re.compile(r"\[\[?\s*([\"']?)([A-Za-z0-9_-]+)\1\s*\]?\]")
+_MEMBER: Final = re.compile(r"([\"']?)([A-Za-z0-9_-]+)\1\s*[.=]")
+
+
+def _places(text: str) -> Iterator[tuple[_Place, int]]:
+    """On which line every table and every member of one begins: tomllib does not tell."""
+    table, index, quote = "", 0, ""
+    numbers: dict[str, int] = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        if quote:
+            quote = "" if quote in line else quote
+            continue
+        stripped = line.strip()
+        if match := _TABLE.match(stripped):
+            table = match[2]
+            index = numbers[table] = numbers.get(table, -1) + 1
+            yield (table, index, ""), number
+        elif match := _MEMBER.match(stripped):
+            yield (table, index, match[2]), number
+        quote = next((each for each in ('"""', "'''") if stripped.count(each) % 2), "")
+
+
+class TrustFile:
+    """The trusted keys of a trust file, for programs that go on while people edit it.
+
+    Why this is a class: it remembers what it has read and fetched. The file, and the key files that it names, are read
+    again when they have changed. A file that cannot be read any more leaves what was read last in its place, and the
+    log says so: a revocation counts as soon as the file is sound again.
+    """
+
+    def __init__(self, path: Path | str, *, door: Door | None = None) -> None:
+        """``door`` fetches the key sets of ``jwks_url``; a file without them needs none.
+
+        OSError: a file cannot be read. ConfigurationError: something in it is wrong; the text names line and member.
+        """
+        self._path, self._door = Path(path), door
+        self._fetched: dict[str, tuple[PublicKey, ...]] = {}
+        self._caches: dict[str, JwksCache] = {}
+        self._stamps: dict[Path, object] = {}
+        self._read()
+
+    @property
+    def document(self) -> TrustDocument:
+        """What the file says."""
+        self.trust_store()
+        return self._document
+
+    def trust_store(self) -> TrustStore:
+        """The trusted keys: of the file as it is now, and of the key sets as ``fetch`` has brought them last."""
+        stamps = {path: _stamp(path) for path in self._stamps}
+        if stamps != self._stamps:
+            try:
+                self._read()
+            except (ConfigurationError, OSError) as error:
+                self._stamps = stamps  # one attempt, and one line, for each change
+                _log.error("the trust file cannot be read, the last one goes on: %s", error)
+            else:
+                _log.info("the trust file %s was read again", self._path)
+        return self._store
+
+    async def fetch(self, origin: str | None = None) -> TrustStore:
+        """The trusted keys, after the key sets for that host (URL or host; all of them without one) are as fresh as
+        their servers ask for.
+
+        KeySourceUnavailableError: some cannot be fetched now; ``trust_store`` goes on without their keys.
+        """
+        self.trust_store()
+        host = None if origin is None else host_of(origin)
+        entries = [entry for entry in self._document.entries if host is None or entry.origins.covers(host)]
+        urls = list(dict.fromkeys(entry.url for entry in entries if entry.url is not None))
+        before, missing = dict(self._fetched), []
+        for url in urls:
+            try:
+                self._fetched[url] = await self._cache(url).keys()
+            except KeySourceUnavailableError as error:
+                self._fetched.pop(url, None)  # too old to count
+                missing.append(str(error))
+        if self._fetched != before:
+            self._store = self._document.store(self._files, self._fetched)
+        if missing:
+            raise KeySourceUnavailableError("; ".join(missing))
+        return self._store
+
+    def _cache(self, url: str) -> JwksCache:
+        cache = self._caches.get(url)
+        if cache is None:
+            if self._door is None:
+                raise ConfigurationError(f"{self._path}: it names key sets on the network; pass door=Door()")
+            from a2a_trust.keys.jwks_cache import JwksCache  # asyncio: nobody needs it for files alone
+
+            cache = self._caches[url] = JwksCache(self._door.loader(url, configured=True), name=url)
+        return cache
+
+    def _read(self) -> None:
+        stamps: dict[Path, object] = {self._path: _stamp(self._path)}  # before reading: a later change is noticed
+        document = read_trust(_content(self._path), str(self._path))
+        if document.urls and self._door is None:
+            raise ConfigurationError(f"{self._path}: it names key sets on the network; pass door=Door()")
+        files: dict[str, KeySet] = {}
+        for entry in document.entries:
+            if entry.file is None:
+                continue
+            path = self._path.parent / entry.file
+            stamps[path] = _stamp(path)
+            files[entry.file] = _keys_of(entry, path, f"{self._path}, line {entry.line}")
+        self._document, self._files, self._stamps = document, files, stamps
+        self._fetched = {url: keys for url, keys in self._fetched.items() if url in document.urls}
+        self._store = document.store(files, self._fetched)
+
+
+def _keys_of(entry: TrustEntry, path: Path, where: str) -> KeySet:
+    try:
+        found = read_public_keys(_content(path), kid=entry.kid)
+    except (MalformedError, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigurationError(f"{where}: {path}: {reason}") from None
+    if not found.keys:
+        raise ConfigurationError(f"{where}: {path}: no key in this JWK Set can verify a card")
+    for skipped in found.skipped:
+        _log.warning("%s: %s: key %d skipped: %s", where, path, skipped.index, skipped.reason)
+    return found
+
+
+def _content(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(MAX_BYTES + 1)
+
+
+def _stamp(path: Path) -> object:
+    """What differs after a change; None for what is not there."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

@@ -1,0 +1,59 @@
+"""Lint: what in a card should be otherwise before it is published or signed.
+
+Lint judges the card as it is written, in every generation: what a reader may miss, what a signature may leave open,
+what gives something away. It is no proof of anything: it neither verifies signatures nor asks the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, Final
+
+from a2a_trust.card import is_legacy
+from a2a_trust.errors import ConfigurationError
+from a2a_trust.signing.findings import Finding, Severity
+from a2a_trust.signing.forms import present_members
+from a2a_trust.signing.gate import check_card
+from a2a_trust.signing.lint_rules import RULES
+from a2a_trust.signing.lint_subject import subject_of
+from a2a_trust.strict_json import JSONObject
+
+__all__ = ["MAX_OF_A_RULE", "lint_card", "mend_card"]
+
+MAX_OF_A_RULE: Final = 100
+"""At most so many findings of one rule are told: a stranger's card must not fill the memory."""
+
+
+def lint_card(card: bytes | Mapping[str, Any]) -> tuple[Finding, ...]:
+    """What in the card should be otherwise, errors first; one finding for each rule and place.
+
+    ``card`` is the bytes of the file, or a dict. Bytes that are no card are a finding too. MalformedError: a dict that
+    is not made of JSON values. Source: A2A 1.0.1, by sections that ``RULES`` names.
+    """
+    subject = subject_of(card)
+    rules = RULES.values() if subject.unreadable is None else [RULES["unreadable-document"]]
+    findings: dict[tuple[str, str], Finding] = {}
+    for severity in Severity:
+        for rule in rules:
+            if rule.severity is severity:
+                for pointer, message, mend in islice(rule.check(subject), MAX_OF_A_RULE):
+                    finding = Finding(rule=rule.id, severity=severity, pointer=pointer, message=message, mend=mend)
+                    findings.setdefault((rule.id, pointer), finding)
+    return tuple(findings.values())
+
+
+def mend_card(card: JSONObject) -> tuple[JSONObject, tuple[str, ...]]:
+    """A new card without what says nothing, and the pointers of what was left out: at most 100, each cut.
+
+    Left out is what the specification's canonical form leaves out of a card of 1.0, and signing too: null, and
+    members at a default that are neither REQUIRED nor ``optional``. The meaning stays, and so does that form.
+    MalformedError: the gate refuses the card. ConfigurationError: it is signed, and mending could break signatures.
+    """
+    check_card(card)
+    mended, dropped = (card, ()) if is_legacy(card) else present_members(card)
+    if dropped and card.get("signatures"):
+        raise ConfigurationError(
+            "the card is signed, and mending it would break its signatures; take the signatures out, mend, sign anew"
+        )
+    return mended, dropped

@@ -1,0 +1,79 @@
+"""The table of who accepts whose signature, in docs/interop.md, is what the released SDKs say today."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.interop.matrix import (
+    BEGIN,
+    COLUMNS,
+    DOCUMENT,
+    END,
+    MARKED,
+    OURS,
+    SDK_NAMES,
+    UNMARKED,
+    Table,
+    printed,
+    tables,
+)
+from tests.interop.sdk_process import SdkProcess
+
+
+@pytest.fixture(scope="module")
+def made(
+    python_1_3_0: SdkProcess,
+    python_1_1_3: SdkProcess,
+    python_1_0_0: SdkProcess,
+    python_0_3_26: SdkProcess,
+    js_1_3_0: SdkProcess,
+) -> list[Table]:
+    sdks = (python_1_3_0, python_1_1_3, python_1_0_0, python_0_3_26, js_1_3_0)
+    return tables(dict(zip(SDK_NAMES, sdks, strict=True)))
+
+
+def test_the_documentation_says_who_accepts_whose_signature(made: list[Table]) -> None:
+    _, _, rest = DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)
+    text, end, _ = rest.partition(END)
+    assert end
+    assert text.strip() == printed(made), "the tables are others now: python -m tests.interop.matrix writes them anew"
+
+
+def test_nothing_can_be_taken_from_a_card_that_is_accepted_here(made: list[Table]) -> None:
+    """A note on an accepted card is what can be taken away from it: the SDKs have them, we have none."""
+    notes = {
+        column: [row[at].note for table in made for row in table.rows.values() if row and row[at].verdict == "accepts"]
+        for at, column in enumerate(COLUMNS)
+    }
+    assert len(notes[UNMARKED]) > 15
+    assert len(notes[MARKED]) > len(notes[UNMARKED])
+    assert set(notes[UNMARKED] + notes[MARKED]) == {""}
+    assert all(any(notes[column]) for column in COLUMNS if column not in (UNMARKED, MARKED))
+
+
+def test_whatever_is_signed_here_is_accepted_by_every_sdk_of_its_generation_that_reads_what_is_served(
+    made: list[Table],
+) -> None:
+    """Cards of 1.0, merged ones too; the SDKs that do otherwise are named, and the table says why."""
+    refusing = {
+        (table.kind, column)
+        for table in made
+        for name, row in table.rows.items()
+        if name.startswith(OURS) and row
+        for column, cell in zip(COLUMNS, row, strict=True)
+        if cell.verdict != "accepts" and table.kind != "0.3" and column != "a2a-python 0.3.26"
+    }
+    not_ascii = next(table.kind for table in made if "ASCII" in table.kind)
+    with_schemes = {table.kind for table in made if table.kind.startswith("1.0") and "no security" not in table.kind}
+    assert refusing == {
+        (not_ascii, "a2a-python 1.1.3"),
+        (not_ascii, "a2a-python 1.0.0"),
+        *((kind, "a2a-js 1.3.0, its resolver") for kind in with_schemes),
+    }
+
+
+def test_every_cell_that_does_not_accept_says_why(made: list[Table]) -> None:
+    cells = [cell for table in made for row in table.rows.values() if row for cell in row]
+    assert {cell.verdict for cell in cells} == {"accepts", "in part", "refuses", "cannot read"}
+    assert all(cell.note for cell in cells if cell.verdict != "accepts")
+    assert len(cells) > 300

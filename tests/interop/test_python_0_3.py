@@ -1,0 +1,434 @@
+"""What a2a-python 0.3 signs, run for real, verifies here in its own form, and nothing that it leaves open is proven."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from a2a_trust import (
+    CardVerificationError,
+    Form,
+    LocalSigner,
+    Origins,
+    SignedPartOnly,
+    TrustedKey,
+    TrustStore,
+    UncoveredFieldsError,
+    UnsafeAnyOrigin,
+    UntrustedCardError,
+    VerifiedCard,
+    generate_signer,
+    merged_card,
+    verify_card,
+)
+from a2a_trust.errors import FailureReason
+from a2a_trust.keys.jwk import private_key_to_jwk
+from a2a_trust.keys.trust import LOSSLESS_FORMS
+from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING
+from a2a_trust.signing.models_0_3 import DEFAULTS, MESSAGES_0_3
+from a2a_trust.signing.presence import Kind
+from a2a_trust.signing.verify import Coverage, WholeCard
+from tests.interop.left_out import left_out
+from tests.interop.sdk_process import SdkProcess
+from tests.signing.cards import Card, full_card
+from tests.signing.json_values import documents, texts
+
+SIGNER: Final = generate_signer("ES256")
+PRIVATE_JWK: Final = private_key_to_jwk(SIGNER.private_key, alg=SIGNER.alg, kid=SIGNER.kid)
+
+
+# --- the table of members
+
+
+#: How the SDK declares a field of each kind: its shape and its type.
+DECLARED: Final = {
+    Kind.STRING: {("single", "string")},
+    Kind.BOOL: {("single", "bool")},
+    Kind.STRINGS: {("list", "string")},
+    Kind.STRING_MAP: {("map", "string")},
+    Kind.MESSAGE: {("single", "message")},
+    Kind.MESSAGES: {("list", "message")},
+    Kind.MESSAGE_MAP: {("map", "message")},
+    Kind.STRUCT: {("map", "any"), ("list", "any")},
+}
+
+
+def test_the_table_of_0_3_equals_the_models_of_the_released_sdk(python_0_3_26: SdkProcess) -> None:
+    models = python_0_3_26.describe()
+    schemes = [name for name in models if name.endswith("SecurityScheme")]
+    assert len(schemes) == 5
+    models["SecurityScheme"] = [field for name in schemes for field in models.pop(name)]
+    del models["AgentCardSignature"]
+    assert models.keys() == MESSAGES_0_3.keys()
+    for message, fields in models.items():
+        left_out = {"signatures"} if message == "AgentCard" else {"type"} if message == "SecurityScheme" else set()
+        table = MESSAGES_0_3[message]
+        assert {field["name"] for field in fields} == table.keys() | left_out
+        for field in fields:
+            if field["name"] in left_out:
+                continue
+            ours = table[field["name"]]
+            # `in` is a word of Python, so the SDK's model calls it in_; that spelling is unknown here
+            assert ours.proto_name == field["proto_name"].removesuffix("_")
+            assert (field["shape"], field["type"]) in DECLARED[ours.kind], field
+            assert ours.message == (field["message"] or "")
+
+
+def test_the_defaults_of_0_3_are_those_of_the_released_sdk(python_0_3_26: SdkProcess) -> None:
+    models = python_0_3_26.describe()
+    defaults = {
+        (message, field["name"]): field["default"]
+        for message, fields in models.items()
+        for field in fields
+        if field["default"] is not None
+    }
+    # A scheme's type is never signed: it can have no other value than its default.
+    types = {key for key in defaults if key[1] == "type"}
+    assert len(types) == 5
+    assert {f["type"] for fields in models.values() for f in fields if f["name"] == "type"} == {"literal"}
+    assert {key: value for key, value in defaults.items() if key not in types} == {
+        ("AgentCard", name): value for name, value in DEFAULTS.items()
+    }
+
+
+# --- all that it can sign
+
+
+def _some(needed: dict[str, Any], **optional: Any) -> st.SearchStrategy[Card]:
+    """Members that the SDK's models need, and others, absent, null or there."""
+    return st.fixed_dictionaries(needed, optional={name: st.none() | value for name, value in optional.items()})
+
+
+_texts = st.sampled_from(["", "x", "é\U0001f600", "JSONRPC", "0.3.0"])
+_lists = st.lists(_texts, max_size=3)
+_scopes = st.dictionaries(texts, _texts, max_size=2)
+_security = st.lists(st.dictionaries(texts, _lists, max_size=2), max_size=2)
+_flows = _some(
+    {},
+    authorizationCode=_some({"authorizationUrl": _texts, "tokenUrl": _texts, "scopes": _scopes}, refreshUrl=_texts),
+    clientCredentials=_some({"tokenUrl": _texts, "scopes": _scopes}, refreshUrl=_texts),
+    implicit=_some({"authorizationUrl": _texts, "scopes": _scopes}, refreshUrl=_texts),
+    password=_some({"tokenUrl": _texts, "scopes": _scopes}, refreshUrl=_texts),
+)
+_schemes = st.one_of(
+    _some(
+        {"type": st.just("apiKey"), "in": st.sampled_from(["header", "query", "cookie"]), "name": _texts},
+        description=_texts,
+    ),
+    _some({"type": st.just("http"), "scheme": _texts}, bearerFormat=_texts, description=_texts),
+    _some({"type": st.just("oauth2"), "flows": _flows}, oauth2MetadataUrl=_texts, description=_texts),
+    _some({"type": st.just("openIdConnect"), "openIdConnectUrl": _texts}, description=_texts),
+    _some({"type": st.just("mutualTLS")}, description=_texts),
+)
+_extensions = _some(
+    {"uri": _texts}, description=_texts, required=st.booleans(), params=st.dictionaries(texts, documents, max_size=3)
+)
+_skills = _some(
+    {"id": _texts, "name": _texts, "description": _texts, "tags": _lists},
+    examples=_lists,
+    inputModes=_lists,
+    outputModes=_lists,
+    security=_security,
+)
+#: Every member of every model of 0.3, absent, null, empty, at its default, and otherwise.
+cards_of_0_3: Final = _some(
+    {
+        "url": st.just("https://old.example.com/a2a"),
+        "name": _texts,
+        "description": _texts,
+        "version": _texts,
+        "capabilities": _some(
+            {},
+            streaming=st.booleans(),
+            pushNotifications=st.booleans(),
+            stateTransitionHistory=st.booleans(),
+            extensions=st.lists(_extensions, max_size=2),
+        ),
+        "defaultInputModes": _lists,
+        "defaultOutputModes": _lists,
+        "skills": st.lists(_skills, max_size=2),
+    },
+    protocolVersion=_texts,
+    preferredTransport=_texts,
+    additionalInterfaces=st.lists(_some({"url": _texts, "transport": _texts}), max_size=2),
+    provider=_some({"organization": _texts, "url": _texts}),
+    documentationUrl=_texts,
+    iconUrl=_texts,
+    securitySchemes=st.dictionaries(texts, _schemes, max_size=3),
+    security=_security,
+    supportsAuthenticatedExtendedCard=st.booleans(),
+)
+
+
+def _sign(sdk: SdkProcess, card: Card, key: dict[str, Any] = PRIVATE_JWK) -> Card:
+    """The card, signed by the SDK and as its server sends it."""
+    signed = sdk.sign(json.dumps(card), key)
+    assert signed is not None
+    document: Card = json.loads(signed)
+    return document
+
+
+def _trust(*marks: Form, signer: LocalSigner = SIGNER, host: str = "") -> TrustStore:
+    origins = Origins(host) if host else UnsafeAnyOrigin()
+    return TrustStore([TrustedKey(key=signer.public_key, origins=origins, forms=LOSSLESS_FORMS | frozenset(marks))])
+
+
+MARKED: Final = _trust(Form.V0_3_PYTHON)
+
+
+def _prove(document: Card, trust: TrustStore = MARKED, *, coverage: Coverage | None = None) -> VerifiedCard:
+    return verify_card(
+        json.dumps(document).encode(), trust, origin=UnsafeAnyOrigin(), now=0, coverage=coverage or WholeCard()
+    )
+
+
+def _without_signatures(document: Card) -> Card:
+    return {name: value for name, value in document.items() if name != "signatures"}
+
+
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(cards_of_0_3)
+def test_whatever_the_sdk_signs_is_read_as_it_signed_it_and_all_else_is_named(
+    python_0_3_26: SdkProcess, card: Card
+) -> None:
+    """As its server sends the card, and as it was written by hand, with nulls."""
+    served = _sign(python_0_3_26, card)
+    for document in (served, {**card, "signatures": served["signatures"]}):
+        assert python_0_3_26.refusal(json.dumps(document), SIGNER.public_key.to_jwk()) is None
+        proven = _prove(document, coverage=SignedPartOnly())
+        assert (proven.form, proven.unproven) == (Form.V0_3_PYTHON, UNPROVEN_BY_PRUNING)
+        signed = json.loads(proven.payload)
+        assert set(proven.dropped) == left_out(_without_signatures(document), signed)
+        assert len(proven.dropped) == len(set(proven.dropped))
+        if proven.dropped:
+            with pytest.raises(UncoveredFieldsError) as caught:
+                _prove(document)
+            assert caught.value.pointers == proven.dropped
+        else:
+            assert _prove(document).payload == proven.payload
+
+
+@pytest.mark.parametrize("alg", ["EdDSA", "RS256"])
+def test_other_algorithms_of_the_sdk_verify_here(python_0_3_26: SdkProcess, alg: str) -> None:
+    signer = generate_signer(alg, rsa_bits=2048)
+    key = private_key_to_jwk(signer.private_key, alg=alg, kid=signer.kid)
+    document = _sign(python_0_3_26, CARD, key)
+    proven = _prove(document, _trust(Form.V0_3_PYTHON, signer=signer), coverage=SignedPartOnly())
+    assert (proven.key.alg, proven.form) == (alg, Form.V0_3_PYTHON)
+
+
+def test_members_under_their_names_in_python_are_read_too(python_0_3_26: SdkProcess) -> None:
+    spelled = json.loads(
+        json.dumps(CARD).replace("additionalInterfaces", "additional_interfaces").replace("inputModes", "input_modes")
+    )
+    assert spelled != CARD
+    document = {**spelled, "signatures": _sign(python_0_3_26, CARD)["signatures"]}
+    assert _prove(document, coverage=SignedPartOnly()).payload == _prove(_signed_part(document)).payload
+
+
+# --- attacks
+
+
+CARD: Final[Card] = {
+    "protocolVersion": "0.3.0",
+    "name": "Old Agent",
+    "description": "Speaks 0.3",
+    "url": "https://old.example.com/a2a",
+    "preferredTransport": "JSONRPC",
+    "additionalInterfaces": [{"url": "https://old.example.com/rest", "transport": "HTTP+JSON"}],
+    "version": "1.0.0",
+    "capabilities": {
+        "streaming": False,
+        "extensions": [{"uri": "https://example.com/ext", "required": True, "params": {"hosts": ["a"], "limit": 5}}],
+    },
+    "securitySchemes": {
+        "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+        "tls": {"type": "mutualTLS", "description": "Ask for a certificate"},
+        "oauth": {
+            "type": "oauth2",
+            "flows": {"clientCredentials": {"tokenUrl": "https://id.example.com/token", "scopes": {"read": "Read"}}},
+        },
+    },
+    "security": [{"key": [], "oauth": ["read"]}, {"key": []}],
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "skills": [
+        {
+            "id": "s",
+            "name": "S",
+            "description": "Does",
+            "tags": ["t"],
+            "inputModes": ["text/plain"],
+            "security": [{"oauth": ["read"]}],
+        }
+    ],
+    "supportsAuthenticatedExtendedCard": True,
+}
+
+#: What the SDK does not sign of CARD as its server sends it.
+LEFT_OPEN: Final = {
+    "/protocolVersion",
+    "/preferredTransport",
+    "/securitySchemes/key/type",
+    "/securitySchemes/tls/type",
+    "/securitySchemes/oauth/type",
+    "/security/0/key",
+    "/security/1",
+}
+
+
+def _signed_part(document: Card) -> Card:
+    """The signed part, served alone: the card of an attacker who takes everything away that nobody would miss."""
+    proven = _prove(document, coverage=SignedPartOnly())
+    return {**json.loads(proven.payload), "signatures": document["signatures"]}
+
+
+@pytest.fixture
+def document(python_0_3_26: SdkProcess) -> Card:
+    signed = _sign(python_0_3_26, CARD)
+    assert _without_signatures(signed) == CARD
+    return signed
+
+
+Change = Callable[[Card], Any]
+
+#: Changes that the SDK does not see, and what is left open after them.
+UNSEEN: Final[dict[str, tuple[Change, set[str]]]] = {
+    "nothing": (lambda card: None, LEFT_OPEN),
+    "a member that nobody knows is added": (lambda card: card.update(x=1), LEFT_OPEN | {"/x"}),
+    "0.1's way to say who may call is added": (
+        lambda card: card.update(authentication={"schemes": ["public"]}),
+        LEFT_OPEN | {"/authentication"},
+    ),
+    "1.0's way to say who may call is added": (
+        lambda card: card.update(securityRequirements=[{}]),
+        LEFT_OPEN | {"/securityRequirements"},
+    ),
+    "an alternative that lets everybody in is added": (
+        lambda card: card["security"].append({}),
+        LEFT_OPEN | {"/security/2"},
+    ),
+    "an alternative without scopes is removed": (lambda card: card["security"].pop(1), LEFT_OPEN - {"/security/1"}),
+    "the second factor is removed": (lambda card: card["security"][0].pop("key"), LEFT_OPEN - {"/security/0/key"}),
+    "a second factor is added": (
+        lambda card: card["security"][0].update(tls=[]),
+        LEFT_OPEN | {"/security/0/tls"},
+    ),
+    "a skill is opened to everybody": (
+        lambda card: card["skills"][0]["security"].append({}),
+        LEFT_OPEN | {"/skills/0/security/1"},
+    ),
+    "a client certificate becomes a password in the URL": (
+        lambda card: card["securitySchemes"]["tls"].update(type="apiKey"),
+        LEFT_OPEN,
+    ),
+    "a scheme is added": (
+        lambda card: card["securitySchemes"].update(free={"type": "mutualTLS"}),
+        LEFT_OPEN | {"/securitySchemes/free"},
+    ),
+    "a scheme of 1.0 is added to one of 0.3": (
+        lambda card: card["securitySchemes"]["key"].update(httpAuthSecurityScheme={"scheme": "basic"}),
+        LEFT_OPEN | {"/securitySchemes/key/httpAuthSecurityScheme"},
+    ),
+    "an allow-list is added, and empty": (
+        lambda card: card["capabilities"]["extensions"][0]["params"].update(deny=[]),
+        LEFT_OPEN | {"/capabilities/extensions/0/params/deny"},
+    ),
+    "what the models say anyway is removed": (
+        lambda card: (card.pop("protocolVersion"), card.pop("preferredTransport")),
+        LEFT_OPEN - {"/protocolVersion", "/preferredTransport"},
+    ),
+    "what the models say anyway is emptied": (
+        lambda card: card.update(protocolVersion=None, preferredTransport=""),
+        LEFT_OPEN,
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "left_open"), UNSEEN.values(), ids=UNSEEN)
+def test_what_the_sdk_does_not_see_is_named_and_left_away(document: Card, change: Change, left_open: set[str]) -> None:
+    signed = _prove(document, coverage=SignedPartOnly())
+    change(document)
+    with pytest.raises(UncoveredFieldsError) as caught:
+        _prove(document)
+    assert set(caught.value.pointers) == left_open
+    proven = _prove(document, coverage=SignedPartOnly())
+    assert proven.payload == signed.payload
+    assert proven.unproven == UNPROVEN_BY_PRUNING
+    assert any("not proven" in warning for warning in proven.warnings)
+
+
+#: Changes of what was signed, or into a card that is not of 0.3.
+SEEN: Final[dict[str, Change]] = {
+    "another host": lambda card: card.update(url="https://evil.example/a2a"),
+    "another host beside": lambda card: card["additionalInterfaces"].append({"url": "https://evil.example"}),
+    "another transport": lambda card: card.update(preferredTransport="GRPC"),
+    "another version": lambda card: card.update(protocolVersion="0.2.5"),
+    "a value where there was none": lambda card: card.update(iconUrl="https://evil.example/icon"),
+    "a requirement with scopes is removed": lambda card: card["security"].pop(0),
+    "all requirements are removed": lambda card: card.pop("security"),
+    "a scope is removed": lambda card: card["security"][0].update(oauth=[]),
+    "a scheme is removed": lambda card: card["securitySchemes"].pop("key"),
+    "a key goes into the URL": lambda card: card["securitySchemes"]["key"].update({"in": "query"}),
+    "false becomes null": lambda card: card["capabilities"].update(streaming=None),
+    "an integer becomes a fraction": lambda card: card["capabilities"]["extensions"][0]["params"].update(limit=5.0),
+    "interfaces of 1.0": lambda card: card.update(
+        supportedInterfaces=[{"url": "https://evil.example", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]
+    ),
+}
+
+
+@pytest.mark.parametrize("coverage", [WholeCard(), SignedPartOnly()], ids=["whole card", "signed part only"])
+@pytest.mark.parametrize("change", SEEN.values(), ids=SEEN)
+def test_what_the_sdk_signed_cannot_be_changed(document: Card, change: Change, coverage: Coverage) -> None:
+    change(document)
+    with pytest.raises(CardVerificationError) as caught:
+        _prove(document, coverage=coverage)
+    assert type(caught.value) is CardVerificationError
+    assert [failure.reason for failure in caught.value.failures] == [FailureReason.BAD_SIGNATURE]
+
+
+@pytest.mark.parametrize("marks", [{Form.V0_3_PYTHON}, {Form.PRUNED}, {Form.PRUNED_LEGACY}, set(Form)], ids=str)
+def test_the_removal_that_nobody_can_see_is_told_as_unproven_whatever_the_mark(
+    document: Card, marks: set[Form]
+) -> None:
+    """Served card and signed payload are equal, and the key belongs to somebody whose SDKs prune."""
+    proven = _prove(_signed_part(document), _trust(*marks))
+    assert (proven.form, proven.dropped, proven.unproven) == (Form.V0_3_PYTHON, (), UNPROVEN_BY_PRUNING)
+    assert "security" in proven.card
+    assert "type" not in proven.card["securitySchemes"]["key"]
+
+
+@pytest.mark.parametrize("marks", [set(), {Form.PRUNED}, {Form.PRUNED_LEGACY}, {Form.PRUNED, Form.PRUNED_LEGACY}])
+def test_only_a_key_whose_entry_names_the_form_speaks_it(document: Card, marks: set[Form]) -> None:
+    with pytest.raises(CardVerificationError) as caught:
+        _prove(document, _trust(*marks), coverage=SignedPartOnly())
+    assert [failure.reason for failure in caught.value.failures] == [FailureReason.BAD_SIGNATURE]
+
+
+def test_a_merged_card_is_not_proven_by_what_the_sdk_signed_of_it(python_0_3_26: SdkProcess) -> None:
+    """It reads, signs and serves the members of 0.3 alone; beside those of 1.0 its signature proves neither."""
+    merged = merged_card(full_card())
+    served = _sign(python_0_3_26, merged)
+    assert "supportedInterfaces" not in served
+    assert _prove(served, coverage=SignedPartOnly()).form is Form.V0_3_PYTHON
+    with pytest.raises(CardVerificationError) as caught:
+        _prove({**merged, "signatures": served["signatures"]}, coverage=SignedPartOnly())
+    assert [failure.reason for failure in caught.value.failures] == [FailureReason.BAD_SIGNATURE]
+
+
+def test_the_hosts_of_a_card_are_bound_to_the_key(document: Card) -> None:
+    def prove(host: str) -> VerifiedCard:
+        text = json.dumps(document).encode()
+        trust = _trust(Form.V0_3_PYTHON, host=host)
+        return verify_card(text, trust, origin=f"https://{host}", now=0, coverage=SignedPartOnly())
+
+    assert prove("old.example.com").origin == "old.example.com"
+    with pytest.raises(UntrustedCardError) as caught:
+        prove("other.example.com")
+    assert [failure.reason for failure in caught.value.failures] == [FailureReason.WRONG_ORIGIN]

@@ -1,0 +1,365 @@
+"""The trust file: what people write is understood, or refused with the line and the member."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from a2a_trust.errors import CardVerificationError, ConfigurationError, KeySourceUnavailableError, UntrustedCardError
+from a2a_trust.keys.jwk import PublicKey
+from a2a_trust.keys.keyset import publish_jwks
+from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
+from a2a_trust.keys.policy import Threshold
+from a2a_trust.keys.signer import LocalSigner, generate_signer
+from a2a_trust.keys.trust import LOSSLESS_FORMS, Form, TrustStore
+from a2a_trust.keys.trust_file import TrustFile, read_trust
+from a2a_trust.signing.sign import sign_card
+from a2a_trust.signing.verify import CardVerifier, verify_card
+
+ANN, BOB, EVE = (generate_signer(kid=name) for name in ("ann", "bob", "eve"))
+URL = "https://keys.example.com/jwks.json"
+CARD: dict[str, Any] = {
+    "name": "Invoice Agent",
+    "supportedInterfaces": [
+        {"url": "https://invoice.example.com/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    ],
+}
+NOW = 1_800_000_000.0
+
+
+def inline(key: PublicKey) -> str:
+    return "{ " + ", ".join(f'{name} = "{value}"' for name, value in key.to_jwk().items()) + " }"
+
+
+def entry(signer: LocalSigner = ANN, /, **members: str) -> str:
+    given = {"origins": '["invoice.example.com"]', "jwk": inline(signer.public_key), **members}
+    return "\n[[trust]]\n" + "".join(f"{name} = {value}\n" for name, value in given.items() if value)
+
+
+def written(folder: Path, *parts: str) -> Path:
+    path = folder / "trust.toml"
+    path.write_text("version = 1\n" + "".join(parts), encoding="utf-8")
+    return path
+
+
+def store(folder: Path, *parts: str) -> TrustStore:
+    return TrustStore.load(written(folder, *parts))
+
+
+def is_proven(trust: TrustStore, *signers: LocalSigner, now: float = NOW) -> bool:
+    card = sign_card(CARD, signers[0]).card
+    for signer in signers[1:]:
+        card = sign_card(card, signer).card
+    try:
+        verify_card(card, trust, origin="https://invoice.example.com", now=now)
+    except CardVerificationError:
+        return False
+    return True
+
+
+WAYS: dict[str, Callable[[Path, PublicKey], str]] = {
+    "inline": lambda folder, key: entry(jwk=inline(key)),
+    "PEM": lambda folder, key: entry(jwk="", pem=f'"""\n{key.to_pem().decode()}"""', kid=f'"{key.kid}"'),
+    "a file with a set": lambda folder, key: _file(folder, json.dumps(publish_jwks([key]))),
+    "a file with a JWK": lambda folder, key: _file(folder, json.dumps(key.to_jwk())),
+    "a file with PEM": lambda folder, key: _file(folder, key.to_pem().decode(), kid=f'"{key.kid}"'),
+}
+
+
+def _file(folder: Path, content: str, **members: str) -> str:
+    (folder / "sub").mkdir(exist_ok=True)
+    (folder / "sub" / "ann.keys").write_text(content)
+    return entry(ANN, jwk="", keys='"sub/ann.keys"', **members)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_key_is_trusted_however_it_is_written(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")  # files are relative to the trust file
+    trust = store(tmp_path, WAYS[way](tmp_path, ANN.public_key))
+    (key,) = trust.keys
+    assert (key.key, key.origins, key.forms) == (ANN.public_key, Origins("invoice.example.com"), LOSSLESS_FORMS)
+    assert (key.not_before, key.not_after, key.revoked, key.source) == (float("-inf"), float("inf"), False, None)
+    assert is_proven(trust, ANN)
+    assert not is_proven(trust, EVE)
+
+
+def test_an_entry_says_how_far_a_key_is_trusted(tmp_path: Path) -> None:
+    trust = store(
+        tmp_path,
+        entry(
+            origins='["*.example.com", "other.example"]',
+            forms='["served", "pruned"]',
+            not_before="2026-01-31",
+            not_after="2026-02-01T12:00:00+02:00",
+        ),
+    )
+    (key,) = trust.keys
+    assert key.origins == Origins("*.example.com", "other.example")
+    assert key.forms == {Form.SERVED, Form.PRUNED}
+    assert (key.not_before, key.not_after) == (1_769_817_600.0, 1_769_940_000.0)
+    assert [is_proven(trust, ANN, now=now) for now in (1_769_817_599, 1_769_817_600, 1_769_940_000)] == [
+        False,
+        True,
+        False,
+    ]
+
+
+def test_a_key_for_every_host_has_to_be_called_unsafe(tmp_path: Path) -> None:
+    (key,) = store(tmp_path, entry(origins="", unsafe_any_origin="true")).keys
+    assert key.origins == UnsafeAnyOrigin()
+
+
+def test_a_revoked_key_proves_nothing_wherever_it_is_listed(tmp_path: Path) -> None:
+    revoked = '\n[[revoked]]\nkid = "ann"\nat = 2026-11-21T09:00:00Z\nreason = "its laptop was stolen"\n'
+    trust = store(tmp_path, entry(), entry(BOB), revoked)
+    assert not is_proven(trust, ANN)
+    assert is_proven(trust, BOB)
+    (found,) = read_trust(written(tmp_path, revoked).read_bytes(), "trust.toml").revoked
+    assert (found.kid, found.at, found.reason) == ("ann", 1_795_251_600.0, "its laptop was stolen")
+
+
+POLICY = '\n[[policy]]\norigins = ["*.example.com"]\nkeys = ["ann", "bob"]\n'
+
+
+def test_a_policy_says_what_cards_of_a_host_need(tmp_path: Path) -> None:
+    trust = store(tmp_path, entry(), entry(BOB), POLICY)
+    assert trust.policies[0].policy == Threshold(2, frozenset({"ann", "bob"}))
+    assert [is_proven(trust, ANN), is_proven(trust, BOB), is_proven(trust, BOB, ANN)] == [False, False, True]
+    assert is_proven(store(tmp_path, entry(), entry(BOB), POLICY, "count = 1\n"), BOB)
+    elsewhere = POLICY.replace("*.example.com", "bank.example.org")
+    assert is_proven(store(tmp_path, entry(), elsewhere), ANN)
+
+
+REMOTE = "version = 1\n[[trust]]\njwks_url = 'https://a.example/k'\n"
+SOUND = f"{REMOTE}origins = ['a.example']\n"
+POLICIES = "version = 1\n[[policy]]\norigins = ['a.example']\n"
+
+
+@pytest.mark.parametrize(("line", "text", "what"), [
+    (1, "version = 2\n", r"version: write version = 1"),
+    (1, "version = true\n", r"version: write version = 1"),
+    (1, "", r"version: write version = 1"),
+    (2, "version = 1\ntrusts = 1\n", r"trusts: it is not known; tables are \[\[trust\]\], "),
+    (2, "version = 1\n[trust]\nkid = 'a'\n", r"begin every entry with the line \[\[trust\]\]"),
+    (4, "version = 1\n[[trust]]\norigins = ['a.example']\nkey = 'k'\n", r"key: it is not known; members"),
+    (3, "version = 1\n# none\n[[trust]]\norigins = ['a.example']\n", r"exactly one of keys, jwk, pem, jwks_url"),
+    (3, f"{REMOTE}pem = 'x'\n", r"exactly one of"),
+    (3, "version = 1\n[[trust]]\njwks_url = 'http://a.example/k'\n", r"jwks_url: write an https URL"),
+    (3, "version = 1\n[[trust]]\njwks_url = 'https://u@a.example/k'\n", r"jwks_url: write an https URL"),
+    (4, f"{REMOTE}kid = 'a'\n", r"kid: the keys of a set"),
+    (3, "version = 1\n[[trust]]\npem = 'no key'\norigins = ['a.example']\n", r"pem: PEM: not a public key"),
+    (3, "version = 1\n[[trust]]\njwk = 'x'\norigins = ['a.example']\n", r"jwk: JWK: not a JSON object"),
+    (3, "version = 1\n[[trust]]\njwk = { kty = 'oct', k = 'AA' }\n", r"jwk: JWK: it holds private or symmetric"),
+    (2, f"{REMOTE}", r"origins: name hosts"),
+    (4, f"{REMOTE}origins = []\n", r"origins: name hosts"),
+    (4, f"{REMOTE}origins = 'a.example'\n", r"origins: name hosts"),
+    (4, f"{REMOTE}origins = ['https://a.example']\n", r"a host alone"),
+    (4, f"{REMOTE}origins = ['*.com']\n", r"two labels"),
+    (5, f"{SOUND}unsafe_any_origin = true\n",
+     r"unsafe_any_origin: write true, and no origins"),
+    (4, f"{REMOTE}unsafe_any_origin = 1\n", r"write true"),
+    (5, f"{SOUND}forms = ['all']\n",
+     r'forms: a list of "served", "spec"'),
+    (5, f"{SOUND}forms = []\n", r"forms: a list"),
+    (5, f"{SOUND}not_after = 2027-01-01T12:00:00\n",
+     r"not_after: write a date, or a time with its zone"),
+    (5, f"{SOUND}not_before = '2027-01-01'\n",
+     r"not_before: write a date"),
+    (6, f"{SOUND}not_before = 2027-01-01\nnot_after = 2027-01-01\n",
+     r"not_after: it must be later than not_before"),
+    (2, POLICIES, r"policy\[0\]\.keys: name keys by their kid"),
+    (5, f"{POLICIES}keys = ['a', 'a']\ncount = 2\n", r"count: a number from 1 to 1"),
+    (5, f"{POLICIES}keys = ['a', 'b']\ncount = 0\n", r"count: a number from 1 to 2"),
+    (5, f"{POLICIES}keys = ['a', 'b']\ncount = true\n", r"count: a number"),
+    (3, "version = 1\n[[policy]]\nunsafe_any_origin = true\nkeys = ['a']\n", r"unsafe_any_origin: it is not known"),
+    (2, "version = 1\n[[revoked]]\nreason = 'x'\n", r"revoked\[0\]\.kid: it is missing"),
+    (3, "version = 1\n[[revoked]]\nkid = 7\n", r"revoked\[0\]\.kid: write a text"),
+    (9, "version = 1\n[[revoked]]\nkid = 'a'\nreason = '''\n[[revoked]]\nkid = 1\n'''\n[[revoked]]\nkid = 7\n",
+     r"revoked\[1\]\.kid: write a text"),
+    (6, 'version = 1\n[[ "revoked" ]]\nkid = "a"\n[[revoked]]\n"kid" = "b"\n"at" = 1\n', r"at: write a date"),
+])  # fmt: skip
+def test_what_is_wrong_is_named_by_line_and_member(line: int, text: str, what: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"^trust\.toml, line {line}: .*{what}"):
+        read_trust(text.encode(), "trust.toml")
+
+
+@pytest.mark.parametrize("text", [b"version = ", b"[[trust]", b"\xff", b"version = 1\nversion = 1\n"])
+def test_what_is_no_toml_is_told(text: bytes) -> None:
+    with pytest.raises(ConfigurationError, match=r"^trust\.toml: .*TOML"):
+        read_trust(text, "trust.toml")
+
+
+@given(st.text(max_size=200).map(str.encode) | st.binary(max_size=200))
+def test_any_text_is_understood_or_refused(text: bytes) -> None:
+    with suppress(ConfigurationError):
+        read_trust(b"version = 1\n" + text, "trust.toml")
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (None, "No such file"),
+        ("", "public keys"),
+        ('{"keys": []}', "no key in this JWK Set can verify a card"),
+        ("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "private key; trust its public half"),
+    ],
+)
+def test_a_key_file_that_is_of_no_use_is_named_with_its_line(content: str | None, what: str, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "ann.keys").write_text(content)
+    path = written(tmp_path, entry(jwk="", keys='"ann.keys"'))
+    with pytest.raises(ConfigurationError, match=rf"trust\.toml, line 3: .*ann\.keys: .*{what}"):
+        TrustFile(path)
+
+
+def test_a_private_jwk_in_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "ann.keys").write_text(json.dumps({**ANN.public_key.to_jwk(), "d": "AAAA"}))
+    with pytest.raises(ConfigurationError, match="private"):
+        store(tmp_path, entry(jwk="", keys='"ann.keys"'))
+
+
+# Changes
+
+
+def test_changes_count_at_once(tmp_path: Path) -> None:
+    file = TrustFile(written(tmp_path, entry()))
+    first = file.trust_store()
+    assert file.trust_store() is first
+    written(tmp_path, entry(), entry(BOB))
+    assert is_proven(file.trust_store(), BOB)
+    written(tmp_path, entry(), entry(BOB), '\n[[revoked]]\nkid = "bob"\n')
+    assert not is_proven(file.trust_store(), BOB)
+
+
+def test_so_do_those_of_key_files(tmp_path: Path) -> None:
+    file = TrustFile(written(tmp_path, _file(tmp_path, json.dumps(publish_jwks([ANN.public_key])))))
+    _file(tmp_path, json.dumps(publish_jwks([ANN.public_key, BOB.public_key])))
+    assert is_proven(file.trust_store(), BOB)
+
+
+def test_a_file_that_is_broken_later_leaves_the_last_one_and_a_line_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = written(tmp_path, entry())
+    file = TrustFile(path)
+    path.write_text("version = 1\n[[trust]]\n")
+    for _ in range(3):
+        assert is_proven(file.trust_store(), ANN)
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "line 2: trust[0]: exactly one of" in record.message
+    path.unlink()
+    assert is_proven(file.trust_store(), ANN)
+    written(tmp_path, entry(BOB))
+    assert not is_proven(file.trust_store(), ANN)
+
+
+def test_a_verifier_follows_them(tmp_path: Path) -> None:
+    file = TrustFile(written(tmp_path, entry()))
+    verifier = CardVerifier(file, clock=lambda: NOW)
+    card = json.dumps(sign_card(CARD, ANN).card).encode()
+    origin = "https://invoice.example.com"
+    assert verifier.verify(card, origin=origin) is verifier.verify(card, origin=origin)
+    written(tmp_path, entry(), '\n[[revoked]]\nkid = "ann"\n')
+    with pytest.raises(UntrustedCardError, match="revoked"):
+        verifier.verify(card, origin=origin)
+
+
+# Key sets on the network
+
+
+class Doors:
+    """Servers of key sets, as a door would reach them."""
+
+    def __init__(self, **sets: Any) -> None:
+        self.sets, self.fetched = sets, list[str]()
+
+    def loader(self, url: str, *, configured: bool) -> Any:
+        assert configured
+
+        async def load() -> tuple[bytes, float | None]:
+            self.fetched.append(url)
+            keys = self.sets[url.rpartition("/")[2]]
+            if isinstance(keys, Exception):
+                raise keys
+            return json.dumps(publish_jwks(keys)).encode(), None
+
+        return load
+
+
+def remote(name: str, host: str) -> str:
+    return entry(jwk="", origins=f'["{host}"]', jwks_url=f'"https://keys.example.com/{name}"')
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.mark.anyio
+async def test_only_the_key_sets_of_the_host_are_fetched(tmp_path: Path) -> None:
+    doors: Any = Doors(a=[ANN.public_key], b=[BOB.public_key])
+    path = written(tmp_path, remote("a", "*.example.com"), remote("b", "other.example"))
+    file = TrustFile(path, door=doors)
+    assert not is_proven(file.trust_store(), ANN)
+    trust = await file.fetch("https://invoice.example.com/a2a")
+    assert doors.fetched == ["https://keys.example.com/a"]
+    assert is_proven(trust, ANN)
+    assert file.trust_store() is trust
+    assert await file.fetch("invoice.example.com") is trust
+    assert doors.fetched == ["https://keys.example.com/a"]  # still fresh
+    await file.fetch()
+    assert doors.fetched == ["https://keys.example.com/a", "https://keys.example.com/b"]
+
+
+@pytest.mark.anyio
+async def test_a_key_set_that_is_out_of_reach_leaves_the_other_keys(tmp_path: Path) -> None:
+    doors: Any = Doors(a=OSError("down"), b=[BOB.public_key])
+    path = written(tmp_path, remote("a", "invoice.example.com"), remote("b", "invoice.example.com"), entry(EVE))
+    file = TrustFile(path, door=doors)
+    with pytest.raises(KeySourceUnavailableError, match=r"keys\.example\.com/a"):
+        await file.fetch("invoice.example.com")
+    trust = file.trust_store()
+    assert [is_proven(trust, signer) for signer in (ANN, BOB, EVE)] == [False, True, True]
+
+
+@pytest.mark.anyio
+async def test_a_revocation_in_the_file_counts_for_fetched_keys(tmp_path: Path) -> None:
+    file = TrustFile(written(tmp_path, remote("a", "invoice.example.com")), door=Doors(a=[ANN.public_key]))  # type: ignore[arg-type]
+    assert is_proven(await file.fetch(), ANN)
+    written(tmp_path, remote("a", "invoice.example.com"), '\n[[revoked]]\nkid = "ann"\n')
+    assert not is_proven(file.trust_store(), ANN)
+    written(tmp_path, entry(EVE))
+    assert [key.key.kid for key in file.trust_store().keys] == ["eve"]
+
+
+@pytest.mark.anyio
+async def test_a_jku_selects_among_keys_that_share_a_name(tmp_path: Path) -> None:
+    twin = generate_signer(kid="ann")
+    doors: Any = Doors(a=[ANN.public_key], b=[twin.public_key])
+    path = written(tmp_path, remote("a", "invoice.example.com"), remote("b", "invoice.example.com"))
+    trust = await TrustFile(path, door=doors).fetch()
+
+    def is_good(signer: LocalSigner, jku: str | None) -> bool:
+        card = sign_card(CARD, signer, jku=jku).card
+        with suppress(UntrustedCardError):
+            return verify_card(card, trust, origin="https://invoice.example.com", now=NOW).key == signer.public_key
+        return False
+
+    assert is_good(ANN, "https://keys.example.com/a")
+    assert is_good(twin, "https://keys.example.com/b")
+    assert not is_good(ANN, None)
+    assert not is_good(ANN, "https://evil.example/a")
+    assert doors.fetched == ["https://keys.example.com/a", "https://keys.example.com/b"]
+
+
+def test_a_file_with_urls_needs_a_door(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="door=Door"):
+        TrustStore.load(written(tmp_path, remote("a", "invoice.example.com")))

@@ -457,7 +457,11 @@ class ApiKeyVerifier:
         at = self._clock()
         if at >= self._retry_at:
             reading = self._reading
-            if reading is None or reading.done() or reading.get_loop() is not asyncio.get_running_loop():
+            is_running = reading is not None and not reading.done() and reading.get_loop() is asyncio.get_running_loop()
+            if is_running and reading is not None and at - self._began_at >= _PATIENCE:
+                reading.cancel()  # one that hangs must not keep out the next, which may not
+                is_running = False
+            if reading is None or not is_running:
                 self._began_at = at
                 self._reading = reading = asyncio.create_task(self._read(at))
             if at - self._read_at >= self._refresh:

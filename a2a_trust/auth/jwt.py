@@ -124,9 +124,9 @@ class JwtVerifier:
     ) -> None:
         """``skew``: by how many seconds ``nbf`` and ``iat`` may lie ahead; ``exp`` gets none."""
         for name, value in (("issuer", issuer), ("audience", audience)):
-            if not value:
+            if type(value) is not str or not value:
                 raise ConfigurationError(
-                    f"JwtVerifier: {name} must be a string that is not empty; it says whose tokens"
+                    f"JwtVerifier: {name} must be a string that is not empty; several need a verifier each"
                 )
         if isinstance(keys, IssuerKeys) and keys.issuer != issuer:
             raise ConfigurationError(f"JwtVerifier: the keys are those of {keys.issuer!a}; pass that as issuer")
@@ -219,11 +219,12 @@ class IdTokenVerifier(JwtVerifier):
         super().__init__(keys, issuer=issuer, audience=audience, profile=TokenProfile.PLAIN_JWT, skew=skew)
 
     def _check_kind(self, claims: JSONObject) -> None:
-        if "events" in claims or claims.get("typ", "ID") != "ID":
+        if "events" in claims or claims.get("typ", "ID") != "ID" or not _OF_ACCESS_TOKENS.isdisjoint(claims):
             raise InvalidCredentialsError("token: a logout, refresh or access token is no ID token")
         audience = claims.get("aud")
-        if type(audience) is list and len(audience) > 1 and claims.get("azp") != self._audience:
-            raise InvalidCredentialsError("token: several audiences, and azp is not ours")
+        is_for_several = type(audience) is list and len(audience) > 1
+        if claims.get("azp", None if is_for_several else self._audience) != self._audience:
+            raise InvalidCredentialsError("token: it was issued to another party (azp), or for several audiences")
 
 
 @lru_cache(maxsize=128)

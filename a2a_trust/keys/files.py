@@ -134,8 +134,13 @@ def _check_rights(path: Path, mode: int) -> None:
     mend = f"chmod 600 {shlex.quote(str(path))}"
     if mode & stat.S_IROTH:
         raise ConfigurationError(f"private key: everybody can read {path}; take it for known, or run: {mend}")
-    if mode & stat.S_IRGRP:
-        warnings.warn(f"the group of {path} can read this private key; if that is not meant: {mend}", KeyFileWarning, 4)
+    if mode & stat.S_IWOTH:
+        raise ConfigurationError(
+            f"private key: everybody can put another key into {path}; look at it, then run: {mend}"
+        )
+    if mode & (stat.S_IRGRP | stat.S_IWGRP):
+        what = "read this private key" if mode & stat.S_IRGRP else "put another private key in its place"
+        warnings.warn(f"the group of {path} can {what}; if that is not meant: {mend}", KeyFileWarning, 4)
 
 
 def _read_pem(pem: bytes, passphrase: str | None, alg: str | None, kid: str | None) -> LocalSigner:

@@ -39,6 +39,9 @@ __all__ = ["JwksCache", "JwksCacheTimes"]
 _log: Final = logging.getLogger(__name__)
 _MAX_MISSING: Final = 1024
 
+_PATIENCE: Final = 30.0
+"""How long a load may take, in seconds; the door is much stricter, sources of users may not be."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JwksCacheTimes:
@@ -55,7 +58,7 @@ class JwksCacheTimes:
     """For how long after that the old set holds while the source fails: the longest time a dropped key lives on."""
     cooldown: float = 30.0
     """Between two refreshes for unknown names."""
-    missing: float = 60.0
+    missing: float = 30.0
     """For how long a name that was looked for in vain starts no further refresh."""
     max_backoff: float = 60.0
     """Between two attempts at a source that fails; it begins with 1 second and doubles."""
@@ -207,7 +210,8 @@ class JwksCache:
         """The new snapshot, already in its place, or None when there is none."""
         begun, times = self._clock(), self._times
         try:
-            document, max_age = await self._source()
+            async with asyncio.timeout(_PATIENCE):  # a source that hangs must not keep out the next attempt
+                document, max_age = await self._source()
             # 256 keys take 200 ms: not on the loop that serves requests.
             key_set = await asyncio.to_thread(read_jwks, document)
         except Exception as error:  # noqa: BLE001  whatever the user's function raises, its keys are out of reach

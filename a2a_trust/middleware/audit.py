@@ -11,7 +11,7 @@ event              level    when
 ``not-served``     ERROR    the public card proves nothing any more, so callers get 503 instead
 =================  =======  =====================================================================================
 
-No event holds a credential, a query or a body. A path is a caller's text: it is escaped.
+No event holds a credential, a query or a body. Methods, paths and addresses are texts of callers: they are escaped.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def request_allowed(scope: Mapping[str, Any], caller: Principal | Anonymous) -> 
     """Tell that the card lets a request in. Ask ``is_heard`` first: making the event takes longer than the decision."""
     schemes = [name for name, _ in caller.identities] if isinstance(caller, Principal) else []
     event = AuditEvent(event="allowed", **_request(scope), caller=caller.display_name, schemes=schemes)
-    _log.debug("allowed %s %s for %s", event["method"], event["path"], caller.display_name, extra={"audit": event})
+    _log.debug("allowed %s for %s", _shown(event), caller.display_name, extra={"audit": event})
 
 
 def request_refused(
@@ -90,7 +90,7 @@ def request_refused(
     event = AuditEvent(event="refused", reason=reason.value, detail=detail, **_request(scope))
     if caller is not None:
         event["caller"] = caller.display_name
-    _log.info("refused %s %s: %s", event["method"], event["path"], detail, extra={"audit": event})
+    _log.info("refused %s: %s", _shown(event), detail, extra={"audit": event})
 
 
 def card_not_served(detail: str) -> None:
@@ -117,7 +117,16 @@ def _request(scope: Mapping[str, Any]) -> AuditEvent:
     client = scope.get("client")
     return AuditEvent(
         type=scope["type"],
-        method=scope.get("method", "GET"),  # that of a handshake
-        path=ascii(scope["path"])[1:-1],
-        client="" if client is None else str(client[0]),
+        method=_escaped(scope.get("method", "GET"))[:32],  # that of a handshake
+        path=_escaped(scope["path"]),
+        client="" if client is None else _escaped(str(client[0])),
     )
+
+
+def _escaped(text: str) -> str:
+    return ascii(text)[1:-1]
+
+
+def _shown(event: AuditEvent) -> str:
+    """Method and path as two words: callers choose both, and must not write the rest of the line."""
+    return " ".join(event[name].replace(" ", "\\x20") for name in ("method", "path"))

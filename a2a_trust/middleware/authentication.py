@@ -91,16 +91,18 @@ class AuthenticationMiddleware:
             return
         elif kind != "websocket":
             raise ConfigurationError(f"ASGI scope type {kind!r} is not understood, so it is not let in")
+        # The very headers that are judged are handed on: uvicorn's httptools adds trailers to its list later on.
+        inner = {**scope, "headers": [*scope["headers"]]}
         try:
-            caller = await self._guard.authenticate(scope, self._clock())
+            caller = await self._guard.authenticate(inner, self._clock())
         except (AuthenticationError, AuthorizationError, KeySourceUnavailableError) as error:
             await self._refuse(error, scope, receive, send)
             return
         if audit.is_heard():
             audit.request_allowed(scope, caller)
-        inner = {**scope, "user": caller, "auth": AuthCredentials([*caller.scopes]), _PRINCIPAL: caller}
+        inner |= {"user": caller, "auth": AuthCredentials([*caller.scopes]), _PRINCIPAL: caller}
         if self._hidden_headers:
-            inner["headers"] = [line for line in scope["headers"] if line[0].lower() not in self._hidden_headers]
+            inner["headers"] = [line for line in inner["headers"] if line[0].lower() not in self._hidden_headers]
         if self._hidden_parameters:
             inner["query_string"] = _without(self._hidden_parameters, scope.get("query_string", b""))
         await self._app(inner, receive, send)
@@ -157,13 +159,16 @@ def route_path(scope: Scope) -> str:
     return path
 
 
-_EXTENDED_CARD: Final = re.compile(r"(?:/[^/]*)?/(?:extendedAgentCard|v1/card|agent/authenticatedExtendedCard)")
+_NEVER_PUBLIC: Final = re.compile(
+    r".*/(?:extendedAgentCard|v1/card|agent/authenticatedExtendedCard|message:(?:send|stream)|tasks(?:/.*)?)/*"
+)
+_NOT_EXACT: Final = re.compile(r"[?#%*{}\\\x00-\x20\x7f]|//|/\.{1,2}(?:/|$)")
 
 
 def _exact_path(path: str) -> str:
-    if _EXTENDED_CARD.fullmatch(path):
-        raise ConfigurationError(f"public_paths: {path!r} serves the extended card, which is for known callers only")
-    if not path.startswith("/") or not path.isascii() or any(char in path for char in "?#%*{}"):
+    if _NEVER_PUBLIC.fullmatch(path):
+        raise ConfigurationError(f"public_paths: {path!r} is a path of the protocol, and for known callers only")
+    if not path.startswith("/") or not path.isascii() or _NOT_EXACT.search(path):
         raise ConfigurationError(
             f"public_paths: {path!r} is no exact path; write one as it is requested, without patterns"
         )

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
+
+from starlette.concurrency import run_in_threadpool
 
 from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.card import CardView
@@ -48,6 +50,12 @@ _METHODS: Final = frozenset({"GetExtendedAgentCard", "agent/getAuthenticatedExte
 _OPERATION: Final = re.compile(
     r"(?:(/message:(?:send|stream)|/extendedAgentCard)|/tasks(?:/[^/]+(?:/pushNotificationConfigs(?:/[^/]+)?)?)?)/?"
 )
+
+
+_MOST_SEGMENTS: Final = 4
+
+_SHORT: Final = 65_536
+"""Bodies up to here, in bytes, are read at once; larger ones not on the loop that serves everybody."""
 
 
 class _Members(tuple[tuple[str, Any], ...]):
@@ -118,6 +126,9 @@ class Calls:
             await self._app(scope, receive, send)
             return
         path, method = self._route_path(scope), scope["method"]
+        if method == "OPTIONS":  # asks what could be asked; a browser's is judged by nobody
+            await self._app(scope, receive, send)
+            return
         if "\n" in path:
             # Starlette's patterns end in "$", which stands before a last newline too: another name for every route.
             self._tell(scope, audit.Reason.AMBIGUOUS_REQUEST, "the path ends in, or holds, a newline")
@@ -153,7 +164,7 @@ class Calls:
 
         A path that can be read in two ways means both: ``/tasks/message:send`` is no task, but sends for a tenant.
         """
-        endings = {path[at:] for path in paths for at, char in enumerate(path) if char == "/"}
+        endings = {ending for path in paths for ending in _last_segments(path)}
         operations = [operation for ending in endings if (operation := _OPERATION.fullmatch(ending))]
         tenants: set[str] = set()
         is_call = False
@@ -183,19 +194,22 @@ class Calls:
         self, read: Callable[[bytes], _Said], tenants: set[str], scope: Scope, receive: Receive, send: Send
     ) -> None:
         is_json_rpc = read is _said_in_json_rpc
-        messages: list[MutableMapping[str, Any]] = []
-        size, more = 0, True
+        body = bytearray()
+        following: list[MutableMapping[str, Any]] = []
+        more = True
         while more:
             message = await receive()
-            messages.append(message)
-            more = message["type"] == "http.request" and message.get("more_body", False)
-            size += len(message.get("body", b""))
-            if size > MAX_BODY:
+            if message["type"] != "http.request":
+                following.append(message)
+                break
+            more = message.get("more_body", False)
+            body += message.get("body", b"")
+            if len(body) > MAX_BODY:
                 self._tell(scope, audit.Reason.TOO_LARGE, f"the body is longer than {MAX_BODY} bytes")
                 await respond(TOO_LARGE, b"null" if is_json_rpc else None, scope, send)
                 return
         try:
-            said = read(b"".join([message.get("body", b"") for message in messages]))
+            said = read(bytes(body)) if len(body) <= _SHORT else await run_in_threadpool(read, bytes(body))
             tenants = {*tenants, *said.tenants, *_tenants_in_query(scope)}
             error = self._refusal(tenants, scope)
         except MalformedError as malformed:
@@ -208,7 +222,8 @@ class Calls:
             legacy = said.extended != "GetExtendedAgentCard"
             await self._extended.answer(caller, tenant, scope, send, legacy=legacy, call_id=said.id)
         else:
-            await self._app(scope, _replayed(messages, receive), send)
+            whole = {"type": "http.request", "body": bytes(body), "more_body": more}
+            await self._app(scope, _replayed([whole, *following], receive), send)
 
     def _refusal(self, tenants: set[str], scope: Scope) -> Error | None:
         """Why these tenants may not be used by the caller; None when they may."""
@@ -226,6 +241,16 @@ class Calls:
 
     def _tell(self, scope: Scope, reason: audit.Reason, detail: str) -> None:
         audit.request_refused(scope, reason, detail, self._principal(scope))
+
+
+def _last_segments(path: str) -> Iterator[str]:
+    """What may be an operation: the longest has four segments, and a slash behind them."""
+    at = len(path)
+    for _ in range(_MOST_SEGMENTS + 1):
+        at = path.rfind("/", 0, at)
+        if at < 0:
+            return
+        yield path[at:]
 
 
 def _endings(path: str) -> list[str]:

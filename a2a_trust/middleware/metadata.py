@@ -5,6 +5,7 @@ Each is an ASGI application that answers at whatever path it is mounted. Source:
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
@@ -24,6 +25,7 @@ __all__ = ["JWKS_PATH", "JwksEndpoint", "ProtectedResource", "PublishedKeys"]
 JWKS_PATH: Final = "/.well-known/jwks.json"
 """Where the keys of the card are served unless told otherwise."""
 
+_URL: Final = re.compile(r"[!#-\[\]-~]+")  # it stands in a header, between quotation marks
 _RESOURCE_PATH: Final = "/.well-known/oauth-protected-resource"
 
 
@@ -88,7 +90,7 @@ class ProtectedResource:
         max_age: int = 3600,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        parts = urlsplit(resource)
+        parts = urlsplit(resource) if _URL.fullmatch(resource) else urlsplit("")
         if parts.scheme not in ("https", "http") or not parts.netloc or parts.query or parts.fragment:
             raise ConfigurationError(
                 f"resource: {resource[:128]!a} is not the URL of an agent; write https://host/path (RFC 9728 1.2)"

@@ -6,6 +6,7 @@ A server that records the socket's peer puts it into the scope, under ``scope["e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Final
@@ -17,7 +18,10 @@ __all__ = ["Networks", "proven_peer", "was_forwarded", "with_peer"]
 
 _EXTENSION: Final = "a2a_trust.peer"
 #: Proxies add these. Behind one, the peer is the proxy, and not whoever asks.
-_OF_PROXIES: Final = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"})
+_OF_PROXIES: Final = re.compile(
+    rb"forwarded|via|(?:x-original-)?x?-?forwarded-.*|x-(?:real|client|cluster-client)-ip|(?:true-|fly-)?client-ip|"
+    rb"x-envoy-.*|cf-.*|cdn-loop|x-amzn-trace-id|x-original-.*|x-proxyuser-ip|x-azure-.*"
+)
 
 
 class Networks:
@@ -63,5 +67,5 @@ def proven_peer(scope: Mapping[str, Any]) -> IPv4Address | IPv6Address | None:
 
 
 def was_forwarded(scope: Mapping[str, Any]) -> bool:
-    """Whether the request says that it came through a proxy."""
-    return any(name.lower().replace(b"_", b"-") in _OF_PROXIES for name, _ in scope["headers"])
+    """Whether the request says that it came through a proxy. One that adds nothing to a request cannot be seen."""
+    return any(_OF_PROXIES.fullmatch(name.lower().replace(b"_", b"-")) for name, _ in scope["headers"])

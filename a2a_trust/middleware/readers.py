@@ -31,7 +31,8 @@ class CardForNetworks:
     """Peers in these networks may read the card, without a credential.
 
     The server has to record the socket's peer (``a2a_trust.servers``). A request that says that it came through a proxy
-    is refused, since its peer is the proxy: restrict the card there, then.
+    is refused, since its peer is the proxy: restrict the card there, then. Some proxies say nothing: never name the
+    network that a proxy is in.
     """
 
     networks: Networks

@@ -161,7 +161,15 @@ async def test_nobody_writes_himself_into_a_network(protocol: Any, headers: dict
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("protocol", [H11Protocol, HttpToolsProtocol])
-@pytest.mark.parametrize("name", ["X-Forwarded-For", "X_Forwarded_For", "Forwarded", "Via", "X-Real-IP"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "X-Forwarded-For", "X_Forwarded_For", "Forwarded", "Via", "X-Real-IP", "X-Forwarded-Proto", "X-Forwarded-Port",
+        "X-Forwarded-Server", "X-Original-Forwarded-For", "CF-Connecting-IP", "CDN-Loop", "True-Client-IP",
+        "X-Client-IP", "X-Cluster-Client-IP", "X-Envoy-External-Address", "Fly-Client-IP", "X-Amzn-Trace-Id",
+        "Client-IP",
+    ],
+)  # fmt: skip
 async def test_a_proxy_in_a_network_does_not_stand_for_its_clients(protocol: Any, name: str) -> None:
     local = CardForNetworks(Networks("127.0.0.0/8"))
     app = protect(Agent(), card=CARD, verifiers=verifiers(), card_readers=local)

@@ -67,7 +67,9 @@ def test_an_agent_that_lets_everybody_in_cannot_promise_one(flag: dict[str, obje
             guarded(Agent(), card, verifiers=given, anonymous=AnonymousAllowed())
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "path", [*PATHS, "/a/b/c/extendedAgentCard", "/x/y/v1/card", "/v1/card/", "/tasks", "/r/tasks/5"]
+)
 def test_it_cannot_be_made_public_by_its_path(path: str) -> None:
     if path == "/authenticatedExtendedCard":
         return  # no name that any generation has for it

@@ -5,6 +5,7 @@ Measured under real servers. What is in the body never changes a decision: it is
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -109,3 +110,21 @@ async def test_no_body_changes_a_decision(http: str) -> None:
                 if status == 200:
                     assert f'"read": {len(body)}'.encode() in answer
     assert len(agent.scopes) == len(BODIES)
+
+
+@pytest.mark.parametrize("http", ["h11", "httptools"])
+async def test_trailers_reach_nobody(http: str) -> None:
+    """Seen in uvicorn 0.54 on httptools: trailers are put into the headers after the request was let in."""
+    agent = Agent()
+    async with uvicorn_serving(guarded(agent), http) as origin:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(origin.rpartition(":")[2]))
+        head = f"POST /rpc HTTP/1.1\r\nHost: agent.example\r\nX-API-Key: {KEY}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        writer.write(head.encode() + b"2\r\n{}\r\n")
+        while not agent.scopes:
+            await asyncio.sleep(0.005)
+        writer.write(b"0\r\nX-API-Key: other\r\nX-User: admin\r\nAuthorization: Bearer forged\r\n\r\n")
+        answer = await asyncio.wait_for(reader.readuntil(b"}"), 10)
+        writer.close()
+    assert answer.startswith(b"HTTP/1.1 200")
+    names = [name for name, _ in agent.scopes[0]["headers"]]
+    assert names == [b"host", b"x-api-key", b"transfer-encoding"]

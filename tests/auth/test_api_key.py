@@ -491,8 +491,25 @@ async def test_a_read_that_hangs_holds_nobody_up_for_ever(monkeypatch: pytest.Mo
     clock.at += 5
     with pytest.raises(KeySourceUnavailableError):
         await verifier.verify(key, NOW)
-    assert store.reads == 2
+    assert store.reads == 3
     store.gate.set()
+
+
+async def test_a_read_that_hangs_does_not_keep_out_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that was lost without a word must not refuse everybody until the process is started anew."""
+    monkeypatch.setattr(subject, "_PATIENCE", 0.05)
+    store, clock = Store(), Clock()
+    key = store.create(owner="alice").text
+    verifier = ApiKeyVerifier(store, refresh=2.0, stale_if_error=10.0, clock=clock)
+    await verifier.verify(key, NOW)
+    hung, store.gate = store.gate, asyncio.Event()
+    clock.at += 12
+    with pytest.raises(KeySourceUnavailableError):
+        await verifier.verify(key, NOW)
+    store.gate = hung  # the next read works, the one before never ends
+    clock.at += 1
+    assert (await verifier.verify(key, NOW)).subject == "alice"
+    assert store.reads == 3
 
 
 async def test_two_records_that_share_a_text_are_never_chosen_between() -> None:

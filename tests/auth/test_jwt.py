@@ -330,15 +330,35 @@ async def test_an_access_token_is_no_id_token(typ: Any) -> None:
     await refuses(id_verifier(), token(id_claims(), typ=typ), "typ is not (JWT|a string)")
 
 
-@pytest.mark.parametrize("members", [{"events": {}}, {"typ": "Bearer"}, {"typ": "Refresh"}, {"typ": "Logout"}])
-async def test_logout_and_refresh_tokens_are_no_id_tokens(members: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"events": {}},
+        {"typ": "Bearer"},
+        {"typ": "Refresh"},
+        {"typ": "Logout"},
+        # access tokens of Entra ID for an application: JWT, and its client_id for audience
+        {"scp": "read", "azp": AUDIENCE},
+        {"scope": "read", "client_id": "https://other.example"},
+        {"azpacr": "1"},
+        {"appidacr": "1"},
+    ],
+)
+async def test_logout_refresh_and_access_tokens_are_no_id_tokens(members: dict[str, Any]) -> None:
     await refuses(id_verifier(), token(id_claims(**members), typ="JWT"), "is no ID token")
+
+
+@pytest.mark.parametrize("azp", [None, "", "https://other.example", [AUDIENCE]])
+async def test_an_id_token_that_was_issued_to_another_party_is_not_ours(azp: Any) -> None:
+    await refuses(id_verifier(), token(id_claims(azp=azp), typ="JWT"), "another party")
+    good = token(id_claims(azp=AUDIENCE), typ="JWT")
+    assert (await id_verifier().verify(good, NOW)).subject == "alice"
 
 
 @pytest.mark.parametrize("azp", [..., None, "", "https://other.example", [AUDIENCE]])
 async def test_an_id_token_for_several_needs_our_azp(azp: Any) -> None:
     several = ["https://other.example", AUDIENCE]
-    await refuses(id_verifier(), token(id_claims(aud=several, azp=azp), typ="JWT"), "azp is not ours")
+    await refuses(id_verifier(), token(id_claims(aud=several, azp=azp), typ="JWT"), "another party|several audiences")
     good = token(id_claims(aud=several, azp=AUDIENCE), typ="JWT")
     assert (await id_verifier().verify(good, NOW)).subject == "alice"
 

@@ -251,10 +251,21 @@ def test_a_key_that_everybody_can_read_is_refused_with_the_command_that_mends_it
         assert f"chmod 600 '{path}'" in str(error.value)
 
 
+def test_a_key_that_everybody_can_replace_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    save_private_key(path, SIGNER)
+    for mode in (0o602, 0o622):
+        path.chmod(mode)
+        with pytest.raises(
+            ConfigurationError, match=f"put another key into .*; look at it, then run: chmod 600 {path}"
+        ):
+            load_private_key(path)
+
+
 def test_a_key_that_its_group_can_read_is_taken_with_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "key"
     save_private_key(path, SIGNER)
-    for mode in (0o640, 0o440, 0o660):
+    for mode in (0o640, 0o440, 0o660, 0o620):
         path.chmod(mode)
         with pytest.warns(KeyFileWarning, match=f"chmod 600 {path}") as caught:
             assert holds_key(path)

@@ -16,6 +16,7 @@ from a2a_trust.errors import (
     InvalidCredentialsError,
     KeySourceUnavailableError,
 )
+from a2a_trust.keys import jwks_cache
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jwks_cache import JwksCache, JwksCacheTimes
 
@@ -204,12 +205,24 @@ async def test_a_name_that_was_looked_for_in_vain_starts_no_refresh_for_a_while(
     assert await world.has("a")
     assert not await world.has("b")
     assert world.loads == 2
-    world.now += 59
+    world.now += 29
     assert not await world.has("b")
     assert world.loads == 2
     world.now += 1
     assert not await world.has("b")
     assert world.loads == 3
+
+
+async def test_a_source_that_hangs_does_not_keep_out_the_next_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jwks_cache, "_PATIENCE", 0.05)
+    world = World("a")
+    world.gate.clear()
+    with pytest.raises(KeySourceUnavailableError):
+        await world.has("a")
+    world.gate.set()
+    world.now += 2
+    assert await world.has("a")
+    assert world.loads == 2
 
 
 async def test_a_name_that_was_looked_for_in_vain_is_found_when_it_came_with_another_load() -> None:

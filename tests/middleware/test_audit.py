@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from pathlib import Path
@@ -153,3 +154,27 @@ def test_refusals_are_heard_at_info_and_callers_at_debug(caplog: pytest.LogCaptu
     caplog.set_level(logging.WARNING, "a2a_trust.audit")
     ask(guarded(), "POST", RPC)
     assert events(caplog) == []
+
+
+def test_neither_can_a_method_or_an_address(caplog: pytest.LogCaptureFixture) -> None:
+    """Seen here: hypercorn takes any text for the method of HTTP/2."""
+    scope = {
+        "type": "http",
+        "method": "GET\x1b[1A\x1b[2Kallowed GET /rpc for ann",
+        "path": "/x for ann",
+        "headers": [],
+        "client": ("\x1b[2J", 1),
+    }
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request"}
+
+    async def send(message: Any) -> None:
+        pass
+
+    asyncio.run(guarded()(scope, receive, send))
+    (event,) = events(caplog)
+    assert event["method"] == "GET\\x1b[1A\\x1b[2Kallowed GET /rp"
+    assert event["client"] == "\\x1b[2J"
+    assert "refused GET\\x1b[1A\\x1b[2Kallowed\\x20GET\\x20/rp /x\\x20for\\x20ann: no credential" in caplog.text
+    assert "\x1b" not in caplog.text

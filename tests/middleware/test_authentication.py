@@ -516,7 +516,27 @@ async def test_further_paths_are_public_by_their_exact_name() -> None:
         assert (await http.post("/health")).status_code == 401
 
 
-@pytest.mark.parametrize("path", ["health", "", "/docs/*", "/{id}", "/a?b=c", "/a#b", "/%61", "/ü", "https://a/b"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "health",
+        "",
+        "/docs/*",
+        "/{id}",
+        "/a?b=c",
+        "/a#b",
+        "/%61",
+        "/ü",
+        "https://a/b",
+        "//a",
+        "/a//",
+        "/a/../b",
+        "/a/.",
+        "/a b",
+        "/a\\b",
+        "/a\n",
+    ],
+)
 def test_a_public_path_that_is_not_exact_does_not_start(path: str) -> None:
     with pytest.raises(ConfigurationError, match="write one as it is requested, without patterns"):
         guarded(Agent(), public_paths=[path])

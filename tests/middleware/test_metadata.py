@@ -113,3 +113,12 @@ def test_an_agent_without_tokens_names_no_server() -> None:
 def test_a_resource_is_a_url(resource: str) -> None:
     with pytest.raises(ConfigurationError, match="resource"):
         ProtectedResource(resource, CARD, {})
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://agänt.example", 'https://agent.example/a"b', "https://agent.example/a b", "https://a.example\\b", "x"],
+)
+def test_a_url_that_cannot_stand_in_a_header_does_not_start(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="write https://host/path"):
+        ProtectedResource(url, CARD, VERIFIERS)

@@ -6,12 +6,14 @@ Rooms, from the ground up; each imports only from rooms before it:
 ``errors``          the exception tree
 ``strict_json``     the reader for JSON from strangers
 ``atomic_write``    files written whole or not at all
+``file_changes``    how a change of a file is noticed
 ``addresses``       which IP addresses are public
 ``card``            what a card of any generation says: schemes, requirements, interfaces, skills
 ``merged``          one card for clients of two generations
 ``fetch``           the one guarded door to the network
 ``keys``            algorithms, JWK and PEM, key sets, JWS, signers, trust, key files, JWKS cache
-``signing``         canonical JSON, presence, forms, signatures, sign, verify, lint
+``signing``         canonical JSON, presence, forms, signatures, sign, verify
+``lint``            what in a card should be otherwise, and why
 ``auth``            credentials, API keys, access tokens, and the guard that applies a card to a request
 ``middleware``      ASGI: the guard in front of an application, cards, key sets and metadata
 ``servers``         what only a server can know of a connection: protocol classes for uvicorn
@@ -84,6 +86,9 @@ if TYPE_CHECKING:
     from a2a_trust.keys.trust import TrustSource as TrustSource
     from a2a_trust.keys.trust import TrustStore as TrustStore
     from a2a_trust.keys.trust_file import TrustFile as TrustFile
+    from a2a_trust.lint.findings import Finding as Finding
+    from a2a_trust.lint.findings import Severity as Severity
+    from a2a_trust.lint.lint_card import lint_card as lint_card
     from a2a_trust.merged import merged_card as merged_card
     from a2a_trust.middleware.authentication import AuthenticationMiddleware as AuthenticationMiddleware
     from a2a_trust.middleware.authentication import principal_of as principal_of
@@ -99,9 +104,6 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.readers import CardForCallers as CardForCallers
     from a2a_trust.middleware.readers import CardForEverybody as CardForEverybody
     from a2a_trust.middleware.readers import CardForNetworks as CardForNetworks
-    from a2a_trust.signing.findings import Finding as Finding
-    from a2a_trust.signing.findings import Severity as Severity
-    from a2a_trust.signing.lint import lint_card as lint_card
     from a2a_trust.signing.sign import SignedCard as SignedCard
     from a2a_trust.signing.sign import sign_card as sign_card
     from a2a_trust.signing.verify import CardVerifier as CardVerifier
@@ -131,7 +133,7 @@ _HOMES = {
     "Cookie": "auth.credentials",
     "Door": "fetch",
     "FetchError": "errors",
-    "Finding": "signing.findings",
+    "Finding": "lint.findings",
     "Form": "keys.trust",
     "HandlersEnforceSkills": "auth.guard",
     "Header": "auth.credentials",
@@ -158,7 +160,7 @@ _HOMES = {
     "PublicCard": "middleware.card",
     "PublicKey": "keys.jwk",
     "Query": "auth.credentials",
-    "Severity": "signing.findings",
+    "Severity": "lint.findings",
     "SignedCard": "signing.sign",
     "SignedPartOnly": "signing.verify",
     "Signer": "keys.signer",
@@ -179,7 +181,7 @@ _HOMES = {
     "Verifier": "auth.principal",
     "all_of": "keys.policy",
     "generate_signer": "keys.signer",
-    "lint_card": "signing.lint",
+    "lint_card": "lint.lint_card",
     "load_key_ring": "keys.ring_file",
     "load_private_key": "keys.files",
     "merged_card": "merged",

@@ -9,7 +9,11 @@
     ├── CardVerificationError        the card is not proven; ``failures`` says why, signature by signature
     │   ├── UnsignedCardError        there is no list of signatures, or it is empty
     │   ├── UntrustedCardError       signatures, but none by a key that is trusted for this card now
-    │   └── UncoveredFieldsError     a good signature that leaves members of the served card open: ``pointers``
+    │   ├── UncoveredFieldsError     a good signature that leaves members of the served card open: ``pointers``
+    │   └── CardMemoryError          proven, and refused for what is remembered of its origin
+    │       ├── RolledBackCardError  signed before a card that was seen from there
+    │       └── PinnedKeyError       by another key than before, and only its own origin vouches for it
+    ├── CardMemoryUnavailableError   what is remembered cannot be read or written now, so no card is judged
     ├── FetchError                   a document could not be fetched: address, status, size, time
     ├── AuthenticationError          401: nobody is let in without proof
     │   ├── MissingCredentialsError  no credential came for any scheme
@@ -33,6 +37,8 @@ from enum import StrEnum
 __all__ = [
     "AuthenticationError",
     "AuthorizationError",
+    "CardMemoryError",
+    "CardMemoryUnavailableError",
     "CardNotServedError",
     "CardVerificationError",
     "ConfigurationError",
@@ -43,6 +49,8 @@ __all__ = [
     "KeySourceUnavailableError",
     "MalformedError",
     "MissingCredentialsError",
+    "PinnedKeyError",
+    "RolledBackCardError",
     "SignatureFailure",
     "SigningError",
     "TrustError",
@@ -164,6 +172,40 @@ class UncoveredFieldsError(CardVerificationError):
         super().__init__(message, failures)
 
 
+class CardMemoryError(CardVerificationError):
+    """The card is proven, and refused for what is remembered of ``origin`` (scheme, host and port)."""
+
+    def __init__(self, message: str, origin: str) -> None:
+        self.origin = origin
+        super().__init__(message)
+
+
+class RolledBackCardError(CardMemoryError):
+    """The card was signed before one that came from there earlier: at ``issued``, that one at ``remembered``.
+
+    Both are the protected ``iat``, in seconds since the epoch; None: the card does not say when it was signed.
+    """
+
+    def __init__(self, message: str, origin: str, *, issued: float | None, remembered: float) -> None:
+        self.issued, self.remembered = issued, remembered
+        super().__init__(message, origin)
+
+
+class PinnedKeyError(CardMemoryError):
+    """The card is signed by another key than before, and nobody but its own origin vouches for that key.
+
+    ``presented`` and ``pinned`` are RFC 7638 thumbprints: of the keys that signed now, and of those remembered.
+    """
+
+    def __init__(self, message: str, origin: str, *, presented: frozenset[str], pinned: frozenset[str]) -> None:
+        self.presented, self.pinned = presented, pinned
+        super().__init__(message, origin)
+
+
+class CardMemoryUnavailableError(TrustError):
+    """The memory of earlier cards cannot be read or written now: the card may be right, and is not let through."""
+
+
 def verification_error(message: str, failures: tuple[SignatureFailure, ...]) -> CardVerificationError:
     """The error for a card without sufficient proof: untrusted when no signature was found to be wrong."""
     reasons = {failure.reason for failure in failures}
@@ -172,7 +214,14 @@ def verification_error(message: str, failures: tuple[SignatureFailure, ...]) -> 
 
 
 class FetchError(TrustError):
-    """A document could not be fetched: its address is refused, or the answer is too late, too large or not good."""
+    """A document could not be fetched: its address is refused, or the answer is too late, too large or not good.
+
+    ``status`` is that of an HTTP answer which is refused for it; else None.
+    """
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        self.status = status
+        super().__init__(message)
 
 
 class AuthenticationError(TrustError):

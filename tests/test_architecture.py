@@ -16,12 +16,13 @@ PACKAGE = Path(a2a_trust.__file__).parent
 
 #: From the ground up; a room imports from its own and from lower floors only.
 FLOORS = (
-    ("errors", "atomic_write"),
+    ("errors", "atomic_write", "file_changes"),
     ("strict_json",),
     ("addresses", "card", "merged", "fetch"),
     ("keys",),
     ("signing", "auth"),
-    ("middleware",),
+    ("lint",),
+    ("middleware", "client"),
     ("servers", "cli"),
 )
 
@@ -36,7 +37,7 @@ HOMES = {
     "anyio": ("fetch.py",),
     "starlette": ("middleware/",),
     "uvicorn": ("servers/",),
-    "sqlite3": ("auth/api_key_store.py",),
+    "sqlite3": ("auth/api_key_store.py", "client/memory_store.py"),
 }
 
 STANDARD = {

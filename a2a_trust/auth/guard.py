@@ -93,6 +93,10 @@ class Guard:
         anonymous: Anonymity = AnonymousRefused(),
         skills: Skills = SkillsRefused(),
     ) -> None:
+        if not isinstance(anonymous, AnonymousRefused | AnonymousAllowed):
+            raise ConfigurationError("anonymous: write AnonymousRefused() or AnonymousAllowed(), with parentheses")
+        if not isinstance(skills, SkillsRefused | HandlersEnforceSkills):
+            raise ConfigurationError("skills: write SkillsRefused() or HandlersEnforceSkills(), with parentheses")
         self.card = card
         _check_names(card, verifiers)
         requirements = card.requirements or (Alternative(()),)
@@ -106,7 +110,7 @@ class Guard:
         # A credential for a scheme that no requirement uses proves nothing here, and is no anonymous request either.
         places = [_place(scheme) for name, scheme in card.schemes.items() if name not in used]
         self._unused = tuple(place for place in places if place is not None)
-        headers = {place.header for place in (*self._unused, *(checked.place for checked in self._checked))}
+        headers = {place.header for place in self.places}
         self._lines = HeaderLines({header for header in headers if header is not None} | {b"authorization"})
 
     @property
@@ -117,6 +121,11 @@ class Guard:
     def place(self, name: str) -> Extractor:
         """Where requests carry the credential of a used scheme."""
         return next(checked.place for checked in self._checked if checked.name == name)
+
+    @property
+    def places(self) -> tuple[Extractor, ...]:
+        """Where requests may carry a credential of any declared scheme, used or not."""
+        return (*self._unused, *(checked.place for checked in self._checked))
 
     async def authenticate(self, scope: Any, now: float) -> Principal | Anonymous:
         """Who the request is from.

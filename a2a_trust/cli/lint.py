@@ -16,9 +16,9 @@ from a2a_trust.cli.positions import Position, positions_of
 from a2a_trust.cli.report import Exit, class_of, exit_of, failed, mark, printable, put, put_json, warn
 from a2a_trust.cli.sources import read_input
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.signing.findings import Finding, Severity
-from a2a_trust.signing.lint import lint_card, mend_card
-from a2a_trust.signing.lint_rules import RULES
+from a2a_trust.lint.findings import Finding, Severity
+from a2a_trust.lint.lint_card import lint_card, mend_card
+from a2a_trust.lint.rules import RULES
 
 __all__ = ["mended_text", "run"]
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 __all__ = ["main"]
 
-_COMMANDS = ("sign", "keygen", "verify", "lint", "rotate", "keys", "api-key")
+_COMMANDS = ("sign", "keygen", "verify", "lint", "rotate", "keys", "api-key", "pins")
 
 _EPILOG = """\
 examples:
@@ -77,6 +77,8 @@ def _run(arguments: list[str]) -> int:
         from a2a_trust.cli.keys import run
     elif options.command == "api-key":
         from a2a_trust.cli.api_key import run
+    elif options.command == "pins":
+        from a2a_trust.cli.pins import run
     else:
         from a2a_trust.cli.sign import run
     return run(options)
@@ -197,6 +199,10 @@ def _parser(called: str) -> _Parser:
     )
     if called == "api-key":
         _add_api_key(api_key)
+    text = "Show what is remembered of agents whose cards were seen, accept a key of one, and forget one."
+    pins = commands.add_parser("pins", help="manage what is remembered of agents", description=text, allow_abbrev=False)
+    if called == "pins":
+        _add_pins(pins)
     return parser
 
 
@@ -290,6 +296,27 @@ def _add_api_key(api_key: argparse.ArgumentParser) -> None:
     revoke = "let a key in no more"
     action = actions.add_parser("revoke", parents=[every], help=revoke, description=revoke, allow_abbrev=False)
     action.add_argument("id", metavar="ID", help="of the key, as the list has it")
+
+
+def _add_pins(pins: argparse.ArgumentParser) -> None:
+    every = _Parser(add_help=False)
+    every.add_argument("--file", metavar="FILE", help="the memory (default: the one of this user)")
+    every.add_argument("--json", action="store_true", help="report as JSON")
+    agent = _Parser(add_help=False)
+    agent.add_argument("origin", metavar="ORIGIN", help="of the agent: https://agent.example.com")
+    actions = pins.add_subparsers(dest="action", required=True, metavar="{list,accept,forget}")
+    list_ = "show every origin that a signed card came from, and its keys"
+    actions.add_parser("list", parents=[every], help=list_, description=list_, allow_abbrev=False)
+    accept = "hold an agent to these keys from now on, in place of those remembered"
+    action = actions.add_parser("accept", parents=[every, agent], help=accept, description=accept, allow_abbrev=False)
+    action.add_argument(
+        "thumbprints",
+        nargs="+",
+        metavar="THUMBPRINT",
+        help="of its key, from whoever runs the agent, not from the agent",
+    )
+    forget = "know nothing of an agent any more: its next card is the first one again"
+    actions.add_parser("forget", parents=[every, agent], help=forget, description=forget, allow_abbrev=False)
 
 
 if __name__ == "__main__":

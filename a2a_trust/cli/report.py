@@ -9,6 +9,8 @@ from enum import IntEnum
 from typing import Any, Literal, TextIO
 
 from a2a_trust.errors import (
+    CardMemoryError,
+    CardMemoryUnavailableError,
     ConfigurationError,
     TrustError,
     UncoveredFieldsError,
@@ -33,13 +35,13 @@ class Exit(IntEnum):
 
 def exit_of(error: Exception) -> Exit:
     """The exit code for an error."""
-    if isinstance(error, OSError):
+    if isinstance(error, OSError | CardMemoryUnavailableError):
         return Exit.INPUT_OUTPUT
     if isinstance(error, ConfigurationError):
         return Exit.USAGE
     if isinstance(error, UnsignedCardError):
         return Exit.UNSIGNED
-    if isinstance(error, UntrustedCardError):
+    if isinstance(error, UntrustedCardError | CardMemoryError):
         return Exit.UNTRUSTED
     if isinstance(error, UncoveredFieldsError):
         return Exit.UNCOVERED

@@ -10,8 +10,8 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from a2a_trust.cli.positions import Position
-from a2a_trust.signing.findings import Finding
-from a2a_trust.signing.lint_rules import RULES
+from a2a_trust.lint.findings import Finding
+from a2a_trust.lint.rules import RULES
 
 __all__ = ["log_of", "notification", "result"]
 

@@ -17,7 +17,15 @@ from a2a_trust.keys.files import KeyFileWarning, PassphraseNeededError, read_key
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.strict_json import MAX_BYTES
 
-__all__ = ["default_key_path", "key_file_warnings", "load_signers", "new_passphrase", "opened", "read_input"]
+__all__ = [
+    "default_key_path",
+    "default_memory_path",
+    "key_file_warnings",
+    "load_signers",
+    "new_passphrase",
+    "opened",
+    "read_input",
+]
 
 _T = TypeVar("_T")
 
@@ -27,6 +35,13 @@ def default_key_path() -> Path:
     from platformdirs import user_config_path
 
     return user_config_path("a2a-trust", appauthor=False) / "signing-key"
+
+
+def default_memory_path() -> Path:
+    """Where the memory of cards is, for every command that asks agents; ``pins`` shows and changes it."""
+    from platformdirs import user_data_path
+
+    return user_data_path("a2a-trust", appauthor=False) / "cards.db"
 
 
 def read_input(name: str) -> bytes:

@@ -7,10 +7,11 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Final, TypeAlias
+from typing import BinaryIO, Final
 
 from a2a_trust.atomic_write import write_atomically
 from a2a_trust.errors import ConfigurationError, TrustError
+from a2a_trust.file_changes import Stamp, stamp_of, stamp_of_path
 from a2a_trust.keys.files import PassphraseNeededError, read_key_file
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import UnsafeAnyOrigin
@@ -22,8 +23,6 @@ from a2a_trust.strict_json import MAX_BYTES
 __all__ = ["KeyRingFile", "load_key_ring", "save_key_ring", "update_key_ring"]
 
 _log: Final = logging.getLogger(__name__)
-
-_Stamp: TypeAlias = tuple[int, ...]
 
 
 def load_key_ring(path: Path, *, passphrase: str | None = None) -> KeyRing:
@@ -66,15 +65,12 @@ class KeyRingFile:
         """OSError, MalformedError, ConfigurationError: the ring cannot be read, or cannot sign, from the start."""
         self._path = Path(path)
         self._passphrase = passphrase
-        self._snapshot: tuple[_Stamp | None, KeyRing] = self._read()
+        self._snapshot: tuple[Stamp | None, KeyRing] = self._read()
         self._trusted = self._snapshot[1], _trusted(self._snapshot[1])
 
     def ring(self) -> KeyRing:
         """The ring as the file has it now. An unchanged file costs one look at its times and size."""
-        try:
-            stamp = _stamp(self._path.stat())
-        except OSError:
-            stamp = None
+        stamp = stamp_of_path(self._path)
         seen, ring = self._snapshot
         if stamp == seen:
             return ring
@@ -107,9 +103,9 @@ class KeyRingFile:
             self._trusted = ring, _trusted(ring)
         return self._trusted[1]
 
-    def _read(self) -> tuple[_Stamp, KeyRing]:
+    def _read(self) -> tuple[Stamp, KeyRing]:
         with self._path.open("rb") as file:
-            stamp = _stamp(os.fstat(file.fileno()))  # before reading: a change meanwhile is noticed the next time
+            stamp = stamp_of(os.fstat(file.fileno()))
             data = read_key_file(file, self._path, max_bytes=MAX_BYTES)
         ring = read_key_ring(data, passphrase=self._passphrase)
         if not ring.is_open:
@@ -122,11 +118,6 @@ def _trusted(ring: KeyRing) -> TrustStore:
         TrustedKey(key=key.public_key, origins=UnsafeAnyOrigin(), not_after=key.removed_at, revoked=key.is_revoked)
         for key in ring.keys
     )
-
-
-def _stamp(status: os.stat_result) -> _Stamp:
-    """What differs after a change: another file in the same place, new content, new rights."""
-    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _reason(error: Exception, path: Path) -> str:

@@ -55,6 +55,8 @@ class TrustedKey:
     revoked: bool = False
     source: str | None = None
     """The URL of the key set that the key is from. A signature's ``jku`` selects among keys by it, and does no more."""
+    on_first_use: bool = False
+    """Nobody vouches for the key but the agent's own origin; ``TrustOnFirstUse`` makes such entries."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.key, PublicKey):

@@ -43,6 +43,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError
+from a2a_trust.file_changes import Stamp, stamp_of_path
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, public_key_from_pem
 from a2a_trust.keys.keyset import KeySet, read_public_keys
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
@@ -324,7 +325,7 @@ class TrustFile:
         self._path, self._door = Path(path), door
         self._fetched: dict[str, tuple[PublicKey, ...]] = {}
         self._caches: dict[str, JwksCache] = {}
-        self._stamps: dict[Path, object] = {}
+        self._stamps: dict[Path, Stamp | None] = {}
         self._read()
 
     @property
@@ -335,7 +336,7 @@ class TrustFile:
 
     def trust_store(self) -> TrustStore:
         """The trusted keys: of the file as it is now, and of the key sets as ``fetch`` has brought them last."""
-        stamps = {path: _stamp(path) for path in self._stamps}
+        stamps = {path: stamp_of_path(path) for path in self._stamps}
         if stamps != self._stamps:
             try:
                 self._read()
@@ -380,7 +381,8 @@ class TrustFile:
         return cache
 
     def _read(self) -> None:
-        stamps: dict[Path, object] = {self._path: _stamp(self._path)}  # before reading: a later change is noticed
+        # Looked at before it is read: a change meanwhile is noticed the next time.
+        stamps: dict[Path, Stamp | None] = {self._path: stamp_of_path(self._path)}
         document = read_trust(_content(self._path), str(self._path))
         if document.urls and self._door is None:
             raise ConfigurationError(f"{self._path}: it names key sets on the network; pass door=Door()")
@@ -389,7 +391,7 @@ class TrustFile:
             if entry.file is None:
                 continue
             path = self._path.parent / entry.file
-            stamps[path] = _stamp(path)
+            stamps[path] = stamp_of_path(path)
             files[entry.file] = _keys_of(entry, path, f"{self._path}, line {entry.line}")
         self._document, self._files, self._stamps = document, files, stamps
         self._fetched = {url: keys for url, keys in self._fetched.items() if url in document.urls}
@@ -412,12 +414,3 @@ def _keys_of(entry: TrustEntry, path: Path, where: str) -> KeySet:
 def _content(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(MAX_BYTES + 1)
-
-
-def _stamp(path: Path) -> object:
-    """What differs after a change; None for what is not there."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

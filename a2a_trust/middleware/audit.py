@@ -11,7 +11,8 @@ event              level    when
 ``not-served``     ERROR    the public card proves nothing any more, so callers get 503 instead
 =================  =======  =====================================================================================
 
-No event holds a credential, a query or a body. Methods, paths and addresses are texts of callers: they are escaped.
+No event holds a credential, a query or a body. Methods, paths and addresses are texts of callers: they are
+escaped, and cut.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ from a2a_trust.errors import (
 __all__ = ["AuditEvent", "Reason", "card_not_served", "is_heard", "reason_of", "request_allowed", "request_refused"]
 
 _log: Final = logging.getLogger("a2a_trust.audit")
+
+
+_LONGEST: Final = 512
 
 
 class Reason(StrEnum):
@@ -87,6 +91,7 @@ def request_refused(
     """Tell that a request is refused. ``detail`` is for operators, and holds no secret."""
     if not _log.isEnabledFor(logging.INFO):
         return
+    detail = _escaped(detail[:_LONGEST])  # a verifier's text is anybody's
     event = AuditEvent(event="refused", reason=reason.value, detail=detail, **_request(scope))
     if caller is not None:
         event["caller"] = caller.display_name
@@ -118,7 +123,7 @@ def _request(scope: Mapping[str, Any]) -> AuditEvent:
     return AuditEvent(
         type=scope["type"],
         method=_escaped(scope.get("method", "GET"))[:32],  # that of a handshake
-        path=_escaped(scope["path"]),
+        path=_escaped(scope["path"][:_LONGEST]),
         client="" if client is None else _escaped(str(client[0])),
     )
 

@@ -66,6 +66,12 @@ class AuthenticationMiddleware:
         ``hide_credentials`` removes credentials from judged requests before ``app`` sees them. ``resource_metadata``
         is the URL of the metadata of RFC 9728, which challenges name.
         """
+        for name, value in (
+            ("allow_cors_preflight", allow_cors_preflight),
+            ("hide_credentials", hide_credentials),
+        ):
+            if type(value) is not bool:
+                raise ConfigurationError(f"{name}: write True or False, not {value!r:.40}")
         view = card if isinstance(card, CardView) else read_card(card)
         self._app = app
         self._guard = Guard(view, verifiers, anonymous=anonymous, skills=skills)
@@ -73,7 +79,7 @@ class AuthenticationMiddleware:
         self._public = frozenset(map(_exact_path, public_paths))
         self._endings = tuple(self._public)
         self._allow_cors_preflight = allow_cors_preflight
-        places = [self._guard.place(scheme.name) for scheme in self._guard.schemes] if hide_credentials else []
+        places = self._guard.places if hide_credentials else ()
         self._hidden_headers = frozenset(place.header for place in places if place.header is not None)
         self._hidden_parameters = frozenset(place.name for place in places if isinstance(place, Query))
         self._resource_metadata = resource_metadata

@@ -23,7 +23,7 @@ from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.card import CardView
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.middleware import audit
-from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send, json_bytes
+from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send
 from a2a_trust.middleware.extended_card import (
     FORBIDDEN,
     INVALID,
@@ -137,14 +137,14 @@ class Calls:
         paths = {path, scope["path"], scope.get("root_path", "") + scope["path"]}
         if method == "POST":
             is_json_rpc = any(each.rstrip("/") in self._json_rpc for each in paths)
-            tenants = None if is_json_rpc else self._tenants_in(paths)
+            tenants = None if is_json_rpc else self._tenants_in(paths, method)
             if tenants is None:
                 await self._with_body(_said_in_json_rpc, set(), scope, receive, send)
             else:
                 await self._with_body(_said_in_http_json, tenants, scope, receive, send)
             return
         name = next((name for name in _NAMES if path.rstrip("/").endswith(name)), "")
-        tenants = self._tenants_in(paths)
+        tenants = self._tenants_in(paths, method)
         if tenants is None and not name:
             await self._app(scope, receive, send)
         else:
@@ -158,7 +158,7 @@ class Calls:
             else:
                 await self._app(scope, receive, send)
 
-    def _tenants_in(self, paths: set[str]) -> set[str] | None:
+    def _tenants_in(self, paths: set[str], method: str) -> set[str] | None:
         """The tenants that a path of HTTP+JSON may mean, in the place of the specification, behind the interface's own
         path, and in that of the a2a-sdk's server, before it; None when it is no such path.
 
@@ -170,8 +170,8 @@ class Calls:
         is_call = False
         for operation in operations:
             bases = {path.removesuffix(operation[0]) for path in paths if path.endswith(operation[0])}
-            # GET /v1/tasks of 0.3 is also the list of a tenant v1 where there is 1.0 too.
-            is_ambiguous = not self._is_all_legacy and operation[0].rstrip("/") == "/tasks"
+            # Where there is 1.0 too, /v1 is a tenant of it in what 0.3 has not: the list of tasks, and every DELETE.
+            is_ambiguous = not self._is_all_legacy and (method == "DELETE" or operation[0].rstrip("/") == "/tasks")
             if bases & self._http_json or (bases & self._of_0_3 and not is_ambiguous):
                 is_call = True
             else:
@@ -296,7 +296,10 @@ def _said_in_call(call: _Members) -> _Said:
     call_id = call.only("id")
     if len(methods) > 1 or len(params) > 1 or type(call_id) not in (str, int, float, type(None)):
         raise MalformedError("method or params are there twice, or the id is neither a string nor a number")
-    return _Said(tenants, extended, json_bytes(call_id))
+    try:
+        return _Said(tenants, extended, json.dumps(call_id, allow_nan=False).encode())
+    except ValueError:
+        raise MalformedError("the id is no number that JSON has") from None
 
 
 def _said_in_http_json(body: bytes) -> _Said:
@@ -315,7 +318,8 @@ def _read(body: bytes) -> Any:
     if b"xtended" not in body and b"tenant" not in body and b"\\u" not in body and b"\0" not in body:
         return None
     try:
-        return json.loads(body, object_pairs_hook=_Members)  # UTF-16 and UTF-32 too, as servers on it read them
+        # UTF-16 and UTF-32 too, as servers on it read them. A hook in Python: at each object other threads may go on.
+        return json.loads(body, object_pairs_hook=lambda pairs: _Members(pairs))
     except ValueError:
         return None  # what is no JSON to it says nothing
     except RecursionError:

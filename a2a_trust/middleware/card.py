@@ -14,6 +14,8 @@ has expired, or whose key was revoked, is one that its signer has taken back. So
 
 from __future__ import annotations
 
+import logging
+import os
 import time
 from collections.abc import Callable, Mapping
 from math import inf
@@ -22,6 +24,7 @@ from typing import Any, Final, Protocol
 
 from a2a_trust import strict_json
 from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
+from a2a_trust.file_changes import Stamp, stamp_of
 from a2a_trust.keys.origins import UnsafeAnyOrigin
 from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust import TrustSource, TrustStore
@@ -32,7 +35,12 @@ from a2a_trust.signing.verify import verify_card
 
 __all__ = ["CardFile", "CardSignedHere", "CardSigner", "CardSource", "FixedCard", "PublicCard", "SignerSource"]
 
+_log: Final = logging.getLogger(__name__)
+
 RETRY_AFTER: Final = 60
+
+_PATIENCE: Final = 5.0
+"""How long a key that has failed to sign is left alone, in seconds."""
 
 
 class CardSource(Protocol):
@@ -87,16 +95,38 @@ class CardSignedHere:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._card, self._signer = card, signer
-        self._sign(clock())
+        self._kid: str
+        self._renew_at: float
+        self._document: Document
+        #: The key that failed to sign, until when it is not asked again, and what is told meanwhile.
+        self._failed: tuple[str, float, str] = ("", -inf, "")
+        now = clock()
+        self._sign(signer.kid(now), now)
 
     def document(self, now: float) -> Document:
-        if now >= self._renew_at or self._signer.kid(now) != self._kid:
-            self._sign(now)
-        return self._document
+        try:
+            kid = self._signer.kid(now)
+        except Exception as error:  # noqa: BLE001  a source of signers is anybody's
+            raise CardNotServedError(f"nobody can tell which key signs now ({type(error).__name__})") from None
+        if kid == self._kid and now < self._renew_at:
+            return self._document
+        failed, until, failure = self._failed
+        if kid != failed or now >= until:
+            try:
+                self._sign(kid, now)
+            except Exception as error:  # noqa: BLE001  so is a signer: a service that is out of reach, too
+                failure = f"it cannot be signed now ({type(error).__name__})"
+                self._failed = (kid, now + _PATIENCE, failure)
+                _log.error("the public card: %s", failure)
+            else:
+                return self._document
+        if kid != self._kid or now >= self._document.good_until:
+            raise CardNotServedError(failure)
+        return self._document  # its signature is good, though the next one cannot be made yet
 
-    def _sign(self, now: float) -> None:
-        self._kid = self._signer.kid(now)
+    def _sign(self, kid: str, now: float) -> None:
         body, expires = self._signer.sign(self._card, now)
+        self._kid = kid  # not before: what an earlier key has signed counts for that one alone
         self._renew_at = expires if expires == inf else (now + expires) / 2
         self._document = Document.of(body, now, expires)
 
@@ -147,6 +177,7 @@ class CardFile:
     ) -> None:
         self._path, self._trust, self._reload = Path(path), trust, reload
         self._refused: str | None = None
+        self._seen: Stamp | None = None
         self._read(clock())
 
     def document(self, now: float) -> Document:
@@ -165,17 +196,17 @@ class CardFile:
 
     def _changed(self) -> bool:
         try:
-            return self._state() != self._seen
+            return stamp_of(self._path.stat()) != self._seen
         except OSError as error:
             raise CardNotServedError(f"{self._path}: {error.strerror}") from None
 
-    def _state(self) -> tuple[int, int, int]:
-        stat = self._path.stat()
-        return stat.st_mtime_ns, stat.st_size, stat.st_ino
-
     def _read(self, now: float) -> None:
-        self._seen = self._state()
-        self._proof = _Proof(Document.of(self._path.read_bytes(), self._seen[0] / 1e9), self._trust, now)
+        self._seen = None  # a read that fails is tried again
+        with self._path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            seen, body = stamp_of(status), file.read()
+        self._seen = seen
+        self._proof = _Proof(Document.of(body, status.st_mtime), self._trust, now)
         self._refused = None
 
 
@@ -229,7 +260,7 @@ class PublicCard:
         now = self._clock()
         try:
             document = self._source.document(now)
-        except TrustError as error:
+        except (TrustError, ConfigurationError) as error:
             if str(error) != self._told:  # callers who ask again make no further events
                 self._told = str(error)
                 audit.card_not_served(self._told)

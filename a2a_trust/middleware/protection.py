@@ -85,6 +85,8 @@ def protect(
     public_paths = tuple(public_paths)
     if not set(CARD_PATHS).isdisjoint(public_paths):
         raise ConfigurationError("public_paths: who may read the card is said by card_readers; leave its paths out")
+    if not isinstance(card_readers, CardForEverybody | CardForCallers | CardForNetworks):
+        raise ConfigurationError("card_readers: write CardForCallers() or CardForNetworks(…), with parentheses")
     shared = isinstance(card_readers, CardForEverybody)
     public_card: ASGIApp = PublicCard(_AsEnforced(source, view), max_age=card_max_age, shared=shared, clock=clock)
     if isinstance(card_readers, CardForNetworks):

@@ -97,6 +97,10 @@ class VerifiedCard:
     """The other signatures of the card that do not count, and why."""
     proven_from: float
     proven_until: float
+    issued: float | None
+    """The earliest protected ``iat`` of the signatures by ``keys``; None when one of them has none."""
+    on_first_use: bool
+    """Whether nobody vouches for one of ``keys`` but the agent's own origin."""
 
     @property
     def card(self) -> JSONObject:
@@ -110,6 +114,7 @@ class _Proof(NamedTuple):
     projection: Projection
     proven_from: float
     proven_until: float
+    issued: float
 
 
 class _RefusedError(Exception):
@@ -172,6 +177,7 @@ def verify_card(
             projection.dropped,
             tuple(failures),
         )
+    issued = min([proof.issued for proof in counted])
     bound = host is not None and not [True for proof in counted if isinstance(proof.trusted.origins, UnsafeAnyOrigin)]
     return VerifiedCard(
         payload=projection.payload,
@@ -185,6 +191,8 @@ def verify_card(
         ignored=tuple(failures),
         proven_from=max([proof.proven_from for proof in counted]),
         proven_until=min([proof.proven_until for proof in counted]),
+        issued=None if issued == -inf else issued,
+        on_first_use=any([proof.trusted.on_first_use for proof in counted]),
     )
 
 
@@ -222,6 +230,7 @@ def _judge(signature: Signature, trust: TrustStore, host: str | None, now: float
         projection=projection,
         proven_from=max(trusted.not_before, issued - CLOCK_SKEW),
         proven_until=min(trusted.not_after, expires),
+        issued=issued,  # without iat as old as can be: whoever chooses among signatures gains nothing by that one
     )
 
 

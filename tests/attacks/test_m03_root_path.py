@@ -72,13 +72,13 @@ async def test_with_the_root_path_of_a_real_server_nothing_private_is_public(htt
             (CARD_PATH, 200),
             ("/rpc", 401),
             (f"/rpc{CARD_PATH}", 401),
-            (f"s{CARD_PATH}", 400),
+            (f"s{CARD_PATH}", 401 if http == "h11" else 400),
             (f"/x/..{CARD_PATH}", 401),
             (f"/%2e{CARD_PATH[2:]}", 401),
         ):
             request = f"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
             found, answer = await raw_exchange(origin, request.encode())
-            assert found in (status, 401), path
+            assert found == status, path
             assert b"secret" not in answer
 
 

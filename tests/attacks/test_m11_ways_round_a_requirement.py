@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from a2a_trust.auth.guard import AnonymousAllowed, HandlersEnforceSkills
+from a2a_trust.auth.guard import AnonymousAllowed, AnonymousRefused, HandlersEnforceSkills
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.protection import protect
 from tests.auth.test_jwt import claims, token
@@ -84,7 +84,7 @@ def test_skill_rules_cannot_be_skipped_in_silence() -> None:
         card = {**CARD, "skills": [{"id": "pay", name: [{"key": ["pay"]}]}]}
         with pytest.raises(ConfigurationError, match="'pay'; nobody checks that"):
             guarded(Agent(), card)
-        assert guarded(Agent(), card, skills=HandlersEnforceSkills()) is not None
+        guarded(Agent(), card, skills=HandlersEnforceSkills())  # it is the statement that lets it start
 
 
 async def test_handlers_that_check_skills_see_the_scopes_of_each_credential() -> None:
@@ -129,3 +129,25 @@ async def test_tenant_rules_cannot_be_skipped(method: str, path: str, body: str)
             refused = await http.request(method, path, content=body, headers={"X-API-Key": KEY})
             assert refused.status_code == 403
         assert agent.scopes == []
+
+
+@pytest.mark.parametrize("anonymous", [False, None, True, "refused", AnonymousRefused, AnonymousAllowed, object()])
+@pytest.mark.parametrize("card", [OPEN, {**CARD, "securityRequirements": []}, CARD], ids=["with {}", "none", "closed"])
+def test_only_the_named_permission_lets_strangers_in(anonymous: Any, card: dict[str, Any]) -> None:
+    """Seen here: ``anonymous=False`` was taken for the permission."""
+    given = verifiers() if card["securityRequirements"] else {}
+    with pytest.raises(ConfigurationError, match="with parentheses"):
+        protect(Agent(), card=card, verifiers=given, anonymous=anonymous)
+
+
+@pytest.mark.parametrize("option", ["allow_cors_preflight", "hide_credentials"])
+@pytest.mark.parametrize("value", ["false", "no", 0, None])
+def test_a_word_of_the_environment_is_no_yes(option: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"{option}: write True or False"):
+        protect(Agent(), card=CARD, verifiers=verifiers(), **{option: value})
+
+
+@pytest.mark.parametrize("skills", [True, None, HandlersEnforceSkills])
+def test_so_it_is_for_skills(skills: Any) -> None:
+    with pytest.raises(ConfigurationError, match="with parentheses"):
+        protect(Agent(), card=CARD, verifiers=verifiers(), skills=skills)

@@ -77,7 +77,7 @@ async def test_a_storm_at_a_cold_start_makes_no_more_fetches(signer: LocalSigner
     async with serving(answer(published(signer))) as server:
         cache = cache_of(server, Clock())
         assert await storm(cache, range(1000)) == {InvalidCredentialsError}
-        assert server.connections <= 2
+        assert server.connections in (1, 2)
 
 
 async def test_a_storm_while_the_source_is_down_neither_floods_it_nor_loses_a_key(signer: LocalSigner) -> None:

@@ -284,3 +284,99 @@ def test_a_card_of_a_removed_key_is_served_no_more(clock: Clock, tmp_path: Path)
     assert get(source, clock).status_code == 200
     clock.now = START + 300
     assert get(source, clock).status_code == 503
+
+
+class Service:
+    """A key that lives elsewhere, and may be out of reach."""
+
+    def __init__(self, signer: LocalSigner) -> None:
+        self.inner, self.is_down, self.asked = signer, False, 0
+        self.alg, self.kid, self.public_key = signer.alg, signer.kid, signer.public_key
+
+    def sign(self, data: bytes) -> bytes:
+        self.asked += 1
+        if self.is_down:
+            raise OSError("the key service is out of reach")
+        return self.inner.sign(data)
+
+
+def test_what_a_revoked_key_signed_does_not_come_back_when_the_new_one_fails(clock: Clock) -> None:
+    """Seen here: after one failure of the new key the card of the old one was served again, for ever."""
+    old, new = Service(generate_signer()), Service(generate_signer())
+    keys = Rotating(old, new)  # type: ignore[arg-type]
+    source = CardSignedHere(CARD, CardSigner(keys), clock=clock)
+    keys.signers.pop(0)
+    new.is_down = True
+    for _ in range(3):
+        assert get(source, clock).status_code == 503
+    new.is_down = False
+    clock.now += 5
+    assert proven(get(source, clock).content, new.inner, clock.now) == CARD
+
+
+def test_a_signature_that_is_good_is_served_while_the_next_cannot_be_made(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = Service(generate_signer())
+    source = CardSignedHere(CARD, CardSigner(key, lifetime=1000), clock=clock)
+    first = get(source, clock).content
+    key.is_down = True
+    clock.now += 500
+    for _ in range(3):
+        assert get(source, clock).content == first
+    assert len([record for record in caplog.records if "cannot be signed" in record.message]) == 1
+    clock.now += 500
+    assert get(source, clock).status_code == 503
+    key.is_down = False
+    clock.now += 5
+    assert proven(get(source, clock).content, key.inner, clock.now) == CARD
+
+
+def test_a_file_that_could_not_be_read_for_a_moment_is_read_again(
+    signer: LocalSigner, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "card.json"
+    path.write_text(json.dumps(sign_card(CARD, signer).card))
+    source = CardFile(path, trust=trust_of(signer), reload=True, clock=clock)
+    body = json.dumps(sign_card(CARD | {"version": "2"}, signer).card)
+    path.write_text(body)
+
+    def fails(*arguments: Any, **options: Any) -> Any:
+        raise OSError("I/O error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "open", fails)
+        assert get(source, clock).status_code == 503
+    assert get(source, clock).text == body
+
+
+def test_nobody_knows_who_signs(clock: Clock) -> None:
+    keys = Rotating(generate_signer())
+    source = CardSignedHere(CARD, CardSigner(keys), clock=clock)
+    keys.signers.clear()
+    assert get(source, clock).status_code == 503
+
+
+def test_strangers_do_not_make_a_failing_key_work(clock: Clock) -> None:
+    old, new = Service(generate_signer()), Service(generate_signer())
+    keys = Rotating(old, new)  # type: ignore[arg-type]
+    source = CardSignedHere(CARD, CardSigner(keys), clock=clock)
+    keys.signers.pop(0)
+    new.is_down = True
+    for _ in range(50):
+        assert get(source, clock).status_code == 503
+    assert new.asked == 1
+    clock.now += 5
+    assert get(source, clock).status_code == 503
+    assert new.asked == 2
+
+
+class Slipping:
+    """A source whose operator has just made a mistake."""
+
+    def document(self, now: float) -> Any:
+        raise ConfigurationError("the trust file is broken")
+
+
+def test_a_mistake_of_the_operator_is_503_too(clock: Clock) -> None:
+    assert get(Slipping(), clock).status_code == 503

@@ -664,6 +664,7 @@ AT_THE_ROOT = [{**INTERFACES[1], "url": "https://agent.example/"}]
         ("GET", "/tasks/tasks/5", "tasks"),
         ("GET", "/v1/tasks", "v1"),
         ("GET", "/v1/tasks/", "v1"),
+        ("DELETE", "/v1/tasks/5/pushNotificationConfigs/6", "v1"),
         ("GET", "/acme/tasks", "acme"),
     ],
 )
@@ -701,3 +702,14 @@ def test_operations_of_0_3_below_v1_are_of_no_tenant() -> None:
     alone = Agent(for_each, {**PUBLIC, "supportedInterfaces": [legacy]}, tenants=None)
     assert alone.get("/a2a/rest/v1/tasks").status_code == 299
     assert Agent(for_each, tenants=None).get("/a2a/rest/v1/tasks").status_code == 403
+
+
+@pytest.mark.parametrize("call_id", [b"1e999", b"-1e999", b"NaN", b"Infinity"])
+def test_an_id_that_is_no_json_is_refused(call_id: bytes) -> None:
+    response = Agent().post(b'{"method":"GetExtendedAgentCard","id":' + call_id + b"}")
+    assert (response.status_code, response.json()["id"]) == (400, None)
+
+
+def test_half_a_character_in_an_id_comes_back_as_it_was() -> None:
+    response = Agent().post(b'{"method":"GetExtendedAgentCard","id":"\\ud800"}')
+    assert (response.status_code, response.json()["id"]) == (200, "\ud800")

@@ -138,3 +138,9 @@ async def test_uvicorn_proves_the_socket_s_peer(protocol: Any) -> None:
         assert (card.status_code, card.json()) == (200, CARD)
         called = await http.post(f"{origin}/rpc", headers={"X-API-Key": KEY})
         assert json.loads(called.json()["user"]) == [["key", "api-keys", "ann"]]
+
+
+@pytest.mark.parametrize("readers", [CardForCallers, CardForNetworks, Networks("10.0.0.0/8"), None, True, "callers"])
+def test_a_slip_of_the_pen_does_not_make_the_card_public(readers: Any) -> None:
+    with pytest.raises(ConfigurationError, match="parentheses"):
+        guarded(readers)

@@ -12,29 +12,27 @@ from typing import Final
 
 __all__ = ["is_private_jwk", "is_secret_name", "looks_random", "secret_kind"]
 
-#: Every pattern begins where no pattern can go on from before, so that the search takes linear time.
-_KINDS: Final = tuple(
-    (kind, re.compile(rf"(?<![A-Za-z0-9_-]){pattern}"))
-    for kind, pattern in (
-        ("a private key in PEM", r"-----BEGIN (?:[A-Z0-9]{1,16} ){0,4}PRIVATE KEY-----"),
-        ("a JSON Web Token", r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{16,}"),
-        ("a password in a URL", r"[A-Za-z][A-Za-z0-9+.-]{0,15}://[^\s/?#:@]{0,256}:[^\s/?#@]{1,256}@"),
-        ("a key of AWS", r"A(?:KIA|SIA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
-        ("a key of Google", r"AIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])"),
-        ("a client secret of Google", r"GOCSPX-[A-Za-z0-9_-]{20,}"),
-        ("a token of GitHub", r"(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,})"),
-        ("a token of GitLab", r"gl(?:pat|ptt|rt)-[A-Za-z0-9_-]{20,}"),
-        ("a token of Slack", r"xox[abeoprs]-[A-Za-z0-9-]{10,}"),
-        ("a key of Stripe", r"[rs]k_(?:live|test)_[A-Za-z0-9]{16,}"),
-        ("a key of OpenAI or Anthropic", r"sk-(?:proj-|ant-|svcacct-)?[A-Za-z0-9_-]{32,}"),
-        ("a token of Hugging Face", r"hf_[A-Za-z0-9]{30,}"),
-        ("a token of npm", r"npm_[A-Za-z0-9]{36,}"),
-        ("a token of PyPI", r"pypi-AgE[A-Za-z0-9_-]{50,}"),
-        ("a key of SendGrid", r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
-        # As `a2a-sign api-key create` makes them: prefix, id, secret with checksum.
-        ("an API key", r"[a-z][a-z0-9]{1,15}_[A-Za-z0-9]{12}_[A-Za-z0-9]{38}(?![A-Za-z0-9])"),
-    )
+_KINDS: Final = (
+    ("a private key in PEM", r"-----BEGIN (?:[A-Z0-9]{1,16} ){0,4}PRIVATE KEY-----"),
+    ("a JSON Web Token", r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{16,}"),
+    ("a password in a URL", r"[A-Za-z][A-Za-z0-9+.-]{0,15}://[^\s/?#:@]{0,256}:[^\s/?#@]{1,256}@"),
+    ("a key of AWS", r"A(?:KIA|SIA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    ("a key of Google", r"AIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])"),
+    ("a client secret of Google", r"GOCSPX-[A-Za-z0-9_-]{20,}"),
+    ("a token of GitHub", r"(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,})"),
+    ("a token of GitLab", r"gl(?:pat|ptt|rt)-[A-Za-z0-9_-]{20,}"),
+    ("a token of Slack", r"xox[abeoprs]-[A-Za-z0-9-]{10,}"),
+    ("a key of Stripe", r"[rs]k_(?:live|test)_[A-Za-z0-9]{16,}"),
+    ("a key of OpenAI or Anthropic", r"sk-(?:proj-|ant-|svcacct-)?[A-Za-z0-9_-]{32,}"),
+    ("a token of Hugging Face", r"hf_[A-Za-z0-9]{30,}"),
+    ("a token of npm", r"npm_[A-Za-z0-9]{36,}"),
+    ("a token of PyPI", r"pypi-AgE[A-Za-z0-9_-]{50,}"),
+    ("a key of SendGrid", r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
+    # As `a2a-sign api-key create` makes them: prefix, id, secret with checksum.
+    ("an API key", r"[a-z][a-z0-9]{1,15}_[A-Za-z0-9]{12}_[A-Za-z0-9]{38}(?![A-Za-z0-9])"),
 )
+#: A secret begins where no pattern can go on from before, so that the search takes linear time.
+_SECRET: Final = re.compile("(?<![A-Za-z0-9_-])(?:" + "|".join(f"({pattern})" for _, pattern in _KINDS) + ")")
 
 _SECRET_NAME: Final = re.compile(
     r"(?:^|[_. -])(?:password|passwd|secret|secret_key|api_?key|access_key|(?:access|refresh|auth|bearer)_token|token"
@@ -45,6 +43,7 @@ _PLACEHOLDER: Final = re.compile(
     r"your|example|sample|placeholder|change.?me|redacted|dummy|todo|xxxx|\*\*|[<>{}$%]|1234567|abcdef", re.IGNORECASE
 )
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]{0,31}:\S")
+_QUERY_SECRET: Final = re.compile(r"[?&][a-z_-]{0,32}(?:key|token|secret|password|sig)=([^&#\s]{12,})", re.IGNORECASE)
 _ENTROPY: Final = 4.3
 """Bits per character: above what hexadecimal (4.0) and words joined by dashes reach, below 32 random characters of
 base64 (4.5 or so)."""
@@ -52,9 +51,9 @@ base64 (4.5 or so)."""
 
 def secret_kind(text: str) -> str | None:
     """The kind of secret that is certainly in the text; None when there is none."""
-    for kind, pattern in _KINDS:
-        if any(not _PLACEHOLDER.search(match[0]) for match in pattern.finditer(text)):
-            return kind
+    for match in _SECRET.finditer(text):
+        if not _PLACEHOLDER.search(match[0]):
+            return _KINDS[(match.lastindex or 1) - 1][0]
     return None
 
 
@@ -77,8 +76,8 @@ def looks_random(text: str, *, by_name: bool) -> bool:
         return False
     if by_name:
         return len(text) >= 12 and not re.search(r"\s|://", text) and _is_mixed(text) and _entropy(text) >= 3.0
-    if _URI.match(text):
-        return False  # URLs, DIDs, images and chain ids are full of public random words
+    if _URI.match(text):  # URLs, DIDs, images and chain ids are full of public random words
+        return any(_is_mixed(value) and _entropy(value) >= 3.0 for value in _QUERY_SECRET.findall(text))
     return any(_is_mixed(word) and _entropy(word) >= _ENTROPY for word in _WORD.findall(text))
 
 

@@ -15,13 +15,13 @@ from a2a_trust.addresses import address_of, is_public
 from a2a_trust.card import Alternative, NamedScheme
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys.origins import host_of
-from a2a_trust.signing.findings import Severity
+from a2a_trust.lint.findings import Severity
+from a2a_trust.lint.secret_shapes import is_private_jwk, is_secret_name, looks_random, secret_kind
+from a2a_trust.lint.subject import Path, Subject, at, pointer_of, shown_name, spelled, steps_of
 from a2a_trust.signing.forms import Form, present_members, project
 from a2a_trust.signing.gate import field_of
 from a2a_trust.signing.jcs import MAX_SAFE_INTEGER
-from a2a_trust.signing.lint_subject import Path, Subject, at, pointer_of, shown_name, spelled, steps_of
 from a2a_trust.signing.presence import MESSAGES, Kind, Presence, proto_name
-from a2a_trust.signing.secret_shapes import is_private_jwk, is_secret_name, looks_random, secret_kind
 from a2a_trust.strict_json import JSON, JSONObject
 
 __all__ = ["RULES", "Found", "Rule"]
@@ -90,7 +90,7 @@ def _unreadable_document(subject: Subject) -> Iterator[Found]:
 @_rule(
     "ambiguous-member",
     _ERROR,
-    "A member has the wrong type, is there twice under two names, or is spelled like another: readers disagree.",
+    "A member has the wrong type, is there under two names, excludes or looks like another: readers disagree.",
     "5.5",
 )
 def _ambiguous_member(subject: Subject) -> Iterator[Found]:
@@ -129,31 +129,35 @@ _REQUIRED: Final = {
 
 
 def _required(subject: Subject, message: str) -> tuple[str, ...]:
-    if subject.is_legacy:
-        if "authentication" in subject.card and message in _REQUIRED_IN_0_1:
-            return _REQUIRED_IN_0_1[message]
-        if message in _REQUIRED_IN_0_3:
-            return _REQUIRED_IN_0_3[message]
-    return _REQUIRED.get(message, ())
+    if not subject.is_legacy:
+        return _REQUIRED.get(message, ())
+    if "authentication" in subject.card and message in _REQUIRED_IN_0_1:
+        return _REQUIRED_IN_0_1[message]
+    return _REQUIRED_IN_0_3.get(message, _REQUIRED.get(message, ()))
 
 
 @_rule("missing-member", _ERROR, "A member that A2A demands (REQUIRED) is missing.", "5.7")
 def _missing_member(subject: Subject) -> Iterator[Found]:
-    for path, message, members in subject.objects():
+    for path, name in _missing(subject):
+        yield Found(
+            pointer_of((path, name)),
+            f"{name} is missing, and A2A demands it: clients may refuse the card",
+            f"Add {name}.",
+        )
+
+
+def _missing(subject: Subject) -> Iterator[tuple[Path, str]]:
+    for path, message, members in subject.objects:
         for name in _required(subject, message):
             if members.get(name) is None and members.get(proto_name(name)) is None:
-                yield Found(
-                    pointer_of((path, name)),
-                    f"{name} is missing, and A2A demands it: clients may refuse the card",
-                    f"Add {name}.",
-                )
+                yield path, name
 
 
 @_rule("empty-member", _WARNING, "A member that A2A demands (REQUIRED) is an empty string or list.", "5.7")
 def _empty_member(subject: Subject) -> Iterator[Found]:
     if subject.is_legacy:
         return
-    for path, message, members in subject.objects():
+    for path, message, members in subject.objects:
         for name in _required(subject, message):
             for spelling in (name, proto_name(name)):
                 if members.get(spelling) in ("", []):
@@ -168,13 +172,13 @@ def _empty_member(subject: Subject) -> Iterator[Found]:
 
 @_rule("proto-name", _ERROR, "A member is written under its name of the proto file, in snake_case.", "5.5")
 def _proto_name(subject: Subject) -> Iterator[Found]:
-    for path, message, members in subject.objects():
+    for path, message, members in subject.objects:
         for name in members:
             field = field_of(message, name)
             if field is not None and field.name != name:
                 yield Found(
                     pointer_of((path, name)),
-                    f"JSON readers that do not read proto names miss {field.name}, requirements among others",
+                    f"clients that read JSON names only do not see {field.name}",
                     f"Write {field.name}.",
                 )
 
@@ -191,7 +195,7 @@ def _unknown_member(subject: Subject) -> Iterator[Found]:
 
 
 def _unknown(subject: Subject) -> Iterator[str]:
-    for path, message, members in subject.objects():
+    for path, message, members in subject.objects:
         if message in ("SecurityRequirement", "SecurityRequirement03"):
             continue  # names of schemes, see requirement-spelling
         for name in members:
@@ -234,14 +238,19 @@ def _explicit_default(subject: Subject) -> Iterator[Found]:
 @_rule(
     "several-forms",
     _WARNING,
-    "A rule of the card vanishes from the pruned form, in which a2a-python and a2a-js sign and verify.",
+    "A requirement, scheme or parameter vanishes from the pruned form, in which a2a-python and a2a-js sign.",
     "8.4.1",
 )
 def _several_forms(subject: Subject) -> Iterator[Found]:
     for pointer in _pruned(subject):
         what = _pruned_rule(pointer)
         if what is not None:
-            yield Found(_safe(pointer), f"{what[0]}: a2a-python and a2a-js leave it out of what they verify", what[1])
+            yield Found(
+                _safe(pointer),
+                f"{what[0]}: a2a-python and a2a-js leave it out of what they verify, so that to them it can be changed "
+                "unseen",
+                what[1],
+            )
 
 
 @_rule("empty-value", _NOTE, "A member is empty, and the pruned form of a2a-python and a2a-js leaves it out.", "8.4.1")
@@ -276,12 +285,16 @@ def _defaults(subject: Subject) -> tuple[str, ...]:
     return present_members(subject.rest)[1]
 
 
+_SCHEMES: Final = ("/securitySchemes/", "/security_schemes/")
+
+
 def _pruned(subject: Subject) -> Iterator[str]:
     """What only the pruned form drops, and no other rule tells of it or of what is in it."""
     if subject.rest is None or subject.is_legacy:
         return
-    others = (_empty_member(subject), _requirement_spelling(subject), _missing_twin(subject))
-    told = {*_unknown(subject), *(found.pointer for other in others for found in other)}
+    told = {*_unknown(subject), *(found.pointer for found in _empty_member(subject))}
+    told.update(found.pointer for found in _requirement_spelling(subject))
+    told.update(found.pointer for found in _missing_twin(subject) if found.pointer.startswith(_SCHEMES))
     for pointer in project(present_members(subject.rest)[0], Form.PRUNED).dropped:
         safe = _safe(pointer)
         is_told = safe in told or any(other.startswith(f"{safe}/") for other in told)
@@ -315,12 +328,14 @@ def _is_legacy_member(pointer: str) -> bool:
     "4.5",
 )
 def _unread_member(subject: Subject) -> Iterator[Found]:
-    missing = {found.pointer for found in _missing_member(subject)}
+    if not subject.unread:
+        return
+    missing = set(_missing(subject))
     for refusal in subject.unread:
-        pointer = pointer_of(spelled(subject.card, refusal.pointer or ""))
-        if pointer not in missing:
+        path = spelled(subject.card, refusal.pointer or "")
+        if path not in missing:
             yield Found(
-                pointer,
+                pointer_of(path),
                 f"{_plain(refusal.reason)}; clients may read it as no requirement at all",
                 "Write it as A2A 1.0 has it, or make both spellings say the same.",
             )
@@ -333,7 +348,7 @@ def _unread_member(subject: Subject) -> Iterator[Found]:
     "4.5.1",
 )
 def _requirement_spelling(subject: Subject) -> Iterator[Found]:
-    for path, message, members in subject.objects():
+    for path, message, members in subject.objects:
         if message != "SecurityRequirement":
             continue
         schemes = members.get("schemes")
@@ -367,7 +382,7 @@ def _missing_twin(subject: Subject) -> Iterator[Found]:
     card = subject.card
     speaks_0_3 = subject.is_legacy or isinstance(card.get("url"), str)
     speaks_1_0 = bool(_either(card, "supportedInterfaces")) or not speaks_0_3
-    for path, message, members in subject.objects():
+    for path, message, members in subject.objects:
         if message in ("AgentCard", "AgentSkill"):
             new, old = bool(_either(members, "securityRequirements")), bool(members.get("security"))
             names = ("securityRequirements", "security")
@@ -382,20 +397,13 @@ def _missing_twin(subject: Subject) -> Iterator[Found]:
             (speaks_0_3, old, new, names[0], names[1], "0.2 and 0.3"),
         ):
             if speaks and twin and not there:
-                place = (path, said) if message != "SecurityScheme" else path
+                place = path if message == "SecurityScheme" else (path, _name_of(members, said))
                 yield Found(
-                    _existing(members, place),
+                    pointer_of(place),
                     f"clients of {generation}, for which the card has an interface, do not read this: to them no "
                     "credential is needed, or the scheme says nothing",
                     f"Write {missing} beside it; merged_card does that for cards of 1.0.",
                 )
-
-
-def _existing(members: JSONObject, place: Path) -> str:
-    """The pointer of a member under the name that it has."""
-    if place is not None and place[1] == "securityRequirements" and "securityRequirements" not in members:
-        place = (place[0], "security_requirements")
-    return pointer_of(place)
 
 
 @_rule("undeclared-scheme", _ERROR, "A requirement names a scheme that the card does not declare.", "4.5.1")
@@ -522,7 +530,7 @@ def _requirements_at(members: JSONObject, path: Path) -> Path:
 
 def _scope_lists(subject: Subject) -> Iterator[tuple[Path, list[str]]]:
     """Every list of scopes that a requirement of any spelling has, and where it stands."""
-    for path, message, members in subject.objects():
+    for path, message, members in subject.objects:
         for name, value in members.items():
             here = (path, name)
             if message == "SecurityRequirement" and name == "schemes" and type(value) is dict:
@@ -549,7 +557,7 @@ _LINKS: Final = ("documentationUrl", "iconUrl")
 
 
 def _urls(subject: Subject) -> Iterator[_Url]:
-    for path, message, members in subject.objects():
+    for path, message, members in subject.objects:
         for name, value in members.items():
             field = field_of(message, name)
             if type(value) is not str or not value or field is None or not field.name.lower().endswith("url"):
@@ -615,7 +623,7 @@ def _unclear_url(subject: Subject) -> Iterator[Found]:
 
 @_rule("implicit-flow", _WARNING, "The implicit flow of OAuth 2.0 is deprecated.", "4.5.7")
 def _implicit_flow(subject: Subject) -> Iterator[Found]:
-    for path, message, _ in subject.objects():
+    for path, message, _ in subject.objects:
         if message == "ImplicitOAuthFlow":
             yield Found(
                 pointer_of(path),
@@ -626,7 +634,7 @@ def _implicit_flow(subject: Subject) -> Iterator[Found]:
 
 @_rule("password-flow", _WARNING, "The password flow of OAuth 2.0 is deprecated.", "4.5.7")
 def _password_flow(subject: Subject) -> Iterator[Found]:
-    for path, message, _ in subject.objects():
+    for path, message, _ in subject.objects:
         if message == "PasswordOAuthFlow":
             yield Found(
                 pointer_of(path),
@@ -698,7 +706,7 @@ def _case_only_names(subject: Subject) -> Iterator[Found]:
 
 def _groups(subject: Subject) -> Iterator[list[tuple[Path, str]]]:
     """Names that must not be taken for each other, and where they stand."""
-    for path, message, members in subject.objects():
+    for path, message, members in subject.objects:
         if message == "AgentCard":
             schemes, skills = (_either(members, name) for name in ("securitySchemes", "skills"))
             here: Path = (path, _name_of(members, "securitySchemes"))

@@ -13,11 +13,11 @@ from typing import Any, Final, TypeAlias
 from a2a_trust import strict_json
 from a2a_trust.card import CardView, is_legacy, read_card
 from a2a_trust.errors import MalformedError
+from a2a_trust.lint.secret_shapes import secret_kind
 from a2a_trust.signing.forms import MAX_POINTER
 from a2a_trust.signing.gate import check_card, field_of
 from a2a_trust.signing.jcs import canonicalize_received
 from a2a_trust.signing.presence import Kind, proto_name
-from a2a_trust.signing.secret_shapes import secret_kind
 from a2a_trust.strict_json import JSON, JSONObject
 
 __all__ = ["Path", "Subject", "at", "pointer_of", "shown_name", "spelled", "steps_of", "subject_of"]
@@ -35,12 +35,14 @@ class Subject:
     """A card for lint.
 
     ``card`` is all of it, and nothing of it has been checked: {} when ``unreadable`` says why there is none.
+    ``objects`` is every object of it that A2A describes, in any generation: its place, its message, its members.
     ``ambiguous`` is what the gate refuses, and ``rest``, which passes, what is left; None when too much is refused.
     ``unread`` is what ``read_card`` refuses of the rest, ``readable`` what is left of that, and ``view`` the same as
     rules.
     """
 
     card: JSONObject
+    objects: tuple[tuple[Path, str, JSONObject], ...]
     unreadable: MalformedError | None
     ambiguous: tuple[MalformedError, ...]
     rest: JSONObject | None
@@ -57,29 +59,6 @@ class Subject:
     def is_legacy(self) -> bool:
         """Whether it has the shape of 0.1 to 0.3 alone."""
         return is_legacy(self.card)
-
-    def objects(self) -> Iterator[tuple[Path, str, JSONObject]]:
-        """Every object of the card that A2A describes, in any generation: its place, its message, its members."""
-        stack: list[tuple[Path, str, JSONObject]] = [(None, "AgentCard", self.card)]
-        while stack:
-            path, message, members = stack.pop()
-            yield path, message, members
-            below: list[tuple[Path, str, JSONObject]] = []
-            for name, value in members.items():
-                field = field_of(message, name)
-                if field is None:
-                    continue
-                here = (path, name)
-                if field.kind is Kind.MESSAGE:
-                    items: Iterator[tuple[Path, JSON]] = iter([(here, value)])
-                elif field.kind is Kind.MESSAGES and type(value) is list:
-                    items = (((here, index), item) for index, item in enumerate(value))
-                elif field.kind is Kind.MESSAGE_MAP and type(value) is dict:
-                    items = (((here, key), item) for key, item in value.items())
-                else:
-                    continue
-                below.extend((place, field.message, item) for place, item in items if type(item) is dict)
-            stack.extend(reversed(below))
 
     def values(self) -> Iterator[tuple[Path, JSON]]:
         """Every value of the card, with its place, in order."""
@@ -122,6 +101,7 @@ def subject_of(card: bytes | Mapping[str, Any]) -> Subject:
     readable, unread = (None, ()) if rest is None else _what_passes(rest, read_card, _whole_rule)
     return Subject(
         card=document,
+        objects=tuple(_objects(document)),
         unreadable=unreadable,
         ambiguous=ambiguous,
         rest=rest,
@@ -129,6 +109,29 @@ def subject_of(card: bytes | Mapping[str, Any]) -> Subject:
         readable=readable,
         view=None if readable is None else read_card(readable),
     )
+
+
+def _objects(card: JSONObject) -> Iterator[tuple[Path, str, JSONObject]]:
+    stack: list[tuple[Path, str, JSONObject]] = [(None, "AgentCard", card)]
+    while stack:
+        path, message, members = stack.pop()
+        yield path, message, members
+        below: list[tuple[Path, str, JSONObject]] = []
+        for name, value in members.items():
+            field = field_of(message, name) if type(value) in (dict, list) else None
+            if field is None:
+                continue
+            here = (path, name)
+            if field.kind is Kind.MESSAGE:
+                items: Iterator[tuple[Path, JSON]] = iter([(here, value)])
+            elif field.kind is Kind.MESSAGES and type(value) is list:
+                items = (((here, index), item) for index, item in enumerate(value))
+            elif field.kind is Kind.MESSAGE_MAP and type(value) is dict:
+                items = (((here, key), item) for key, item in value.items())
+            else:
+                continue
+            below.extend((place, field.message, item) for place, item in items if type(item) is dict)
+        stack.extend(reversed(below))
 
 
 def _what_passes(

@@ -16,13 +16,13 @@ from a2a_trust.card import read_card
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust import Form
+from a2a_trust.lint.findings import Finding, Severity
+from a2a_trust.lint.lint_card import MAX_OF_A_RULE, lint_card, mend_card
+from a2a_trust.lint.rules import RULES
+from a2a_trust.lint.subject import at, steps_of
 from a2a_trust.merged import merged_card
-from a2a_trust.signing.findings import Finding, Severity
 from a2a_trust.signing.forms import project
 from a2a_trust.signing.gate import check_card
-from a2a_trust.signing.lint import MAX_OF_A_RULE, lint_card, mend_card
-from a2a_trust.signing.lint_rules import RULES
-from a2a_trust.signing.lint_subject import at, steps_of
 from a2a_trust.signing.sign import sign_card
 from tests.conftest import ROOT
 from tests.signing import cards as made
@@ -228,6 +228,11 @@ EXAMPLES: dict[str, list[Example]] = {
         ),
         Example(having(("/url", "https://invoice.example.com/")), "/securityRequirements", merged_card(clean_card())),
         Example(
+            {**old_card(), "security": None, "security_requirements": [{"schemes": {"key": {"list": ["r"]}}}]},
+            "/security_requirements",
+            old_card(),
+        ),
+        Example(
             having(("/securitySchemes/bearer", {"type": "http", "scheme": "bearer"})),
             "/securitySchemes/bearer",
             having(("/securitySchemes/key", FLAT), card=old_card),
@@ -417,7 +422,12 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(
             having(("/authentication", {"schemes": ["bearer"], "credentials": "Xk7pQ2mZ9vLt"})),
             "/authentication/credentials",
-            having(("/iconUrl", f"https://example.com/{RANDOM}")),
+            having(("/iconUrl", f"https://cdn.acme.net/{RANDOM}")),
+        ),
+        Example(
+            having(("/documentationUrl", "https://docs.acme.net/?lang=en&api_key=Xk7pQ2mZ9vLt")),
+            "/documentationUrl",
+            having(("/documentationUrl", "https://docs.acme.net/?page=Xk7pQ2mZ9vLt&key=your-key-goes-here")),
         ),
     ],
 }
@@ -515,6 +525,11 @@ def test_an_object_that_is_not_json_is_refused() -> None:
         lint_card({"name": {1, 2}})
     with pytest.raises(TypeError, match="give the bytes"):
         lint_card("card.json")  # type: ignore[arg-type]
+
+
+def test_a_twin_that_is_missing_hides_no_form() -> None:
+    card = having(("/url", "https://invoice.example.com/"), ("/securityRequirements", [{"schemes": {"bearer": {}}}]))
+    assert {"several-forms", "missing-twin"} <= rules_found(card)
 
 
 # Secrets

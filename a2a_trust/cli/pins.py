@@ -1,0 +1,93 @@
+"""``a2a-sign pins``: show what is remembered of agents whose cards were seen, accept a key of one, and forget one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from a2a_trust.cli.moments import written
+from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json
+from a2a_trust.cli.sources import default_memory_path
+from a2a_trust.client.memory import Remembered
+from a2a_trust.client.memory_store import SqliteCardMemory
+from a2a_trust.errors import ConfigurationError, TrustError
+
+__all__ = ["run"]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what ``options.action`` names, in the memory ``options.file``."""
+    command = f"pins {options.action}"
+    path = default_memory_path() if options.file is None else Path(options.file)
+    actions = {"list": _list, "accept": _accept, "forget": _forget}
+    try:
+        report = actions[options.action](path, options)
+    except BrokenPipeError:
+        raise
+    except (TrustError, ConfigurationError, OSError) as error:
+        return failed(command, error, as_json=options.json, code=exit_of(error))
+    if options.json:
+        put_json({"command": command, "ok": True, "exit": Exit.OK, "file": str(path), **report})
+    return Exit.OK
+
+
+def _list(path: Path, options: argparse.Namespace) -> dict[str, Any]:
+    records = SqliteCardMemory(path).records()
+    if not options.json:
+        heads = ("ORIGIN", "KEYS FROM", "SIGNED", "VERSION", "FIRST SEEN", "LAST SEEN", "THUMBPRINTS")
+        rows = [heads, *map(_row, records)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            put("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    return {"pins": [_entry(record) for record in records]}
+
+
+def _accept(path: Path, options: argparse.Namespace) -> dict[str, Any]:
+    if options.file is None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    record = SqliteCardMemory(path, create=True).accept(options.origin, options.thumbprints, now=time.time())
+    if not options.json:
+        put(f"{mark('accepted', 'green', sys.stdout)} {record.origin}")
+        put(f"  trusted from now on, and alone: {_thumbprints(record)}")
+        put("  a key that the trust store names for this host still counts before it")
+    return _entry(record)
+
+
+def _forget(path: Path, options: argparse.Namespace) -> dict[str, Any]:
+    record = SqliteCardMemory(path).forget(options.origin)
+    if not options.json:
+        put(f"{mark('forgot', 'green', sys.stdout)} {record.origin}")
+        put(f"  its keys were: {_thumbprints(record)}")
+        put("  the next card from there is the first one again: on first use any key would be believed")
+    return _entry(record)
+
+
+def _entry(record: Remembered) -> dict[str, Any]:
+    return {
+        "origin": record.origin,
+        "thumbprints": sorted(record.thumbprints),
+        "on_first_use": record.on_first_use,
+        "issued": written(record.issued),
+        "version": record.version,
+        "first_seen": written(record.first_seen),
+        "last_seen": written(record.last_seen),
+    }
+
+
+def _row(record: Remembered) -> tuple[str, ...]:
+    return (
+        record.origin,
+        "first use" if record.on_first_use else "trust store",
+        written(record.issued) or "-",
+        "-" if record.version is None else printable(record.version),
+        written(record.first_seen) or "",
+        written(record.last_seen) or "",
+        _thumbprints(record),
+    )
+
+
+def _thumbprints(record: Remembered) -> str:
+    return ", ".join(sorted(record.thumbprints))

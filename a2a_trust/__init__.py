@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.card import CardSigner as CardSigner
     from a2a_trust.middleware.card import FixedCard as FixedCard
     from a2a_trust.middleware.card import PublicCard as PublicCard
+    from a2a_trust.middleware.extended_card import ExtendedCard as ExtendedCard
     from a2a_trust.middleware.metadata import JwksEndpoint as JwksEndpoint
     from a2a_trust.middleware.metadata import ProtectedResource as ProtectedResource
     from a2a_trust.middleware.peer import Networks as Networks
@@ -132,6 +133,7 @@ _HOMES = {
     "ConfigurationError": "errors",
     "Cookie": "auth.credentials",
     "Door": "fetch",
+    "ExtendedCard": "middleware.extended_card",
     "FetchError": "errors",
     "Finding": "lint.findings",
     "Form": "keys.trust",

@@ -26,12 +26,13 @@ from typing import Any, Final, TypeAlias
 
 from a2a_trust import strict_json
 from a2a_trust.auth.principal import Anonymous, Principal
-from a2a_trust.card import CardView, is_legacy
+from a2a_trust.card import CardView, is_legacy, read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.merged import merged_card
 from a2a_trust.middleware import audit
+from a2a_trust.middleware.authentication import principal_of
 from a2a_trust.middleware.card import CardSigner
-from a2a_trust.middleware.document import Scope, Send, json_bytes
+from a2a_trust.middleware.document import Receive, Scope, Send, json_bytes, refuse
 
 __all__ = ["FORBIDDEN", "INVALID", "TOO_LARGE", "Error", "ExtendedCard", "Provider", "check_rule", "respond"]
 
@@ -89,7 +90,8 @@ TOO_LARGE: Final = Error(413, -32600, "INVALID_ARGUMENT", "INVALID_REQUEST", "Th
 
 
 class ExtendedCard:
-    """Answers for the extended card.
+    """Answers for the extended card: under all of its names as a part of ``protect``, or, as an ASGI application of its
+    own, at whatever path it is mounted behind ``AuthenticationMiddleware``; there it knows no tenants.
 
     ``source`` is the card, or an async function of caller and tenant that gives it; None where there is none, and then
     every caller is told so. ``may_read`` says True of a caller who may have it. Clients of 0.2 and 0.3 get it merged
@@ -98,13 +100,14 @@ class ExtendedCard:
 
     def __init__(
         self,
-        card: CardView,
+        card: bytes | Mapping[str, Any] | CardView,
         source: bytes | Mapping[str, Any] | Provider | None,
         *,
         may_read: Callable[[Principal], bool] | None = None,
         signer: CardSigner | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        card = card if isinstance(card, CardView) else read_card(card)
         if source is not None and not card.has_extended_card:
             raise ConfigurationError(
                 "the card does not promise an extended card, so nobody would ask for it; say so in the card: "
@@ -116,6 +119,15 @@ class ExtendedCard:
         self._source: Provider | None = source if source is None or callable(source) else _fixed(source)
         #: (digest of the card as its source gave it, whether merged, kid) -> signed card, and until when to use it
         self._signed: OrderedDict[tuple[bytes, bool, str], tuple[bytes, float]] = OrderedDict()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        if scope["type"] != "http":
+            raise ConfigurationError(f"ASGI scope type {scope['type']!r}: cards are served over http alone")
+        caller = principal_of(scope)
+        if scope["method"] not in ("GET", "HEAD"):
+            await refuse(send, 405, [(b"allow", b"GET, HEAD"), (b"cache-control", b"no-store")])
+            return
+        await self.answer(caller, "", scope, send, legacy=not scope["path"].rstrip("/").endswith("/extendedAgentCard"))
 
     async def answer(
         self,

@@ -11,6 +11,8 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Route
 
 from a2a_trust.auth.principal import Anonymous, Identity, Principal
 from a2a_trust.card import read_card
@@ -19,11 +21,14 @@ from a2a_trust.keys.origins import Origins
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.middleware import calls
+from a2a_trust.middleware.authentication import AuthenticationMiddleware
 from a2a_trust.middleware.calls import Calls, TenantRule
 from a2a_trust.middleware.card import CardSigner
 from a2a_trust.middleware.document import Receive, Scope, Send
 from a2a_trust.middleware.extended_card import ExtendedCard
 from a2a_trust.signing.verify import verify_card
+from tests.middleware.agent import CARD as GUARDED
+from tests.middleware.agent import KEY, verifiers
 
 URL = "https://invoice.example.com"
 INTERFACES = [
@@ -713,3 +718,41 @@ def test_an_id_that_is_no_json_is_refused(call_id: bytes) -> None:
 def test_half_a_character_in_an_id_comes_back_as_it_was() -> None:
     response = Agent().post(b'{"method":"GetExtendedAgentCard","id":"\\ud800"}')
     assert (response.status_code, response.json()["id"]) == (200, "\ud800")
+
+
+def test_it_is_an_application_of_its_own() -> None:
+    """For applications that have their own routes, behind the guard alone."""
+    promising = {**GUARDED, "capabilities": {"extendedAgentCard": True}}
+    signer = generate_signer()
+    own = ExtendedCard(promising, for_each, signer=CardSigner(signer))
+    application = Starlette(routes=[Route(path, own) for path in ("/extendedAgentCard", "/v1/card")])
+    app = AuthenticationMiddleware(application, card=promising, verifiers=verifiers())
+
+    def ask(method: str, path: str, **headers: str) -> httpx.Response:
+        async def send() -> httpx.Response:
+            transport = httpx.ASGITransport(app=app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://agent.example") as http:
+                return await http.request(method, path, headers=headers)
+
+        return asyncio.run(send())
+
+    known = {"X-API-Key": KEY}
+    new, old = ask("GET", "/extendedAgentCard", **known), ask("GET", "/v1/card", **known)
+    assert proven(new.content, signer)["description"].endswith("of nobody")
+    assert "supportsAuthenticatedExtendedCard" in proven(old.content, signer)
+    assert new.headers["cache-control"] == "private, no-store"
+    assert ask("HEAD", "/extendedAgentCard", **known).content == b""
+    assert ask("POST", "/extendedAgentCard", **known).status_code == 405
+    assert ask("GET", "/extendedAgentCard").status_code == 401
+
+
+def test_without_a_guard_in_front_it_answers_nobody() -> None:
+    async def receive() -> Any:
+        raise AssertionError
+
+    async def send(message: Any) -> None:
+        raise AssertionError(message)
+
+    scope: Any = {"type": "http", "method": "GET", "path": "/extendedAgentCard", "headers": []}
+    with pytest.raises(ConfigurationError, match="did not come through protect"):
+        asyncio.run(ExtendedCard(PUBLIC, EXTENDED)(scope, receive, send))

@@ -1,0 +1,136 @@
+"""What is installed is what was meant: the files of wheel and sdist, and an environment with nothing else in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.packaging.environments import EXTRAS, environment_with
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Which rooms an installation without extras can import, and what the others ask for.
+NEEDS = {
+    "auth.discovery": "server",
+    "client": "client",
+    "fetch": "server",
+    "middleware": "server",
+    "servers": "uvicorn",
+}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Wheel and sdist, built from the tree as it is."""
+    folder = tmp_path_factory.mktemp("built")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist", "-d", folder], cwd=ROOT, check=True
+    )
+    (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    return wheel, sdist
+
+
+def test_the_wheel_has_the_package_and_nothing_else(built: tuple[Path, Path]) -> None:
+    with zipfile.ZipFile(built[0]) as wheel:
+        names = set(wheel.namelist())
+        (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        said = wheel.read(metadata).decode()
+    sources = {str(path.relative_to(ROOT)) for path in (ROOT / "a2a_trust").rglob("*.py")}
+    assert {name for name in names if ".dist-info/" not in name} == {*sources, "a2a_trust/py.typed"}
+    assert "Requires-Python: >=3.11" in said
+    assert "Description-Content-Type: text/markdown" in said
+    assert {f"Provides-Extra: {extra}" for extra in EXTRAS if extra} <= set(said.splitlines())
+
+
+def test_the_sdist_can_be_tested_and_has_nothing_of_this_machine(built: tuple[Path, Path]) -> None:
+    with tarfile.open(built[1]) as sdist:
+        names = {name.partition("/")[2] for name in sdist.getnames()}
+    assert {
+        "README.md",
+        "CHANGELOG.md",
+        "SECURITY.md",
+        "pyproject.toml",
+        "tests/conftest.py",
+        "docs/protect.md",
+    } <= names
+    assert {name.partition("/")[0] for name in names} <= {
+        *("a2a_trust", "tests", "docs", "examples", "benchmarks", "requirements"),
+        *("README.md", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md", "LICENSE", "Makefile"),
+        *("pyproject.toml", "PKG-INFO", ".gitignore"),
+    }
+    assert not [name for name in names if "__pycache__" in name or ".sdk" in name or name.endswith(".pyc")]
+
+
+@pytest.fixture(scope="module", params=EXTRAS, ids=lambda extra: extra or "core")
+def installed(request: pytest.FixtureRequest, built: tuple[Path, Path]) -> Iterator[tuple[str, Path]]:
+    """An environment with the locked requirements of that extra, and the wheel."""
+    with environment_with(request.param, built[0]) as python:
+        yield request.param, python
+
+
+def run(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "A2A_"))}
+    return subprocess.run([python, *arguments], cwd="/", env=clean, capture_output=True, text=True, check=False)
+
+
+IMPORT_ALL = """
+import importlib, json, pkgutil, a2a_trust
+found = {}
+for module in pkgutil.walk_packages(a2a_trust.__path__, "a2a_trust."):
+    try:
+        importlib.import_module(module.name)
+    except ModuleNotFoundError as error:
+        found[module.name.removeprefix("a2a_trust.")] = error.name
+print(json.dumps(found))
+"""
+
+
+def test_every_part_imports_with_what_its_extra_brings(installed: tuple[str, Path]) -> None:
+    extra, python = installed
+    done = run(python, "-W", "error", "-c", IMPORT_ALL)
+    assert done.returncode == 0, done.stderr
+    missing = json.loads(done.stdout)
+    without = {room for room, needed in NEEDS.items() if needed not in EXTRAS[extra]}
+    assert {module for module in missing if not any(_is_in(module, room) for room in without)} == set()
+    assert "a2a_trust" not in {name.partition(".")[0] for name in missing.values()}
+    if extra == "":
+        assert all(any(_is_in(module, room) for module in missing) for room in NEEDS)
+
+
+def _is_in(module: str, room: str) -> bool:
+    return module == room or module.startswith(f"{room}.")
+
+
+def test_what_is_declared_is_what_is_needed(installed: tuple[str, Path]) -> None:
+    done = run(installed[1], "-m", "pip", "check")
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_names_of_servers_say_which_extra_brings_them(installed: tuple[str, Path]) -> None:
+    extra, python = installed
+    done = run(python, "-c", "from a2a_trust import protect")
+    if "server" in EXTRAS[extra]:
+        assert done.returncode == 0, done.stderr
+    else:
+        assert 'pip install "a2a-trust[server]"' in done.stderr
+
+
+def test_the_command_signs_and_verifies(installed: tuple[str, Path], tmp_path: Path) -> None:
+    command = installed[1].with_name("a2a-sign")
+    (tmp_path / "card.json").write_text((ROOT / "examples" / "georoute-agent-card.json").read_text())
+    for line in (
+        "keygen -o key.pem",
+        "card.json --key key.pem",
+        "verify card.json --jwks key.jwks.json",
+        "lint card.json",
+        "--version",
+    ):
+        done = subprocess.run([command, *line.split()], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"

@@ -18,7 +18,6 @@ from tests.packaging.environments import EXTRAS, environment_with
 ROOT = Path(__file__).resolve().parents[2]
 #: Which rooms an installation without extras can import, and what the others ask for.
 NEEDS = {
-    "auth.discovery": "server",
     "client": "client",
     "fetch": "server",
     "middleware": "server",

@@ -1,13 +1,18 @@
-"""Write files whole or not at all: whoever reads one sees the old content or the new one, never a part."""
+"""Write files whole or not at all: whoever reads one sees the old content or the new one, never a part; and have one
+process at a time change them."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
-__all__ = ["PreparedFile", "write_atomically"]
+from a2a_trust.errors import ConfigurationError
+
+__all__ = ["PreparedFile", "locked", "write_atomically"]
 
 
 class PreparedFile:
@@ -87,3 +92,24 @@ def write_atomically(path: Path, data: bytes, *, mode: int | None = None, replac
         raise FileExistsError(f"{path} is there already")
     with PreparedFile(path, data, mode=mode) as prepared:
         prepared.commit(replace=replace)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[BinaryIO]:
+    """The file, open, and until the end for nobody else who changes it.
+
+    The lock is on the file itself, so none is left behind and a crash frees it. A change puts another file in the
+    place: whoever waited for the lock of the old one looks again.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        raise ConfigurationError(
+            f"{path} is changed under a lock of POSIX systems, which this system does not have; change it on one"
+        ) from None
+    while True:
+        with path.open("r+b") as file:  # to write: a lock over NFS needs that
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                yield file
+                return

@@ -14,7 +14,7 @@ from typing import Any
 
 from a2a_trust.atomic_write import write_atomically
 from a2a_trust.cli.moments import written
-from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json
+from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, put_table
 from a2a_trust.cli.sources import key_file_warnings, load_signers, new_passphrase, opened
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.keys.keyset import publish_jwks
@@ -123,13 +123,10 @@ def _create(options: argparse.Namespace) -> dict[str, Any]:
 def _list(options: argparse.Namespace) -> dict[str, Any]:
     ring, now = _ring(options.file), time.time()
     if not options.json:
-        rows = [("KID", "ALG", "STATE", "WHAT IT DOES")]
-        rows += [
-            (printable(key.kid), key.public_key.alg, ring.state(key, now), plan(ring, key, now)) for key in ring.keys
-        ]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
-            put("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        put_table(
+            ("KID", "ALG", "STATE", "WHAT IT DOES"),
+            [(printable(key.kid), key.public_key.alg, ring.state(key, now), plan(ring, key, now)) for key in ring.keys],
+        )
     return {"encrypted": ring.is_encrypted, "keys": [entry(ring, key, now) for key in ring.keys]}
 
 

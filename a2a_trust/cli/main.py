@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 __all__ = ["main"]
 
-_COMMANDS = ("sign", "keygen", "verify", "lint", "rotate", "keys", "api-key", "pins")
+_COMMANDS = ("sign", "keygen", "verify", "lint", "rotate", "keys", "api-key", "trust", "pins")
 
 _EPILOG = """\
 examples:
@@ -77,6 +77,8 @@ def _run(arguments: list[str]) -> int:
         from a2a_trust.cli.keys import run
     elif options.command == "api-key":
         from a2a_trust.cli.api_key import run
+    elif options.command == "trust":
+        from a2a_trust.cli.trust import run
     elif options.command == "pins":
         from a2a_trust.cli.pins import run
     else:
@@ -175,6 +177,9 @@ def _parser(called: str) -> _Parser:
     )
     verify.add_argument("--kid", help="by what name signatures call the keys of --key (default: their own)")
     verify.add_argument(
+        "--trust", metavar="FILE", help="trust file: keys, key sets on the network, policies and revocations by host"
+    )
+    verify.add_argument(
         "--origin", metavar="URL", help="URL or host that the card is from; the keys may speak for it only"
     )
     verify.add_argument(
@@ -199,6 +204,10 @@ def _parser(called: str) -> _Parser:
     )
     if called == "api-key":
         _add_api_key(api_key)
+    text = "Show a trust file, add keys to it, remove and revoke them; comments stay."
+    trust = commands.add_parser("trust", help="manage whom you trust", description=text, allow_abbrev=False)
+    if called == "trust":
+        _add_trust(trust)
     text = "Show what is remembered of agents whose cards were seen, accept a key of one, and forget one."
     pins = commands.add_parser("pins", help="manage what is remembered of agents", description=text, allow_abbrev=False)
     if called == "pins":
@@ -296,6 +305,41 @@ def _add_api_key(api_key: argparse.ArgumentParser) -> None:
     revoke = "let a key in no more"
     action = actions.add_parser("revoke", parents=[every], help=revoke, description=revoke, allow_abbrev=False)
     action.add_argument("id", metavar="ID", help="of the key, as the list has it")
+
+
+def _add_trust(trust: argparse.ArgumentParser) -> None:
+    every = _Parser(add_help=False)
+    every.add_argument("file", metavar="FILE", help="the trust file")
+    every.add_argument("--json", action="store_true", help="report as JSON")
+    actions = trust.add_subparsers(dest="action", required=True, metavar="{add,remove,list,revoke}")
+    add = "trust a key, or a key set, for some hosts; a file that is not there is made"
+    action = actions.add_parser("add", parents=[every], help=add, description=add, allow_abbrev=False)
+    action.add_argument(
+        "--origin", action="append", required=True, metavar="HOST", help="host, *.parent or URL; may be repeated"
+    )
+    source = action.add_mutually_exclusive_group(required=True)
+    source.add_argument("--key", metavar="FILE", help="one public key, PEM or JWK")
+    source.add_argument("--jwks", metavar="FILE", help="JWK Set; its keys are copied")
+    source.add_argument("--jwks-url", metavar="URL", help="JWK Set on the network; fetched when a card is verified")
+    action.add_argument("--kid", help="by what name signatures call the key of --key (default: its own)")
+    action.add_argument(
+        "--form",
+        action="append",
+        default=[],
+        choices=("pruned", "pruned-legacy", "v0.3-python"),
+        help="the key may also speak in this form of the common SDKs, which leaves security requirements unproven",
+    )
+    action.add_argument("--not-before", metavar="WHEN", help="from when: 30d, 12h, or 2027-01-31[T12:00:00Z]")
+    action.add_argument("--not-after", metavar="WHEN", help="until when: 90d, 12h, or 2027-01-31[T12:00:00Z]")
+    remove = "trust a key, a key set or a key file no more"
+    action = actions.add_parser("remove", parents=[every], help=remove, description=remove, allow_abbrev=False)
+    action.add_argument("what", metavar="KID|URL|FILE", help="as the list has it")
+    list_ = "show whom the file trusts for which hosts"
+    actions.add_parser("list", parents=[every], help=list_, description=list_, allow_abbrev=False)
+    revoke = "believe a key nothing any more, wherever it is listed, whatever it signed"
+    action = actions.add_parser("revoke", parents=[every], help=revoke, description=revoke, allow_abbrev=False)
+    action.add_argument("kid", metavar="KID", help="of the key")
+    action.add_argument("--reason", default="", metavar="TEXT", help="for whoever reads the file")
 
 
 def _add_pins(pins: argparse.ArgumentParser) -> None:

@@ -21,13 +21,13 @@ def duration(text: str, option: str) -> timedelta:
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
-def moment(text: str, now: float, option: str) -> float:
+def moment(text: str, now: float, option: str, *, may_have_passed: bool = False) -> float:
     """The moment in seconds since the epoch, which lies after ``now``: a duration from now, or a date and time."""
     if re.fullmatch(r"[0-9]+[a-z]", text):
         seconds = int(now) + duration(text, option).total_seconds()
     else:
         seconds = _date(text, option).timestamp()
-    if seconds <= now:
+    if seconds <= now and not may_have_passed:
         raise ConfigurationError(f"{option}: this moment has passed")
     return seconds
 

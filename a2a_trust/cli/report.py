@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Any, Literal, TextIO
 
@@ -18,7 +19,19 @@ from a2a_trust.errors import (
     UntrustedCardError,
 )
 
-__all__ = ["Exit", "class_of", "exit_of", "failed", "mark", "printable", "printable_lines", "put", "put_json", "warn"]
+__all__ = [
+    "Exit",
+    "class_of",
+    "exit_of",
+    "failed",
+    "mark",
+    "printable",
+    "printable_lines",
+    "put",
+    "put_json",
+    "put_table",
+    "warn",
+]
 
 
 class Exit(IntEnum):
@@ -87,6 +100,14 @@ def put(text: str, stream: TextIO | Literal["standard output"] | None = _STANDAR
 
 def put_json(value: dict[str, Any], stream: TextIO | Literal["standard output"] | None = _STANDARD_OUTPUT) -> None:
     put(json.dumps(value, indent=2), stream)
+
+
+def put_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Rows under their headings, in columns as wide as they need."""
+    lines = [headings, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        put("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
 def warn(text: object) -> None:

@@ -9,13 +9,17 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from a2a_trust import strict_json
 from a2a_trust.cli.report import warn
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.files import KeyFileWarning, PassphraseNeededError, read_key_file, read_private_key
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.strict_json import MAX_BYTES
+
+if TYPE_CHECKING:
+    from a2a_trust.keys.jwk import PublicKey
 
 __all__ = [
     "default_key_path",
@@ -150,3 +154,23 @@ def _ask(prompt: str) -> str:
         return getpass(prompt)
     except EOFError:
         raise ConfigurationError("no passphrase was given") from None
+
+
+def public_key(name: str, kid: str | None) -> PublicKey:
+    """The public key in a PEM or JWK file; of a private key, which may be encrypted, the public half."""
+    from a2a_trust.keys.jwk import public_key_from_jwk, public_key_from_pem
+
+    data = read_input(name).strip()
+    is_encrypted_jwk = data.startswith(b"eyJ") and data.count(b".") == 4
+    if b"PRIVATE KEY-----" in data or is_encrypted_jwk:
+        return opened(lambda passphrase: read_private_key(data, passphrase=passphrase, kid=kid), name).public_key
+    if data.startswith(b"-----BEGIN"):
+        return public_key_from_pem(data, kid=kid)
+    jwk = strict_json.parse(data, what=name)
+    if isinstance(jwk, dict) and "keys" in jwk:
+        raise ConfigurationError(f"{name} is a JWK Set; give it with --jwks")
+    if isinstance(jwk, dict) and kid is not None:
+        jwk["kid"] = kid
+    if isinstance(jwk, dict) and "d" in jwk:
+        return LocalSigner.from_jwk(jwk).public_key
+    return public_key_from_jwk(jwk)

@@ -41,7 +41,7 @@ class OriginPolicy:
     """What the cards of some hosts need, whoever verifies them."""
 
     origins: Origins
-    policy: Policy
+    policy: Threshold
 
 
 def all_of(*kids: str) -> Threshold:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
-from a2a_trust.atomic_write import write_atomically
+from a2a_trust.atomic_write import locked, write_atomically
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.file_changes import Stamp, stamp_of, stamp_of_path
 from a2a_trust.keys.files import PassphraseNeededError, read_key_file
@@ -43,7 +42,7 @@ def update_key_ring(path: Path, change: Callable[[KeyRing], KeyRing], *, passphr
     Readers do not wait: they see the old ring or the new one. Where ``change`` raises, the file stays as it was. The
     file keeps its mode.
     """
-    with _locked(path) as file:
+    with locked(path) as file:
         data = read_key_file(file, path, max_bytes=MAX_BYTES)
         ring = change(read_key_ring(data, passphrase=passphrase))
         changed = key_ring_bytes(ring)
@@ -125,24 +124,3 @@ def _reason(error: Exception, path: Path) -> str:
     if isinstance(error, TrustError):
         return f"it is no sound key ring; see: a2a-sign keys list {path}"
     return (error.strerror or type(error).__name__) if isinstance(error, OSError) else str(error)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[BinaryIO]:
-    """The file, open, and until the end for nobody else who changes it.
-
-    The lock is on the file itself, so none is left behind and a crash frees it. A change puts another file in the
-    place: whoever waited for the lock of the old one looks again.
-    """
-    try:
-        import fcntl
-    except ImportError:
-        raise ConfigurationError(
-            "a key ring is changed under a lock of POSIX systems, which this system does not have; change it on one"
-        ) from None
-    while True:
-        with path.open("r+b") as file:  # to write: a lock over NFS needs that
-            fcntl.flock(file, fcntl.LOCK_EX)
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                yield file
-                return

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from a2a_trust.fetch import Door
     from a2a_trust.keys.jwks_cache import JwksCache
 
-__all__ = ["RevokedKey", "TrustDocument", "TrustEntry", "TrustFile", "read_trust"]
+__all__ = ["RevokedKey", "TrustDocument", "TrustEntry", "TrustFile", "keys_of_file", "places", "read_trust"]
 
 _log: Final = logging.getLogger(__name__)
 
@@ -169,7 +169,7 @@ class _Reader:
 
     def __init__(self, name: str, text: str) -> None:
         self._name = name
-        self._lines = dict(reversed(list(_places(text))))
+        self._lines = dict(reversed(list(places(text))))
 
     def error(self, place: _Place, what: str) -> ConfigurationError:
         table, index, member = place
@@ -291,7 +291,7 @@ _TABLE: Final = re.compile(r"\[\[?\s*([\"']?)([A-Za-z0-9_-]+)\1\s*\]?\]")
 _MEMBER: Final = re.compile(r"([\"']?)([A-Za-z0-9_-]+)\1\s*[.=]")
 
 
-def _places(text: str) -> Iterator[tuple[_Place, int]]:
+def places(text: str) -> Iterator[tuple[_Place, int]]:
     """On which line every table and every member of one begins: tomllib does not tell."""
     table, index, quote = "", 0, ""
     numbers: dict[str, int] = {}
@@ -392,13 +392,14 @@ class TrustFile:
                 continue
             path = self._path.parent / entry.file
             stamps[path] = stamp_of_path(path)
-            files[entry.file] = _keys_of(entry, path, f"{self._path}, line {entry.line}")
+            files[entry.file] = keys_of_file(entry, path, f"{self._path}, line {entry.line}")
         self._document, self._files, self._stamps = document, files, stamps
         self._fetched = {url: keys for url, keys in self._fetched.items() if url in document.urls}
         self._store = document.store(files, self._fetched)
 
 
-def _keys_of(entry: TrustEntry, path: Path, where: str) -> KeySet:
+def keys_of_file(entry: TrustEntry, path: Path, where: str) -> KeySet:
+    """The keys in the file of an entry; ``where`` says for errors in which line of which trust file it is named."""
     try:
         found = read_public_keys(_content(path), kid=entry.kid)
     except (MalformedError, OSError) as error:

@@ -1,0 +1,115 @@
+"""The keys that a command is told to trust: by a trust file, or one by one."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from a2a_trust.card import interface_urls
+from a2a_trust.cli.report import warn
+from a2a_trust.cli.sources import public_key, read_input
+from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError, TrustError
+from a2a_trust.keys.jwk import PublicKey
+from a2a_trust.keys.keyset import read_jwks
+from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
+from a2a_trust.keys.trust import LOSSLESS_FORMS, Form, TrustedKey, TrustStore
+from a2a_trust.signing.gate import check_card
+from a2a_trust.strict_json import parse
+
+if TYPE_CHECKING:
+    from a2a_trust.keys.trust_file import TrustFile
+
+__all__ = ["TrustedKeys", "trusted_keys"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedKeys:
+    """Keys, and the origin that cards are asked from, if it is known."""
+
+    origin: str | UnsafeAnyOrigin
+    store: TrustStore
+    file: TrustFile | None = None
+
+    def store_for(self, document: bytes) -> TrustStore:
+        """The keys for a card; those on the network are fetched for its hosts, and what fails is a warning."""
+        if self.file is None or not self.file.document.urls:
+            return self.store
+        import asyncio  # only the network needs it, and the start is to be fast
+
+        hosts = [self.origin] if isinstance(self.origin, str) else _hosts_in(document)
+        for host in hosts:
+            try:
+                asyncio.run(self.file.fetch(host))
+            except KeySourceUnavailableError as error:
+                warn(f"going on without its keys: {error}")
+        return self.file.trust_store()
+
+
+def trusted_keys(options: argparse.Namespace) -> TrustedKeys:
+    """What the arguments name; ConfigurationError, MalformedError, OSError."""
+    inputs = [*options.files, *options.jwks, *options.key]
+    if inputs.count("-") > 1:
+        raise ConfigurationError("- (standard input) can be read only once")
+    origin = UnsafeAnyOrigin() if options.origin is None else _host(options.origin)
+    if options.trust is not None:
+        if options.jwks or options.key or options.form or options.kid is not None:
+            raise ConfigurationError(
+                "--trust says which keys and forms; leave out --jwks, --key, --kid and --form"
+            )
+        file = _trust_file(Path(options.trust))
+        return TrustedKeys(origin, file.trust_store(), file)
+    return TrustedKeys(origin, _named_keys(options, origin))
+
+
+def _host(origin: str) -> str:
+    try:
+        return host_of(origin)
+    except MalformedError:
+        raise ConfigurationError(
+            "--origin: write the URL or the host of the agent, as in https://agent.example.com"
+        ) from None
+
+
+def _trust_file(path: Path) -> TrustFile:
+    from a2a_trust.keys.trust_file import TrustFile, read_trust
+
+    if not read_trust(path.read_bytes(), str(path)).urls:
+        return TrustFile(path)
+    try:
+        from a2a_trust.fetch import Door
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f'{path} names key sets on the network, and {error.name} is not installed: pip install "a2a-trust[client]"'
+        ) from None
+    return TrustFile(path, door=Door())
+
+
+def _hosts_in(document: bytes) -> list[str]:
+    """The hosts of the card's interfaces; none where it cannot be read: verifying will say why."""
+    hosts: list[str] = []
+    with suppress(TrustError):
+        card = parse(document, what="card")
+        check_card(card)
+        hosts = [host_of(url) for _, url in interface_urls(card)]
+    return list(dict.fromkeys(hosts))
+
+
+def _named_keys(options: argparse.Namespace, origin: str | UnsafeAnyOrigin) -> TrustStore:
+    """The keys of --jwks and --key, each for the host of --origin, or for any."""
+    keys: list[PublicKey] = []
+    for name in options.jwks:
+        found = read_jwks(read_input(name))
+        for skipped in found.skipped:
+            warn(f"{name}: key {skipped.index} skipped: {skipped.reason}")
+        if not found.keys:
+            raise ConfigurationError(f"{name}: no key in this JWK Set can verify a card")
+        keys.extend(found.keys)
+    keys.extend(public_key(name, options.kid) for name in options.key)
+    if not keys:
+        raise ConfigurationError("name the keys that you trust: --trust FILE, --jwks FILE or --key FILE")
+    forms = LOSSLESS_FORMS | set(map(Form, options.form))
+    origins = Origins(origin) if isinstance(origin, str) else origin
+    return TrustStore(TrustedKey(key=key, origins=origins, forms=forms) for key in dict.fromkeys(keys))

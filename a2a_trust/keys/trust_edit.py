@@ -1,0 +1,115 @@
+"""Changes of a trust file that leave every other line as somebody wrote it, comments included.
+
+What is added stands at the end; what is removed are the lines of one entry. The outcome is read again before it is
+written, and has to be what was meant: else nothing is written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Required, TypedDict, Unpack
+
+from a2a_trust.atomic_write import locked, write_atomically
+from a2a_trust.errors import ConfigurationError
+from a2a_trust.keys.jwk import PublicKey
+from a2a_trust.keys.trust import Form
+from a2a_trust.keys.trust_file import TrustDocument, places, read_trust
+
+__all__ = [
+    "EMPTY",
+    "Members",
+    "entry_of_key",
+    "entry_of_url",
+    "update_trust_file",
+    "with_entries",
+    "with_revoked",
+    "without_entry",
+]
+
+EMPTY = "# Whom we trust for which agents. Edit it by hand, or with: a2a-sign trust\nversion = 1\n"
+
+
+def update_trust_file(path: Path, change: Callable[[str, TrustDocument], str]) -> TrustDocument:
+    """What the file says after the change of its text; others who change it wait so long.
+
+    Where ``change`` raises, or gives what is no trust file, the file stays as it was. ConfigurationError, OSError.
+    """
+    with locked(path) as file:
+        data = file.read()
+        before = read_trust(data, str(path))
+        changed = change(data.decode("utf-8"), before).encode("utf-8")
+        after = read_trust(changed, str(path))
+        if changed != data:
+            write_atomically(path, changed)
+    return after
+
+
+class Members(TypedDict, total=False):
+    """How far the keys of an entry are trusted; moments in seconds since the epoch."""
+
+    origins: Required[Sequence[str]]
+    forms: Iterable[Form] | None
+    not_before: float | None
+    not_after: float | None
+
+
+def entry_of_key(key: PublicKey, **members: Unpack[Members]) -> str:
+    """A ``[[trust]]`` with that key in it."""
+    jwk = ", ".join(f"{name} = {_written(value)}" for name, value in key.to_jwk().items())
+    return _entry(f"jwk = {{ {jwk} }}", members)
+
+
+def entry_of_url(url: str, **members: Unpack[Members]) -> str:
+    """A ``[[trust]]`` for the keys of that key set."""
+    return _entry(f"jwks_url = {_written(url)}", members)
+
+
+def _entry(source: str, members: Members) -> str:
+    lines = ["[[trust]]", f"origins = {_written(list(members['origins']))}", source]
+    if (forms := members.get("forms")) is not None:
+        lines.append(f"forms = {_written(sorted(forms))}")
+    times = (("not_before", members.get("not_before")), ("not_after", members.get("not_after")))
+    lines += [f"{name} = {_moment(value)}" for name, value in times if value is not None]
+    return "\n".join(lines)
+
+
+def with_entries(text: str, entries: Iterable[str]) -> str:
+    """The text with these tables at its end."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    ended = text if not text or text.endswith("\n") else f"{text}{newline}"
+    return ended + "".join(f"{newline}{entry.replace(chr(10), newline)}{newline}" for entry in entries)
+
+
+def with_revoked(text: str, kid: str, *, at: float, reason: str = "") -> str:
+    """The text with one more ``[[revoked]]`` at its end."""
+    lines = ["[[revoked]]", f"kid = {_written(kid)}", f"at = {_moment(at)}"]
+    return with_entries(text, ["\n".join([*lines, *([f"reason = {_written(reason)}"] if reason else [])])])
+
+
+def without_entry(text: str, index: int) -> str:
+    """The text without the lines of the ``[[trust]]`` of that number, from 0. Comments stay."""
+    lines = text.split("\n")
+    headers = [(place, number) for place, number in places(text) if not place[2]]
+    begins = next(number for place, number in headers if place == ("trust", index, ""))
+    ends = next((number for _, number in headers if number > begins), len(lines) + 1) - 1
+    # What stands between its last member and the next table may be about that one.
+    while ends > begins and lines[ends - 1].strip()[:1] in ("", "#"):
+        ends -= 1
+    if begins > 1 and not lines[begins - 2].strip():
+        begins -= 1  # and the blank line that stood before it
+    return "\n".join(lines[: begins - 1] + lines[ends:])
+
+
+def _written(value: object) -> str:
+    """A text, or a list of texts, as TOML has it."""
+    written = json.dumps(value, ensure_ascii=False)
+    if "\x7f" in written:
+        raise ConfigurationError("a trust file holds no control characters")
+    return written
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(int(seconds), UTC).isoformat().replace("+00:00", "Z")

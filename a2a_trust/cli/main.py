@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 __all__ = ["main"]
 
-_COMMANDS = ("sign", "keygen", "verify", "lint", "rotate", "keys", "api-key", "trust", "pins")
+_COMMANDS = ("sign", "keygen", "verify", "inspect", "lint", "rotate", "keys", "api-key", "trust", "pins")
 
 _EPILOG = """\
 examples:
@@ -69,6 +69,8 @@ def _run(arguments: list[str]) -> int:
         from a2a_trust.cli.keygen import run
     elif options.command == "verify":
         from a2a_trust.cli.verify import run
+    elif options.command == "inspect":
+        from a2a_trust.cli.inspect import run
     elif options.command == "lint":
         from a2a_trust.cli.lint import run
     elif options.command == "rotate":
@@ -168,28 +170,16 @@ def _parser(called: str) -> _Parser:
         description="Verify Agent Cards. Without --origin a card is not bound to the host that served it.",
         allow_abbrev=False,
     )
-    verify.add_argument("files", nargs="+", metavar="FILE", help="a card as it was served, or - for standard input")
-    verify.add_argument(
-        "--jwks", action="append", default=[], metavar="FILE", help="JWK Set of trusted keys; may be repeated"
-    )
-    verify.add_argument(
-        "--key", action="append", default=[], metavar="FILE", help="one trusted key, PEM or JWK; may be repeated"
-    )
-    verify.add_argument("--kid", help="by what name signatures call the keys of --key (default: their own)")
-    verify.add_argument(
-        "--trust", metavar="FILE", help="trust file: keys, key sets on the network, policies and revocations by host"
-    )
-    verify.add_argument(
-        "--origin", metavar="URL", help="URL or host that the card is from; the keys may speak for it only"
-    )
-    verify.add_argument(
-        "--form",
-        action="append",
-        default=[],
-        choices=("pruned", "pruned-legacy", "v0.3-python"),
-        help="also accept this form of the common SDKs, which leaves security requirements unproven",
-    )
+    _add_trusted(verify)
     verify.add_argument("--json", action="store_true", help="report as JSON, the proven card included")
+    inspect = commands.add_parser(
+        "inspect",
+        help="show cards for people",
+        description="Show who an agent is, where, how to authenticate, and who signed what; with keys, what holds.",
+        allow_abbrev=False,
+    )
+    _add_trusted(inspect)
+    inspect.add_argument("--json", action="store_true", help="report as JSON")
     _add_lint(commands)
     text = "bring the next signing key of a ring on its way: published now, signing later"
     rotate = commands.add_parser("rotate", help=text, description=text, allow_abbrev=False)
@@ -213,6 +203,30 @@ def _parser(called: str) -> _Parser:
     if called == "pins":
         _add_pins(pins)
     return parser
+
+
+def _add_trusted(command: argparse.ArgumentParser) -> None:
+    command.add_argument("files", nargs="+", metavar="FILE", help="a card as it was served, or - for standard input")
+    command.add_argument(
+        "--jwks", action="append", default=[], metavar="FILE", help="JWK Set of trusted keys; may be repeated"
+    )
+    command.add_argument(
+        "--key", action="append", default=[], metavar="FILE", help="one trusted key, PEM or JWK; may be repeated"
+    )
+    command.add_argument("--kid", help="by what name signatures call the keys of --key (default: their own)")
+    command.add_argument(
+        "--trust", metavar="FILE", help="trust file: keys, key sets on the network, policies and revocations by host"
+    )
+    command.add_argument(
+        "--origin", metavar="URL", help="URL or host that the card is from; the keys may speak for it only"
+    )
+    command.add_argument(
+        "--form",
+        action="append",
+        default=[],
+        choices=("pruned", "pruned-legacy", "v0.3-python"),
+        help="also accept this form of the common SDKs, which leaves security requirements unproven",
+    )
 
 
 def _add_lint(commands: Any) -> None:

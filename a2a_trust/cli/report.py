@@ -102,12 +102,12 @@ def put_json(value: dict[str, Any], stream: TextIO | Literal["standard output"] 
     put(json.dumps(value, indent=2), stream)
 
 
-def put_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def put_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, indent: str = "") -> None:
     """Rows under their headings, in columns as wide as they need."""
     lines = [headings, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
-        put("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        put(indent + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
 def warn(text: object) -> None:

@@ -56,9 +56,7 @@ def trusted_keys(options: argparse.Namespace) -> TrustedKeys:
     origin = UnsafeAnyOrigin() if options.origin is None else _host(options.origin)
     if options.trust is not None:
         if options.jwks or options.key or options.form or options.kid is not None:
-            raise ConfigurationError(
-                "--trust says which keys and forms; leave out --jwks, --key, --kid and --form"
-            )
+            raise ConfigurationError("--trust says which keys and forms; leave out --jwks, --key, --kid and --form")
         file = _trust_file(Path(options.trust))
         return TrustedKeys(origin, file.trust_store(), file)
     return TrustedKeys(origin, _named_keys(options, origin))

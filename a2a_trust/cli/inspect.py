@@ -1,0 +1,360 @@
+"""``a2a-sign inspect``: a card read for a person. Who, where, how to authenticate, what for, and who signed what."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from a2a_trust import strict_json
+from a2a_trust.card import (
+    Alternative,
+    ApiKeyScheme,
+    CardView,
+    HttpScheme,
+    MutualTlsScheme,
+    OAuth2Scheme,
+    OpenIdConnectScheme,
+    SecurityScheme,
+    read_card,
+)
+from a2a_trust.cli.moments import written
+from a2a_trust.cli.report import Exit, class_of, exit_of, failed, mark, printable, put, put_json, put_table
+from a2a_trust.cli.sources import read_input
+from a2a_trust.cli.trusted import TrustedKeys, trusted_keys
+from a2a_trust.errors import (
+    CardVerificationError,
+    ConfigurationError,
+    MalformedError,
+    TrustError,
+    UncoveredFieldsError,
+    UnsignedCardError,
+)
+from a2a_trust.keys.trust import TrustStore
+from a2a_trust.signing.gate import check_card
+from a2a_trust.signing.signature import parse_signature, signature_entries
+from a2a_trust.signing.verify import SignedPartOnly, VerifiedCard, verify_card
+from a2a_trust.strict_json import JSON, JSONObject
+
+__all__ = ["run"]
+
+_LONGEST: Final = 240
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show every card; the exit code is that of the first one that cannot be read, or is not proven where asked."""
+    keys: TrustedKeys | None = None
+    try:
+        if options.trust is not None or options.jwks or options.key:
+            keys = trusted_keys(options)
+        elif options.files.count("-") > 1:
+            raise ConfigurationError("- (standard input) can be read only once")
+        elif options.origin is not None or options.form or options.kid is not None:
+            raise ConfigurationError("--origin, --form and --kid are for proving; name keys too: --trust FILE")
+    except (TrustError, ConfigurationError, OSError) as error:
+        code = exit_of(error) if isinstance(error, OSError) else Exit.USAGE
+        return failed("inspect", error, as_json=options.json, code=code)
+    codes, entries = [], []
+    for name in options.files:
+        try:
+            entry, code = _inspected(read_input(name), keys)
+        except (TrustError, OSError) as error:
+            code = exit_of(error)
+            entry = {"class": class_of(code), "message": str(error)}
+            if not options.json:
+                failed("inspect", error, as_json=False, code=code, file=name)
+        else:
+            if not options.json:
+                _put(name, entry)
+        entries.append({"file": name, "ok": code == Exit.OK, **entry})
+        codes.append(code)
+    worst = next((code for code in codes if code), Exit.OK)
+    if options.json:
+        put_json({"command": "inspect", "ok": worst == Exit.OK, "exit": worst, "results": entries})
+    return worst
+
+
+def _inspected(document: bytes, keys: TrustedKeys | None) -> tuple[dict[str, Any], Exit]:
+    """What there is to say of a card. MalformedError when it is no JSON object."""
+    card = strict_json.parse(document, what="card")
+    if type(card) is not dict:
+        raise MalformedError("card: not a JSON object")
+    problems = []
+    view = None
+    try:
+        check_card(card)
+    except MalformedError as error:
+        problems.append(str(error))
+    try:
+        view = read_card(card)
+    except MalformedError as error:
+        problems.append(f"how to authenticate cannot be told: {error}")
+    provider = card.get("provider")
+    entry: dict[str, Any] = {
+        "name": _text(card, "name"),
+        "version": _text(card, "version"),
+        "description": _text(card, "description"),
+        "provider": _text(provider, "organization"),
+        "provider_url": _text(provider, "url"),
+        "problems": list(dict.fromkeys(problems)),
+        "interfaces": None if view is None else _interfaces(view),
+        "authentication": None if view is None else _sentence(view.requirements, view),
+        "anonymous": None if view is None else _lets_everybody_in(view),
+        "extended_card": None if view is None else view.has_extended_card,
+        "schemes": None if view is None else {name: _scheme(scheme) for name, scheme in view.schemes.items()},
+        "skills": _skills(card, view),
+        "signatures": _signatures(card, keys, document),
+    }
+    if keys is None:
+        return entry, Exit.OK
+    verdict, code = _verdict(document, keys)
+    return {**entry, **verdict}, code
+
+
+def _text(members: JSON, name: str) -> str | None:
+    value = members.get(name) if type(members) is dict else None
+    return value if type(value) is str and value else None
+
+
+def _interfaces(view: CardView) -> list[dict[str, Any]]:
+    return [
+        {"url": each.url, "binding": each.binding, "version": each.version or None, "tenant": each.tenant or None}
+        for each in view.interfaces
+    ]
+
+
+def _lets_everybody_in(view: CardView) -> bool:
+    return not view.requirements or any(alternative.is_anonymous for alternative in view.requirements)
+
+
+def _skills(card: JSONObject, view: CardView | None) -> list[dict[str, Any]]:
+    skills = card.get("skills")
+    own = {} if view is None else {skill.id: skill.requirements for skill in view.skills}
+    found = []
+    for skill in skills if type(skills) is list else ():
+        tags = skill.get("tags") if type(skill) is dict else None
+        name = _text(skill, "id")
+        demanded = own.get(name or "")
+        found.append(
+            {
+                "id": name,
+                "name": _text(skill, "name"),
+                "tags": [tag for tag in tags if type(tag) is str] if type(tags) is list else [],
+                "authentication": _sentence(demanded, view) if demanded and view is not None else None,
+            }
+        )
+    return found
+
+
+# How to authenticate, in sentences
+
+
+def _sentence(requirements: tuple[Alternative, ...] | None, view: CardView) -> str:
+    if not requirements:
+        return "nothing: the card demands no proof, so anybody may call"
+    ways = [
+        " and ".join(_credential(name, scopes, view) for name, scopes in alternative.schemes)
+        or "nothing at all: anybody may call"
+        for alternative in requirements
+    ]
+    ways = list(dict.fromkeys(ways))
+    return ways[0] if len(ways) == 1 else f"either {', or '.join(ways)}"
+
+
+def _credential(name: str, scopes: frozenset[str], view: CardView) -> str:
+    scheme = view.schemes.get(name)
+    what = f"{name}, which the card does not declare" if scheme is None else _phrase(scheme)
+    if not scopes:
+        return what
+    words = sorted(scopes)
+    listed = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    return f"{what} with the scope{'s' if len(words) > 1 else ''} {listed}"
+
+
+def _phrase(scheme: SecurityScheme) -> str:
+    match scheme:
+        case ApiKeyScheme(location=location, parameter=parameter):
+            place = {"header": "header", "query": "query parameter", "cookie": "cookie"}[location]
+            return f"an API key in the {place} {parameter}"
+        case HttpScheme(scheme="bearer"):
+            return "a bearer token"
+        case HttpScheme(scheme="basic"):
+            return "a user name and a password (HTTP basic)"
+        case HttpScheme(scheme=word):
+            return f"a credential of HTTP {word}"
+        case OAuth2Scheme():
+            return "a token of OAuth 2.0"
+        case OpenIdConnectScheme():
+            return "a token of OpenID Connect"
+        case MutualTlsScheme():
+            return "a client certificate (mutual TLS)"
+        case _:
+            return f"what the card calls {scheme.name!r}, and nothing else about it"
+
+
+def _scheme(scheme: SecurityScheme) -> str:
+    """A declared scheme: what it is, and where to get what it takes."""
+    match scheme:
+        case OAuth2Scheme(flows=flows, metadata_url=metadata_url):
+            places = [f"{flow.kind}: {', '.join(url for _, url in flow.urls)}" for flow in flows]
+            places += [] if metadata_url is None else [f"metadata: {metadata_url}"]
+            return "; ".join([_phrase(scheme), *places])
+        case OpenIdConnectScheme(discovery_url=url):
+            return f"{_phrase(scheme)}; {url}"
+        case _:
+            return _phrase(scheme)
+
+
+# Signatures
+
+
+def _signatures(card: JSONObject, keys: TrustedKeys | None, document: bytes) -> list[dict[str, Any]]:
+    try:
+        entries = signature_entries(card)
+    except (UnsignedCardError, MalformedError) as error:
+        given = card.get("signatures")
+        return [] if given is None or given == [] else [{"problem": str(error)}]
+    store = (
+        None if keys is None else TrustStore(keys.store_for(document).keys)
+    )  # each alone: what is asked of all is not
+    return [_signature(card, entry, keys, store) for entry in entries]
+
+
+def _signature(card: JSONObject, entry: JSON, keys: TrustedKeys | None, store: TrustStore | None) -> dict[str, Any]:
+    try:
+        signature = parse_signature(entry)
+    except MalformedError as error:
+        return {"problem": str(error)}
+    header = signature.header
+    told: dict[str, Any] = {
+        "kid": signature.kid,
+        "alg": signature.alg,
+        "jku": header.get("jku") if type(header.get("jku")) is str else None,
+        "issued": _moment(header.get("iat")),
+        "expires": _moment(header.get("exp")),
+        "companion": signature.is_companion,
+    }
+    if keys is None or store is None:
+        return told
+    try:
+        proven = verify_card(
+            {**card, "signatures": [entry]}, store, origin=keys.origin, now=time.time(), coverage=SignedPartOnly()
+        )
+    except CardVerificationError as error:
+        return {**told, "good": False, "reason": "; ".join(failure.detail for failure in error.failures) or str(error)}
+    except MalformedError as error:
+        return {**told, "good": False, "reason": str(error)}
+    return {
+        **told,
+        "good": True,
+        "form": proven.form,
+        "uncovered": list(proven.dropped),
+        "unproven": list(proven.unproven),
+    }
+
+
+def _moment(seconds: Any) -> str | None:
+    """The date of a protected time; as it stands where that is no date."""
+    try:
+        return written(seconds)
+    except (ValueError, OverflowError, OSError):
+        return repr(seconds)
+
+
+def _verdict(document: bytes, keys: TrustedKeys) -> tuple[dict[str, Any], Exit]:
+    try:
+        proven: VerifiedCard = verify_card(document, keys.store_for(document), origin=keys.origin, now=time.time())
+    except TrustError as error:
+        code = exit_of(error)
+        message = error.message if isinstance(error, CardVerificationError) else str(error)
+        uncovered = list(error.pointers) if isinstance(error, UncoveredFieldsError) else []
+        return {
+            "verified": False,
+            "class": class_of(code),
+            "message": message.rstrip(":"),
+            "uncovered": uncovered,
+        }, code
+    origin = proven.origin
+    return {"verified": True, "class": "ok", "signed_by": [key.kid for key in proven.keys], "origin": origin}, Exit.OK
+
+
+# For people
+
+
+def _put(name: str, entry: dict[str, Any]) -> None:
+    title = " ".join(filter(None, (entry["name"] or "(no name)", entry["version"])))
+    put(f"{printable(name)}: {mark(_shown(title), 'green', sys.stdout)}")
+    by = " ".join(filter(None, (entry["provider"], entry["provider_url"])))
+    for label, text in (("by", by), ("says", entry["description"])):
+        if text:
+            put(f"  {label + ':':<14}{_shown(text)}")
+    for problem in entry["problems"]:
+        put(f"  {mark('unreadable:', 'red', sys.stdout)}   {_shown(problem)}")
+    if entry["authentication"] is not None:
+        colour = "yellow" if entry["anonymous"] else "green"
+        put(f"  {'callers need:':<14}{mark(_shown(entry['authentication']), colour, sys.stdout)}")
+    for scheme, what in (entry["schemes"] or {}).items():
+        put(f"  {'scheme:':<14}{_shown(scheme)} is {_shown(what)}")
+    if entry["extended_card"]:
+        put(f"  {'more:':<14}an extended card for authenticated callers")
+    if entry["interfaces"]:
+        _put_rows(
+            "where", ("URL", "BINDING", "VERSION", "TENANT"), entry["interfaces"], "url", "binding", "version", "tenant"
+        )
+    skills = [{**skill, "tags": ", ".join(skill["tags"])} for skill in entry["skills"]]
+    if skills:
+        _put_rows("skills", ("ID", "NAME", "TAGS", "ALSO NEEDS"), skills, "id", "name", "tags", "authentication")
+    _put_signatures(entry)
+
+
+def _put_rows(label: str, headings: Sequence[str], rows: list[dict[str, Any]], *members: str) -> None:
+    shown = [[_shown(row[member] or "") for member in members] for row in rows]
+    used = [at for at in range(len(headings)) if at == 0 or any(row[at] for row in shown)]
+    put(f"  {label}:")
+    put_table([headings[at] for at in used], [[row[at] for at in used] for row in shown], indent="    ")
+
+
+def _put_signatures(entry: dict[str, Any]) -> None:
+    if not entry["signatures"]:
+        put(f"  {'signed:':<14}{mark('by nobody', 'yellow', sys.stdout)}")
+    for signature in entry["signatures"]:
+        if "problem" in signature:
+            put(f"  {'signed:':<14}{mark('unreadable', 'red', sys.stdout)}: {_shown(signature['problem'])}")
+            continue
+        times = " ".join(
+            f"{word} {signature[member]}"
+            for word, member in (("on", "issued"), ("until", "expires"))
+            if signature[member]
+        )
+        kind = "a companion for SDKs; it counts for nobody else" if signature["companion"] else ""
+        about = ", ".join(
+            filter(None, (signature["alg"], times, f"jku {signature['jku']}" if signature["jku"] else "", kind))
+        )
+        put(f"  {'signed:':<14}{_shown(signature['kid'])} ({_shown(about)})")
+        if "good" in signature and not signature["companion"]:
+            _put_judged(signature)
+    if "verified" in entry:
+        if entry["verified"]:
+            bound = f"for {entry['origin']}" if entry["origin"] else "origin not bound; give --origin"
+            put(f"  {'trusted:':<14}{mark('verified', 'green', sys.stdout)}, {_shown(bound)}")
+        else:
+            label = f"{mark('NOT VERIFIED', 'red', sys.stdout)} ({entry['class']})"
+            put(f"  {'trusted:':<14}{label}: {_shown(entry['message'])}")
+
+
+def _put_judged(signature: dict[str, Any]) -> None:
+    if not signature["good"]:
+        put(f"  {'':<14}{mark('does not count', 'red', sys.stdout)}: {_shown(signature['reason'])}")
+        return
+    covers = "the whole card" if not signature["uncovered"] else f"the card without {', '.join(signature['uncovered'])}"
+    put(f"  {'':<14}good in the form {signature['form']}; covers {_shown(covers)}")
+    if signature["unproven"]:
+        put(f"  {'':<14}{mark('leaves open', 'yellow', sys.stdout)}: {_shown(', '.join(signature['unproven']))}")
+
+
+def _shown(text: object) -> str:
+    """One line, cut, with nothing in it that steers a terminal."""
+    line = printable(text)
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

@@ -16,6 +16,7 @@ Rooms, from the ground up; each imports only from rooms before it:
 ``lint``            what in a card should be otherwise, and why
 ``auth``            credentials, API keys, access tokens, and the guard that applies a card to a request
 ``middleware``      ASGI: the guard in front of an application, cards, key sets and metadata
+``client``          cards fetched and proven, and what is remembered of their origins
 ``servers``         what only a server can know of a connection: protocol classes for uvicorn
 ``cli``             the command ``a2a-sign``
 ==================  =================================================================================
@@ -47,8 +48,22 @@ if TYPE_CHECKING:
     from a2a_trust.auth.principal import Identity as Identity
     from a2a_trust.auth.principal import Principal as Principal
     from a2a_trust.auth.principal import Verifier as Verifier
+    from a2a_trust.client.card_cache import CardCache as CardCache
+    from a2a_trust.client.extended import fetch_extended_card as fetch_extended_card
+    from a2a_trust.client.extended import fetch_extended_card_async as fetch_extended_card_async
+    from a2a_trust.client.fetch_card import UnsafeReportOnly as UnsafeReportOnly
+    from a2a_trust.client.fetch_card import fetch_card as fetch_card
+    from a2a_trust.client.fetch_card import fetch_card_async as fetch_card_async
+    from a2a_trust.client.memory import TrustOnFirstUse as TrustOnFirstUse
+    from a2a_trust.client.memory import VolatileCardMemory as VolatileCardMemory
+    from a2a_trust.client.memory_store import SqliteCardMemory as SqliteCardMemory
+    from a2a_trust.client.transport import AsyncCardProofTransport as AsyncCardProofTransport
+    from a2a_trust.client.transport import CardProofTransport as CardProofTransport
+    from a2a_trust.client.transport import UnprovenCardError as UnprovenCardError
     from a2a_trust.errors import AuthenticationError as AuthenticationError
     from a2a_trust.errors import AuthorizationError as AuthorizationError
+    from a2a_trust.errors import CardMemoryError as CardMemoryError
+    from a2a_trust.errors import CardMemoryUnavailableError as CardMemoryUnavailableError
     from a2a_trust.errors import CardNotServedError as CardNotServedError
     from a2a_trust.errors import CardVerificationError as CardVerificationError
     from a2a_trust.errors import ConfigurationError as ConfigurationError
@@ -58,6 +73,8 @@ if TYPE_CHECKING:
     from a2a_trust.errors import KeySourceUnavailableError as KeySourceUnavailableError
     from a2a_trust.errors import MalformedError as MalformedError
     from a2a_trust.errors import MissingCredentialsError as MissingCredentialsError
+    from a2a_trust.errors import PinnedKeyError as PinnedKeyError
+    from a2a_trust.errors import RolledBackCardError as RolledBackCardError
     from a2a_trust.errors import SigningError as SigningError
     from a2a_trust.errors import TrustError as TrustError
     from a2a_trust.errors import UncoveredFieldsError as UncoveredFieldsError
@@ -117,15 +134,20 @@ _HOMES = {
     "Anonymous": "auth.principal",
     "AnonymousAllowed": "auth.guard",
     "ApiKeyVerifier": "auth.api_key",
+    "AsyncCardProofTransport": "client.transport",
     "At": "auth.guard",
     "AuthenticationError": "errors",
     "AuthenticationMiddleware": "middleware.authentication",
     "AuthorizationError": "errors",
+    "CardCache": "client.card_cache",
     "CardFile": "middleware.card",
     "CardForCallers": "middleware.readers",
     "CardForEverybody": "middleware.readers",
     "CardForNetworks": "middleware.readers",
+    "CardMemoryError": "errors",
+    "CardMemoryUnavailableError": "errors",
     "CardNotServedError": "errors",
+    "CardProofTransport": "client.transport",
     "CardSignedHere": "middleware.card",
     "CardSigner": "middleware.card",
     "CardVerificationError": "errors",
@@ -157,31 +179,42 @@ _HOMES = {
     "OAuth2Keys": "auth.discovery",
     "OpenIdKeys": "auth.discovery",
     "Origins": "keys.origins",
+    "PinnedKeyError": "errors",
     "Principal": "auth.principal",
     "ProtectedResource": "middleware.metadata",
     "PublicCard": "middleware.card",
     "PublicKey": "keys.jwk",
     "Query": "auth.credentials",
+    "RolledBackCardError": "errors",
     "Severity": "lint.findings",
     "SignedCard": "signing.sign",
     "SignedPartOnly": "signing.verify",
     "Signer": "keys.signer",
     "SigningError": "errors",
     "SqliteApiKeys": "auth.api_key_store",
+    "SqliteCardMemory": "client.memory_store",
     "TokenProfile": "auth.jwt",
     "TrustError": "errors",
     "TrustFile": "keys.trust_file",
+    "TrustOnFirstUse": "client.memory",
     "TrustSource": "keys.trust",
     "TrustStore": "keys.trust",
     "TrustedKey": "keys.trust",
     "UncoveredFieldsError": "errors",
+    "UnprovenCardError": "client.transport",
     "UnsafeAnyOrigin": "keys.origins",
     "FixedCard": "middleware.card",
+    "UnsafeReportOnly": "client.fetch_card",
     "UnsignedCardError": "errors",
     "UntrustedCardError": "errors",
     "VerifiedCard": "signing.verify",
     "Verifier": "auth.principal",
+    "VolatileCardMemory": "client.memory",
     "all_of": "keys.policy",
+    "fetch_card": "client.fetch_card",
+    "fetch_card_async": "client.fetch_card",
+    "fetch_extended_card": "client.extended",
+    "fetch_extended_card_async": "client.extended",
     "generate_signer": "keys.signer",
     "lint_card": "lint.lint_card",
     "load_key_ring": "keys.ring_file",
@@ -198,7 +231,7 @@ _HOMES = {
     "verify_card": "signing.verify",
 }
 
-_SERVER_LIBRARIES = ("anyio", "httpcore", "starlette")
+_LIBRARIES_OF_EXTRAS = ("anyio", "httpcore", "httpx", "starlette")
 
 __all__ = sorted(_HOMES)
 
@@ -211,8 +244,9 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(f"{__name__}.{home}"), name)
     except ModuleNotFoundError as error:
         library = (error.name or "").partition(".")[0]
-        if library not in _SERVER_LIBRARIES:
+        if library not in _LIBRARIES_OF_EXTRAS:
             raise
-        raise ImportError(f'{name} is for servers and needs {library}: pip install "a2a-trust[server]"') from None
+        extra = "client" if home.startswith("client.") else "server"
+        raise ImportError(f'{name} is for {extra}s and needs {library}: pip install "a2a-trust[{extra}]"') from None
     globals()[name] = value
     return value

@@ -6,13 +6,14 @@ The rules, for every URL:
 2. The name is resolved once. Every address must be globally routable (IANA special-purpose registries), and it is a
    checked address that is connected to, while TLS verifies the certificate for the name: a name that changes its
    address between check and connection (DNS rebinding) gains nothing.
-3. One GET: no redirects, no proxies, no cookies, nothing from the environment.
-4. Status 200, a JSON type, no content encoding, at most ``max_bytes``, all within ``timeout``.
+3. One GET, or one POST of what the caller gives: no redirects, no proxies, no cookies, nothing from the environment.
+4. Status 200, a JSON type, no content encoding, at most ``max_bytes``, all within ``timeout``. 304 counts where the
+   caller has an earlier answer, and then it is that answer.
 
 An operator may exempt single origins from "public", and loopback ones from https; this holds only for URLs that the
 operator wrote (``configured=True``), never for URLs out of cards, headers and other documents of strangers.
 
-Not here: what the bytes mean, caching, and retries.
+Not here: what the bytes mean, when to ask again, and retries.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ import math
 import re
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
+from types import MappingProxyType
 from typing import Final, Protocol
 
 import anyio
@@ -46,6 +48,19 @@ _URL: Final = re.compile(
 _NAME: Final = re.compile(r"(?!.{254})[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*")
 _JSON_TYPE: Final = re.compile(r"application/(?:[a-z0-9!#$&^_.+-]+\+)?json")
 
+_TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_FIELD_VALUE: Final = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?")
+_ETAG: Final = re.compile(r'(?:W/)?"[\x21\x23-\x7e]{0,512}"')
+_HTTP_DATE: Final = re.compile(r"[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT")
+#: What says how the door asks, to whom, and how long the message is.
+_OWN_HEADERS: Final = frozenset(
+    {
+        "host", "accept", "accept-encoding", "connection", "user-agent", "content-type", "content-length",
+        "content-encoding", "transfer-encoding", "te", "trailer", "upgrade", "expect", "range", "if-none-match",
+        "if-modified-since", "if-match", "if-unmodified-since", "if-range", "keep-alive", "proxy-connection",
+    }
+)  # fmt: skip
+
 #: How many addresses of a name are tried, one after the other.
 _MAX_ATTEMPTS: Final = 4
 _NETWORK_ERRORS: Final = (
@@ -63,11 +78,14 @@ _NETWORK_ERRORS: Final = (
 class Fetched:
     """A document as it came, and for how many seconds its server calls it fresh (RFC 9111 4.2).
 
-    ``max_age`` is None when the server does not say, and 0 when it wants no caching.
+    ``max_age`` is None when the server does not say, and 0 when it wants no caching. ``etag`` and ``last_modified`` are
+    by what it can be asked for again; both are None when it is not to be kept (RFC 9111 5.2.2.5).
     """
 
     body: bytes
     max_age: float | None
+    etag: str | None = None
+    last_modified: str | None = None
 
 
 class Resolver(Protocol):
@@ -136,16 +154,29 @@ class Door:
         self._ssl_context = context
         self._resolver = SystemResolver() if resolver is None else resolver
 
-    async def fetch(self, url: str, *, configured: bool) -> Fetched:
+    async def fetch(
+        self,
+        url: str,
+        *,
+        configured: bool,
+        known: Fetched | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        content: bytes | None = None,
+    ) -> Fetched:
         """The JSON document at the URL, unread; FetchError when it cannot be had by the rules.
 
         ``configured`` says that the operator wrote this very URL, or its issuer vouches for it, so that
-        ``private_origins`` hold for it. For URLs out of cards and headers it is False.
+        ``private_origins`` hold for it. For URLs out of cards and headers it is False. ``known`` is an earlier answer
+        for the URL: the server is asked whether it has changed, and if not, it is the answer, as fresh as is said now.
+        ``headers`` are credentials and the like; they go to this URL alone. ``content`` is JSON to POST.
+
+        ConfigurationError: headers that are not the caller's to write, or that are no headers.
         """
         target = self._allowed(url, configured)
+        asked = _request_headers(target, headers, known, content)
         try:
             with anyio.fail_after(self._timeout):
-                return await self._get(target, await self._addresses(target, configured))
+                return await self._ask(target, await self._addresses(target, configured), asked, known, content)
         except TimeoutError:
             raise FetchError(f"{target.origin}: no whole answer within {self._timeout:g} seconds") from None
         except _NETWORK_ERRORS as error:
@@ -198,37 +229,41 @@ class Door:
                 )
         return found
 
-    async def _get(self, target: _Target, addresses: Sequence[Address]) -> Fetched:
+    async def _ask(
+        self,
+        target: _Target,
+        addresses: Sequence[Address],
+        asked: dict[bytes | str, bytes | str],
+        known: Fetched | None,
+        content: bytes | None,
+    ) -> Fetched:
         # httpcore alone, without httpx above it: it knows no redirects, environment, cookies or decompression.
         # A pool for this one request: no connection outlives the check of its address.
         async with (
             aclosing(_CheckedAddresses(addresses, self._timeout)) as network,
             httpcore.AsyncConnectionPool(ssl_context=self._ssl_context, network_backend=network) as pool,
             pool.stream(
-                "GET",
+                "GET" if content is None else "POST",
                 httpcore.URL(
                     scheme=target.scheme.encode(),
                     host=target.host.encode(),
                     port=target.port,
                     target=target.path.encode(),
                 ),
-                headers={
-                    "Host": target.netloc.removesuffix({"https": ":443", "http": ":80"}[target.scheme]),
-                    "Accept": "application/json, application/*+json",
-                    "Accept-Encoding": "identity",
-                    "Connection": "close",
-                    "User-Agent": "a2a-trust",
-                },
+                headers=asked,
+                content=content,
             ) as response,
         ):
             headers = _headers(response.headers)
+            if response.status == 304 and known is not None and _is_conditional(asked):
+                return _as_known(target, headers, known)
             _check_answer(target, response.status, headers)
             body = bytearray()
             async for chunk in response.aiter_stream():
                 body += chunk
                 if len(body) > self._max_bytes:
                     raise FetchError(f"{target.origin}: the answer has more than {self._max_bytes} bytes")
-            return Fetched(body=bytes(body), max_age=_max_age(headers))
+            return Fetched(body=bytes(body), max_age=_max_age(headers), **_validators(headers))
 
 
 @lru_cache(maxsize=1)
@@ -314,6 +349,56 @@ def _private_origin(origin: str) -> str:
     return target.origin
 
 
+def _request_headers(
+    target: _Target, given: Mapping[str, str], known: Fetched | None, content: bytes | None
+) -> dict[bytes | str, bytes | str]:
+    """What is sent: the door's own headers, those for a known answer, and the caller's, which replace none of them."""
+    headers: dict[bytes | str, bytes | str] = {
+        "Host": target.netloc.removesuffix({"https": ":443", "http": ":80"}[target.scheme]),
+        "Accept": "application/json, application/*+json",
+        "Accept-Encoding": "identity",
+        "Connection": "close",
+        "User-Agent": "a2a-trust",
+    }
+    if content is not None:
+        headers |= {"Content-Type": "application/json", "Content-Length": str(len(content))}
+    for name, value in given.items():
+        if not _TOKEN.fullmatch(name) or name.lower() in _OWN_HEADERS:
+            raise ConfigurationError(f"headers: {ascii(name)[:64]} is not the caller's to write; leave it out")
+        if not _FIELD_VALUE.fullmatch(value):  # its value is not told: it may be a secret
+            raise ConfigurationError(f"headers: the value of {name} is not printable ASCII without blanks around it")
+        headers[name] = value
+    if known is not None and known.etag is not None:
+        headers["If-None-Match"] = known.etag
+    elif known is not None and known.last_modified is not None:
+        headers["If-Modified-Since"] = known.last_modified
+    return headers
+
+
+def _is_conditional(asked: Mapping[bytes | str, bytes | str]) -> bool:
+    return "If-None-Match" in asked or "If-Modified-Since" in asked
+
+
+def _as_known(target: _Target, headers: dict[str, str], known: Fetched) -> Fetched:
+    """The known answer, freshened by a 304 (RFC 9111 4.3.4)."""
+    if known.etag is not None and headers.get("etag", known.etag) != known.etag:
+        raise FetchError(f"{target.origin}: it answers with status 304 for an ETag that nobody asked about")
+    max_age = _max_age(headers) if "cache-control" in headers else known.max_age
+    validators = _validators({"etag": known.etag or "", "last-modified": known.last_modified or "", **headers})
+    return Fetched(body=known.body, max_age=max_age, **validators)
+
+
+def _validators(headers: dict[str, str]) -> dict[str, str | None]:
+    """``etag`` and ``last_modified``; neither of what is not to be kept, or not to be used again (RFC 9111 4.1)."""
+    if "no-store" in _directives(headers) or "*" in headers.get("vary", ""):
+        return {}
+    etag, modified = headers.get("etag", ""), headers.get("last-modified", "")
+    return {
+        "etag": etag if _ETAG.fullmatch(etag) else None,
+        "last_modified": modified if _HTTP_DATE.fullmatch(modified) else None,
+    }
+
+
 def _headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """The headers by lower-case name; lines of one name joined by commas (RFC 9110 5.3)."""
     headers: dict[str, str] = {}
@@ -324,10 +409,10 @@ def _headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def _check_answer(target: _Target, status: int, headers: dict[str, str]) -> None:
-    if 300 <= status < 400:
-        raise FetchError(f"{target.origin}: it redirects ({status}), which is not followed; use the final URL")
+    if 300 <= status < 400 and status != 304:
+        raise FetchError(f"{target.origin}: it redirects ({status}), which is not followed; use the final URL", status)
     if status != 200:
-        raise FetchError(f"{target.origin}: it answers with status {status}, not 200")
+        raise FetchError(f"{target.origin}: it answers with status {status}, not 200", status)
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise FetchError(f"{target.origin}: the answer is compressed although only identity was accepted")
     if not _JSON_TYPE.fullmatch(headers.get("content-type", "").partition(";")[0].strip().lower()):
@@ -336,14 +421,22 @@ def _check_answer(target: _Target, status: int, headers: dict[str, str]) -> None
 
 def _max_age(headers: dict[str, str]) -> float | None:
     """The seconds that are left of ``max-age``. What cannot be read counts as 0, as RFC 9111 4.2.1 advises."""
-    directives = [part.partition("=") for part in headers.get("cache-control", "").lower().split(",")]
-    names = {name.strip() for name, _, _ in directives}
-    if names & {"no-store", "no-cache"}:
+    directives = _directives(headers)
+    if {"no-store", "no-cache"} & directives.keys() or "*" in headers.get("vary", ""):
         return 0.0
-    if "max-age" not in names:
+    if "max-age" not in directives:
         return None
-    ages = [_seconds(value.strip().strip('"')) for name, _, value in directives if name.strip() == "max-age"]
+    ages = [_seconds(value.strip().strip('"')) for value in directives["max-age"]]
     return max(0.0, min(ages) - _seconds(headers.get("age", "0").strip()))
+
+
+def _directives(headers: dict[str, str]) -> dict[str, list[str]]:
+    """The directives of Cache-Control, with all values of each."""
+    directives: dict[str, list[str]] = {}
+    for part in headers.get("cache-control", "").lower().split(","):
+        name, _, value = part.partition("=")
+        directives.setdefault(name.strip(), []).append(value)
+    return directives
 
 
 def _seconds(digits: str) -> float:

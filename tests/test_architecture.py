@@ -34,17 +34,19 @@ HOMES = {
     "platformdirs": ("cli/sources.py",),
     "argparse": ("cli/",),
     "httpcore": ("fetch.py",),
-    "anyio": ("fetch.py",),
+    "anyio": ("fetch.py", "client/flow.py"),
+    "httpx": ("client/transport.py",),
     "starlette": ("middleware/",),
     "uvicorn": ("servers/",),
     "sqlite3": ("auth/api_key_store.py", "client/memory_store.py"),
 }
 
 STANDARD = {
-    "__future__", "asyncio", "base64", "binascii", "bisect", "collections", "contextlib", "contextvars", "dataclasses",
-    "datetime", "email", "enum", "fcntl", "functools", "getpass", "hashlib", "hmac", "importlib", "inspect", "io",
-    "ipaddress", "itertools", "json", "logging", "marshal", "math", "os", "pathlib", "re", "secrets", "shlex",
-    "socket", "ssl", "stat", "sys", "threading", "time", "tomllib", "types", "typing", "urllib", "warnings", "zlib",
+    "__future__", "asyncio", "base64", "binascii", "bisect", "collections", "concurrent", "contextlib", "contextvars",
+    "dataclasses", "datetime", "email", "enum", "fcntl", "functools", "getpass", "hashlib", "hmac", "importlib",
+    "inspect", "io", "ipaddress", "itertools", "json", "logging", "marshal", "math", "os", "pathlib", "re", "secrets",
+    "shlex", "socket", "ssl", "stat", "sys", "threading", "time", "tomllib", "types", "typing", "urllib", "warnings",
+    "zlib",
 }  # fmt: skip
 
 
@@ -116,10 +118,23 @@ def test_no_module_is_named_for_having_no_name() -> None:
     assert not {path.stem for path in modules()} & {"utils", "util", "helpers", "common", "misc"}
 
 
-@pytest.mark.parametrize(("name", "library"), [("protect", "starlette"), ("Door", "httpcore")])
-def test_without_the_extra_for_servers_its_names_say_what_to_install(name: str, library: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "library", "extra"),
+    [
+        ("protect", "starlette", "server"),
+        ("Door", "httpcore", "server"),
+        ("fetch_card", "anyio", "client"),
+        ("CardProofTransport", "httpx", "client"),
+    ],
+)
+def test_without_an_extra_its_names_say_what_to_install(name: str, library: str, extra: str) -> None:
     program = f"import sys; sys.modules[{library!r}] = None; import a2a_trust; a2a_trust.{name}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert f"{name} is for servers and needs {library}" in done.stderr.splitlines()[-1]
-    assert 'pip install "a2a-trust[server]"' in done.stderr.splitlines()[-1]
+    assert f"{name} is for {extra}s and needs {library}" in done.stderr.splitlines()[-1]
+    assert f'pip install "a2a-trust[{extra}]"' in done.stderr.splitlines()[-1]
+
+
+def test_cards_are_fetched_without_httpx() -> None:
+    program = "import sys; sys.modules['httpx'] = None; import a2a_trust; a2a_trust.fetch_card"
+    subprocess.run([sys.executable, "-c", program], check=True)

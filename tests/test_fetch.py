@@ -25,6 +25,8 @@ from a2a_trust.fetch import Door, Fetched
 
 pytestmark = pytest.mark.anyio
 
+MODIFIED = "Sat, 21 Nov 2026 10:00:00 GMT"
+
 Script = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -225,6 +227,74 @@ async def test_other_types_are_refused(content_type: str) -> None:
 )
 async def test_how_long_it_is_fresh(headers: list[str], max_age: float | None) -> None:
     assert (await fetched(answer(b"{}", *headers))).max_age == max_age
+
+
+@pytest.mark.parametrize(
+    ("headers", "etag", "last_modified"),
+    [
+        ([], None, None),
+        (['ETag: "a b"'], None, None),
+        (['ETag: "a"', f"Last-Modified: {MODIFIED}"], '"a"', MODIFIED),
+        (['ETag: W/""'], 'W/""', None),
+        (["ETag: a", "Last-Modified: now"], None, None),
+        ([f'ETag: "{"a" * 513}"'], None, None),
+        (['ETag: "a"', 'ETag: "b"'], None, None),
+        (['ETag: "a"', "Cache-Control: max-age=60, no-store"], None, None),
+        (['ETag: "a"', "Cache-Control: no-cache"], '"a"', None),
+        (['ETag: "a"', "Vary: Accept, *"], None, None),
+    ],
+)
+async def test_by_what_it_can_be_asked_for_again(
+    headers: list[str], etag: str | None, last_modified: str | None
+) -> None:
+    result = await fetched(answer(b"{}", *headers))
+    assert (result.etag, result.last_modified) == (etag, last_modified)
+
+
+@pytest.mark.parametrize(
+    ("known", "header"),
+    [
+        (Fetched(body=b"1", max_age=5, etag='"a"', last_modified=MODIFIED), b'If-None-Match: "a"'),
+        (Fetched(body=b"1", max_age=5, last_modified=MODIFIED), f"If-Modified-Since: {MODIFIED}".encode()),
+    ],
+)
+async def test_an_unchanged_document_is_the_known_one_as_fresh_as_is_said_now(known: Fetched, header: bytes) -> None:
+    for lines, max_age, etag in (
+        ([], 5, known.etag),
+        (["Cache-Control: max-age=7"], 7, known.etag),
+        (["Cache-Control: no-cache"], 0, known.etag),
+        (["Cache-Control: no-store"], 0, None),
+    ):
+        script = answer(b"", *lines, status="304 Not Modified", content_type="")
+        async with serving(script) as server:
+            url = f"http://127.0.0.1:{server.port}/"
+            result = await door_to(server).fetch(url, configured=True, known=known)
+        assert header in server.requests[0].split(b"\r\n")
+        assert (result.body, result.max_age, result.etag) == (b"1", max_age, etag)
+
+
+async def test_a_changed_document_is_the_new_one() -> None:
+    known = Fetched(body=b"1", max_age=5, etag='"a"')
+    async with serving(answer(b"2", 'ETag: "b"')) as server:
+        result = await door_to(server).fetch(f"http://127.0.0.1:{server.port}/", configured=True, known=known)
+    assert result == Fetched(body=b"2", max_age=None, etag='"b"')
+
+
+@pytest.mark.parametrize("known", [None, Fetched(body=b"1", max_age=5)])
+async def test_unchanged_since_nothing_is_no_answer(known: Fetched | None) -> None:
+    async with serving(answer(b"", status="304 Not Modified", content_type="")) as server:
+        with pytest.raises(FetchError, match="status 304, not 200") as caught:
+            await door_to(server).fetch(f"http://127.0.0.1:{server.port}/", configured=True, known=known)
+    assert caught.value.status == 304
+
+
+async def test_what_the_caller_gives_is_sent() -> None:
+    async with serving(answer()) as server:
+        url = f"http://127.0.0.1:{server.port}/"
+        await door_to(server).fetch(url, configured=True, headers={"X-API-Key": "a b"}, content=b'{"a": 1}')
+    (request,) = server.requests
+    assert request.startswith(b"POST / HTTP/1.1\r\n")
+    assert {b"X-API-Key: a b", b"Content-Length: 8", b"Content-Type: application/json"} <= set(request.split(b"\r\n"))
 
 
 @pytest.mark.parametrize("status", ["201 Created", "204 No Content", "404 Not Found", "503 Busy", "206 Partial"])

@@ -203,7 +203,7 @@ def _records(connection: sqlite3.Connection, where: str = "", *values: str) -> t
 def _make(path: Path) -> None:
     """An empty store at ``path``, whole from its first moment; one that somebody else made meanwhile stays."""
     log = path.with_name(f"{path.name}-wal")
-    if log.exists():
+    if log.exists() and not path.exists():  # else somebody else has just made it, and writes already
         raise ConfigurationError(f"{log} is left from another store and would be read into a new one; move it away")
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))

@@ -108,8 +108,8 @@ def _check_targets(options: argparse.Namespace) -> None:
 
 def _signed(name: str, options: argparse.Namespace, signers: list[LocalSigner], now: float, exp: float | None) -> _Work:
     data = read_input(name)
-    iat = None if exp is None else float(int(now))
-    signed = sign_card(data, *signers, jku=options.jku, iat=iat, exp=exp, drop_broken=options.drop_broken)
+    # Always: by it verifiers tell an older card from a newer one.
+    signed = sign_card(data, *signers, jku=options.jku, iat=float(int(now)), exp=exp, drop_broken=options.drop_broken)
     original = strict_json.parse(data, what="card")
     if not original.get("name"):  # every generation demands it, while key sets and package files have none
         raise MalformedError("card: /name is missing or empty, so this is no Agent Card; nothing was signed")

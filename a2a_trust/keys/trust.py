@@ -82,9 +82,24 @@ class TrustStore:
 
     keys: tuple[TrustedKey, ...]
     policies: tuple[OriginPolicy, ...]
+    spoken_for: tuple[Origins | UnsafeAnyOrigin, ...]
+    """The hosts for which it is said whom to trust: also by a key set that cannot be reached now, or is empty."""
+    revoked: frozenset[str]
+    """Kids that prove nothing, also those of keys that are not listed any more."""
     _by_name: dict[tuple[str, str], tuple[TrustedKey, ...]] = field(init=False, repr=False, compare=False)
 
-    def __init__(self, keys: Iterable[TrustedKey], policies: Iterable[OriginPolicy] = ()) -> None:
+    def __init__(
+        self,
+        keys: Iterable[TrustedKey],
+        policies: Iterable[OriginPolicy] = (),
+        *,
+        spoken_for: Iterable[Origins | UnsafeAnyOrigin] = (),
+        revoked: Iterable[str] = (),
+    ) -> None:
+        """The hosts of the keys and of the policies are spoken for, and revoked keys are revoked, without more words.
+
+        ``spoken_for`` and ``revoked`` add what no key tells; only ``TrustOnFirstUse`` asks for them.
+        """
         entries = tuple(dict.fromkeys(keys))  # one entry given twice is one entry
         by_name: dict[tuple[str, str], tuple[TrustedKey, ...]] = {}
         for entry in entries:
@@ -94,6 +109,9 @@ class TrustStore:
             by_name[name] = (*by_name.get(name, ()), entry)
         object.__setattr__(self, "keys", entries)
         object.__setattr__(self, "policies", tuple(policies))
+        hosts = [*[entry.origins for entry in entries], *[each.origins for each in self.policies], *spoken_for]
+        object.__setattr__(self, "spoken_for", tuple(dict.fromkeys(hosts)))
+        object.__setattr__(self, "revoked", frozenset([*revoked, *[each.key.kid for each in entries if each.revoked]]))
         object.__setattr__(self, "_by_name", by_name)
 
     def named(self, kid: str, kty: str) -> tuple[TrustedKey, ...]:

@@ -135,7 +135,8 @@ class TrustDocument:
             else:
                 keys = entry.keys
             trusted += entry.trusted(keys, revoked)
-        return TrustStore(trusted, self.policies)
+        hosts = [entry.origins for entry in self.entries]
+        return TrustStore(trusted, self.policies, spoken_for=hosts, revoked=revoked)
 
 
 def read_trust(text: bytes, name: str) -> TrustDocument:

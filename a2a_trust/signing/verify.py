@@ -192,7 +192,7 @@ def verify_card(
         proven_from=max([proof.proven_from for proof in counted]),
         proven_until=min([proof.proven_until for proof in counted]),
         issued=None if issued == -inf else issued,
-        on_first_use=any([proof.trusted.on_first_use for proof in counted]),
+        on_first_use=any(proof.trusted.on_first_use for proof in counted),
     )
 
 

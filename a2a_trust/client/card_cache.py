@@ -1,0 +1,58 @@
+"""Cards as they were answered, for as long as their servers allow (RFC 9111), for one program: a private cache."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final, NamedTuple
+
+from a2a_trust.errors import ConfigurationError
+from a2a_trust.fetch import Fetched
+
+__all__ = ["CardCache"]
+
+_MOST_SECONDS: Final = 86_400.0
+"""However long a server says: a card that was replaced is noticed within a day."""
+
+
+class _Kept(NamedTuple):
+    fetched: Fetched
+    since: float
+    until: float
+
+
+class CardCache:
+    """Keeps the answers of the last ``size`` URLs, so that servers are asked less often and send less.
+
+    Why this is a class: it remembers. What it keeps is proven anew whenever it is used: the keys may have been revoked
+    since. Only what was proven is kept. It may be shared by threads.
+    """
+
+    def __init__(self, size: int = 256) -> None:
+        if size < 1:
+            raise ConfigurationError(
+                "CardCache: size is a number of cards, 1 or more; leave the cache out to keep none"
+            )
+        self._size = size
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+
+    def fresh(self, url: str, now: float) -> Fetched | None:
+        """The answer of that URL, if its server need not be asked again yet."""
+        kept = self._kept.get(url)
+        return kept.fetched if kept is not None and kept.since <= now < kept.until else None
+
+    def known(self, url: str) -> Fetched | None:
+        """The answer of that URL, however old, by which its server can be asked for changes."""
+        kept = self._kept.get(url)
+        return None if kept is None else kept.fetched
+
+    def keep(self, url: str, fetched: Fetched, now: float) -> None:
+        """Keep an answer that came when it was ``now``, unless nothing could come of it."""
+        seconds = min(fetched.max_age or 0.0, _MOST_SECONDS)
+        self._kept.pop(url, None)
+        if seconds > 0 or fetched.etag is not None or fetched.last_modified is not None:
+            self._kept[url] = _Kept(fetched, now, now + seconds)
+        while len(self._kept) > self._size:
+            try:
+                self._kept.popitem(last=False)
+            except KeyError:  # another thread was faster
+                break

@@ -1,0 +1,149 @@
+"""Fetch the extended card with credentials, and get it only when it is proven and leads no further than the public one.
+
+The credentials go to one URL: an interface of the proven card, over https, at the host that the card was asked from. It
+is asked by the names that ``a2a_trust.middleware.extended_card`` answers to. Source: A2A 1.0.1 3.1.11, 13.3.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from a2a_trust import strict_json
+from a2a_trust.card import Interface, read_card
+from a2a_trust.client.flow import Flow, Get, run, run_async
+from a2a_trust.client.proving import ANY_KEY, WHOLE_CARD, Proving
+from a2a_trust.client.reach import Reach, check_extension
+from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
+from a2a_trust.fetch import Door
+from a2a_trust.keys.origins import host_of
+from a2a_trust.keys.policy import Policy
+from a2a_trust.keys.trust import TrustSource
+from a2a_trust.signing.verify import Coverage, VerifiedCard
+
+__all__ = ["fetch_extended_card", "fetch_extended_card_async"]
+
+_VERSION: Final = re.compile(r"[0-9]{1,4}\.[0-9]{1,4}")
+_CALL_ID: Final = "extended-card"
+
+
+def fetch_extended_card(
+    card: VerifiedCard,
+    trust: TrustSource,
+    *,
+    credentials: Mapping[str, str],
+    tenant: str = "",
+    door: Door | None = None,
+    policy: Policy = ANY_KEY,
+    coverage: Coverage = WHOLE_CARD,
+    clock: Callable[[], float] = time.time,
+) -> VerifiedCard:
+    """The extended card of the agent whose public card is ``card``, to use in its place.
+
+    ``credentials`` are headers, such as ``{"Authorization": "Bearer …"}``; they are sent to the interface of the card
+    that answers, and nowhere else. ``tenant`` is its tenant unless the card names one. The rest is as in
+    ``fetch_card``.
+
+    FetchError: the card promises none, or it cannot be had (``status`` 401 or 403: not with these credentials).
+    MalformedError, CardVerificationError: it is not proven, or it names origins of interfaces, or URLs for
+    credentials, that the public card does not.
+    """
+    proving = Proving(trust=trust, policy=policy, coverage=coverage, clock=clock)
+    return run(_extending(card, proving, credentials, tenant), door)
+
+
+async def fetch_extended_card_async(
+    card: VerifiedCard,
+    trust: TrustSource,
+    *,
+    credentials: Mapping[str, str],
+    tenant: str = "",
+    door: Door | None = None,
+    policy: Policy = ANY_KEY,
+    coverage: Coverage = WHOLE_CARD,
+    clock: Callable[[], float] = time.time,
+) -> VerifiedCard:
+    """As ``fetch_extended_card``, on the running event loop."""
+    proving = Proving(trust=trust, policy=policy, coverage=coverage, clock=clock)
+    return await run_async(_extending(card, proving, credentials, tenant), door)
+
+
+def _extending(card: VerifiedCard, proving: Proving, credentials: Mapping[str, str], tenant: str) -> Flow[VerifiedCard]:
+    request = _request(card, credentials, tenant)
+    fetched = yield request
+    document = fetched.body if request.content is None else _result(fetched.body)
+    public = Reach.of(card)
+    return (
+        yield from proving.prove(document, request.url, lambda extended: check_extension(public, Reach.of(extended)))
+    )
+
+
+def _request(card: VerifiedCard, credentials: Mapping[str, str], tenant: str) -> Get:
+    """How the extended card is asked for."""
+    if card.origin is None:
+        raise ConfigurationError(
+            "card: it is not bound to a host, so nobody knows where credentials may go; verify it with the URL it is "
+            "from, by keys that have origins"
+        )
+    view = read_card(card.card)
+    if not view.has_extended_card:
+        raise FetchError("the card promises no extended card (capabilities.extendedAgentCard)")
+    for interface in view.interfaces:
+        if interface.url.lower().startswith("https://") and host_of(interface.url) == card.origin:
+            asked = _asked(interface, interface.tenant or tenant)
+            if asked is not None:
+                url, headers, content = asked
+                return Get(url=url, headers={**headers, **credentials}, content=content)
+    raise FetchError(
+        f"the card has no interface of HTTP+JSON or JSON-RPC over https at {card.origin}, where it is from; "
+        "credentials are sent nowhere else"
+    )
+
+
+def _asked(interface: Interface, tenant: str) -> tuple[str, dict[str, str], bytes | None] | None:
+    """URL, headers and body of the request that this interface answers with the extended card; None for gRPC."""
+    base = interface.url.rstrip("/")
+    if interface.binding == "JSONRPC":
+        method = "agent/getAuthenticatedExtendedCard" if interface.is_legacy else "GetExtendedAgentCard"
+        call: dict[str, Any] = {"jsonrpc": "2.0", "id": _CALL_ID, "method": method}
+        if not interface.is_legacy:
+            call["params"] = {"tenant": tenant} if tenant else {}
+        return interface.url, _version(interface), json.dumps(call).encode()
+    if interface.binding != "HTTP+JSON":
+        return None
+    if not interface.is_legacy:
+        within = f"/{quote(tenant, safe='')}" if tenant else ""
+        return f"{base}{within}/extendedAgentCard", _version(interface), None
+    return (
+        f"{base}{'/agent/authenticatedExtendedCard' if interface.version.startswith('0.2') else '/v1/card'}",
+        {},
+        None,
+    )
+
+
+def _version(interface: Interface) -> dict[str, str]:
+    """The header by which servers know a client of 1.0 (A2A 1.0.1 3.6.1)."""
+    if interface.is_legacy:
+        return {}
+    return {"A2A-Version": interface.version if _VERSION.fullmatch(interface.version) else "1.0"}
+
+
+def _result(body: bytes) -> dict[str, Any]:
+    """The card in an answer of JSON-RPC; FetchError for an error in its place."""
+    answer = strict_json.parse(body, what="answer")
+    if type(answer) is not dict or (answer.get("result") is None) == (answer.get("error") is None):
+        raise MalformedError("answer: it is none of JSON-RPC, which has either a result or an error")
+    error = answer.get("error")
+    if error is not None:
+        code = error.get("code") if type(error) is dict else None
+        raise FetchError(
+            f"the agent has no extended card for these credentials (error {code if type(code) is int else '?'})"
+        )
+    result = answer["result"]
+    if answer.get("id") != _CALL_ID or type(result) is not dict:
+        raise MalformedError("answer: it is to another request, or its result is no card")
+    return result

@@ -1,0 +1,203 @@
+"""Fetch a card, and get it only when it is proven.
+
+The rules:
+
+1. The door asks: https, checked addresses, no redirects, limits of bytes and time (``a2a_trust.fetch``).
+2. At both well-known names, the older one only when the newer is not there (404); at one when the URL names a file.
+3. What the server allows is kept, and asked for again by its validators.
+4. The card is proven as one of the host that was asked, before anything is made of it.
+5. Who remembers earlier cards is asked last, so that nothing is remembered that was not proven.
+
+Files and bytes need no network: ``verify_card`` proves them. Source: A2A 1.0.1 8.2 and 8.4.3, RFC 8615, RFC 9111.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+from urllib.parse import urlsplit
+
+from a2a_trust import strict_json
+from a2a_trust.client.card_cache import CardCache
+from a2a_trust.client.flow import Flow, Get, run, run_async
+from a2a_trust.client.memory import CardMemory, TrustOnFirstUse
+from a2a_trust.client.proving import ANY_KEY, WHOLE_CARD, Proving
+from a2a_trust.errors import CardVerificationError, ConfigurationError, FetchError, MalformedError
+from a2a_trust.fetch import Door
+from a2a_trust.keys.policy import Policy
+from a2a_trust.keys.trust import TrustSource
+from a2a_trust.signing.verify import Coverage, VerifiedCard
+from a2a_trust.strict_json import JSON
+
+__all__ = ["WELL_KNOWN", "UnsafeReportOnly", "card_urls", "fetch_card", "fetch_card_async"]
+
+T = TypeVar("T")
+
+WELL_KNOWN: Final = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+"""Where cards are: since 0.3, and before."""
+
+
+def fetch_card(
+    url: str,
+    trust: TrustSource,
+    *,
+    door: Door | None = None,
+    memory: CardMemory | None = None,
+    on_first_use: TrustOnFirstUse | None = None,
+    cache: CardCache | None = None,
+    policy: Policy = ANY_KEY,
+    coverage: Coverage = WHOLE_CARD,
+    clock: Callable[[], float] = time.time,
+) -> VerifiedCard:
+    """The card of the agent at that URL, proven with the keys of ``trust``, or an error.
+
+    ``url`` is where the agent is (``https://agent.example.com``), or that of the card itself, which ends in ``.json``.
+    ``door`` has the limits, and what may be fetched from private networks: give one without ``private_origins`` for
+    URLs that others have chosen. ``memory`` refuses what is older than a card that it has seen; with ``on_first_use``
+    it stands in for keys that nobody trusts yet. ``cache`` spares the server requests. ``policy`` and ``coverage`` are
+    those of ``verify_card``; ``clock`` gives seconds since the epoch.
+
+    FetchError: it cannot be had. MalformedError, CardVerificationError and those below it: it is not proven.
+    CardMemoryUnavailableError: nobody knows whether it is the latest one.
+    """
+    proving = Proving(
+        trust=trust, memory=memory, on_first_use=on_first_use, policy=policy, coverage=coverage, clock=clock
+    )
+    return run(fetching(url, proving, cache), door)
+
+
+async def fetch_card_async(
+    url: str,
+    trust: TrustSource,
+    *,
+    door: Door | None = None,
+    memory: CardMemory | None = None,
+    on_first_use: TrustOnFirstUse | None = None,
+    cache: CardCache | None = None,
+    policy: Policy = ANY_KEY,
+    coverage: Coverage = WHOLE_CARD,
+    clock: Callable[[], float] = time.time,
+) -> VerifiedCard:
+    """As ``fetch_card``, on the running event loop."""
+    proving = Proving(
+        trust=trust, memory=memory, on_first_use=on_first_use, policy=policy, coverage=coverage, clock=clock
+    )
+    return await run_async(fetching(url, proving, cache), door)
+
+
+def card_urls(url: str) -> tuple[str, ...]:
+    """Where the card of the agent at that URL is looked for, in this order."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return (url,)  # for the door to refuse, which says why
+    if parts.path.lower().endswith(".json"):
+        return (url,)
+    if parts.query or parts.fragment:
+        raise ConfigurationError(
+            "url: write where the agent is, without query, or the URL of its card, which ends in .json"
+        )
+    return tuple(url.rstrip("/") + name for name in WELL_KNOWN)
+
+
+def fetching(url: str, proving: Proving, cache: CardCache | None) -> Flow[VerifiedCard]:
+    """The flow of ``fetch_card``."""
+    return (yield from _at_first(url, lambda place: _fetching_from(place, proving, cache)))
+
+
+def _at_first(url: str, attempt: Callable[[str], Flow[T]]) -> Flow[T]:
+    """What the attempt gives at the first place where there is anything."""
+    *newer, oldest = card_urls(url)
+    for place in newer:
+        try:
+            return (yield from attempt(place))
+        except FetchError as error:
+            if error.status != 404:
+                raise
+    return (yield from attempt(oldest))
+
+
+def _fetching_from(place: str, proving: Proving, cache: CardCache | None) -> Flow[VerifiedCard]:
+    fresh = None if cache is None else cache.fresh(place, proving.clock())
+    if fresh is not None:
+        try:
+            return (yield from proving.prove(fresh.body, place))
+        except CardVerificationError:
+            pass  # a key was revoked, or a signature has expired: the server may have another by now
+    now = proving.clock()  # before asking: an answer is no younger than its request
+    fetched = yield Get(url=place, known=None if cache is None else cache.known(place))
+    proven = yield from proving.prove(fetched.body, place)
+    if cache is not None:
+        cache.keep(place, fetched, now)
+    return proven
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnsafeReportOnly:
+    """What an agent serves, proven or not, for those who watch before they enforce. It is not a ``VerifiedCard``.
+
+    ``unverified`` is the JSON that came from ``url``, None when it is none that every reader reads alike. Anybody may
+    have written it: never send a credential where it says. ``refusal`` is why it is not proven; None when it is.
+    """
+
+    url: str
+    unverified: JSON
+    refusal: MalformedError | CardVerificationError | None
+
+    @property
+    def is_proven(self) -> bool:
+        return self.refusal is None
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why it is not proven, in words for machines: those of the signatures, or the name of the error."""
+        if self.refusal is None:
+            return ()
+        failures = self.refusal.failures if isinstance(self.refusal, CardVerificationError) else ()
+        return tuple(failure.reason.value for failure in failures) or (type(self.refusal).__name__,)
+
+    @classmethod
+    def fetch(
+        cls,
+        url: str,
+        trust: TrustSource,
+        *,
+        door: Door | None = None,
+        policy: Policy = ANY_KEY,
+        coverage: Coverage = WHOLE_CARD,
+        clock: Callable[[], float] = time.time,
+    ) -> UnsafeReportOnly:
+        """What ``fetch_card`` would say; FetchError when there is nothing to report on."""
+        return run(cls._reporting(url, Proving(trust=trust, policy=policy, coverage=coverage, clock=clock)), door)
+
+    @classmethod
+    async def fetch_async(
+        cls,
+        url: str,
+        trust: TrustSource,
+        *,
+        door: Door | None = None,
+        policy: Policy = ANY_KEY,
+        coverage: Coverage = WHOLE_CARD,
+        clock: Callable[[], float] = time.time,
+    ) -> UnsafeReportOnly:
+        """As ``fetch``, on the running event loop."""
+        proving = Proving(trust=trust, policy=policy, coverage=coverage, clock=clock)
+        return await run_async(cls._reporting(url, proving), door)
+
+    @classmethod
+    def _reporting(cls, url: str, proving: Proving) -> Flow[UnsafeReportOnly]:
+        return (yield from _at_first(url, lambda place: cls._report(place, proving)))
+
+    @classmethod
+    def _report(cls, place: str, proving: Proving) -> Flow[UnsafeReportOnly]:
+        fetched = yield Get(url=place)
+        unverified, refusal = None, None
+        try:
+            unverified = strict_json.parse(fetched.body, what="card")
+            yield from proving.prove(fetched.body, place)
+        except (MalformedError, CardVerificationError) as error:
+            refusal = error
+        return cls(url=place, unverified=unverified, refusal=refusal)

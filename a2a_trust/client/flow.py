@@ -1,0 +1,124 @@
+"""What a flow needs from the world, and the two ways to get it.
+
+A flow is a generator. It yields what it needs, is sent what came of it or has thrown in why nothing did, and returns
+its result. It knows neither sockets nor event loops, so one flow serves programs with and without them; ``run`` and
+``run_async`` differ in how they wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+from anyio import to_thread
+
+from a2a_trust.errors import TrustError
+from a2a_trust.fetch import Door, Fetched
+from a2a_trust.keys.trust import TrustStore
+
+__all__ = ["Flow", "FreshKeys", "Get", "InThread", "KeyFetcher", "run", "run_async"]
+
+T = TypeVar("T")
+
+
+@runtime_checkable
+class KeyFetcher(Protocol):
+    """A source of trusted keys some of which are on the network: ``TrustFile`` and its like."""
+
+    async def fetch(self, origin: str | None = None) -> TrustStore:
+        """The trusted keys, with those for that URL as fresh as they can be."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Get:
+    """An answer through the door, by the URL that the program's own words lead to; the members are those of
+    ``Door.fetch``."""
+
+    url: str
+    known: Fetched | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FreshKeys:
+    """The trusted keys for that URL."""
+
+    trust: KeyFetcher
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class InThread:
+    """A call that may wait for a disk, or take long, so not on an event loop."""
+
+    call: Callable[[], Any]
+
+
+Step: TypeAlias = Get | FreshKeys | InThread
+Flow: TypeAlias = Generator[Step, Any, T]
+
+
+async def run_async(flow: Flow[T], door: Door | None = None) -> T:
+    """The result of the flow, on the running event loop; without ``door`` through one with the usual rules."""
+    error: TrustError | None = None
+    answer: Any = None
+    try:
+        while True:
+            step = flow.send(answer) if error is None else flow.throw(error)
+            try:
+                answer, error = await _taken(step, door), None
+            except TrustError as raised:
+                error = raised
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    finally:
+        flow.close()
+
+
+def run(flow: Flow[T], door: Door | None = None) -> T:
+    """The result of the flow, for programs that wait; what needs an event loop gets one, also where one is running."""
+    error: TrustError | None = None
+    answer: Any = None
+    try:
+        while True:
+            step = flow.send(answer) if error is None else flow.throw(error)
+            try:
+                answer = step.call() if isinstance(step, InThread) else _waited(partial(_taken, step, door))
+                error = None
+            except TrustError as raised:
+                error = raised
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    finally:
+        flow.close()
+
+
+async def _taken(step: Step, door: Door | None) -> Any:
+    match step:
+        case Get():
+            door = Door() if door is None else door
+            return await door.fetch(
+                step.url, configured=True, known=step.known, headers=step.headers, content=step.content
+            )
+        case FreshKeys():
+            return await step.trust.fetch(step.origin)
+        case InThread():
+            return await to_thread.run_sync(step.call)
+
+
+def _waited(begin: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """What it comes to, on an event loop of its own; in a thread of its own where this one has a loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(begin())
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(lambda: asyncio.run(begin())).result()

@@ -1,0 +1,107 @@
+"""What a card has to pass before it is anybody's card: the keys for its origin, the proof, the memory.
+
+It is the same for cards that are fetched here and for those that pass through a client of others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from a2a_trust.client.flow import Flow, FreshKeys, Get, InThread, KeyFetcher
+from a2a_trust.client.memory import CardMemory, TrustOnFirstUse, origin_of
+from a2a_trust.errors import (
+    CardVerificationError,
+    ConfigurationError,
+    FetchError,
+    KeySourceUnavailableError,
+    MalformedError,
+    UnsignedCardError,
+)
+from a2a_trust.keys.keyset import read_jwks
+from a2a_trust.keys.policy import AnyKey, Policy
+from a2a_trust.keys.trust import TrustSource, TrustStore
+from a2a_trust.signing.verify import Coverage, VerifiedCard, WholeCard, verify_card
+
+__all__ = ["ANY_KEY", "KEY_SET", "WHOLE_CARD", "Proving"]
+
+ANY_KEY: Final = AnyKey()
+WHOLE_CARD: Final = WholeCard()
+
+_SHORT: Final = 65_536
+"""Documents up to here, in bytes, are verified at once; larger ones can take half a second when they mean harm."""
+
+KEY_SET: Final = "/.well-known/jwks.json"
+"""Where an agent's own origin publishes its keys."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proving:
+    """Who is trusted, what is remembered and what is demanded. ``clock`` gives seconds since the epoch."""
+
+    trust: TrustSource
+    memory: CardMemory | None = None
+    on_first_use: TrustOnFirstUse | None = None
+    policy: Policy = ANY_KEY
+    coverage: Coverage = WHOLE_CARD
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        if self.on_first_use is not None and self.memory is None:
+            raise ConfigurationError(
+                "on_first_use: without a memory every use would be the first; pass memory=SqliteCardMemory(path)"
+            )
+
+    def prove(
+        self,
+        document: bytes | Mapping[str, Any],
+        url: str,
+        check: Callable[[VerifiedCard], None] = lambda proven: None,  # noqa: ARG005
+    ) -> Flow[VerifiedCard]:
+        """The proof of a card that was asked from that URL; the errors are those of ``verify_card`` and the memory.
+
+        ``check`` raises when something else is against the card, before it is remembered.
+        """
+        store, unreachable = self.trust.trust_store(), None
+        try:
+            if isinstance(self.trust, KeyFetcher):
+                store = yield FreshKeys(self.trust, url)
+            if self.on_first_use is not None and self.on_first_use.applies_to(url, store):
+                store = yield from self._published(self.on_first_use, url, store)
+        except KeySourceUnavailableError as error:
+            # No end: the keys that are known may do. Nor a first use: of a host whose keys are configured and out of
+            # reach the trust store says nothing.
+            store, unreachable = self.trust.trust_store(), error
+        now = self.clock()
+        verify = partial(verify_card, document, store, origin=url, now=now, policy=self.policy, coverage=self.coverage)
+        try:
+            is_short = isinstance(document, bytes) and len(document) <= _SHORT
+            proven = verify() if is_short else (yield InThread(verify))
+        except UnsignedCardError:
+            if self.memory is not None and (yield InThread(partial(self.memory.expects_signature, url))):
+                raise UnsignedCardError(
+                    "the card is not signed, and cards from there were: its signatures have been taken off"
+                ) from None
+            raise
+        except CardVerificationError as error:
+            raise error from unreachable
+        check(proven)
+        if self.memory is not None:
+            yield InThread(partial(self.memory.admit, proven, url, now=now, issued=proven.issued))
+        return proven
+
+    def _published(self, on_first_use: TrustOnFirstUse, url: str, store: TrustStore) -> Flow[TrustStore]:
+        """The keys that the origin itself publishes, for the host of which the trust store says nothing."""
+        try:
+            fetched = yield Get(url=f"{origin_of(url)}{KEY_SET}")
+            published = read_jwks(fetched.body).keys
+        except (FetchError, MalformedError) as error:
+            raise KeySourceUnavailableError(f"the key set of the card's own origin: {error}") from error
+        return on_first_use.trust_store(published, url, store)
+
+    def without_memory(self) -> Proving:
+        """The same for extended cards: when each was signed says nothing about the public one, nor about each other."""
+        return replace(self, memory=None, on_first_use=None)

@@ -1,0 +1,307 @@
+"""C4: whoever names a URL of a card makes the client ask its own machine, its network, its cloud or its disk.
+
+Seen in adk-js (issue 832). It is T8 for cards: the same door, in front of both well-known names, the extended card and
+the key set of an origin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from a2a_trust import (
+    Door,
+    FetchError,
+    Origins,
+    TrustedKey,
+    TrustStore,
+    UnsafeReportOnly,
+    UntrustedCardError,
+    fetch_card,
+    fetch_card_async,
+    fetch_extended_card,
+    fetch_extended_card_async,
+    verify_card,
+)
+from a2a_trust.client.memory import TrustOnFirstUse, VolatileCardMemory
+from tests.attacks.recording import events_outside
+from tests.attacks.test_t08_fetches_of_inner_addresses import INNER
+from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting
+from tests.test_fetch import Authority, Names
+
+HOST = "agent.test"
+METADATA = "169.254.169.254"
+KEY = {"X-API-Key": "a secret"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+def agent(authority: Authority) -> Iterator[Agent]:
+    with serving_agent(authority.server(HOST, "other.test")) as running:
+        yield running
+
+
+def door_to(agent: Agent, authority: Authority, **names: list[list[str]]) -> Door:
+    resolver = Names(**{"agent_test": [["127.0.0.1"]], "other_test": [["127.0.0.1"]], **names})
+    origins = [agent.origin(HOST), agent.origin("other.test")]
+    return Door(private_origins=origins, ssl_context=authority.client(), resolver=resolver, timeout=5.0)
+
+
+# --- where it may not ask ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("address", INNER)
+async def test_a_name_with_an_inner_address_is_not_asked_for_its_card(address: str) -> None:
+    for addresses in ([address], ["8.8.8.8", address]):
+        door = Door(resolver=Names(evil_example=[addresses]))
+        with events_outside() as events:
+            with pytest.raises(FetchError, match="not a public one"):
+                await fetch_card_async("https://evil.example", trusting("evil.example"), door=door)
+            with pytest.raises(FetchError, match="not a public one"):
+                await UnsafeReportOnly.fetch_async("https://evil.example", trusting("evil.example"), door=door)
+        assert [event for event in events if event.startswith("socket.")] == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("host", [METADATA, "127.0.0.1", "[::1]", "[fd00:ec2::254]", "10.0.0.1", "[::ffff:127.0.0.1]"])
+async def test_an_inner_address_is_not_asked_for_its_card(host: str) -> None:
+    for url in (f"https://{host}", f"https://{host}:8443/team", f"https://{host}/latest/meta-data.json"):
+        with events_outside() as events, pytest.raises(FetchError, match="not a public one"):
+            await fetch_card_async(url, trusting("evil.example"))
+        assert [event for event in events if event.startswith("socket.")] == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/passwd", "file:///etc/cards/agent.json", "file://agent.test/agent.json",
+        "data:application/json,{}", "ftp://agent.test/agent.json", "gopher://agent.test/agent.json", "jar:https://agent.test/agent.json",
+        "unix:///var/run/docker.sock", "ws://agent.test", "javascript:alert(1)", "//agent.test", "agent.test", "",
+        "/etc/passwd", "https:agent.test", "https://agent.test@127.0.0.1", "https://127.0.0.1\\@agent.test",
+        "https://2130706433", "https://0x7f000001", "https://127.1", "https://agent.test\r\nX: y", "https://[::1%25lo]",
+        "https://agent.test:0", "https://", "https:///agent.json",
+    ],
+)  # fmt: skip
+async def test_a_url_of_another_kind_is_refused_before_anything_happens(url: str) -> None:
+    names = Names(agent_test=[["8.8.8.8"]])
+    with events_outside() as events, pytest.raises(FetchError, match=r"^URL: "):
+        await fetch_card_async(url, trusting(HOST), door=Door(resolver=names))
+    assert (events, names.asked) == ([], [])
+
+
+@pytest.mark.anyio
+async def test_plain_http_is_refused_also_where_the_agent_redirects_to_https(authority: Authority) -> None:
+    with serving_agent(None) as plain:
+        plain.pages[NEW] = signed(card_of(f"http://{HOST}:{plain.port}"))
+        names = Names(agent_test=[["127.0.0.1"]])
+        with pytest.raises(FetchError, match="only https"):
+            await fetch_card_async(f"http://{HOST}:{plain.port}", trusting(HOST), door=Door(resolver=names))
+        assert (plain.asked, names.asked) == ([], [])
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("to", [f"http://{METADATA}/latest/meta-data", "file:///etc/passwd", "{origin}/inner.json"])
+def test_an_agent_redirects_to_somewhere_inside(agent: Agent, authority: Authority, status: int, to: str) -> None:
+    agent.pages = {
+        NEW: Page(status=status, headers={"Location": to.format(origin=agent.origin("other.test"))}),
+        "/inner.json": signed(card_of(agent.origin())),
+    }
+    with pytest.raises(FetchError, match="redirects") as caught:
+        fetch_card(agent.origin(), trusting(HOST), door=door_to(agent, authority))
+    assert caught.value.status == status
+    assert agent.paths() == [NEW]
+
+
+def test_no_url_inside_a_card_is_asked(agent: Agent, authority: Authority) -> None:
+    """Its key set, its interfaces, its logins and its pictures are words until somebody decides to go there."""
+    origin = agent.origin()
+    card = card_of(origin, iconUrl=f"{origin}/icon", documentationUrl=f"{origin}/docs")
+    document = json.loads(signed(card))
+    header = {"jku": f"{origin}/keys", "jwk": {}, "x5u": f"{origin}/x5u"}
+    document["signatures"].append({**document["signatures"][0], "header": header})
+    agent.pages[NEW] = json.dumps(document).encode()
+    with events_outside():
+        fetch_card(origin, trusting(HOST), door=door_to(agent, authority))
+    with pytest.raises(UntrustedCardError):
+        fetch_card(origin, trusting("other.test"), door=door_to(agent, authority))
+    assert agent.paths() == [NEW, NEW]
+
+
+# --- where it has asked --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_name_that_changes_after_the_check_is_reached_where_it_was_checked(
+    agent: Agent, authority: Authority, waits: bool
+) -> None:
+    """DNS rebinding: the first answer is harmless, every later one leads to the victim, who has the certificate too."""
+    agent.pages[NEW] = signed(card_of(agent.origin()))
+    with serving_agent(authority.server(HOST), address="127.0.0.2", port=agent.port) as victim:
+        victim.pages[NEW] = signed(card_of(agent.origin()))
+        door = door_to(agent, authority, agent_test=[["127.0.0.1"], ["127.0.0.2"]])
+        if waits:
+            fetch_card(agent.origin(), trusting(HOST), door=door)
+        else:
+            asyncio.run(fetch_card_async(agent.origin(), trusting(HOST), door=door))
+        assert (agent.paths(), victim.paths()) == ([NEW], [])
+
+
+def test_a_name_that_changes_between_the_two_well_known_names_is_checked_again(
+    agent: Agent, authority: Authority
+) -> None:
+    """404 at the first name buys the attacker no second look-up that nobody checks."""
+    agent.pages[OLD] = signed(card_of(agent.origin()))
+    door = door_to(agent, authority, agent_test=[["127.0.0.1"], [METADATA]])
+    with pytest.raises(FetchError, match=f"has the address {METADATA}"):
+        fetch_card(agent.origin(), trusting(HOST), door=door)
+    assert agent.paths() == [NEW]
+
+
+def test_a_name_that_changes_before_the_extended_card_gets_no_credentials(agent: Agent, authority: Authority) -> None:
+    agent.pages[NEW] = signed(card_of(agent.origin()))
+    door = door_to(agent, authority, agent_test=[["127.0.0.1"], [METADATA]])
+    card = fetch_card(agent.origin(), trusting(HOST), door=door)
+    with pytest.raises(FetchError, match=f"has the address {METADATA}"):
+        fetch_extended_card(card, trusting(HOST), credentials=KEY, door=door)
+    assert agent.paths() == [NEW]
+
+
+def test_a_name_that_changes_before_the_key_set_of_the_origin_is_checked_again(
+    agent: Agent, authority: Authority
+) -> None:
+    agent.pages[NEW] = signed(card_of(agent.origin()))
+    door = door_to(agent, authority, agent_test=[["127.0.0.1"], [METADATA]])
+    memory = VolatileCardMemory()
+    with pytest.raises(UntrustedCardError) as caught:
+        fetch_card(agent.origin(), TrustStore([]), door=door, memory=memory, on_first_use=TrustOnFirstUse())
+    assert f"has the address {METADATA}" in str(caught.value.__cause__)
+    assert (memory.records(), agent.paths()) == ((), [NEW])
+
+
+def test_who_has_no_certificate_for_the_name_is_not_asked(agent: Agent, authority: Authority) -> None:
+    with serving_agent(authority.server("evil.example"), address="127.0.0.2", port=agent.port) as evil:
+        evil.pages[NEW] = signed(card_of(agent.origin()))
+        door = door_to(agent, authority, agent_test=[["127.0.0.2"]])
+        with pytest.raises(FetchError, match="certificate is refused"):
+            fetch_card(agent.origin(), trusting(HOST), door=door)
+        assert evil.asked == []
+
+
+def late(asked: Asked) -> Page:
+    time.sleep(1)
+    return Page(body=signed(card_of(f"https://{HOST}")))
+
+
+@pytest.mark.parametrize(
+    ("page", "why"),
+    [
+        (Page(body=b" " * 300_000), "more than 262144 bytes"),
+        (Page(body=b"{}", headers={"Content-Type": "text/html"}), "not of type application/json"),
+        (Page(body=b"{}", headers={"Content-Encoding": "gzip"}), "compressed"),
+        (late, "within 0.3 seconds"),
+    ],
+)
+def test_an_answer_that_would_cost_too_much_ends_early(
+    agent: Agent, authority: Authority, page: Page | Callable[[Asked], Page], why: str
+) -> None:
+    agent.pages[NEW] = page
+    names = Names(agent_test=[["127.0.0.1"]])
+    door = Door(private_origins=[agent.origin()], ssl_context=authority.client(), resolver=names, timeout=0.3)
+    if "seconds" not in why:
+        door = door_to(agent, authority)
+    with pytest.raises(FetchError, match=why):
+        fetch_card(agent.origin(), trusting(HOST), door=door)
+    assert agent.paths() == [NEW]
+
+
+# --- where credentials go ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://other.test:{port}/rpc",
+        "http://agent.test:{port}/rpc",
+        "agent.test:{port}",
+    ],
+)
+async def test_an_interface_elsewhere_gets_no_credentials(agent: Agent, authority: Authority, url: str) -> None:
+    """The key may speak for both hosts, so the card is proven; the caller has meant one of them."""
+    interface = {"url": url.format(port=agent.port), "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    document = signed(card_of(agent.origin(), supportedInterfaces=[interface]))
+    trust = trusting(HOST, "other.test")
+    card = verify_card(document, trust, origin=agent.origin(), now=time.time())
+    with pytest.raises(FetchError, match="credentials are sent nowhere else"):
+        await fetch_extended_card_async(card, trust, credentials=KEY, door=door_to(agent, authority))
+    assert agent.asked == []
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_carries_no_credentials(agent: Agent, authority: Authority, status: int) -> None:
+    agent.pages = {
+        NEW: signed(card_of(agent.origin())),
+        "/rpc": Page(status=status, headers={"Location": f"{agent.origin('other.test')}/stolen"}),
+        "/stolen": signed(card_of(agent.origin())),
+    }
+    door = door_to(agent, authority)
+    card = fetch_card(agent.origin(), trusting(HOST), door=door)
+    with pytest.raises(FetchError, match="redirects") as caught:
+        fetch_extended_card(card, trusting(HOST), credentials=KEY, door=door)
+    assert agent.paths() == [NEW, "/rpc"]
+    assert "a secret" not in str(caught.value)
+
+
+EVIL = "https://evil.example"
+IMPLICIT = f'{{"implicit": {{"authorizationUrl": "{EVIL}/", "scopes": {{}}}}}}'
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "named"),
+    [
+        ('"{origin}/rest"', f'"{EVIL}/rest"', EVIL),
+        ('"{origin}/rest"', '"https://agent.test/rest"', "https://agent.test:443"),
+        ('"{origin}/rest"', '"http://agent.test/rest"', "http://agent.test:80"),
+        ('"tokenUrl": "https://login.example.com/token"', f'"tokenUrl": "{EVIL}/token"', EVIL),
+        ('"tokenUrl": "https://login.example.com/token"', '"tokenUrl": "https://login.example.com/"', "login.example"),
+        ('"scopes"', f'"refreshUrl": "{EVIL}/refresh", "scopes"', EVIL),
+        ('"login"', f'"other": {{"oauth2SecurityScheme": {{"flows": {IMPLICIT}}}}}, "login"', EVIL),
+        ('"flows"', f'"oauth2MetadataUrl": "{EVIL}/metadata", "flows"', EVIL),
+        ('"login"', f'"oidc": {{"openIdConnectSecurityScheme": {{"openIdConnectUrl": "{EVIL}/"}}}}, "login"', EVIL),
+    ],
+)  # fmt: skip
+def test_an_extended_card_leads_further_than_the_public_one(
+    agent: Agent, authority: Authority, was: str, becomes: str, named: str
+) -> None:
+    """Even by its owner's key: what strangers were told, and what was told in confidence, must not differ in this."""
+    public = card_of(agent.origin())
+    text = json.dumps(public)
+    was = was.format(origin=agent.origin())
+    assert was in text
+    wider = json.loads(text.replace(was, becomes, 1))
+    key = TrustedKey(key=OWNER.public_key, origins=Origins(HOST, "evil.example"))
+    trust, door = TrustStore([key]), door_to(agent, authority)
+    interface = f"{agent.origin()}/rpc"
+    agent.pages = {NEW: signed(public), "/rpc": b'{"id": "extended-card", "result": %b}' % signed(wider)}
+    card = fetch_card(agent.origin(), trust, door=door)
+    with pytest.raises(Exception, match="the public card does not name") as caught:
+        fetch_extended_card(card, trust, credentials=KEY, door=door)
+    assert named in str(caught.value)
+    assert interface not in str(caught.value)
+    agent.pages["/rpc"] = b'{"id": "extended-card", "result": %b}' % signed(public)
+    assert fetch_extended_card(card, trust, credentials=KEY, door=door).card == public

@@ -1,0 +1,36 @@
+"""A certificate authority for the agents of these tests, one agent, and a door that finds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from a2a_trust import Door
+from tests.client.agents import Agent, serving_agent
+from tests.test_fetch import Authority, Names
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+def agent(authority: Authority) -> Iterator[Agent]:
+    """It has certificates for ``agent.test``, ``other.test``, ``localhost`` and 127.0.0.1."""
+    with serving_agent(authority.server("agent.test", "other.test", "localhost", "127.0.0.1")) as running:
+        yield running
+
+
+@pytest.fixture
+def door(agent: Agent, authority: Authority) -> Door:
+    """A door through which the agent can be reached, by both of its names."""
+    names = Names(agent_test=[["127.0.0.1"]], other_test=[["127.0.0.1"]])
+    origins = [agent.origin("agent.test"), agent.origin("other.test")]
+    return Door(private_origins=origins, ssl_context=authority.client(), resolver=names, timeout=5.0)

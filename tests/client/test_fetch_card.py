@@ -1,0 +1,651 @@
+"""A card is fetched, and had only when it is proven: the same by the flow, with and without an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_trust import (
+    CardCache,
+    CardVerificationError,
+    ConfigurationError,
+    Door,
+    FetchError,
+    Form,
+    KeySourceUnavailableError,
+    MalformedError,
+    Origins,
+    SignedPartOnly,
+    TrustedKey,
+    TrustFile,
+    TrustStore,
+    UncoveredFieldsError,
+    UnsafeReportOnly,
+    UnsignedCardError,
+    UntrustedCardError,
+    VerifiedCard,
+    fetch_card,
+    fetch_card_async,
+    fetch_extended_card,
+    fetch_extended_card_async,
+    generate_signer,
+    named,
+    publish_jwks,
+    verify_card,
+)
+from a2a_trust.client.fetch_card import card_urls, fetching
+from a2a_trust.client.flow import Get, InThread
+from a2a_trust.client.memory import TrustOnFirstUse, VolatileCardMemory
+from a2a_trust.client.proving import Proving
+from a2a_trust.errors import PinnedKeyError, RolledBackCardError
+from a2a_trust.fetch import Fetched
+from tests.attacks.forgery import canonical, entry, pruned, served, signs
+from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, signed, trusting
+
+HOST = "agent.test"
+Fetch = Callable[..., VerifiedCard]
+
+
+def _in_loop(url: str, trust: Any, **options: Any) -> VerifiedCard:
+    return asyncio.run(fetch_card_async(url, trust, **options))
+
+
+def _waiting_in_loop(url: str, trust: Any, **options: Any) -> VerifiedCard:
+    """The one that waits, called where an event loop is running."""
+
+    async def main() -> VerifiedCard:
+        return fetch_card(url, trust, **options)
+
+    return asyncio.run(main())
+
+
+ways = pytest.mark.parametrize("fetch", [fetch_card, _in_loop, _waiting_in_loop])
+
+
+# --- what is had ---------------------------------------------------------------------------------------------------
+
+
+@ways
+def test_a_proven_card_is_had(fetch: Fetch, agent: Agent, door: Door) -> None:
+    card = card_of(agent.origin())
+    agent.pages[NEW] = signed(card)
+    proven = fetch(agent.origin(), trusting(HOST), door=door)
+    assert (proven.card, proven.origin, proven.key) == (card, HOST, OWNER.public_key)
+    assert agent.paths() == [NEW]
+
+
+@ways
+@pytest.mark.parametrize(
+    ("document", "error"),
+    [
+        (lambda origin: json.dumps(card_of(origin)).encode(), UnsignedCardError),
+        (lambda origin: json.dumps({**card_of(origin), "signatures": []}).encode(), UnsignedCardError),
+        (lambda origin: signed(card_of(origin), by=generate_signer("ES256", kid="owner")), CardVerificationError),
+        (lambda origin: signed(card_of(origin), by=generate_signer("ES256", kid="mallory")), UntrustedCardError),
+        (lambda origin: signed(card_of(origin)).replace(b"Books", b"Cooks"), CardVerificationError),
+        (lambda origin: signed(card_of("https://elsewhere.test")), UntrustedCardError),
+        (lambda origin: b"[]", MalformedError),
+        (lambda origin: b'{"name": "a", "name": "b"}', MalformedError),
+        (lambda origin: b"\xff", MalformedError),
+    ],
+)
+def test_what_is_not_proven_is_not_had(
+    fetch: Fetch, agent: Agent, door: Door, document: Callable[[str], bytes], error: type[Exception]
+) -> None:
+    agent.pages[NEW] = document(agent.origin())
+    with pytest.raises(error):
+        fetch(agent.origin(), trusting(HOST), door=door)
+
+
+def test_nobody_is_trusted_by_an_empty_store(agent: Agent, door: Door) -> None:
+    agent.pages[NEW] = signed(card_of(agent.origin()))
+    with pytest.raises(UntrustedCardError):
+        fetch_card(agent.origin(), TrustStore([]), door=door)
+
+
+def test_the_same_bytes_are_proven_offline(agent: Agent, door: Door) -> None:
+    document = agent.pages[NEW] = signed(card_of(agent.origin()))
+    fetched = fetch_card(agent.origin(), trusting(HOST), door=door)
+    assert isinstance(document, bytes)
+    assert fetched == verify_card(document, trusting(HOST), origin=agent.origin(), now=time.time())
+
+
+def test_policy_and_coverage_are_those_of_verify_card(agent: Agent, door: Door) -> None:
+    agent.pages[NEW] = signed(card_of(agent.origin()))
+    with pytest.raises(CardVerificationError, match="0 of the 1 keys"):
+        fetch_card(agent.origin(), trusting(HOST), door=door, policy=named("auditor"))
+    proven = fetch_card(agent.origin(), trusting(HOST), door=door, coverage=SignedPartOnly())
+    assert proven.dropped == ()
+
+
+# --- where it is looked for ----------------------------------------------------------------------------------------
+
+
+@ways
+def test_the_older_name_is_asked_only_when_the_newer_is_not_there(fetch: Fetch, agent: Agent, door: Door) -> None:
+    agent.pages[OLD] = signed(card_of(agent.origin()))
+    assert fetch(agent.origin(), trusting(HOST), door=door).card["name"] == "Ledger"
+    assert agent.paths() == [NEW, OLD]
+
+
+@ways
+@pytest.mark.parametrize(
+    "newer",
+    [
+        Page(status=500),
+        Page(status=403),
+        Page(status=302, headers={"Location": OLD}),
+        Page(body=b"{}"),
+        Page(status=304),
+    ],
+)
+def test_no_other_failure_leads_to_the_older_name(fetch: Fetch, agent: Agent, door: Door, newer: Page) -> None:
+    """Whoever can spoil the newer answer must not get to choose the older one."""
+    agent.pages = {NEW: newer, OLD: signed(card_of(agent.origin()))}
+    with pytest.raises((FetchError, UnsignedCardError)):
+        fetch(agent.origin(), trusting(HOST), door=door)
+    assert agent.paths() == [NEW]
+
+
+def test_a_card_that_is_nowhere_is_an_error_with_its_status(agent: Agent, door: Door) -> None:
+    with pytest.raises(FetchError, match="status 404") as caught:
+        fetch_card(agent.origin(), trusting(HOST), door=door)
+    assert caught.value.status == 404
+    assert agent.paths() == [NEW, OLD]
+
+
+@pytest.mark.parametrize(
+    ("url", "places"),
+    [
+        ("https://a.test", ("https://a.test" + NEW, "https://a.test" + OLD)),
+        ("https://a.test/", ("https://a.test" + NEW, "https://a.test" + OLD)),
+        ("https://a.test/team/", ("https://a.test/team" + NEW, "https://a.test/team" + OLD)),
+        ("https://a.test/cards/one.json", ("https://a.test/cards/one.json",)),
+        ("https://a.test/cards/one.JSON?v=2", ("https://a.test/cards/one.JSON?v=2",)),
+        ("https://[", ("https://[",)),
+    ],
+)
+def test_a_url_names_the_agent_or_its_card(url: str, places: tuple[str, ...]) -> None:
+    assert card_urls(url) == places
+
+
+def test_a_url_that_could_mean_either_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"ends in \.json"):
+        card_urls("https://a.test/card?id=1")
+
+
+def test_a_card_at_a_place_of_its_own(agent: Agent, door: Door) -> None:
+    agent.pages["/cards/one.json"] = signed(card_of(agent.origin()))
+    assert fetch_card(f"{agent.origin()}/cards/one.json", trusting(HOST), door=door).origin == HOST
+    assert agent.paths() == ["/cards/one.json"]
+
+
+# --- the flow, driven by hand --------------------------------------------------------------------------------------
+
+
+def test_the_flow_asks_for_what_it_needs_and_for_nothing_else() -> None:
+    memory = VolatileCardMemory()
+    flow = fetching("https://agent.test", Proving(trust=trusting(HOST), memory=memory), None)
+    first = next(flow)
+    assert first == Get(url="https://agent.test" + NEW)
+    second = flow.throw(FetchError("not there", 404))
+    assert second == Get(url="https://agent.test" + OLD)
+    third = flow.send(Fetched(body=signed(card_of("https://agent.test")), max_age=None))
+    assert isinstance(third, InThread)
+    assert memory.records() == ()
+    third.call()
+    with pytest.raises(StopIteration) as done:
+        flow.send(None)
+    assert done.value.value.origin == HOST
+    assert [record.origin for record in memory.records()] == ["https://agent.test"]
+
+
+def test_a_card_that_takes_long_to_verify_does_not_hold_up_an_event_loop() -> None:
+    flow = fetching("https://agent.test", Proving(trust=trusting(HOST)), None)
+    next(flow)
+    document = signed(card_of("https://agent.test", description="x" * 65_536))
+    step = flow.send(Fetched(body=document, max_age=None))
+    assert isinstance(step, InThread)
+    with pytest.raises(StopIteration) as done:
+        flow.send(step.call())
+    assert done.value.value.origin == HOST
+
+
+@ways
+def test_a_large_card_is_proven_or_refused_like_others(fetch: Fetch, agent: Agent, door: Door) -> None:
+    agent.pages[NEW] = signed(card_of(agent.origin(), description="x" * 65_536))
+    assert fetch(agent.origin(), trusting(HOST), door=door).origin == HOST
+    with pytest.raises(UntrustedCardError):
+        fetch(agent.origin(), trusting("other.test"), door=door)
+
+
+def test_what_is_not_proven_is_not_remembered() -> None:
+    memory = VolatileCardMemory()
+    flow = fetching("https://agent.test", Proving(trust=trusting("other.test"), memory=memory), None)
+    next(flow)
+    with pytest.raises(UntrustedCardError):
+        flow.send(Fetched(body=signed(card_of("https://agent.test")), max_age=None))
+    assert memory.records() == ()
+
+
+# --- keeping answers -----------------------------------------------------------------------------------------------
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = time.time()
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@ways
+def test_a_fresh_answer_is_not_asked_for_again(fetch: Fetch, agent: Agent, door: Door) -> None:
+    agent.pages[NEW] = Page(body=signed(card_of(agent.origin())), headers={"Cache-Control": "max-age=60"})
+    cache, clock = CardCache(), Clock()
+    for _ in range(2):
+        fetch(agent.origin(), trusting(HOST), door=door, cache=cache, clock=clock)
+    assert agent.paths() == [NEW]
+    clock.now += 60
+    fetch(agent.origin(), trusting(HOST), door=door, cache=cache, clock=clock)
+    assert agent.paths() == [NEW, NEW]
+
+
+@pytest.mark.parametrize(
+    ("validator", "condition"),
+    [
+        ({"ETag": '"one"'}, ("if-none-match", '"one"')),
+        ({"ETag": 'W/"one"', "Last-Modified": "Sat, 21 Nov 2026 10:00:00 GMT"}, ("if-none-match", 'W/"one"')),
+        (
+            {"Last-Modified": "Sat, 21 Nov 2026 10:00:00 GMT"},
+            ("if-modified-since", "Sat, 21 Nov 2026 10:00:00 GMT"),
+        ),
+    ],
+)
+def test_a_stale_answer_is_asked_for_by_its_validator(
+    agent: Agent, door: Door, validator: dict[str, str], condition: tuple[str, str]
+) -> None:
+    document = signed(card_of(agent.origin()))
+    name, value = condition
+
+    def page(asked: Asked) -> Page:
+        if asked.headers.get(name) == value:
+            return Page(status=304, headers={**validator, "Cache-Control": "max-age=60"})
+        return Page(body=document, headers=validator)
+
+    agent.pages[NEW] = page
+    cache, clock = CardCache(), Clock()
+    first = fetch_card(agent.origin(), trusting(HOST), door=door, cache=cache, clock=clock)
+    assert not {"if-none-match", "if-modified-since"} & agent.asked[0].headers.keys()
+    second = fetch_card(agent.origin(), trusting(HOST), door=door, cache=cache, clock=clock)
+    assert agent.asked[1].headers[name] == value
+    assert first == second
+    fetch_card(agent.origin(), trusting(HOST), door=door, cache=cache, clock=clock)
+    assert len(agent.asked) == 2  # the 304 has made it fresh
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"ETag": '"one"', "Cache-Control": "no-store"},
+        {"ETag": '"one"', "Vary": "*", "Cache-Control": "max-age=60"},
+        {"ETag": "one"},
+        {"Last-Modified": "yesterday"},
+        {},
+    ],
+)
+def test_what_must_not_or_cannot_be_kept_is_fetched_whole(agent: Agent, door: Door, headers: dict[str, str]) -> None:
+    agent.pages[NEW] = Page(body=signed(card_of(agent.origin())), headers=headers)
+    cache = CardCache()
+    for _ in range(2):
+        fetch_card(agent.origin(), trusting(HOST), door=door, cache=cache)
+    assert len(agent.asked) == 2
+    assert not any({"if-none-match", "if-modified-since"} & asked.headers.keys() for asked in agent.asked)
+
+
+def test_a_304_that_nobody_asked_for_is_no_card(agent: Agent, door: Door) -> None:
+    agent.pages[NEW] = Page(status=304)
+    with pytest.raises(FetchError, match="status 304"):
+        fetch_card(agent.origin(), trusting(HOST), door=door, cache=CardCache())
+
+
+def test_a_304_for_another_etag_is_no_card(agent: Agent, door: Door) -> None:
+    agent.pages[NEW] = Page(body=signed(card_of(agent.origin())), headers={"ETag": '"one"'})
+    cache = CardCache()
+    fetch_card(agent.origin(), trusting(HOST), door=door, cache=cache)
+    agent.pages[NEW] = Page(status=304, headers={"ETag": '"two"'})
+    with pytest.raises(FetchError, match="an ETag that nobody asked about"):
+        fetch_card(agent.origin(), trusting(HOST), door=door, cache=cache)
+
+
+def test_what_is_kept_is_proven_anew_and_asked_for_when_it_is_not(agent: Agent, door: Door) -> None:
+    """A key that was revoked proves nothing, however fresh the answer; the server may have another card by now."""
+    agent.pages[NEW] = Page(body=signed(card_of(agent.origin())), headers={"Cache-Control": "max-age=60"})
+    cache = CardCache()
+    fetch_card(agent.origin(), trusting(HOST), door=door, cache=cache)
+    next_key = generate_signer("ES256", kid="next")
+    with pytest.raises(UntrustedCardError):
+        fetch_card(agent.origin(), trusting(HOST, key=next_key), door=door, cache=cache)
+    agent.pages[NEW] = signed(card_of(agent.origin()), by=next_key)
+    assert fetch_card(agent.origin(), trusting(HOST, key=next_key), door=door, cache=cache).key.kid == "next"
+
+
+def test_what_is_not_proven_is_not_kept(agent: Agent, door: Door) -> None:
+    """Else whoever answers once in the agent's place could lock it out for as long as he likes."""
+    cache = CardCache()
+    agent.pages[NEW] = Page(
+        body=json.dumps(card_of(agent.origin())).encode(), headers={"Cache-Control": "max-age=9999"}
+    )
+    with pytest.raises(UnsignedCardError):
+        fetch_card(agent.origin(), trusting(HOST), door=door, cache=cache)
+    agent.pages[NEW] = signed(card_of(agent.origin()))
+    assert fetch_card(agent.origin(), trusting(HOST), door=door, cache=cache).origin == HOST
+
+
+def test_nothing_is_fresh_for_more_than_a_day_or_before_it_came() -> None:
+    cache = CardCache()
+    cache.keep("https://a.test/", Fetched(body=b"", max_age=2.0**31), 1000.0)
+    assert cache.fresh("https://a.test/", 1000.0 + 86_399) is not None
+    assert cache.fresh("https://a.test/", 1000.0 + 86_400) is None
+    assert cache.fresh("https://a.test/", 999.0) is None
+
+
+def test_a_cache_forgets_the_oldest() -> None:
+    cache = CardCache(size=2)
+    for name in "abac":
+        cache.keep(name, Fetched(body=name.encode(), max_age=60), 0.0)
+    assert [cache.known(name) is not None for name in "abc"] == [True, False, True]
+    with pytest.raises(ConfigurationError, match="1 or more"):
+        CardCache(size=0)
+
+
+# --- memory --------------------------------------------------------------------------------------------------------
+
+
+@ways
+def test_an_older_card_after_a_newer_one_is_refused(fetch: Fetch, agent: Agent, door: Door) -> None:
+    now, memory = time.time(), VolatileCardMemory()
+    old, new = (
+        signed(card_of(agent.origin(), version=version), iat=now - age) for version, age in (("1", 9), ("2", 5))
+    )
+    agent.pages[NEW] = new
+    for _ in range(2):
+        fetch(agent.origin(), trusting(HOST), door=door, memory=memory)
+    agent.pages[NEW] = old
+    with pytest.raises(RolledBackCardError):
+        fetch(agent.origin(), trusting(HOST), door=door, memory=memory)
+    assert fetch(agent.origin(), trusting(HOST), door=door).card["version"] == "1"  # nobody remembered
+
+
+@ways
+def test_who_strips_the_signatures_of_a_known_agent_is_told_on(fetch: Fetch, agent: Agent, door: Door) -> None:
+    memory = VolatileCardMemory()
+    agent.pages[NEW] = signed(card_of(agent.origin()))
+    fetch(agent.origin(), trusting(HOST), door=door, memory=memory)
+    agent.pages[NEW] = json.dumps(card_of(agent.origin())).encode()
+    with pytest.raises(UnsignedCardError, match="its signatures have been taken off"):
+        fetch(agent.origin(), trusting(HOST), door=door, memory=memory)
+
+
+@ways
+def test_trust_on_first_use_is_a_choice_and_holds_to_the_first_key(fetch: Fetch, agent: Agent, door: Door) -> None:
+    memory, nobody = VolatileCardMemory(), TrustStore([])
+    first = TrustOnFirstUse()
+
+    def publish(key: Any) -> None:
+        agent.pages[NEW] = signed(card_of(agent.origin()), by=key)
+        agent.pages["/.well-known/jwks.json"] = json.dumps(publish_jwks([key.public_key])).encode()
+
+    publish(OWNER)
+    with pytest.raises(UntrustedCardError):
+        fetch(agent.origin(), nobody, door=door, memory=memory)
+    with pytest.raises(ConfigurationError, match="without a memory"):
+        fetch(agent.origin(), nobody, door=door, on_first_use=first)
+    assert fetch(agent.origin(), nobody, door=door, memory=memory, on_first_use=first).on_first_use
+    publish(generate_signer("ES256", kid="owner"))
+    with pytest.raises(PinnedKeyError):
+        fetch(agent.origin(), nobody, door=door, memory=memory, on_first_use=first)
+    with pytest.raises(UntrustedCardError):  # where the trust store says something, that alone counts
+        fetch(
+            agent.origin(),
+            trusting(HOST, key=generate_signer(kid="another")),
+            door=door,
+            memory=memory,
+            on_first_use=first,
+        )
+
+
+@pytest.mark.parametrize("key_set", [Page(status=404), Page(body=b"{}"), Page(status=500)])
+def test_a_key_set_that_is_not_there_leads_to_no_other_card(agent: Agent, door: Door, key_set: Page) -> None:
+    """Else a 404 for the keys would bring the card at the older name."""
+    agent.pages = {NEW: signed(card_of(agent.origin())), OLD: b"{}", "/.well-known/jwks.json": key_set}
+    with pytest.raises(UntrustedCardError) as caught:
+        fetch_card(
+            agent.origin(),
+            TrustStore([]),
+            door=door,
+            memory=VolatileCardMemory(),
+            on_first_use=TrustOnFirstUse(),
+        )
+    assert isinstance(caught.value.__cause__, KeySourceUnavailableError)
+    assert agent.paths() == [NEW, "/.well-known/jwks.json"]
+
+
+# --- keys on the network -------------------------------------------------------------------------------------------
+
+TRUST = """
+version = 1
+[[trust]]
+origins = ["agent.test"]
+jwks_url = "{origin}/keys"
+"""
+
+
+@ways
+def test_key_sets_of_a_trust_file_are_fetched(fetch: Fetch, agent: Agent, door: Door, tmp_path: Path) -> None:
+    path = tmp_path / "trust.toml"
+    path.write_text(TRUST.format(origin=agent.origin()))
+    agent.pages = {
+        NEW: signed(card_of(agent.origin())),
+        "/keys": json.dumps(publish_jwks([OWNER.public_key])).encode(),
+    }
+    assert fetch(agent.origin(), TrustFile(path, door=door), door=door).origin == HOST
+    assert sorted(agent.paths()) == [NEW, "/keys"]
+
+
+@ways
+def test_a_key_set_out_of_reach_is_told_when_it_was_needed(
+    fetch: Fetch, agent: Agent, door: Door, tmp_path: Path
+) -> None:
+    path = tmp_path / "trust.toml"
+    path.write_text(TRUST.format(origin=agent.origin()))
+    agent.pages[NEW] = signed(card_of(agent.origin()))
+    with pytest.raises(UntrustedCardError) as caught:
+        fetch(agent.origin(), TrustFile(path, door=door), door=door)
+    assert isinstance(caught.value.__cause__, KeySourceUnavailableError)
+    # That its configured keys are out of reach must not make it an agent of which nothing is known.
+    agent.pages["/.well-known/jwks.json"] = json.dumps(publish_jwks([OWNER.public_key])).encode()
+    with pytest.raises(UntrustedCardError):
+        fetch(
+            agent.origin(),
+            TrustFile(path, door=door),
+            door=door,
+            memory=VolatileCardMemory(),
+            on_first_use=TrustOnFirstUse(),
+        )
+    (tmp_path / "owner.json").write_text(json.dumps(publish_jwks([OWNER.public_key])))
+    path.write_text(path.read_text() + '[[trust]]\norigins = ["agent.test"]\nkeys = "owner.json"\n')
+    assert fetch(agent.origin(), TrustFile(path, door=door), door=door).origin == HOST
+
+
+# --- observing -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_report_tells_what_came_and_why_it_is_not_proven(agent: Agent, door: Door, waits: bool) -> None:
+    def report(trust: TrustStore) -> UnsafeReportOnly:
+        if waits:
+            return UnsafeReportOnly.fetch(agent.origin(), trust, door=door)
+        return asyncio.run(UnsafeReportOnly.fetch_async(agent.origin(), trust, door=door))
+
+    card = card_of(agent.origin())
+    agent.pages[OLD] = signed(card)
+    good = report(trusting(HOST))
+    assert (good.is_proven, good.reasons, good.refusal, good.url) == (True, (), None, agent.origin() + OLD)
+    assert good.unverified["name"] == card["name"]
+    assert not issubclass(UnsafeReportOnly, VerifiedCard)
+    assert report(trusting("other.test")).reasons == ("wrong-origin", "companion")
+    agent.pages[OLD] = json.dumps(card).encode()
+    unsigned = report(trusting(HOST))
+    assert (unsigned.is_proven, unsigned.reasons, unsigned.unverified) == (False, ("UnsignedCardError",), card)
+    agent.pages[OLD] = b'{"a": 1, "a": 2}'
+    assert (report(trusting(HOST)).unverified, report(trusting(HOST)).reasons) == (None, ("MalformedError",))
+    del agent.pages[OLD]
+    with pytest.raises(FetchError, match="404"):
+        report(trusting(HOST))
+    agent.pages[NEW] = Page(status=500)
+    with pytest.raises(FetchError, match="500"):
+        report(trusting(HOST))
+
+
+# --- the extended card ---------------------------------------------------------------------------------------------
+
+KEY = {"X-API-Key": "a secret"}
+
+
+def public(agent: Agent, door: Door, **members: Any) -> VerifiedCard:
+    agent.pages[NEW] = signed(card_of(agent.origin(), **members))
+    proven = fetch_card(agent.origin(), trusting(HOST), door=door)
+    agent.asked.clear()
+    return proven
+
+
+def interfaces(agent: Agent, *bindings: tuple[str, str, str]) -> list[dict[str, str]]:
+    return [
+        {"url": agent.origin() + path, "protocolBinding": binding, "protocolVersion": version}
+        for path, binding, version in bindings
+    ]
+
+
+def by_json_rpc(document: bytes) -> Callable[[Asked], Page]:
+    def page(asked: Asked) -> Page:
+        call = json.loads(asked.body)
+        return Page(body=b'{"jsonrpc": "2.0", "id": %b, "result": %b}' % (json.dumps(call["id"]).encode(), document))
+
+    return page
+
+
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize(
+    ("interface", "tenant", "path", "method"),
+    [
+        (("/rest", "HTTP+JSON", "1.0"), "", "/rest/extendedAgentCard", ""),
+        (("/rest/", "HTTP+JSON", "1.0"), "a/b", "/rest/a%2Fb/extendedAgentCard", ""),
+        (("/rest", "HTTP+JSON", "0.3.0"), "", "/rest/v1/card", ""),
+        (("/rest", "HTTP+JSON", "0.2.5"), "", "/rest/agent/authenticatedExtendedCard", ""),
+        (("/rpc", "JSONRPC", "1.0"), "", "/rpc", "GetExtendedAgentCard"),
+        (("/rpc", "JSONRPC", "1.0"), "team", "/rpc", "GetExtendedAgentCard"),
+        (("/rpc", "JSONRPC", "0.3"), "", "/rpc", "agent/getAuthenticatedExtendedCard"),
+    ],
+)
+def test_an_extended_card_is_had_by_every_name(
+    agent: Agent, door: Door, waits: bool, interface: tuple[str, str, str], tenant: str, path: str, method: str
+) -> None:
+    supported = interfaces(agent, ("/grpc", "GRPC", "1.0"), interface)
+    card = public(agent, door, supportedInterfaces=supported)
+    more = card_of(agent.origin(), supportedInterfaces=supported, description="More.")
+    agent.pages[path] = by_json_rpc(signed(more)) if method else signed(more)
+    options: Any = {"credentials": KEY, "tenant": tenant, "door": door}
+    if waits:
+        extended = fetch_extended_card(card, trusting(HOST), **options)
+    else:
+        extended = asyncio.run(fetch_extended_card_async(card, trusting(HOST), **options))
+    assert extended.card == more
+    (asked,) = agent.asked
+    assert (asked.method, asked.headers["x-api-key"]) == ("POST" if method else "GET", "a secret")
+    assert asked.headers.get("a2a-version") == ("1.0" if interface[2] == "1.0" else None)
+    if method:
+        call = json.loads(asked.body)
+        assert (call["method"], call.get("params", {}).get("tenant", "")) == (method, tenant)
+
+
+def test_the_tenant_of_the_card_goes_before_that_of_the_caller(agent: Agent, door: Door) -> None:
+    (supported,) = interfaces(agent, ("/rest", "HTTP+JSON", "1.0"))
+    card = public(agent, door, supportedInterfaces=[{**supported, "tenant": "own"}])
+    with pytest.raises(FetchError, match="404"):
+        fetch_extended_card(card, trusting(HOST), credentials=KEY, tenant="other", door=door)
+    assert agent.paths() == ["/rest/own/extendedAgentCard"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "match"),
+    [
+        (b'{"jsonrpc": "2.0", "id": "extended-card", "error": {"code": -32007}}', FetchError, "-32007"),
+        (b'{"jsonrpc": "2.0", "id": "extended-card", "error": "no"}', FetchError, r"error \?"),
+        (b'{"jsonrpc": "2.0", "id": "extended-card"}', MalformedError, "either a result or an error"),
+        (b'{"jsonrpc": "2.0", "id": "extended-card", "result": {}, "error": {}}', MalformedError, "either"),
+        (b'{"jsonrpc": "2.0", "id": "other", "result": {}}', MalformedError, "another request"),
+        (b'{"jsonrpc": "2.0", "id": "extended-card", "result": []}', MalformedError, "no card"),
+        (b"[]", MalformedError, "none of JSON-RPC"),
+        (b'{"jsonrpc": "2.0", "id": "extended-card", "result": {}}', UnsignedCardError, "not signed"),
+    ],
+)
+def test_an_answer_without_a_proven_card_is_an_error(
+    agent: Agent, door: Door, answer: bytes, error: type[Exception], match: str
+) -> None:
+    card = public(agent, door)
+    agent.pages["/rpc"] = answer
+    with pytest.raises(error, match=match):
+        fetch_extended_card(card, trusting(HOST), credentials=KEY, door=door)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_credentials_that_do_not_suffice_are_told_by_the_status(agent: Agent, door: Door, status: int) -> None:
+    card = public(agent, door)
+    agent.pages["/rpc"] = Page(status=status)
+    with pytest.raises(FetchError) as caught:
+        fetch_extended_card(card, trusting(HOST), credentials=KEY, door=door)
+    assert caught.value.status == status
+
+
+def test_a_card_that_promises_none_is_not_asked(agent: Agent, door: Door) -> None:
+    card = public(agent, door, capabilities={})
+    with pytest.raises(FetchError, match="promises no extended card"):
+        fetch_extended_card(card, trusting(HOST), credentials=KEY, door=door)
+    assert agent.asked == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Host": "x"}, {"content-length": "1"}, {"Transfer-Encoding": "x"}, {"X\r\nY": "z"}, {"": "z"}, {"Accept": "*/*"}],
+)
+def test_headers_that_are_not_credentials_are_refused(agent: Agent, door: Door, headers: dict[str, str]) -> None:
+    card = public(agent, door)
+    with pytest.raises(ConfigurationError, match="not the caller's to write"):
+        fetch_extended_card(card, trusting(HOST), credentials=headers, door=door)
+    assert agent.asked == []
+
+
+@pytest.mark.parametrize("value", ["a\r\nb", "s\u00e9cret", "", " secret", "secret\n"])
+def test_a_value_that_is_no_header_is_refused_and_not_repeated(agent: Agent, door: Door, value: str) -> None:
+    card = public(agent, door)
+    with pytest.raises(ConfigurationError, match="the value of X-API-Key is not") as caught:
+        fetch_extended_card(card, trusting(HOST), credentials={"X-API-Key": value}, door=door)
+    assert not value.strip() or value.strip() not in str(caught.value)
+    assert agent.asked == []
+
+
+def test_uncovered_members_of_an_extended_card_are_refused(agent: Agent, door: Door) -> None:
+    card = public(agent, door)
+    more = card_of(agent.origin())
+    made = entry({"alg": "ES256", "kid": "owner"}, canonical(pruned(more)), signs(OWNER.private_key, "ES256"))
+    agent.pages["/rpc"] = by_json_rpc(served({**more, "x": "y"}, made))
+    key = TrustedKey(key=OWNER.public_key, origins=Origins(HOST), forms=frozenset(Form))
+    with pytest.raises(UncoveredFieldsError):
+        fetch_extended_card(card, TrustStore([key]), credentials=KEY, door=door)

@@ -1,0 +1,351 @@
+"""The rules of the memory, and that it keeps them wherever it is kept: in a process, or in a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from a2a_trust import (
+    LocalSigner,
+    Origins,
+    TrustedKey,
+    TrustStore,
+    VerifiedCard,
+    generate_signer,
+    sign_card,
+    verify_card,
+)
+from a2a_trust.client.memory import CardMemory, Remembered, TrustOnFirstUse, VolatileCardMemory, origin_of
+from a2a_trust.client.memory_store import SqliteCardMemory
+from a2a_trust.errors import ConfigurationError, PinnedKeyError, RolledBackCardError, TrustError
+from a2a_trust.signing.verify import CLOCK_SKEW
+
+AGENT = "https://agent.example.com"
+NOW = 1_800_000_000.0
+CARD: dict[str, Any] = {
+    "name": "Agent",
+    "description": "Does things.",
+    "version": "1.2.0",
+    "supportedInterfaces": [{"url": f"{AGENT}/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}],
+    "capabilities": {},
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "skills": [{"id": "do", "name": "Do", "description": "Does.", "tags": ["x"]}],
+}
+SIGNERS = tuple(generate_signer("EdDSA", kid=f"key-{number}") for number in range(3))
+ALICE, BOB, CAROL = SIGNERS
+
+Memory = VolatileCardMemory | SqliteCardMemory
+
+
+@pytest.fixture(params=["volatile", "sqlite"])
+def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Memory:
+    return VolatileCardMemory() if request.param == "volatile" else SqliteCardMemory(tmp_path / "cards.db", create=True)
+
+
+def thumbprint(signer: LocalSigner) -> str:
+    return signer.public_key.thumbprint
+
+
+def proof(signer: LocalSigner, *, iat: float | None = None, on_first_use: bool = False) -> VerifiedCard:
+    """What a client has proven of the agent's card, by a key that the trust store names or by one of first use."""
+    if on_first_use:
+        trust = TrustOnFirstUse().trust_store([signer.public_key], AGENT, TrustStore(()))
+    else:
+        trust = TrustStore([TrustedKey(key=signer.public_key, origins=Origins("agent.example.com"))])
+    signed = json.dumps(sign_card(CARD, signer, iat=iat).card).encode()
+    return verify_card(signed, trust, origin=AGENT, now=NOW if iat is None else max(NOW, iat))
+
+
+# --- what is kept
+
+
+def test_what_is_remembered_of_a_card(memory: Memory) -> None:
+    protocol: CardMemory = memory
+    assert not protocol.expects_signature(AGENT)
+    first = protocol.admit(proof(ALICE, iat=NOW - 10), f"{AGENT}/.well-known/agent-card.json", now=NOW, issued=NOW - 10)
+    expected = Remembered(
+        origin=AGENT,
+        thumbprints=frozenset([thumbprint(ALICE)]),
+        issued=NOW - 10,
+        version="1.2.0",
+        first_seen=NOW,
+        last_seen=NOW,
+        on_first_use=False,
+    )
+    assert (first.remembered, first.before, first.warnings) == (expected, None, ())
+    assert memory.records() == (expected,)
+    second = protocol.admit(proof(ALICE, iat=NOW - 5.5), AGENT, now=NOW + 7, issued=NOW - 5.5)
+    assert second.before == expected
+    assert second.remembered == replace(expected, issued=NOW - 5.5, last_seen=NOW + 7)
+    assert memory.records() == (second.remembered,)
+    assert protocol.expects_signature(f"{AGENT}/elsewhere")
+    earlier = protocol.admit(proof(ALICE, iat=NOW), AGENT, now=NOW, issued=NOW).remembered
+    assert (earlier.last_seen, earlier.first_seen) == (NOW + 7, NOW)  # another process whose clock is behind
+
+
+def test_a_proof_knows_when_it_was_signed_and_who_vouches_for_its_key() -> None:
+    assert (proof(ALICE).issued, proof(ALICE).on_first_use) == (None, False)
+    assert (proof(ALICE, iat=NOW - 1).issued, proof(ALICE, on_first_use=True).on_first_use) == (NOW - 1, True)
+
+
+def test_a_clock_that_is_a_little_behind_refuses_nobody(memory: Memory) -> None:
+    ahead = NOW + CLOCK_SKEW
+    assert memory.admit(proof(ALICE, iat=ahead), AGENT, now=NOW, issued=ahead).remembered.issued == ahead
+    with pytest.raises(TrustError, match="future"):
+        memory.admit(proof(ALICE, iat=ahead + 1), AGENT, now=NOW, issued=ahead + 1)
+
+
+@pytest.mark.parametrize("version", [None, 7, "x" * 65, ["1.0"]])
+def test_a_version_that_is_none_is_not_remembered(memory: Memory, version: object) -> None:
+    payload = replace(proof(ALICE), payload=json.dumps(CARD | {"version": version}).encode())
+    assert memory.admit(payload, AGENT, now=NOW, issued=None).remembered.version is None
+    assert memory.admit(proof(ALICE), AGENT, now=NOW, issued=None).remembered.version == "1.2.0"
+    assert memory.admit(payload, AGENT, now=NOW, issued=None).remembered.version == "1.2.0"
+
+
+# --- what people do
+
+
+def test_an_accepted_key_takes_the_place_of_the_one_before(memory: Memory) -> None:
+    memory.admit(proof(ALICE, iat=NOW, on_first_use=True), AGENT, now=NOW, issued=NOW)
+    changed = proof(BOB, iat=NOW - 50, on_first_use=True)
+    with pytest.raises(PinnedKeyError):
+        memory.admit(changed, AGENT, now=NOW + 1, issued=changed.issued)
+    accepted = memory.accept(AGENT, [thumbprint(BOB)], now=NOW + 2)
+    assert memory.records() == (accepted,)
+    assert accepted.thumbprints == {thumbprint(BOB)}
+    assert (accepted.first_seen, accepted.last_seen) == (NOW, NOW)
+    # What the other key has said of time and version binds nobody any more.
+    assert (accepted.issued, accepted.version) == (None, None)
+    assert memory.admit(changed, AGENT, now=NOW + 3, issued=changed.issued).remembered.issued == NOW - 50
+    with pytest.raises(PinnedKeyError):
+        memory.admit(proof(ALICE, on_first_use=True), AGENT, now=NOW + 4, issued=None)
+
+
+def test_a_key_accepted_beside_the_one_before_opens_no_way_back(memory: Memory) -> None:
+    memory.admit(proof(ALICE, iat=NOW, on_first_use=True), AGENT, now=NOW, issued=NOW)
+    accepted = memory.accept(AGENT, [thumbprint(BOB), thumbprint(ALICE)], now=NOW)
+    assert (accepted.issued, accepted.version) == (NOW, "1.2.0")
+    for signer in (ALICE, BOB):
+        with pytest.raises(RolledBackCardError):
+            memory.admit(proof(signer, iat=NOW - 1, on_first_use=True), AGENT, now=NOW, issued=NOW - 1)
+        kept = memory.admit(proof(signer, iat=NOW, on_first_use=True), AGENT, now=NOW, issued=NOW).remembered
+        assert kept.thumbprints == {thumbprint(BOB), thumbprint(ALICE)}
+
+
+def test_a_key_can_be_accepted_before_the_agent_is_ever_asked(memory: Memory) -> None:
+    """Then there is no first use at which anybody would be believed."""
+    record = memory.accept("agent.example.com", thumbprint(ALICE), now=NOW)
+    assert (record.origin, record.first_seen, record.on_first_use) == (AGENT, NOW, True)
+    assert memory.expects_signature(AGENT)
+    with pytest.raises(PinnedKeyError):
+        memory.admit(proof(BOB, on_first_use=True), AGENT, now=NOW, issued=None)
+    assert memory.admit(proof(ALICE, on_first_use=True), AGENT, now=NOW, issued=None).warnings == ()
+
+
+@pytest.mark.parametrize("keys", [[], [""], "", ["x" * 42], ["x" * 44], ["é" * 43], [f"{'x' * 42} "], ["x" * 43, "y"]])
+def test_only_thumbprints_are_accepted(memory: Memory, keys: Any) -> None:
+    with pytest.raises(ConfigurationError, match="RFC 7638 thumbprint"):
+        memory.accept(AGENT, keys, now=NOW)
+    assert memory.records() == ()
+
+
+def test_what_is_forgotten_is_seen_for_the_first_time_again(memory: Memory) -> None:
+    kept = memory.admit(proof(ALICE, iat=NOW, on_first_use=True), AGENT, now=NOW, issued=NOW).remembered
+    with pytest.raises(ConfigurationError, match=r"nothing is remembered of https://agent\.example\.com:8443"):
+        memory.forget(f"{AGENT}:8443")
+    assert memory.forget(f"{AGENT}/x") == kept
+    assert memory.records() == ()
+    assert not memory.expects_signature(AGENT)
+    with pytest.raises(ConfigurationError):
+        memory.forget(AGENT)
+    admitted = memory.admit(proof(BOB, on_first_use=True), AGENT, now=NOW, issued=None)
+    assert admitted.before is None
+    assert len(admitted.warnings) == 1
+
+
+def test_records_can_be_brought_along() -> None:
+    record = VolatileCardMemory().accept(AGENT, [thumbprint(ALICE)], now=NOW)
+    assert VolatileCardMemory([record]).records() == (record,)
+
+
+# --- origins
+
+
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("https://agent.example.com", AGENT),
+        ("https://Agent.EXAMPLE.com/.well-known/agent-card.json?a=//b:1/#c", AGENT),
+        ("HTTPS://agent.example.com:443", AGENT),
+        ("https://agent.example.com:0443/", AGENT),
+        ("agent.example.com", AGENT),
+        ("agent.example.com:443", AGENT),
+        ("agent.example.com:8443", f"{AGENT}:8443"),
+        ("https://agent.example.com:80", f"{AGENT}:80"),
+        ("http://agent.example.com:80", "http://agent.example.com"),
+        ("http://127.0.0.1:8000/x", "http://127.0.0.1:8000"),
+        ("http://[::1]:8000/x", "http://[::1]:8000"),
+        ("[::1]:8000", "https://[::1]:8000"),
+    ],
+)
+def test_an_origin_is_written_in_one_way(url: str, origin: str) -> None:
+    assert origin_of(url) == origin
+    assert origin_of(origin) == origin
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "", " ", "/", "//agent.example.com", "ftp://agent.example.com", "file:///etc/passwd", "https://",
+        "agent.example.com/x", "https://a@agent.example.com", "https://agent.example.com\\x", "https://ag ent",
+        "https://agent.example.com:99999", "https://agent.example.com:x", "https://agent.example.com.", "https:x",
+        None, 7,
+    ],
+)  # fmt: skip
+def test_what_is_no_origin_is_refused_everywhere(memory: Memory, url: Any) -> None:
+    uses: list[Callable[[], object]] = [
+        lambda: origin_of(url),
+        lambda: memory.expects_signature(url),
+        lambda: memory.forget(url),
+        lambda: memory.accept(url, [thumbprint(ALICE)], now=NOW),
+        lambda: memory.admit(proof(ALICE), url, now=NOW, issued=None),
+        lambda: TrustOnFirstUse().applies_to(url, TrustStore(())),
+    ]
+    for use in uses:
+        with pytest.raises(ConfigurationError, match="origin"):
+            use()
+
+
+# --- two memories, one life
+
+ORIGINS = (AGENT, f"{AGENT}:8443", "http://agent.example.com")
+SPELLINGS = {AGENT: (AGENT, "agent.example.com", "HTTPS://AGENT.example.com:443/x")}
+PROOFS: dict[tuple[bool, tuple[int, ...]], VerifiedCard] = {
+    (on_first_use, keys): replace(
+        proof(SIGNERS[keys[0]], on_first_use=on_first_use), keys=tuple(SIGNERS[key].public_key for key in keys)
+    )
+    for on_first_use in (False, True)
+    for keys in ((0,), (1,), (0, 1), (1, 2))
+}
+
+
+class OneLife(RuleBasedStateMachine):
+    """Both memories say and keep the same, and the rules hold as a third, naive one has them."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.folder = TemporaryDirectory()
+        self.path = Path(self.folder.name) / "cards.db"
+        self.volatile = VolatileCardMemory()
+        self.sqlite = SqliteCardMemory(self.path, create=True)
+        self.now = NOW
+        self.keys: dict[str, frozenset[str]] = {}
+        self.highest: dict[str, float | None] = {}
+        self.unvouched: set[str] = set()
+
+    def teardown(self) -> None:
+        if hasattr(self, "folder"):
+            self.folder.cleanup()
+
+    def both(self, use: Callable[[Memory], Any]) -> Any:
+        outcomes = []
+        for memory in (self.volatile, self.sqlite):
+            try:
+                outcomes.append(use(memory))
+            except (TrustError, ConfigurationError) as error:
+                outcomes.append(type(error))
+        assert outcomes[0] == outcomes[1]
+        return outcomes[0]
+
+    @rule(seconds=st.floats(0, 1000))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule(
+        origin=st.sampled_from(ORIGINS),
+        spelling=st.integers(0, 2),
+        asked=st.sampled_from(sorted(PROOFS)),
+        age=st.one_of(st.none(), st.sampled_from([-61.0, -60.0, 0.0, 1.0]), st.floats(-100, 3000)),
+        version=st.sampled_from(["1", "1.2.0", "2.0", "spring"]),
+    )
+    def a_card_comes(
+        self, origin: str, spelling: int, asked: tuple[bool, tuple[int, ...]], age: float | None, version: str
+    ) -> None:
+        on_first_use, keys = asked
+        prints = frozenset(thumbprint(SIGNERS[key]) for key in keys)
+        issued = None if age is None else self.now - age
+        proven = replace(PROOFS[asked], payload=json.dumps(CARD | {"version": version}).encode(), issued=issued)
+        written = SPELLINGS.get(origin, (origin,) * 3)[spelling]
+        outcome = self.both(lambda memory: memory.admit(proven, written, now=self.now, issued=issued))
+        is_new, known = origin not in self.keys, self.keys.get(origin, frozenset())
+        replaced = origin in self.unvouched and not on_first_use and not prints & known
+        highest = None if is_new or replaced else self.highest[origin]
+        refused = isinstance(outcome, type)
+        assert refused == (
+            (issued is not None and issued > self.now + CLOCK_SKEW)
+            or (on_first_use and not is_new and not prints <= known)
+            or (highest is not None and (issued is None or issued < highest))
+        )
+        if refused:
+            return
+        assert outcome.remembered.origin == origin
+        assert bool(outcome.warnings) >= (is_new and on_first_use)
+        self.highest[origin] = issued
+        if is_new or not on_first_use:
+            self.keys[origin] = prints
+            (self.unvouched.add if on_first_use else self.unvouched.discard)(origin)
+
+    @rule(origin=st.sampled_from(ORIGINS), keys=st.sets(st.integers(0, 2), min_size=1))
+    def a_person_accepts(self, origin: str, keys: set[int]) -> None:
+        prints = frozenset(thumbprint(SIGNERS[key]) for key in keys)
+        self.both(lambda memory: memory.accept(origin, prints, now=self.now))
+        if not prints & self.keys.get(origin, frozenset()):
+            self.highest[origin] = None
+        self.keys[origin] = prints
+        self.unvouched.add(origin)
+
+    @rule(origin=st.sampled_from(ORIGINS))
+    def a_person_forgets(self, origin: str) -> None:
+        outcome = self.both(lambda memory: memory.forget(origin))
+        assert (outcome is ConfigurationError) == (origin not in self.keys)
+        self.keys.pop(origin, None)
+        self.unvouched.discard(origin)
+
+    @precondition(lambda self: hasattr(self, "path"))
+    @rule()
+    def the_program_starts_anew(self) -> None:
+        self.sqlite = SqliteCardMemory(self.path)
+        self.volatile = VolatileCardMemory(self.volatile.records())
+
+    @invariant()
+    def they_agree(self) -> None:
+        if not hasattr(self, "path"):
+            return
+        records = self.both(lambda memory: memory.records())
+        assert {record.origin: record.thumbprints for record in records} == self.keys
+        assert {record.origin: record.issued for record in records} == {
+            origin: self.highest[origin] for origin in self.keys
+        }
+        assert {record.origin for record in records if record.on_first_use} == self.unvouched
+        for origin in ORIGINS:
+            assert self.both(partial(self.expects, origin)) == (origin in self.keys)
+
+    @staticmethod
+    def expects(origin: str, memory: Memory) -> bool:
+        return memory.expects_signature(origin)
+
+
+TestOneLife = OneLife.TestCase
+TestOneLife.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from threading import Lock
 from typing import Final, NamedTuple
 
 from a2a_trust.errors import ConfigurationError
@@ -33,7 +33,8 @@ class CardCache:
                 "CardCache: size is a number of cards, 1 or more; leave the cache out to keep none"
             )
         self._size = size
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: dict[str, _Kept] = {}
+        self._lock = Lock()
 
     def fresh(self, url: str, now: float) -> Fetched | None:
         """The answer of that URL, if its server need not be asked again yet."""
@@ -48,11 +49,9 @@ class CardCache:
     def keep(self, url: str, fetched: Fetched, now: float) -> None:
         """Keep an answer that came when it was ``now``, unless nothing could come of it."""
         seconds = min(fetched.max_age or 0.0, _MOST_SECONDS)
-        self._kept.pop(url, None)
-        if seconds > 0 or fetched.etag is not None or fetched.last_modified is not None:
-            self._kept[url] = _Kept(fetched, now, now + seconds)
-        while len(self._kept) > self._size:
-            try:
-                self._kept.popitem(last=False)
-            except KeyError:  # another thread was faster
-                break
+        with self._lock:
+            self._kept.pop(url, None)
+            if seconds > 0 or fetched.etag is not None or fetched.last_modified is not None:
+                self._kept[url] = _Kept(fetched, now, now + seconds)
+            while len(self._kept) > self._size:
+                del self._kept[next(iter(self._kept))]

@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from a2a_trust import (
+    ConfigurationError,
     Door,
     FetchError,
     Origins,
     TrustedKey,
     TrustStore,
+    UnsafeAnyOrigin,
     UnsafeReportOnly,
     UntrustedCardError,
     fetch_card,
@@ -249,6 +251,17 @@ async def test_an_interface_elsewhere_gets_no_credentials(agent: Agent, authorit
     card = verify_card(document, trust, origin=agent.origin(), now=time.time())
     with pytest.raises(FetchError, match="credentials are sent nowhere else"):
         await fetch_extended_card_async(card, trust, credentials=KEY, door=door_to(agent, authority))
+    assert agent.asked == []
+
+
+@pytest.mark.anyio
+async def test_a_card_that_is_bound_to_no_host_leads_credentials_nowhere(agent: Agent, authority: Authority) -> None:
+    document = signed(card_of(agent.origin()))
+    anywhere = TrustStore([TrustedKey(key=OWNER.public_key, origins=UnsafeAnyOrigin())])
+    for trust, origin in ((anywhere, agent.origin()), (trusting(HOST), UnsafeAnyOrigin())):
+        card = verify_card(document, trust, origin=origin, now=time.time())
+        with pytest.raises(ConfigurationError, match="not bound to a host"):
+            await fetch_extended_card_async(card, trust, credentials=KEY, door=door_to(agent, authority))
     assert agent.asked == []
 
 

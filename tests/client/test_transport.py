@@ -482,6 +482,23 @@ def test_an_extended_card_leads_no_further_than_the_public_one(make: Make, agent
     assert client.get(url + EXTENDED[0]).status_code == 200
 
 
+def test_how_far_public_cards_lead_is_remembered_of_the_last_ones(make: Make) -> None:
+    """A server of many agents cannot fill the memory."""
+    wider = card_of("https://127.0.0.1")
+    wider["securitySchemes"]["login"]["oauth2SecurityScheme"]["oauth2MetadataUrl"] = "https://evil.example"
+    public, extended = signed(card_of("https://127.0.0.1")), signed(wider)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=extended if request.url.path == EXTENDED[0] else public)
+
+    with httpx.Client(transport=CardProofTransport(httpx.MockTransport(answer), trusting(HOST))) as http:
+        for index in range(300):
+            assert http.get(f"https://127.0.0.1/{index}{NEW}").status_code == 200
+        assert len(http._transport._cards._public) == 256  # type: ignore[attr-defined]
+        with pytest.raises(UnprovenCardError):
+            http.get(f"https://127.0.0.1{EXTENDED[0]}")
+
+
 def test_closing_closes_what_is_below() -> None:
     closed: list[str] = []
 

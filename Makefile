@@ -8,7 +8,7 @@ demo: .venv/ready  ## sign a real card, verify it, and see every change refused
 	@$(BIN)/python examples/demo.py
 
 test: .venv/ready  ## the tests; with A2A_TRUST_REQUIRE_REAL=1 a missing Node or SDK fails instead of skipping
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 check: check-style  ## what a change must pass: format, lint, types, tests with branch coverage
 	$(BIN)/python -m coverage run -m pytest

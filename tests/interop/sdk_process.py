@@ -6,6 +6,7 @@ found again under their hash. It is made beside its place and moved there whole,
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import shutil
@@ -145,17 +146,15 @@ def _environment(locked: Path, interpreter: str, build: Callable[[Path], None]) 
     for file in sorted(locked.iterdir()):
         digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     environment = _ENVIRONMENTS / f"{locked.name}-{digest.hexdigest()[:16]}"
-    if not environment.is_dir():
-        _ENVIRONMENTS.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f"{locked.name}-", dir=_ENVIRONMENTS) as unfinished:
-            folder = Path(unfinished) / "environment"
-            folder.mkdir()
-            build(folder)
-            try:
+    _ENVIRONMENTS.mkdir(exist_ok=True)
+    with (_ENVIRONMENTS / f"{environment.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes, and one of them makes it
+        if not environment.is_dir():
+            with tempfile.TemporaryDirectory(prefix=f"{locked.name}-", dir=_ENVIRONMENTS) as unfinished:
+                folder = Path(unfinished) / "environment"
+                folder.mkdir()
+                build(folder)
                 folder.rename(environment)
-            except OSError:
-                if not environment.is_dir():  # else another run was faster
-                    raise
     return environment
 
 

@@ -393,7 +393,7 @@ def test_what_the_sdk_signed_cannot_be_changed(document: Card, change: Change, c
     assert [failure.reason for failure in caught.value.failures] == [FailureReason.BAD_SIGNATURE]
 
 
-@pytest.mark.parametrize("marks", [{Form.V0_3_PYTHON}, {Form.PRUNED}, {Form.PRUNED_LEGACY}, set(Form)], ids=str)
+@pytest.mark.parametrize("marks", [{Form.V0_3_PYTHON}, {Form.PRUNED}, {Form.PRUNED_LEGACY}, set(Form)], ids=sorted)
 def test_the_removal_that_nobody_can_see_is_told_as_unproven_whatever_the_mark(
     document: Card, marks: set[Form]
 ) -> None:

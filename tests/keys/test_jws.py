@@ -47,6 +47,7 @@ def test_the_signing_input_is_that_of_rfc_7515() -> None:
         SIGNATURE[:-1] + "é",
         SIGNATURE[:-1] + chr(ord(SIGNATURE[-1]) + 1),  # the same octets, with a bit set that none of them uses
     ],
+    ids=range(8),
 )
 def test_a_signature_has_one_spelling(signature: str) -> None:
     with pytest.raises(MalformedError, match=r"^signature is not canonical base64url"):

@@ -66,7 +66,7 @@ BAD: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("bad", BAD, ids=lambda bad: str(bad)[:50])
+@pytest.mark.parametrize("bad", BAD, ids=range(len(BAD)))
 def test_a_key_that_is_not_understood_is_skipped_and_told(bad: Any) -> None:
     found = read_jwks(jwks(bad, B.public_key.to_jwk()))
     assert found.keys == (B.public_key,)

@@ -24,10 +24,12 @@ import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
+from threading import BoundedSemaphore, Thread
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -97,11 +99,33 @@ class Resolver(Protocol):
 
 
 class SystemResolver:
-    """Asks the operating system."""
+    """Asks the operating system, in threads of its own.
+
+    The operating system cannot be interrupted. Whoever has a name whose servers never answer must hold up neither the
+    program's own threads nor its end.
+    """
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        return [str(address[0]) for *_, address in found]
+        if not _LOOKUPS.acquire(blocking=False):
+            raise OSError("too many names are being looked up")
+        found: Future[list[str]] = Future()
+        Thread(target=_look_up, args=(host, port, found), daemon=True).start()
+        return await asyncio.wrap_future(found)
+
+
+_LOOKUPS: Final = BoundedSemaphore(64)
+
+
+def _look_up(host: str, port: int, found: Future[list[str]]) -> None:
+    found.set_running_or_notify_cancel()  # from here on the one who waits can go, and this goes on
+    try:
+        answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, ValueError) as error:
+        found.set_exception(error)
+    else:
+        found.set_result([str(address[0]) for *_, address in answers])
+    finally:
+        _LOOKUPS.release()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

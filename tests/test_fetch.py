@@ -7,7 +7,9 @@ import datetime as dt
 import gc
 import gzip
 import ipaddress
+import socket
 import ssl
+import threading
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -373,6 +375,33 @@ async def test_a_resolver_that_never_answers_ends_at_the_time_limit() -> None:
 
     with pytest.raises(FetchError, match=r"within 0\.05 seconds"):
         await Door(timeout=0.05, resolver=Silence()).fetch("https://a.example/", configured=False)
+
+
+def test_name_servers_that_never_answer_hold_up_nothing_but_the_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    answering = threading.Event()
+    asked = []
+
+    def silent(host: str, *_: object, **__: object) -> list[tuple[object, ...]]:
+        asked.append(host)
+        answering.wait()
+        raise OSError("no such name")
+
+    async def many() -> list[BaseException | Fetched]:
+        door = Door(timeout=0.2)
+        urls = [f"https://{index}.tarpit.example/" for index in range(100)]
+        answers = await asyncio.gather(*(door.fetch(url, configured=False) for url in urls), return_exceptions=True)
+        assert await asyncio.to_thread(lambda: "the program's own threads are free")
+        return answers
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    try:
+        answers = asyncio.run(many())  # does not end while a thread of the loop's own waits
+        assert not answering.is_set()
+    finally:
+        answering.set()
+    assert {type(answer) for answer in answers} == {FetchError}
+    assert len(asked) == 64  # the others were refused
+    assert sum("within 0.2 seconds" in str(answer) for answer in answers) == 64
 
 
 async def test_a_server_that_hangs_up_or_speaks_no_http_is_a_fetch_error_without_its_words() -> None:

@@ -323,10 +323,23 @@ def _check_spelling(name: str, members: JSONObject, message: _Message) -> Field 
     if field is not None:
         if field.name != name and field.name in members:
             raise _RefusedError(f"{field.name} and {name} are one field; keep {field.name}", name)
+        if name == "security" and members[name]:
+            _check_no_empty_twin(members)
         return field
     if name.casefold() in message.spellings:
         raise _RefusedError("this differs from a member of A2A only in case; readers disagree about it", name)
     return None
+
+
+def _check_no_empty_twin(members: JSONObject) -> None:
+    """Refuse requirements of 1.0 that are there with nothing in them beside those of 0.3.
+
+    The form of the specification drops them, so whoever serves a signed card may add them; and a2a-python reads
+    ``security`` only where they are not there.
+    """
+    for twin in ("securityRequirements", "security_requirements"):
+        if twin in members and not members[twin]:
+            raise _RefusedError(f"{twin} has nothing in it, and security beside it has; leave {twin} out", twin)
 
 
 def _is_full(value: JSON) -> bool:

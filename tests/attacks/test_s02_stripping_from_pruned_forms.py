@@ -22,7 +22,7 @@ from a2a_trust import (
     UncoveredFieldsError,
     sign_card,
 )
-from a2a_trust.errors import CardVerificationError, FailureReason, UntrustedCardError
+from a2a_trust.errors import CardVerificationError, FailureReason, MalformedError, UntrustedCardError
 from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING
 from a2a_trust.signing.verify import WholeCard
 from tests.attacks.forgery import JSONObject, canonical, entry, pruned, served, signs, unb64, without_signatures
@@ -212,6 +212,24 @@ def test_a_card_of_0_3_never_gets_a_companion_that_forgets_its_url(owner: LocalS
         stripped = copy.deepcopy(signed.card)
         attack(stripped)
         refusal(CardVerificationError, stripped, trust, BAD)
+
+
+@pytest.mark.parametrize("nothing", [[], None])
+@pytest.mark.parametrize("name", ["securityRequirements", "security_requirements"])
+@pytest.mark.parametrize("demanding", ["card", "skill"])
+def test_requirements_of_1_0_with_nothing_in_them_are_added_beside_those_of_0_3(
+    card: JSONObject, owner: LocalSigner, trust: TrustStore, demanding: str, name: str, nothing: object
+) -> None:
+    """The full form drops what is empty too; the SDKs then take the card for one that demands nothing."""
+    place = card if demanding == "card" else card["skills"][0]
+    place.pop("securityRequirements", None)
+    place["security"] = [{"oauth": ["read"]}]
+    document = sign_card(card, owner).card
+    proven(document, trust)
+    (document if demanding == "card" else document["skills"][0])[name] = nothing
+    refusal(MalformedError, json.dumps(document).encode(), trust, match="has nothing in it, and security beside it has")
+    with pytest.raises(MalformedError, match="leave securityRequirements out|leave security_requirements out"):
+        sign_card(document, owner)
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0), (0,)], ids=["as-signed", "companion-first", "without-companion"])

@@ -33,7 +33,7 @@ def signed(card: JSONObject, signer: LocalSigner, iat: float) -> bytes:
 def seen(memory: Memory, document: bytes, trust: TrustStore, origin: str = ORIGIN, now: float = NOW) -> Admitted:
     """What a client does; its verifier remembers proofs, which lets no older card past the memory."""
     proven = CardVerifier(trust, clock=lambda: now).verify(document, origin=origin)
-    return memory.admit(proven, origin, now=now, issued=proven.issued)
+    return memory.admit(proven, origin, now=now)
 
 
 def test_an_older_card_after_a_newer_one(
@@ -45,10 +45,26 @@ def test_an_older_card_after_a_newer_one(
     verifier = CardVerifier(trust, clock=lambda: NOW)
     for document in (old, old, new, new):
         proven = verifier.verify(document, origin=ORIGIN)
-        memory.admit(proven, ORIGIN, now=NOW, issued=proven.issued)
+        memory.admit(proven, ORIGIN, now=NOW)
     proven = verifier.verify(old, origin=ORIGIN)
     with pytest.raises(RolledBackCardError, match="an older card came after a newer one"):
-        memory.admit(proven, ORIGIN, now=NOW, issued=proven.issued)
+        memory.admit(proven, ORIGIN, now=NOW)
+
+
+def test_signatures_in_another_order_make_no_card_newer_or_older(
+    memory: Memory, card: JSONObject, owner: LocalSigner, ed_owner: LocalSigner, trust: TrustStore
+) -> None:
+    """Nobody signs their order: a mirror that turns it round must not close the way of the honest card."""
+    entries = [
+        entry(
+            {"alg": signer.alg, "kid": signer.kid, "iat": iat}, canonical(card), signs(signer.private_key, signer.alg)
+        )
+        for signer, iat in ((owner, NOW - 1000), (ed_owner, NOW - 10))
+    ]
+    for order in (entries, entries[::-1], entries):
+        seen(memory, served(card, *order), trust)
+    with pytest.raises(RolledBackCardError):
+        seen(memory, served(card, entries[0]), trust)
 
 
 def test_the_way_back_stays_closed_in_another_process(

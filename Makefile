@@ -36,12 +36,12 @@ bench: .venv/ready  ## ratios against the peers, interleaved; those of servers r
 lock:  ## renew requirements/dev.txt, and what the SDKs and the peers run in (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	    --extra server --extra client --extra uvicorn --extra test --extra bench pyproject.toml requirements/build.in -o requirements/dev.txt
-	for extras in core server client; do \
+	for extras in core server client uvicorn; do \
 	    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-	        $$(case $$extras in server) echo --extra server;; client) echo --extra server --extra client;; esac) \
+	        $$(case $$extras in core) ;; *) echo --extra $$extras;; esac) \
 	        pyproject.toml -o tests/packaging/requirements-$$extras.txt || exit 1; \
 	done
-	for wanted in tests/interop/sdks/*/requirements.in tests/tck/*/requirements.in benchmarks/auth_peers/requirements.in; do \
+	for wanted in tests/interop/sdks/*/requirements.in tests/tck/*/requirements.in tests/real/*/requirements.in benchmarks/auth_peers/requirements.in; do \
 	    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	        $$wanted -o $${wanted%.in}.txt || exit 1; \
 	done

@@ -7,6 +7,7 @@ Rooms, from the ground up; each imports only from rooms before it:
 ``strict_json``     the reader for JSON from strangers
 ``atomic_write``    files written whole or not at all
 ``file_changes``    how a change of a file is noticed
+``sqlite_file``     SQLite files that several processes share
 ``addresses``       which IP addresses are public
 ``card``            what a card of any generation says: schemes, requirements, interfaces, skills
 ``merged``          one card for clients of two generations
@@ -33,11 +34,24 @@ if TYPE_CHECKING:
     from a2a_trust.auth.api_key import ApiKeyVerifier as ApiKeyVerifier
     from a2a_trust.auth.api_key import MemoryApiKeys as MemoryApiKeys
     from a2a_trust.auth.api_key_store import SqliteApiKeys as SqliteApiKeys
+    from a2a_trust.auth.client_certificate import AllIssued as AllIssued
+    from a2a_trust.auth.client_certificate import CertificateVerifier as CertificateVerifier
+    from a2a_trust.auth.client_certificate import ClientAuthority as ClientAuthority
+    from a2a_trust.auth.client_certificate import FromDns as FromDns
+    from a2a_trust.auth.client_certificate import FromEmail as FromEmail
+    from a2a_trust.auth.client_certificate import FromSubject as FromSubject
+    from a2a_trust.auth.client_certificate import FromUri as FromUri
+    from a2a_trust.auth.client_certificate import OnlyIdentities as OnlyIdentities
+    from a2a_trust.auth.client_certificate import OnlyThumbprints as OnlyThumbprints
     from a2a_trust.auth.credentials import Cookie as Cookie
     from a2a_trust.auth.credentials import Header as Header
     from a2a_trust.auth.credentials import Query as Query
     from a2a_trust.auth.discovery import OAuth2Keys as OAuth2Keys
     from a2a_trust.auth.discovery import OpenIdKeys as OpenIdKeys
+    from a2a_trust.auth.dpop import DPoP as DPoP
+    from a2a_trust.auth.dpop import ProofMemory as ProofMemory
+    from a2a_trust.auth.dpop import ServerNonces as ServerNonces
+    from a2a_trust.auth.dpop import VolatileProofMemory as VolatileProofMemory
     from a2a_trust.auth.guard import AnonymousAllowed as AnonymousAllowed
     from a2a_trust.auth.guard import At as At
     from a2a_trust.auth.guard import HandlersEnforceSkills as HandlersEnforceSkills
@@ -45,10 +59,17 @@ if TYPE_CHECKING:
     from a2a_trust.auth.jwt import JwtVerifier as JwtVerifier
     from a2a_trust.auth.jwt import TokenProfile as TokenProfile
     from a2a_trust.auth.principal import Anonymous as Anonymous
+    from a2a_trust.auth.principal import BoundVerifier as BoundVerifier
     from a2a_trust.auth.principal import Identity as Identity
+    from a2a_trust.auth.principal import KeyBinding as KeyBinding
     from a2a_trust.auth.principal import Principal as Principal
     from a2a_trust.auth.principal import Verifier as Verifier
     from a2a_trust.client.card_cache import CardCache as CardCache
+    from a2a_trust.client.client_certificate import CertificateFiles as CertificateFiles
+    from a2a_trust.client.client_certificate import CertificateInMemory as CertificateInMemory
+    from a2a_trust.client.client_certificate import client_context as client_context
+    from a2a_trust.client.dpop import DPoPAuth as DPoPAuth
+    from a2a_trust.client.dpop import DPoPAuthError as DPoPAuthError
     from a2a_trust.client.extended import fetch_extended_card as fetch_extended_card
     from a2a_trust.client.extended import fetch_extended_card_async as fetch_extended_card_async
     from a2a_trust.client.fetch_card import UnsafeReportOnly as UnsafeReportOnly
@@ -74,6 +95,7 @@ if TYPE_CHECKING:
     from a2a_trust.errors import MalformedError as MalformedError
     from a2a_trust.errors import MissingCredentialsError as MissingCredentialsError
     from a2a_trust.errors import PinnedKeyError as PinnedKeyError
+    from a2a_trust.errors import PolicyNotMetError as PolicyNotMetError
     from a2a_trust.errors import RolledBackCardError as RolledBackCardError
     from a2a_trust.errors import SigningError as SigningError
     from a2a_trust.errors import TrustError as TrustError
@@ -114,11 +136,23 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.card import CardSigner as CardSigner
     from a2a_trust.middleware.card import FixedCard as FixedCard
     from a2a_trust.middleware.card import PublicCard as PublicCard
+    from a2a_trust.middleware.client_certificate import FromTls as FromTls
     from a2a_trust.middleware.extended_card import ExtendedCard as ExtendedCard
     from a2a_trust.middleware.metadata import JwksEndpoint as JwksEndpoint
     from a2a_trust.middleware.metadata import ProtectedResource as ProtectedResource
     from a2a_trust.middleware.peer import Networks as Networks
     from a2a_trust.middleware.protection import protect as protect
+    from a2a_trust.middleware.proxies import Apache as Apache
+    from a2a_trust.middleware.proxies import AwsAlb as AwsAlb
+    from a2a_trust.middleware.proxies import Caddy as Caddy
+    from a2a_trust.middleware.proxies import Envoy as Envoy
+    from a2a_trust.middleware.proxies import FromProxy as FromProxy
+    from a2a_trust.middleware.proxies import HAProxy as HAProxy
+    from a2a_trust.middleware.proxies import Nginx as Nginx
+    from a2a_trust.middleware.proxies import ProxySecret as ProxySecret
+    from a2a_trust.middleware.proxies import Rfc9440 as Rfc9440
+    from a2a_trust.middleware.proxies import Traefik as Traefik
+    from a2a_trust.middleware.proxies import UnixSocket as UnixSocket
     from a2a_trust.middleware.readers import CardForCallers as CardForCallers
     from a2a_trust.middleware.readers import CardForEverybody as CardForEverybody
     from a2a_trust.middleware.readers import CardForNetworks as CardForNetworks
@@ -131,14 +165,19 @@ if TYPE_CHECKING:
 
 #: Public name -> module: what a caller does not use is not loaded, and the command starts fast.
 _HOMES = {
+    "AllIssued": "auth.client_certificate",
     "Anonymous": "auth.principal",
     "AnonymousAllowed": "auth.guard",
+    "Apache": "middleware.proxies",
     "ApiKeyVerifier": "auth.api_key",
     "AsyncCardProofTransport": "client.transport",
     "At": "auth.guard",
     "AuthenticationError": "errors",
     "AuthenticationMiddleware": "middleware.authentication",
     "AuthorizationError": "errors",
+    "AwsAlb": "middleware.proxies",
+    "BoundVerifier": "auth.principal",
+    "Caddy": "middleware.proxies",
     "CardCache": "client.card_cache",
     "CardFile": "middleware.card",
     "CardForCallers": "middleware.readers",
@@ -152,13 +191,29 @@ _HOMES = {
     "CardSigner": "middleware.card",
     "CardVerificationError": "errors",
     "CardVerifier": "signing.verify",
+    "CertificateFiles": "client.client_certificate",
+    "CertificateInMemory": "client.client_certificate",
+    "CertificateVerifier": "auth.client_certificate",
+    "ClientAuthority": "auth.client_certificate",
     "ConfigurationError": "errors",
     "Cookie": "auth.credentials",
+    "DPoP": "auth.dpop",
+    "DPoPAuth": "client.dpop",
+    "DPoPAuthError": "client.dpop",
     "Door": "fetch",
+    "Envoy": "middleware.proxies",
     "ExtendedCard": "middleware.extended_card",
     "FetchError": "errors",
     "Finding": "lint.findings",
+    "FixedCard": "middleware.card",
     "Form": "keys.trust",
+    "FromDns": "auth.client_certificate",
+    "FromEmail": "auth.client_certificate",
+    "FromProxy": "middleware.proxies",
+    "FromSubject": "auth.client_certificate",
+    "FromTls": "middleware.client_certificate",
+    "FromUri": "auth.client_certificate",
+    "HAProxy": "middleware.proxies",
     "HandlersEnforceSkills": "auth.guard",
     "Header": "auth.credentials",
     "IdTokenVerifier": "auth.jwt",
@@ -168,6 +223,7 @@ _HOMES = {
     "JwksCache": "keys.jwks_cache",
     "JwksEndpoint": "middleware.metadata",
     "JwtVerifier": "auth.jwt",
+    "KeyBinding": "auth.principal",
     "KeyRing": "keys.rotation",
     "KeyRingFile": "keys.ring_file",
     "KeySourceUnavailableError": "errors",
@@ -176,16 +232,24 @@ _HOMES = {
     "MemoryApiKeys": "auth.api_key",
     "MissingCredentialsError": "errors",
     "Networks": "middleware.peer",
+    "Nginx": "middleware.proxies",
     "OAuth2Keys": "auth.discovery",
+    "OnlyIdentities": "auth.client_certificate",
+    "OnlyThumbprints": "auth.client_certificate",
     "OpenIdKeys": "auth.discovery",
     "Origins": "keys.origins",
     "PinnedKeyError": "errors",
+    "PolicyNotMetError": "errors",
     "Principal": "auth.principal",
+    "ProofMemory": "auth.dpop",
     "ProtectedResource": "middleware.metadata",
+    "ProxySecret": "middleware.proxies",
     "PublicCard": "middleware.card",
     "PublicKey": "keys.jwk",
     "Query": "auth.credentials",
+    "Rfc9440": "middleware.proxies",
     "RolledBackCardError": "errors",
+    "ServerNonces": "auth.dpop",
     "Severity": "lint.findings",
     "SignedCard": "signing.sign",
     "SignedPartOnly": "signing.verify",
@@ -194,6 +258,7 @@ _HOMES = {
     "SqliteApiKeys": "auth.api_key_store",
     "SqliteCardMemory": "client.memory_store",
     "TokenProfile": "auth.jwt",
+    "Traefik": "middleware.proxies",
     "TrustError": "errors",
     "TrustFile": "keys.trust_file",
     "TrustOnFirstUse": "client.memory",
@@ -201,16 +266,18 @@ _HOMES = {
     "TrustStore": "keys.trust",
     "TrustedKey": "keys.trust",
     "UncoveredFieldsError": "errors",
+    "UnixSocket": "middleware.proxies",
     "UnprovenCardError": "client.transport",
     "UnsafeAnyOrigin": "keys.origins",
-    "FixedCard": "middleware.card",
     "UnsafeReportOnly": "client.fetch_card",
     "UnsignedCardError": "errors",
     "UntrustedCardError": "errors",
     "VerifiedCard": "signing.verify",
     "Verifier": "auth.principal",
     "VolatileCardMemory": "client.memory",
+    "VolatileProofMemory": "auth.dpop",
     "all_of": "keys.policy",
+    "client_context": "client.client_certificate",
     "fetch_card": "client.fetch_card",
     "fetch_card_async": "client.fetch_card",
     "fetch_extended_card": "client.extended",

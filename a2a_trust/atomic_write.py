@@ -38,7 +38,12 @@ class PreparedFile:
             mode = old.st_mode & 0o7777
         temporary = self._target.with_name(f".{os.urandom(8).hex()}")
         # Made with the final rights: a secret is never readable by others, not even for a moment.
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode & 0o600)
+        rights = 0o666 if mode is None else mode & 0o600
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, rights)
+        except OSError as error:
+            error.filename = str(path)  # the file that people know
+            raise
         self._temporary = temporary
         try:
             with os.fdopen(descriptor, "wb") as file:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -35,6 +36,7 @@ __all__ = [
     "Skill",
     "interface_urls",
     "is_legacy",
+    "proto_name",
     "read_card",
 ]
 
@@ -209,13 +211,19 @@ def read_card(document: bytes | Mapping[str, Any]) -> CardView:
     )
 
 
+@lru_cache(maxsize=1024)
+def proto_name(name: str) -> str:
+    """The name in ``a2a.proto`` of the field with this JSON name; ProtoJSON readers take either."""
+    return "".join(f"_{char.lower()}" if "A" <= char <= "Z" else char for char in name)
+
+
 def _unread(pointer: str, reason: str) -> MalformedError:
     return MalformedError(f"card: {ascii(pointer)[1:-1]}: {reason}", pointer, reason)
 
 
 def _member(members: Mapping[str, JSON], name: str, pointer: str) -> JSON:
     """A member under its JSON or its proto name; both at once say two things."""
-    proto = "".join(f"_{char.lower()}" if char.isupper() else char for char in name)
+    proto = proto_name(name)
     value, twin = members.get(name), members.get(proto) if proto != name else None
     if value is not None and twin is not None:
         raise _unread(f"{pointer}/{proto}", f"it stands beside {name}; keep {name}")

@@ -9,6 +9,7 @@
     ├── CardVerificationError        the card is not proven; ``failures`` says why, signature by signature
     │   ├── UnsignedCardError        there is no list of signatures, or it is empty
     │   ├── UntrustedCardError       signatures, but none by a key that is trusted for this card now
+    │   │   └── PolicyNotMetError    proven, but not by as many keys as the policy demands
     │   ├── UncoveredFieldsError     a good signature that leaves members of the served card open: ``pointers``
     │   └── CardMemoryError          proven, and refused for what is remembered of its origin
     │       ├── RolledBackCardError  signed before a card that was seen from there
@@ -23,7 +24,8 @@
     └── CardNotServedError           503: our own card proves nothing now, so it must not be handed out
     ConfigurationError(ValueError)   wrong use, at start-up; the text says what to write instead
 
-Nothing in this package that verifies returns a bool: it raises one of these, or returns the proven value.
+Nothing in this package that verifies returns a bool: it raises one of these, or returns the proven value. Each class
+has a ``code``, a stable word for machines; those below CardVerificationError also ``failures``, with a word for each.
 No text of any of them holds a secret or a passphrase. Of an unverified document they repeat no more than the names of
 members and keys, cut short and escaped.
 """
@@ -33,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 __all__ = [
     "AuthenticationError",
@@ -50,6 +53,7 @@ __all__ = [
     "MalformedError",
     "MissingCredentialsError",
     "PinnedKeyError",
+    "PolicyNotMetError",
     "RolledBackCardError",
     "SignatureFailure",
     "SigningError",
@@ -63,12 +67,17 @@ __all__ = [
 class TrustError(Exception):
     """The root of everything that this package raises about untrusted input; never raised itself."""
 
+    code: ClassVar[str] = "error"
+    """What happened, in a stable word for machines: every class has its own."""
+
 
 class MalformedError(TrustError):
     """Bytes from outside were not understood, so nothing about them was decided.
 
     When it is about one member of a card, ``pointer`` names it (RFC 6901, whole) and ``reason`` says what is wrong.
     """
+
+    code = "malformed"
 
     def __init__(self, message: str, pointer: str | None = None, reason: str = "") -> None:
         self.pointer, self.reason = pointer, reason
@@ -78,9 +87,13 @@ class MalformedError(TrustError):
 class InvalidSignatureError(TrustError):
     """One JWS is well formed, and its signature is not by the given key over the given bytes."""
 
+    code = "invalid-signature"
+
 
 class SigningError(TrustError):
     """A card cannot be signed as asked. The card that was given is unchanged."""
+
+    code = "signing"
 
 
 class ConfigurationError(ValueError):
@@ -147,6 +160,8 @@ class SignatureFailure:
 class CardVerificationError(TrustError):
     """No sufficient proof of the card; ``failures`` lists every signature that does not count, and why."""
 
+    code = "not-proven"
+
     def __init__(self, message: str, failures: tuple[SignatureFailure, ...] = ()) -> None:
         self.message = message
         self.failures = failures
@@ -156,9 +171,19 @@ class CardVerificationError(TrustError):
 class UnsignedCardError(CardVerificationError):
     """The card has no signatures: the member is absent, null, empty, or not a list."""
 
+    code = "unsigned"
+
 
 class UntrustedCardError(CardVerificationError):
     """The card is signed, but by nobody who is trusted for it now."""
+
+    code = "untrusted"
+
+
+class PolicyNotMetError(UntrustedCardError):
+    """Fewer keys than the policy demands have signed the card, and at least one that is trusted has."""
+
+    code = "policy"
 
 
 class UncoveredFieldsError(CardVerificationError):
@@ -167,6 +192,8 @@ class UncoveredFieldsError(CardVerificationError):
     The first 100 are named, each by at most 512 characters: a stranger's card must not fill the memory.
     """
 
+    code = "uncovered"
+
     def __init__(self, message: str, pointers: tuple[str, ...], failures: tuple[SignatureFailure, ...] = ()) -> None:
         self.pointers = pointers
         super().__init__(message, failures)
@@ -174,6 +201,8 @@ class UncoveredFieldsError(CardVerificationError):
 
 class CardMemoryError(CardVerificationError):
     """The card is proven, and refused for what is remembered of ``origin`` (scheme, host and port)."""
+
+    code = "memory"
 
     def __init__(self, message: str, origin: str) -> None:
         self.origin = origin
@@ -186,6 +215,8 @@ class RolledBackCardError(CardMemoryError):
     Both are the protected ``iat``, in seconds since the epoch; None: the card does not say when it was signed.
     """
 
+    code = "rolled-back"
+
     def __init__(self, message: str, origin: str, *, issued: float | None, remembered: float) -> None:
         self.issued, self.remembered = issued, remembered
         super().__init__(message, origin)
@@ -197,6 +228,8 @@ class PinnedKeyError(CardMemoryError):
     ``presented`` and ``pinned`` are RFC 7638 thumbprints: of the keys that signed now, and of those remembered.
     """
 
+    code = "pinned-key"
+
     def __init__(self, message: str, origin: str, *, presented: frozenset[str], pinned: frozenset[str]) -> None:
         self.presented, self.pinned = presented, pinned
         super().__init__(message, origin)
@@ -204,6 +237,8 @@ class PinnedKeyError(CardMemoryError):
 
 class CardMemoryUnavailableError(TrustError):
     """The memory of earlier cards cannot be read or written now: the card may be right, and is not let through."""
+
+    code = "memory-unavailable"
 
 
 def verification_error(message: str, failures: tuple[SignatureFailure, ...]) -> CardVerificationError:
@@ -219,6 +254,8 @@ class FetchError(TrustError):
     ``status`` is that of an HTTP answer which is refused for it; else None.
     """
 
+    code = "fetch"
+
     def __init__(self, message: str, status: int | None = None) -> None:
         self.status = status
         super().__init__(message)
@@ -227,23 +264,40 @@ class FetchError(TrustError):
 class AuthenticationError(TrustError):
     """The request proves nobody. Its text goes to the log; callers get a fixed one."""
 
+    code = "authentication"
+
 
 class MissingCredentialsError(AuthenticationError):
     """The request carries no credential for any scheme that would let it in."""
+
+    code = "missing-credentials"
 
 
 class InvalidCredentialsError(AuthenticationError):
     """The request carries a credential that is not good: wrong, expired, revoked, or not for us."""
 
+    code = "invalid-credentials"
+
     scheme: str | None = None
     """The name, in the card, of the scheme that the credential is for; the guard sets it, verifiers need not."""
+
+    by_dpop: bool = False
+    """Whether the credential came as ``Authorization: DPoP``; the guard sets it, too."""
+
+    oauth_error: str = "invalid_token"
+    """What the caller is told, where the credential is a token (RFC 6750 3.1, RFC 9449 7.1)."""
 
 
 class AuthorizationError(TrustError):
     """The caller is known and may not; ``scopes`` are those that would be needed, in order of their names.
 
-    ``by_scheme`` has those of every scheme, by its name in the card, whose credential lacks some.
+    ``by_scheme`` has those of every scheme, by its name in the card, whose credential lacks some. ``by_dpop``: the
+    credential came as ``Authorization: DPoP``.
     """
+
+    code = "insufficient-scope"
+
+    by_dpop: bool = False
 
     def __init__(
         self, message: str, scopes: tuple[str, ...] = (), by_scheme: Mapping[str, tuple[str, ...]] | None = None
@@ -256,6 +310,10 @@ class AuthorizationError(TrustError):
 class KeySourceUnavailableError(TrustError):
     """What a credential is judged by cannot be reached now: the caller may be right, so this is no refusal."""
 
+    code = "key-source-unavailable"
+
 
 class CardNotServedError(TrustError):
     """The card of this server was changed after it was signed, has expired, or was signed by a revoked key."""
+
+    code = "card-not-served"

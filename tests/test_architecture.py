@@ -17,7 +17,7 @@ PACKAGE = Path(a2a_trust.__file__).parent
 #: From the ground up; a room imports from its own and from lower floors only.
 FLOORS = (
     ("errors", "atomic_write", "file_changes"),
-    ("strict_json",),
+    ("strict_json", "sqlite_file"),
     ("addresses", "card", "merged", "fetch"),
     ("keys",),
     ("signing", "auth"),
@@ -28,25 +28,25 @@ FLOORS = (
 
 #: Each library, and the files that may import it.
 HOMES = {
-    "cryptography": ("keys/",),
+    "cryptography": ("keys/", "auth/client_certificate.py"),
     "joserfc": ("keys/jwk.py", "keys/files.py"),
     "orjson": ("strict_json.py", "signing/jcs.py", "signing/sign.py"),
     "platformdirs": ("cli/sources.py",),
     "argparse": ("cli/",),
     "httpcore": ("fetch.py",),
     "anyio": ("fetch.py", "client/flow.py"),
-    "httpx": ("client/transport.py",),
+    "httpx": ("client/dpop.py", "client/transport.py"),
     "starlette": ("middleware/",),
     "uvicorn": ("servers/",),
-    "sqlite3": ("auth/api_key_store.py", "client/memory_store.py"),
+    "sqlite3": ("sqlite_file.py", "auth/api_key_store.py", "client/memory_store.py"),
 }
 
 STANDARD = {
     "__future__", "asyncio", "base64", "binascii", "bisect", "collections", "concurrent", "contextlib", "contextvars",
     "dataclasses", "datetime", "email", "enum", "fcntl", "functools", "getpass", "hashlib", "hmac", "importlib",
     "inspect", "io", "ipaddress", "itertools", "json", "logging", "marshal", "math", "os", "pathlib", "re", "secrets",
-    "shlex", "socket", "ssl", "stat", "sys", "threading", "time", "tomllib", "types", "typing", "urllib", "warnings",
-    "zlib",
+    "shlex", "socket", "ssl", "stat", "sys", "tempfile", "threading", "time", "tomllib", "types", "typing", "urllib",
+    "warnings", "zlib",
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -115,3 +116,41 @@ def test_a_card_is_untrusted_when_only_trust_is_missing_and_wrong_otherwise(reas
 
 def test_without_any_failure_the_card_is_not_called_untrusted() -> None:
     assert type(verification_error("x", ())) is CardVerificationError
+
+
+CODES = {
+    "TrustError": "error",
+    "MalformedError": "malformed",
+    "InvalidSignatureError": "invalid-signature",
+    "SigningError": "signing",
+    "CardVerificationError": "not-proven",
+    "UnsignedCardError": "unsigned",
+    "UntrustedCardError": "untrusted",
+    "PolicyNotMetError": "policy",
+    "UncoveredFieldsError": "uncovered",
+    "CardMemoryError": "memory",
+    "RolledBackCardError": "rolled-back",
+    "PinnedKeyError": "pinned-key",
+    "CardMemoryUnavailableError": "memory-unavailable",
+    "FetchError": "fetch",
+    "AuthenticationError": "authentication",
+    "MissingCredentialsError": "missing-credentials",
+    "InvalidCredentialsError": "invalid-credentials",
+    "AuthorizationError": "insufficient-scope",
+    "KeySourceUnavailableError": "key-source-unavailable",
+    "CardNotServedError": "card-not-served",
+}
+
+
+def below(kind: type[TrustError]) -> Iterator[type[TrustError]]:
+    yield kind
+    for each in kind.__subclasses__():
+        yield from below(each)
+
+
+def test_every_class_has_a_stable_word_of_its_own() -> None:
+    """Written out, because programs of others count by these words: a new name for one is a change for all of them."""
+    ours = [kind for kind in below(TrustError) if kind.__module__.startswith("a2a_trust.")]
+    assert {kind.__name__: kind.code for kind in ours} == CODES
+    assert all("code" in vars(kind) for kind in ours)
+    assert len(set(CODES.values())) == len(CODES)

@@ -1,34 +1,27 @@
 """API keys in an SQLite file: the embedded store, which several processes of one machine may share.
 
-Every call opens the file, does one short transaction and closes it, so it works in any thread and across forks.
-Writers take turns (``BEGIN IMMEDIATE``); readers never wait for them (write-ahead log; it needs a local disk).
-``revision`` takes a random value with every change but that of a last use, by triggers: a change that is made by hand
-is noticed as well, and an unchanged store is not read again.
+How they share it is in ``sqlite_file``. ``revision`` takes a random value with every change but that of a last use, by
+triggers: a change that is made by hand is noticed as well, and an unchanged store is not read again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from a2a_trust.auth.api_key import ApiKeyRecord, ApiKeyWrites, KeyTable
-from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
+from a2a_trust.errors import KeySourceUnavailableError
+from a2a_trust.sqlite_file import SqliteFile
 
 __all__ = ["SqliteApiKeys"]
 
 _APPLICATION_ID: Final = 0x41324B79  # "A2Ky"
-_VERSION: Final = 1
 
-_SCHEMA: Final = f"""
-PRAGMA journal_mode = WAL;
-BEGIN;
-PRAGMA application_id = {_APPLICATION_ID};
-PRAGMA user_version = {_VERSION};
+_TABLES: Final = """
 CREATE TABLE api_key (
     id TEXT NOT NULL PRIMARY KEY,
     digest BLOB NOT NULL UNIQUE CHECK (typeof(digest) = 'blob' AND length(digest) = 32),
@@ -48,8 +41,7 @@ CREATE TRIGGER deleted AFTER DELETE ON api_key BEGIN UPDATE revision SET value =
 CREATE TRIGGER updated
     AFTER UPDATE OF id, digest, owner, scopes, created, expires, revoked, replaced_by, imported ON api_key
     BEGIN UPDATE revision SET value = randomblob(16); END;
-COMMIT;
-"""  # noqa: S608  constants
+"""
 
 _COLUMNS: Final = "id, digest, owner, scopes, created, expires, revoked, replaced_by, imported, last_used"
 
@@ -64,20 +56,21 @@ class SqliteApiKeys(ApiKeyWrites):
         """``create`` makes the file, for its owner only, if it is not there. ``timeout``: the longest, in seconds, that
         a write waits for others. ConfigurationError when the file is missing or is no such store.
         """
-        self._path = Path(path).absolute()
-        self._timeout = timeout
+        self._file = SqliteFile(
+            path=Path(path).absolute(),
+            what="API key store",
+            application_id=_APPLICATION_ID,
+            version=1,
+            tables=_TABLES,
+            timeout=timeout,
+        )
         self._last_read: tuple[bytes, tuple[ApiKeyRecord, ...]] | None = None
-        if not self._path.exists():
-            if not create:
-                raise ConfigurationError(
-                    f"there is no API key store at {path}; make one with its first key: "
-                    f"a2a-sign api-key create --store {path} --owner NAME   (or write create=True)"
-                )
-            _make(self._path)
-        if os.name == "posix" and self._path.stat().st_mode & 0o002:
-            raise ConfigurationError(f"{path} can be written by everybody, who may add keys; run: chmod 600 {path}")
-        with self._connection():
-            pass  # the schema is ours
+        missing = (
+            f"there is no API key store at {path}; make one with its first key: "
+            f"a2a-sign api-key create --store {path} --owner NAME   (or write create=True)"
+        )
+        with self._out_of_reach():
+            self._file.open_or_make(create=create, missing=missing)
 
     def records(self) -> tuple[ApiKeyRecord, ...]:
         """Every record, the last uses included, in order of creation."""
@@ -113,37 +106,21 @@ class SqliteApiKeys(ApiKeyWrites):
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._connection() as connection:
-            connection.execute("BEGIN IMMEDIATE")
+        with self._out_of_reach(), self._file.writing() as connection:
             yield connection
-            connection.execute("COMMIT")  # an exception before this closes the connection, which rolls back
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        address = f"{self._path.as_uri()}?mode=rw"  # never makes the file: an empty store would refuse everybody
+        with self._out_of_reach(), self._file.connection() as connection:
+            yield connection
+
+    @contextmanager
+    def _out_of_reach(self) -> Iterator[None]:
         try:
-            with closing(sqlite3.connect(address, uri=True, timeout=self._timeout, isolation_level=None)) as connection:
-                self._check_schema(connection)
-                yield connection
+            yield
         except sqlite3.Error as error:
             # The words of SQLite name tables and columns, never values.
-            raise KeySourceUnavailableError(f"the API key store {self._path}: {error}") from None
-
-    def _check_schema(self, connection: sqlite3.Connection) -> None:
-        try:
-            (application,) = connection.execute("PRAGMA application_id").fetchone()
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-        except sqlite3.DatabaseError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
-                raise
-            application = version = None
-        if application != _APPLICATION_ID:
-            raise ConfigurationError(f"{self._path} is no API key store; name another file")
-        if version != _VERSION:
-            raise ConfigurationError(
-                f"{self._path} is an API key store of version {version}, and this release reads version {_VERSION}; "
-                "use the release of a2a-trust that made it, or a newer one"
-            )
+            raise KeySourceUnavailableError(f"the API key store {self._file.path}: {error}") from None
 
 
 class _Table:
@@ -198,21 +175,3 @@ def _records(connection: sqlite3.Connection, where: str = "", *values: str) -> t
             connection.execute(query, values)
         )
     )
-
-
-def _make(path: Path) -> None:
-    """An empty store at ``path``, whole from its first moment; one that somebody else made meanwhile stays."""
-    log = path.with_name(f"{path.name}-wal")
-    if log.exists() and not path.exists():  # else somebody else has just made it, and writes already
-        raise ConfigurationError(f"{log} is left from another store and would be read into a new one; move it away")
-    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
-    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    try:
-        with closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
-            connection.executescript(_SCHEMA)
-        path.hardlink_to(temporary)
-    except FileExistsError:
-        pass
-    finally:
-        for suffix in ("", "-wal", "-shm", "-journal"):
-            temporary.with_name(f"{temporary.name}{suffix}").unlink(missing_ok=True)

@@ -7,8 +7,9 @@ between. What came twice, joined, oddly spaced or under an alias is refused, nev
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+import ssl
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -22,7 +23,18 @@ from a2a_trust.card import (
 )
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 
-__all__ = ["Cookie", "Extractor", "Header", "HeaderLines", "HttpAuthorization", "Lines", "Query", "extractor_for"]
+__all__ = [
+    "ClientCertificate",
+    "Cookie",
+    "Extractor",
+    "Header",
+    "HeaderLines",
+    "HttpAuthorization",
+    "Lines",
+    "Query",
+    "certificates_of",
+    "extractor_for",
+]
 
 #: Headers that mean something to servers, proxies or browsers: a key in them is cut, logged or sent elsewhere.
 _UNSAFE_HEADERS: Final = re.compile(
@@ -180,13 +192,18 @@ class Cookie:
 
 @dataclass(frozen=True, slots=True)
 class HttpAuthorization:
-    """The credential of one scheme of the Authorization header (RFC 9110 11.6.2); ``scheme`` is ``bearer``."""
+    """The credential of one scheme of the Authorization header (RFC 9110 11.6.2); ``scheme`` is ``bearer``.
+
+    The other one there is, ``dpop`` (RFC 9449 7.1), is for the guard, which sees to the proofs that go with it.
+    """
 
     scheme: str
+    _word: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.scheme != "bearer":
+        if self.scheme not in ("bearer", "dpop"):
             raise ConfigurationError(f'HTTP {self.scheme[:64]!a} cannot be enforced; write HttpAuthorization("bearer")')
+        object.__setattr__(self, "_word", self.scheme.encode())
 
     @property
     def header(self) -> bytes:
@@ -197,7 +214,7 @@ class HttpAuthorization:
         if value is None:
             return None
         scheme, blank, credential = value.strip(b" \t").partition(b" ")
-        if scheme.lower() != b"bearer":
+        if scheme.lower() != self._word:
             return None
         if not blank or not _is_token68(credential):
             raise InvalidCredentialsError("authorization: not a scheme, one blank and one credential")
@@ -207,6 +224,32 @@ class HttpAuthorization:
 def _is_token68(text: bytes) -> bool:
     """RFC 9110 11.2: letters, digits and -._~+/, then perhaps equals signs."""
     return bool(text.rstrip(b"=")) and not text.rstrip(b"=").translate(None, _TOKEN68)
+
+
+CERTIFICATES: Final = "a2a_trust.client_certificate"
+"""The key of the scope under which the middleware tells of the client's certificates; see ``certificates_of``."""
+
+
+def certificates_of(scope: Mapping[str, Any]) -> tuple[bytes, ...]:
+    """The client's certificates in DER, leaf first, whose key the caller has proven to have; ``()`` for none.
+
+    The middleware puts them there, from the source that it is configured with, and drops what others have put there.
+    """
+    certificates: tuple[bytes, ...] = scope.get(CERTIFICATES, ())
+    return certificates
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCertificate:
+    """The client's certificates, as the source tells of them that the middleware is configured with."""
+
+    @property
+    def header(self) -> None:
+        return None
+
+    def take(self, lines: Lines, scope: Any) -> str | None:  # noqa: ARG002
+        """The certificates as PEM text, leaf first; None when the caller showed none."""
+        return "".join(map(ssl.DER_cert_to_PEM_cert, certificates_of(scope))) or None
 
 
 def _check_parameter(name: str) -> None:
@@ -228,13 +271,15 @@ def extractor_for(scheme: SecurityScheme) -> Extractor:
         return HttpAuthorization("bearer")
     if isinstance(scheme, OAuth2Scheme | OpenIdConnectScheme):
         return HttpAuthorization("bearer")  # RFC 6750 2.1
+    if isinstance(scheme, MutualTlsScheme):
+        return ClientCertificate()
     raise ConfigurationError(
-        f"scheme {scheme.name}: {_kind(scheme)} cannot be enforced; declare an API key, HTTP bearer, OAuth 2.0 or "
-        "OpenID Connect"
+        f"scheme {scheme.name}: {_kind(scheme)} cannot be enforced; declare an API key, HTTP bearer, OAuth 2.0, "
+        "OpenID Connect or mutual TLS"
     )
 
 
 def _kind(scheme: SecurityScheme) -> str:
     if isinstance(scheme, HttpScheme):
         return f"HTTP {scheme.scheme!a}"
-    return "mutual TLS" if isinstance(scheme, MutualTlsScheme) else "its kind"
+    return "its kind"

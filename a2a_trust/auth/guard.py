@@ -2,18 +2,28 @@
 
 Requirements are an OR of ANDs, as in OpenAPI. Every credential that a request carries must be good, whatever else it
 carries; each scheme's scopes are checked against that scheme's own credential; nobody is let in as anonymous who
-carries a credential for any declared scheme. What would leave a hole is a ConfigurationError when the guard is made,
-and its text shows what to write.
+carries a credential for any declared scheme. A credential that is bound to a key counts only in a request that proves
+the key, whatever is remembered of it (RFC 8705 3, RFC 9449 7). What would leave a hole is a ConfigurationError when the
+guard is made, and its text shows what to write.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from a2a_trust.auth.credentials import Extractor, HeaderLines, HttpAuthorization, Lines, extractor_for
+from a2a_trust.auth.credentials import (
+    Extractor,
+    HeaderLines,
+    HttpAuthorization,
+    Lines,
+    certificates_of,
+    extractor_for,
+)
+from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import Anonymous, Identity, Principal, Verifier
 from a2a_trust.card import (
@@ -30,6 +40,7 @@ from a2a_trust.errors import (
     InvalidCredentialsError,
     MissingCredentialsError,
 )
+from a2a_trust.keys import base64url
 
 __all__ = ["AnonymousAllowed", "AnonymousRefused", "At", "Guard", "HandlersEnforceSkills", "SkillsRefused"]
 
@@ -74,12 +85,30 @@ class _Checked:
     verifier: Verifier
     header: bytes = field(init=False)
     """The header in which the credential travels; b"" for none."""
+    takes_dpop: bool = False
+    prove: Callable[[str, float], Awaitable[Identity]] = field(init=False)
+    """The verifier's ``verify_bound``, else its ``verify``."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "header", self.place.header or b"")
+        object.__setattr__(self, "prove", _prover(self.verifier))
+
+
+def _prover(verifier: Any) -> Callable[[str, float], Awaitable[Identity]]:
+    """``verify_bound``, which takes bound credentials too, unless somebody has put a ``verify`` of their own over it,
+    in a subclass, a wrapper or on the object: that may refuse more, and has to be asked."""
+    prove: Callable[[str, float], Awaitable[Identity]] = verifier.verify
+    for names in (getattr(verifier, "__dict__", {}), *map(vars, type(verifier).__mro__)):
+        if "verify_bound" in names:
+            prove = verifier.verify_bound
+        if "verify_bound" in names or "verify" in names:
+            break
+    return prove
 
 
 _NO_LINES: Final[Lines] = []
+_BY_DPOP: Final = HttpAuthorization("dpop")
+_PROOF: Final = b"dpop"
 
 
 class Guard:
@@ -92,6 +121,7 @@ class Guard:
         *,
         anonymous: Anonymity = AnonymousRefused(),
         skills: Skills = SkillsRefused(),
+        dpop: DPoP | None = None,
     ) -> None:
         if not isinstance(anonymous, AnonymousRefused | AnonymousAllowed):
             raise ConfigurationError("anonymous: write AnonymousRefused() or AnonymousAllowed(), with parentheses")
@@ -104,14 +134,19 @@ class Guard:
         _check_anonymous(card, requirements, anonymous)
         _check_skills(card, skills)
         used = sorted({name for alternative in requirements for name, _ in alternative.schemes})
-        self._checked = tuple(_checked(name, card, verifiers) for name in used)
+        self._checked = tuple(_checked(name, card, verifiers, dpop is not None) for name in used)
+        self.dpop = dpop
+        if dpop is not None:
+            _check_dpop(dpop, self._checked)
         self._alternatives = tuple(alternative for alternative in requirements if not alternative.is_anonymous)
         self._lets_anonymous_in = len(self._alternatives) < len(requirements)
         # A credential for a scheme that no requirement uses proves nothing here, and is no anonymous request either.
         places = [_place(scheme) for name, scheme in card.schemes.items() if name not in used]
         self._unused = tuple(place for place in places if place is not None)
         headers = {place.header for place in self.places}
-        self._lines = HeaderLines({header for header in headers if header is not None} | {b"authorization"})
+        self._lines = HeaderLines(
+            {header for header in headers if header is not None} | {b"authorization"} | self.proof_headers
+        )
 
     @property
     def schemes(self) -> tuple[SecurityScheme, ...]:
@@ -127,6 +162,15 @@ class Guard:
         """Where requests may carry a credential of any declared scheme, used or not."""
         return (*self._unused, *(checked.place for checked in self._checked))
 
+    @property
+    def proof_headers(self) -> frozenset[bytes]:
+        """The headers, in lower case, in which requests prove the keys that their credentials are bound to."""
+        return frozenset() if self.dpop is None else frozenset({_PROOF})
+
+    def takes_dpop(self, name: str) -> bool:
+        """Whether the tokens of a used scheme may also come as ``Authorization: DPoP``, with a proof."""
+        return any(checked.takes_dpop for checked in self._checked if checked.name == name)
+
     async def authenticate(self, scope: Any, now: float) -> Principal | Anonymous:
         """Who the request is from.
 
@@ -137,30 +181,37 @@ class Guard:
         lines = self._lines.find(scope["headers"])
         identities: dict[str, Identity] = {}
         refused: list[tuple[Extractor, InvalidCredentialsError]] = []
+        token = ""  # what came as Authorization: DPoP
+        is_bound = False
         for checked in self._checked:
             found = lines.get(checked.header, _NO_LINES)
             if found is _NO_LINES and checked.header:
                 continue
             try:
                 credential = checked.place.take(found, scope)
+                if credential is None and checked.takes_dpop:
+                    credential = _BY_DPOP.take(found, scope)
+                    token = credential or ""
             except InvalidCredentialsError as error:
                 error.scheme = checked.name
                 raise
             if credential is None:
                 continue
             try:
-                identity = await checked.verifier.verify(credential, now)
+                identity = await checked.prove(credential, now)
             except InvalidCredentialsError as error:
-                error.scheme = checked.name
+                error.scheme, error.by_dpop = checked.name, bool(token) and checked.takes_dpop
                 refused.append((checked.place, error))
                 continue
             if not isinstance(identity, Identity):
                 raise TypeError(f"the verifier of {checked.name!r} returned {type(identity).__name__}, not an Identity")
             if not now < identity.expires_at:
                 expired = InvalidCredentialsError(f"the credential of {checked.name!r} has expired")
-                expired.scheme = checked.name
+                expired.scheme, expired.by_dpop = checked.name, bool(token) and checked.takes_dpop
                 raise expired
             identities[checked.name] = identity
+            if identity.bound_to is not None:
+                is_bound = True
         if refused:
             # Schemes may share a place (two issuers of bearer tokens): what came there is good when one says so.
             taken = {checked.place for checked in self._checked if checked.name in identities}
@@ -168,10 +219,60 @@ class Guard:
                 if place not in taken:
                     raise refusal
         if identities:
-            return self._principal(identities)
-        if self._lets_anonymous_in and b"authorization" not in lines and not self._carries_unused(lines, scope):
+            if is_bound or token:
+                await self._check_bindings(identities, token, lines.get(_PROOF, _NO_LINES), scope, now)
+            try:
+                return self._principal(identities)
+            except AuthorizationError as error:
+                error.by_dpop = bool(token)
+                raise
+        if (
+            self._lets_anonymous_in
+            and b"authorization" not in lines
+            and _PROOF not in lines  # it goes with a token that is missing
+            and not self._carries_unused(lines, scope)
+        ):
             return Anonymous()
         raise MissingCredentialsError("no credential for any scheme of the card")
+
+    async def _check_bindings(
+        self, identities: dict[str, Identity], token: str, proofs: Lines, scope: Any, now: float
+    ) -> None:
+        """Return when the request proves every key that its credentials are bound to.
+
+        ``token`` is what came as ``Authorization: DPoP``, "" for nothing; ``proofs`` are the lines of the header DPoP.
+        """
+        proven_by: dict[str, str] = {}  # thumbprints of keys of proofs, with the scheme whose token demands one
+        for checked in self._checked:
+            identity = identities.get(checked.name)
+            if identity is None:
+                continue
+            by_dpop = bool(token) and checked.takes_dpop
+            binding = identity.bound_to
+            jkt = None if binding is None else binding.jkt
+            if jkt is not None:
+                if not by_dpop:
+                    mend = "it did not come as DPoP" if self.dpop else "to take it, pass dpop=DPoP(url=…)"
+                    raise _blamed(f"a token is bound to a key, and no proof of it is taken here: {mend}", checked.name)
+                proven_by[jkt] = checked.name
+            elif by_dpop:
+                raise _blamed("a token came as DPoP, and is bound to no key of proofs", checked.name, by_dpop=True)
+            if binding is not None and binding.x5t_s256 is not None:
+                certificates = certificates_of(scope)
+                if not certificates:
+                    raise _blamed("a token is bound to a certificate, and none was shown", checked.name, by_dpop)
+                if base64url.encode(hashlib.sha256(certificates[0]).digest()) != binding.x5t_s256:
+                    raise _blamed("a token is bound to another certificate", checked.name, by_dpop)
+        if not proven_by:
+            return
+        (jkt, name), *others = proven_by.items()
+        if others or self.dpop is None:
+            raise _blamed("one token cannot be bound to several keys of proofs", name, by_dpop=True)
+        try:
+            await self.dpop.check(proofs, scope, token=token, jkt=jkt, now=now)
+        except InvalidCredentialsError as error:
+            error.scheme, error.by_dpop = name, True
+            raise
 
     def _principal(self, identities: dict[str, Identity]) -> Principal:
         met: list[Alternative] = []
@@ -205,6 +306,12 @@ class Guard:
 
     def _carries_unused(self, lines: dict[bytes, Lines], scope: Any) -> bool:
         return any(place.take(lines.get(place.header or b"", []), scope) is not None for place in self._unused)
+
+
+def _blamed(why: str, scheme: str, by_dpop: bool = False) -> InvalidCredentialsError:
+    error = InvalidCredentialsError(why)
+    error.scheme, error.by_dpop = scheme, by_dpop
+    return error
 
 
 def _place(scheme: SecurityScheme) -> Extractor | None:
@@ -272,7 +379,17 @@ def _check_skills(card: CardView, skills: Skills) -> None:
         )
 
 
-def _checked(name: str, card: CardView, verifiers: Mapping[str, Verifier | At]) -> _Checked:
+def _check_dpop(dpop: DPoP, checked: Iterable[_Checked]) -> None:
+    if not isinstance(dpop, DPoP):
+        raise ConfigurationError("dpop: write DPoP(url='https://agent.example')")
+    if not any(each.takes_dpop for each in checked):
+        raise ConfigurationError(
+            "dpop: proofs go with tokens of OAuth 2.0 and OpenID Connect, and the card demands no such scheme; declare "
+            'one in the card, as in {"oauth2SecurityScheme": …}, or leave dpop out'
+        )
+
+
+def _checked(name: str, card: CardView, verifiers: Mapping[str, Verifier | At], has_dpop: bool) -> _Checked:
     scheme = card.schemes.get(name)
     if scheme is None:
         raise ConfigurationError(
@@ -283,7 +400,7 @@ def _checked(name: str, card: CardView, verifiers: Mapping[str, Verifier | At]) 
         raise ConfigurationError(
             f"the card demands the scheme {name!r} and nothing verifies it; pass verifiers={{{name!r}: …}}: for API "
             "keys ApiKeyVerifier(store), for OAuth 2.0, OpenID Connect and bearer "
-            "JwtVerifier(keys, issuer=…, audience=…)"
+            "JwtVerifier(keys, issuer=…, audience=…), for mutual TLS CertificateVerifier(…)"
         )
     verifier = given.verifier if isinstance(given, At) else given
     if isinstance(verifier, type) or not callable(getattr(verifier, "verify", None)):
@@ -293,9 +410,12 @@ def _checked(name: str, card: CardView, verifiers: Mapping[str, Verifier | At]) 
         )
     if isinstance(scheme, NamedScheme):
         if isinstance(given, At):
+            if given.place == _BY_DPOP:
+                raise ConfigurationError(f'{name!r}: write At(HttpAuthorization("bearer"), …); DPoP goes without At')
             return _Checked(name, given.place, given.verifier)
         if name.lower() in ("bearer", "oauth2", "openidconnect"):
-            return _Checked(name, HttpAuthorization("bearer"), given)
+            takes_dpop = has_dpop and name.lower() != "bearer"
+            return _Checked(name, HttpAuthorization("bearer"), given, takes_dpop=takes_dpop)
         raise ConfigurationError(
             f"{name!r} of a 0.1 card names no place for its credential; say it: "
             f'verifiers={{{name!r}: At(Header("X-API-Key"), …)}}'
@@ -305,7 +425,8 @@ def _checked(name: str, card: CardView, verifiers: Mapping[str, Verifier | At]) 
             f"the card says where the credential of {name!r} travels; pass the verifier without At"
         )
     _check_metadata(scheme, given)
-    return _Checked(name, extractor_for(scheme), given)
+    takes_dpop = has_dpop and isinstance(scheme, OAuth2Scheme | OpenIdConnectScheme)
+    return _Checked(name, extractor_for(scheme), given, takes_dpop=takes_dpop)
 
 
 def _check_metadata(scheme: SecurityScheme, verifier: Verifier) -> None:

@@ -8,7 +8,9 @@ The rules, in the order in which they are applied:
    must not be those of another kind of token either.
 4. ``iss`` and ``aud`` are exactly ours; ``sub`` names somebody.
 5. ``exp`` lies ahead, ``nbf`` and ``iat`` do not.
-6. A token that is bound to a key or a certificate (``cnf``) is not accepted without the proof: here, never.
+6. A token that is bound to a key or a certificate (``cnf``) proves nothing by itself: the guard demands the proof in
+   every request, and ``verify``, which sees no requests, refuses it. What else ``cnf`` may say is not understood, and
+   refused.
 
 What is remembered of a token are its proven claims, under the digest of the whole token, for five minutes at most, and
 not beyond the loss of any of the issuer's keys: so long may a key that the issuer withdrew still count.
@@ -23,7 +25,7 @@ from typing import Final, NamedTuple, Protocol
 
 from a2a_trust import strict_json
 from a2a_trust.auth.discovery import IssuerKeys
-from a2a_trust.auth.principal import Identity
+from a2a_trust.auth.principal import Identity, KeyBinding
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, InvalidSignatureError, MalformedError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import algorithm_of
@@ -147,7 +149,21 @@ class JwtVerifier:
         return self._keys.metadata_url if isinstance(self._keys, IssuerKeys) else None
 
     async def verify(self, credential: str, now: float) -> Identity:
-        """The identity in an access token, or InvalidCredentialsError, or KeySourceUnavailableError."""
+        """The identity in an access token, or InvalidCredentialsError, or KeySourceUnavailableError.
+
+        A token that is bound to a key is refused: nothing here proves that its bearer has the key. To add rules for
+        all tokens, override ``verify_bound``, which this asks, too.
+        """
+        identity = await self.verify_bound(credential, now)
+        if identity.bound_to is not None:
+            raise InvalidCredentialsError("token: it is bound to a key (cnf), and no proof of that key is taken here")
+        return identity
+
+    async def verify_bound(self, credential: str, now: float) -> Identity:
+        """The identity in an access token; when it is ``bound_to`` keys, it counts for nothing without their proofs.
+
+        InvalidCredentialsError, KeySourceUnavailableError.
+        """
         if len(credential) > MAX_TOKEN or not credential.isascii():
             raise InvalidCredentialsError("token: too long, or not ASCII")
         digest = hashlib.sha256(credential.encode("ascii")).digest()
@@ -271,10 +287,30 @@ def _identity(claims: JSONObject, issuer: str, audience: str, now: float, skew: 
     good_from = max(nbf or 0, iat or 0) - skew
     if now < good_from:
         raise InvalidCredentialsError("token: it is not valid yet (nbf or iat)")
-    if "cnf" in claims:
-        raise InvalidCredentialsError("token: it is bound to a key (cnf), and no proof of that key is taken here")
-    identity = Identity(issuer=issuer, subject=subject, scopes=_scopes(claims), expires_at=float(exp), claims=claims)
+    identity = Identity(
+        issuer=issuer,
+        subject=subject,
+        scopes=_scopes(claims),
+        expires_at=float(exp),
+        claims=claims,
+        bound_to=_binding(claims["cnf"]) if "cnf" in claims else None,
+    )
     return identity, good_from
+
+
+_CONFIRMATIONS: Final = {"jkt": "jkt", "x5t#S256": "x5t_s256"}
+_DIGEST_OCTETS: Final = 32
+
+
+def _binding(cnf: object) -> KeyBinding:
+    """Step 6: what the token is bound to (RFC 7800 3.1)."""
+    if type(cnf) is not dict or not cnf or not cnf.keys() <= _CONFIRMATIONS.keys():
+        raise InvalidCredentialsError("token: it is bound to a key (cnf) in a way that is not understood")
+    for name, thumbprint in cnf.items():
+        what = f"it is bound to a key (cnf): {name}"
+        if type(thumbprint) is not str or len(base64url.decode(thumbprint, what)) != _DIGEST_OCTETS:
+            raise InvalidCredentialsError(f"token: {what} is no SHA-256 thumbprint")
+    return KeyBinding(**{_CONFIRMATIONS[name]: thumbprint for name, thumbprint in cnf.items()})
 
 
 def _scopes(claims: JSONObject) -> frozenset[str]:

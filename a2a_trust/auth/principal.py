@@ -8,7 +8,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-__all__ = ["Anonymous", "Identity", "Principal", "Verifier"]
+from a2a_trust.errors import ConfigurationError
+
+__all__ = ["Anonymous", "BoundVerifier", "Identity", "KeyBinding", "Principal", "Verifier"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyBinding:
+    """The keys that whoever shows a credential has to have, too: with several, all of them.
+
+    ``jkt`` is the RFC 7638 thumbprint of the key that proofs are signed with (RFC 9449 6.1), ``x5t_s256`` the SHA-256
+    thumbprint of the client certificate (RFC 8705 3.1), both in base64url; None where the credential does not ask.
+    """
+
+    jkt: str | None = None
+    x5t_s256: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.jkt is None and self.x5t_s256 is None:
+            raise ConfigurationError("KeyBinding: it names no key; leave bound_to out where a credential is not bound")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +35,8 @@ class Identity:
 
     ``issuer`` says who vouches (an issuer URL, the name of a key store), ``subject`` whom they vouch for; together they
     name the caller, and no two callers share them. ``scopes`` are what the credential allows. It is good until just
-    before ``expires_at`` (seconds since the epoch). ``claims`` hold the rest, never the credential itself.
+    before ``expires_at`` (seconds since the epoch). ``claims`` hold the rest, never the credential itself. With
+    ``bound_to`` it proves nothing by itself: the guard lets nobody in whose request does not prove those keys, too.
     """
 
     issuer: str
@@ -25,6 +44,7 @@ class Identity:
     scopes: frozenset[str] = frozenset()
     expires_at: float = float("inf")
     claims: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, hash=False)
+    bound_to: KeyBinding | None = None
 
 
 class Verifier(Protocol):
@@ -35,6 +55,14 @@ class Verifier(Protocol):
 
         InvalidCredentialsError: it is not good. KeySourceUnavailableError: nobody can tell now.
         """
+        ...
+
+
+class BoundVerifier(Verifier, Protocol):
+    """A verifier that also knows credentials which are bound to a key. To ``verify`` those are not good."""
+
+    async def verify_bound(self, credential: str, now: float) -> Identity:
+        """As ``verify``, also for bound credentials: whoever asks must see to what ``bound_to`` demands."""
         ...
 
 

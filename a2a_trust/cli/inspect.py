@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from a2a_trust import strict_json
 from a2a_trust.card import (
@@ -20,9 +23,9 @@ from a2a_trust.card import (
     SecurityScheme,
     read_card,
 )
+from a2a_trust.cli.agents import received
 from a2a_trust.cli.moments import written
-from a2a_trust.cli.report import Exit, class_of, exit_of, failed, mark, printable, put, put_json, put_table
-from a2a_trust.cli.sources import read_input
+from a2a_trust.cli.report import Exit, class_of, exit_of, failed, mark, printable, put, put_json, put_table, word_of
 from a2a_trust.cli.trusted import TrustedKeys, trusted_keys
 from a2a_trust.errors import (
     CardVerificationError,
@@ -32,6 +35,7 @@ from a2a_trust.errors import (
     UncoveredFieldsError,
     UnsignedCardError,
 )
+from a2a_trust.keys.origins import UnsafeAnyOrigin
 from a2a_trust.keys.trust import TrustStore
 from a2a_trust.signing.gate import check_card
 from a2a_trust.signing.signature import parse_signature, signature_entries
@@ -41,6 +45,8 @@ from a2a_trust.strict_json import JSON, JSONObject
 __all__ = ["run"]
 
 _LONGEST: Final = 240
+_COLUMN: Final = 16
+"""Where that stands which has a label."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -59,10 +65,10 @@ def run(options: argparse.Namespace) -> int:
     codes, entries = [], []
     for name in options.files:
         try:
-            entry, code = _inspected(read_input(name), keys)
-        except (TrustError, OSError) as error:
+            entry, code = _inspected(received(name), keys, name)
+        except (TrustError, ConfigurationError, OSError) as error:
             code = exit_of(error)
-            entry = {"class": class_of(code), "message": str(error)}
+            entry = {"class": class_of(code), "code": word_of(error), "message": str(error)}
             if not options.json:
                 failed("inspect", error, as_json=False, code=code, file=name)
         else:
@@ -76,11 +82,12 @@ def run(options: argparse.Namespace) -> int:
     return worst
 
 
-def _inspected(document: bytes, keys: TrustedKeys | None) -> tuple[dict[str, Any], Exit]:
+def _inspected(document: bytes, keys: TrustedKeys | None, name: str) -> tuple[dict[str, Any], Exit]:
     """What there is to say of a card. MalformedError when it is no JSON object."""
     card = strict_json.parse(document, what="card")
     if type(card) is not dict:
         raise MalformedError("card: not a JSON object")
+    proof = None if keys is None else _Proof.of(document, keys, name)
     problems = []
     view = None
     try:
@@ -105,11 +112,11 @@ def _inspected(document: bytes, keys: TrustedKeys | None) -> tuple[dict[str, Any
         "extended_card": None if view is None else view.has_extended_card,
         "schemes": None if view is None else {name: _scheme(scheme) for name, scheme in view.schemes.items()},
         "skills": _skills(card, view),
-        "signatures": _signatures(card, keys, document),
+        "signatures": _signatures(card, proof),
     }
-    if keys is None:
+    if proof is None:
         return entry, Exit.OK
-    verdict, code = _verdict(document, keys)
+    verdict, code = _verdict(document, proof)
     return {**entry, **verdict}, code
 
 
@@ -210,19 +217,30 @@ def _scheme(scheme: SecurityScheme) -> str:
 # Signatures
 
 
-def _signatures(card: JSONObject, keys: TrustedKeys | None, document: bytes) -> list[dict[str, Any]]:
+class _Proof(NamedTuple):
+    """What the card is judged by."""
+
+    trust: TrustStore
+    origin: str | UnsafeAnyOrigin
+
+    @classmethod
+    def of(cls, document: bytes, keys: TrustedKeys, name: str) -> _Proof:
+        origin = keys.origin_of(name)
+        return cls(keys.store_for(document, origin), origin)
+
+
+def _signatures(card: JSONObject, proof: _Proof | None) -> list[dict[str, Any]]:
     try:
         entries = signature_entries(card)
     except (UnsignedCardError, MalformedError) as error:
         given = card.get("signatures")
         return [] if given is None or given == [] else [{"problem": str(error)}]
-    store = (
-        None if keys is None else TrustStore(keys.store_for(document).keys)
-    )  # each alone: what is asked of all is not
-    return [_signature(card, entry, keys, store) for entry in entries]
+    # Each alone: what is asked of all is not.
+    alone = None if proof is None else proof._replace(trust=TrustStore(proof.trust.keys))
+    return [_signature(card, entry, alone) for entry in entries]
 
 
-def _signature(card: JSONObject, entry: JSON, keys: TrustedKeys | None, store: TrustStore | None) -> dict[str, Any]:
+def _signature(card: JSONObject, entry: JSON, proof: _Proof | None) -> dict[str, Any]:
     try:
         signature = parse_signature(entry)
     except MalformedError as error:
@@ -236,11 +254,15 @@ def _signature(card: JSONObject, entry: JSON, keys: TrustedKeys | None, store: T
         "expires": _moment(header.get("exp")),
         "companion": signature.is_companion,
     }
-    if keys is None or store is None:
+    if proof is None:
         return told
     try:
         proven = verify_card(
-            {**card, "signatures": [entry]}, store, origin=keys.origin, now=time.time(), coverage=SignedPartOnly()
+            {**card, "signatures": [entry]},
+            proof.trust,
+            origin=proof.origin,
+            now=time.time(),
+            coverage=SignedPartOnly(),
         )
     except CardVerificationError as error:
         return {**told, "good": False, "reason": "; ".join(failure.detail for failure in error.failures) or str(error)}
@@ -263,9 +285,9 @@ def _moment(seconds: Any) -> str | None:
         return repr(seconds)
 
 
-def _verdict(document: bytes, keys: TrustedKeys) -> tuple[dict[str, Any], Exit]:
+def _verdict(document: bytes, proof: _Proof) -> tuple[dict[str, Any], Exit]:
     try:
-        proven: VerifiedCard = verify_card(document, keys.store_for(document), origin=keys.origin, now=time.time())
+        proven: VerifiedCard = verify_card(document, proof.trust, origin=proof.origin, now=time.time())
     except TrustError as error:
         code = exit_of(error)
         message = error.message if isinstance(error, CardVerificationError) else str(error)
@@ -273,6 +295,7 @@ def _verdict(document: bytes, keys: TrustedKeys) -> tuple[dict[str, Any], Exit]:
         return {
             "verified": False,
             "class": class_of(code),
+            "code": error.code,
             "message": message.rstrip(":"),
             "uncovered": uncovered,
         }, code
@@ -285,18 +308,18 @@ def _verdict(document: bytes, keys: TrustedKeys) -> tuple[dict[str, Any], Exit]:
 
 def _put(name: str, entry: dict[str, Any]) -> None:
     title = " ".join(filter(None, (entry["name"] or "(no name)", entry["version"])))
-    put(f"{printable(name)}: {mark(_shown(title), 'green', sys.stdout)}")
+    put(f"{printable(name)}: {_shown(title)}")
     by = " ".join(filter(None, (entry["provider"], entry["provider_url"])))
     for label, text in (("by", by), ("says", entry["description"])):
         if text:
-            put(f"  {label + ':':<14}{_shown(text)}")
+            put(f"  {label + ':':<14}{_filled(text)}")
     for problem in entry["problems"]:
-        put(f"  {mark('unreadable:', 'red', sys.stdout)}   {_shown(problem)}")
+        put(f"  {mark('unreadable:', 'red', sys.stdout)}   {_filled(problem)}")
     if entry["authentication"] is not None:
         colour = "yellow" if entry["anonymous"] else "green"
-        put(f"  {'callers need:':<14}{mark(_shown(entry['authentication']), colour, sys.stdout)}")
+        put(f"  {'callers need:':<14}{mark(_filled(entry['authentication']), colour, sys.stdout)}")
     for scheme, what in (entry["schemes"] or {}).items():
-        put(f"  {'scheme:':<14}{_shown(scheme)} is {_shown(what)}")
+        put(f"  {'scheme:':<14}{_filled(f'{scheme} is {what}')}")
     if entry["extended_card"]:
         put(f"  {'more:':<14}an extended card for authenticated callers")
     if entry["interfaces"]:
@@ -332,7 +355,8 @@ def _put_signatures(entry: dict[str, Any]) -> None:
         about = ", ".join(
             filter(None, (signature["alg"], times, f"jku {signature['jku']}" if signature["jku"] else "", kind))
         )
-        put(f"  {'signed:':<14}{_shown(signature['kid'])} ({_shown(about)})")
+        signed_by = f"{signature['kid']} ({about})"
+        put(f"  {'signed:':<14}{_filled(signed_by)}")
         if "good" in signature and not signature["companion"]:
             _put_judged(signature)
     if "verified" in entry:
@@ -355,6 +379,15 @@ def _put_judged(signature: dict[str, Any]) -> None:
 
 
 def _shown(text: object) -> str:
-    """One line, cut, with nothing in it that steers a terminal."""
-    line = printable(text)
+    """One line, cut, with nothing in it that steers a terminal, or pads it to where the terminal begins a new one."""
+    line = re.sub(" {2,}", " ", printable(text))
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+
+
+def _filled(text: object) -> str:
+    """As ``_shown``, for what stands behind a label: on a terminal its further lines stay in its column, so that none
+    of them looks like a line of this report."""
+    if not sys.stdout.isatty():
+        return _shown(text)
+    width = max(shutil.get_terminal_size().columns, _COLUMN + 24) - _COLUMN
+    return f"\n{'':<{_COLUMN}}".join(textwrap.wrap(_shown(text), width))

@@ -168,7 +168,9 @@ def _export(options: argparse.Namespace) -> dict[str, Any]:
             raise ConfigurationError(f"{options.output} is the key ring, and its key set would be written over it")
         write_atomically(target, data.encode())
         if not options.json:
-            put(f"{mark('wrote', 'green', sys.stdout)} {printable(options.output)}: {len(jwks['keys'])} public keys")
+            number = len(jwks["keys"])
+            keys = "1 public key" if number == 1 else f"{number} public keys"
+            put(f"{mark('wrote', 'green', sys.stdout)} {printable(options.output)}: {keys}")
     return {"output": options.output, "kids": [member["kid"] for member in jwks["keys"]]}
 
 

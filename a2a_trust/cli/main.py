@@ -20,6 +20,8 @@ examples:
   a2a-sign card.json                                sign in place
   a2a-sign card.json -o signed.json --expires 90d   sign a copy that expires
   a2a-sign verify card.json --jwks keys.json --origin https://agent.example.com
+  a2a-sign verify https://agent.example.com --trust trust.toml
+  a2a-sign trust add trust.toml --origin https://agent.example.com --jwks keys.json
   a2a-sign lint card.json                           say what in a card should be otherwise
   a2a-sign rotate ring.json                         publish the next key of a ring, which signs in a day
 
@@ -167,10 +169,20 @@ def _parser(called: str) -> _Parser:
     verify = commands.add_parser(
         "verify",
         help="verify cards against keys that you trust",
-        description="Verify Agent Cards. Without --origin a card is not bound to the host that served it.",
+        description="Verify Agent Cards. Without --origin a file is not bound to the host that served it.",
         allow_abbrev=False,
     )
     _add_trusted(verify)
+    verify.add_argument(
+        "--memory",
+        metavar="FILE",
+        help="what is remembered of agents; older cards than those seen are refused (default: that of this user)",
+    )
+    verify.add_argument(
+        "--on-first-use",
+        action="store_true",
+        help="of agents of whom nothing is known: believe the keys that they publish, and hold them to these later",
+    )
     verify.add_argument("--json", action="store_true", help="report as JSON, the proven card included")
     inspect = commands.add_parser(
         "inspect",
@@ -206,7 +218,9 @@ def _parser(called: str) -> _Parser:
 
 
 def _add_trusted(command: argparse.ArgumentParser) -> None:
-    command.add_argument("files", nargs="+", metavar="FILE", help="a card as it was served, or - for standard input")
+    command.add_argument(
+        "files", nargs="+", metavar="FILE|URL", help="a card as it was served, - for standard input, or an agent to ask"
+    )
     command.add_argument(
         "--jwks", action="append", default=[], metavar="FILE", help="JWK Set of trusted keys; may be repeated"
     )
@@ -218,7 +232,9 @@ def _add_trusted(command: argparse.ArgumentParser) -> None:
         "--trust", metavar="FILE", help="trust file: keys, key sets on the network, policies and revocations by host"
     )
     command.add_argument(
-        "--origin", metavar="URL", help="URL or host that the card is from; the keys may speak for it only"
+        "--origin",
+        metavar="URL",
+        help="URL or host that the card is from; the keys may speak for it only (default for a URL: itself)",
     )
     command.add_argument(
         "--form",

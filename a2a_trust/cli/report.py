@@ -7,12 +7,13 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import Any, Literal, TextIO
+from typing import Any, Final, Literal, TextIO
 
 from a2a_trust.errors import (
     CardMemoryError,
     CardMemoryUnavailableError,
     ConfigurationError,
+    FetchError,
     TrustError,
     UncoveredFieldsError,
     UnsignedCardError,
@@ -31,6 +32,7 @@ __all__ = [
     "put_json",
     "put_table",
     "warn",
+    "word_of",
 ]
 
 
@@ -48,7 +50,7 @@ class Exit(IntEnum):
 
 def exit_of(error: Exception) -> Exit:
     """The exit code for an error."""
-    if isinstance(error, OSError | CardMemoryUnavailableError):
+    if isinstance(error, OSError | FetchError | CardMemoryUnavailableError):
         return Exit.INPUT_OUTPUT
     if isinstance(error, ConfigurationError):
         return Exit.USAGE
@@ -68,6 +70,11 @@ def class_of(code: Exit) -> str:
     return code.name.lower().replace("_", "-")
 
 
+def word_of(error: Exception) -> str:
+    """What happened, in the stable word of the error, for machines; of what is no error of ours its exit code's."""
+    return error.code if isinstance(error, TrustError) else class_of(exit_of(error))
+
+
 def printable(text: object) -> str:
     """One line of text, with everything escaped that could steer a terminal or turn the direction of writing."""
     return printable_lines(text).replace("\n", "\\n")
@@ -76,8 +83,17 @@ def printable(text: object) -> str:
 def printable_lines(text: object) -> str:
     """As ``printable``, for texts of our own that have several lines."""
     return "".join(
-        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode() for char in str(text)
+        char if (char.isprintable() and char not in _BLANK_LETTERS) or char == "\n" else _escaped(char)
+        for char in str(text)
     )
+
+
+_BLANK_LETTERS: Final = "\u115f\u1160\u2800\u3164\uffa0"
+"""To Python they are letters and signs; to people they are blanks."""
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode()
 
 
 def mark(text: str, colour: str, stream: TextIO | None) -> str:

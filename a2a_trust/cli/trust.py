@@ -18,7 +18,7 @@ from a2a_trust.cli.sources import public_key, read_input
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import read_jwks
-from a2a_trust.keys.origins import Origins, host_of
+from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
 from a2a_trust.keys.trust import LOSSLESS_FORMS, Form
 from a2a_trust.keys.trust_edit import (
     EMPTY,
@@ -71,26 +71,65 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
     entries = [entry_of_key(key, **members) for key in keys]
     if options.jwks_url is not None:
         entries.append(entry_of_url(options.jwks_url, **members))
-    path = Path(options.file)
+    path, added = Path(options.file), list[str]()
 
     def add(text: str, before: TrustDocument) -> str:
-        for key in keys:
-            if key.kid in {known.kid for entry in before.entries for known in entry.keys if known.kty == key.kty}:
-                warn(f"{key.kid} is in the file already; where both entries hold, such a name means neither")
-        return with_entries(text, entries)
+        revoked = {key.kid for key in before.revoked}
+        for toml, entry in zip(entries, new.entries, strict=True):
+            if any(map(entry.says_as_much_as, before.entries)):
+                continue
+            _check_names(entry, before, path)
+            text = with_entries(text, [toml])
+            added.append(entry.url or entry.keys[0].kid)
+            if added[-1] in revoked:
+                warn(f"{added[-1]} is revoked in the file: it proves nothing, also when it is added")
+        return text
 
-    read_trust(with_entries(EMPTY, entries).encode(), options.file)  # before a new file is made for them
+    # Before a new file is made for them: what is wrong with them is told by their members.
+    new = read_trust(with_entries(EMPTY, entries).encode(), "what would be added")
     is_new = not path.exists()
     if is_new:
         with suppress(FileExistsError):  # somebody else was faster, with the same
             write_atomically(path, EMPTY.encode(), mode=0o644, replace=False)
     update_trust_file(path, add)
-    added = [key.kid for key in keys] + ([] if options.jwks_url is None else [options.jwks_url])
     if not options.json:
-        put(f"{mark('made' if is_new else 'changed', 'green', sys.stdout)} {printable(options.file)}")
+        word = "made" if is_new else "changed" if added else "unchanged"
+        put(f"{mark(word, 'green', sys.stdout)} {printable(options.file)}")
+        if not added:
+            put("  all of this stands in it already")
         for name in added:
             put(f"  {printable(name)} may speak for {printable(', '.join(members['origins']))}")
     return {"added": added, "origins": members["origins"]}
+
+
+def _check_names(new: TrustEntry, before: TrustDocument, path: Path) -> None:
+    """Refuse an entry beside which another one would mean nothing any more, since signatures could mean either."""
+    for entry in before.entries:
+        known = _keys(entry, path, str(path))
+        is_same = entry.url == new.url if new.url is not None else any(_share_a_name(new.keys[0], key) for key in known)
+        if is_same and _overlap(entry.origins, new.origins):
+            name = new.url or new.keys[0].kid
+            raise ConfigurationError(
+                f"{path}, line {entry.line}: {name!a} is trusted for the same hosts already, in another way; two "
+                f"entries would mean neither. Take that one out first: a2a-sign trust remove "
+                f"{shlex.quote(str(path))} {shlex.quote(entry.file or name)}"
+            )
+
+
+def _share_a_name(one: PublicKey, other: PublicKey) -> bool:
+    return (one.kid, one.kty) == (other.kid, other.kty)
+
+
+def _overlap(one: Origins | UnsafeAnyOrigin, other: Origins | UnsafeAnyOrigin) -> bool:
+    """Whether there is a host that both cover."""
+    if isinstance(one, UnsafeAnyOrigin) or isinstance(other, UnsafeAnyOrigin):
+        return True
+    # Patterns are whole subtrees: of two that meet, one covers what the other one begins with.
+    return any(
+        broad.covers(pattern.lower().replace("*", "a"))
+        for broad, narrow in ((one, other), (other, one))
+        for pattern in narrow.patterns
+    )
 
 
 def _given_keys(options: argparse.Namespace) -> list[PublicKey]:
@@ -121,6 +160,7 @@ def _origin(text: str) -> str:
 
 def _remove(options: argparse.Namespace) -> dict[str, Any]:
     removed: list[int] = []
+    gone: list[TrustEntry] = []
 
     def remove(text: str, before: TrustDocument) -> str:
         removed[:] = [
@@ -129,20 +169,39 @@ def _remove(options: argparse.Namespace) -> dict[str, Any]:
             if options.what in (entry.url, entry.file, *(key.kid for key in entry.keys))
         ]
         if not removed:
+            for entry in before.entries:
+                if options.what in [key.kid for key in _keys(entry, Path(options.file), options.file)]:
+                    raise ConfigurationError(
+                        f"this key is one of {entry.file}, which line {entry.line} names: take it out of that file, or "
+                        f"remove the whole of it: a2a-sign trust remove {shlex.quote(options.file)} "
+                        f"{shlex.quote(str(entry.file))}"
+                    )
             raise ConfigurationError(
                 f"no entry has this kid, URL or file; see: a2a-sign trust list {shlex.quote(options.file)}"
             )
+        gone[:] = [before.entries[index] for index in removed]
         for index in reversed(removed):
             text = without_entry(text, index)
-        after = read_trust(text.encode(), options.file)
-        if len(after.entries) != len(before.entries) - len(removed):
+        kept = [entry for index, entry in enumerate(before.entries) if index not in removed]
+        if not _holds(text, kept):  # pragma: no cover  the lines of an entry are known; if they were not, all stays
             raise ConfigurationError(f"{options.file}: the lines of this entry cannot be told; edit the file by hand")
         return text
 
     _existing(options.file, remove)
     if not options.json:
         put(f"{mark('removed', 'green', sys.stdout)} {printable(options.what)}")
+        for entry in gone:
+            put(f"  it spoke for {printable(', '.join(_patterns(entry)))}")
     return {"removed": options.what, "entries": len(removed)}
+
+
+def _holds(text: str, entries: list[TrustEntry]) -> bool:
+    """Whether this is the text of a trust file with these entries and no others."""
+    try:
+        found = read_trust(text.encode(), "").entries
+    except ConfigurationError:  # pragma: no cover
+        return False
+    return len(found) == len(entries) and all(map(TrustEntry.says_as_much_as, found, entries))
 
 
 def _revoke(options: argparse.Namespace) -> dict[str, Any]:
@@ -167,18 +226,24 @@ def _existing(name: str, change: Callable[[str, TrustDocument], str]) -> TrustDo
     try:
         return update_trust_file(Path(name), change)
     except FileNotFoundError:
-        raise ConfigurationError(
-            f"there is no trust file at {name}; make it: a2a-sign trust add {shlex.quote(name)} --origin HOST "
-            "--key FILE"
-        ) from None
+        raise _no_file(name) from None
 
 
-_HEADINGS: Final = ("KID", "ALG", "MAY SPEAK FOR", "FORMS", "VALID", "STATE")
+def _no_file(name: str) -> OSError:
+    return FileNotFoundError(
+        f"there is no trust file at {name}; make it: a2a-sign trust add {shlex.quote(name)} --origin HOST --key FILE"
+    )
+
+
+_HEADINGS: Final = ("KID", "ALG", "MAY SPEAK FOR", "FORMS", "VALID", "STATE", "KEY FROM")
 
 
 def _list(options: argparse.Namespace) -> dict[str, Any]:
     path = Path(options.file)
-    document = read_trust(path.read_bytes(), options.file)
+    try:
+        document = read_trust(path.read_bytes(), options.file)
+    except FileNotFoundError:
+        raise _no_file(options.file) from None
     now, revoked = time.time(), frozenset(key.kid for key in document.revoked)
     entries = [
         row for entry in document.entries for row in _rows(entry, path, revoked=revoked, now=now, name=options.file)
@@ -206,7 +271,7 @@ def _rows(entry: TrustEntry, path: Path, *, revoked: frozenset[str], now: float,
     """One row for every key of the entry; one for a key set on the network, whose keys only a verification fetches."""
     common = {
         "line": entry.line,
-        "origins": list(entry.origins.patterns) if isinstance(entry.origins, Origins) else ["*"],
+        "origins": _patterns(entry),
         "forms": sorted(entry.forms),
         "not_before": written(entry.not_before if entry.not_before > 0 else None),
         "not_after": written(entry.not_after),
@@ -216,9 +281,6 @@ def _rows(entry: TrustEntry, path: Path, *, revoked: frozenset[str], now: float,
     state = "not yet valid" if now < entry.not_before else "expired" if now >= entry.not_after else "trusted"
     if entry.url is not None:
         return [{"kid": None, "alg": None, "thumbprint": None, **common, "state": state}]
-    keys = entry.keys
-    if entry.file is not None:
-        keys = keys_of_file(entry, path.parent / entry.file, f"{name}, line {entry.line}").keys
     return [
         {
             "kid": key.kid,
@@ -227,18 +289,30 @@ def _rows(entry: TrustEntry, path: Path, *, revoked: frozenset[str], now: float,
             **common,
             "state": "revoked" if key.kid in revoked else state,
         }
-        for key in keys
+        for key in _keys(entry, path, name)
     ]
+
+
+def _patterns(entry: TrustEntry) -> list[str]:
+    return list(entry.origins.patterns) if isinstance(entry.origins, Origins) else ["*"]
+
+
+def _keys(entry: TrustEntry, path: Path, name: str) -> tuple[PublicKey, ...]:
+    """The keys of an entry that are here, in the trust file or in the file that it names."""
+    if entry.file is None:
+        return entry.keys
+    return keys_of_file(entry, path.parent / entry.file, f"{name}, line {entry.line}").keys
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     starts, ends = row["not_before"], row["not_after"]
     valid = " ".join(filter(None, (f"from {starts}" if starts else "", f"until {ends}" if ends else ""))) or "always"
     return (
-        printable(row["url"] if row["kid"] is None else row["kid"]),
+        printable("(of the set)" if row["kid"] is None else row["kid"]),
         row["alg"] or "",
         printable(", ".join(row["origins"])),
         ", ".join(row["forms"]),
         valid,
         row["state"],
+        printable(row["url"] or row["file"] or "here"),
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from a2a_trust.card import interface_urls
+from a2a_trust.cli.agents import is_url
 from a2a_trust.cli.report import warn
 from a2a_trust.cli.sources import public_key, read_input
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError, TrustError
@@ -27,19 +28,29 @@ __all__ = ["TrustedKeys", "trusted_keys"]
 
 @dataclass(frozen=True, slots=True)
 class TrustedKeys:
-    """Keys, and the origin that cards are asked from, if it is known."""
+    """Keys, and the URL or host that all cards are from, if it was named."""
 
-    origin: str | UnsafeAnyOrigin
-    store: TrustStore
+    origin: str | None
     file: TrustFile | None = None
+    keys: tuple[PublicKey, ...] = ()
+    forms: frozenset[Form] = LOSSLESS_FORMS
 
-    def store_for(self, document: bytes) -> TrustStore:
+    def origin_of(self, name: str) -> str | UnsafeAnyOrigin:
+        """Where the card of that name is from, as far as is known: an agent's card is from where it was asked."""
+        if self.origin is None:
+            return name if is_url(name) else UnsafeAnyOrigin()
+        return self.origin
+
+    def store_for(self, document: bytes, origin: str | UnsafeAnyOrigin) -> TrustStore:
         """The keys for a card; those on the network are fetched for its hosts, and what fails is a warning."""
-        if self.file is None or not self.file.document.urls:
-            return self.store
+        if self.file is None:
+            origins = Origins(host_of(origin)) if isinstance(origin, str) else origin
+            return TrustStore(TrustedKey(key=key, origins=origins, forms=self.forms) for key in self.keys)
+        if not self.file.document.urls:
+            return self.file.trust_store()
         import asyncio  # only the network needs it, and the start is to be fast
 
-        hosts = [self.origin] if isinstance(self.origin, str) else _hosts_in(document)
+        hosts = [origin] if isinstance(origin, str) else _hosts_in(document)
         for host in hosts:
             try:
                 asyncio.run(self.file.fetch(host))
@@ -53,18 +64,19 @@ def trusted_keys(options: argparse.Namespace) -> TrustedKeys:
     inputs = [*options.files, *options.jwks, *options.key]
     if inputs.count("-") > 1:
         raise ConfigurationError("- (standard input) can be read only once")
-    origin = UnsafeAnyOrigin() if options.origin is None else _host(options.origin)
+    if options.origin is not None:
+        _check_origin(options.origin)
     if options.trust is not None:
         if options.jwks or options.key or options.form or options.kid is not None:
             raise ConfigurationError("--trust says which keys and forms; leave out --jwks, --key, --kid and --form")
-        file = _trust_file(Path(options.trust))
-        return TrustedKeys(origin, file.trust_store(), file)
-    return TrustedKeys(origin, _named_keys(options, origin))
+        return TrustedKeys(options.origin, _trust_file(Path(options.trust)))
+    forms = LOSSLESS_FORMS | set(map(Form, options.form))
+    return TrustedKeys(options.origin, keys=_named_keys(options), forms=forms)
 
 
-def _host(origin: str) -> str:
+def _check_origin(origin: str) -> None:
     try:
-        return host_of(origin)
+        host_of(origin)
     except MalformedError:
         raise ConfigurationError(
             "--origin: write the URL or the host of the agent, as in https://agent.example.com"
@@ -95,8 +107,8 @@ def _hosts_in(document: bytes) -> list[str]:
     return list(dict.fromkeys(hosts))
 
 
-def _named_keys(options: argparse.Namespace, origin: str | UnsafeAnyOrigin) -> TrustStore:
-    """The keys of --jwks and --key, each for the host of --origin, or for any."""
+def _named_keys(options: argparse.Namespace) -> tuple[PublicKey, ...]:
+    """The keys of --jwks and --key."""
     keys: list[PublicKey] = []
     for name in options.jwks:
         found = read_jwks(read_input(name))
@@ -106,8 +118,4 @@ def _named_keys(options: argparse.Namespace, origin: str | UnsafeAnyOrigin) -> T
             raise ConfigurationError(f"{name}: no key in this JWK Set can verify a card")
         keys.extend(found.keys)
     keys.extend(public_key(name, options.kid) for name in options.key)
-    if not keys:
-        raise ConfigurationError("name the keys that you trust: --trust FILE, --jwks FILE or --key FILE")
-    forms = LOSSLESS_FORMS | set(map(Form, options.form))
-    origins = Origins(origin) if isinstance(origin, str) else origin
-    return TrustStore(TrustedKey(key=key, origins=origins, forms=forms) for key in dict.fromkeys(keys))
+    return tuple(dict.fromkeys(keys))

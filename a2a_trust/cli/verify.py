@@ -7,10 +7,22 @@ import sys
 import time
 from typing import Any
 
-from a2a_trust.cli.report import Exit, class_of, exit_of, failed, mark, printable, printable_lines, put, put_json
-from a2a_trust.cli.sources import read_input
-from a2a_trust.cli.trusted import trusted_keys
+from a2a_trust.cli.agents import Agents, agents, is_url, received
+from a2a_trust.cli.report import (
+    Exit,
+    class_of,
+    exit_of,
+    failed,
+    mark,
+    printable,
+    printable_lines,
+    put,
+    put_json,
+    word_of,
+)
+from a2a_trust.cli.trusted import TrustedKeys, trusted_keys
 from a2a_trust.errors import (
+    CardMemoryUnavailableError,
     CardVerificationError,
     ConfigurationError,
     FailureReason,
@@ -25,17 +37,19 @@ __all__ = ["run"]
 def run(options: argparse.Namespace) -> int:
     """Verify every card; the exit code is that of the first one that is not proven."""
     try:
+        if options.trust is None and not (options.jwks or options.key or options.on_first_use):
+            raise ConfigurationError("name the keys that you trust: --trust FILE, --jwks FILE or --key FILE")
         keys = trusted_keys(options)
+        asked = agents(options)
     except (TrustError, ConfigurationError, OSError) as error:
-        # The keys are the operator's: what is wrong with them is no verdict on a card.
-        code = exit_of(error) if isinstance(error, OSError) else Exit.USAGE
+        # Keys and memory are the operator's: what is wrong with them is no verdict on a card.
+        code = exit_of(error) if isinstance(error, OSError | CardMemoryUnavailableError) else Exit.USAGE
         return failed("verify", error, as_json=options.json, code=code)
     codes, entries = [], []
     for name in options.files:
         try:
-            document = read_input(name)
-            proven = verify_card(document, keys.store_for(document), origin=keys.origin, now=time.time())
-        except (TrustError, OSError) as error:
+            proven = _proven(name, keys, asked)
+        except (TrustError, ConfigurationError, OSError) as error:
             code = exit_of(error)
             entries.append(_failure(name, error, code))
             if not options.json:
@@ -52,6 +66,14 @@ def run(options: argparse.Namespace) -> int:
     return worst
 
 
+def _proven(name: str, keys: TrustedKeys, asked: Agents | None) -> VerifiedCard:
+    document, origin = received(name), keys.origin_of(name)
+    trust = keys.store_for(document, origin)
+    if asked is not None and is_url(name) and isinstance(origin, str):
+        return asked.prove(document, origin, trust)
+    return verify_card(document, trust, origin=origin, now=time.time())
+
+
 def _success(name: str, proven: VerifiedCard) -> dict[str, Any]:
     return {
         "file": name,
@@ -62,6 +84,7 @@ def _success(name: str, proven: VerifiedCard) -> dict[str, Any]:
         "thumbprint": proven.key.thumbprint,
         "form": proven.form,
         "origin": proven.origin,
+        "on_first_use": proven.on_first_use,
         "dropped": list(proven.dropped),
         "unproven": list(proven.unproven),
         "warnings": list(proven.warnings),
@@ -75,6 +98,7 @@ def _failure(name: str, error: Exception, code: Exit) -> dict[str, Any]:
         "file": name,
         "ok": False,
         "class": class_of(code),
+        "code": word_of(error),
         "message": error.message if isinstance(error, CardVerificationError) else str(error),
     }
     if isinstance(error, CardVerificationError):
@@ -103,3 +127,5 @@ def _put_success(name: str, proven: VerifiedCard) -> None:
 def _put_failure(name: str, error: Exception, code: Exit) -> None:
     label = mark("NOT VERIFIED", "red", sys.stdout)
     put(f"{printable(name)}: {label} ({class_of(code)}): {printable_lines(error)}")
+    if isinstance(error.__cause__, TrustError):
+        put(f"  because:   {printable(error.__cause__)}")

@@ -25,7 +25,7 @@ from a2a_trust.client.flow import Flow, Get, run, run_async
 from a2a_trust.client.memory import CardMemory, TrustOnFirstUse
 from a2a_trust.client.proving import ANY_KEY, WHOLE_CARD, Proving
 from a2a_trust.errors import CardVerificationError, ConfigurationError, FetchError, MalformedError
-from a2a_trust.fetch import Door
+from a2a_trust.fetch import Door, Fetched
 from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust import TrustSource
 from a2a_trust.signing.verify import Coverage, VerifiedCard
@@ -107,6 +107,15 @@ def fetching(url: str, proving: Proving, cache: CardCache | None) -> Flow[Verifi
     return (yield from _at_first(url, lambda place: _fetching_from(place, proving, cache)))
 
 
+def finding(url: str) -> Flow[tuple[str, Fetched]]:
+    """Where the card of the agent at that URL is, and what came from there: anybody may have written it."""
+    return (yield from _at_first(url, _found))
+
+
+def _found(place: str) -> Flow[tuple[str, Fetched]]:
+    return place, (yield Get(url=place))
+
+
 def _at_first(url: str, attempt: Callable[[str], Flow[T]]) -> Flow[T]:
     """What the attempt gives at the first place where there is anything."""
     *newer, oldest = card_urls(url)
@@ -152,11 +161,11 @@ class UnsafeReportOnly:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why it is not proven, in words for machines: those of the signatures, or the name of the error."""
+        """Why it is not proven, in words for machines: that of the refusal, then those of the signatures."""
         if self.refusal is None:
             return ()
         failures = self.refusal.failures if isinstance(self.refusal, CardVerificationError) else ()
-        return tuple(failure.reason.value for failure in failures) or (type(self.refusal).__name__,)
+        return (self.refusal.code, *[failure.reason.value for failure in failures])
 
     @classmethod
     def fetch(
@@ -189,11 +198,7 @@ class UnsafeReportOnly:
 
     @classmethod
     def _reporting(cls, url: str, proving: Proving) -> Flow[UnsafeReportOnly]:
-        return (yield from _at_first(url, lambda place: cls._report(place, proving)))
-
-    @classmethod
-    def _report(cls, place: str, proving: Proving) -> Flow[UnsafeReportOnly]:
-        fetched = yield Get(url=place)
+        place, fetched = yield from finding(url)
         unverified, refusal = None, None
         try:
             unverified = strict_json.parse(fetched.body, what="card")

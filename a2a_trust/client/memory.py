@@ -100,11 +100,11 @@ class Admitted:
 class CardMemory(Protocol):
     """What a client remembers of the cards that it has seen, origin by origin. Safe in threads."""
 
-    def admit(self, proven: VerifiedCard, origin: str, *, now: float, issued: float | None) -> Admitted:
+    def admit(self, proven: VerifiedCard, origin: str, *, now: float) -> Admitted:
         """Check a card against what is remembered of ``origin``, the URL that it was asked from, and remember it.
 
-        ``issued`` is ``proven.issued``. Call it before anything of the card is used, and with every card, so that the
-        memory knows the latest one. It may wait for a disk: asynchronous programs call it in a thread.
+        Call it before anything of the card is used, and with every card, so that the memory knows the latest one. It
+        may wait for a disk: asynchronous programs call it in a thread.
 
         CardMemoryError, RolledBackCardError, PinnedKeyError: the card is refused, and nothing is recorded.
         CardMemoryUnavailableError: the memory cannot be read or written, and the card is not to be used.
@@ -173,11 +173,10 @@ def judge(
     origin: str,
     *,
     now: float,
-    issued: float | None,
     way_out: WayOut,
 ) -> Admitted:
     """What a proven card makes of what is remembered of ``origin`` (as ``origin_of`` gives it), or CardMemoryError."""
-    presented = frozenset([key.thumbprint for key in proven.keys])
+    presented, issued = frozenset([key.thumbprint for key in proven.keys]), proven.issued
     # 1. The future. Written so that what is no number is refused too.
     if issued is not None and not issued <= now + CLOCK_SKEW:
         raise CardMemoryError(f"{origin}: the card says that it was signed in the future (protected iat)", origin)
@@ -241,7 +240,7 @@ class JudgingMemory:
     def _way_out(self, action: str, origin: str, thumbprints: Iterable[str] = ()) -> str:
         raise NotImplementedError
 
-    def admit(self, proven: VerifiedCard, origin: str, *, now: float, issued: float | None) -> Admitted:
+    def admit(self, proven: VerifiedCard, origin: str, *, now: float) -> Admitted:
         """As ``CardMemory.admit``. The warnings also go to the log, where nobody has to ask for them."""
         known_as = origin_of(origin)
         if not isinstance(proven, VerifiedCard):
@@ -250,7 +249,7 @@ class JudgingMemory:
         if proven.origin != host_of(known_as) and not unbound:
             raise ConfigurationError(f"admit: the card was not proven for the host of {known_as}; give verify_card it")
         with self._writing() as table:
-            admitted = judge(table.get(known_as), proven, known_as, now=now, issued=issued, way_out=self._way_out)
+            admitted = judge(table.get(known_as), proven, known_as, now=now, way_out=self._way_out)
             table.put(admitted.remembered)
         for warning in admitted.warnings:
             _log.warning("%s", warning)

@@ -90,7 +90,7 @@ class Proving:
             raise error from unreachable
         check(proven)
         if self.memory is not None:
-            yield InThread(partial(self.memory.admit, proven, url, now=now, issued=proven.issued))
+            yield InThread(partial(self.memory.admit, proven, url, now=now))
         return proven
 
     def _published(self, on_first_use: TrustOnFirstUse, url: str, store: TrustStore) -> Flow[TrustStore]:

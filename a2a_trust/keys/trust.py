@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol
@@ -85,7 +85,7 @@ class TrustStore:
     spoken_for: tuple[Origins | UnsafeAnyOrigin, ...]
     """The hosts for which it is said whom to trust: also by a key set that cannot be reached now, or is empty."""
     revoked: frozenset[str]
-    """Kids that prove nothing, also those of keys that are not listed any more."""
+    """Kids and thumbprints that prove nothing, also those of keys that are not listed any more."""
     _by_name: dict[tuple[str, str], tuple[TrustedKey, ...]] = field(init=False, repr=False, compare=False)
 
     def __init__(
@@ -98,20 +98,27 @@ class TrustStore:
     ) -> None:
         """The hosts of the keys and of the policies are spoken for, and revoked keys are revoked, without more words.
 
-        ``spoken_for`` and ``revoked`` add what no key tells; only ``TrustOnFirstUse`` asks for them.
+        ``spoken_for`` and ``revoked`` (kids or thumbprints) add what no key tells.
         """
         entries = tuple(dict.fromkeys(keys))  # one entry given twice is one entry
-        by_name: dict[tuple[str, str], tuple[TrustedKey, ...]] = {}
         for entry in entries:
             if not isinstance(entry, TrustedKey):
                 raise ConfigurationError("TrustStore: give TrustedKey objects")
+        # It is a key that is revoked, not one of its names: under another one it proves nothing either.
+        names = frozenset(revoked)
+        gone = {
+            entry.key.thumbprint for entry in entries if entry.revoked or names & {entry.key.kid, entry.key.thumbprint}
+        }
+        entries = tuple(replace(entry, revoked=True) if entry.key.thumbprint in gone else entry for entry in entries)
+        by_name: dict[tuple[str, str], tuple[TrustedKey, ...]] = {}
+        for entry in entries:
             name = (entry.key.kid, entry.key.kty)
             by_name[name] = (*by_name.get(name, ()), entry)
         object.__setattr__(self, "keys", entries)
         object.__setattr__(self, "policies", tuple(policies))
         hosts = [*[entry.origins for entry in entries], *[each.origins for each in self.policies], *spoken_for]
         object.__setattr__(self, "spoken_for", tuple(dict.fromkeys(hosts)))
-        object.__setattr__(self, "revoked", frozenset([*revoked, *[each.key.kid for each in entries if each.revoked]]))
+        object.__setattr__(self, "revoked", names | gone | {entry.key.kid for entry in entries if entry.revoked})
         object.__setattr__(self, "_by_name", by_name)
 
     def named(self, kid: str, kty: str) -> tuple[TrustedKey, ...]:

@@ -16,7 +16,7 @@ from a2a_trust.atomic_write import locked, write_atomically
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.trust import Form
-from a2a_trust.keys.trust_file import TrustDocument, places, read_trust
+from a2a_trust.keys.trust_file import TrustDocument, comments, places, read_trust
 
 __all__ = [
     "EMPTY",
@@ -90,13 +90,17 @@ def with_revoked(text: str, kid: str, *, at: float, reason: str = "") -> str:
 
 
 def without_entry(text: str, index: int) -> str:
-    """The text without the lines of the ``[[trust]]`` of that number, from 0. Comments stay."""
+    """The text without the lines of the ``[[trust]]`` of that number, from 0, and what is commented within them.
+
+    Comments above it and below it stay.
+    """
     lines = text.split("\n")
     headers = [(place, number) for place, number in places(text) if not place[2]]
     begins = next(number for place, number in headers if place == ("trust", index, ""))
     ends = next((number for _, number in headers if number > begins), len(lines) + 1) - 1
     # What stands between its last member and the next table may be about that one.
-    while ends > begins and lines[ends - 1].strip()[:1] in ("", "#"):
+    commented = set(comments(text))
+    while not (last := lines[ends - 1].strip()) or (last.startswith("#") and ends in commented):
         ends -= 1
     if begins > 1 and not lines[begins - 2].strip():
         begins -= 1  # and the blank line that stood before it
@@ -106,9 +110,9 @@ def without_entry(text: str, index: int) -> str:
 def _written(value: object) -> str:
     """A text, or a list of texts, as TOML has it."""
     written = json.dumps(value, ensure_ascii=False)
-    if "\x7f" in written:
-        raise ConfigurationError("a trust file holds no control characters")
-    return written
+    if not written.isascii() and any("\ud800" <= char <= "\udfff" for char in written):
+        raise ConfigurationError("a trust file holds text that is well-formed in UTF-8; this is not")
+    return written.replace("\x7f", "\\u007f")  # JSON lets it stand, TOML does not
 
 
 def _moment(seconds: float) -> str:

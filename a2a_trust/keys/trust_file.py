@@ -23,7 +23,7 @@
     kid = "kid-that-leaked"
 
 Members of ``[[trust]]``: ``origins`` (or ``unsafe_any_origin = true``); one of ``keys`` (a file), ``jwk`` (a table),
-``pem`` (a text) and ``jwks_url``; ``kid`` for the name of the key of ``pem``, ``jwk``, or a file with one key;
+``pem`` (a text) and ``jwks_url``; ``kid`` to name the key of ``pem``, of ``jwk``, or of a file with one key;
 ``forms``, ``not_before``, ``not_after``. ``[[revoked]]`` takes ``kid``, and for people ``at`` and ``reason``: a revoked
 key proves nothing, wherever it is listed.
 
@@ -37,8 +37,9 @@ import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -55,7 +56,16 @@ if TYPE_CHECKING:
     from a2a_trust.fetch import Door
     from a2a_trust.keys.jwks_cache import JwksCache
 
-__all__ = ["RevokedKey", "TrustDocument", "TrustEntry", "TrustFile", "keys_of_file", "places", "read_trust"]
+__all__ = [
+    "RevokedKey",
+    "TrustDocument",
+    "TrustEntry",
+    "TrustFile",
+    "comments",
+    "keys_of_file",
+    "places",
+    "read_trust",
+]
 
 _log: Final = logging.getLogger(__name__)
 
@@ -86,7 +96,11 @@ class TrustEntry:
     file: str | None = None
     url: str | None = None
 
-    def trusted(self, keys: tuple[PublicKey, ...], revoked: frozenset[str]) -> Iterator[TrustedKey]:
+    def says_as_much_as(self, other: TrustEntry) -> bool:
+        """Whether it is the same entry, wherever it stands."""
+        return replace(self, line=0) == replace(other, line=0)
+
+    def trusted(self, keys: tuple[PublicKey, ...]) -> Iterator[TrustedKey]:
         """These keys, trusted as the entry says."""
         for key in keys:
             yield TrustedKey(
@@ -95,14 +109,13 @@ class TrustEntry:
                 forms=self.forms,
                 not_before=self.not_before,
                 not_after=self.not_after,
-                revoked=key.kid in revoked,
                 source=self.url,
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevokedKey:
-    """One ``[[revoked]]``: ``at`` (seconds since the epoch) and ``reason`` are for people."""
+    """One ``[[revoked]]``: ``kid`` is the name or the RFC 7638 thumbprint of a key; ``at`` (seconds since the epoch) and ``reason`` are for people."""
 
     kid: str
     at: float | None = None
@@ -125,7 +138,6 @@ class TrustDocument:
 
     def store(self, files: Mapping[str, KeySet], fetched: Mapping[str, tuple[PublicKey, ...]]) -> TrustStore:
         """The trust store, with the keys of these files and URLs; a URL that is not among them brings none."""
-        revoked = frozenset(key.kid for key in self.revoked)
         trusted: list[TrustedKey] = []
         for entry in self.entries:
             if entry.file is not None:
@@ -134,9 +146,9 @@ class TrustDocument:
                 keys = fetched.get(entry.url, ())
             else:
                 keys = entry.keys
-            trusted += entry.trusted(keys, revoked)
+            trusted += entry.trusted(keys)
         hosts = [entry.origins for entry in self.entries]
-        return TrustStore(trusted, self.policies, spoken_for=hosts, revoked=revoked)
+        return TrustStore(trusted, self.policies, spoken_for=hosts, revoked=[key.kid for key in self.revoked])
 
 
 def read_trust(text: bytes, name: str) -> TrustDocument:
@@ -148,11 +160,13 @@ def read_trust(text: bytes, name: str) -> TrustDocument:
         value = tomllib.loads(decoded)
     except UnicodeDecodeError:
         raise ConfigurationError(f"{name}: a trust file is TOML in UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{name}: this is no TOML: {error}") from None
+    except (ValueError, RecursionError) as error:  # also of numbers that are too long, and of brackets without end
+        last = decoded.rstrip().count("\n") + 1
+        reason = str(error).replace("at end of document", f"at line {last}, the last one")
+        raise ConfigurationError(f"{name}: this is no TOML: {reason}") from None
     reader = _Reader(name, decoded)
     if value.get("version") != _VERSION or type(value["version"]) is not int:
-        raise reader.error(("", 0, "version"), f"write version = {_VERSION}")
+        raise reader.error(("", 0, "version"), f"write version = {_VERSION} above the tables")
     for member in value.keys() - {"version", *_MEMBERS}:
         raise reader.error(
             ("", 0, member), f"it is not known; tables are {', '.join(f'[[{each}]]' for each in _MEMBERS)}"
@@ -174,15 +188,17 @@ class _Reader:
 
     def error(self, place: _Place, what: str) -> ConfigurationError:
         table, index, member = place
-        line = self._lines.get(place) or self._lines.get((table, index, ""), 1)
+        line = self._lines.get(place) or self._lines.get((table or member, index, ""), 1)
         where = f"{table}[{index}]" if table else ""
         shown = ".".join(filter(None, (where, ascii(member)[1:-1][:64])))
         return ConfigurationError(f"{self._name}, line {line}: {shown}: {what}")
 
     def tables(self, value: dict[str, Any], name: str) -> Iterator[tuple[int, dict[str, Any]]]:
         tables = value.get(name, [])
-        if type(tables) is not list or not all(type(table) is dict for table in tables):
-            raise self.error((name, 0, ""), f"begin every entry with the line [[{name}]]")
+        headers = sum(1 for table, _, member in self._lines if table == name and not member)
+        # One that is written in another way has no line, and could not be taken out again.
+        if type(tables) is not list or headers != len(tables) or (name in value and not tables):
+            raise self.error(("", 0, name), f"begin every entry with the line [[{name}]]")
         for index, table in enumerate(tables):
             for member in sorted(table.keys() - _MEMBERS[name]):
                 known = ", ".join(sorted(_MEMBERS[name]))
@@ -207,7 +223,8 @@ class _Reader:
         keys: tuple[PublicKey, ...] = ()
         try:
             if source == "jwk":
-                keys = (public_key_from_jwk(table["jwk"], kid=kid),)
+                jwk = table["jwk"]
+                keys = (public_key_from_jwk({**jwk, "kid": kid} if kid is not None and type(jwk) is dict else jwk),)
             elif source == "pem" and text is not None:
                 keys = (public_key_from_pem(text.encode(), kid=kid),)
         except MalformedError as error:
@@ -285,29 +302,54 @@ class _Reader:
             value = datetime(value.year, value.month, value.day, tzinfo=UTC)
         if not isinstance(value, datetime) or value.tzinfo is None:
             raise self.error(place, "write a date, or a time with its zone: 2027-01-31 or 2027-01-31T12:00:00Z")
-        return value.timestamp()
+        try:
+            return value.astimezone(UTC).timestamp()
+        except OverflowError:
+            raise self.error(place, "it is before the year 1 or after 9999") from None
 
 
-_TABLE: Final = re.compile(r"\[\[?\s*([\"']?)([A-Za-z0-9_-]+)\1\s*\]?\]")
-_MEMBER: Final = re.compile(r"([\"']?)([A-Za-z0-9_-]+)\1\s*[.=]")
+_NAME: Final = r"(?:[A-Za-z0-9_-]+|\"[A-Za-z0-9_-]+\"|'[A-Za-z0-9_-]+')"
+#: What a line begins with that is no rest of a value: the head of a table, or a member.
+_BEGIN: Final = re.compile(
+    rf"[ \t]*(?:\[\[?[ \t]*(?P<table>{_NAME})[ \t]*(?:\.[ \t]*(?P<part>{_NAME}))?|(?P<member>{_NAME})[ \t]*[.=])"
+)
+#: What has to be told apart to know where a line begins that is no rest of a value.
+_TOKEN: Final = re.compile(
+    r'''#[^\n]*|"""(?:\\.|[^\\])*?"""+|\'\'\'.*?\'\'\'+|"(?:\\.|[^"\\])*"|\'[^\']*\'|[\[{]|[\]}]|\n''', re.DOTALL
+)
 
 
 def places(text: str) -> Iterator[tuple[_Place, int]]:
-    """On which line every table and every member of one begins: tomllib does not tell."""
-    table, index, quote = "", 0, ""
+    """On which line every table and every member of one begins: tomllib, which has found the text sound, does not tell.
+
+    A table within a table, ``[trust.jwk]``, counts as a member.
+    """
+    table, index, is_within = "", 0, False
     numbers: dict[str, int] = {}
-    for number, line in enumerate(text.split("\n"), start=1):
-        if quote:
-            quote = "" if quote in line else quote
+    number, depth = 1, 0
+    for begins, token in chain([(0, "")], ((match.end(), match[0]) for match in _TOKEN.finditer(text))):
+        number += token.count("\n")
+        depth += (token in ("[", "{")) - (token in ("]", "}"))
+        if token.strip() or depth or not (match := _BEGIN.match(text, begins)):
             continue
-        stripped = line.strip()
-        if match := _TABLE.match(stripped):
-            table = match[2]
-            index = numbers[table] = numbers.get(table, -1) + 1
-            yield (table, index, ""), number
-        elif match := _MEMBER.match(stripped):
-            yield (table, index, match[2]), number
-        quote = next((each for each in ('"""', "'''") if stripped.count(each) % 2), "")
+        if match["table"] is not None:
+            table = match["table"].strip("\"'")
+            is_within = match["part"] is not None
+            if not is_within:
+                numbers[table] = numbers.get(table, -1) + 1
+            index = numbers.get(table, 0)
+            yield (table, index, match["part"].strip("\"'") if is_within else ""), number
+        elif not is_within:
+            yield (table, index, match["member"].strip("\"'")), number
+
+
+def comments(text: str) -> Iterator[int]:
+    """On which lines comments stand; what looks like one within a text is none."""
+    number = 1
+    for match in _TOKEN.finditer(text):
+        if match[0].startswith("#"):
+            yield number
+        number += match[0].count("\n")
 
 
 class TrustFile:

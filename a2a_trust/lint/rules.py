@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from a2a_trust.addresses import address_of, is_public
-from a2a_trust.card import Alternative, NamedScheme
+from a2a_trust.card import Alternative, NamedScheme, proto_name
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys.origins import host_of
 from a2a_trust.lint.findings import Severity
@@ -21,7 +21,7 @@ from a2a_trust.lint.subject import Path, Subject, at, pointer_of, shown_name, sp
 from a2a_trust.signing.forms import Form, present_members, project
 from a2a_trust.signing.gate import field_of
 from a2a_trust.signing.jcs import MAX_SAFE_INTEGER
-from a2a_trust.signing.presence import MESSAGES, Kind, Presence, proto_name
+from a2a_trust.signing.presence import MESSAGES, Kind, Presence
 from a2a_trust.strict_json import JSON, JSONObject
 
 __all__ = ["RULES", "Found", "Rule"]
@@ -295,10 +295,10 @@ def _pruned(subject: Subject) -> Iterator[str]:
     told = {*_unknown(subject), *(found.pointer for found in _empty_member(subject))}
     told.update(found.pointer for found in _requirement_spelling(subject))
     told.update(found.pointer for found in _missing_twin(subject) if found.pointer.startswith(_SCHEMES))
+    around = {pointer[:at] for pointer in told for at, char in enumerate(pointer) if char == "/"}
     for pointer in project(present_members(subject.rest)[0], Form.PRUNED).dropped:
         safe = _safe(pointer)
-        is_told = safe in told or any(other.startswith(f"{safe}/") for other in told)
-        if not is_told and not _is_legacy_member(pointer):
+        if safe not in told and safe not in around and not _is_legacy_member(pointer):
             yield pointer
 
 
@@ -646,11 +646,23 @@ def _password_flow(subject: Subject) -> Iterator[Found]:
 # Texts
 
 
-_BREAKS: Final = frozenset("\t\n\r")
+_BREAKS: Final = frozenset("\t\n\r\u2028\u2029")
 _CONTROLS: Final = frozenset(map(chr, (*range(0x20), *range(0x7F, 0xA0)))) - _BREAKS
 _BIDIRECTIONAL: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+#: Without those that scripts and emoji are written with: the joiners U+200C and U+200D, the selector U+FE0F.
 _INVISIBLE: Final = frozenset(
-    map(chr, (0xAD, 0x180E, 0x200B, *range(0x2060, 0x2065), 0xFEFF, *range(0xFFF9, 0xFFFC), *range(0xE0000, 0xE0080)))
+    map(
+        chr,
+        (
+            *(0xAD, 0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x200B, 0x2800, 0x3164, 0xFEFF, 0xFFA0),
+            *range(0x180B, 0x1810),
+            *range(0x2060, 0x2066),
+            *range(0x206A, 0x2070),
+            *range(0xFE00, 0xFE0F),
+            *range(0xFFF0, 0xFFFC),
+            *range(0xE0000, 0xE1000),
+        ),
+    )
 )
 
 

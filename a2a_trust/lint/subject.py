@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from a2a_trust import strict_json
-from a2a_trust.card import CardView, is_legacy, read_card
+from a2a_trust.card import CardView, is_legacy, proto_name, read_card
 from a2a_trust.errors import MalformedError
 from a2a_trust.lint.secret_shapes import secret_kind
 from a2a_trust.signing.forms import MAX_POINTER
 from a2a_trust.signing.gate import check_card, field_of
 from a2a_trust.signing.jcs import canonicalize_received
-from a2a_trust.signing.presence import Kind, proto_name
+from a2a_trust.signing.presence import Kind
 from a2a_trust.strict_json import JSON, JSONObject
 
 __all__ = ["Path", "Subject", "at", "pointer_of", "shown_name", "spelled", "steps_of", "subject_of"]

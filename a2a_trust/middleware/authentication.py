@@ -8,17 +8,18 @@ play no part. A refused request is answered before its body is read; a streamed 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from time import time
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote_plus, urlsplit
 
 from starlette.authentication import AuthCredentials
 
-from a2a_trust.auth.credentials import Query
+from a2a_trust.auth.credentials import CERTIFICATES, Query
+from a2a_trust.auth.dpop import NEXT_NONCE, DPoP
 from a2a_trust.auth.guard import Anonymity, AnonymousRefused, At, Guard, Skills, SkillsRefused
 from a2a_trust.auth.principal import Anonymous, Principal, Verifier
-from a2a_trust.card import CardView, Interface, read_card
+from a2a_trust.card import CardView, Interface, MutualTlsScheme, read_card
 from a2a_trust.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -27,6 +28,7 @@ from a2a_trust.errors import (
     TrustError,
 )
 from a2a_trust.middleware import audit
+from a2a_trust.middleware.client_certificate import CertificateSource
 from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send
 from a2a_trust.middleware.refusal import Binding, Refusal, refusal_for
 
@@ -55,6 +57,8 @@ class AuthenticationMiddleware:
         unguarded: Iterable[str] = (),
         anonymous: Anonymity = AnonymousRefused(),  # noqa: B008  frozen and without fields
         skills: Skills = SkillsRefused(),  # noqa: B008
+        client_certificates: CertificateSource | None = None,
+        dpop: DPoP | None = None,
         allow_cors_preflight: bool = False,
         hide_credentials: bool = False,
         resource_metadata: str | None = None,
@@ -63,6 +67,8 @@ class AuthenticationMiddleware:
         """``public_paths``: the exact paths that anybody may GET; the two of the card unless you say otherwise, so
         ``(*CARD_PATHS, "/healthz")`` for another one. ``unguarded``: URLs of
         interfaces in the card that are served elsewhere or by other means (gRPC), which this guard cannot protect.
+        ``client_certificates`` is where the certificates of callers come from, ``FromTls()`` or ``FromProxy(…)``.
+        ``dpop`` takes tokens that are bound to a key of their client, with its proof; without it they are refused.
         ``hide_credentials`` removes credentials from judged requests before ``app`` sees them. ``resource_metadata``
         is the URL of the metadata of RFC 9728, which challenges name.
         """
@@ -74,13 +80,18 @@ class AuthenticationMiddleware:
                 raise ConfigurationError(f"{name}: write True or False, not {value!r:.40}")
         view = card if isinstance(card, CardView) else read_card(card)
         self._app = app
-        self._guard = Guard(view, verifiers, anonymous=anonymous, skills=skills)
+        self._guard = Guard(view, verifiers, anonymous=anonymous, skills=skills, dpop=dpop)
+        _check_source(client_certificates, self._guard)
+        self._certificates = client_certificates
         self._interfaces = _Interfaces(_guarded(view, frozenset(unguarded)))
         self._public = frozenset(map(_exact_path, public_paths))
         self._endings = tuple(self._public)
         self._allow_cors_preflight = allow_cors_preflight
         places = self._guard.places if hide_credentials else ()
-        self._hidden_headers = frozenset(place.header for place in places if place.header is not None)
+        proofs = self._guard.proof_headers if hide_credentials else frozenset()
+        self._hidden_headers = frozenset(place.header for place in places if place.header is not None) | proofs
+        if client_certificates is not None:
+            self._hidden_headers |= client_certificates.headers
         self._hidden_parameters = frozenset(place.name for place in places if isinstance(place, Query))
         self._resource_metadata = resource_metadata
         self._clock = clock
@@ -99,7 +110,10 @@ class AuthenticationMiddleware:
             raise ConfigurationError(f"ASGI scope type {kind!r} is not understood, so it is not let in")
         # The very headers that are judged are handed on: uvicorn's httptools adds trailers to its list later on.
         inner = {**scope, "headers": [*scope["headers"]]}
+        inner.pop(CERTIFICATES, None)
         try:
+            if self._certificates is not None:
+                inner[CERTIFICATES] = self._certificates.chain(scope)
             caller = await self._guard.authenticate(inner, self._clock())
         except (AuthenticationError, AuthorizationError, KeySourceUnavailableError) as error:
             await self._refuse(error, scope, receive, send)
@@ -107,8 +121,11 @@ class AuthenticationMiddleware:
         if audit.is_heard():
             audit.request_allowed(scope, caller)
         inner |= {"user": caller, "auth": AuthCredentials([*caller.scopes]), _PRINCIPAL: caller}
+        if NEXT_NONCE in inner:
+            send = _giving(inner.pop(NEXT_NONCE), send)
         if self._hidden_headers:
-            inner["headers"] = [line for line in inner["headers"] if line[0].lower() not in self._hidden_headers]
+            hidden = self._hidden_headers  # and what applications of the CGI kind take for them
+            inner["headers"] = [line for line in inner["headers"] if line[0].lower().replace(b"_", b"-") not in hidden]
         if self._hidden_parameters:
             inner["query_string"] = _without(self._hidden_parameters, scope.get("query_string", b""))
         await self._app(inner, receive, send)
@@ -124,7 +141,15 @@ class AuthenticationMiddleware:
     async def _refuse(self, error: TrustError, scope: Scope, receive: Receive, send: Send) -> None:
         audit.request_refused(scope, audit.reason_of(error), str(error))
         binding, legacy = self._interfaces.called(scope)
-        refusal = refusal_for(error, self._guard, binding, legacy=legacy, resource_metadata=self._resource_metadata)
+        dpop = self._guard.dpop
+        refusal = refusal_for(
+            error,
+            self._guard,
+            binding,
+            legacy=legacy,
+            resource_metadata=self._resource_metadata,
+            dpop_nonce=None if dpop is None else dpop.nonce(self._clock()),
+        )
         if scope["type"] == "http":
             await _respond(refusal, "http.response", send, head=scope["method"] == "HEAD")
         elif "websocket.http.response" in (scope.get("extensions") or {}):
@@ -137,6 +162,29 @@ class AuthenticationMiddleware:
 async def _respond(refusal: Refusal, prefix: str, send: Send, *, head: bool = False) -> None:
     await send({"type": f"{prefix}.start", "status": refusal.status, "headers": list(refusal.headers)})
     await send({"type": f"{prefix}.body", "body": b"" if head else refusal.body})
+
+
+def _giving(nonce: str, send: Send) -> Send:
+    """``send``, with the nonce for the caller's next proof in the answer (RFC 9449 8.2)."""
+
+    async def sent(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), (b"dpop-nonce", nonce.encode("ascii"))]}
+        await send(message)
+
+    return sent
+
+
+def _check_source(source: Any, guard: Guard) -> None:
+    if isinstance(source, type) or (source is not None and not callable(getattr(source, "chain", None))):
+        raise ConfigurationError("client_certificates: write FromTls(), with parentheses, or FromProxy(…)")
+    demanding = [scheme.name for scheme in guard.schemes if isinstance(scheme, MutualTlsScheme)]
+    if demanding and source is None:
+        raise ConfigurationError(
+            f"the card demands mutual TLS ({', '.join(demanding)}); say where the certificates come from: "
+            "client_certificates=FromTls() where the server itself ends TLS, or "
+            'client_certificates=FromProxy(Nginx(), peers=Networks("10.0.0.5")) behind a proxy that does'
+        )
 
 
 def principal_of(scope: Mapping[str, Any]) -> Principal | Anonymous:

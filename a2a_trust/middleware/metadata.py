@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
+from a2a_trust.auth.dpop import PROOF_ALGORITHMS, DPoP
 from a2a_trust.auth.guard import At
 from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier
 from a2a_trust.auth.principal import Verifier
@@ -78,7 +79,8 @@ class ProtectedResource:
     """Serves the metadata of RFC 9728 for one agent: which authorization servers its tokens come from, and which
     scopes there are. ``path`` is where it belongs, ``url`` what challenges name; both follow from the agent's own URL.
 
-    ``resource`` is that URL, from configuration: no header of a request says where the agent lives.
+    ``resource`` is that URL, from configuration: no header of a request says where the agent lives. ``dpop`` and
+    ``certificate_bound`` are what else the agent takes: tokens bound to a key, tokens bound to a client certificate.
     """
 
     def __init__(
@@ -87,6 +89,8 @@ class ProtectedResource:
         card: CardView,
         verifiers: Mapping[str, Verifier | At],
         *,
+        dpop: DPoP | None = None,
+        certificate_bound: bool = False,
         max_age: int = 3600,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -98,6 +102,11 @@ class ProtectedResource:
         self.path = f"{_RESOURCE_PATH}{parts.path.rstrip('/')}"  # 3.1: between host and path
         self.url = f"{parts.scheme}://{parts.netloc}{self.path}"
         self.metadata = _metadata(resource, card, verifiers)
+        if "authorization_servers" in self.metadata:
+            if dpop is not None:
+                self.metadata["dpop_signing_alg_values_supported"] = list(PROOF_ALGORITHMS)
+            if certificate_bound:
+                self.metadata["tls_client_certificate_bound_access_tokens"] = True
         self._max_age = max_age
         self._document = Document.of(json_bytes(self.metadata), clock())
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send
 
-__all__ = ["Networks", "proven_peer", "was_forwarded", "with_peer"]
+__all__ = ["Networks", "came_by_unix_socket", "proven_peer", "records_peers", "was_forwarded", "with_peer"]
 
 _EXTENSION: Final = "a2a_trust.peer"
 #: Proxies add these. Behind one, the peer is the proxy, and not whoever asks.
@@ -45,9 +45,11 @@ class Networks:
         return f"Networks({', '.join(repr(str(each)) for each in self._ranges)})"
 
 
-def with_peer(app: Any, address: str | None) -> ASGIApp:
-    """``app``, whose scopes say that the socket's peer has this address. For servers alone: it is believed."""
-    recorded = {"address": address}
+def with_peer(app: Any, address: str | None, *, unix: bool = False) -> ASGIApp:
+    """``app``, whose scopes say that the socket's peer has this address, or came by a unix socket. For servers alone:
+    it is believed.
+    """
+    recorded = {"address": address, "unix": unix}
 
     async def recorded_app(scope: Scope, receive: Receive, send: Send) -> None:
         scope["extensions"] = {**(scope.get("extensions") or {}), _EXTENSION: recorded}
@@ -64,6 +66,17 @@ def proven_peer(scope: Mapping[str, Any]) -> IPv4Address | IPv6Address | None:
     address = ip_address(recorded["address"].partition("%")[0])  # without the zone of a link-local one
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return address if mapped is None else mapped  # of a socket that takes both versions
+
+
+def records_peers(scope: Mapping[str, Any]) -> bool:
+    """Whether the server records the sockets' peers at all."""
+    return (scope.get("extensions") or {}).get(_EXTENSION) is not None
+
+
+def came_by_unix_socket(scope: Mapping[str, Any]) -> bool:
+    """Whether the server says that the peer came by a unix socket. One without an address need not have."""
+    recorded = (scope.get("extensions") or {}).get(_EXTENSION)
+    return recorded is not None and recorded.get("unix") is True
 
 
 def was_forwarded(scope: Mapping[str, Any]) -> bool:

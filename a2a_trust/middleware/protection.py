@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
+from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard import Anonymity, AnonymousRefused, At, Skills, SkillsRefused
 from a2a_trust.auth.principal import Principal, Verifier
 from a2a_trust.card import CardView, read_card
@@ -25,6 +26,7 @@ from a2a_trust.middleware.authentication import (
 )
 from a2a_trust.middleware.calls import Calls, TenantRule
 from a2a_trust.middleware.card import CardSignedHere, CardSigner, CardSource, FixedCard, PublicCard, SignerSource
+from a2a_trust.middleware.client_certificate import CertificateSource
 from a2a_trust.middleware.document import ASGIApp, Document, Receive, Scope, Send
 from a2a_trust.middleware.extended_card import ExtendedCard, Provider
 from a2a_trust.middleware.metadata import JWKS_PATH, JwksEndpoint, ProtectedResource, PublishedKeys
@@ -56,6 +58,8 @@ def protect(
     unguarded: Iterable[str] = (),
     anonymous: Anonymity = AnonymousRefused(),  # noqa: B008  frozen and without fields
     skills: Skills = SkillsRefused(),  # noqa: B008
+    client_certificates: CertificateSource | None = None,
+    dpop: DPoP | None = None,
     allow_cors_preflight: bool = False,
     hide_credentials: bool = False,
     clock: Callable[[], float] = time.time,
@@ -96,7 +100,8 @@ def protect(
     documents = {} if is_for_callers else cards.copy()
     metadata_url = None
     if url is not None:
-        resource = ProtectedResource(url, view, verifiers, clock=clock)
+        certificate_bound = client_certificates is not None
+        resource = ProtectedResource(url, view, verifiers, dpop=dpop, certificate_bound=certificate_bound, clock=clock)
         documents[resource.path], metadata_url = resource, resource.url
     if url is not None and signer is not None:
         keys = JwksEndpoint((signer.public_key,) if isinstance(signer, Signer) else signer, clock=clock)
@@ -119,6 +124,8 @@ def protect(
         unguarded=unguarded,
         anonymous=anonymous,
         skills=skills,
+        client_certificates=client_certificates,
+        dpop=dpop,
         allow_cors_preflight=allow_cors_preflight,
         hide_credentials=hide_credentials,
         resource_metadata=metadata_url,

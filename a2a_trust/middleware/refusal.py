@@ -11,7 +11,8 @@ from enum import StrEnum
 from functools import cache
 from typing import Final
 
-from a2a_trust.auth.credentials import Cookie, Extractor, Header, HttpAuthorization, Query
+from a2a_trust.auth.credentials import ClientCertificate, Cookie, Extractor, Header, HttpAuthorization, Query
+from a2a_trust.auth.dpop import PROOF_ALGORITHMS
 from a2a_trust.auth.guard import Guard
 from a2a_trust.errors import (
     AuthorizationError,
@@ -76,22 +77,27 @@ def refusal_for(
     *,
     legacy: bool = False,
     resource_metadata: str | None = None,
+    dpop_nonce: str | None = None,
 ) -> Refusal:
     """The response for a request that the guard has refused with ``error``.
 
     ``binding`` is that of the interface that was called; ``legacy`` says that it speaks a version before 1.0.
-    ``resource_metadata`` is the URL that challenges for tokens name (RFC 9728 5.1).
+    ``resource_metadata`` is the URL that challenges for tokens name (RFC 9728 5.1), ``dpop_nonce`` what the next proof
+    has to hold (RFC 9449 9).
     """
     headers: list[tuple[bytes, bytes]] = [(b"cache-control", b"no-store")]
     if isinstance(error, AuthorizationError):
         kind = _UNAUTHORIZED
-        headers += _challenges(guard, _wanting(error, guard), resource_metadata)
+        headers += _challenges(guard, _wanting(error, guard), error.by_dpop, resource_metadata)
     elif isinstance(error, KeySourceUnavailableError):
         kind = _UNAVAILABLE
         headers.append((b"retry-after", str(RETRY_AFTER).encode()))
     else:
         kind = _UNAUTHENTICATED
-        headers += _challenges(guard, _wrong(error, guard), resource_metadata)
+        by_dpop = isinstance(error, InvalidCredentialsError) and error.by_dpop
+        headers += _challenges(guard, _wrong(error, guard), by_dpop, resource_metadata)
+        if dpop_nonce is not None:
+            headers.append((b"dpop-nonce", dpop_nonce.encode("ascii")))
     body = _body(kind, binding)
     # A2A 1.0 has a media type of its own for HTTP+JSON; clients of 0.3 know application/json alone.
     media_type = b"application/json" if legacy or binding is Binding.JSONRPC else b"application/a2a+json"
@@ -103,7 +109,7 @@ def _wrong(error: TrustError, guard: Guard) -> dict[Extractor, str]:
     """What to say of the place whose credential is not good; nothing where none came (RFC 6750 3.1)."""
     if not isinstance(error, InvalidCredentialsError) or error.scheme is None:
         return {}
-    return {guard.place(error.scheme): 'error="invalid_token"'}
+    return {guard.place(error.scheme): f'error="{error.oauth_error}"'}
 
 
 def _wanting(error: AuthorizationError, guard: Guard) -> dict[Extractor, str]:
@@ -114,21 +120,33 @@ def _wanting(error: AuthorizationError, guard: Guard) -> dict[Extractor, str]:
     return {place: f'error="insufficient_scope", scope="{" ".join(sorted(found))}"' for place, found in scopes.items()}
 
 
-def _challenges(guard: Guard, about: dict[Extractor, str], resource_metadata: str | None) -> list[tuple[bytes, bytes]]:
+_ALGS: Final = f'algs="{" ".join(PROOF_ALGORITHMS)}"'
+
+
+def _challenges(
+    guard: Guard, about: dict[Extractor, str], by_dpop: bool, resource_metadata: str | None
+) -> list[tuple[bytes, bytes]]:
     """One WWW-Authenticate line for every usable scheme (RFC 9110 11.6.1); each wording once.
 
-    ``about`` is what bearers are told, by the place where the token came.
+    ``about`` is what those are told who sent a token, by the place where it came; ``by_dpop`` says that they are told
+    in the challenge of DPoP (RFC 9449 7.1), and not in that of Bearer.
     """
     metadata = "" if resource_metadata is None else f'resource_metadata="{resource_metadata}"'
     lines: dict[str, None] = {}
     for scheme in guard.schemes:
         place = guard.place(scheme.name)
         if isinstance(place, HttpAuthorization):
-            parameters = ", ".join(filter(None, (about.get(place, ""), metadata)))
+            told = about.get(place, "")
+            parameters = ", ".join(filter(None, ("" if by_dpop else told, metadata)))
             lines[f"Bearer {parameters}".strip()] = None
+            if guard.takes_dpop(scheme.name):
+                parameters = ", ".join(filter(None, (told if by_dpop else "", _ALGS, metadata)))
+                lines[f"DPoP {parameters}"] = None
         elif isinstance(place, Header | Query | Cookie):
             where = type(place).__name__.lower()
             lines[f'ApiKey in="{where}", name="{place.name}"'] = None
+        elif isinstance(place, ClientCertificate):
+            lines["MutualTLS"] = None
     return [(_CHALLENGE, line.encode("ascii")) for line in lines]
 
 

@@ -12,6 +12,7 @@ default and from everybody with ``--forwarded-allow-ips='*'``. Here the address 
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol as _H11Protocol
@@ -31,7 +32,7 @@ class H11Protocol(_H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.app = with_peer(self.app, _peer_of(transport))
+        self.app = with_peer(self.app, _peer_of(transport), unix=_is_unix(transport))
 
 
 if _HttpToolsProtocol is not None:
@@ -41,10 +42,20 @@ if _HttpToolsProtocol is not None:
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self.app = with_peer(self.app, _peer_of(transport))
+            self.app = with_peer(self.app, _peer_of(transport), unix=_is_unix(transport))
+
+        def on_headers_complete(self) -> None:
+            super().on_headers_complete()
+            # Trailers that come with the head would be added to the request's own list, and be taken for headers.
+            self.headers = self.headers.copy()
 
 
 def _peer_of(transport: asyncio.BaseTransport) -> str | None:
     """The address at the other end; None for what is no internet socket."""
     name = transport.get_extra_info("peername")
     return name[0] if isinstance(name, tuple) else None
+
+
+def _is_unix(transport: asyncio.BaseTransport) -> bool:
+    sock = transport.get_extra_info("socket")
+    return sock is not None and sock.family == getattr(socket, "AF_UNIX", None)

@@ -20,11 +20,11 @@ import json
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from a2a_trust.card import is_legacy
+from a2a_trust.card import is_legacy, proto_name
 from a2a_trust.keys.trust import Form
 from a2a_trust.signing.jcs import canonicalize_parsed, canonicalize_received
 from a2a_trust.signing.models_0_3 import DEFAULTS, MESSAGES_0_3
-from a2a_trust.signing.presence import MESSAGES, Field, Kind, Presence, proto_name
+from a2a_trust.signing.presence import MESSAGES, Field, Kind, Presence
 from a2a_trust.strict_json import JSON, JSONObject
 
 __all__ = ["UNPROVEN_BY_PRUNING", "Form", "Projection", "present_members", "project", "shown"]

@@ -6,16 +6,17 @@ of the released a2a-sdk. ``signatures`` and AgentCardSignature are left out: no 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from a2a_trust.card import proto_name
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MESSAGES", "Field", "Kind", "Presence", "proto_name"]
+__all__ = ["MESSAGES", "Field", "Kind", "Presence"]
 
 
 class Kind(Enum):
@@ -61,11 +62,6 @@ class Field:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "proto_name", proto_name(self.name))
-
-
-def proto_name(name: str) -> str:
-    """The name in ``a2a.proto`` of the field with this JSON name; ProtoJSON readers take either."""
-    return re.sub("([A-Z])", lambda match: f"_{match[0].lower()}", name)
 
 
 def _required(name: str, kind: Kind, message: str = "") -> Field:

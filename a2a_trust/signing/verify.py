@@ -31,6 +31,7 @@ from a2a_trust.errors import (
     FailureReason,
     InvalidSignatureError,
     MalformedError,
+    PolicyNotMetError,
     SignatureFailure,
     UncoveredFieldsError,
     verification_error,
@@ -339,14 +340,16 @@ _WEAKEST_FIRST: Final = (Form.V0_3_PYTHON, Form.PRUNED_LEGACY, Form.PRUNED, Form
 
 
 def _counted(proofs: list[_Proof], policy: Policy, failures: tuple[SignatureFailure, ...]) -> list[_Proof]:
-    """The proofs that the policy counts, fullest coverage first; raises when they are too few.
+    """The proofs that the policy counts, fullest coverage first and latest first; raises when they are too few.
+
+    Nobody signs the order of signatures: it must not decide which of them counts, and with it what is remembered.
 
     Where keys and kids overlap (one key under two kids, two under one) fewer may be counted than could be, never more.
     """
     if len(proofs) == 1 and isinstance(policy, AnyKey):
         return proofs
     counted: list[_Proof] = []
-    for proof in sorted(proofs, key=_openness):
+    for proof in sorted(proofs, key=lambda proof: (*_openness(proof), -proof.issued)):
         key = proof.trusted.key
         # Two signatures by one key are one, and so are two keys under one name.
         if any(key.thumbprint == other.trusted.key.thumbprint or key.kid == other.trusted.key.kid for other in counted):
@@ -358,9 +361,8 @@ def _counted(proofs: list[_Proof], policy: Policy, failures: tuple[SignatureFail
     if len(counted) < needed:
         if isinstance(policy, AnyKey):
             raise verification_error("no signature proves this card:", failures)
-        raise verification_error(
-            f"{len(counted)} of the {needed} keys that the policy demands have signed this card:", failures
-        )
+        message = f"{len(counted)} of the {needed} keys that the policy demands have signed this card:"
+        raise PolicyNotMetError(message, failures) if proofs else verification_error(message, failures)
     return counted
 
 

@@ -15,9 +15,12 @@ import pytest
 
 from a2a_trust.middleware.peer import Networks
 from a2a_trust.middleware.protection import protect
+from a2a_trust.middleware.proxies import FromProxy, ProxySecret, Rfc9440
 from a2a_trust.middleware.readers import CardForNetworks
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
+from tests.attacks.test_m06_client_certificates_in_headers import Believes
 from tests.middleware.agent import CARD, Agent, uvicorn_serving, verifiers
+from tests.middleware.test_proxies import ANN, BOB, TOLD
 from tests.servers.guarded_servers import GuardedServers, guarded_servers
 
 
@@ -176,3 +179,24 @@ async def test_a_proxy_in_a_network_does_not_stand_for_its_clients(protocol: Any
     async with uvicorn_serving(app, protocol) as origin, httpx.AsyncClient() as http:
         assert (await http.get(f"{origin}{CARD_PATH}")).status_code == 200
         assert (await http.get(f"{origin}{CARD_PATH}", headers={name: "203.0.113.9"})).status_code == 403
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("protocol", [H11Protocol, HttpToolsProtocol])
+@pytest.mark.parametrize("peers", [Networks("127.0.0.1"), ProxySecret(secret="0" * 32)], ids=repr)
+async def test_a_connection_header_that_names_the_certificate_changes_nothing(protocol: Any, peers: Any) -> None:
+    card = {
+        **CARD,
+        "securitySchemes": {"mtls": {"mtlsSecurityScheme": {}}},
+        "securityRequirements": [{"schemes": {"mtls": {}}}],
+    }
+    source = FromProxy(Rfc9440(), peers=peers)
+    app = protect(Agent(), card=card, verifiers={"mtls": Believes()}, client_certificates=source)
+    secret = {"X-Proxy-Secret": "0" * 32}
+    told = {**dict(TOLD["rfc9440"].tell((ANN, BOB))), **secret}
+    async with uvicorn_serving(app, protocol, forwarded_allow_ips="*") as origin, httpx.AsyncClient() as http:
+        for named in ("client-cert", "Client-Cert-Chain, Client-Cert", "x-proxy-secret", "client-cert, x-proxy-secret"):
+            connection = {"Connection": f"close, {named}"}
+            assert (await http.get(f"{origin}/rest", headers={**told, **connection})).status_code == 200
+            assert (await http.get(f"{origin}/rest", headers={**secret, **connection})).status_code == 401
+            assert (await http.get(f"{origin}/rest", headers=connection)).status_code == 401

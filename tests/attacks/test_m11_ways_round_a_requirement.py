@@ -12,9 +12,14 @@ import pytest
 
 from a2a_trust.auth.guard import AnonymousAllowed, AnonymousRefused, HandlersEnforceSkills
 from a2a_trust.errors import ConfigurationError
+from a2a_trust.middleware.peer import Networks
 from a2a_trust.middleware.protection import protect
+from a2a_trust.middleware.proxies import FromProxy, Nginx, ProxySecret, UnixSocket
+from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
+from tests.attacks.test_m06_client_certificates_in_headers import Believes
 from tests.auth.test_jwt import claims, token
-from tests.middleware.agent import CARD, KEY, POOR_KEY, Agent, guarded, verifiers
+from tests.middleware.agent import CARD, KEY, POOR_KEY, Agent, guarded, uvicorn_serving, verifiers
+from tests.middleware.test_proxies import ANN, TOLD
 
 pytestmark = pytest.mark.anyio
 
@@ -151,3 +156,32 @@ def test_a_word_of_the_environment_is_no_yes(option: str, value: Any) -> None:
 def test_so_it_is_for_skills(skills: Any) -> None:
     with pytest.raises(ConfigurationError, match="with parentheses"):
         protect(Agent(), card=CARD, verifiers=verifiers(), skills=skills)
+
+
+PROXY = "10.0.0.5"
+
+
+@pytest.mark.parametrize("protocol", [H11Protocol, HttpToolsProtocol, "h11", "httptools"])
+@pytest.mark.parametrize("peers", [Networks(PROXY), UnixSocket(), ProxySecret(secret="0" * 32)], ids=repr)
+async def test_a_forged_certificate_where_the_server_believes_every_forwarded_header(protocol: Any, peers: Any) -> None:
+    card = {
+        **CARD,
+        "securitySchemes": {**CARD["securitySchemes"], "mtls": {"mtlsSecurityScheme": {}}},
+        "securityRequirements": [{"schemes": {"mtls": {}}}, {"schemes": {"key": {}}}, {}],
+    }
+    agent = Agent()
+    app = guarded(
+        agent,
+        card,
+        verifiers={**verifiers(), "mtls": Believes()},
+        client_certificates=FromProxy(Nginx(), peers=peers),
+        anonymous=AnonymousAllowed(),
+    )
+    forged = dict(TOLD["nginx"].tell((ANN,)))
+    knows_nobody = isinstance(protocol, str) and not isinstance(peers, ProxySecret)
+    async with uvicorn_serving(app, protocol, forwarded_allow_ips="*") as origin, httpx.AsyncClient() as http:
+        for more in ({}, {"X-Forwarded-For": PROXY}, {"X-Forwarded-For": f"{PROXY}, 127.0.0.1"}, {"X-API-Key": KEY}):
+            answer = await http.post(f"{origin}/rpc", headers={**forged, **more})
+            assert answer.status_code == (503 if knows_nobody else 401)
+        assert agent.paths == []
+        assert (await http.post(f"{origin}/rpc")).status_code == 200

@@ -10,6 +10,7 @@ import logging
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -74,7 +75,7 @@ def published(*signers: LocalSigner, trust: TrustStore = NOBODY, origin: str = A
 def seen(memory: Memory, document: bytes, trust: TrustStore, *, origin: str = ORIGIN, now: float = NOW) -> Admitted:
     """What a client does with a card."""
     proven = verify_card(document, trust, origin=origin, now=now)
-    return memory.admit(proven, origin, now=now, issued=proven.issued)
+    return memory.admit(proven, origin, now=now)
 
 
 def only(memory: Memory) -> Remembered:
@@ -148,7 +149,7 @@ def test_a_second_key_does_not_come_in_on_the_arm_of_the_first(
     policy = all_of("owner", "mallory")
     proven = verify_card(served(card, *entries), trust, origin=ORIGIN, now=NOW, policy=policy)
     with pytest.raises(PinnedKeyError):
-        memory.admit(proven, ORIGIN, now=NOW, issued=proven.issued)
+        memory.admit(proven, ORIGIN, now=NOW)
     assert only(memory).thumbprints == prints(owner)
 
 
@@ -260,7 +261,7 @@ def test_a_key_trusted_on_first_use_hides_behind_one_that_the_trust_store_names(
     proven = verify_card(served(card, *entries), trust, origin=ORIGIN, now=NOW, policy=all_of("owner", "mallory"))
     assert proven.on_first_use
     with pytest.raises(PinnedKeyError):
-        memory.admit(proven, ORIGIN, now=NOW, issued=None)
+        memory.admit(proven, ORIGIN, now=NOW)
 
 
 def test_control_a_key_that_the_trust_store_lets_speak_for_any_host_is_remembered(
@@ -379,7 +380,7 @@ def test_of_several_signatures_that_count_the_oldest_says_how_old_the_card_is(
         document = served(card, entries["owner", first], entries["rsa-owner", second])
         policy = all_of("owner", "rsa-owner")
         proven = verify_card(document, named(owner, rsa_owner), origin=ORIGIN, now=NOW, policy=policy)
-        return memory.admit(proven, ORIGIN, now=NOW, issued=proven.issued).remembered.issued
+        return memory.admit(proven, ORIGIN, now=NOW).remembered.issued
 
     assert shown(NOW - 100, NOW - 100) == NOW - 100
     for times in ((NOW, NOW - 200), (NOW - 200, NOW), (None, NOW), (NOW, None)):
@@ -400,7 +401,7 @@ def test_a_card_from_the_future_is_refused_and_not_stored(memory: Memory, card: 
         before = memory.records()
         for issued in (ahead.issued, float("inf"), float("nan")):
             with pytest.raises(CardMemoryError, match="future") as caught:
-                memory.admit(ahead, ORIGIN, now=NOW, issued=issued)
+                memory.admit(replace(ahead, issued=issued), ORIGIN, now=NOW)
             assert type(caught.value) is CardMemoryError
         return memory.records() == before
 
@@ -452,7 +453,7 @@ while not (folder / "go").exists():
 memory = SqliteCardMemory(folder / "cards.db", create=True, timeout=50)
 for origin, proven in proofs.items():
     try:
-        memory.admit(proven, origin, now=time.time(), issued=proven.issued)
+        memory.admit(proven, origin, now=time.time())
     except PinnedKeyError as error:
         print(origin, "refused", signer.public_key.thumbprint, *error.pinned)
     else:
@@ -529,11 +530,11 @@ def test_what_is_no_proof_or_one_for_another_host_is_not_remembered(
     alike = SimpleNamespace(**{name: getattr(proven, name) for name in (*proven.__dataclass_fields__, "card")})
     for given in (alike, proven.card, None):
         with pytest.raises(ConfigurationError, match="verify_card"):
-            memory.admit(given, ORIGIN, now=NOW, issued=NOW)  # type: ignore[arg-type]
+            memory.admit(given, ORIGIN, now=NOW)  # type: ignore[arg-type]
     for origin in ("https://evil.example", "https://example.com", f"https://x.{HOST}", f"https://{HOST}.evil.example"):
         with pytest.raises(ConfigurationError, match="not proven for the host"):
-            memory.admit(proven, origin, now=NOW, issued=NOW)
+            memory.admit(proven, origin, now=NOW)
     unbound = verify_card(by(owner, card), published(owner), origin=UnsafeAnyOrigin(), now=NOW)
     with pytest.raises(ConfigurationError, match="not proven for the host"):
-        memory.admit(unbound, ORIGIN, now=NOW, issued=None)
+        memory.admit(unbound, ORIGIN, now=NOW)
     assert memory.records() == ()

@@ -22,7 +22,13 @@ from a2a_trust import (
     n_of,
     named,
 )
-from a2a_trust.errors import CardVerificationError, FailureReason, UnsignedCardError, UntrustedCardError
+from a2a_trust.errors import (
+    CardVerificationError,
+    FailureReason,
+    PolicyNotMetError,
+    UnsignedCardError,
+    UntrustedCardError,
+)
 from tests.attacks.forgery import JSONObject, served
 from tests.attacks.proving import NOW, ORIGIN, proven, refusal
 
@@ -114,7 +120,7 @@ def test_a_policy_that_asks_for_nobody_is_refused_before_it_is_used() -> None:
 def test_the_policy_counts_keys_that_signed_and_not_signatures_that_are_there(
     card: JSONObject, good: JSONObject, trust: TrustStore
 ) -> None:
-    refusal(CardVerificationError, served(card, good, good), trust, policy=all_of("owner", "ed-owner"))
+    refusal(PolicyNotMetError, served(card, good, good), trust, policy=all_of("owner", "ed-owner"))
 
 
 def test_control_the_same_card_with_its_signature_is_verified(

@@ -23,7 +23,7 @@ from a2a_trust import (
     all_of,
     verify_card,
 )
-from a2a_trust.errors import FailureReason, UntrustedCardError
+from a2a_trust.errors import FailureReason, PolicyNotMetError, UntrustedCardError
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs
 from tests.attacks.proving import HOST, NOW, ORIGIN, proven, refusal
 
@@ -257,7 +257,7 @@ def test_several_keys_must_each_be_trusted_for_every_host(
     card["supportedInterfaces"][1]["url"] = "https://second.example.com/"
     document = served(card, by(owner, card), by(ed_owner, card))
     assert proven(document, trust).key == owner.public_key
-    refusal(UntrustedCardError, document, trust, WRONG, policy=all_of("owner", "ed-owner"))
+    refusal(PolicyNotMetError, document, trust, WRONG, policy=all_of("owner", "ed-owner"))
 
 
 # --- where a label ends --------------------------------------------------------------------------------------------

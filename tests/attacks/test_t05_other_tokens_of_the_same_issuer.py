@@ -13,6 +13,7 @@ import pytest
 
 from a2a_trust.auth.jwt import TokenProfile
 from a2a_trust.errors import InvalidCredentialsError
+from tests.auth.proofs import CLIENT
 from tests.auth.test_jwt import NOW, claims, token, verifier
 
 pytestmark = pytest.mark.anyio
@@ -62,6 +63,48 @@ async def test_the_same_token_without_the_one_thing_is_good(profile: TokenProfil
 async def test_a_stolen_token_that_is_bound_to_a_key_is_no_bearer_token(cnf: Any) -> None:
     with pytest.raises(InvalidCredentialsError, match="bound to a key"):
         await verifier().verify(token(claims(cnf=cnf)), NOW)
+
+
+@pytest.mark.parametrize("cnf", [{"jkt": CLIENT.public_key.thumbprint}, {"x5t#S256": CLIENT.public_key.thumbprint}])
+async def test_a_token_that_is_bound_to_a_key_is_not_remembered_as_a_bearer_token(cnf: Any) -> None:
+    """Its claims are remembered, after a request that had the proof; what they are bound to is part of them."""
+    judge, bound = verifier(), token(claims(cnf=cnf))
+    for _ in range(3):
+        assert (await judge.verify_bound(bound, NOW)).bound_to is not None
+        with pytest.raises(InvalidCredentialsError, match="bound to a key"):
+            await judge.verify(bound, NOW)
+
+
+@pytest.mark.parametrize(
+    "cnf",
+    [
+        None,
+        {},
+        [],
+        "x",
+        {"jkt": None},
+        {"jkt": ""},
+        {"jkt": "x"},
+        {"jkt": ["0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"]},
+        {"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I="},
+        {"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4J"},  # bits that no octet uses
+        {"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4IA"},
+        {"x5t#S256": ""},
+        {"x5t": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"},
+        {"jwk": dict(CLIENT.public_key.jwk)},
+        {"kid": "1"},
+        {"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I", "kid": "1"},
+        {"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I", "x5u": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"},
+        {"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I", "x5t#S256": None},
+        {"JKT": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"},
+    ],
+)
+async def test_a_binding_that_is_not_understood_is_not_taken_for_none(cnf: Any) -> None:
+    judge, bound = verifier(), token(claims(cnf=cnf))
+    for verify in (judge.verify, judge.verify_bound):
+        for _ in range(2):
+            with pytest.raises(InvalidCredentialsError, match="bound to a key"):
+                await verify(bound, NOW)
 
 
 @pytest.mark.parametrize("name", ["exp", "nbf", "iat"])

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from a2a_trust.auth.api_key import ApiKeyStore, ApiKeyVerifier
-from a2a_trust.auth.api_key_store import SqliteApiKeys, _make
+from a2a_trust.auth.api_key_store import SqliteApiKeys
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
 
 pytestmark = pytest.mark.anyio
@@ -105,7 +105,7 @@ def test_nothing_but_the_store_is_left_behind(store: SqliteApiKeys, path: Path) 
 
 def test_a_store_that_another_process_made_first_stays(store: SqliteApiKeys, path: Path) -> None:
     record = store.create(owner="alice").record
-    _make(path)  # as by a process that had looked before the file was there
+    store._file.make()  # as by a process that had looked before the file was there
     assert store.records() == (record,)
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 

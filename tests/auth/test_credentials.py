@@ -18,7 +18,6 @@ from a2a_trust.auth.credentials import (
 from a2a_trust.card import (
     ApiKeyScheme,
     HttpScheme,
-    MutualTlsScheme,
     NamedScheme,
     OAuth2Scheme,
     OpenIdConnectScheme,
@@ -293,7 +292,6 @@ def test_an_ambiguous_name_of_a_parameter_does_not_start(location: str, name: st
         HttpScheme(name="s", scheme="basic"),
         HttpScheme(name="s", scheme="digest"),
         HttpScheme(name="s", scheme="dpop"),
-        MutualTlsScheme(name="s"),
         NamedScheme(name="s"),
     ],
 )

@@ -345,7 +345,7 @@ def test_a_verifier_for_no_declared_scheme_does_not_start() -> None:
         Guard(read_card({"name": "n"}), {"key": Words("x")}, anonymous=AnonymousAllowed())
 
 
-@pytest.mark.parametrize("name", ["mtls", "basic"])
+@pytest.mark.parametrize("name", ["basic"])
 def test_a_demanded_scheme_that_cannot_be_enforced_does_not_start(name: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot be enforced; declare an API key, HTTP bearer"):
         guard({name: []}, given={name: Words("x")})

@@ -150,7 +150,7 @@ def test_each_signature_is_judged_alone(run: Run, tmp_path: Path) -> None:
     ("more", "code", "what"),
     [
         (["[[revoked]]", 'kid = "ann"'], 4, "the key is revoked"),
-        (["[[policy]]", 'origins = ["invoice.example.com"]', 'keys = ["ann", "bob"]'], 1, "1 of the 2 keys"),
+        (["[[policy]]", 'origins = ["invoice.example.com"]', 'keys = ["ann", "bob"]'], 4, "1 of the 2 keys"),
     ],
 )
 def test_what_the_trust_file_refuses_is_told_and_is_the_exit_code(

@@ -60,7 +60,7 @@ def proof(signer: LocalSigner, *, named: bool = False, **options: Any) -> Verifi
 
 
 def admit(memory: SqliteCardMemory, proven: VerifiedCard) -> None:
-    memory.admit(proven, AGENT, now=NOW, issued=proven.issued)
+    memory.admit(proven, AGENT, now=NOW)
 
 
 def thumbprint(signer: LocalSigner) -> str:

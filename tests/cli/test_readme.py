@@ -11,16 +11,53 @@ from pathlib import Path
 
 import httpx
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
 
+from tests.client.agents import NEW, Page, serving_agent
 from tests.conftest import ROOT
 from tests.servers.serving import free_port, serving
+from tests.test_fetch import Authority
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(console|python)\n(.*?)```", README, re.DOTALL)
 PYTHON = [text for language, text in BLOCKS if language == "python"]
 
 
-def run(text: str, language: str, folder: Path) -> None:
+#: What a program of the README finds when it asks for its agent: one on this machine, by its name and over TLS.
+INTERNET = """
+import ssl
+import a2a_trust.client.flow
+from a2a_trust.fetch import Door
+
+class Names:
+    async def resolve(self, host, port):
+        return ["127.0.0.1"]
+
+class DoorToHere(Door):
+    async def fetch(self, url, **rest):
+        return await super().fetch(url.replace("{host}", "{host}:{port}", 1), **rest)
+
+door = DoorToHere(
+    private_origins=["https://{host}:{port}"],
+    ssl_context=ssl.create_default_context(cafile="authority.pem"),
+    resolver=Names(),
+)
+a2a_trust.client.flow.Door = lambda: door
+"""
+AGENT = "georoute-agent.example.com"
+
+
+def ask_the_agent(text: str, folder: Path) -> None:
+    """Run what asks the agent while it serves the card that the blocks before have signed."""
+    authority, card = Authority(folder), folder / "card.json"
+    (folder / "authority.pem").write_bytes(authority.certificate.public_bytes(Encoding.PEM))
+    with serving_agent(authority.server(AGENT)) as agent:
+        agent.pages[NEW] = Page(body=card.read_bytes())
+        run(INTERNET.replace("{host}", AGENT).replace("{port}", str(agent.port)) + text, "python", folder)
+        assert agent.paths() == [NEW]
+
+
+def run(text: str, language: str, folder: Path) -> str:
     if language == "python":
         command = [sys.executable, "-W", "error", "-c", text]
     else:
@@ -35,6 +72,7 @@ def run(text: str, language: str, folder: Path) -> None:
     )
     assert done.returncode == 0, f"{text}\n{done.stderr}"
     assert language == "console" or not done.stderr, f"{text}\n{done.stderr}"
+    return done.stdout
 
 
 def test_the_readme_runs_word_for_word_from_a_clone(tmp_path: Path) -> None:
@@ -45,8 +83,13 @@ def test_the_readme_runs_word_for_word_from_a_clone(tmp_path: Path) -> None:
     for language, text in BLOCKS:
         if language == "python" and "protect(" in text:
             (tmp_path / "agent.py").write_text(text)  # as the README says; it runs in the server
+        elif "fetch_card(" in text:
+            ask_the_agent(text, tmp_path)
         else:
-            run(text if language == "python" else session + text, language, tmp_path)
+            said = run(text if language == "python" else session + text, language, tmp_path)
+            if "trust revoke" in text:
+                assert "the key is revoked" in said
+                assert said.index("NOT VERIFIED") < said.index("refused, and it says why") < said.index(": verified\n")
     assert "signatures" in (tmp_path / "card.json").read_text()
     url = f"http://127.0.0.1:{free_port()}"
     command = [sys.executable, "-m", "uvicorn", "agent:app", "--port", url.rpartition(":")[2]]
@@ -65,7 +108,7 @@ def test_each_job_takes_ten_lines_of_python_at_most(text: str) -> None:
 
 def test_there_is_a_block_for_each_job() -> None:
     assert "sign_card(" in PYTHON[0]
-    assert "verify_card(" in PYTHON[1]
+    assert "fetch_card(" in PYTHON[1]
     assert "protect(" in PYTHON[2]
 
 

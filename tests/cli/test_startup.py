@@ -30,6 +30,14 @@ def test_signing_loads_nothing_heavy(card: Path, key: Path, tmp_path: Path) -> N
     assert not modules & set(HEAVY)
 
 
+def test_verifying_a_file_loads_no_network(card: Path, key: Path, tmp_path: Path) -> None:
+    loaded("card.json", "--key", "key.pem", cwd=tmp_path)
+    for command in ("verify", "inspect"):
+        modules = loaded(command, "card.json", "--key", "key.pem", cwd=tmp_path)
+        assert "cryptography" in modules
+        assert not modules & {*HEAVY, "anyio", "httpcore", "sqlite3"}
+
+
 def test_help_loads_neither_cryptography_nor_orjson(tmp_path: Path) -> None:
     script = SCRIPT.replace("code = main(sys.argv[1:])", "try: main(sys.argv[1:])\nexcept SystemExit: pass\ncode = 0")
     done = subprocess.run(

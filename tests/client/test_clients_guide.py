@@ -1,4 +1,4 @@
-"""docs/clients.md is true: its Python runs, and what it says of answers is so."""
+"""docs/clients.md and docs/memory.md are true: their Python runs, and what they say of answers is so."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 import os
 import re
 import subprocess
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,46 +15,168 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from a2a_trust import CardProofTransport, Door, UnprovenCardError, publish_jwks
-from tests.client.agents import NEW, OWNER, Agent, Asked, Page, card_of, signed, trusting
+import a2a_trust
+from a2a_trust import (
+    CardProofTransport,
+    Door,
+    RolledBackCardError,
+    UnprovenCardError,
+    generate_signer,
+    publish_jwks,
+)
+from a2a_trust.errors import FailureReason
+from a2a_trust.fetch import Fetched
+from tests.client.agents import NEW, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting
 from tests.servers.environments import python_of
 from tests.servers.serving import ROOT
 from tests.test_fetch import Authority
 
 GUIDE = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
-FETCH, EXTENDED, SDK = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+FETCH, OFFLINE, FIRST_USE, REPORT, EXTENDED, SDK, OTHERS, REGISTRY = re.findall(
+    r"```python\n(.*?)```", GUIDE, re.DOTALL
+)
 HOST = "127.0.0.1"
+NAMES = ("agent.example.com", "new-agent.example.com", "unsigned-agent.example.com")
+
+
+class DoorToHere(Door):
+    """Finds every agent of the guide on this machine, at the port of the one agent; that is all that it changes."""
+
+    def __init__(self, agent: Agent, authority: Authority) -> None:
+        self._port = agent.port
+        origins = [f"https://{name}:{agent.port}" for name in NAMES]
+        super().__init__(private_origins=origins, ssl_context=authority.client(), resolver=Here())
+
+    async def fetch(self, url: str, **rest: Any) -> Fetched:
+        return await super().fetch(url.replace(".example.com", f".example.com:{self._port}", 1), **rest)
+
+
+class Here:
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        return ["127.0.0.1"]
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the guide's programs run: with the trust file that they name."""
     (tmp_path / "owner.json").write_text(json.dumps(publish_jwks([OWNER.public_key])))
-    (tmp_path / "trust.toml").write_text(f'version = 1\n[[trust]]\norigins = ["{HOST}"]\nkeys = "owner.json"\n')
+    hosts = json.dumps([HOST, "agent.example.com"])
+    (tmp_path / "trust.toml").write_text(f'version = 1\n[[trust]]\norigins = {hosts}\nkeys = "owner.json"\n')
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_cards_are_fetched_as_the_guide_says(
-    folder: Path, agent: Agent, authority: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url = agent.origin(HOST)
+def run_block(text: str, names: dict[str, Any]) -> dict[str, Any]:
+    """Run a block of the guide word for word, after those before it."""
+    exec(compile(text, "docs/clients.md", "exec"), names)
+    return names
+
+
+@pytest.fixture
+def many(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
+    """One server that is all agents of the guide; which one was asked is told by the header Host."""
+    with serving_agent(authority.server(*NAMES)) as running:
+        monkeypatch.setattr("a2a_trust.client.flow.Door", lambda: DoorToHere(running, authority))
+        yield running
+
+
+def test_cards_are_fetched_as_the_guide_says(folder: Path, many: Agent, caplog: pytest.LogCaptureFixture) -> None:
+    agent, new, unsigned = (f"https://{name}" for name in NAMES)
+    stranger = generate_signer(kid="stranger")
+    cards = {
+        agent: signed(card_of(agent)),
+        new: signed(card_of(new), by=stranger),
+        unsigned: json.dumps(card_of(unsigned)).encode(),
+    }
+
+    def card(asked: Asked) -> Page:
+        origin = "https://" + asked.headers["host"].partition(":")[0]
+        return Page(body=cards[origin], headers={"Cache-Control": "max-age=60"})
 
     def extended(asked: Asked) -> Page:
         assert asked.headers["x-api-key"] == "the key"
-        return Page(body=b'{"id": "extended-card", "result": %b}' % signed(card_of(url, description="More.")))
+        return Page(body=b'{"id": "extended-card", "result": %b}' % signed(card_of(agent, description="More.")))
 
-    agent.pages = {NEW: Page(body=signed(card_of(url)), headers={"Cache-Control": "max-age=60"}), "/rpc": extended}
-    door = Door(private_origins=[url], ssl_context=authority.client())
-    monkeypatch.setattr("a2a_trust.client.flow.Door", lambda: door)
-    names: dict[str, Any] = {"key": "the key"}
-    code = (FETCH + EXTENDED).replace("https://agent.example.com", url)
-    exec(compile(code, "docs/clients.md", "exec"), names)
-    assert names["card"] == card_of(url)
-    assert names["extended"].card["description"] == "More."
-    assert [record.origin for record in names["memory"].records()] == [url]
-    exec(compile(code, "docs/clients.md", "exec"), {**names})
-    assert agent.paths() == [NEW, "/rpc"] * 2  # the cache of the second run is another one
+    many.pages = {
+        NEW: card,
+        "/rpc": extended,
+        "/.well-known/jwks.json": json.dumps(publish_jwks([stranger.public_key])).encode(),
+    }
+    (folder / "card.json").write_bytes(cards[agent])
+    names = run_block(FETCH, {})
+    assert names["card"] == card_of(agent)
+    assert run_block(OFFLINE, names)["proven"].card == card_of(agent)
+    run_block("proven = " + FETCH.partition("proven = ")[2], names)
+    assert many.paths() == [NEW]  # the answer was fresh
+
+    first = run_block(FIRST_USE, {**names})["proven"]
+    assert (first.origin, first.on_first_use) == ("new-agent.example.com", True)
+    assert stranger.public_key.thumbprint in caplog.text
+    assert sorted(record.origin for record in names["memory"].records()) == [agent, new]
+
+    report = run_block(REPORT, {**names})["report"]
+    assert (report.reasons, report.unverified) == (("unsigned",), card_of(unsigned))
+
+    assert run_block(EXTENDED, {**names, "key": "the key"})["extended"].card["description"] == "More."
+
+
+def test_a_copy_that_is_older_than_what_was_seen_is_refused_as_the_guide_says(folder: Path, many: Agent) -> None:
+    origin, now = "https://agent.example.com", time.time()
+    many.pages[NEW] = signed(card_of(origin), iat=now - 10)
+    names = run_block(FETCH, {})
+    (folder / "card.json").write_bytes(signed(card_of(origin), iat=now - 1000))
+    with pytest.raises(RolledBackCardError):
+        run_block(OFFLINE, names)
+
+
+def test_the_memory_is_used_as_its_own_guide_says(folder: Path) -> None:
+    (text,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "memory.md").read_text(encoding="utf-8"), re.DOTALL)
+    origin = "https://agent.example.com"
+    names = run_block(text, {"document": signed(card_of(origin)), "url": f"{origin}{NEW}"})
+    assert names["admitted"].remembered.origin == origin
+    assert names["memory"].expects_signature(origin)
+
+
+def test_every_exception_of_the_guides_table_has_the_code_that_it_says() -> None:
+    table = re.findall(r"^\| `?(\w+Error.*?) \| (.*?) \| ", GUIDE, re.MULTILINE)
+    assert len(table) == 4
+    for classes, codes in table:
+        kinds = [getattr(a2a_trust, name) for name in re.findall(r"\w+Error", classes)]
+        said = re.findall(r"`(.*?)`", codes)
+        assert said
+        known = {each.code for kind in kinds for each in (kind, *kind.__subclasses__())}
+        assert set(said) <= known
+
+
+def test_a_registry_counts_as_the_guide_says(folder: Path) -> None:
+    origin = "https://agent.example.com"
+    good = card_of(origin)
+    documents = {"agent.example.com": signed(good), "other.example.com": signed(good), "evil.example.com": b"{}"}
+    (folder / "cards").mkdir()
+    for name, document in documents.items():
+        (folder / "cards" / f"{name}.json").write_bytes(document)
+    verdicts = run_block(REGISTRY, {})["verdicts"]
+    assert verdicts == {"ok": 1, "untrusted": 1, "unsigned": 1}
+    (reasons,) = re.findall(r"The reasons of signatures(.*?)`UncoveredFieldsError", GUIDE, re.DOTALL)
+    assert set(re.findall(r"`([a-z-]+)`", reasons)) == set(FailureReason)
+
+
+def test_other_programs_on_httpx_get_proven_cards_as_the_guide_says(
+    folder: Path,
+    agent: Agent,
+    authority: Authority,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (folder / "authority.pem").write_bytes(authority.certificate.public_bytes(Encoding.PEM))
+    monkeypatch.setenv("SSL_CERT_FILE", str(folder / "authority.pem"))
+    url = agent.origin(HOST)
+    agent.pages[NEW] = signed(card_of(url))
+    text = OTHERS.replace("https://agent.example.com", url)
+    assert run_block(text, {})["card"]["name"] == "Ledger"
+    agent.pages[NEW] = json.dumps(card_of(url)).encode()
+    assert "card" not in run_block(text, {})
+    assert capsys.readouterr().out == "unsigned\n"
 
 
 def test_the_program_of_the_sdk_runs_and_refuses(folder: Path, agent: Agent, authority: Authority) -> None:

@@ -500,12 +500,12 @@ def test_a_report_tells_what_came_and_why_it_is_not_proven(agent: Agent, door: D
     assert (good.is_proven, good.reasons, good.refusal, good.url) == (True, (), None, agent.origin() + OLD)
     assert good.unverified["name"] == card["name"]
     assert not issubclass(UnsafeReportOnly, VerifiedCard)
-    assert report(trusting("other.test")).reasons == ("wrong-origin", "companion")
+    assert report(trusting("other.test")).reasons == ("untrusted", "wrong-origin", "companion")
     agent.pages[OLD] = json.dumps(card).encode()
     unsigned = report(trusting(HOST))
-    assert (unsigned.is_proven, unsigned.reasons, unsigned.unverified) == (False, ("UnsignedCardError",), card)
+    assert (unsigned.is_proven, unsigned.reasons, unsigned.unverified) == (False, ("unsigned",), card)
     agent.pages[OLD] = b'{"a": 1, "a": 2}'
-    assert (report(trusting(HOST)).unverified, report(trusting(HOST)).reasons) == (None, ("MalformedError",))
+    assert (report(trusting(HOST)).unverified, report(trusting(HOST)).reasons) == (None, ("malformed",))
     del agent.pages[OLD]
     with pytest.raises(FetchError, match="404"):
         report(trusting(HOST))

@@ -73,7 +73,7 @@ def proof(signer: LocalSigner, *, iat: float | None = None, on_first_use: bool =
 def test_what_is_remembered_of_a_card(memory: Memory) -> None:
     protocol: CardMemory = memory
     assert not protocol.expects_signature(AGENT)
-    first = protocol.admit(proof(ALICE, iat=NOW - 10), f"{AGENT}/.well-known/agent-card.json", now=NOW, issued=NOW - 10)
+    first = protocol.admit(proof(ALICE, iat=NOW - 10), f"{AGENT}/.well-known/agent-card.json", now=NOW)
     expected = Remembered(
         origin=AGENT,
         thumbprints=frozenset([thumbprint(ALICE)]),
@@ -85,12 +85,12 @@ def test_what_is_remembered_of_a_card(memory: Memory) -> None:
     )
     assert (first.remembered, first.before, first.warnings) == (expected, None, ())
     assert memory.records() == (expected,)
-    second = protocol.admit(proof(ALICE, iat=NOW - 5.5), AGENT, now=NOW + 7, issued=NOW - 5.5)
+    second = protocol.admit(proof(ALICE, iat=NOW - 5.5), AGENT, now=NOW + 7)
     assert second.before == expected
     assert second.remembered == replace(expected, issued=NOW - 5.5, last_seen=NOW + 7)
     assert memory.records() == (second.remembered,)
     assert protocol.expects_signature(f"{AGENT}/elsewhere")
-    earlier = protocol.admit(proof(ALICE, iat=NOW), AGENT, now=NOW, issued=NOW).remembered
+    earlier = protocol.admit(proof(ALICE, iat=NOW), AGENT, now=NOW).remembered
     assert (earlier.last_seen, earlier.first_seen) == (NOW + 7, NOW)  # another process whose clock is behind
 
 
@@ -101,46 +101,46 @@ def test_a_proof_knows_when_it_was_signed_and_who_vouches_for_its_key() -> None:
 
 def test_a_clock_that_is_a_little_behind_refuses_nobody(memory: Memory) -> None:
     ahead = NOW + CLOCK_SKEW
-    assert memory.admit(proof(ALICE, iat=ahead), AGENT, now=NOW, issued=ahead).remembered.issued == ahead
+    assert memory.admit(proof(ALICE, iat=ahead), AGENT, now=NOW).remembered.issued == ahead
     with pytest.raises(TrustError, match="future"):
-        memory.admit(proof(ALICE, iat=ahead + 1), AGENT, now=NOW, issued=ahead + 1)
+        memory.admit(proof(ALICE, iat=ahead + 1), AGENT, now=NOW)
 
 
 @pytest.mark.parametrize("version", [None, 7, "x" * 65, ["1.0"]])
 def test_a_version_that_is_none_is_not_remembered(memory: Memory, version: object) -> None:
     payload = replace(proof(ALICE), payload=json.dumps(CARD | {"version": version}).encode())
-    assert memory.admit(payload, AGENT, now=NOW, issued=None).remembered.version is None
-    assert memory.admit(proof(ALICE), AGENT, now=NOW, issued=None).remembered.version == "1.2.0"
-    assert memory.admit(payload, AGENT, now=NOW, issued=None).remembered.version == "1.2.0"
+    assert memory.admit(payload, AGENT, now=NOW).remembered.version is None
+    assert memory.admit(proof(ALICE), AGENT, now=NOW).remembered.version == "1.2.0"
+    assert memory.admit(payload, AGENT, now=NOW).remembered.version == "1.2.0"
 
 
 # --- what people do
 
 
 def test_an_accepted_key_takes_the_place_of_the_one_before(memory: Memory) -> None:
-    memory.admit(proof(ALICE, iat=NOW, on_first_use=True), AGENT, now=NOW, issued=NOW)
+    memory.admit(proof(ALICE, iat=NOW, on_first_use=True), AGENT, now=NOW)
     changed = proof(BOB, iat=NOW - 50, on_first_use=True)
     with pytest.raises(PinnedKeyError):
-        memory.admit(changed, AGENT, now=NOW + 1, issued=changed.issued)
+        memory.admit(changed, AGENT, now=NOW + 1)
     accepted = memory.accept(AGENT, [thumbprint(BOB)], now=NOW + 2)
     assert memory.records() == (accepted,)
     assert accepted.thumbprints == {thumbprint(BOB)}
     assert (accepted.first_seen, accepted.last_seen) == (NOW, NOW)
     # What the other key has said of time and version binds nobody any more.
     assert (accepted.issued, accepted.version) == (None, None)
-    assert memory.admit(changed, AGENT, now=NOW + 3, issued=changed.issued).remembered.issued == NOW - 50
+    assert memory.admit(changed, AGENT, now=NOW + 3).remembered.issued == NOW - 50
     with pytest.raises(PinnedKeyError):
-        memory.admit(proof(ALICE, on_first_use=True), AGENT, now=NOW + 4, issued=None)
+        memory.admit(proof(ALICE, on_first_use=True), AGENT, now=NOW + 4)
 
 
 def test_a_key_accepted_beside_the_one_before_opens_no_way_back(memory: Memory) -> None:
-    memory.admit(proof(ALICE, iat=NOW, on_first_use=True), AGENT, now=NOW, issued=NOW)
+    memory.admit(proof(ALICE, iat=NOW, on_first_use=True), AGENT, now=NOW)
     accepted = memory.accept(AGENT, [thumbprint(BOB), thumbprint(ALICE)], now=NOW)
     assert (accepted.issued, accepted.version) == (NOW, "1.2.0")
     for signer in (ALICE, BOB):
         with pytest.raises(RolledBackCardError):
-            memory.admit(proof(signer, iat=NOW - 1, on_first_use=True), AGENT, now=NOW, issued=NOW - 1)
-        kept = memory.admit(proof(signer, iat=NOW, on_first_use=True), AGENT, now=NOW, issued=NOW).remembered
+            memory.admit(proof(signer, iat=NOW - 1, on_first_use=True), AGENT, now=NOW)
+        kept = memory.admit(proof(signer, iat=NOW, on_first_use=True), AGENT, now=NOW).remembered
         assert kept.thumbprints == {thumbprint(BOB), thumbprint(ALICE)}
 
 
@@ -150,8 +150,8 @@ def test_a_key_can_be_accepted_before_the_agent_is_ever_asked(memory: Memory) ->
     assert (record.origin, record.first_seen, record.on_first_use) == (AGENT, NOW, True)
     assert memory.expects_signature(AGENT)
     with pytest.raises(PinnedKeyError):
-        memory.admit(proof(BOB, on_first_use=True), AGENT, now=NOW, issued=None)
-    assert memory.admit(proof(ALICE, on_first_use=True), AGENT, now=NOW, issued=None).warnings == ()
+        memory.admit(proof(BOB, on_first_use=True), AGENT, now=NOW)
+    assert memory.admit(proof(ALICE, on_first_use=True), AGENT, now=NOW).warnings == ()
 
 
 @pytest.mark.parametrize("keys", [[], [""], "", ["x" * 42], ["x" * 44], ["é" * 43], [f"{'x' * 42} "], ["x" * 43, "y"]])
@@ -162,7 +162,7 @@ def test_only_thumbprints_are_accepted(memory: Memory, keys: Any) -> None:
 
 
 def test_what_is_forgotten_is_seen_for_the_first_time_again(memory: Memory) -> None:
-    kept = memory.admit(proof(ALICE, iat=NOW, on_first_use=True), AGENT, now=NOW, issued=NOW).remembered
+    kept = memory.admit(proof(ALICE, iat=NOW, on_first_use=True), AGENT, now=NOW).remembered
     with pytest.raises(ConfigurationError, match=r"nothing is remembered of https://agent\.example\.com:8443"):
         memory.forget(f"{AGENT}:8443")
     assert memory.forget(f"{AGENT}/x") == kept
@@ -170,7 +170,7 @@ def test_what_is_forgotten_is_seen_for_the_first_time_again(memory: Memory) -> N
     assert not memory.expects_signature(AGENT)
     with pytest.raises(ConfigurationError):
         memory.forget(AGENT)
-    admitted = memory.admit(proof(BOB, on_first_use=True), AGENT, now=NOW, issued=None)
+    admitted = memory.admit(proof(BOB, on_first_use=True), AGENT, now=NOW)
     assert admitted.before is None
     assert len(admitted.warnings) == 1
 
@@ -220,7 +220,7 @@ def test_what_is_no_origin_is_refused_everywhere(memory: Memory, url: Any) -> No
         lambda: memory.expects_signature(url),
         lambda: memory.forget(url),
         lambda: memory.accept(url, [thumbprint(ALICE)], now=NOW),
-        lambda: memory.admit(proof(ALICE), url, now=NOW, issued=None),
+        lambda: memory.admit(proof(ALICE), url, now=NOW),
         lambda: TrustOnFirstUse().applies_to(url, TrustStore(())),
     ]
     for use in uses:
@@ -288,7 +288,7 @@ class OneLife(RuleBasedStateMachine):
         issued = None if age is None else self.now - age
         proven = replace(PROOFS[asked], payload=json.dumps(CARD | {"version": version}).encode(), issued=issued)
         written = SPELLINGS.get(origin, (origin,) * 3)[spelling]
-        outcome = self.both(lambda memory: memory.admit(proven, written, now=self.now, issued=issued))
+        outcome = self.both(lambda memory: memory.admit(proven, written, now=self.now))
         is_new, known = origin not in self.keys, self.keys.get(origin, frozenset())
         replaced = origin in self.unvouched and not on_first_use and not prints & known
         highest = None if is_new or replaced else self.highest[origin]

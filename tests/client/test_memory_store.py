@@ -16,7 +16,7 @@ import pytest
 
 from a2a_trust import LocalSigner, TrustStore, generate_signer, sign_card, verify_card
 from a2a_trust.client.memory import TrustOnFirstUse
-from a2a_trust.client.memory_store import SqliteCardMemory, _make
+from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import CardMemoryUnavailableError, ConfigurationError, PinnedKeyError
 from tests.client.test_memory import AGENT, ALICE, BOB, CARD, NOW, proof, thumbprint
 
@@ -66,7 +66,7 @@ def test_a_memory_that_another_process_made_first_stays(memory: SqliteCardMemory
     with closing(sqlite3.connect(path)) as reader:
         reader.execute("SELECT * FROM card").fetchall()
         memory.accept("other.example", [KEY], now=NOW)
-        _make(path)  # as by a process that had looked before the file was there; its log is there by now
+        memory._file.make()  # as by a process that had looked before the file was there; its log is there by now
     assert memory.records()[0] == record
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
@@ -138,7 +138,7 @@ def test_a_memory_that_vanishes_is_an_error_and_is_not_made_anew(memory: SqliteC
     with pytest.raises(CardMemoryUnavailableError):
         memory.expects_signature(AGENT)
     with pytest.raises(CardMemoryUnavailableError):
-        memory.admit(proof(BOB, on_first_use=True), AGENT, now=NOW, issued=None)
+        memory.admit(proof(BOB, on_first_use=True), AGENT, now=NOW)
     assert not path.exists()
 
 
@@ -167,9 +167,9 @@ def test_while_somebody_writes_readers_go_on_and_writers_say_so(path: Path) -> N
         other.execute("DELETE FROM card")
         assert memory.expects_signature(AGENT)
         with pytest.raises(CardMemoryUnavailableError, match="locked"):
-            memory.admit(proof(ALICE), AGENT, now=NOW, issued=None)
+            memory.admit(proof(ALICE), AGENT, now=NOW)
         other.execute("ROLLBACK")
-    assert memory.admit(proof(ALICE), AGENT, now=NOW, issued=None).before is not None
+    assert memory.admit(proof(ALICE), AGENT, now=NOW).before is not None
 
 
 def test_processes_that_make_the_memory_and_write_at_once_lose_nothing(path: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_process_that_dies_while_it_writes_leaves_all_as_it_was(memory: Sqlite
     process.wait(timeout=60)
     process.stdout.close()
     assert memory.records() == (before,)
-    assert memory.admit(proof(ALICE), AGENT, now=NOW, issued=None).before == before
+    assert memory.admit(proof(ALICE), AGENT, now=NOW).before == before
 
 
 def test_of_threads_that_are_first_at_once_one_wins(memory: SqliteCardMemory) -> None:
@@ -214,7 +214,7 @@ def test_of_threads_that_are_first_at_once_one_wins(memory: SqliteCardMemory) ->
         proven = verify_card(document, trust, origin=AGENT, now=NOW)
         gate.wait()
         try:
-            memory.admit(proven, AGENT, now=NOW, issued=None)
+            memory.admit(proven, AGENT, now=NOW)
         except PinnedKeyError as error:
             refused.append(error.pinned)
         else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,6 +61,13 @@ CASES = {
     "extended, wider": Case(
         ("extended wider",), "extended", [refused("CardVerificationError", "A2AClientError")], ["More."]
     ),
+    "extended, by REST": Case(("by REST",), "extended", ["More."], ["More."]),
+    "extended, unsigned, by REST": Case(
+        ("by REST",), "extended", [refused("UnsignedCardError", "A2AClientError")], ["More."]
+    ),
+    "extended, wider, by REST": Case(
+        ("by REST",), "extended", [refused("CardVerificationError", "A2AClientError")], ["More."]
+    ),
 }
 
 
@@ -84,6 +90,7 @@ def documents(origin: str, other: str) -> dict[str, bytes]:
         "extended": good,
         "extended unsigned": good,
         "extended wider": good,
+        "by REST": signed({**card, "supportedInterfaces": card["supportedInterfaces"][1:]}),
     }
 
 
@@ -104,25 +111,23 @@ def add_case(agent: Agent, index: int, case: Case) -> str:
 
 
 def answer(asked: Asked) -> Page:
-    """What the agent answers to calls: a message, or the extended card that its token URL asks for."""
+    """What the agent answers to calls: a message, or the extended card that is next."""
     call = json.loads(asked.body)
     if call["method"] == "GetExtendedAgentCard":
-        return EXTENDED.pop(0)(call["id"])
+        result = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (json.dumps(call["id"]).encode(), EXTENDED.pop(0))
+        return Page(body=result)
     said = {"messageId": "2", "role": "ROLE_AGENT", "parts": [{"text": "hello"}]}
     return Page(body=json.dumps({"jsonrpc": "2.0", "id": call["id"], "result": {"message": said}}).encode())
 
 
-EXTENDED: list[Callable[[str], Page]] = []
+EXTENDED: list[bytes] = []
 
 
-def extended_pages(origin: str) -> list[Callable[[str], Page]]:
+def extended_cards(origin: str) -> list[bytes]:
+    """In the order of the cases."""
     more = card_of(origin, description="More.")
     wider = json.loads(json.dumps(more).replace("login.example.com", "login.evil.example"))
-
-    def page(document: bytes) -> Callable[[str], Page]:
-        return lambda call: Page(body=b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (json.dumps(call).encode(), document))
-
-    return [page(signed(more)), page(json.dumps(more).encode()), page(signed(wider))]
+    return [signed(more), json.dumps(more).encode(), signed(wider)]
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +138,8 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, bool],
     with serving_agent(authority.server(HOST, OTHER)) as agent:
         for path in ("/rpc", "/cpr"):
             agent.pages[path] = answer
-        EXTENDED[:] = extended_pages(agent.origin(HOST)) * 2
+        agent.pages["/rest/extendedAgentCard"] = lambda _: Page(body=EXTENDED.pop(0))
+        EXTENDED[:] = extended_cards(agent.origin(HOST)) * 4  # by both bindings, with the line and without
         questions = [
             {
                 "url": add_case(agent, index, CASES[name]),

@@ -102,3 +102,19 @@ def test_stores_of_the_same_entries_are_equal() -> None:
     entry = TrustedKey(key=KEY, origins=HOST)
     assert TrustStore([entry]) == TrustStore([entry])
     assert TrustStore([entry]) != TrustStore([])
+
+
+@pytest.mark.parametrize("by", ["kid", "thumbprint", "entry"])
+def test_a_revoked_key_is_revoked_under_its_other_names_too(by: str) -> None:
+    twin = dataclasses.replace(KEY, kid="other")
+    namesake = generate_signer(kid="k").public_key
+    entries = [
+        TrustedKey(key=KEY, origins=HOST, revoked=by == "entry"),
+        TrustedKey(key=twin, origins=HOST),
+        TrustedKey(key=namesake, origins=Origins("elsewhere.example.com")),
+    ]
+    names = {"kid": ["k"], "thumbprint": [KEY.thumbprint], "entry": []}[by]
+    store = TrustStore(entries, revoked=names)
+    # Of another key with the same name, which may be of somebody else, only the name says anything.
+    assert [entry.revoked for entry in store.keys] == [True, True, by == "kid"]
+    assert KEY.thumbprint in store.revoked

@@ -112,6 +112,13 @@ def test_an_entry_says_how_far_a_key_is_trusted(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("way", ["inline", "a file with a JWK", "a file with PEM"])
+def test_a_key_goes_by_the_name_that_the_entry_gives_it(way: str, tmp_path: Path) -> None:
+    text = WAYS[way](tmp_path, ANN.public_key).replace('kid = "ann"\n', "") + 'kid = "her-new-name"\n'
+    (key,) = store(tmp_path, text).keys
+    assert (key.key.kid, key.key.thumbprint) == ("her-new-name", ANN.public_key.thumbprint)
+
+
 def test_a_key_for_every_host_has_to_be_called_unsafe(tmp_path: Path) -> None:
     (key,) = store(tmp_path, entry(origins="", unsafe_any_origin="true")).keys
     assert key.origins == UnsafeAnyOrigin()
@@ -184,6 +191,15 @@ POLICIES = "version = 1\n[[policy]]\norigins = ['a.example']\n"
     (3, "version = 1\n[[revoked]]\nkid = 7\n", r"revoked\[0\]\.kid: write a text"),
     (9, "version = 1\n[[revoked]]\nkid = 'a'\nreason = '''\n[[revoked]]\nkid = 1\n'''\n[[revoked]]\nkid = 7\n",
      r"revoked\[1\]\.kid: write a text"),
+    (1, "[[revoked]]\nkid = 'a'\n\nversion = 1\n", r"version: write version = 1 above the tables"),
+    (4, "version = 1\n# \"\"\"\n\n[[trsut]]\n", r"trsut: it is not known; tables are"),
+    (2, "version = 1\ntrust = [{ jwks_url = 'https://a.example/k', origins = ['a.example'] }]\n",
+     r"trust: begin every entry with the line \[\[trust\]\]"),
+    (2, "version = 1\nrevoked = []\n", r"revoked: begin every entry with the line \[\[revoked\]\]"),
+    (3, "version = 1\n[[trust]]\n[trust.jwk]\nkty = 'EC'\nkid = 'a'\n", r"trust\[0\]\.jwk: JWK: crv must be"),
+    (4, "version = 1\n[[revoked]]\nkid = 'a'\nat = 9999-12-31T23:59:59-12:00\n", r"at: it is before the year 1 or"),
+    (8, "version = 1\n# \'\'\' \"\"\"\n[[revoked]]\nkid = 'a\"\"\"'\nreason = \"\"\"\\\"\"\"'\"\"\"\"\n\n"
+     "[[revoked]]\nkid = 7\n", r"revoked\[1\]\.kid: write a text"),
     (6, 'version = 1\n[[ "revoked" ]]\nkid = "a"\n[[revoked]]\n"kid" = "b"\n"at" = 1\n', r"at: write a date"),
 ])  # fmt: skip
 def test_what_is_wrong_is_named_by_line_and_member(line: int, text: str, what: str) -> None:
@@ -191,9 +207,18 @@ def test_what_is_wrong_is_named_by_line_and_member(line: int, text: str, what: s
         read_trust(text.encode(), "trust.toml")
 
 
-@pytest.mark.parametrize("text", [b"version = ", b"[[trust]", b"\xff", b"version = 1\nversion = 1\n"])
-def test_what_is_no_toml_is_told(text: bytes) -> None:
-    with pytest.raises(ConfigurationError, match=r"^trust\.toml: .*TOML"):
+@pytest.mark.parametrize(("text", "where"), [
+    (b"version = 1\n\nkid = ", "line 3"),
+    (b"version = 1\n[[trust]", "line 2"),
+    (b"version = 1\n[[trust]]\norigins = [\n'a'\n\n\n", "line 4"),
+    (b"version = 1\nversion = 1\n", "line 2"),
+    (b"version = 1\n[[revoked]]\nat = 2026-13-01\n", "line 3"),
+    (b"\xff", "UTF-8"),
+    (b"version = " + b"9" * 5000, "digits"),
+    (b"version = " + b"[" * 5000, "recursion"),
+])  # fmt: skip
+def test_what_is_no_toml_is_told(text: bytes, where: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"^trust\.toml: .*TOML.*{where}"):
         read_trust(text, "trust.toml")
 
 

@@ -369,6 +369,10 @@ EXAMPLES: dict[str, list[Example]] = {
             having(("/skills/0/description", "Books \N{MAN}\N{ZERO WIDTH JOINER}\N{PERSONAL COMPUTER} hours.")),
         ),
         Example(having(("/name", "Invoice\u200bAgent")), "/name", clean_card()),
+        # Variation selectors carry texts of any length, and blank letters of Hangul and Braille look like blanks.
+        Example(having(("/name", "Invoice" + "".join(map(chr, (0xFE01, 0xE0100, 0xE01EF))))), "/name", clean_card()),
+        Example(having(("/name", "Invoice\u3164Agent")), "/name", having(("/name", "Invoice \u2764\ufe0f"))),
+        Example(having(("/name", "Invoice\u2800Agent")), "/name", clean_card()),
     ],
     "case-only-names": [
         Example(
@@ -450,6 +454,7 @@ def test_every_rule_finds_the_bad_card_and_lets_the_good_one_be(rule: str) -> No
 
 def test_no_example_is_left_of_a_rule_that_is_gone() -> None:
     assert EXAMPLES.keys() == RULES.keys()
+    assert all(EXAMPLES.values())
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from a2a_trust.auth.api_key import ApiKeyVerifier, MemoryApiKeys
+from a2a_trust.auth.dpop import PROOF_ALGORITHMS, DPoP
 from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier
 from a2a_trust.card import read_card
 from a2a_trust.errors import ConfigurationError
@@ -99,6 +100,24 @@ def test_where_tokens_come_from_and_what_they_can_allow() -> None:
         "authorization_servers": ["https://as.example", "https://idp.example"],
         "scopes_supported": ["pay", "read", "write"],
     }
+
+
+def test_which_bound_tokens_are_taken_is_told_and_none_are_demanded() -> None:
+    verifiers = {"oauth": JwtVerifier(Keys(EC), issuer="https://as.example", audience="a")}
+    plain = ProtectedResource("https://agent.example", CARD, verifiers).metadata
+    told = ProtectedResource(
+        "https://agent.example", CARD, verifiers, dpop=DPoP(url="https://agent.example"), certificate_bound=True
+    ).metadata
+    assert {name: value for name, value in told.items() if name not in plain} == {
+        "dpop_signing_alg_values_supported": list(PROOF_ALGORITHMS),
+        "tls_client_certificate_bound_access_tokens": True,
+    }
+    # Without any tokens there are no bound ones.
+    keys = {"key": ApiKeyVerifier(MemoryApiKeys())}
+    assert (
+        "tls_client_certificate_bound_access_tokens"
+        not in ProtectedResource("https://agent.example", CARD, keys, certificate_bound=True).metadata
+    )
 
 
 def test_an_agent_without_tokens_names_no_server() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from a2a_trust.auth.dpop import DPoP, ServerNonces
 from a2a_trust.auth.guard import Guard
 from a2a_trust.card import read_card
 from a2a_trust.errors import (
@@ -17,6 +18,7 @@ from a2a_trust.errors import (
     TrustError,
 )
 from a2a_trust.middleware.refusal import Binding, Refusal, refusal_for
+from tests.auth.test_jwt import NOW
 from tests.middleware.agent import CARD, verifiers
 
 INFO = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "domain": "a2a-protocol.org"}
@@ -33,11 +35,14 @@ FORBIDDEN = AuthorizationError("secret reason", ("read", "write"), {"oauth": ("r
 DOWN = KeySourceUnavailableError("secret reason")
 
 
-def refuse(error: TrustError, binding: Binding = Binding.JSONRPC, **members: Any) -> Refusal:
+def refuse(
+    error: TrustError, binding: Binding = Binding.JSONRPC, *, dpop: DPoP | None = None, **members: Any
+) -> Refusal:
     card = {**CARD, **members}
     used = {name for item in card["securityRequirements"] for name in item["schemes"]}
     chosen = {name: verifier for name, verifier in verifiers().items() if name in used}
-    return refusal_for(error, Guard(read_card(card), chosen), binding)
+    nonce = None if dpop is None else dpop.nonce(NOW)
+    return refusal_for(error, Guard(read_card(card), chosen, dpop=dpop), binding, dpop_nonce=nonce)
 
 
 def values(refusal: Refusal, name: bytes) -> list[str]:
@@ -163,3 +168,51 @@ def test_challenges_can_stand_in_one_line() -> None:
     assert {line for line in refusal.headers if line[0] != b"www-authenticate"} < set(joined.headers)
     assert (joined.status, joined.body) == (refusal.status, refusal.body)
     assert refuse(DOWN).with_one_challenge_line() == refuse(DOWN)
+
+
+ALGS = 'algs="ES256 ES384 ES512 EdDSA Ed25519 RS256 RS384 RS512 PS256 PS384 PS512"'
+
+
+def of_dpop(oauth_error: str = "invalid_token") -> InvalidCredentialsError:
+    error = invalid("oauth")
+    error.by_dpop, error.oauth_error = True, oauth_error
+    return error
+
+
+def lacking_by_dpop() -> AuthorizationError:
+    error = AuthorizationError("", ("read",), {"oauth": ("read",)})
+    error.by_dpop = True
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "bearer", "dpop"),
+    [
+        (MISSING, "Bearer", f"DPoP {ALGS}"),
+        (INVALID, 'Bearer error="invalid_token"', f"DPoP {ALGS}"),
+        (of_dpop(), "Bearer", f'DPoP error="invalid_token", {ALGS}'),
+        (of_dpop("invalid_dpop_proof"), "Bearer", f'DPoP error="invalid_dpop_proof", {ALGS}'),
+        (of_dpop("use_dpop_nonce"), "Bearer", f'DPoP error="use_dpop_nonce", {ALGS}'),
+        (FORBIDDEN, 'Bearer error="insufficient_scope", scope="read write"', f"DPoP {ALGS}"),
+        (lacking_by_dpop(), "Bearer", f'DPoP error="insufficient_scope", scope="read", {ALGS}'),
+    ],
+)
+def test_who_may_use_dpop_is_told_so_beside_bearer_and_hears_of_errors_where_the_token_came(
+    error: TrustError, bearer: str, dpop: str
+) -> None:
+    refusal = refuse(error, dpop=DPoP(url="http://agent.example"))
+    assert values(refusal, b"www-authenticate") == [KEY_CHALLENGE, bearer, dpop]
+    assert values(refusal, b"dpop-nonce") == []
+    assert values(refusal.with_one_challenge_line(), b"www-authenticate") == [f"{KEY_CHALLENGE}, {bearer}, {dpop}"]
+
+
+def test_http_bearer_beside_oauth_is_told_of_bearer_alone() -> None:
+    schemes = {"key": {"type": "http", "scheme": "bearer"}, "oauth": {"type": "oauth2"}}
+    refusal = refuse(of_dpop(), dpop=DPoP(url="http://agent.example"), securitySchemes=schemes)
+    assert values(refusal, b"www-authenticate") == ["Bearer", f'DPoP error="invalid_token", {ALGS}']
+
+
+@pytest.mark.parametrize(("error", "given"), [(MISSING, 1), (of_dpop("use_dpop_nonce"), 1), (FORBIDDEN, 0), (DOWN, 0)])
+def test_a_401_gives_the_nonce_that_the_next_proof_has_to_hold(error: TrustError, given: int) -> None:
+    dpop = DPoP(url="http://agent.example", nonces=ServerNonces(b"s" * 32))
+    assert values(refuse(error, dpop=dpop), b"dpop-nonce") == [dpop.nonce(NOW)] * given

@@ -14,12 +14,8 @@ from typing import Final
 
 __all__ = ["EXTRAS", "environment_with"]
 
-#: Each extra whose installation is tested, and all that it brings.
-EXTRAS: Final[dict[str, frozenset[str]]] = {
-    "": frozenset(),
-    "server": frozenset({"server"}),
-    "client": frozenset({"client", "server"}),
-}
+#: What is installed: nothing else, or one of the extras alone.
+EXTRAS: Final = ("", "server", "client", "uvicorn")
 _FOLDER: Final = Path(__file__).parent
 _ENVIRONMENTS: Final = _FOLDER.parents[1] / ".sdk"
 

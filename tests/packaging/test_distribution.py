@@ -16,12 +16,12 @@ import pytest
 from tests.packaging.environments import EXTRAS, environment_with
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Which rooms an installation without extras can import, and what the others ask for.
+#: The rooms that an installation without extras cannot import, and which extras bring what they need.
 NEEDS = {
-    "client": "client",
-    "fetch": "server",
-    "middleware": "server",
-    "servers": "uvicorn",
+    "client": {"client"},
+    "fetch": {"server", "client"},
+    "middleware": {"server"},
+    "servers": {"uvicorn"},
 }
 
 
@@ -96,7 +96,7 @@ def test_every_part_imports_with_what_its_extra_brings(installed: tuple[str, Pat
     done = run(python, "-W", "error", "-c", IMPORT_ALL)
     assert done.returncode == 0, done.stderr
     missing = json.loads(done.stdout)
-    without = {room for room, needed in NEEDS.items() if needed not in EXTRAS[extra]}
+    without = {room for room, bringing in NEEDS.items() if extra not in bringing}
     assert {module for module in missing if not any(_is_in(module, room) for room in without)} == set()
     assert "a2a_trust" not in {name.partition(".")[0] for name in missing.values()}
     if extra == "":
@@ -115,7 +115,7 @@ def test_what_is_declared_is_what_is_needed(installed: tuple[str, Path]) -> None
 def test_the_names_of_servers_say_which_extra_brings_them(installed: tuple[str, Path]) -> None:
     extra, python = installed
     done = run(python, "-c", "from a2a_trust import protect")
-    if "server" in EXTRAS[extra]:
+    if extra == "server":
         assert done.returncode == 0, done.stderr
     else:
         assert 'pip install "a2a-trust[server]"' in done.stderr
@@ -129,7 +129,24 @@ def test_the_command_signs_and_verifies(installed: tuple[str, Path], tmp_path: P
         "card.json --key key.pem",
         "verify card.json --jwks key.jwks.json",
         "lint card.json",
+        "trust add trust.toml --origin georoute-agent.example.com --jwks key.jwks.json",
+        "verify card.json --trust trust.toml --origin georoute-agent.example.com",
+        "inspect card.json --trust trust.toml",
         "--version",
     ):
         done = subprocess.run([command, *line.split()], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+
+
+def test_key_sets_on_the_network_say_which_extra_fetches_them(installed: tuple[str, Path], tmp_path: Path) -> None:
+    extra, python = installed
+    (tmp_path / "card.json").write_text((ROOT / "examples" / "georoute-agent-card.json").read_text())
+    entry = '[[trust]]\norigins = ["other.example.com"]\njwks_url = "https://other.example.com/jwks.json"\n'
+    (tmp_path / "trust.toml").write_text(f"version = 1\n{entry}")
+    command = [str(python.with_name("a2a-sign")), "verify", "card.json", "--trust", "trust.toml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    if extra in NEEDS["fetch"]:
+        assert done.returncode == 3, done.stderr  # the card is unsigned; it is of another host, so nothing is fetched
+    else:
+        assert done.returncode == 2
+        assert 'pip install "a2a-trust[client]"' in done.stderr

@@ -17,6 +17,8 @@ let handler; // of the provider as it is configured now
 let issuer;
 let keys = []; // the first key of an algorithm signs
 let jwksPath = "/jwks";
+let nonceRequired = false; // in DPoP proofs
+const nonceSecret = crypto.randomBytes(32);
 const fetched = { discovery: 0, jwks: 0 };
 
 async function makeKeys() {
@@ -59,7 +61,7 @@ function configure() {
     ],
     features: {
       clientCredentials: { enabled: true },
-      dPoP: { enabled: true },
+      dPoP: { enabled: true, nonceSecret, requireNonce: () => nonceRequired },
       mTLS: {
         enabled: true,
         certificateBoundAccessTokens: true,
@@ -123,6 +125,10 @@ const commands = {
   moveKeys({ path }) {
     jwksPath = path;
     configure();
+    return {};
+  },
+  requireNonce({ required }) {
+    nonceRequired = required;
     return {};
   },
   stop() {

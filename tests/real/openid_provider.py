@@ -71,7 +71,7 @@ class OpenIdProvider:
         authority = Authority(folder)
         authority.server("127.0.0.1")
         pem = (folder / "server.pem").read_text()
-        self._tls, self._tls_with_certificate = authority.client(), authority.client()
+        self.tls, self._tls_with_certificate = authority.client(), authority.client()
         authority.server("client.example")
         self._tls_with_certificate.load_cert_chain(folder / "server.pem")
         settings = {"key": pem, "cert": pem, "audience": AUDIENCE}
@@ -96,7 +96,7 @@ class OpenIdProvider:
 
     def door(self, *, named: bool = True) -> Door:
         """A door as an operator makes it for a provider of the own network; not ``named``: as for any other."""
-        return Door(ssl_context=self._tls, private_origins=[self.issuer] if named else [])
+        return Door(ssl_context=self.tls, private_origins=[self.issuer] if named else [])
 
     def tell(self, command: str, **more: Any) -> dict[str, Any]:
         """Have the process do something; what it answers."""
@@ -126,12 +126,12 @@ class OpenIdProvider:
 
     async def access_token(self, alg: str, *, scope: str = "read write") -> str:
         """A plain access token: client credentials (RFC 6749 4.4) for our resource (RFC 8707)."""
-        return await self._client_credentials("service", alg, scope, {}, self._tls)
+        return await self._client_credentials("service", alg, scope, {}, self.tls)
 
     async def dpop_token(self, alg: str) -> str:
         """An access token that is bound to a key of the client (RFC 9449)."""
         proof = _dpop_proof(generate_signer("ES256"), f"{self.issuer}/token")
-        return await self._client_credentials("service", alg, "read", {"DPoP": proof}, self._tls)
+        return await self._client_credentials("service", alg, "read", {"DPoP": proof}, self.tls)
 
     async def certificate_token(self, alg: str) -> str:
         """An access token that is bound to a certificate of the client (RFC 8705)."""
@@ -151,7 +151,7 @@ class OpenIdProvider:
             "code_challenge_method": "S256",
             **({} if nonce is None else {"nonce": nonce}),
         }
-        async with httpx.AsyncClient(verify=self._tls, base_url=self.issuer) as browser:
+        async with httpx.AsyncClient(verify=self.tls, base_url=self.issuer) as browser:
             code = await self._consent(browser, await browser.get("/auth", params=question))
             answer = await browser.post(
                 "/token",

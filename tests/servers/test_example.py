@@ -82,7 +82,7 @@ def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenIdProvide
 def agent(provider: OpenIdProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The origin of an agent that knows that provider, by the certificate of its authority."""
     authority: Path = tmp_path_factory.mktemp("authority") / "authority.pem"
-    (certificate,) = provider._tls.get_ca_certs(binary_form=True)
+    (certificate,) = provider.tls.get_ca_certs(binary_form=True)
     authority.write_text(ssl.DER_cert_to_PEM_cert(certificate))
     port = free_port()
     origin = f"http://127.0.0.1:{port}"

@@ -1,0 +1,326 @@
+"""Proofs that a caller has the key that its access token is bound to (DPoP, RFC 9449).
+
+The rules, in the order in which they are applied (4.3):
+
+1. One header line ``DPoP``, and in it one compact JWS.
+2. ``typ`` is dpop+jwt, ``alg`` one of our asymmetric ones, ``jwk`` a sound public key for it, without private members.
+3. The key is the one that the token is bound to, by its RFC 7638 thumbprint, and the signature is the key's.
+4. ``htm`` is the request's method.
+5. ``htu`` is the configured public URL with the path that the request has. No header says where the agent lives.
+6. ``ath`` is the digest of the very token.
+7. ``nonce`` is one of ours, where nonces are given.
+8. ``iat`` is of now, give or take the window.
+9. ``jti`` was not used before with this key. It is remembered now, after everything else, and until the window ends.
+
+The token itself was proven before: strangers reach none of this.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import threading
+from collections.abc import Mapping, MutableMapping
+from functools import lru_cache
+from typing import Any, Final, Protocol
+from urllib.parse import quote, unquote
+
+from a2a_trust import strict_json
+from a2a_trust.auth.credentials import Lines
+from a2a_trust.errors import (
+    ConfigurationError,
+    InvalidCredentialsError,
+    InvalidSignatureError,
+    KeySourceUnavailableError,
+    MalformedError,
+)
+from a2a_trust.keys import base64url
+from a2a_trust.keys.algorithms import ALGORITHMS, algorithm_of
+from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk
+from a2a_trust.keys.jws import read_header, verify_jws
+from a2a_trust.strict_json import JSONObject
+
+__all__ = ["NEXT_NONCE", "PROOF_ALGORITHMS", "DPoP", "ProofMemory", "ServerNonces", "VolatileProofMemory"]
+
+PROOF_ALGORITHMS: Final = tuple(name for each in ALGORITHMS.values() for name in (each.name, *each.other_names))
+"""Names of the algorithms that proofs may be signed with."""
+
+NEXT_NONCE: Final = "a2a_trust.dpop_nonce"
+"""Where a request's scope has the nonce for the caller's next proof."""
+
+MAX_PROOF: Final = 8192
+"""The longest proof that is looked at, in characters."""
+
+MAX_JTI: Final = 512
+"""The longest ``jti``, in characters."""
+
+MAX_WINDOW: Final = 300.0
+"""The most by which the ``iat`` of a proof may be off, in seconds."""
+
+
+class ProofMemory(Protocol):
+    """Remembers which proofs were used, so that none counts twice."""
+
+    async def first_use(self, jkt: str, jti: str, *, now: float, until: float) -> bool:
+        """Whether this is the first use of the name ``jti`` with the key ``jkt``; it is remembered from now on.
+
+        Asking and remembering are one step: of two that come at once, one is the first. What is remembered may be
+        dropped after ``until`` and never before, for want of room neither: KeySourceUnavailableError when there is no
+        room, or when nobody can tell. ``now`` and ``until`` are seconds since the epoch.
+        """
+        ...
+
+
+class VolatileProofMemory:
+    """Remembers proofs in this process, ``capacity`` of them; when it is full, further ones are refused (503).
+
+    Each takes about 150 bytes for up to two windows, two minutes as it comes. It is for an agent that is one process:
+    of two processes with a memory each, both would take the same proof.
+    """
+
+    def __init__(self, capacity: int = 200_000) -> None:
+        if type(capacity) is not int or capacity < 1:
+            raise ConfigurationError("VolatileProofMemory: capacity must be a number of proofs, at least 1")
+        self._capacity = capacity
+        self._used: set[bytes] = set()
+        self._dropped = 0.0
+        #: The same by the ten seconds in which they end, so that nobody has to look through all of them.
+        self._by_end: dict[int, list[bytes]] = {}
+        self._lock = threading.Lock()
+
+    async def first_use(self, jkt: str, jti: str, *, now: float, until: float) -> bool:
+        digest = hashlib.sha256(f"{jkt} {jti}".encode()).digest()
+        with self._lock:
+            for ended in [end for end in self._by_end if end * 10 < now]:
+                self._used.difference_update(self._by_end.pop(ended))
+                self._dropped = max(self._dropped, ended * 10)
+            # Clocks go back, and requests wait for keys: what may have been dropped counts as used.
+            if digest in self._used or until <= self._dropped:
+                return False
+            if len(self._used) >= self._capacity:
+                raise KeySourceUnavailableError(
+                    f"the memory of DPoP proofs is full, with {self._capacity}; give it more room: "
+                    "DPoP(…, memory=VolatileProofMemory(capacity=…))"
+                )
+            self._used.add(digest)
+            self._by_end.setdefault(int(until // 10) + 1, []).append(digest)
+        return True
+
+
+_PERIOD: Final = 300
+_MIN_SECRET: Final = 32
+
+
+class ServerNonces:
+    """Nonces that proofs must hold (RFC 9449 8 and 9): a proof cannot be made long before it is used, by somebody who
+    has the key for a moment and sets ``iat`` as they like.
+
+    Each is good for the five minutes in which it is given and for the next five, in which whoever uses it is given
+    another with the answer. Nothing is stored: they are made of ``secret``, at least 32 random bytes, which all
+    processes of one agent share.
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        if type(secret) is not bytes or len(secret) < _MIN_SECRET:
+            raise ConfigurationError(
+                f"ServerNonces: the secret must be bytes, at least {_MIN_SECRET}; make some by "
+                "secrets.token_bytes(32), and give all processes of the agent the same"
+            )
+        self._secret = secret
+
+    def given(self, now: float) -> str:
+        """The nonce that callers are given now."""
+        return self._of(int(now // _PERIOD))
+
+    def take(self, nonce: str, now: float) -> bool:
+        """Whether the nonce is one that was given lately."""
+        period, octets = int(now // _PERIOD), nonce.encode()
+        return any(hmac.compare_digest(octets, self._of(each).encode()) for each in (period, period - 1))
+
+    def _of(self, period: int) -> str:
+        octets = b"a2a_trust DPoP nonce %d" % period
+        return base64url.encode(hmac.digest(self._secret, octets, "sha256"))
+
+
+class DPoP:
+    """Takes access tokens that are bound to a key of their client, with a proof of that key in every request.
+
+    ``url`` is what the URLs that clients call have in front of the paths that this application sees, from
+    configuration: ``https://agent.example``, and ``https://agent.example/team`` where a proxy takes ``/team`` away, or
+    the application is mounted there. ``window`` is by how many seconds the time of a proof may be off, either way: so
+    long can it be used. ``memory`` is where used proofs are remembered: agents of several processes need one in common.
+    With ``nonces`` a proof must also hold a nonce of ours; callers get their first with a refusal.
+
+    Why this is a class: it holds the memory. Source: RFC 9449 4.3, 7, 9, 11.1.
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        window: float = 60.0,
+        memory: ProofMemory | None = None,
+        nonces: ServerNonces | None = None,
+    ) -> None:
+        base = _normal(url) if type(url) is str and "?" not in url and "#" not in url else None
+        if base is None:
+            raise ConfigurationError(
+                f"DPoP: {url!a:.128} is not the beginning of an agent's URLs; write url='https://host', or "
+                "'https://host/prefix' where a proxy takes the prefix away"
+            )
+        if not 0 < window <= MAX_WINDOW:
+            raise ConfigurationError(f"DPoP: window must be above 0, and at most {MAX_WINDOW:.0f} seconds")
+        if nonces is not None and not isinstance(nonces, ServerNonces):
+            raise ConfigurationError("DPoP: write nonces=ServerNonces(secret)")
+        memory = VolatileProofMemory() if memory is None else memory
+        if isinstance(memory, type) or not callable(getattr(memory, "first_use", None)):
+            raise ConfigurationError("DPoP: memory has no method first_use; write memory=VolatileProofMemory()")
+        self._base, self._window, self._memory, self._nonces = base.rstrip("/"), window, memory, nonces
+
+    def nonce(self, now: float) -> str | None:
+        """The nonce that callers are given now; None where no nonces are."""
+        return None if self._nonces is None else self._nonces.given(now)
+
+    async def check(self, lines: Lines, scope: MutableMapping[str, Any], *, token: str, jkt: str, now: float) -> None:
+        """Return when the request proves that its sender has the key ``jkt`` (a thumbprint), and does so for the first
+        time with this proof.
+
+        ``lines`` are those of the header ``DPoP``, ``scope`` the request's, ``token`` the access token in it. When the
+        proof's nonce will not be good for long, the next one is in ``scope[NEXT_NONCE]`` then, for the answer (8.2).
+        InvalidCredentialsError; KeySourceUnavailableError when the memory cannot tell.
+        """
+        try:
+            claims = self._check(lines, scope, token, jkt, now)
+        except MalformedError as error:
+            raise _refused(str(error)) from None
+        # 9
+        until = float(claims["iat"]) + self._window
+        if await self._memory.first_use(jkt, claims["jti"], now=now, until=until) is not True:
+            raise _refused("it was used before (jti)")
+        nonce = self.nonce(now)
+        if nonce is not None and claims["nonce"] != nonce:
+            scope[NEXT_NONCE] = nonce
+
+    def _check(self, lines: Lines, scope: Mapping[str, Any], token: str, jkt: str, now: float) -> JSONObject:
+        """Everything but the memory: the claims of a proof that is good if it is new."""
+        # 1
+        if not lines:
+            raise _refused("there is none, and the token is bound to a key")
+        if len(lines) > 1 or lines[0] is None:
+            raise _refused("it came more than once")
+        proof = lines[0].strip(b" \t")
+        parts = proof.decode("latin-1").split(".")
+        if len(proof) > MAX_PROOF or len(parts) != 3:
+            raise _refused("too long, or not three parts")
+        protected, encoded, signature = parts
+        # 2 and 3; the thumbprint first: it is the cheaper question
+        key = _key_of(protected) if len(protected) <= _USUAL_HEADER else _read_key(protected)
+        if key.thumbprint != jkt:
+            raise _refused("it is by another key than the one that the token is bound to", "invalid_token")
+        payload = base64url.decode(encoded, "payload")
+        try:
+            verify_jws(protected=protected, payload=payload, signature=signature, key=key)
+        except InvalidSignatureError:
+            raise _refused("the signature is not that of its key") from None
+        claims = strict_json.parse(payload, what="claims", max_bytes=MAX_PROOF)
+        if type(claims) is not dict:
+            raise _refused("the claims are no JSON object")
+        # 4 and 5
+        if claims.get("htm") != scope.get("method", "GET"):  # the handshake of a websocket is a GET
+            raise _refused("htm is not the method of this request")
+        if not self._is_for(claims.get("htu"), scope):
+            raise _refused(f"htu is not the URL of this request, which begins with {self._base}")
+        # 6
+        if claims.get("ath") != base64url.encode(hashlib.sha256(token.encode("ascii")).digest()):
+            raise _refused("ath is not the digest of the token")
+        # 7
+        nonce = claims.get("nonce")
+        if self._nonces is not None and not (type(nonce) is str and self._nonces.take(nonce, now)):
+            raise _refused("its nonce is none that was given lately", "use_dpop_nonce")
+        # 8
+        iat, jti = claims.get("iat"), claims.get("jti")
+        if (type(iat) is not int and type(iat) is not float) or not abs(now - iat) <= self._window:
+            raise _refused("iat is not of now")
+        if type(jti) is not str or not 0 < len(jti) <= MAX_JTI:
+            raise _refused("jti is missing, or no name of a usual length")
+        return claims
+
+    def _is_for(self, htu: object, scope: Mapping[str, Any]) -> bool:
+        path = _path_of(scope)
+        if path is None or type(htu) is not str:
+            return False
+        if htu == f"{self._base}{path}":
+            return True
+        claimed = _normal(htu)
+        if claimed is None:
+            return False
+        # Whoever takes a prefix away leaves "/" of it, whether or not a slash came after it.
+        paths = ("/", "") if path == "/" else (path,)
+        return claimed in [_normal(f"{self._base}{each}") for each in paths]
+
+
+def _refused(why: str, oauth_error: str = "invalid_dpop_proof") -> InvalidCredentialsError:
+    """The refusal of a proof; ``oauth_error`` is what callers are told (RFC 9449 7.1, 9)."""
+    error = InvalidCredentialsError(f"DPoP proof: {why}")
+    error.oauth_error = oauth_error
+    return error
+
+
+_USUAL_HEADER: Final = 1024  # with an RSA key of 3072 bits one has 750
+
+
+def _read_key(protected: str) -> PublicKey:
+    """Step 2: the key in a proof's header, which is sound, and for the header's ``alg``."""
+    header = read_header(protected)
+    if header.get("typ") != "dpop+jwt":
+        raise MalformedError("typ is not dpop+jwt")
+    algorithm = algorithm_of(header["alg"])
+    if algorithm is None:
+        raise MalformedError("alg is none that is accepted")
+    return public_key_from_jwk(header.get("jwk"), alg=algorithm.name)
+
+
+#: A client's proofs all have the same header. Those who send one have a token, so they do not fill this at will.
+_key_of: Final = lru_cache(maxsize=512)(_read_key)
+
+
+_HTTP_URL: Final = re.compile(
+    r"(https?)://([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::([0-9]{0,5}))?(/[^?#]*)?(?:\?[^#]*)?(?:#.*)?", re.IGNORECASE
+)
+_PATH: Final = re.compile(r"(?:/(?:[^\x00-\x20\x7f-\U0010ffff%?#\\]|%[0-9A-Fa-f]{2})*)?")
+_ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
+_UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_PORTS: Final = {"https": "443", "http": "80"}
+
+
+def _normal(url: str) -> str | None:
+    """The URL without query and fragment in its one spelling (RFC 3986 6.2.2, 6.2.3); None for what is no http URL, or
+    one that readers could take for different ones: with user names, dot segments, backslashes or stray signs."""
+    match = _HTTP_URL.fullmatch(url) if url.isascii() else None
+    if match is None:
+        return None
+    scheme, host, port, path = match[1].lower(), match[2].lower(), match[3] or "", match[4] or "/"
+    path = _ESCAPE.sub(_unescaped, path) if _PATH.fullmatch(path) else "/.."
+    if not {".", ".."}.isdisjoint(path.split("/")):
+        return None
+    return f"{scheme}://{host}{'' if port in ('', _PORTS[scheme]) else f':{port}'}{path}"
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    character = chr(int(escape[1], 16))
+    return character if character in _UNRESERVED else escape[0].upper()
+
+
+def _path_of(scope: Mapping[str, Any]) -> str | None:
+    """The path that the request has behind the ``root_path``, as it came; None for one that cannot be told for sure."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    raw_path: bytes | None = scope.get("raw_path")
+    raw = quote(path, safe="/:@!$&'()*+,;=~") if raw_path is None else raw_path.decode("latin-1")
+    if not _PATH.fullmatch(raw):
+        return None
+    if not root or not path.startswith(root) or path[len(root) : len(root) + 1] not in ("", "/"):
+        return raw  # the server's path is already without it, as the router has it too
+    prefix = "/".join(raw.split("/")[: root.count("/") + 1])
+    return raw[len(prefix) :] if unquote(prefix) == root else None

@@ -1,0 +1,179 @@
+"""The client's own certificate for TLS, shown to agents that ask for one, and replaced while the client goes on.
+
+::
+
+    certificate = CertificateFiles("agent.pem", "agent.key")
+    httpx.AsyncClient(verify=client_context(certificate, authorities="agents-ca.pem"))
+
+Certificates that live for hours (SPIFFE, cert-manager) are renewed in place: every new connection shows the newest,
+those that are open keep theirs.
+
+Python's ``ssl`` takes private keys from files only. So a key goes through a file for the moment of loading, in a new
+folder that only its owner can enter, encrypted under a random passphrase that is never written: what a crash could
+leave behind, or a backup take, opens nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import ssl
+import threading
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, Protocol
+
+from a2a_trust.errors import ConfigurationError, MalformedError
+from a2a_trust.file_changes import Stamp, stamp_of_path
+from a2a_trust.keys.files import load_private_key, private_key_bytes, read_private_key
+from a2a_trust.keys.signer import LocalSigner
+
+__all__ = ["CertificateFiles", "CertificateInMemory", "OwnCertificate", "client_context"]
+
+_MAX_BYTES: Final = 1_048_576
+
+_log: Final = logging.getLogger(__name__)
+
+
+class OwnCertificate(Protocol):
+    """Where a client's certificate and its key come from."""
+
+    @property
+    def version(self) -> object:
+        """What differs from what it was as soon as there is another certificate."""
+        ...
+
+    def load(self) -> tuple[bytes, LocalSigner]:
+        """The chain in PEM, the client's own certificate first, and the private key."""
+        ...
+
+
+class CertificateFiles:
+    """A certificate in files: the chain in PEM, the client's own first, and the key as ``load_private_key`` takes it.
+
+    The files are read again when they have changed. Between the replacement of one and of the other they do not fit,
+    and the last certificate goes on.
+    """
+
+    def __init__(self, certificate: Path | str, key: Path | str, *, passphrase: str | None = None) -> None:
+        self._certificate, self._key, self._passphrase = Path(certificate), Path(key), passphrase
+
+    @property
+    def version(self) -> tuple[Stamp | None, Stamp | None]:
+        return stamp_of_path(self._certificate), stamp_of_path(self._key)
+
+    def load(self) -> tuple[bytes, LocalSigner]:
+        with self._certificate.open("rb") as file:
+            chain = file.read(_MAX_BYTES)
+        return chain, load_private_key(self._key, passphrase=self._passphrase)
+
+    def __repr__(self) -> str:
+        return f"CertificateFiles({str(self._certificate)!r}, {str(self._key)!r})"
+
+
+class CertificateInMemory:
+    """A certificate that never was in a file: ``chain`` in PEM, the client's own certificate first.
+
+    ``key`` is PEM or JWK, or a ``LocalSigner``, which takes keys of ``cryptography``. Who receives new ones (from the
+    SPIFFE Workload API, say) calls ``replace``. Neither its repr nor any error has the key.
+    """
+
+    def __init__(self, chain: bytes, key: bytes | LocalSigner) -> None:
+        self._pair = chain, _signer(key)
+
+    @property
+    def version(self) -> object:
+        return self._pair
+
+    def load(self) -> tuple[bytes, LocalSigner]:
+        return self._pair
+
+    def replace(self, chain: bytes, key: bytes | LocalSigner) -> None:
+        """From now on new connections show this one. ConfigurationError, MalformedError: the last one goes on."""
+        signer = _signer(key)
+        _load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), chain, signer)
+        self._pair = chain, signer
+
+    def __repr__(self) -> str:
+        return "CertificateInMemory(…)"
+
+
+def _signer(key: bytes | LocalSigner) -> LocalSigner:
+    return key if isinstance(key, LocalSigner) else read_private_key(key)
+
+
+def client_context(certificate: OwnCertificate, *, authorities: Path | str | None = None) -> ssl.SSLContext:
+    """A context for ``httpx.Client(verify=…)`` and all that takes ``ssl.SSLContext``, which shows the certificate.
+
+    Servers are verified against ``authorities``, a file of CA certificates in PEM, or against those that the system
+    trusts; their host names are, too. ConfigurationError, MalformedError, OSError: a file cannot be read, or the key is
+    not that of the certificate.
+    """
+    context = _ReloadingContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if authorities is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        try:
+            context.load_verify_locations(authorities)
+        except ssl.SSLError:
+            raise ConfigurationError(f"{authorities}: no CA certificates in PEM (BEGIN CERTIFICATE)") from None
+    context.show(certificate)
+    return context
+
+
+class _ReloadingContext(ssl.SSLContext):
+    """Looks for another certificate whenever a connection begins.
+
+    Why it is a context of its own kind: clients keep the one that they are given, and ask it for every connection.
+    """
+
+    _certificate: OwnCertificate
+    _seen: object
+    _lock: threading.Lock
+
+    def show(self, certificate: OwnCertificate) -> None:
+        self._lock = threading.Lock()
+        self._certificate, self._seen = certificate, certificate.version
+        _load_into(self, *certificate.load())
+
+    def wrap_socket(self, *args: Any, **kwargs: Any) -> ssl.SSLSocket:
+        self._look()
+        return super().wrap_socket(*args, **kwargs)
+
+    def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
+        self._look()
+        return super().wrap_bio(*args, **kwargs)
+
+    def _look(self) -> None:
+        with self._lock:
+            version = self._certificate.version  # before loading: a change meanwhile is noticed the next time
+            if version == self._seen:
+                return
+            self._seen = version  # one attempt, and one line, for each change
+            try:
+                chain, signer = self._certificate.load()
+                # First into another one: a pair that does not fit must not leave half of itself here.
+                _load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), chain, signer)
+                _load_into(self, chain, signer)
+            except (OSError, MalformedError, ConfigurationError, Warning) as error:  # warnings may be made errors
+                reason = error.strerror if isinstance(error, OSError) else error
+                _log.error("%r cannot be read, the last certificate goes on: %s", self._certificate, reason)
+            else:
+                _log.info("%r was read again", self._certificate)
+
+
+def _load_into(context: ssl.SSLContext, chain: bytes, signer: LocalSigner) -> None:
+    if b"PRIVATE KEY" in chain:
+        raise ConfigurationError("client certificate: a private key stands among the certificates; give it as the key")
+    passphrase = secrets.token_urlsafe(32)
+    with TemporaryDirectory(prefix="a2a-trust-") as folder:  # of mode 0700
+        path = Path(folder, "pair.pem")
+        path.touch(mode=0o600)
+        path.write_bytes(chain + b"\n" + private_key_bytes(signer, passphrase=passphrase))
+        try:
+            context.load_cert_chain(path, password=passphrase)
+        except ssl.SSLError:
+            raise ConfigurationError(
+                "client certificate: give the chain in PEM, your own certificate first, and the private key of that one"
+            ) from None

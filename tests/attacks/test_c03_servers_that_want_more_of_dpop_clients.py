@@ -1,0 +1,311 @@
+"""C3, C5: a server that a client rightly asks, with proof and token, wants the token elsewhere, or the client's time.
+
+agents-cli #46 sent credentials to whoever had a name like the right one; A2A Java GHSA-x32g-jvvm-4725 wrote them into
+logs. Here the server redirects, challenges, and answers with nonces as it likes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import ssl
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import httpx
+import pytest
+
+from a2a_trust import DPoPAuth, DPoPAuthError, generate_signer
+from tests.client.agents import Agent, Page, serving_agent
+from tests.client.proofs import proof_in
+from tests.test_fetch import Authority
+
+VICTIM, EVIL = "127.0.0.1", "localhost"
+SIGNER: Final = generate_signer("ES256")
+TOKEN: Final = "the.access-token"
+#: Made once, for clients that speak no TLS: it takes longer than a test.
+UNUSED: Final = ssl.create_default_context()
+DEMAND: Final = 'DPoP error="use_dpop_nonce"'
+
+Ask = Callable[..., httpx.Response]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def tls(authority: Authority) -> ssl.SSLContext:
+    return authority.client()
+
+
+@pytest.fixture
+def agent(authority: Authority) -> Iterator[Agent]:
+    """It has both names; the token is for VICTIM."""
+    with serving_agent(authority.server(VICTIM, EVIL)) as running:
+        yield running
+
+
+@pytest.fixture
+def thief() -> Iterator[Agent]:
+    """Plain http at another port."""
+    with serving_agent(None) as running:
+        yield running
+
+
+@pytest.fixture(params=["sync", "async"])
+def ask(request: pytest.FixtureRequest, tls: ssl.SSLContext) -> Ask:
+    """Sends a request as a program does that follows redirects."""
+
+    def ask_sync(auth: DPoPAuth, url: str, **more: Any) -> httpx.Response:
+        with httpx.Client(auth=auth, verify=tls, trust_env=False, follow_redirects=True) as client:
+            return client.post(url, **more)
+
+    def ask_async(auth: DPoPAuth, url: str, **more: Any) -> httpx.Response:
+        async def asked() -> httpx.Response:
+            async with httpx.AsyncClient(auth=auth, verify=tls, trust_env=False, follow_redirects=True) as client:
+                return await client.post(url, **more)
+
+        return asyncio.run(asked())
+
+    return ask_sync if request.param == "sync" else ask_async
+
+
+def auth_for(agent: Agent, token: str | None = TOKEN) -> DPoPAuth:
+    return DPoPAuth(SIGNER, origins=[agent.origin(VICTIM)], token=token)
+
+
+def short(value: object) -> str:
+    """The name of a test, when its subject is a megabyte."""
+    return ascii(value)[:24] if isinstance(value, str | bytes) else str(value)
+
+
+def nonces(agent: Agent) -> list[str | None]:
+    return [proof_in(asked).claims.get("nonce") for asked in agent.asked]
+
+
+# Elsewhere
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("where", ["another name", "http", "here"])
+def test_a_redirect_takes_no_token_along(agent: Agent, thief: Agent, ask: Ask, status: int, where: str) -> None:
+    elsewhere = {
+        "another name": agent.origin(EVIL),
+        "http": f"http://{VICTIM}:{thief.port}",
+        "here": agent.origin(VICTIM),
+    }[where]
+    agent.pages["/rpc"] = Page(status=status, headers={"Location": f"{elsewhere}/steal?secret"})
+    agent.pages["/steal"] = thief.pages["/steal"] = Page(headers={"DPoP-Nonce": "of-the-thief"})
+    auth = auth_for(agent)
+    with pytest.raises(DPoPAuthError, match="the answer was redirected") as raised:
+        ask(auth, f"{agent.origin(VICTIM)}/rpc")
+    assert "secret" not in str(raised.value)
+    assert TOKEN not in str(raised.value)
+    victim, stolen = [*agent.asked, *thief.asked]
+    assert victim.headers["authorization"] == f"DPoP {TOKEN}"
+    assert ("authorization" in stolen.headers) == (where == "here")
+    # What has gone along is a proof for another URL; and what the thief has said is forgotten.
+    assert proof_in(stolen).claims["htu"] == f"{agent.origin(VICTIM)}/rpc"
+    agent.pages["/rpc"] = Page()
+    ask(auth, f"{agent.origin(VICTIM)}/rpc")
+    assert "nonce" not in proof_in(agent.asked[-1]).claims
+
+
+def test_a_redirect_that_the_program_follows_by_itself_is_not_sent(agent: Agent, tls: ssl.SSLContext) -> None:
+    agent.pages["/rpc"] = Page(status=307, headers={"Location": f"{agent.origin(EVIL)}/steal"})
+    with httpx.Client(auth=auth_for(agent), verify=tls, trust_env=False) as client:
+        answer = client.post(f"{agent.origin(VICTIM)}/rpc")
+        assert answer.status_code == 307
+        assert answer.next_request is not None
+        with pytest.raises(DPoPAuthError, match="nothing was sent to"):
+            client.send(answer.next_request)
+    assert agent.paths() == ["/rpc"]
+
+
+def test_a_redirect_to_the_demand_for_a_nonce_makes_no_further_request(agent: Agent, thief: Agent, ask: Ask) -> None:
+    agent.pages["/rpc"] = Page(status=307, headers={"Location": f"http://{VICTIM}:{thief.port}/"})
+    thief.pages["/"] = Page(status=401, headers={"WWW-Authenticate": DEMAND, "DPoP-Nonce": "of-the-thief"})
+    with pytest.raises(DPoPAuthError, match="the answer was redirected"):
+        ask(auth_for(agent), f"{agent.origin(VICTIM)}/rpc")
+    assert (len(agent.asked), len(thief.asked)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://agent.example/",
+        "http://agent.example:443/",
+        "https://agent.example:8443/",
+        "https://agent.example./",
+        "https://xagent.example/",
+        "https://agent.example.evil.example/",
+        "https://agent.example@evil.example/",
+        "https://agent.example%2Eevil.example/",
+        "https://evil.example/https://agent.example",
+        "https://evil.example/?https://agent.example#https://agent.example",
+        "https://аgent.example/",  # the first letter is Cyrillic
+        "https://127.0.0.1/",
+        "ws://agent.example/",
+        "wss://agent.example/",
+    ],
+)
+def test_a_url_that_looks_like_the_right_one_gets_nothing(ask: Ask, url: str) -> None:
+    asked_for_token: list[str] = []
+
+    def token() -> str:
+        asked_for_token.append(url)
+        return TOKEN
+
+    with pytest.raises((DPoPAuthError, httpx.InvalidURL), match=r"nothing was sent to|Invalid"):
+        ask(DPoPAuth(SIGNER, origins=["https://agent.example"], token=token), url)
+    assert asked_for_token == []
+
+
+def test_control_the_right_url_in_other_spellings_is_no_other(agent: Agent, ask: Ask) -> None:
+    agent.pages["/rpc"] = Page()
+    auth = DPoPAuth(SIGNER, origins=[f"HTTPS://{VICTIM}:{agent.port}"], token=TOKEN)
+    assert ask(auth, f"https://ann:pw@{VICTIM}:{agent.port}/rpc").status_code == 200
+    assert agent.asked[0].headers["authorization"] == f"DPoP {TOKEN}"
+
+
+# Downgrade
+
+
+@pytest.mark.parametrize(
+    "challenge",
+    [
+        "Bearer",
+        'Bearer error="invalid_token"',
+        'Bearer error="use_dpop_nonce"',
+        'Bearer, DPoP algs="none"',
+        "Basic",
+        DEMAND,
+    ],
+)
+def test_no_challenge_makes_a_bearer_token_of_it(agent: Agent, ask: Ask, challenge: str) -> None:
+    agent.pages["/rpc"] = Page(status=401, headers={"WWW-Authenticate": challenge, "DPoP-Nonce": "n"})
+    for _ in range(2):
+        assert ask(auth_for(agent), f"{agent.origin(VICTIM)}/rpc").status_code == 401
+    assert {asked.headers["authorization"] for asked in agent.asked} == {f"DPoP {TOKEN}"}
+    assert {proof_in(asked).header["alg"] for asked in agent.asked} == {"ES256"}
+
+
+# Nonces
+
+
+@pytest.fixture
+def server() -> Iterator[Agent]:
+    """The agent without TLS, for many short tests."""
+    with serving_agent(None) as running:
+        yield running
+
+
+def plain(server: Agent) -> str:
+    return f"http://{VICTIM}:{server.port}"
+
+
+def auth_to(server: Agent, token: str | None = TOKEN) -> DPoPAuth:
+    return DPoPAuth(SIGNER, origins=[plain(server)], token=token)
+
+
+def ask_plainly(auth: DPoPAuth, url: str) -> httpx.Response:
+    with httpx.Client(auth=auth, verify=UNUSED, trust_env=False) as client:
+        return client.post(url)
+
+
+@pytest.mark.parametrize(
+    "nonce",
+    [
+        *("", " ", "a b", "a\x01b", "a\x00b", "a\tb", 'a"b', "a\\b", "a\x7fb", "é", "\xff"),
+        *("a" * 1025, "a" * 60_000, "a\r\nDPoP-Nonce: b", "a\r\nDPoP-Nonce: a"),
+    ],
+    ids=short,
+)
+@pytest.mark.parametrize("token", [TOKEN, None])
+def test_a_nonce_that_is_none_goes_into_no_proof(server: Agent, nonce: str, token: str | None) -> None:
+    headers = {"WWW-Authenticate": DEMAND, "DPoP-Nonce": nonce}
+    server.pages["/401"] = Page(status=401, headers=headers)
+    server.pages["/400"] = Page(status=400, body=b'{"error":"use_dpop_nonce"}', headers=headers)
+    server.pages["/200"] = Page(headers=headers)
+    auth = auth_to(server, token)
+    for path in ("/401", "/400", "/200", "/200"):
+        try:
+            ask_plainly(auth, plain(server) + path)
+        except httpx.RemoteProtocolError:
+            assert not nonce.isprintable()  # httpx itself may refuse such headers
+    assert nonces(server) == [None] * 4
+
+
+def test_a_nonce_of_a_megabyte_is_not_kept(server: Agent) -> None:
+    server.pages["/"] = Page(status=401, headers={"WWW-Authenticate": DEMAND, "DPoP-Nonce": "a" * 1_048_576})
+    server.pages["/rpc"] = Page()
+    auth = auth_to(server)
+    with pytest.raises(httpx.RemoteProtocolError):
+        ask_plainly(auth, f"{plain(server)}/")
+    assert ask_plainly(auth, f"{plain(server)}/rpc").status_code == 200
+    assert nonces(server) == [None, None]
+
+
+def test_control_the_longest_nonce_is_sent_back_as_it_came(server: Agent) -> None:
+    longest = "!#$[]^~,;=" * 102 + "aaaa"
+    server.pages["/rpc"] = Page(status=401, headers={"WWW-Authenticate": DEMAND, "DPoP-Nonce": longest})
+    ask_plainly(auth_to(server), f"{plain(server)}/rpc")
+    assert nonces(server) == [None, longest]
+
+
+def test_ever_new_nonces_make_neither_a_loop_nor_a_growing_memory(server: Agent) -> None:
+    server.pages["/rpc"] = lambda _: Page(
+        status=401, headers={"WWW-Authenticate": DEMAND, "DPoP-Nonce": f"n{len(server.asked)}"}
+    )
+    auth = auth_to(server)
+    for _ in range(3):
+        assert ask_plainly(auth, f"{plain(server)}/rpc").status_code == 401
+    assert nonces(server) == [None, "n1", "n2", "n3", "n4", "n5"]
+    assert len(auth._nonces) == 1
+
+
+@pytest.mark.parametrize(
+    "challenge",
+    ["dpop error " * 5000, "dpop error=" * 5000, "dpop " * 10_000, 'DPoP error="' + " " * 50_000],
+    ids=short,
+)
+def test_a_challenge_of_many_kilobytes_is_read_in_one_go(server: Agent, challenge: str) -> None:
+    server.pages["/rpc"] = Page(status=401, headers={"WWW-Authenticate": challenge, "DPoP-Nonce": "n"})
+    assert ask_plainly(auth_to(server), f"{plain(server)}/rpc").status_code == 401
+    assert nonces(server) == [None]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 100_000,
+        b'{"a":' * 1000 + b"1" + b"}" * 1000,
+        json.dumps({"error": "use_dpop_nonce", "filler": "a" * 1_100_000}).encode(),
+        b'{"error":"use_dpop_nonce","error":"invalid_grant"}',
+        b'{"error":"use_dpop_nonce"}'.decode().encode("utf-16"),
+        b"\xff\xfe\x00",
+    ],
+    ids=short,
+)
+def test_a_token_endpoints_answer_that_is_no_sound_json_is_the_programs(server: Agent, body: bytes) -> None:
+    server.pages["/token"] = Page(status=400, body=body, headers={"DPoP-Nonce": "n"})
+    answer = ask_plainly(auth_to(server, None), f"{plain(server)}/token")
+    assert (answer.status_code, answer.content, nonces(server)) == (400, body, [None])
+
+
+# Traces
+
+
+def test_the_token_is_in_no_log_and_no_error(agent: Agent, ask: Ask, caplog: pytest.LogCaptureFixture) -> None:
+    agent.pages["/rpc"] = Page(status=401, headers={"WWW-Authenticate": DEMAND, "DPoP-Nonce": "n"})
+    caplog.set_level(logging.DEBUG)
+    auth = auth_for(agent)
+    answer = ask(auth, f"{agent.origin(VICTIM)}/rpc")
+    with pytest.raises(DPoPAuthError) as raised:
+        ask(auth, f"{agent.origin(EVIL)}/rpc?key=secret")
+    told = [caplog.text, repr(auth), repr(answer), repr(answer.request.headers), str(raised.value), repr(raised.value)]
+    assert "use_dpop_nonce" in caplog.text  # httpcore logs the headers of answers
+    assert not [each for each in told if TOKEN in each or "secret" in each]

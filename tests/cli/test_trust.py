@@ -1,0 +1,585 @@
+"""``a2a-sign trust``, and what ``verify`` and ``inspect`` make of a trust file."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from a2a_trust import Door, LocalSigner, generate_signer, publish_jwks, sign_card
+from a2a_trust.cli.main import main
+from a2a_trust.file_changes import stamp_of_path
+from a2a_trust.keys.rotation import read_key_ring
+from a2a_trust.keys.trust_file import TrustDocument, read_trust
+from tests.cli.conftest import CARD, Done
+from tests.cli.test_verify import pruned
+from tests.client.agents import serving_agent
+from tests.test_fetch import Authority
+
+ANN, BOB = (generate_signer(kid=name) for name in ("ann", "bob"))
+HOST = "invoice.example.com"
+A2aSign = Callable[[str], Done]
+
+
+@pytest.fixture
+def a2a_sign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> A2aSign:
+    """Run the command with these arguments, in a folder with the keys of Ann and Bob and cards of theirs."""
+    for signer in (ANN, BOB):
+        (tmp_path / f"{signer.kid}.jwks.json").write_text(json.dumps(publish_jwks([signer.public_key])))
+        (tmp_path / f"{signer.kid}.jwk").write_text(json.dumps(signer.public_key.to_jwk()))
+        (tmp_path / f"{signer.kid}.card.json").write_text(json.dumps(sign_card(CARD, signer).card))
+    (tmp_path / "both.card.json").write_text(json.dumps(sign_card(sign_card(CARD, ANN).card, BOB).card))
+    monkeypatch.chdir(tmp_path)
+
+    def run(arguments: str) -> Done:
+        code = main(shlex.split(arguments))
+        out, err = capsys.readouterr()
+        return Done(code, out, err)
+
+    return run
+
+
+def written() -> TrustDocument:
+    return read_trust(Path("trust.toml").read_bytes(), "trust.toml")
+
+
+def jwk(signer: LocalSigner) -> str:
+    members = [f'{name} = "{value}"' for name, value in signer.public_key.to_jwk().items()]
+    return f"jwk = {{ {', '.join(members)} }}"
+
+
+#: As somebody has written it: in an order and with blanks of his own.
+BY_HAND = f"""# Whom we trust. Ask Zoe before you change it.
+version   =   1   # stays 1
+
+  # -- the finance agents --
+[[trust]]   # Ann's
+  origins = [
+    "{HOST}",      # the one that pays
+    "*.agents.example.com",
+  ]
+  {jwk(ANN)}
+
+# Travel; see ticket 12
+[[trust]]
+jwks_url = 'https://travel.example.com/jwks.json'
+origins = ['travel.example.com']
+
+[[policy]]
+origins = ["bank.example.com"]
+keys = ["ann", "bob"]   # both
+
+# end of file"""
+
+
+@pytest.fixture
+def by_hand(a2a_sign: A2aSign) -> Path:
+    path = Path("trust.toml")
+    path.write_text(BY_HAND, encoding="utf-8")
+    return path
+
+
+# add
+
+
+def test_the_first_entry_makes_the_file(a2a_sign: A2aSign) -> None:
+    done = a2a_sign("trust add trust.toml --origin https://Invoice.Example.com:8443/a2a --key ann.jwk")
+    assert (done.code, done.out, done.err) == (0, f"made trust.toml\n  ann may speak for {HOST}\n", "")
+    (entry,) = written().entries
+    assert entry.keys == (ANN.public_key,)
+    assert a2a_sign(f"verify ann.card.json --trust trust.toml --origin {HOST}").code == 0
+    assert a2a_sign(f"verify bob.card.json --trust trust.toml --origin {HOST}").code == 4
+
+
+def test_adding_leaves_every_byte_where_it_was(a2a_sign: A2aSign, by_hand: Path) -> None:
+    assert a2a_sign("trust add trust.toml --origin b.example.com --jwks bob.jwks.json").code == 0
+    assert by_hand.read_text().startswith(f"{BY_HAND}\n\n[[trust]]\n")
+    assert len(written().entries) == 3
+
+
+def test_several_hosts_forms_and_times_are_written(a2a_sign: A2aSign) -> None:
+    done = a2a_sign(
+        "trust add trust.toml --origin a.example --origin '*.b.example' --key ann.jwk --form pruned "
+        "--not-before 2026-01-31 --not-after 2096-01-31T12:00:00+02:00"
+    )
+    assert "ann may speak for a.example, *.b.example" in done.out
+    text = Path("trust.toml").read_text()
+    for line in (
+        'origins = ["a.example", "*.b.example"]',
+        'forms = ["pruned", "served", "spec"]',
+        "not_before = 2026-01-31T00:00:00Z",
+        "not_after = 2096-01-31T10:00:00Z",
+    ):
+        assert line in text.splitlines()
+
+
+def test_of_a_private_key_only_the_public_half_is_written(a2a_sign: A2aSign) -> None:
+    assert a2a_sign("keygen -o carl.jwk --kid carl").code == 0
+    assert a2a_sign("keygen -o dora.pem").code == 0
+    secret = json.loads(Path("carl.jwk").read_text())["d"]
+    assert a2a_sign("trust add trust.toml --origin a.example --key carl.jwk").code == 0
+    assert a2a_sign("trust add trust.toml --origin a.example --key dora.pem --kid dora").code == 0
+    assert [entry.keys[0].kid for entry in written().entries] == ["carl", "dora"]
+    assert secret not in Path("trust.toml").read_text()
+    assert "PRIVATE" not in Path("trust.toml").read_text()
+
+
+def test_a_key_set_on_the_network_is_only_named(a2a_sign: A2aSign) -> None:
+    done = a2a_sign("trust add trust.toml --origin a.example --jwks-url https://nowhere.invalid/jwks.json")
+    assert (done.code, done.err) == (0, "")
+    (entry,) = written().entries
+    assert entry.url == "https://nowhere.invalid/jwks.json"
+
+
+def test_adding_the_same_twice_changes_nothing(a2a_sign: A2aSign) -> None:
+    for command in (
+        "trust add trust.toml --origin a.example --origin b.example --key ann.jwk",
+        "trust add trust.toml --origin a.example --jwks-url https://keys.example.com/jwks.json",
+    ):
+        assert a2a_sign(command).code == 0
+        before = stamp_of_path(Path("trust.toml"))
+        done = a2a_sign(command)
+        assert (done.code, done.out) == (0, "unchanged trust.toml\n  all of this stands in it already\n")
+        assert stamp_of_path(Path("trust.toml")) == before
+    Path("both.json").write_text(json.dumps(publish_jwks([ANN.public_key, BOB.public_key])))
+    done = a2a_sign("trust add trust.toml --origin b.example --origin a.example --jwks both.json --json")
+    assert done.json["added"] == ["bob"]
+
+
+@pytest.mark.parametrize(
+    ("origin", "is_taken"),
+    [
+        ("a.example.com", True),
+        ("*.example.com", True),
+        ("*.a.example.com", False),
+        ("example.com", False),
+        ("b.example.com", False),
+        ("x.c.example.com", True),
+        ("*.d.c.example.com", True),
+        ("c.example.com", False),
+    ],
+)
+def test_a_second_entry_that_would_make_a_name_mean_nothing_is_refused(
+    a2a_sign: A2aSign, origin: str, is_taken: bool
+) -> None:
+    assert a2a_sign("trust add trust.toml --origin a.example.com --origin '*.c.example.com' --key ann.jwk").code == 0
+    before = Path("trust.toml").read_bytes()
+    done = a2a_sign(f"trust add trust.toml --origin '{origin}' --jwks ann.jwks.json")
+    assert done.code == (2 if is_taken else 0)
+    assert (Path("trust.toml").read_bytes() == before) is is_taken
+    if is_taken:
+        assert "trust.toml, line 4: 'ann' is trusted for the same hosts already" in done.err
+        (way_out,) = re.findall(r"a2a-sign (trust remove .*)", done.err)
+        assert a2a_sign(way_out).code == 0
+        assert a2a_sign(f"trust add trust.toml --origin '{origin}' --jwks ann.jwks.json").code == 0
+
+
+def test_so_is_one_whose_name_a_key_file_or_a_key_set_has(a2a_sign: A2aSign) -> None:
+    Path("trust.toml").write_text(f'version = 1\n[[trust]]\norigins = ["{HOST}"]\nkeys = "ann.jwks.json"\n')
+    done = a2a_sign(f"trust add trust.toml --origin {HOST} --key ann.jwk")
+    assert done.code == 2
+    assert "line 2: 'ann' is trusted" in done.err
+    assert "trust remove trust.toml ann.jwks.json" in done.err
+    add = "trust add trust.toml --jwks-url https://keys.example.com/k"
+    assert a2a_sign(f"{add} --origin '*.example.com'").code == 0
+    assert a2a_sign(f"{add} --origin a.example.com").code == 2
+    Path("trust.toml").write_text(f"version = 1\n[[trust]]\nunsafe_any_origin = true\n{jwk(ANN)}\n")
+    assert a2a_sign("trust add trust.toml --origin a.example.com --key ann.jwk").code == 2
+
+
+def test_adding_a_revoked_key_says_that_it_proves_nothing(a2a_sign: A2aSign) -> None:
+    Path("trust.toml").write_text('version = 1\n[[revoked]]\nkid = "ann"\n')
+    done = a2a_sign(f"trust add trust.toml --origin {HOST} --key ann.jwk")
+    assert done.code == 0
+    assert "ann is revoked in the file: it proves nothing" in done.err
+    assert a2a_sign("verify ann.card.json --trust trust.toml").code == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "what"),
+    [
+        ("--origin 'https://a b/' --key ann.jwk", 2, "--origin: URL"),
+        ("--origin '*.com' --key ann.jwk", 2, "a parent of two labels"),
+        ("--origin a.example/path --key ann.jwk", 2, "a host alone"),
+        ("--origin '' --key ann.jwk", 2, "a host alone"),
+        ("--key ann.jwk", 2, "--origin"),
+        ("--origin a.example", 2, "--key --jwks --jwks-url"),
+        ("--origin a.example --key ann.jwk --jwks ann.jwks.json", 2, "not allowed with"),
+        ("--origin a.example --jwks ann.jwks.json --kid x", 2, "--kid names the key of --key"),
+        ("--origin a.example --jwks-url http://a.example/k", 2, "jwks_url: write an https URL"),
+        ("--origin a.example --jwks-url https://u:p@a.example/k", 2, "jwks_url: write an https URL"),
+        ("--origin a.example --key ann.jwk --not-before 90d --not-after 30d", 2, "it must be later than not_before"),
+        ("--origin a.example --key ann.jwk --not-after 2020-01-01", 2, "--not-after: this moment has passed"),
+        ("--origin a.example --key ann.jwk --not-before soon", 2, "--not-before: write 90d"),
+        ("--origin a.example --key ann.jwk --form served", 2, "invalid choice"),
+        ("--origin a.example --key ann.jwks.json", 2, "give it with --jwks"),
+        ("--origin a.example --jwks ann.jwk", 2, "JWK Set: no list of keys"),
+        ("--origin a.example --jwks text.json", 2, "JWK Set"),
+        ("--origin a.example --jwks none.json", 2, "no key in this JWK Set can verify a card"),
+        ("--origin a.example --jwks secret.json", 2, "it holds a symmetric key"),
+        ("--origin a.example --jwks missing.json", 6, "missing.json"),
+        ("--origin a.example --key missing.jwk", 6, "missing.jwk"),
+    ],
+)
+def test_what_cannot_be_added_makes_no_file(a2a_sign: A2aSign, arguments: str, code: int, what: str) -> None:
+    Path("text.json").write_text("no JSON")
+    Path("none.json").write_text('{"keys": [{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"}]}')
+    Path("secret.json").write_text('{"keys": [{"kty": "oct", "k": "AAAA"}]}')
+    done = a2a_sign(f"trust add trust.toml {arguments}")
+    assert done.code == code
+    assert what in done.err
+    assert not Path("trust.toml").exists()
+
+
+def test_bad_keys_of_a_set_are_told_and_the_others_added(a2a_sign: A2aSign) -> None:
+    keys = [{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"}, ANN.public_key.to_jwk()]
+    Path("mixed.json").write_text(json.dumps({"keys": keys}))
+    done = a2a_sign("trust add trust.toml --origin a.example --jwks mixed.json")
+    assert done.code == 0
+    assert "mixed.json: key 0 skipped" in done.err
+    assert [entry.keys for entry in written().entries] == [(ANN.public_key,)]
+
+
+# remove
+
+
+def test_removing_takes_the_lines_of_the_entry_and_no_others(a2a_sign: A2aSign, by_hand: Path) -> None:
+    done = a2a_sign("trust remove trust.toml ann")
+    assert (done.code, done.out) == (0, f"removed ann\n  it spoke for {HOST}, *.agents.example.com\n")
+    begins, ends = BY_HAND.index("[[trust]]   # Ann's"), BY_HAND.index("\n# Travel")
+    assert by_hand.read_text() == BY_HAND[:begins] + BY_HAND[ends:]
+    assert a2a_sign("trust remove trust.toml https://travel.example.com/jwks.json").code == 0
+    assert written().entries == ()
+    assert "# Travel; see ticket 12" in by_hand.read_text()
+
+
+def test_every_entry_of_the_key_goes(a2a_sign: A2aSign) -> None:
+    for host in ("a.example", "b.example"):
+        assert a2a_sign(f"trust add trust.toml --origin {host} --key ann.jwk").code == 0
+    assert a2a_sign("trust add trust.toml --origin a.example --key bob.jwk").code == 0
+    done = a2a_sign("trust remove trust.toml ann --json")
+    assert done.json == {
+        "command": "trust remove",
+        "ok": True,
+        "exit": 0,
+        "file": "trust.toml",
+        "removed": "ann",
+        "entries": 2,
+    }
+    assert [entry.keys[0].kid for entry in written().entries] == ["bob"]
+
+
+@pytest.mark.parametrize("what", ["carl", "https://other.example.com/jwks.json", "", "invoice.example.com"])
+def test_removing_what_is_not_there_is_told(a2a_sign: A2aSign, by_hand: Path, what: str) -> None:
+    done = a2a_sign(f"trust remove trust.toml '{what}'")
+    assert done.code == 2
+    assert "no entry has this kid, URL or file; see: a2a-sign trust list trust.toml" in done.err
+    assert by_hand.read_text() == BY_HAND
+
+
+def test_a_key_of_a_key_file_is_taken_out_there(a2a_sign: A2aSign) -> None:
+    Path("trust.toml").write_text(f'version = 1\n[[trust]]\norigins = ["{HOST}"]\nkeys = "ann.jwks.json"\n')
+    done = a2a_sign("trust remove trust.toml ann")
+    assert done.code == 2
+    assert "this key is one of ann.jwks.json, which line 2 names" in done.err
+    assert a2a_sign("trust remove trust.toml ann.jwks.json").code == 0
+    assert Path("trust.toml").read_text() == "version = 1\n"
+
+
+def test_an_entry_goes_whole_though_its_last_line_looks_like_a_comment(a2a_sign: A2aSign) -> None:
+    pem = ANN.public_key.to_pem().decode()
+    text = f"version = 1\n[[trust]]\norigins = ['{HOST}']\npem = '''{pem}'''\nkid = '''ann\n# no comment'''\n"
+    Path("trust.toml").write_text(text)
+    assert a2a_sign("trust remove trust.toml 'ann\n# no comment'").code == 0
+    assert Path("trust.toml").read_text() == "version = 1\n"
+
+
+# revoke
+
+
+def test_a_revoked_key_proves_nothing_any_more(a2a_sign: A2aSign, by_hand: Path) -> None:
+    assert a2a_sign(f"verify ann.card.json --trust trust.toml --origin {HOST}").code == 0
+    begun = int(time.time())
+    done = a2a_sign("trust revoke trust.toml ann --reason 'its \"laptop\" was lost'")
+    assert (done.code, done.out) == (0, "revoked ann\n")
+    assert by_hand.read_text().startswith(f"{BY_HAND}\n\n[[revoked]]\n")
+    (revoked,) = written().revoked
+    assert (revoked.kid, revoked.reason) == ("ann", 'its "laptop" was lost')
+    assert revoked.at is not None
+    assert begun <= revoked.at <= time.time()
+    assert a2a_sign(f"verify ann.card.json --trust trust.toml --origin {HOST}").code == 4
+
+
+def test_revoking_it_again_changes_nothing(a2a_sign: A2aSign, by_hand: Path) -> None:
+    assert a2a_sign("trust revoke trust.toml ann").code == 0
+    before = stamp_of_path(by_hand)
+    done = a2a_sign("trust revoke trust.toml ann --reason later")
+    assert (done.code, done.out) == (0, "revoked ann\n  it was revoked already; nothing was changed\n")
+    assert stamp_of_path(by_hand) == before
+
+
+def test_a_kid_that_the_file_does_not_list_is_revoked_and_it_is_told(a2a_sign: A2aSign, by_hand: Path) -> None:
+    done = a2a_sign("trust revoke trust.toml carl --json")
+    assert done.json["was_revoked"] is False
+    assert [key.kid for key in written().revoked] == ["carl"]
+    assert "no entry of the file has a key of this name" in a2a_sign("trust revoke trust.toml dora").out
+
+
+@pytest.mark.parametrize(("kid", "what"), [("", "kid: write a text"), ("\udcff", "well-formed in UTF-8")])
+def test_a_kid_that_is_none_is_refused(a2a_sign: A2aSign, by_hand: Path, kid: str, what: str) -> None:
+    done = a2a_sign(f"trust revoke trust.toml '{kid}'")
+    assert done.code == 2
+    assert what in done.err
+    assert by_hand.read_text() == BY_HAND
+
+
+# list
+
+
+def test_the_list_says_who_may_speak_for_whom(a2a_sign: A2aSign) -> None:
+    Path("trust.toml").write_text(f'version = 1\n[[trust]]\norigins = ["{HOST}"]\nkeys = "bob.jwk"\n')
+    for command in (
+        f"add trust.toml --origin {HOST} --key ann.jwk --not-after 2096-01-31 --form v0.3-python",
+        "add trust.toml --origin a.example --jwks-url https://keys.example.com/k --not-before 2095-01-01",
+        "revoke trust.toml bob --reason gone",
+    ):
+        assert a2a_sign(f"trust {command}").code == 0
+    with Path("trust.toml").open("a") as file:
+        file.write('[[policy]]\norigins = ["*.example.com"]\nkeys = ["ann", "bob"]\ncount = 1\n')
+    done = a2a_sign("trust list trust.toml")
+    assert (done.code, done.err) == (0, "")
+    head, bob, ann, remote, policy, revoked = done.out.splitlines()
+    columns = [re.split(r"\s{2,}", line) for line in (head, bob, ann, remote)]
+    always, until, later = "always", "until 2096-01-31T00:00:00Z", "from 2095-01-01T00:00:00Z"
+    assert columns == [
+        ["KID", "ALG", "MAY SPEAK FOR", "FORMS", "VALID", "STATE", "KEY FROM"],
+        ["bob", "ES256", HOST, "served, spec", always, "revoked", "bob.jwk"],
+        ["ann", "ES256", HOST, "served, spec, v0.3-python", until, "trusted", "here"],
+        ["(of the set)", "a.example", "served, spec", later, "not yet valid", "https://keys.example.com/k"],
+    ]
+    assert policy == "policy: cards of *.example.com need 1 of ann, bob"
+    assert re.fullmatch(r"revoked: bob since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ: gone", revoked)
+    report = a2a_sign("trust list trust.toml --json").json
+    assert [(entry["kid"], entry["state"]) for entry in report["entries"]] == [
+        ("bob", "revoked"),
+        ("ann", "trusted"),
+        (None, "not yet valid"),
+    ]
+    assert report["policies"] == [{"origins": ["*.example.com"], "keys": ["ann", "bob"], "count": 1}]
+    assert report["revoked"][0]["reason"] == "gone"
+    assert report["entries"][1]["thumbprint"] == ANN.public_key.thumbprint
+
+
+def test_nothing_in_the_file_steers_the_terminal(a2a_sign: A2aSign) -> None:
+    Path("trust.toml").write_text('version = 1\n[[revoked]]\nkid = "a\\u001b[2J"\nreason = "x\\n\\u202ey"\n')
+    done = a2a_sign("trust list trust.toml")
+    assert "revoked: a\\x1b[2J: x\\n\\u202ey" in done.out
+
+
+# Files that cannot be changed
+
+
+BROKEN = [
+    ("version = 1\n[[trust]\n", "no TOML: .*line 2"),
+    ("version = 2\n", "line 1: version: write version = 1"),
+    ("version = 1\n\n[[trsut]]\n", r"line 3: trsut: it is not known"),
+    ("version = 1\n[[trust]]\norigins = ['a.example']\nkey = 'k'\n", r"line 4: trust\[0\]\.key: it is not known"),
+    ("version = 1\ntrust = [{jwks_url = 'https://a.example/k', origins = ['a.example']}]\n", r"line 2: trust: begin"),
+    ("version = 1\n[[revoked]]\nkid = 7\n", r"line 3: revoked\[0\]\.kid: write a text"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("action", ["add trust.toml --origin a.example --key ann.jwk", "remove trust.toml ann",
+                                    "revoke trust.toml ann", "list trust.toml"])  # fmt: skip
+@pytest.mark.parametrize(("text", "what"), BROKEN)
+def test_a_file_that_cannot_be_read_is_told_by_line_and_member_and_left_as_it_is(
+    a2a_sign: A2aSign, action: str, text: str, what: str
+) -> None:
+    path = Path("trust.toml")
+    path.write_text(text)
+    before = stamp_of_path(path)
+    done = a2a_sign(f"trust {action}")
+    assert (done.code, done.out) == (2, "")
+    assert re.search(rf"^a2a-sign: error: trust\.toml(:|,) .*{what}", done.err)
+    assert stamp_of_path(path) == before
+    report = a2a_sign(f"trust {action} --json").json
+    assert (report["ok"], report["error"]["class"], report["command"]) == (False, "usage", f"trust {action.split()[0]}")
+    for command in ("verify", "inspect"):
+        done = a2a_sign(f"{command} ann.card.json --trust trust.toml")
+        assert done.code == 2
+        assert re.search(what, done.err)
+
+
+def test_a_file_that_is_not_there_is_made_by_nothing_but_add(a2a_sign: A2aSign) -> None:
+    for action in ("remove trust.toml ann", "revoke trust.toml ann", "list trust.toml"):
+        done = a2a_sign(f"trust {action}")
+        assert done.code == 6
+        assert "make it: a2a-sign trust add trust.toml" in done.err
+    assert a2a_sign("verify ann.card.json --trust trust.toml").code == 6
+    assert not Path("trust.toml").exists()
+    done = a2a_sign("trust add folder/trust.toml --origin a.example --key ann.jwk")
+    assert done.code == 6
+    assert "'folder/trust.toml'" in done.err
+
+
+@contextmanager
+def as_somebody_else() -> Iterator[None]:
+    """Root may write everywhere; nobody may not."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_a_folder_that_may_not_be_written_leaves_the_file(a2a_sign: A2aSign) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        path = folder / "trust.toml"
+        path.write_text(BY_HAND)
+        path.chmod(0o666)
+        folder.chmod(0o555)
+        before = stamp_of_path(path)
+        with as_somebody_else():
+            done = a2a_sign(f"trust revoke {path} ann")
+            fresh = a2a_sign(f"trust revoke {folder}/new.toml ann")
+        folder.chmod(0o755)
+        assert done.code == 6
+        assert f"'{path}'" in done.err
+        assert fresh.code == 6
+        assert stamp_of_path(path) == before
+        assert [each.name for each in folder.iterdir()] == ["trust.toml"]
+
+
+# verify --trust and inspect --trust
+
+
+def trusting(*tables: str) -> None:
+    Path("trust.toml").write_text("version = 1\n" + "\n".join(tables))
+
+
+def entry(signer: LocalSigner = ANN, host: str = HOST, *more: str) -> str:
+    return "\n".join(["[[trust]]", f'origins = ["{host}"]', jwk(signer), *more, ""])
+
+
+REVOKED = '[[revoked]]\nkid = "ann"\n'
+BOTH = f'[[policy]]\norigins = ["{HOST}"]\nkeys = ["ann", "bob"]\n'
+PRUNED = 'forms = ["served", "pruned"]'
+OUT_OF_REACH = f'[[trust]]\norigins = ["{HOST}"]\njwks_url = "https://127.0.0.1:9/jwks.json"\n'
+
+
+CLASSES = {0: "ok", 1: "invalid", 4: "untrusted", 5: "uncovered"}
+
+
+@pytest.mark.parametrize("command", ["verify", "inspect"])
+@pytest.mark.parametrize(
+    ("tables", "card", "origin", "code", "what"),
+    [
+        ([entry()], "ann", HOST, 0, "verified"),
+        ([entry(ANN, "*.example.com")], "ann", f"https://{HOST}/a2a", 0, "verified"),
+        ([entry()], "ann", None, 0, "verified"),
+        ([entry()], "ann", "evil.example.com", 4, "the key is not trusted for evil.example.com"),
+        ([entry(ANN, "other.example.com")], "ann", HOST, 4, f"the key is not trusted for {HOST}"),
+        ([entry(ANN, "other.example.com")], "ann", None, 4, f"the key is not trusted for the host {HOST}"),
+        ([entry()], "bob", HOST, 4, "no trusted EC key has this kid"),
+        ([], "ann", HOST, 4, "no trusted EC key has this kid"),
+        ([entry(), REVOKED], "ann", HOST, 4, "the key is revoked"),
+        ([entry(), entry(BOB), REVOKED], "both", HOST, 0, "verified"),
+        ([entry(ANN, HOST, "not_before = 2090-01-01")], "ann", HOST, 4, "the key is not valid at this time"),
+        ([entry(ANN, HOST, "not_after = 2020-01-01")], "ann", HOST, 4, "the key is not valid at this time"),
+        ([entry(ANN, HOST, "not_before = 2020-01-01", "not_after = 2090-01-01")], "ann", HOST, 0, "verified"),
+        ([entry()], "loose", HOST, 1, "not by this key over this card (in the forms it may speak in: served, spec)"),
+        ([entry(ANN, HOST, PRUNED)], "loose", HOST, 5, "members of the card are not in what was signed"),
+        ([entry(ANN, HOST, PRUNED)], "pruned", HOST, 0, "/securityRequirements"),
+        ([entry(), entry(BOB), BOTH], "ann", HOST, 4, "1 of the 2 keys that the policy demands"),
+        ([entry(), entry(BOB), BOTH], "both", HOST, 0, "verified"),
+        ([entry(), entry(BOB), BOTH, "count = 1\n"], "bob", HOST, 0, "verified"),
+        ([entry(), BOTH], "ann", None, 4, "1 of the 2 keys that the policy demands"),
+        ([OUT_OF_REACH], "ann", HOST, 4, "no trusted EC key has this kid"),
+        ([OUT_OF_REACH, entry(BOB)], "bob", HOST, 0, "verified"),
+    ],
+)
+def test_what_a_trust_file_makes_of_a_card(
+    a2a_sign: A2aSign, command: str, tables: list[str], card: str, origin: str | None, code: int, what: str
+) -> None:
+    trusting(*tables)
+    Path("pruned.card.json").write_bytes(pruned(CARD, ANN))
+    loose = {**CARD, "securityRequirements": [{"schemes": {"bearer": {}}}]}  # which that form drops
+    Path("loose.card.json").write_bytes(pruned(loose, ANN))
+    arguments = f"{command} {card}.card.json --trust trust.toml" + (f" --origin {origin}" if origin else "")
+    done = a2a_sign(arguments)
+    assert done.code == code
+    assert what in done.out
+    assert ("NOT VERIFIED" in done.out) is (code != 0)
+    assert ("going on without its keys: https://127.0.0.1:9/jwks.json: out of reach" in done.err) is (
+        OUT_OF_REACH in tables
+    )
+    (result,) = a2a_sign(f"{arguments} --json").json["results"]
+    assert (result["ok"], result["class"]) == (code == 0, CLASSES[code])
+
+
+def test_the_keys_of_a_set_on_the_network_prove_cards_of_the_hosts_that_it_is_named_for(
+    a2a_sign: A2aSign, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path_factory.mktemp("authority"))
+    with serving_agent(authority.server("127.0.0.1")) as agent:
+        url = agent.origin("127.0.0.1")
+        agent.pages["/k"] = json.dumps(publish_jwks([ANN.public_key])).encode()
+        door = Door(private_origins=[url], ssl_context=authority.client())
+        monkeypatch.setattr("a2a_trust.fetch.Door", lambda: door)
+        trusting(f'[[trust]]\norigins = ["{HOST}"]\njwks_url = "{url}/k"\n')
+        done = a2a_sign(f"verify ann.card.json ann.card.json --trust trust.toml --origin {HOST}")
+        assert (done.code, done.err) == (0, "")
+        assert agent.paths() == ["/k"]
+        assert a2a_sign("verify ann.card.json --trust trust.toml").code == 0  # by the host of its interface
+        assert a2a_sign("verify ann.card.json --trust trust.toml --origin other.example.com").code == 4
+        assert agent.paths() == ["/k", "/k"]  # whose keys are nobody's business there
+        assert a2a_sign("trust revoke trust.toml ann").code == 0
+        assert a2a_sign(f"inspect ann.card.json --trust trust.toml --origin {HOST}").code == 4
+
+
+@pytest.mark.parametrize("command", ["verify", "inspect"])
+def test_keys_come_from_the_trust_file_alone(a2a_sign: A2aSign, command: str) -> None:
+    trusting(entry())
+    for more in ("--key bob.jwk", "--jwks bob.jwks.json", "--form pruned", "--kid ann"):
+        done = a2a_sign(f"{command} ann.card.json --trust trust.toml {more}")
+        assert done.code == 2
+        assert "--trust says which keys and forms" in done.err
+
+
+def test_a_key_file_that_is_gone_is_told_with_the_line_that_names_it(a2a_sign: A2aSign) -> None:
+    trusting(f'[[trust]]\norigins = ["{HOST}"]\nkeys = "gone.json"\n')
+    for command in ("verify ann.card.json --trust", "inspect ann.card.json --trust", "trust list"):
+        done = a2a_sign(f"{command} trust.toml")
+        assert done.code == 2
+        assert "trust.toml, line 2: gone.json: No such file" in done.err
+
+
+def test_a_rotation_goes_by_the_trust_file(a2a_sign: A2aSign) -> None:
+    for command in (
+        "keys create ring.json",
+        "keys export ring.json -o one.json",
+        f"trust add trust.toml --origin {HOST} --jwks one.json",
+        "rotate ring.json",
+        "keys export ring.json -o two.json",
+        f"trust add trust.toml --origin {HOST} --jwks two.json",
+    ):
+        assert a2a_sign(command).code == 0
+    keys = read_key_ring(Path("ring.json").read_bytes()).published(time.time())
+    assert {entry.keys[0] for entry in written().entries} == set(keys)
+    assert len(written().entries) == 2
+
+
+def test_help_names_every_action(a2a_sign: A2aSign) -> None:
+    assert "{add,remove,list,revoke}" in a2a_sign("trust --help").out

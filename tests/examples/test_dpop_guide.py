@@ -1,0 +1,123 @@
+"""docs/dpop.md is true: its agents take bound tokens, its memory tells used proofs, its client gets through."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from a2a_trust import DPoP, InvalidCredentialsError, JwtVerifier, protect
+from a2a_trust.keys import base64url
+from a2a_trust.keys.jwk import public_key_from_jwk
+from tests.auth.proofs import CLIENT, bound_token, proof, scope_of
+from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
+from tests.middleware.agent import Agent, uvicorn_serving
+
+GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "dpop.md").read_text(encoding="utf-8")
+SERVER, REDIS, NONCES, CALLER = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+HERE = "https://agent.example.com"
+LOGIN = "https://login.example.com"
+
+
+def card_of(origin: str, scheme: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": "Invoice Agent",
+        "description": "Books invoices.",
+        "version": "1.0.0",
+        "supportedInterfaces": [{"url": f"{origin}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}],
+        "securitySchemes": {"login": scheme},
+        "securityRequirements": [{"schemes": {"login": {"list": []}}}],
+        "skills": [],
+    }
+
+
+def test_the_first_lines_make_an_agent_that_asks_for_proofs_too() -> None:
+    scheme = {"openIdConnectSecurityScheme": {"openIdConnectUrl": f"{LOGIN}/.well-known/openid-configuration"}}
+    names: dict[str, Any] = {"agent": Agent(), "card": card_of(HERE, scheme)}
+    exec(SERVER, names)
+
+    async def ask() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=names["app"]), base_url=HERE) as http:
+            return await http.post("/rpc")
+
+    refused = asyncio.run(ask())
+    kinds = [line.partition(" ")[0] for line in refused.headers.get_list("www-authenticate")]
+    assert (refused.status_code, kinds) == (401, ["Bearer", "DPoP"])
+
+
+class Store:
+    """As much of a Redis as is asked for: SET with NX and EX."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, int] = {}
+
+    async def set(self, name: str, value: str, *, nx: bool, ex: int) -> bool | None:
+        if nx and name in self.seconds:
+            return None
+        self.seconds[name] = ex
+        return True
+
+
+def test_processes_with_one_memory_take_a_proof_once_between_them() -> None:
+    store, thine = Store(), bound_token()
+    line = proof(thine, htu=f"{HERE}/rpc").encode()
+
+    async def use() -> None:
+        names: dict[str, Any] = {"DPoP": DPoP, "HERE": HERE, "redis": store}  # one process
+        exec(REDIS, names)
+        jkt = CLIENT.public_key.thumbprint
+        await names["dpop"].check([line], scope_of(), token=thine, jkt=jkt, now=NOW)
+
+    asyncio.run(use())
+    with pytest.raises(InvalidCredentialsError, match="used before"):
+        asyncio.run(use())
+    assert list(store.seconds.values()) == [120]
+
+
+def test_nonces_come_from_the_secret_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPOP_NONCE_SECRET", "s" * 32)
+    names: dict[str, Any] = {"DPoP": DPoP, "HERE": HERE}
+    exec(NONCES, names)
+    assert names["dpop"].nonce(NOW) is not None
+
+
+async def give_token(request: Request) -> JSONResponse:
+    """An authorization server that binds its tokens to the key of the proof."""
+    header = json.loads(base64url.decode(request.headers["dpop"].split(".")[0], "header"))
+    now = time.time()
+    cnf = {"jkt": public_key_from_jwk(header["jwk"]).thumbprint}
+    return JSONResponse({"access_token": token(claims(cnf=cnf, iat=now, exp=now + 600)), "token_type": "DPoP"})
+
+
+def test_the_client_gets_a_token_and_through_with_it() -> None:
+    async def run() -> None:
+        late: list[Any] = []
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await late[0](scope, receive, send)
+
+        login = Starlette(routes=[Route("/token", give_token, methods=["POST"])])
+        async with uvicorn_serving(login, "h11") as issuer, uvicorn_serving(app, "h11") as origin:
+            judge = JwtVerifier(Keys(EC), issuer=ISSUER, audience=AUDIENCE)
+            card = card_of(origin, {"oauth2SecurityScheme": {"flows": {}}})
+            late.append(protect(Agent(), card=card, verifiers={"login": judge}, dpop=DPoP(url=origin)))
+            names: dict[str, Any] = {"secret": "s"}
+            await asyncio.to_thread(exec, CALLER.replace(LOGIN, issuer).replace(HERE, origin), names)
+            call: Callable[..., Awaitable[httpx.Response]] = names["http"].post
+            answer = await call(f"{origin}/rpc", json={})
+            await names["http"].aclose()
+            assert answer.status_code == 200
+            assert answer.json()["user"] == f'[["login","{ISSUER}","alice"]]'
+
+    asyncio.run(run())

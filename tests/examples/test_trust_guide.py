@@ -1,0 +1,126 @@
+"""docs/trust.md is true: its commands say what it shows, its file is read, and its Python runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_trust import ConfigurationError, LocalSigner, UntrustedCardError, generate_signer, publish_jwks, sign_card
+from a2a_trust.cli.main import main
+from a2a_trust.keys.jwks_cache import JwksCacheTimes
+from a2a_trust.keys.policy import Threshold
+from a2a_trust.keys.trust import LOSSLESS_FORMS, Form
+from a2a_trust.keys.trust_file import _MEMBERS, read_trust
+from tests.cli.conftest import CARD
+from tests.conftest import ROOT
+
+GUIDE = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
+FIRST, ERROR = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
+(FILE,) = re.findall(r"```toml\n(.*?)```", GUIDE, re.DOTALL)
+(PROGRAM,) = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+FINANCE = generate_signer(kid="finance-2026")
+ORIGIN = "https://invoice.example.com"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What the guide begins with: the keys of those who run the agent, and its card."""
+    (tmp_path / "finance.jwks.json").write_text(json.dumps(publish_jwks([FINANCE.public_key])))
+    (tmp_path / "card.json").write_bytes(signed(FINANCE))
+    broken = 'version = 1\n[[trust]]\njwks_url = "https://a.example.com/k"\norigins = ["https://a.example.com"]\n'
+    (tmp_path / "broken.toml").write_text(broken)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def signed(signer: LocalSigner) -> bytes:
+    return json.dumps(sign_card(CARD, signer).card).encode()
+
+
+@pytest.mark.parametrize(("session", "codes"), [(FIRST, [0, 0, 0, 0]), (ERROR, [2])])
+def test_the_commands_say_what_the_guide_shows(folder: Path, session: str, codes: list[int]) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "XDG_DATA_HOME": str(folder / "data")}
+    commands = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", session, re.MULTILINE)
+    for (command, shown), code in zip(commands, codes, strict=True):
+        done = subprocess.run(command, shell=True, env=environment, capture_output=True, text=True, check=False)
+        # The key set is that of another host, so nothing is fetched.
+        assert (done.stdout + done.stderr, done.returncode) == (shown, code), command
+
+
+def test_the_file_of_the_guide_says_what_the_guide_says(folder: Path) -> None:
+    document = read_trust(FILE.encode(), "trust.toml")
+    finance, travel = document.entries
+    assert (finance.file, finance.forms, travel.url) == (
+        "finance.jwks.json",
+        LOSSLESS_FORMS,
+        "https://travel.example.org/.well-known/jwks.json",
+    )
+    assert travel.forms == LOSSLESS_FORMS | {Form.PRUNED}
+    assert document.policies[0].policy == Threshold(2, frozenset({"bank-agent", "bank-auditor"}))
+    assert document.revoked[0].kid == "finance-2025"
+    (folder / "trust.toml").write_text(FILE)
+    assert main(["trust", "list", "trust.toml"]) == 0
+    assert main(["verify", "card.json", "--trust", "trust.toml", "--origin", ORIGIN]) == 0
+
+
+def test_the_table_of_members_is_whole() -> None:
+    rows = re.findall(r"^\| (`\[\[\w+\]\]`)? ?\| (.*?) \|", GUIDE, re.MULTILINE)
+    found: dict[str, set[str]] = {}
+    table = ""
+    for begins, members in rows:
+        table = begins.strip("`[]") or table
+        found.setdefault(table, set()).update(re.findall(r"`(\w+)`", members))
+    assert found == {"": {"version"}, **_MEMBERS}
+
+
+def test_the_program_proves_cards_and_follows_the_file(folder: Path) -> None:
+    trust = folder / "trust.toml"
+    shutil.copy("finance.jwks.json", "keys.json")
+    trust.write_text('version = 1\n[[trust]]\norigins = ["invoice.example.com"]\nkeys = "keys.json"\n')
+    names: dict[str, Any] = {}
+    exec(compile(PROGRAM, "docs/trust.md", "exec"), names)
+
+    def prove() -> Any:
+        return asyncio.run(names["prove"](signed(FINANCE), ORIGIN))
+
+    assert prove()["name"] == CARD["name"]
+    sound = trust.read_text()
+    trust.write_text("version = 1\n[[trust]]\n")
+    assert prove()["name"] == CARD["name"]
+    trust.write_text(f'{sound}\n[[revoked]]\nkid = "finance-2026"\n')
+    with pytest.raises(UntrustedCardError, match="revoked"):
+        prove()
+    trust.write_text(sound)
+    (folder / "keys.json").write_text(json.dumps(publish_jwks([generate_signer(kid="other").public_key])))
+    with pytest.raises(UntrustedCardError, match="no trusted EC key"):
+        prove()
+    trust.write_text("version = 1\n[[trust]]\n")
+    with pytest.raises(ConfigurationError):
+        exec(compile(PROGRAM, "docs/trust.md", "exec"), {})
+
+
+def test_the_times_of_key_sets_are_those_of_the_guide() -> None:
+    times = JwksCacheTimes()
+    assert (times.min_max_age, times.max_max_age, times.default_max_age) == (60, 86_400, 300)
+    assert times.stale_if_error == 3_600
+    said = "between a minute and a day, 5 minutes when it says nothing; while it is out of reach, up to an hour longer"
+    assert said in " ".join(GUIDE.split())
+
+
+def test_a_date_is_its_beginning_in_utc() -> None:
+    (entry,) = read_trust(
+        b"version = 1\n[[trust]]\norigins = ['a.example']\njwks_url = 'https://a.example/k'\nnot_after = 2027-01-31\n",
+        "trust.toml",
+    ).entries
+    assert time.gmtime(entry.not_after)[:6] == (2027, 1, 31, 0, 0, 0)

@@ -1,0 +1,87 @@
+"""The agent behind the proxies: one application for each form, in one process, for whoever shows a certificate.
+
+It listens as it should, with the protocol class that records peers; as it should not, with uvicorn's own one, which
+believes every forwarded header; and at a unix socket. The settings are in PROXIED.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+from typing import Any, Final
+
+import uvicorn
+
+from a2a_trust.auth.client_certificate import AllIssued, CertificateVerifier, ClientAuthority, FromUri
+from a2a_trust.auth.credentials import certificates_of
+from a2a_trust.middleware.authentication import AuthenticationMiddleware
+from a2a_trust.middleware.peer import Networks
+from a2a_trust.middleware.proxies import Apache, Caddy, Envoy, FromProxy, HAProxy, Nginx, ProxySecret, UnixSocket
+from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
+
+CARD: Final[dict[str, Any]] = {
+    "name": "agent",
+    "supportedInterfaces": [{"url": "https://localhost/", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"}],
+    "securitySchemes": {"mtls": {"mtlsSecurityScheme": {}}},
+    "securityRequirements": [{"schemes": {"mtls": {}}}],
+    "skills": [],
+}
+
+
+async def _agent(scope: Any, receive: Any, send: Any) -> None:
+    said = {
+        "user": scope["user"].display_name,
+        "certificate": hashlib.sha256(certificates_of(scope)[0]).hexdigest(),
+        "headers": sorted({name.decode("latin-1") for name, _ in scope["headers"]}),
+    }
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": json.dumps(said).encode()})
+
+
+def _applications(settings: dict[str, str]) -> dict[str, Any]:
+    proxy = Networks("127.0.0.1")
+    sources = {
+        "nginx": FromProxy(Nginx(), peers=proxy),
+        "nginx-unix": FromProxy(Nginx(), peers=UnixSocket()),
+        "nginx-secret": FromProxy(Nginx(), peers=ProxySecret(secret=settings["secret"])),
+        "haproxy": FromProxy(HAProxy(), peers=proxy),
+        "apache": FromProxy(Apache(), peers=proxy),
+        "caddy": FromProxy(Caddy(), peers=proxy),
+        "envoy": FromProxy(Envoy(), peers=proxy),
+    }
+    verifier = CertificateVerifier(
+        ClientAuthority(
+            name="clients",
+            certificates=settings["authority"],
+            identity=FromUri("agents.example"),
+            allowed=AllIssued(),
+        )
+    )
+    return {
+        name: AuthenticationMiddleware(_agent, card=CARD, verifiers={"mtls": verifier}, client_certificates=source)
+        for name, source in sources.items()
+    }
+
+
+async def _serve(settings: dict[str, str]) -> None:
+    applications = _applications(settings)
+
+    async def by_first_segment(scope: Any, receive: Any, send: Any) -> None:
+        await applications[scope["path"].split("/")[1]](scope, receive, send)
+
+    servers = []
+    for http, options in (
+        (HttpToolsProtocol, {"port": int(settings["port"])}),
+        (H11Protocol, {"port": int(settings["h11_port"])}),
+        ("h11", {"port": int(settings["plain_port"])}),
+        (HttpToolsProtocol, {"uds": settings["socket"]}),
+    ):
+        config = uvicorn.Config(by_first_segment, http=http, lifespan="off", log_level="warning", **options)
+        servers.append(uvicorn.Server(config).serve())
+    await asyncio.gather(*servers)
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(json.loads(os.environ["PROXIED"])))

@@ -1,0 +1,204 @@
+"""Tokens that a certified OpenID provider has bound to keys are worth nothing without them, under real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import secrets
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from hypercorn.asyncio import serve
+from hypercorn.config import Config
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from a2a_trust import DPoP, DPoPAuth, JwtVerifier, LocalSigner, ServerNonces, generate_signer, principal_of, protect
+from a2a_trust.auth.discovery import OpenIdKeys
+from a2a_trust.keys import base64url
+from tests.middleware.agent import uvicorn_serving
+from tests.real.openid_provider import AUDIENCE, OpenIdProvider
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+SIGNER = generate_signer("ES256")
+
+
+@asynccontextmanager
+async def hypercorn_serving(app: Any) -> AsyncIterator[str]:
+    """A real hypercorn on this machine: its origin."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    config = Config()
+    config.bind, config.errorlog = [f"fd://{listener.detach()}"], None  # the server closes it
+    ended = asyncio.Event()
+    serving = asyncio.create_task(serve(app, config, shutdown_trigger=ended.wait))
+    try:
+        yield origin
+    finally:
+        ended.set()
+        await serving
+
+
+def served(server: str, app: Any) -> AbstractAsyncContextManager[str]:
+    return hypercorn_serving(app) if server == "hypercorn" else uvicorn_serving(app, server)
+
+
+def card_of(provider: OpenIdProvider, origin: str) -> dict[str, Any]:
+    return {
+        "name": "agent",
+        "supportedInterfaces": [
+            {"url": f"{origin}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
+        ],
+        "securitySchemes": {"login": {"openIdConnectSecurityScheme": {"openIdConnectUrl": provider.discovery_url}}},
+        "securityRequirements": [{"schemes": {"login": {"list": ["read"]}}}],
+        "skills": [],
+    }
+
+
+async def who(request: Request) -> JSONResponse:
+    caller = principal_of(request.scope)
+    (_, identity), *_ = caller.identities  # type: ignore[union-attr]
+    return JSONResponse({"subject": identity.subject, "jkt": identity.bound_to and identity.bound_to.jkt})
+
+
+@asynccontextmanager
+async def agent(provider: OpenIdProvider, server: str, nonces: ServerNonces | None = None) -> AsyncIterator[str]:
+    """The origin of an agent that takes the provider's tokens, with proofs for its own URL."""
+    guarded: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await guarded[0](scope, receive, send)
+
+    async with served(server, app) as origin:
+        keys = OpenIdKeys(provider.issuer, provider.door())
+        inner = Starlette(routes=[Route(path, who, methods=["POST", "PUT"]) for path in ("/rpc", "/other")])
+        guarded.append(
+            protect(
+                inner,
+                card=card_of(provider, origin),
+                verifiers={"login": JwtVerifier(keys, issuer=provider.issuer, audience=AUDIENCE)},
+                url=origin,
+                dpop=DPoP(url=origin, nonces=nonces),
+            )
+        )
+        yield origin
+
+
+async def token_of(provider: OpenIdProvider, signer: LocalSigner = SIGNER) -> str:
+    """A token that the provider has bound to the key."""
+    auth = DPoPAuth(signer, origins=[provider.issuer])
+    async with httpx.AsyncClient(verify=provider.tls, auth=auth) as http:
+        return await given_to(http, provider, b"service:secret")
+
+
+async def given_to(http: httpx.AsyncClient, provider: OpenIdProvider, client: bytes) -> str:
+    form = {"grant_type": "client_credentials", "resource": f"{AUDIENCE}/ES256", "scope": "read"}
+    basic = {"Authorization": f"Basic {base64.b64encode(client).decode()}"}
+    answer = await http.post(f"{provider.issuer}/token", headers=basic, data=form)
+    token: str = answer.raise_for_status().json()["access_token"]
+    return token
+
+
+def proof(token: str, url: str, signer: LocalSigner = SIGNER, method: str = "POST") -> str:
+    header = {"typ": "dpop+jwt", "alg": signer.alg, "jwk": dict(signer.public_key.jwk)}
+    claims = {
+        "jti": secrets.token_urlsafe(12),
+        "htm": method,
+        "htu": url,
+        "iat": int(time.time()),
+        "ath": base64url.encode(hashlib.sha256(token.encode()).digest()),
+    }
+    signed = ".".join(base64url.encode(json.dumps(part).encode()) for part in (header, claims))
+    return f"{signed}.{base64url.encode(signer.sign(signed.encode()))}"
+
+
+def code_of(answer: httpx.Response) -> str:
+    """What the challenges say is wrong."""
+    assert answer.status_code == 401
+    return answer.headers["www-authenticate"].partition('error="')[2].partition('"')[0]
+
+
+@pytest.mark.parametrize("server", ["httptools", "h11", "hypercorn"])
+async def test_a_bound_token_is_good_with_a_proof_for_this_request_and_else_for_nothing(
+    provider: OpenIdProvider, server: str
+) -> None:
+    token = await token_of(provider)
+    async with agent(provider, server) as origin, httpx.AsyncClient() as http:
+        rpc, other = f"{origin}/rpc", f"{origin}/other"
+        for _ in range(2):  # the second time the token is remembered
+            good = proof(token, rpc)
+            dpop = {"Authorization": f"DPoP {token}"}
+            answer = await http.post(rpc, headers={**dpop, "DPoP": good})
+            assert (answer.status_code, answer.json()) == (
+                200,
+                {"subject": "service", "jkt": SIGNER.public_key.thumbprint},
+            )
+            wrong = {
+                "replayed": (http.post(rpc, headers={**dpop, "DPoP": good}), "invalid_dpop_proof"),
+                "another URL": (http.post(other, headers={**dpop, "DPoP": proof(token, rpc)}), "invalid_dpop_proof"),
+                "another method": (http.put(rpc, headers={**dpop, "DPoP": proof(token, rpc)}), "invalid_dpop_proof"),
+                "another key": (
+                    http.post(rpc, headers={**dpop, "DPoP": proof(token, rpc, generate_signer("ES256"))}),
+                    "invalid_token",
+                ),
+                "another host": (
+                    http.post(
+                        rpc,
+                        headers={**dpop, "DPoP": proof(token, "http://evil.example/rpc"), "Host": "evil.example"},
+                    ),
+                    "invalid_dpop_proof",
+                ),
+                "without proof": (http.post(rpc, headers=dpop), "invalid_dpop_proof"),
+                "as bearer": (http.post(rpc, headers={"Authorization": f"Bearer {token}"}), "invalid_token"),
+                "as bearer, with proof": (
+                    http.post(rpc, headers={"Authorization": f"Bearer {token}", "DPoP": proof(token, rpc)}),
+                    "invalid_token",
+                ),
+            }
+            for what, (asked, code) in wrong.items():
+                assert (what, code_of(await asked)) == (what, code)
+        twice = [*dpop.items(), ("DPoP", proof(token, rpc)), ("DPoP", proof(token, rpc))]
+        assert code_of(await http.post(rpc, headers=twice)) == "invalid_dpop_proof"
+        # what the query says is no part of what is proven (RFC 9449 4.2)
+        answer = await http.post(f"{rpc}?a=b", headers={**dpop, "DPoP": proof(token, rpc)})
+        assert answer.status_code == 200
+        plain = await provider.access_token("ES256")
+        assert (await http.post(rpc, headers={"Authorization": f"Bearer {plain}"})).json()["jkt"] is None
+        as_dpop = {"Authorization": f"DPoP {plain}", "DPoP": proof(plain, rpc)}
+        assert code_of(await http.post(rpc, headers=as_dpop)) == "invalid_token"
+
+
+async def test_our_client_calls_our_agent_with_the_providers_token_and_finds_its_nonces(
+    provider: OpenIdProvider,
+) -> None:
+    token = await token_of(provider)
+    async with agent(provider, "h11", ServerNonces(secrets.token_bytes(32))) as origin:
+        async with httpx.AsyncClient(auth=DPoPAuth(SIGNER, origins=[origin], token=token)) as http:
+            first = await http.post(f"{origin}/rpc")
+            assert (first.status_code, [code_of(each) for each in first.history]) == (200, ["use_dpop_nonce"])
+            for _ in range(3):
+                answer = await http.post(f"{origin}/rpc", json={"a": "b"})
+                assert (answer.status_code, answer.history) == (200, [])
+        thief = DPoPAuth(generate_signer("ES256"), origins=[origin], token=token)
+        async with httpx.AsyncClient(auth=thief) as http:
+            assert code_of(await http.post(f"{origin}/rpc")) == "invalid_token"
+        async with httpx.AsyncClient() as http:
+            metadata = (await http.get(f"{origin}/.well-known/oauth-protected-resource")).json()
+            assert "ES256" in metadata["dpop_signing_alg_values_supported"]

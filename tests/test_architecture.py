@@ -37,7 +37,8 @@ HOMES = {
     "anyio": ("fetch.py", "client/flow.py"),
     "httpx": ("client/dpop.py", "client/transport.py"),
     "starlette": ("middleware/",),
-    "uvicorn": ("servers/",),
+    "uvicorn": ("servers/uvicorn.py",),
+    "hypercorn": ("servers/hypercorn.py",),
     "sqlite3": ("sqlite_file.py", "auth/api_key_store.py", "client/memory_store.py"),
 }
 
@@ -45,7 +46,7 @@ STANDARD = {
     "__future__", "asyncio", "base64", "binascii", "bisect", "collections", "concurrent", "contextlib", "contextvars",
     "dataclasses", "datetime", "email", "enum", "fcntl", "functools", "getpass", "hashlib", "hmac", "importlib",
     "inspect", "io", "ipaddress", "itertools", "json", "logging", "marshal", "math", "os", "pathlib", "re", "secrets",
-    "shlex", "socket", "ssl", "stat", "sys", "tempfile", "threading", "time", "tomllib", "types", "typing", "urllib",
+    "shlex", "shutil", "socket", "ssl", "stat", "sys", "tempfile", "textwrap", "threading", "time", "tomllib", "types", "typing", "urllib",
     "warnings", "zlib",
 }  # fmt: skip
 

@@ -13,7 +13,8 @@
 
 A certificate counts when a chain leads from it to a trusted authority now, as RFC 5280 6 has it, every key and every
 signature in it is strong, and its extended key usage names client authentication. Whom it names is told by one rule:
-exactly one name of that kind, or nobody; the common name is never taken for a host. Files that change are read again.
+exactly one name of that kind, or nobody; the common name is never taken for a host. Files are looked at every second
+and read again when they have changed.
 
 The identity's issuer is the rule and the authority's name, as in ``x509:uri:partners``: so the same name under another
 authority, or by another rule, is another caller, and an authority can renew its certificates and keep its callers.
@@ -62,6 +63,7 @@ __all__ = [
     "OnlyIdentities",
     "OnlyThumbprints",
     "is_certificate",
+    "subject_of",
 ]
 
 MAX_CERTIFICATES: Final = 10
@@ -69,6 +71,9 @@ MAX_CERTIFICATES: Final = 10
 
 MAX_CHAIN: Final = 65_536
 """The longest chain that is looked at, in characters of PEM."""
+
+LOOK_SECONDS: Final = 1.0
+"""How often files are looked at: so long may what changed in them still count."""
 
 _MAX_FILE: Final = 4_194_304
 _MEMORY_CERTIFICATES: Final = 1024
@@ -102,6 +107,14 @@ def is_certificate(der: bytes) -> bool:
     except _BROKEN:
         return False
     return True
+
+
+def subject_of(der: bytes) -> str | None:
+    """The subject of one DER certificate as RFC 4514 writes it; None where it cannot be read."""
+    try:
+        return x509.load_der_x509_certificate(der).subject.rfc4514_string()
+    except _BROKEN:
+        return None
 
 
 class IdentityRule(Protocol):
@@ -448,6 +461,7 @@ class CertificateVerifier:
         if len({authority.name for authority in authorities}) < len(authorities):
             raise ConfigurationError("CertificateVerifier: two authorities have one name; give each its own")
         self._watched = tuple(map(_Watched, authorities))
+        self._looked = float("-inf")
         self._proven: dict[bytes, _Proven] = {}
         self._above: dict[bytes, tuple[x509.Certificate, ...]] = {}
 
@@ -458,8 +472,10 @@ class CertificateVerifier:
         """
         if len(credential) > MAX_CHAIN or not credential.isascii():
             raise InvalidCredentialsError("certificate: the chain is too long, or not ASCII")
-        for watched in self._watched:
-            if watched.look():
+        if not 0 <= now - self._looked < LOOK_SECONDS:
+            self._looked = now
+            changed = [watched.look() for watched in self._watched]  # all of them, also behind one that has
+            if any(changed):
                 self._proven = {}
         memory = self._proven  # before anything is judged: what changes meanwhile drops it
         digest = hashlib.sha256(credential.encode("ascii")).digest()

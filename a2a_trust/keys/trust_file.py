@@ -115,7 +115,10 @@ class TrustEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevokedKey:
-    """One ``[[revoked]]``: ``kid`` is the name or the RFC 7638 thumbprint of a key; ``at`` (seconds since the epoch) and ``reason`` are for people."""
+    """One ``[[revoked]]``: ``kid`` is the name or the RFC 7638 thumbprint of a key.
+
+    ``at`` (seconds since the epoch) and ``reason`` are for people.
+    """
 
     kid: str
     at: float | None = None

@@ -101,7 +101,11 @@ class AuthenticationMiddleware:
         if kind == "http":
             # What ends otherwise is none of the public paths; nearly all requests are told by that.
             if (scope["path"].endswith(self._endings) or scope["method"] == "OPTIONS") and self._is_public(scope):
-                await self._app(scope, receive, send)
+                public = {**scope}
+                public.pop(CERTIFICATES, None)
+                if self._certificates is not None:  # what claims certificates, and the proxy's secret, is for us alone
+                    public["headers"] = _lines_without(self._certificates.headers, scope["headers"])
+                await self._app(public, receive, send)
                 return
         elif kind == "lifespan":
             await self._app(scope, receive, send)
@@ -113,7 +117,7 @@ class AuthenticationMiddleware:
         inner.pop(CERTIFICATES, None)
         try:
             if self._certificates is not None:
-                inner[CERTIFICATES] = self._certificates.chain(scope)
+                inner[CERTIFICATES] = self._certificates.chain(inner)
             caller = await self._guard.authenticate(inner, self._clock())
         except (AuthenticationError, AuthorizationError, KeySourceUnavailableError) as error:
             await self._refuse(error, scope, receive, send)
@@ -124,8 +128,7 @@ class AuthenticationMiddleware:
         if NEXT_NONCE in inner:
             send = _giving(inner.pop(NEXT_NONCE), send)
         if self._hidden_headers:
-            hidden = self._hidden_headers  # and what applications of the CGI kind take for them
-            inner["headers"] = [line for line in inner["headers"] if line[0].lower().replace(b"_", b"-") not in hidden]
+            inner["headers"] = _lines_without(self._hidden_headers, inner["headers"])
         if self._hidden_parameters:
             inner["query_string"] = _without(self._hidden_parameters, scope.get("query_string", b""))
         await self._app(inner, receive, send)
@@ -282,6 +285,11 @@ def _split(url: str, pointer: str) -> SplitResult:
         return urlsplit(url)
     except ValueError:
         raise ConfigurationError(f"{pointer}: {url[:128]!a} is no URL; write https://host/path") from None
+
+
+def _lines_without(names: frozenset[bytes], headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    # With the aliases that applications of the CGI kind take for them.
+    return [line for line in headers if line[0].lower().replace(b"_", b"-") not in names]
 
 
 def _without(names: frozenset[str], query: bytes) -> bytes:

@@ -14,7 +14,15 @@ from typing import Any, Final
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send
 
-__all__ = ["Networks", "came_by_unix_socket", "proven_peer", "records_peers", "was_forwarded", "with_peer"]
+__all__ = [
+    "Networks",
+    "came_by_unix_socket",
+    "peer_extension",
+    "proven_peer",
+    "records_peers",
+    "was_forwarded",
+    "with_peer",
+]
 
 _EXTENSION: Final = "a2a_trust.peer"
 #: Proxies add these. Behind one, the peer is the proxy, and not whoever asks.
@@ -49,13 +57,18 @@ def with_peer(app: Any, address: str | None, *, unix: bool = False) -> ASGIApp:
     """``app``, whose scopes say that the socket's peer has this address, or came by a unix socket. For servers alone:
     it is believed.
     """
-    recorded = {"address": address, "unix": unix}
+    recorded = peer_extension(address, unix=unix)
 
     async def recorded_app(scope: Scope, receive: Receive, send: Send) -> None:
-        scope["extensions"] = {**(scope.get("extensions") or {}), _EXTENSION: recorded}
+        scope["extensions"] = {**(scope.get("extensions") or {}), **recorded}
         await app(scope, receive, send)
 
     return recorded_app
+
+
+def peer_extension(address: str | None, *, unix: bool) -> dict[str, Any]:
+    """The extension of scopes that ``with_peer`` adds, by its name."""
+    return {_EXTENSION: {"address": address, "unix": unix}}
 
 
 def proven_peer(scope: Mapping[str, Any]) -> IPv4Address | IPv6Address | None:

@@ -1,1 +1,1 @@
-"""What a server has to record of a connection, since an application cannot see it: protocol classes for uvicorn."""
+"""What a server has to tell of a connection, since an application cannot see it: classes for uvicorn, and hypercorn."""

@@ -1,23 +1,26 @@
-"""Protocol classes for uvicorn that record who is really at the other end of the connection.
+"""Protocol classes for uvicorn that tell who is really at the other end of the connection.
 
 ::
 
     uvicorn --http a2a_trust.servers.uvicorn:HttpToolsProtocol agent:app
     uvicorn --http a2a_trust.servers.uvicorn:H11Protocol agent:app
 
-``scope["client"]`` is no proof of that: uvicorn writes into it what X-Forwarded-For says, from loopback peers by
-default and from everybody with ``--forwarded-allow-ips='*'``. Here the address comes from the socket.
+and from code ``uvicorn.run(app, http=H11Protocol)``. They put two things into every scope, of websockets too:
+
+- The socket's peer. ``scope["client"]`` is no proof of that: uvicorn writes into it what X-Forwarded-For says, from
+  loopback peers by default and from everybody with ``--forwarded-allow-ips='*'``.
+- The client's certificate (ASGI TLS extension 0.2), which ``FromTls()`` reads. uvicorn asks callers for one with
+  ``--ssl-ca-certs ca.pem`` and ``--ssl-cert-reqs 1``, or ``2`` to talk to nobody without.
 """
 
 from __future__ import annotations
 
-import asyncio
-import socket
+from functools import partial
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol as _H11Protocol
 
-from a2a_trust.middleware.peer import with_peer
+from a2a_trust.servers.connection import extensions_of, with_extensions
 
 try:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as _HttpToolsProtocol
@@ -28,21 +31,21 @@ __all__ = ["H11Protocol", "HttpToolsProtocol"]
 
 
 class H11Protocol(_H11Protocol):
-    """uvicorn's protocol on h11, with the socket's peer in the scope."""
+    """uvicorn's protocol on h11, with the socket's peer and the client's certificate in the scope."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.app = with_peer(self.app, _peer_of(transport), unix=_is_unix(transport))
+        _tell(self, transport)
 
 
 if _HttpToolsProtocol is not None:
 
     class HttpToolsProtocol(_HttpToolsProtocol):
-        """uvicorn's protocol on httptools, with the socket's peer in the scope."""
+        """uvicorn's protocol on httptools, with the socket's peer and the client's certificate in the scope."""
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self.app = with_peer(self.app, _peer_of(transport), unix=_is_unix(transport))
+            _tell(self, transport)
 
         def on_headers_complete(self) -> None:
             super().on_headers_complete()
@@ -50,12 +53,15 @@ if _HttpToolsProtocol is not None:
             self.headers = self.headers.copy()
 
 
-def _peer_of(transport: asyncio.BaseTransport) -> str | None:
-    """The address at the other end; None for what is no internet socket."""
-    name = transport.get_extra_info("peername")
-    return name[0] if isinstance(name, tuple) else None
+def _tell(protocol: Any, transport: Any) -> None:
+    extensions = extensions_of(transport)
+    protocol.app = with_extensions(protocol.app, extensions)
+    if protocol.ws_protocol_class is not None:
+        protocol.ws_protocol_class = partial(_upgraded, protocol.ws_protocol_class, extensions)
 
 
-def _is_unix(transport: asyncio.BaseTransport) -> bool:
-    sock = transport.get_extra_info("socket")
-    return sock is not None and sock.family == getattr(socket, "AF_UNIX", None)
+def _upgraded(kind: Any, extensions: dict[str, Any], **settings: Any) -> Any:
+    """The protocol that takes the connection over when it becomes a websocket."""
+    protocol = kind(**settings)
+    protocol.app = with_extensions(protocol.app, extensions)
+    return protocol

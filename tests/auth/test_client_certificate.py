@@ -69,6 +69,12 @@ def judged_by(folder: Path, shown: Leaf | str, *trusted: Authority, **options: A
     return judge(CertificateVerifier(authority(folder, *trusted, **options)), shown)
 
 
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are looked at with every request, not every second."""
+    monkeypatch.setattr("a2a_trust.auth.client_certificate.LOOK_SECONDS", 0.0)
+
+
 def pem(*certificates: x509.Certificate) -> str:
     return "".join(each.public_bytes(Encoding.PEM).decode() for each in certificates)
 
@@ -170,6 +176,7 @@ def test_a_missing_intermediate_is_refused(tmp_path: Path) -> None:
         judged_by(tmp_path, pem(leaf.certificate))
 
 
+@pytest.mark.usefixtures("at_once")
 def test_a_resumed_session_that_shows_the_leaf_alone_is_the_caller_of_the_first(tmp_path: Path) -> None:
     leaf = Authority("Between", CA).issue(URI(ID))
     verifier = CertificateVerifier(authority(tmp_path))
@@ -624,15 +631,26 @@ def test_what_is_remembered_ends_with_the_list(tmp_path: Path) -> None:
         judge(verifier, GOOD, time.time() + 301)
 
 
-def test_a_new_list_counts_at_once_though_the_certificate_is_remembered(tmp_path: Path) -> None:
+def test_a_new_list_counts_within_a_second_though_the_certificate_is_remembered(tmp_path: Path) -> None:
     crls = [write_crls(tmp_path, CA.revoke())]
-    verifier = CertificateVerifier(authority(tmp_path, crls=crls))
-    assert judge(verifier, GOOD).subject == ID
+    verifier, now = CertificateVerifier(authority(tmp_path, crls=crls)), time.time()
+    assert judge(verifier, GOOD, now).subject == ID
     write_crls(tmp_path, CA.revoke(GOOD))
-    with pytest.raises(InvalidCredentialsError, match="revoked"):
-        judge(verifier, GOOD)
+    assert judge(verifier, GOOD, now + 0.9).subject == ID
+    for moment in (now + 1, now + 1.1):
+        with pytest.raises(InvalidCredentialsError, match="revoked"):
+            judge(verifier, GOOD, moment)
 
 
+def test_a_clock_that_is_set_back_stops_no_look(tmp_path: Path) -> None:
+    verifier, now = CertificateVerifier(authority(tmp_path)), time.time()
+    assert judge(verifier, GOOD, now).subject == ID
+    authority(tmp_path, Authority())
+    with pytest.raises(InvalidCredentialsError):
+        judge(verifier, GOOD, now - 3600)
+
+
+@pytest.mark.usefixtures("at_once")
 def test_a_list_that_breaks_leaves_the_last_one_and_a_line_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -669,6 +687,7 @@ def test_a_list_of_a_part_is_no_list(tmp_path: Path, extension: x509.ExtensionTy
 # Files that change
 
 
+@pytest.mark.usefixtures("at_once")
 def test_a_replaced_authority_counts_at_once_and_the_old_one_no_more(tmp_path: Path) -> None:
     verifier = CertificateVerifier(authority(tmp_path))
     other = Authority("Other")
@@ -686,6 +705,7 @@ def test_a_replaced_authority_counts_at_once_and_the_old_one_no_more(tmp_path: P
 
 
 @pytest.mark.parametrize("content", [b"", b"nothing", GOOD.pem, None], ids=["empty", "text", "a leaf", "gone"])
+@pytest.mark.usefixtures("at_once")
 def test_files_that_break_leave_the_last_ones_and_a_line_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes | None
 ) -> None:

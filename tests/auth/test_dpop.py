@@ -221,6 +221,7 @@ async def test_the_key_is_that_of_the_token_and_the_signature_that_of_the_key() 
         sealed([], {}),
         sealed({}, {}),
     ],
+    ids=range(15),
 )
 async def test_what_is_no_compact_jws_is_refused(text: str) -> None:
     error = await refused(text, "DPoP proof: ")

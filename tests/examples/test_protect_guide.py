@@ -24,6 +24,7 @@ from a2a_trust import (
     At,
     ConfigurationError,
     Door,
+    FromTls,
     HandlersEnforceSkills,
     Header,
     JwtVerifier,
@@ -166,8 +167,8 @@ def login(issuer: str) -> dict[str, Any]:
             "mutual TLS",
             {**CARD, "securitySchemes": {"key": {"mtlsSecurityScheme": {}}}},
             KEYED,
-            CARD,
-            KEYED,
+            {**CARD, "securitySchemes": {"key": {"mtlsSecurityScheme": {}}}},
+            {**KEYED, "client_certificates": FromTls()},
         ),
         ("no requirements", OPEN, {"verifiers": {}}, OPEN, {"verifiers": {}, "anonymous": AnonymousAllowed()}),
         (

@@ -203,8 +203,8 @@ def ask(
             connection.sendall(request)
             while read := connection.recv(65_536):
                 got += read
-            head, _, body = got.partition(b"\r\n\r\n")
-            said = body[body.find(b"{") : body.rfind(b"}") + 1]  # some answer in chunks
+            head, _, content = got.partition(b"\r\n\r\n")
+            said = content[content.find(b"{") : content.rfind(b"}") + 1]  # some answer in chunks
             status = int(head.split(b" ", 2)[1])
             if over_tls is None:
                 return Answer(status, json.loads(said or b"{}"))

@@ -8,13 +8,17 @@ import hashlib
 import json
 import secrets
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from ipaddress import IPv4Address
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from cryptography import x509
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
 from starlette.applications import Starlette
@@ -25,6 +29,8 @@ from starlette.routing import Route
 from a2a_trust import DPoP, DPoPAuth, JwtVerifier, LocalSigner, ServerNonces, generate_signer, principal_of, protect
 from a2a_trust.auth.discovery import OpenIdKeys
 from a2a_trust.keys import base64url
+from a2a_trust.middleware.client_certificate import FromTls
+from tests.certificates import SERVER, Authority, Leaf
 from tests.middleware.agent import uvicorn_serving
 from tests.real.openid_provider import AUDIENCE, OpenIdProvider
 
@@ -202,3 +208,49 @@ async def test_our_client_calls_our_agent_with_the_providers_token_and_finds_its
         async with httpx.AsyncClient() as http:
             metadata = (await http.get(f"{origin}/.well-known/oauth-protected-resource")).json()
             assert "ES256" in metadata["dpop_signing_alg_values_supported"]
+
+
+def tls_of(trusted: bytes, folder: Path, leaf: Leaf | None = None) -> ssl.SSLContext:
+    """What a client speaks TLS with: whom it trusts, and the certificate that it shows."""
+    context = ssl.create_default_context(cadata=trusted.decode("ascii"))
+    return context if leaf is None else leaf.load_into(context, folder)
+
+
+async def test_a_token_that_is_bound_to_a_certificate_is_good_on_its_connections_alone(
+    provider: OpenIdProvider, tmp_path: Path
+) -> None:
+    authority = Authority()
+    clients, others = authority.issue(subject="client"), authority.issue(subject="client")
+    address = x509.IPAddress(IPv4Address("127.0.0.1"))
+    chain, key = authority.issue(address, usage=SERVER).write(tmp_path, "agent")
+    (tmp_path / "authority.pem").write_bytes(authority.pem)
+    (providers,) = provider.tls.get_ca_certs(binary_form=True)
+    at_provider = tls_of(ssl.DER_cert_to_PEM_cert(providers).encode(), tmp_path, clients)
+    async with httpx.AsyncClient(verify=at_provider) as http:
+        token = await given_to(http, provider, b"bound-service:secret")
+    keys = OpenIdKeys(provider.issuer, provider.door())
+    app = protect(
+        Starlette(routes=[Route("/rpc", who, methods=["POST"])]),
+        card=card_of(provider, AUDIENCE),
+        verifiers={"login": JwtVerifier(keys, issuer=provider.issuer, audience=AUDIENCE)},
+        client_certificates=FromTls(),
+    )
+    tls: dict[str, Any] = {
+        "ssl_certfile": chain,
+        "ssl_keyfile": key,
+        "ssl_ca_certs": tmp_path / "authority.pem",
+        "ssl_cert_reqs": ssl.CERT_OPTIONAL,
+    }
+    async with uvicorn_serving(app, "a2a_trust.servers.uvicorn:HttpToolsProtocol", **tls) as origin:
+        url = f"{origin.replace('http:', 'https:')}/rpc"
+
+        async def ask(leaf: Leaf | None, credential: str) -> httpx.Response:
+            async with httpx.AsyncClient(verify=tls_of(authority.pem, tmp_path, leaf)) as http:
+                return await http.post(url, headers={"Authorization": f"Bearer {credential}"})
+
+        for _ in range(2):  # the second time the token is remembered
+            assert (await ask(clients, token)).json() == {"subject": "bound-service", "jkt": None}
+            assert code_of(await ask(None, token)) == "invalid_token"
+            assert code_of(await ask(others, token)) == "invalid_token"
+        plain = await provider.access_token("ES256")
+        assert (await ask(None, plain)).status_code == (await ask(others, plain)).status_code == 200

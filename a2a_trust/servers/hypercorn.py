@@ -36,7 +36,7 @@ class _TellingServer(TCPServer):
 
 
 async def serve(app: Any, config: Config, **options: Any) -> None:
-    """``hypercorn.asyncio.serve``, telling of connections."""
+    """``hypercorn.asyncio.serve``, telling of connections; from then on every hypercorn of this process does."""
     _begin_to_tell()
     await _asyncio.serve(app, config, **options)
 

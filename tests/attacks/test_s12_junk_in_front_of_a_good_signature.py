@@ -140,7 +140,7 @@ def test_a_trusted_key_whose_signature_is_wrong_does_not_shadow_another_key(
 
 
 def test_keys_that_are_over_or_revoked_or_of_others_do_not_shadow_a_good_one(
-    card: JSONObject, payload: bytes, owner: LocalSigner
+    card: JSONObject, payload: bytes, owner: LocalSigner, mallory: LocalSigner
 ) -> None:
     kinds: dict[str, dict[str, Any]] = {
         "revoked": {"revoked": True},
@@ -149,12 +149,12 @@ def test_keys_that_are_over_or_revoked_or_of_others_do_not_shadow_a_good_one(
         "elsewhere": {"origins": Origins("other.example")},
         "good": {},
     }
+    keys = dict.fromkeys(kinds, owner.private_key) | {"revoked": mallory.private_key}  # revoked is a key, not a name
     trust = TrustStore(
-        TrustedKey(key=public_key_from_object(owner.private_key, kid=kid), **{"origins": Origins(HOST), **kind})
+        TrustedKey(key=public_key_from_object(keys[kid], kid=kid), **{"origins": Origins(HOST), **kind})
         for kid, kind in kinds.items()
     )
-    sign = signs(owner.private_key, "ES256")
-    entries = [entry({"alg": "ES256", "kid": kid}, payload, sign) for kid in kinds]
+    entries = [entry({"alg": "ES256", "kid": kid}, payload, signs(keys[kid], "ES256")) for kid in kinds]
     for order in (entries, entries[::-1]):
         result = proven(served(card, *order), trust)
         assert result.key.kid == "good"

@@ -22,6 +22,7 @@ NEEDS = {
     "fetch": {"server", "client"},
     "middleware": {"server"},
     "servers": {"uvicorn"},
+    "servers.hypercorn": set(),  # it is for those who have hypercorn, and an extra would bring nothing else
 }
 
 

@@ -219,7 +219,8 @@ def tls_of(trusted: bytes, folder: Path, leaf: Leaf | None = None) -> ssl.SSLCon
 async def test_a_token_that_is_bound_to_a_certificate_is_good_on_its_connections_alone(
     provider: OpenIdProvider, tmp_path: Path
 ) -> None:
-    authority = Authority()
+    # Of another name than the provider's own authority: Node 20 ends connections over a namesake's signature.
+    authority = Authority("Clients' CA")
     clients, others = authority.issue(subject="client"), authority.issue(subject="client")
     address = x509.IPAddress(IPv4Address("127.0.0.1"))
     chain, key = authority.issue(address, usage=SERVER).write(tmp_path, "agent")
@@ -233,6 +234,7 @@ async def test_a_token_that_is_bound_to_a_certificate_is_good_on_its_connections
         Starlette(routes=[Route("/rpc", who, methods=["POST"])]),
         card=card_of(provider, AUDIENCE),
         verifiers={"login": JwtVerifier(keys, issuer=provider.issuer, audience=AUDIENCE)},
+        url=AUDIENCE,
         client_certificates=FromTls(),
     )
     tls: dict[str, Any] = {
@@ -252,5 +254,8 @@ async def test_a_token_that_is_bound_to_a_certificate_is_good_on_its_connections
             assert (await ask(clients, token)).json() == {"subject": "bound-service", "jkt": None}
             assert code_of(await ask(None, token)) == "invalid_token"
             assert code_of(await ask(others, token)) == "invalid_token"
+        async with httpx.AsyncClient(verify=tls_of(authority.pem, tmp_path)) as http:
+            metadata = await http.get(url.replace("/rpc", "/.well-known/oauth-protected-resource"))
+        assert metadata.json()["tls_client_certificate_bound_access_tokens"] is True
         plain = await provider.access_token("ES256")
         assert (await ask(None, plain)).status_code == (await ask(others, plain)).status_code == 200

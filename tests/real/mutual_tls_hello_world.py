@@ -1,0 +1,45 @@
+"""The hello world agent of ``examples/sdk_hello_world`` behind a card that demands a certificate and a token of OAuth.
+
+Run by a server of that SDK's own environment, never imported by a test. ``CLIENTS`` names the file of the authority of
+certificates, ``PROVIDER`` that of the authority of the provider's own one, ``METADATA`` the provider's discovery.
+"""
+
+# mypy: disable-error-code="import-not-found, unused-ignore"
+
+from __future__ import annotations
+
+import os
+import ssl
+
+from hello_world import AUDIENCE, ISSUER, agent, agent_card_to_dict, card
+
+from a2a_trust.auth.client_certificate import CertificateVerifier, ClientAuthority, FromUri, OnlyIdentities
+from a2a_trust.auth.discovery import OpenIdKeys
+from a2a_trust.auth.jwt import JwtVerifier
+from a2a_trust.fetch import Door
+from a2a_trust.middleware.client_certificate import FromTls
+from a2a_trust.middleware.protection import protect
+
+door = Door(ssl_context=ssl.create_default_context(cafile=os.environ["PROVIDER"]), private_origins=[ISSUER])
+clients = ClientAuthority(
+    name="clients",
+    certificates=os.environ["CLIENTS"],
+    identity=FromUri("agents.example"),
+    allowed=OnlyIdentities({"spiffe://agents.example/ann", "spiffe://agents.example/bob"}),
+)
+declared = agent_card_to_dict(card)
+declared["securitySchemes"] = {
+    "certificate": {"mtlsSecurityScheme": {}},
+    "oauth": {"oauth2SecurityScheme": {"flows": {}, "oauth2MetadataUrl": f"{ISSUER}/.well-known/openid-configuration"}},
+}
+declared["securityRequirements"] = [{"schemes": {"certificate": {"list": []}, "oauth": {"list": ["read"]}}}]
+
+app = protect(
+    agent,
+    card=declared,
+    verifiers={
+        "certificate": CertificateVerifier(clients),
+        "oauth": JwtVerifier(OpenIdKeys(ISSUER, door), issuer=ISSUER, audience=AUDIENCE),
+    },
+    client_certificates=FromTls(),
+)

@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Final
 
-from a2a_trust.auth.credentials import ClientCertificate, Cookie, Extractor, Header, HttpAuthorization, Query
+from a2a_trust.auth.credentials import Cookie, Extractor, Header, HttpAuthorization, Query
 from a2a_trust.auth.dpop import PROOF_ALGORITHMS
 from a2a_trust.auth.guard import Guard
 from a2a_trust.errors import (
@@ -126,7 +126,8 @@ _ALGS: Final = f'algs="{" ".join(PROOF_ALGORITHMS)}"'
 def _challenges(
     guard: Guard, about: dict[Extractor, str], by_dpop: bool, resource_metadata: str | None
 ) -> list[tuple[bytes, bytes]]:
-    """One WWW-Authenticate line for every usable scheme (RFC 9110 11.6.1); each wording once.
+    """One WWW-Authenticate line for every usable scheme (RFC 9110 11.6.1); each wording once. There is no such scheme
+    for client certificates: TLS has asked for them.
 
     ``about`` is what those are told who sent a token, by the place where it came; ``by_dpop`` says that they are told
     in the challenge of DPoP (RFC 9449 7.1), and not in that of Bearer.
@@ -145,8 +146,6 @@ def _challenges(
         elif isinstance(place, Header | Query | Cookie):
             where = type(place).__name__.lower()
             lines[f'ApiKey in="{where}", name="{place.name}"'] = None
-        elif isinstance(place, ClientCertificate):
-            lines["MutualTLS"] = None
     return [(_CHALLENGE, line.encode("ascii")) for line in lines]
 
 

@@ -27,16 +27,21 @@ clients = ClientAuthority(
     identity=FromUri("agents.example"),
     allowed=OnlyIdentities({"spiffe://agents.example/ann", "spiffe://agents.example/bob"}),
 )
-declared = agent_card_to_dict(card)
-declared["securitySchemes"] = {
-    "certificate": {"mtlsSecurityScheme": {}},
-    "oauth": {"oauth2SecurityScheme": {"flows": {}, "oauth2MetadataUrl": f"{ISSUER}/.well-known/openid-configuration"}},
-}
-declared["securityRequirements"] = [{"schemes": {"certificate": {"list": []}, "oauth": {"list": ["read"]}}}]
+for name in [*card.security_schemes]:
+    del card.security_schemes[name]
+del card.security_requirements[:]
+card.security_schemes["certificate"].mtls_security_scheme.SetInParent()
+card.security_schemes["oauth"].oauth2_security_scheme.oauth2_metadata_url = f"{ISSUER}/.well-known/openid-configuration"
+flow = card.security_schemes["oauth"].oauth2_security_scheme.flows.client_credentials
+flow.token_url = f"{ISSUER}/token"
+flow.scopes["read"] = "To be greeted."
+both = card.security_requirements.add()
+both.schemes["certificate"].SetInParent()
+both.schemes["oauth"].list.append("read")
 
 app = protect(
     agent,
-    card=declared,
+    card=agent_card_to_dict(card),
     verifiers={
         "certificate": CertificateVerifier(clients),
         "oauth": JwtVerifier(OpenIdKeys(ISSUER, door), issuer=ISSUER, audience=AUDIENCE),

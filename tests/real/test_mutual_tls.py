@@ -32,7 +32,7 @@ SERVERS: Final = {
         "--ssl-certfile server.pem --ssl-keyfile server.key --ssl-ca-certs clients.pem --ssl-cert-reqs 1"
     ),
     "hypercorn": (
-        "a2a_trust.servers.hypercorn {app} --bind 127.0.0.1:{port} --worker-class uvloop "
+        "a2a_trust.servers.hypercorn {app} --bind 127.0.0.1:{port} --workers 2 "
         "--certfile server.pem --keyfile server.key --ca-certs clients.pem --verify-mode CERT_OPTIONAL"
     ),
 }

@@ -11,7 +11,8 @@ The rules, for every URL:
    caller has an earlier answer, and then it is that answer.
 
 An operator may exempt single origins from "public", and loopback ones from https; this holds only for URLs that the
-operator wrote (``configured=True``), never for URLs out of cards, headers and other documents of strangers.
+operator wrote (``configured=True``), never for URLs out of headers and other documents of strangers. Of proven cards it
+holds for one thing: the extended card is asked for at an interface on the host that the public one is proven for.
 
 Not here: what the bytes mean, when to ask again, and retries.
 """

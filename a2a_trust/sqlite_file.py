@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from a2a_trust.errors import ConfigurationError
+from a2a_trust.file_rights import check_writers
 
 __all__ = ["SqliteFile", "is_damage"]
 
@@ -49,10 +50,7 @@ class SqliteFile:
             if not create:
                 raise ConfigurationError(missing)
             self.make()
-        if os.name == "posix" and self.path.stat().st_mode & 0o002:
-            raise ConfigurationError(
-                f"{self.path} can be written by everybody, who may add keys; run: chmod 600 {self.path}"
-            )
+        check_writers(self.path.stat(), self.path, f"add what they like to this {self.what}")
         with self.connection():
             pass  # the schema is ours
         return makes

@@ -7,7 +7,9 @@ One line where the token is fetched, and one where it is used::
 
 The rules:
 
-1. Proof and token go to the named origins alone, over https. For any other the request is not sent.
+1. Proof and token go to the named origins alone, over https. For any other the request is not sent. This is not so
+   where the client follows redirects, which httpx does not do unless told: then it sends proof and body on before this
+   class sees the answer, which it refuses (rule 5) too late. Never write follow_redirects=True beside it.
 2. Every request has a proof of its own: of its method, of its URL without query and fragment, of this moment, and of
    the token if there is one.
 3. What a server gives as its nonce goes into the next proofs for that server, and for no other.

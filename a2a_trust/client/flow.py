@@ -41,8 +41,8 @@ class Get:
 
     url: str
     known: Fetched | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    content: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # credentials; tracebacks show locals
+    content: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,19 @@ def _waited(begin: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(begin())
+        return asyncio.run(_to_the_end(begin()))
     with ThreadPoolExecutor(max_workers=1) as thread:
-        return thread.submit(lambda: asyncio.run(begin())).result()
+        return thread.submit(lambda: asyncio.run(_to_the_end(begin()))).result()
+
+
+async def _to_the_end(first: Coroutine[Any, Any, Any]) -> Any:
+    """What it comes to, when what it has begun behind the caller's back is done, too: it would end with this loop, so
+    that keys would be asked for each time and never come."""
+    outcome: Any
+    [outcome] = await asyncio.gather(first, return_exceptions=True)
+    begun = asyncio.all_tasks() - {asyncio.current_task()}
+    if begun:
+        await asyncio.wait(begun)
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome

@@ -6,7 +6,8 @@ The rules:
    one by its path or by the method of a JSON-RPC call, alone or in a batch.
 2. It is sent without what would give an answer that is not the card itself: conditions, ranges and encodings.
 3. An answer of success is the card, whatever its status; redirects and 304 are refused, because what the program would
-   use then did not come through here. Other answers pass: they are errors to whoever asked.
+   use then did not come through here. Errors pass without their body, in which a program that does not look at the
+   status would read a card.
 4. The card is proven as one of the host that was asked, and with nothing left open: the program reads all of it. An
    extended card leads no further than a public card that came through here before and names its origin.
 
@@ -61,14 +62,16 @@ class PassingCards:
         self._public: dict[str, Reach] = {}
 
     def asked(self, method: str, url: str, body: bytes) -> Asked | None:
-        """What the request is for; None: not for a card. ``url`` is without user information, ``body`` is empty where
-        it is no JSON."""
+        """What the request is for; None: not for a card. ``url`` is whole, but for user information; ``body`` is empty
+        where it is no JSON."""
         if method in ("HEAD", "OPTIONS"):
             return None
-        path = unquote(urlsplit(url).path).rstrip("/").casefold()
-        if path.endswith(WELL_KNOWN) or _place(url) in self._card_urls:
+        # Clients append the names to what they were given: behind "?" or "#", if that has any.
+        ends = [unquote(text).rstrip("/").casefold() for text in (urlsplit(url).path, url)]
+        if any(end.endswith(WELL_KNOWN) for end in ends) or _place(url) in self._card_urls:
             return Asked.CARD
-        if path.endswith(_EXTENDED):
+        # By other methods these are paths of other services, whose requests have been executed when they answer.
+        if method == "GET" and any(end.endswith(_EXTENDED) for end in ends):
             return Asked.EXTENDED
         return Asked.CALL if b"xtended" in body and _calls(body) else None
 

@@ -4,9 +4,10 @@ One line in a program that knows nothing of it::
 
     httpx.AsyncClient(transport=AsyncCardProofTransport(httpx.AsyncHTTPTransport(), trust))
 
-What is a card, and when it passes, is in ``passing``. An answer with a card comes as it was, headers and body; one
-without a proven card is an ``UnprovenCardError``, which is a ``httpx.RequestError``, so that programs fail as they do
-when there is no answer. Everything else, streams too, passes untouched.
+What is a card, and when it passes, is in ``passing``. An answer with a card comes as it was, headers and body; an error
+in its place comes without its body; one without a proven card is an ``UnprovenCardError``, which is a
+``httpx.RequestError``, so that programs fail as they do when there is no answer. Everything else, streams too, passes
+untouched.
 
 Not here: gRPC, which is no business of httpx; requests that a client sends through other transports (``mounts``,
 ``proxy``): give those their own.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import cast
+from typing import Final, cast
 
 import httpx
 
@@ -58,12 +59,13 @@ class CardProofTransport(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         body = request.read() if _may_be_call(request) else b""
-        asked = self._cards.asked(request.method, _address(request), body)
+        asked = self._cards.asked(request.method, _whole(request), body)
         if asked is None:
             return self._transport.handle_request(request)
         response = self._transport.handle_request(_plain(request))
         if response.is_error:
-            return response
+            response.close()
+            return _bare(response)
         try:
             _check_head(response)
             card = bytearray()
@@ -99,12 +101,13 @@ class AsyncCardProofTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         body = await request.aread() if _may_be_call(request) else b""
-        asked = self._cards.asked(request.method, _address(request), body)
+        asked = self._cards.asked(request.method, _whole(request), body)
         if asked is None:
             return await self._transport.handle_async_request(request)
         response = await self._transport.handle_async_request(_plain(request))
         if response.is_error:
-            return response
+            await response.aclose()
+            return _bare(response)
         try:
             _check_head(response)
             card = bytearray()
@@ -158,6 +161,19 @@ def _address(request: httpx.Request) -> str:
     """The URL without user information and query, which may hold secrets."""
     url = request.url
     return f"{url.scheme}://{url.netloc.decode('ascii')}{url.raw_path.partition(b'?')[0].decode('ascii')}"
+
+
+def _whole(request: httpx.Request) -> str:
+    return str(request.url.copy_with(username=None, password=None))
+
+
+def _bare(response: httpx.Response) -> httpx.Response:
+    """An error without its body: a program that does not look at the status would read a card in it."""
+    headers = [line for line in response.headers.multi_items() if line[0] not in _OF_BODIES]
+    return httpx.Response(response.status_code, headers=headers, content=b"", extensions=response.extensions)
+
+
+_OF_BODIES: Final = ("content-length", "content-encoding", "content-type", "transfer-encoding")
 
 
 def _again(response: httpx.Response, body: bytearray) -> httpx.Response:

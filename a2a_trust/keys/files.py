@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 from a2a_trust import strict_json
 from a2a_trust.atomic_write import write_atomically
 from a2a_trust.errors import ConfigurationError, MalformedError
+from a2a_trust.file_rights import check_writers
 from a2a_trust.keys.jwk import private_key_to_jwk
 from a2a_trust.keys.signer import LocalSigner
 
@@ -87,7 +88,7 @@ def read_key_file(file: BinaryIO, path: Path, *, max_bytes: int = _MAX_KEY_BYTES
     """The content of an open file with private keys, after a look at who can read it; see ``load_private_key``."""
     status = os.fstat(file.fileno())  # of the open file: between a look at the path and opening it may change
     if os.name == "posix" and stat.S_ISREG(status.st_mode):
-        _check_rights(path, status.st_mode)
+        _check_rights(path, status)
     data = file.read(max_bytes + 1)
     if len(data) > max_bytes:
         raise MalformedError(f"private key: {path} is larger than {max_bytes} bytes, so it is no key")
@@ -130,14 +131,12 @@ def save_private_key(
     write_atomically(path, data, mode=0o600, replace=replace)
 
 
-def _check_rights(path: Path, mode: int) -> None:
+def _check_rights(path: Path, status: os.stat_result) -> None:
+    mode = status.st_mode
     mend = f"chmod 600 {shlex.quote(str(path))}"
     if mode & stat.S_IROTH:
         raise ConfigurationError(f"private key: everybody can read {path}; take it for known, or run: {mend}")
-    if mode & stat.S_IWOTH:
-        raise ConfigurationError(
-            f"private key: everybody can put another key into {path}; look at it, then run: {mend}"
-        )
+    check_writers(status, path, "put another private key into it")
     if mode & (stat.S_IRGRP | stat.S_IWGRP):
         what = "read this private key" if mode & stat.S_IRGRP else "put another private key in its place"
         warnings.warn(f"the group of {path} can {what}; if that is not meant: {mend}", KeyFileWarning, 4)

@@ -7,6 +7,7 @@ written, and has to be what was meant: else nothing is written.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Required, TypedDict, Unpack
 
 from a2a_trust.atomic_write import locked, write_atomically
 from a2a_trust.errors import ConfigurationError
+from a2a_trust.file_rights import check_writers
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.trust import Form
 from a2a_trust.keys.trust_file import TrustDocument, comments, places, read_trust
@@ -38,6 +40,7 @@ def update_trust_file(path: Path, change: Callable[[str, TrustDocument], str]) -
     Where ``change`` raises, or gives what is no trust file, the file stays as it was. ConfigurationError, OSError.
     """
     with locked(path) as file:
+        check_writers(os.fstat(file.fileno()), path, "say whom to trust")
         data = file.read()
         before = read_trust(data, str(path))
         changed = change(data.decode("utf-8"), before).encode("utf-8")

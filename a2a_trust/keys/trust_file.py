@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -45,6 +46,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError
 from a2a_trust.file_changes import Stamp, stamp_of_path
+from a2a_trust.file_rights import check_writers
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, public_key_from_pem
 from a2a_trust.keys.keyset import KeySet, read_public_keys
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
@@ -460,4 +462,5 @@ def keys_of_file(entry: TrustEntry, path: Path, where: str) -> KeySet:
 
 def _content(path: Path) -> bytes:
     with path.open("rb") as file:
+        check_writers(os.fstat(file.fileno()), path, "say whom to trust")
         return file.read(MAX_BYTES + 1)

@@ -143,7 +143,7 @@ async def test_a_store_of_another_version_is_refused_also_when_it_comes_later(st
 
 def test_a_store_that_everybody_can_write_is_refused(store: SqliteApiKeys, path: Path) -> None:
     path.chmod(0o666)
-    with pytest.raises(ConfigurationError, match="chmod 600"):
+    with pytest.raises(ConfigurationError, match="chmod o-w"):
         SqliteApiKeys(path)
 
 

@@ -40,11 +40,12 @@ from a2a_trust import (
     verify_card,
 )
 from a2a_trust.client.fetch_card import card_urls, fetching
-from a2a_trust.client.flow import Get, InThread
+from a2a_trust.client.flow import Flow, FreshKeys, Get, InThread, run
 from a2a_trust.client.memory import TrustOnFirstUse, VolatileCardMemory
 from a2a_trust.client.proving import Proving
 from a2a_trust.errors import PinnedKeyError, RolledBackCardError
 from a2a_trust.fetch import Fetched
+from a2a_trust.keys.jwks_cache import JwksCache
 from tests.attacks.forgery import canonical, entry, pruned, served, signs
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, signed, trusting
 
@@ -209,7 +210,7 @@ def test_the_flow_asks_for_what_it_needs_and_for_nothing_else() -> None:
 def test_a_card_that_takes_long_to_verify_does_not_hold_up_an_event_loop() -> None:
     flow = fetching("https://agent.test", Proving(trust=trusting(HOST)), None)
     next(flow)
-    document = signed(card_of("https://agent.test", description="x" * 65_536))
+    document = signed(card_of("https://agent.test", description="x" * 8_192))
     step = flow.send(Fetched(body=document, max_age=None))
     assert isinstance(step, InThread)
     with pytest.raises(StopIteration) as done:
@@ -223,6 +224,26 @@ def test_a_large_card_is_proven_or_refused_like_others(fetch: Fetch, agent: Agen
     assert fetch(agent.origin(), trusting(HOST), door=door).origin == HOST
     with pytest.raises(UntrustedCardError):
         fetch(agent.origin(), trusting("other.test"), door=door)
+
+
+def test_a_strangers_key_set_is_read_off_the_event_loop() -> None:
+    memory = VolatileCardMemory()
+    proving = Proving(trust=TrustStore([]), memory=memory, on_first_use=TrustOnFirstUse())
+    flow = fetching("https://agent.test", proving, None)
+    next(flow)
+    step = flow.send(Fetched(body=signed(card_of("https://agent.test")), max_age=None))
+    assert step == Get(url="https://agent.test/.well-known/jwks.json")
+    reading = flow.send(Fetched(body=json.dumps(publish_jwks([OWNER.public_key])).encode(), max_age=None))
+    assert isinstance(reading, InThread)
+    assert [key.thumbprint for key in reading.call().keys] == [OWNER.public_key.thumbprint]
+    flow.close()
+
+
+def test_a_step_shows_no_credentials() -> None:
+    """Tracebacks with local variables print it."""
+    step = Get(url="https://agent.test", headers={"Authorization": "Bearer secret"}, content=b"secret")
+    assert "secret" not in repr(step)
+    assert "https://agent.test" in repr(step)
 
 
 def test_what_is_not_proven_is_not_remembered() -> None:
@@ -334,6 +355,21 @@ def test_what_is_kept_is_proven_anew_and_asked_for_when_it_is_not(agent: Agent, 
         fetch_card(agent.origin(), trusting(HOST, key=next_key), door=door, cache=cache)
     agent.pages[NEW] = signed(card_of(agent.origin()), by=next_key)
     assert fetch_card(agent.origin(), trusting(HOST, key=next_key), door=door, cache=cache).key.kid == "next"
+
+
+def test_a_kept_card_is_refused_once_a_newer_one_was_seen_by_others(agent: Agent, door: Door) -> None:
+    """Its server allows to keep it; another process that shares the memory has seen its successor meanwhile."""
+    now = time.time()
+    older, newer = (signed(card_of(agent.origin()), iat=now - age) for age in (100, 10))
+    agent.pages[NEW] = Page(body=older, headers={"Cache-Control": "max-age=600"})
+    memory, cache = VolatileCardMemory(), CardCache()
+    options: dict[str, Any] = {"door": door, "memory": memory, "cache": cache}
+    fetch_card(agent.origin(), trusting(HOST), **options)
+    url = agent.origin() + NEW
+    memory.admit(verify_card(newer, trusting(HOST), origin=url, now=now), url, now=now)
+    agent.pages[NEW] = newer
+    assert fetch_card(agent.origin(), trusting(HOST), **options).issued == now - 10
+    assert agent.paths() == [NEW, NEW]
 
 
 def test_what_is_not_proven_is_not_kept(agent: Agent, door: Door) -> None:
@@ -457,6 +493,41 @@ def test_key_sets_of_a_trust_file_are_fetched(fetch: Fetch, agent: Agent, door: 
     }
     assert fetch(agent.origin(), TrustFile(path, door=door), door=door).origin == HOST
     assert sorted(agent.paths()) == [NEW, "/keys"]
+
+
+@pytest.mark.parametrize("in_loop", [False, True])
+def test_programs_that_wait_finish_the_refresh_of_stale_keys_that_they_begin(in_loop: bool) -> None:
+    """Else each card would ask the key server in vain, and a key that was taken out of the set would go on."""
+    now, begun = 0.0, 0
+
+    async def load() -> tuple[bytes, float | None]:
+        nonlocal begun
+        begun += 1
+        keys = [OWNER.public_key] if begun == 1 else []
+        await asyncio.sleep(0)
+        return json.dumps(publish_jwks(keys)).encode(), 60
+
+    cache = JwksCache(load, clock=lambda: now)
+
+    class Keys:
+        async def fetch(self, origin: str | None = None) -> TrustStore:
+            return TrustStore(TrustedKey(key=key, origins=Origins(HOST)) for key in await cache.keys())
+
+    def asking() -> Flow[TrustStore]:
+        store: TrustStore = yield FreshKeys(Keys(), HOST)
+        return store
+
+    async def asked_in_loop() -> TrustStore:
+        return run(asking())
+
+    def ask() -> TrustStore:
+        return asyncio.run(asked_in_loop()) if in_loop else run(asking())
+
+    assert len(ask().keys) == 1
+    now = 100.0  # stale, and not for long
+    ask()
+    assert [len(ask().keys) for _ in range(5)] == [0] * 5
+    assert begun == 2
 
 
 @ways

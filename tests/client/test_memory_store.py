@@ -79,7 +79,7 @@ def test_the_log_of_a_lost_memory_is_not_read_into_a_new_one(path: Path) -> None
 
 def test_a_memory_that_everybody_can_write_is_refused(memory: SqliteCardMemory, path: Path) -> None:
     path.chmod(0o666)
-    with pytest.raises(ConfigurationError, match="chmod 600"):
+    with pytest.raises(ConfigurationError, match="chmod o-w"):
         SqliteCardMemory(path)
 
 

@@ -237,6 +237,24 @@ def test_a_card_by_another_method_is_a_card(make: Make, agent: Agent, url: str) 
     assert client.ask("HEAD", url + NEW).status_code == 200
 
 
+@pytest.mark.parametrize("path", EXTENDED)
+def test_what_is_posted_to_other_services_is_answered(make: Make, agent: Agent, url: str, path: str) -> None:
+    """``/v1/card`` is a path of payment services too; their answers come when the deed is done."""
+    agent.pages[path] = b'{"charged": true}'
+    assert make().ask("POST", url + path, content=b"{}").json() == {"charged": True}
+
+
+@pytest.mark.parametrize("name", [NEW, OLD, EXTENDED[0]])
+@pytest.mark.parametrize("base", ["/?x=", "/?", "/a?b=c&d=", "/#", "/rpc?tenant=1#"])
+def test_names_behind_a_question_mark_or_a_hash_are_asked_for_all_the_same(
+    make: Make, agent: Agent, url: str, base: str, name: str
+) -> None:
+    """``A2ACardResolver`` appends them to whatever URL the program was given for the agent, by a stranger perhaps."""
+    agent.pages[base.partition("?")[0].partition("#")[0]] = json.dumps(card_of(url)).encode()
+    with pytest.raises(UnprovenCardError):
+        make().get(url + base + name)
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_does_not_lead_round_the_proof(make: Make, agent: Agent, url: str, status: int) -> None:
     """The transport sees the next request, for a path that says nothing of cards; it cannot know what asked for it."""
@@ -343,12 +361,15 @@ def test_the_error_repeats_no_secret_of_the_request(make: Make, agent: Agent, ur
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 503])
-def test_errors_pass(make: Make, agent: Agent, url: str, status: int) -> None:
-    page = Page(status=status, body=gzip.compress(b"sorry"), headers={"Content-Encoding": "gzip"})
+def test_errors_pass_without_their_body(make: Make, agent: Agent, url: str, status: int) -> None:
+    """A program that does not look at the status would read a card in it."""
+    body = gzip.compress(json.dumps(card_of(url)).encode())
+    page = Page(status=status, body=body, headers={"Content-Encoding": "gzip", "Retry-After": "7"})
     agent.pages = dict.fromkeys([NEW, "/rpc", EXTENDED[0]], page)
     client = make()
     for answer in (client.get(url + NEW), client.get(url + EXTENDED[0]), client.call(url + "/rpc")):
-        assert (answer.status_code, answer.content) == (status, b"sorry")
+        assert (answer.status_code, answer.content) == (status, b"")
+        assert answer.headers["retry-after"] == "7"
 
 
 def test_an_error_of_json_rpc_passes(make: Make, agent: Agent, url: str) -> None:

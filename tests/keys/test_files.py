@@ -257,7 +257,7 @@ def test_a_key_that_everybody_can_replace_is_refused(tmp_path: Path) -> None:
     for mode in (0o602, 0o622):
         path.chmod(mode)
         with pytest.raises(
-            ConfigurationError, match=f"put another key into .*; look at it, then run: chmod 600 {path}"
+            ConfigurationError, match=f"put another private key into .*; look at it, then run: chmod o-w {path}"
         ):
             load_private_key(path)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +22,7 @@ from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
 from a2a_trust.keys.policy import Threshold
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust import LOSSLESS_FORMS, Form, TrustStore
+from a2a_trust.keys.trust_edit import update_trust_file, with_entries
 from a2a_trust.keys.trust_file import TrustFile, read_trust
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import CardVerifier, verify_card
@@ -270,6 +273,22 @@ def test_so_do_those_of_key_files(tmp_path: Path) -> None:
     assert is_proven(file.trust_store(), BOB)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="there are no such rights here")
+def test_files_that_everybody_can_write_say_nothing_about_trust(tmp_path: Path) -> None:
+    path = written(tmp_path, entry(keys='"bob.json"', jwk=""))
+    keys = tmp_path / "bob.json"
+    keys.write_text(json.dumps(publish_jwks([BOB.public_key])))
+    for file in (path, keys):
+        file.chmod(0o666)
+        with pytest.raises(ConfigurationError, match=r"everybody can write to .*chmod o-w"):
+            TrustFile(path)
+        file.chmod(0o644)  # as configuration is: everybody can read it
+        assert is_proven(TrustFile(path).trust_store(), BOB)
+    path.chmod(0o666)
+    with pytest.raises(ConfigurationError, match="chmod o-w"):
+        update_trust_file(path, lambda text, _: with_entries(text, []))
+
+
 def test_a_file_that_is_broken_later_leaves_the_last_one_and_a_line_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -353,6 +372,22 @@ async def test_a_key_set_that_is_out_of_reach_leaves_the_other_keys(tmp_path: Pa
         await file.fetch("invoice.example.com")
     trust = file.trust_store()
     assert [is_proven(trust, signer) for signer in (ANN, BOB, EVE)] == [False, True, True]
+
+
+@pytest.mark.anyio
+async def test_keys_of_a_set_that_is_out_of_reach_for_too_long_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doors: Any = Doors(a=[ANN.public_key])
+    file = TrustFile(written(tmp_path, remote("a", "invoice.example.com")), door=doors)
+    assert is_proven(await file.fetch(), ANN)
+    doors.sets["a"] = OSError("down")
+    real = time.monotonic
+    cache = file._cache("https://keys.example.com/a")
+    monkeypatch.setattr(cache, "_clock", lambda: real() + 100_000)
+    with pytest.raises(KeySourceUnavailableError):
+        await file.fetch()
+    assert file.trust_store().keys == ()
 
 
 @pytest.mark.anyio

@@ -65,12 +65,17 @@ def _applications(settings: dict[str, str]) -> dict[str, Any]:
     }
 
 
+def by_first_segment(applications: dict[str, Any]) -> Any:
+    async def chosen(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            return
+        await applications[scope["path"].split("/")[1] or "nginx-secret"](scope, receive, send)
+
+    return chosen
+
+
 async def _serve(settings: dict[str, str]) -> None:
-    applications = _applications(settings)
-
-    async def by_first_segment(scope: Any, receive: Any, send: Any) -> None:
-        await applications[scope["path"].split("/")[1]](scope, receive, send)
-
+    app = by_first_segment(_applications(settings))
     servers = []
     for http, options in (
         (HttpToolsProtocol, {"port": int(settings["port"])}),
@@ -78,9 +83,14 @@ async def _serve(settings: dict[str, str]) -> None:
         ("h11", {"port": int(settings["plain_port"])}),
         (HttpToolsProtocol, {"uds": settings["socket"]}),
     ):
-        config = uvicorn.Config(by_first_segment, http=http, lifespan="off", log_level="warning", **options)
+        config = uvicorn.Config(app, http=http, lifespan="off", log_level="warning", **options)
         servers.append(uvicorn.Server(config).serve())
     await asyncio.gather(*servers)
+
+
+def application() -> Any:
+    """The same for servers that record no peer, and are told what to serve on their command line."""
+    return by_first_segment(_applications(json.loads(os.environ["PROXIED"])))
 
 
 if __name__ == "__main__":

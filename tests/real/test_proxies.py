@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import ssl
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from cryptography import x509
 from tests.certificates import SERVER, Authority, Leaf
 from tests.middleware.test_proxies import TOLD, xfcc
 from tests.real.proxy_processes import PROXIES, Answer, ProxiedAgent, Proxy, ask, proxied_agent, running_proxy
+from tests.servers.serving import ROOT, SERVERS, free_port, serving
 
 STRANGER = "127.0.0.2"  # an address of this machine that is not the proxy's
 
@@ -237,6 +240,23 @@ def test_the_proxy_by_its_secret(agent: ProxiedAgent, nginx: Proxy, world: World
         assert_is(ask(port, "/nginx-secret", *lines, f"X-Proxy-Secret: {agent.secret}"), world.ann)
     twice = ask(nginx.secret, "/nginx-secret", f"X_Proxy_Secret: {agent.secret}", tls=world.tls(world.ann))
     assert twice.status == 401
+
+
+@pytest.mark.parametrize("server", ["daphne", "granian"])
+def test_servers_that_tell_of_nothing_stand_behind_a_proxy_with_a_secret(
+    server: str, agent: ProxiedAgent, world: World, tmp_path: Path
+) -> None:
+    there = replace(agent, port=free_port())
+    settings = {"secret": there.secret, "authority": str(world.folder / "authority.pem")}
+    command = [sys.executable, "-m", *SERVERS[server]("tests.real.proxied_app:app", there.port)]
+    with serving(command, f"http://127.0.0.1:{there.port}", {"PROXIED": json.dumps(settings)}, ROOT):
+        for nginx in _proxy("nginx", there, world, tmp_path):
+            assert_is(ask(nginx.secret, "/nginx-secret", tls=world.tls(world.ann)), world.ann)
+            assert ask(nginx.secret, "/nginx-secret", tls=world.tls(None)).status == 401
+            lines = told(nginx, world.ann)
+            assert ask(there.port, "/nginx-secret", *lines).status == 401
+            # By its address nobody can know the proxy here, and the operator is told so.
+            assert ask(nginx.strict, "/nginx", tls=world.tls(world.ann)).status == 503
 
 
 @pytest.fixture(scope="module")

@@ -7,18 +7,19 @@ Rooms, from the ground up; each imports only from rooms before it:
 ``strict_json``     the reader for JSON from strangers
 ``atomic_write``    files written whole or not at all
 ``file_changes``    how a change of a file is noticed
+``file_rights``     who can write to a file that says whom to trust
 ``sqlite_file``     SQLite files that several processes share
 ``addresses``       which IP addresses are public
 ``card``            what a card of any generation says: schemes, requirements, interfaces, skills
 ``merged``          one card for clients of two generations
 ``fetch``           the one guarded door to the network
-``keys``            algorithms, JWK and PEM, key sets, JWS, signers, trust, key files, JWKS cache
+``keys``            algorithms, JWK and PEM, key sets, JWS, signers, rings, origins, trust
 ``signing``         canonical JSON, presence, forms, signatures, sign, verify
+``auth``            API keys, access tokens, client certificates, DPoP, and the guard that applies a card
 ``lint``            what in a card should be otherwise, and why
-``auth``            credentials, API keys, access tokens, and the guard that applies a card to a request
 ``middleware``      ASGI: the guard in front of an application, cards, key sets and metadata
-``client``          cards fetched and proven, and what is remembered of their origins
-``servers``         what only a server can know of a connection: protocol classes for uvicorn
+``client``          cards fetched and proven, what is remembered of their origins, DPoP, certificates
+``servers``         what only a server knows of a connection: for uvicorn and hypercorn
 ``cli``             the command ``a2a-sign``
 ==================  =================================================================================
 

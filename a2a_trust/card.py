@@ -21,7 +21,10 @@ from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import JSON, JSONObject
 
 __all__ = [
+    "CARD_PATHS",
+    "EXTENDED_CARD_METHODS",
     "LEGACY_MEMBERS",
+    "SCHEME_TYPES",
     "Alternative",
     "ApiKeyScheme",
     "CardView",
@@ -40,6 +43,12 @@ __all__ = [
     "read_card",
 ]
 
+CARD_PATHS: Final = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+"""Where agents serve their public card: 0.3 and 1.0, and 0.2."""
+
+EXTENDED_CARD_METHODS: Final = frozenset({"GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"})
+"""By which method of JSON-RPC the extended card is asked for: 1.0, and 0.3."""
+
 LEGACY_MEMBERS: Final = (
     "url",
     "preferredTransport",
@@ -50,6 +59,15 @@ LEGACY_MEMBERS: Final = (
     "authentication",
 )
 """Members of a card that 0.1 to 0.3 have and 1.0 does not."""
+
+SCHEME_TYPES: Final = {
+    "apiKeySecurityScheme": "apiKey",
+    "httpAuthSecurityScheme": "http",
+    "oauth2SecurityScheme": "oauth2",
+    "openIdConnectSecurityScheme": "openIdConnect",
+    "mtlsSecurityScheme": "mutualTLS",
+}
+"""The wrapper that a security scheme has in 1.0, and what its ``type`` is in 0.2 and 0.3."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,14 +335,6 @@ def _words_of_0_1(card: Mapping[str, JSON]) -> list[str] | None:
 
 # Schemes
 
-_WRAPPERS: Final = {
-    "apiKeySecurityScheme": "apiKey",
-    "httpAuthSecurityScheme": "http",
-    "oauth2SecurityScheme": "oauth2",
-    "openIdConnectSecurityScheme": "openIdConnect",
-    "mtlsSecurityScheme": "mutualTLS",
-}
-
 
 def _schemes(card: Mapping[str, JSON]) -> dict[str, SecurityScheme]:
     value = _member(card, "securitySchemes", "")
@@ -338,17 +348,17 @@ def _scheme(name: str, value: JSON, pointer: str) -> SecurityScheme:
     """One scheme: the wrapper of 1.0, the flat form of 0.2 and 0.3, or both in a merged card, saying the same."""
     members = _object(value, pointer)
     said = []
-    for wrapper, kind in _WRAPPERS.items():
+    for wrapper, kind in SCHEME_TYPES.items():
         inner = _member(members, wrapper, pointer)
         if inner is not None:
             said.append(_scheme_of(kind, name, _object(inner, f"{pointer}/{wrapper}"), f"{pointer}/{wrapper}"))
     if members.get("type") is not None:
         kind = _text(members, "type", pointer)
-        if kind not in _WRAPPERS.values():
-            raise _unread(f"{pointer}/type", f"one of {', '.join(_WRAPPERS.values())} is needed")
+        if kind not in SCHEME_TYPES.values():
+            raise _unread(f"{pointer}/type", f"one of {', '.join(SCHEME_TYPES.values())} is needed")
         said.append(_scheme_of(kind, name, members, pointer))
     if not said:
-        raise _unread(pointer, "no kind of scheme is named; write one of " + ", ".join(_WRAPPERS))
+        raise _unread(pointer, "no kind of scheme is named; write one of " + ", ".join(SCHEME_TYPES))
     if any(other != said[0] for other in said[1:]):
         raise _unread(pointer, "it says two different things; make them alike or keep one")
     return said[0]

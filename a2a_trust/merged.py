@@ -6,23 +6,14 @@ Both halves say the same, or the card is refused; sign the merged card, so that 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from a2a_trust import strict_json
-from a2a_trust.card import Alternative, Skill, read_card
+from a2a_trust.card import SCHEME_TYPES, Alternative, Skill, read_card
 from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import JSONObject
 
 __all__ = ["merged_card"]
-
-#: Wrapper of 1.0 -> type of 0.3.
-_TYPES: Final = {
-    "apiKeySecurityScheme": "apiKey",
-    "httpAuthSecurityScheme": "http",
-    "oauth2SecurityScheme": "oauth2",
-    "openIdConnectSecurityScheme": "openIdConnect",
-    "mtlsSecurityScheme": "mutualTLS",
-}
 
 
 def merged_card(card: bytes | Mapping[str, Any]) -> JSONObject:
@@ -67,7 +58,7 @@ def _skill(skill: JSONObject, view: Skill) -> JSONObject:
 
 def _scheme(scheme: JSONObject) -> JSONObject:
     """A scheme in both shapes: the flat one of 0.3 beside the wrapper of 1.0."""
-    for wrapper, kind in _TYPES.items():
+    for wrapper, kind in SCHEME_TYPES.items():
         inner = scheme.get(wrapper)
         if inner is not None:
             flat = {"in" if name == "location" else name: value for name, value in inner.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -108,6 +109,16 @@ def test_a_library_is_imported_only_where_it_lives(path: Path) -> None:
             continue
         assert library in HOMES, f"{here} imports {library}, which has no home; add it to HOMES"
         assert here.startswith(HOMES[library]), f"{here} imports {library}, which lives in {HOMES[library]}"
+
+
+def test_the_map_of_the_package_has_every_room_below_those_that_import_it() -> None:
+    rooms = re.findall(r"^``(\w+)`` ", a2a_trust.__doc__ or "", re.MULTILINE)
+    assert sorted(rooms) == sorted({name_of(path).split(".")[1] for path in modules()} - {"__init__"})
+    for path in modules():
+        here = name_of(path).split(".")[1]
+        for imported in imports(path) if here != "__init__" else ():
+            there = imported.split(".")[1] if imported.startswith("a2a_trust.") else here
+            assert rooms.index(there) <= rooms.index(here), f"{name_of(path)} imports {imported} from above"
 
 
 def test_every_public_name_is_where_the_package_says() -> None:

@@ -31,7 +31,7 @@ from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
-from a2a_trust.auth.principal import Identity
+from a2a_trust.auth.principal import SCOPE, Identity
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,
@@ -67,7 +67,6 @@ _TAIL: Final = 1 + _SECRET_LENGTH + _CHECKSUM_LENGTH
 _SHORTEST_IMPORT: Final = 32
 _LONGEST: Final = 1024
 _IMPORTABLE: Final = re.compile(r"[!-~]+")  # what passes every header, cookie and query as it is
-_SCOPE: Final = re.compile(r"[!#-\[\]-~]+")  # scope-token of RFC 6749, section 3.3
 _LONGEST_OWNER: Final = 256
 
 _YEAR_10000: Final = 253_402_300_800
@@ -106,7 +105,7 @@ class ApiKeyRecord:
             raise ConfigurationError("API key: the id is a prefix, an underscore and 12 letters or digits")
         if len(self.digest) != sha256().digest_size:
             raise ConfigurationError("API key: the digest is no SHA-256")
-        if not all(map(_SCOPE.fullmatch, self.scopes)):
+        if not all(map(SCOPE.fullmatch, self.scopes)):
             raise ConfigurationError('API key: a scope is a word of visible ASCII without " and \\, as in tasks:read')
         if (
             not 0 < len(self.owner) <= _LONGEST_OWNER

@@ -250,7 +250,7 @@ class DPoP:
         path = _path_of(scope)
         if path is None or type(htu) is not str:
             return False
-        if htu == f"{self._base}{path}":
+        if htu == f"{self._base}{path}" and "/." not in path and "%" not in path:
             return True
         claimed = _normal(htu)
         if claimed is None:

@@ -10,12 +10,13 @@ guard is made, and its text shows what to write.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from a2a_trust.auth.client_certificate import CertificateVerifier
 from a2a_trust.auth.credentials import (
+    ClientCertificate,
     Extractor,
     HeaderLines,
     HttpAuthorization,
@@ -25,7 +26,7 @@ from a2a_trust.auth.credentials import (
 )
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.jwt import JwtVerifier
-from a2a_trust.auth.principal import Anonymous, Identity, Principal, Verifier
+from a2a_trust.auth.principal import SCOPE, Anonymous, Identity, Principal, Verifier
 from a2a_trust.card import (
     Alternative,
     CardView,
@@ -345,14 +346,11 @@ def _check_anonymous(card: CardView, requirements: tuple[Alternative, ...], anon
         )
 
 
-_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749 3.3
-
-
 def _check_scopes(requirements: tuple[Alternative, ...]) -> None:
     for alternative in requirements:
         for name, scopes in alternative.schemes:
             for scope in scopes:
-                if not _SCOPE.fullmatch(scope):
+                if not SCOPE.fullmatch(scope):
                     raise ConfigurationError(
                         f"the scope {scope[:64]!a} of {name!r} is none that a token can have: write scopes one by one, "
                         "of visible ASCII characters without blanks, quotation marks and backslashes"
@@ -412,8 +410,10 @@ def _checked(name: str, card: CardView, verifiers: Mapping[str, Verifier | At], 
         if isinstance(given, At):
             if given.place == _BY_DPOP:
                 raise ConfigurationError(f'{name!r}: write At(HttpAuthorization("bearer"), …); DPoP goes without At')
+            _check_kind(name, given.place, given.verifier)
             return _Checked(name, given.place, given.verifier)
         if name.lower() in ("bearer", "oauth2", "openidconnect"):
+            _check_kind(name, HttpAuthorization("bearer"), given)
             takes_dpop = has_dpop and name.lower() != "bearer"
             return _Checked(name, HttpAuthorization("bearer"), given, takes_dpop=takes_dpop)
         raise ConfigurationError(
@@ -424,9 +424,25 @@ def _checked(name: str, card: CardView, verifiers: Mapping[str, Verifier | At], 
         raise ConfigurationError(
             f"the card says where the credential of {name!r} travels; pass the verifier without At"
         )
+    place = extractor_for(scheme)
+    _check_kind(name, place, given)
     _check_metadata(scheme, given)
     takes_dpop = has_dpop and isinstance(scheme, OAuth2Scheme | OpenIdConnectScheme)
-    return _Checked(name, extractor_for(scheme), given, takes_dpop=takes_dpop)
+    return _Checked(name, place, given, takes_dpop=takes_dpop)
+
+
+def _check_kind(name: str, place: Extractor, verifier: Verifier) -> None:
+    """Refuse a certificate as a password: anybody can have its text, and it is TLS that proves who has its key."""
+    if isinstance(verifier, CertificateVerifier) and not isinstance(place, ClientCertificate):
+        raise ConfigurationError(
+            f"verifiers: that of {name!r} is for client certificates, whose keys TLS has proven, and what comes there "
+            "is text; declare mutual TLS in the card, or pass a verifier for what the card declares"
+        )
+    if isinstance(verifier, JwtVerifier) and isinstance(place, ClientCertificate):
+        raise ConfigurationError(
+            f"verifiers: that of {name!r} is for tokens, and the card demands a certificate; pass "
+            "CertificateVerifier(…)"
+        )
 
 
 def _check_metadata(scheme: SecurityScheme, verifier: Verifier) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +11,10 @@ from typing import Any, Final, Protocol
 
 from a2a_trust.errors import ConfigurationError
 
-__all__ = ["Anonymous", "BoundVerifier", "Identity", "KeyBinding", "Principal", "Verifier"]
+__all__ = ["SCOPE", "Anonymous", "BoundVerifier", "Identity", "KeyBinding", "Principal", "Verifier"]
+
+SCOPE: Final = re.compile(r"[!#-\[\]-~]+")
+"""What a scope may be (RFC 6749 3.3, scope-token)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

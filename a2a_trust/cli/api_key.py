@@ -15,7 +15,7 @@ from typing import Any
 from a2a_trust.auth.api_key import ApiKeyRecord, IssuedApiKey
 from a2a_trust.auth.api_key_store import SqliteApiKeys
 from a2a_trust.cli.moments import duration, moment, written
-from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json
+from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, put_table
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TrustError
 
 __all__ = ["run"]
@@ -57,10 +57,7 @@ def _list(options: argparse.Namespace) -> dict[str, Any]:
     records = SqliteApiKeys(options.store).records()
     if not options.json:
         heads = ("ID", "OWNER", "STATE", "EXPIRES", "LAST USED", "SCOPES")
-        rows = [heads, *map(_row, records)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
-            put("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        put_table(heads, map(_row, records))
     return {"keys": [_entry(record) for record in records]}
 
 

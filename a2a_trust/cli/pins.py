@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from a2a_trust.cli.moments import written
-from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json
+from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, put_table
 from a2a_trust.cli.sources import default_memory_path
 from a2a_trust.client.memory import Remembered
 from a2a_trust.client.memory_store import SqliteCardMemory
@@ -38,10 +38,7 @@ def _list(path: Path, options: argparse.Namespace) -> dict[str, Any]:
     records = SqliteCardMemory(path).records()
     if not options.json:
         heads = ("ORIGIN", "KEYS FROM", "SIGNED", "VERSION", "FIRST SEEN", "LAST SEEN", "THUMBPRINTS")
-        rows = [heads, *map(_row, records)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
-            put("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        put_table(heads, map(_row, records))
     return {"pins": [_entry(record) for record in records]}
 
 

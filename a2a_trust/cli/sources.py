@@ -28,6 +28,8 @@ __all__ = [
     "load_signers",
     "new_passphrase",
     "opened",
+    "public_key",
+    "public_keys",
     "read_input",
 ]
 
@@ -174,3 +176,15 @@ def public_key(name: str, kid: str | None) -> PublicKey:
     if isinstance(jwk, dict) and "d" in jwk:
         return LocalSigner.from_jwk(jwk).public_key
     return public_key_from_jwk(jwk)
+
+
+def public_keys(name: str) -> tuple[PublicKey, ...]:
+    """The keys of a JWK Set; those that are skipped are warned about. ConfigurationError when none is left."""
+    from a2a_trust.keys.keyset import read_jwks
+
+    found = read_jwks(read_input(name))
+    for skipped in found.skipped:
+        warn(f"{name}: key {skipped.index} skipped: {skipped.reason}")
+    if not found.keys:
+        raise ConfigurationError(f"{name}: no key in this JWK Set can verify a card")
+    return found.keys

@@ -14,10 +14,9 @@ from typing import Any, Final
 from a2a_trust.atomic_write import write_atomically
 from a2a_trust.cli.moments import moment, written
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, put_table, warn
-from a2a_trust.cli.sources import public_key, read_input
+from a2a_trust.cli.sources import public_key, public_keys
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.keyset import read_jwks
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
 from a2a_trust.keys.trust import LOSSLESS_FORMS, Form
 from a2a_trust.keys.trust_edit import (
@@ -137,14 +136,7 @@ def _given_keys(options: argparse.Namespace) -> list[PublicKey]:
         raise ConfigurationError("--kid names the key of --key; the keys of a set have names of their own")
     if options.key is not None:
         return [public_key(options.key, options.kid)]
-    if options.jwks is None:
-        return []
-    found = read_jwks(read_input(options.jwks))
-    for skipped in found.skipped:
-        warn(f"{options.jwks}: key {skipped.index} skipped: {skipped.reason}")
-    if not found.keys:
-        raise ConfigurationError(f"{options.jwks}: no key in this JWK Set can verify a card")
-    return list(found.keys)
+    return [] if options.jwks is None else list(public_keys(options.jwks))
 
 
 def _origin(text: str) -> str:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from a2a_trust.card import interface_urls
 from a2a_trust.cli.agents import is_url
 from a2a_trust.cli.report import warn
-from a2a_trust.cli.sources import public_key, read_input
+from a2a_trust.cli.sources import public_key, public_keys
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError, TrustError
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.keyset import read_jwks
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
 from a2a_trust.keys.trust import LOSSLESS_FORMS, Form, TrustedKey, TrustStore
 from a2a_trust.signing.gate import check_card
@@ -84,9 +83,9 @@ def _check_origin(origin: str) -> None:
 
 
 def _trust_file(path: Path) -> TrustFile:
-    from a2a_trust.keys.trust_file import TrustFile, read_trust
+    from a2a_trust.keys.trust_file import TrustFile, load_trust
 
-    if not read_trust(path.read_bytes(), str(path)).urls:
+    if not load_trust(path).urls:
         return TrustFile(path)
     try:
         from a2a_trust.fetch import Door
@@ -111,11 +110,6 @@ def _named_keys(options: argparse.Namespace) -> tuple[PublicKey, ...]:
     """The keys of --jwks and --key."""
     keys: list[PublicKey] = []
     for name in options.jwks:
-        found = read_jwks(read_input(name))
-        for skipped in found.skipped:
-            warn(f"{name}: key {skipped.index} skipped: {skipped.reason}")
-        if not found.keys:
-            raise ConfigurationError(f"{name}: no key in this JWK Set can verify a card")
-        keys.extend(found.keys)
+        keys.extend(public_keys(name))
     keys.extend(public_key(name, options.kid) for name in options.key)
     return tuple(dict.fromkeys(keys))

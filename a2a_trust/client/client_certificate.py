@@ -21,7 +21,7 @@ import ssl
 import threading
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.file_changes import Stamp, stamp_of_path
@@ -106,61 +106,97 @@ def client_context(certificate: OwnCertificate, *, authorities: Path | str | Non
     """A context for ``httpx.Client(verify=…)`` and all that takes ``ssl.SSLContext``, which shows the certificate.
 
     Servers are verified against ``authorities``, a file of CA certificates in PEM, or against those that the system
-    trusts; their host names are, too. ConfigurationError, MalformedError, OSError: a file cannot be read, or the key is
-    not that of the certificate.
+    trusts; their host names are, too. Both are for these arguments to say: what is loaded into the context afterwards
+    counts for no connection, and neither do ciphers that are set in it.
+
+    ConfigurationError, MalformedError, OSError: a file cannot be read, or the key is not that of the certificate.
     """
     context = _ReloadingContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if authorities is None:
-        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-    else:
-        try:
-            context.load_verify_locations(authorities)
-        except ssl.SSLError:
-            raise ConfigurationError(f"{authorities}: no CA certificates in PEM (BEGIN CERTIFICATE)") from None
-    context.show(certificate)
+    context.show(certificate, _Authorities(authorities))
     return context
 
 
-class _ReloadingContext(ssl.SSLContext):
-    """Looks for another certificate whenever a connection begins.
+class _Authorities:
+    """Whom servers are verified against. The file is read once: a renewal of the certificate does not depend on it."""
 
-    Why it is a context of its own kind: clients keep the one that they are given, and ask it for every connection.
+    def __init__(self, path: Path | str | None) -> None:
+        # What is not ASCII stands in comments, as in bundles that name their authorities.
+        self._path, self._pem = path, None if path is None else Path(path).read_text("ascii", errors="ignore")
+
+    def load_into(self, context: ssl.SSLContext) -> None:
+        if self._pem is None:
+            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+            return
+        try:
+            context.load_verify_locations(cadata=self._pem)
+        except (ssl.SSLError, ValueError):  # ValueError for an empty file
+            raise ConfigurationError(f"{self._path}: no CA certificates in PEM (BEGIN CERTIFICATE)") from None
+
+
+class _Socket(ssl.SSLSocket):
+    """A connection of ``wrap_socket``; it shows the newest certificate."""
+
+    def do_handshake(self, block: bool = False) -> None:
+        _show_newest(self)
+        super().do_handshake(block)
+
+
+class _Object(ssl.SSLObject):
+    """A connection of ``wrap_bio``; it shows the newest certificate."""
+
+    def do_handshake(self) -> None:
+        _show_newest(self)
+        super().do_handshake()
+
+
+def _show_newest(connection: _Socket | _Object) -> None:
+    if isinstance(connection.context, _ReloadingContext):  # not so in the further steps of a handshake
+        connection.context = connection.context.newest()
+
+
+class _ReloadingContext(ssl.SSLContext):
+    """Looks for another certificate whenever a connection begins, and shows it by a context of its own.
+
+    Why it is a context of its own kind: clients keep the one that they are given, and ask it for every connection. Why
+    it never takes a certificate itself: OpenSSL keeps one for each kind of key, and would go on showing the old one
+    beside a new one whose key is of another kind. A connection has versions, protocols and the host's name from here,
+    the certificate and the authorities from the newest context.
     """
 
+    sslsocket_class = _Socket
+    sslobject_class = _Object
+
+    _authorities: _Authorities
     _certificate: OwnCertificate
+    _newest: ssl.SSLContext
     _seen: object
     _lock: threading.Lock
 
-    def show(self, certificate: OwnCertificate) -> None:
+    def show(self, certificate: OwnCertificate, authorities: _Authorities) -> None:
         self._lock = threading.Lock()
-        self._certificate, self._seen = certificate, certificate.version
-        _load_into(self, *certificate.load())
+        self._certificate, self._authorities, self._seen = certificate, authorities, certificate.version
+        self._newest = self._made()
 
-    def wrap_socket(self, *args: Any, **kwargs: Any) -> ssl.SSLSocket:
-        self._look()
-        return super().wrap_socket(*args, **kwargs)
-
-    def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
-        self._look()
-        return super().wrap_bio(*args, **kwargs)
-
-    def _look(self) -> None:
+    def newest(self) -> ssl.SSLContext:
         with self._lock:
             version = self._certificate.version  # before loading: a change meanwhile is noticed the next time
-            if version == self._seen:
-                return
-            self._seen = version  # one attempt, and one line, for each change
-            try:
-                chain, signer = self._certificate.load()
-                # First into another one: a pair that does not fit must not leave half of itself here.
-                _load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), chain, signer)
-                _load_into(self, chain, signer)
-            except (OSError, MalformedError, ConfigurationError, Warning) as error:  # warnings may be made errors
-                reason = error.strerror if isinstance(error, OSError) else error
-                _log.error("%r cannot be read, the last certificate goes on: %s", self._certificate, reason)
-            else:
-                _log.info("%r was read again", self._certificate)
+            if version != self._seen:
+                self._seen = version  # one attempt, and one line, for each change
+                try:
+                    self._newest = self._made()
+                except (OSError, MalformedError, ConfigurationError, Warning) as error:  # warnings may be made errors
+                    reason = error.strerror if isinstance(error, OSError) else error
+                    _log.error("%r cannot be read, the last certificate goes on: %s", self._certificate, reason)
+                else:
+                    _log.info("%r was read again", self._certificate)
+            return self._newest
+
+    def _made(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._authorities.load_into(context)
+        _load_into(context, *self._certificate.load())
+        return context
 
 
 def _load_into(context: ssl.SSLContext, chain: bytes, signer: LocalSigner) -> None:

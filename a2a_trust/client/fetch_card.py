@@ -16,10 +16,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from a2a_trust import strict_json
+from a2a_trust.card import CARD_PATHS
 from a2a_trust.client.card_cache import CardCache
 from a2a_trust.client.flow import Flow, Get, run, run_async
 from a2a_trust.client.memory import CardMemory, TrustOnFirstUse
@@ -31,12 +32,9 @@ from a2a_trust.keys.trust import TrustSource
 from a2a_trust.signing.verify import Coverage, VerifiedCard
 from a2a_trust.strict_json import JSON
 
-__all__ = ["WELL_KNOWN", "UnsafeReportOnly", "card_urls", "fetch_card", "fetch_card_async"]
+__all__ = ["UnsafeReportOnly", "card_urls", "fetch_card", "fetch_card_async"]
 
 T = TypeVar("T")
-
-WELL_KNOWN: Final = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-"""Where cards are: since 0.3, and before."""
 
 
 def fetch_card(
@@ -99,7 +97,7 @@ def card_urls(url: str) -> tuple[str, ...]:
         raise ConfigurationError(
             "url: write where the agent is, without query, or the URL of its card, which ends in .json"
         )
-    return tuple(url.rstrip("/") + name for name in WELL_KNOWN)
+    return tuple(url.rstrip("/") + name for name in CARD_PATHS)
 
 
 def fetching(url: str, proving: Proving, cache: CardCache | None) -> Flow[VerifiedCard]:

@@ -29,7 +29,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol
-from urllib.parse import urlsplit
 
 from a2a_trust.errors import (
     CardMemoryError,
@@ -39,7 +38,7 @@ from a2a_trust.errors import (
     RolledBackCardError,
 )
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.origins import Origins, host_of
+from a2a_trust.keys.origins import Origins, host_of, origin_of
 from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.signing.verify import CLOCK_SKEW, VerifiedCard
 
@@ -54,13 +53,12 @@ __all__ = [
     "Remembered",
     "TrustOnFirstUse",
     "VolatileCardMemory",
+    "asked_origin",
     "judge",
-    "origin_of",
 ]
 
 _log: Final = logging.getLogger(__name__)
 
-_PORTS: Final = {"https": 443, "http": 80}
 _THUMBPRINT: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _VERSION: Final = re.compile(r"v?([0-9]{1,9}(?:\.[0-9]{1,9}){0,7})(?:[-+].*)?", re.DOTALL)
 _LONGEST_VERSION: Final = 64  # longer ones are no version, and not remembered
@@ -130,7 +128,7 @@ class TrustOnFirstUse:
 
     def applies_to(self, origin: str, trust: TrustStore) -> bool:
         """Whether the trust store says nothing about the host of ``origin``, a URL or a host."""
-        host = host_of(origin_of(origin))
+        host = host_of(asked_origin(origin))
         return not any(each.covers(host) for each in trust.spoken_for)
 
     def trust_store(self, published: Iterable[PublicKey], origin: str, trust: TrustStore) -> TrustStore:
@@ -144,27 +142,27 @@ class TrustOnFirstUse:
         believed = [key for key in published if not said & {key.kid, key.thumbprint}]
         if not self.applies_to(origin, trust):
             believed = []
-        origins = Origins(host_of(origin_of(origin)))
+        origins = Origins(host_of(asked_origin(origin)))
         return TrustStore([TrustedKey(key=key, origins=origins, on_first_use=True) for key in believed])
 
 
-def origin_of(url: str) -> str:
-    """Scheme, host and port of a URL, as memories know origins: ``https://agent.example.com``, ``http://[::1]:8080``.
+def asked_origin(url: str) -> str:
+    """The origin of the URL that a card is asked from, as memories know it: ``https://agent.example.com``.
 
-    The default port is left out; a host, or ``host:port``, without a scheme is asked over https. ConfigurationError:
-    what is no http(s) URL, or what two readers could take for two hosts.
+    A host, or ``host:port``, without a scheme is asked over https. ConfigurationError: what is no http(s) URL, or what
+    two readers could take for two hosts.
     """
     try:
-        host = host_of(url)
-        parts = urlsplit(url if "//" in url else f"https://{url}")
-        port = parts.port
-    except (MalformedError, TypeError, ValueError):
+        host_of(url)  # as it is: with a scheme before it a path would be a URL too
+        origin = origin_of(url if "//" in url else f"https://{url}")
+    except (MalformedError, TypeError):
         raise ConfigurationError(
             "origin: write the URL that the card was asked from, as in https://agent.example.com"
         ) from None
-    if parts.scheme not in _PORTS:
-        raise ConfigurationError(f"origin: cards come over https (or http, on this machine), not {parts.scheme!a}")
-    return f"{parts.scheme}://{host}" + ("" if port in (None, _PORTS[parts.scheme]) else f":{port}")
+    scheme = origin.partition("://")[0]
+    if scheme not in ("https", "http"):
+        raise ConfigurationError(f"origin: cards come over https (or http, on this machine), not {scheme!a}")
+    return origin
 
 
 def judge(
@@ -175,7 +173,7 @@ def judge(
     now: float,
     way_out: WayOut,
 ) -> Admitted:
-    """What a proven card makes of what is remembered of ``origin`` (as ``origin_of`` gives it), or CardMemoryError."""
+    """What a proven card makes of what is remembered of ``origin`` (an ``asked_origin``), or CardMemoryError."""
     presented, issued = frozenset([key.thumbprint for key in proven.keys]), proven.issued
     # 1. The future. Written so that what is no number is refused too.
     if issued is not None and not issued <= now + CLOCK_SKEW:
@@ -242,7 +240,7 @@ class JudgingMemory:
 
     def admit(self, proven: VerifiedCard, origin: str, *, now: float) -> Admitted:
         """As ``CardMemory.admit``. The warnings also go to the log, where nobody has to ask for them."""
-        known_as = origin_of(origin)
+        known_as = asked_origin(origin)
         if not isinstance(proven, VerifiedCard):
             raise ConfigurationError("admit: give what verify_card returned; only what is proven is remembered")
         unbound = proven.origin is None and not proven.on_first_use  # a key of the trust store that speaks for any host
@@ -261,7 +259,7 @@ class JudgingMemory:
         ``thumbprints`` (RFC 7638, SHA-256) come from whoever runs the agent, not from the agent. Other keys than before
         begin anew: the ``iat`` of a card that a stranger has signed says nothing about the right ones.
         """
-        known_as = origin_of(origin)
+        known_as = asked_origin(origin)
         keys = frozenset([thumbprints] if isinstance(thumbprints, str) else thumbprints)
         if not keys or not all(_THUMBPRINT.fullmatch(key) for key in keys):
             raise ConfigurationError(
@@ -284,7 +282,7 @@ class JudgingMemory:
 
     def forget(self, origin: str) -> Remembered:
         """Know nothing of ``origin`` any more, and return what was known: its next card is the first one again."""
-        known_as = origin_of(origin)
+        known_as = asked_origin(origin)
         with self._writing() as table:
             record = table.get(known_as)
             if record is None:
@@ -312,7 +310,7 @@ class VolatileCardMemory(JudgingMemory):
 
     def expects_signature(self, origin: str) -> bool:
         with self._lock:
-            return self._table.get(origin_of(origin)) is not None
+            return self._table.get(asked_origin(origin)) is not None
 
     @contextmanager
     def _writing(self) -> Iterator[CardTable]:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from a2a_trust.client.memory import CardTable, JudgingMemory, Remembered, origin_of
+from a2a_trust.client.memory import CardTable, JudgingMemory, Remembered, asked_origin
 from a2a_trust.errors import CardMemoryUnavailableError
 from a2a_trust.sqlite_file import SqliteFile, is_damage
 
@@ -77,7 +77,7 @@ class SqliteCardMemory(JudgingMemory):
             return _records(connection)
 
     def expects_signature(self, origin: str) -> bool:
-        known_as = origin_of(origin)
+        known_as = asked_origin(origin)
         with self._connection() as connection:
             return _Table(connection).get(known_as) is not None
 

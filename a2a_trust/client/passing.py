@@ -23,7 +23,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from a2a_trust import strict_json
-from a2a_trust.client.fetch_card import WELL_KNOWN
+from a2a_trust.card import CARD_PATHS, EXTENDED_CARD_METHODS
 from a2a_trust.client.flow import Flow
 from a2a_trust.client.proving import Proving
 from a2a_trust.client.reach import Reach, check_extension, origin_in
@@ -37,7 +37,6 @@ __all__ = ["DROPPED_HEADERS", "Asked", "PassingCards"]
 DROPPED_HEADERS: Final = ("if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range", "range")
 
 _EXTENDED: Final = ("/extendedagentcard", "/v1/card", "/agent/authenticatedextendedcard")
-_METHODS: Final = frozenset({"GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"})
 _REMEMBERED: Final = 256
 
 
@@ -68,7 +67,7 @@ class PassingCards:
             return None
         # Clients append the names to what they were given: behind "?" or "#", if that has any.
         ends = [unquote(text).rstrip("/").casefold() for text in (urlsplit(url).path, url)]
-        if any(end.endswith(WELL_KNOWN) for end in ends) or _place(url) in self._card_urls:
+        if any(end.endswith(CARD_PATHS) for end in ends) or _place(url) in self._card_urls:
             return Asked.CARD
         # By other methods these are paths of other services, whose requests have been executed when they answer.
         if method == "GET" and any(end.endswith(_EXTENDED) for end in ends):
@@ -162,4 +161,4 @@ def _calls(body: bytes) -> bool:
         return False
     calls = request if type(request) is list else [request]
     methods = [call.get("method") for call in calls if type(call) is dict]
-    return any(type(method) is str and method in _METHODS for method in methods)
+    return any(type(method) is str and method in EXTENDED_CARD_METHODS for method in methods)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from a2a_trust.client.flow import Flow, FreshKeys, Get, InThread, KeyFetcher
-from a2a_trust.client.memory import CardMemory, TrustOnFirstUse, origin_of
+from a2a_trust.client.memory import CardMemory, TrustOnFirstUse, asked_origin
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
@@ -21,21 +21,18 @@ from a2a_trust.errors import (
     MalformedError,
     UnsignedCardError,
 )
-from a2a_trust.keys.keyset import read_jwks
+from a2a_trust.keys.keyset import JWKS_PATH, read_jwks
 from a2a_trust.keys.policy import AnyKey, Policy
 from a2a_trust.keys.trust import TrustSource, TrustStore
 from a2a_trust.signing.verify import Coverage, VerifiedCard, WholeCard, verify_card
 
-__all__ = ["ANY_KEY", "KEY_SET", "WHOLE_CARD", "Proving"]
+__all__ = ["ANY_KEY", "WHOLE_CARD", "Proving"]
 
 ANY_KEY: Final = AnyKey()
 WHOLE_CARD: Final = WholeCard()
 
 _SHORT: Final = 8_192
 """Documents up to here, in bytes, are verified at once; one of 60 KB can take half a second when it means harm."""
-
-KEY_SET: Final = "/.well-known/jwks.json"
-"""Where an agent's own origin publishes its keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +93,7 @@ class Proving:
     def _published(self, on_first_use: TrustOnFirstUse, url: str, store: TrustStore) -> Flow[TrustStore]:
         """The keys that the origin itself publishes, for the host of which the trust store says nothing."""
         try:
-            fetched = yield Get(url=f"{origin_of(url)}{KEY_SET}")
+            fetched = yield Get(url=f"{asked_origin(url)}{JWKS_PATH}")
             # 256 keys take 200 ms, and a stranger has chosen them.
             published = (yield InThread(partial(read_jwks, fetched.body))).keys
         except (FetchError, MalformedError) as error:

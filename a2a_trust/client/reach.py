@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from a2a_trust.card import OAuth2Scheme, OpenIdConnectScheme, read_card
-from a2a_trust.errors import CardVerificationError
+from a2a_trust.errors import CardVerificationError, MalformedError
+from a2a_trust.keys.origins import origin_of
 from a2a_trust.signing.forms import shown
 from a2a_trust.signing.verify import VerifiedCard
 
 __all__ = ["Reach", "check_extension", "origin_in"]
-
-_PORTS = {"https": "443", "http": "80", "grpc": ""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +36,11 @@ class Reach:
 
 
 def origin_in(url: str) -> str:
-    """Scheme, host and port in one spelling, of a URL whose host was read already; gRPC's ``host:port`` has none."""
-    parts = urlsplit(url if "//" in url else f"//{url}")
-    host, _, port = parts.netloc.lower().rpartition(":")
-    if not port.isdigit():
-        host, port = parts.netloc.lower(), _PORTS.get(parts.scheme, "")
-    return f"{parts.scheme}://{host}:{port}"
+    """The origin of a URL; where two readers could take its host for two, the URL itself, which is like no other."""
+    try:
+        return origin_of(url)
+    except MalformedError:
+        return url
 
 
 def check_extension(public: Reach, extended: Reach) -> None:

@@ -11,7 +11,10 @@ from a2a_trust import strict_json
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, public_key_from_pem
 
-__all__ = ["MAX_KEYS", "KeySet", "SkippedKey", "publish_jwks", "read_jwks", "read_public_keys"]
+__all__ = ["JWKS_PATH", "MAX_KEYS", "KeySet", "SkippedKey", "publish_jwks", "read_jwks", "read_public_keys"]
+
+JWKS_PATH: Final = "/.well-known/jwks.json"
+"""Where an agent's own origin publishes its keys."""
 
 MAX_KEYS: Final = 256
 

@@ -1,4 +1,4 @@
-"""For which hosts a key may speak, and the host of a URL as every client reads it.
+"""For which hosts a key may speak, and the host and the origin of a URL as every client reads them.
 
 Hosts are compared as lower-case ASCII names, label by label, never as substrings: ``*.example.com`` covers
 ``a.example.com`` and ``a.b.example.com``, neither ``example.com`` nor ``badexample.com``.
@@ -13,12 +13,13 @@ from urllib.parse import urlsplit
 
 from a2a_trust.errors import ConfigurationError, MalformedError
 
-__all__ = ["Origins", "UnsafeAnyOrigin", "host_of"]
+__all__ = ["Origins", "UnsafeAnyOrigin", "host_of", "origin_of"]
 
 _NAME: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)*")
 #: What most URLs look like: their host needs no second thought.
 _USUAL_URL: Final = re.compile(rf"https?://({_NAME.pattern})(?::[0-9]{{1,5}})?(?:/[A-Za-z0-9._~/-]*)?")
 _IPV6: Final = re.compile(r"\[[0-9a-f:.]+\]")
+_DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 _AUTHORITY: Final = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>[0-9]{1,5}))?")
 
 
@@ -47,6 +48,21 @@ def host_of(url: str) -> str:
     if len(host) > 253 or not (_NAME.fullmatch(host) or _IPV6.fullmatch(host)):
         raise MalformedError("URL: no host that every reader takes for the same; write https://host/path or host:port")
     return host
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port in one spelling: ``https://agent.example.com``, ``http://[::1]:8080``.
+
+    The default port of http and https is left out; ``host:port``, as gRPC addresses are written, has no scheme.
+    MalformedError as for ``host_of``, and for what is no port.
+    """
+    host = host_of(url)
+    parts = urlsplit(url if "//" in url else f"//{url}")
+    try:
+        port = parts.port
+    except ValueError:
+        raise MalformedError("URL: its port is none; write a number up to 65535") from None
+    return f"{parts.scheme}://{host}" + ("" if port in (None, _DEFAULT_PORTS.get(parts.scheme)) else f":{port}")
 
 
 class Origins:

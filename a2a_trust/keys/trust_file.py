@@ -65,6 +65,7 @@ __all__ = [
     "TrustFile",
     "comments",
     "keys_of_file",
+    "load_trust",
     "places",
     "read_trust",
 ]
@@ -184,6 +185,11 @@ def read_trust(text: bytes, name: str) -> TrustDocument:
     )
 
 
+def load_trust(path: Path) -> TrustDocument:
+    """What a trust file says. ConfigurationError also when everybody can write to it; OSError."""
+    return read_trust(_content(path), str(path))
+
+
 class _Reader:
     """Reads tables, and knows on which line everything stands."""
 
@@ -240,7 +246,7 @@ class _Reader:
             raise self.error(here("not_after"), "it must be later than not_before")
         return TrustEntry(
             line=self._lines[here("")],
-            origins=self._origins(table, "trust", index),
+            origins=self._origins(table, here("origins")),
             forms=self._forms(table, here("forms")),
             not_before=starts,
             not_after=ends,
@@ -251,13 +257,11 @@ class _Reader:
         )
 
     def policy(self, index: int, table: dict[str, Any]) -> OriginPolicy:
-        origins = self._origins(table, "policy", index)
+        origins = self._hosts(table, ("policy", index, "origins"))
         kids = self._texts(table, ("policy", index, "keys"), 'name keys by their kid, as in ["kid-a", "kid-b"]')
         count = table.get("count", len(set(kids)))
         if type(count) is not int or not 1 <= count <= len(set(kids)):
             raise self.error(("policy", index, "count"), f"a number from 1 to {len(set(kids))}, the number of keys")
-        if isinstance(origins, UnsafeAnyOrigin):
-            raise self.error(("policy", index, "origins"), "name hosts")  # pragma: no cover  its member is not known
         return OriginPolicy(origins=origins, policy=Threshold(count, frozenset(kids)))
 
     def revoked(self, index: int, table: dict[str, Any]) -> RevokedKey:
@@ -266,17 +270,20 @@ class _Reader:
         at = self._moment(table, ("revoked", index, "at"), math.inf)
         return RevokedKey(kid=kid, at=None if at == math.inf else at, reason=reason)
 
-    def _origins(self, table: dict[str, Any], name: str, index: int) -> Origins | UnsafeAnyOrigin:
-        any_host, here = table.get("unsafe_any_origin", False), (name, index, "origins")
-        if any_host is not False:
-            if any_host is not True or "origins" in table:
-                raise self.error((name, index, "unsafe_any_origin"), "write true, and no origins beside it")
-            return UnsafeAnyOrigin()
-        hosts = self._texts(table, here, 'name hosts, as in ["agent.example.com", "*.example.org"]')
+    def _origins(self, table: dict[str, Any], place: _Place) -> Origins | UnsafeAnyOrigin:
+        any_host = table.get("unsafe_any_origin", False)
+        if any_host is False:
+            return self._hosts(table, place)
+        if any_host is not True or "origins" in table:
+            raise self.error((*place[:2], "unsafe_any_origin"), "write true, and no origins beside it")
+        return UnsafeAnyOrigin()
+
+    def _hosts(self, table: dict[str, Any], place: _Place) -> Origins:
+        hosts = self._texts(table, place, 'name hosts, as in ["agent.example.com", "*.example.org"]')
         try:
             return Origins(*hosts)
         except ConfigurationError as error:
-            raise self.error(here, str(error)) from None
+            raise self.error(place, str(error)) from None
 
     def _forms(self, table: dict[str, Any], place: _Place) -> frozenset[Form]:
         if "forms" not in table:
@@ -431,7 +438,7 @@ class TrustFile:
     def _read(self) -> None:
         # Looked at before it is read: a change meanwhile is noticed the next time.
         stamps: dict[Path, Stamp | None] = {self._path: stamp_of_path(self._path)}
-        document = read_trust(_content(self._path), str(self._path))
+        document = load_trust(self._path)
         if document.urls and self._door is None:
             raise ConfigurationError(f"{self._path}: it names key sets on the network; pass door=Door()")
         files: dict[str, KeySet] = {}

@@ -15,11 +15,11 @@ from urllib.parse import SplitResult, unquote_plus, urlsplit
 
 from starlette.authentication import AuthCredentials
 
-from a2a_trust.auth.credentials import CERTIFICATES, Query
+from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, Query
 from a2a_trust.auth.dpop import NEXT_NONCE, DPoP
 from a2a_trust.auth.guard import Anonymity, AnonymousRefused, At, Guard, Skills, SkillsRefused
 from a2a_trust.auth.principal import Anonymous, Principal, Verifier
-from a2a_trust.card import CardView, Interface, MutualTlsScheme, read_card
+from a2a_trust.card import CARD_PATHS, CardView, Interface, read_card
 from a2a_trust.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -29,13 +29,10 @@ from a2a_trust.errors import (
 )
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.client_certificate import CertificateSource
-from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send
+from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send, is_preflight
 from a2a_trust.middleware.refusal import Binding, Refusal, refusal_for
 
-__all__ = ["CARD_PATHS", "AuthenticationMiddleware", "is_exactly", "principal_of", "route_path"]
-
-CARD_PATHS: Final = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-"""Where agents serve their public card: 0.3 and 1.0, and 0.2."""
+__all__ = ["AuthenticationMiddleware", "is_exactly", "principal_of", "route_path"]
 
 _PRINCIPAL: Final = "a2a_trust.principal"
 
@@ -65,7 +62,7 @@ class AuthenticationMiddleware:
         clock: Callable[[], float] = time,
     ) -> None:
         """``public_paths``: the exact paths that anybody may GET; the two of the card unless you say otherwise, so
-        ``(*CARD_PATHS, "/healthz")`` for another one. ``unguarded``: URLs of
+        ``(*CARD_PATHS, "/healthz")``, with those of ``a2a_trust.card``, for another one. ``unguarded``: URLs of
         interfaces in the card that are served elsewhere or by other means (gRPC), which this guard cannot protect.
         ``client_certificates`` is where the certificates of callers come from, ``FromTls()`` or ``FromProxy(…)``.
         ``dpop`` takes tokens that are bound to a key of their client, with its proof; without it they are refused.
@@ -136,10 +133,9 @@ class AuthenticationMiddleware:
     def _is_public(self, scope: Scope) -> bool:
         if scope["method"] in ("GET", "HEAD"):
             return is_exactly(self._public, scope)
-        if self._allow_cors_preflight and scope["method"] == "OPTIONS":
-            names = {name.lower() for name, _ in scope["headers"]}
-            return {b"origin", b"access-control-request-method"} <= names
-        return False
+        # A page's origin is in every one of them.
+        is_asked = self._allow_cors_preflight and is_preflight(scope)
+        return is_asked and any(name.lower() == b"origin" for name, _ in scope["headers"])
 
     async def _refuse(self, error: TrustError, scope: Scope, receive: Receive, send: Send) -> None:
         audit.request_refused(scope, audit.reason_of(error), str(error))
@@ -181,7 +177,7 @@ def _giving(nonce: str, send: Send) -> Send:
 def _check_source(source: Any, guard: Guard) -> None:
     if isinstance(source, type) or (source is not None and not callable(getattr(source, "chain", None))):
         raise ConfigurationError("client_certificates: write FromTls(), with parentheses, or FromProxy(…)")
-    demanding = [scheme.name for scheme in guard.schemes if isinstance(scheme, MutualTlsScheme)]
+    demanding = [scheme.name for scheme in guard.schemes if isinstance(guard.place(scheme.name), ClientCertificate)]
     if demanding and source is None:
         raise ConfigurationError(
             f"the card demands mutual TLS ({', '.join(demanding)}); say where the certificates come from: "

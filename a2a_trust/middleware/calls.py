@@ -20,19 +20,12 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from starlette.concurrency import run_in_threadpool
 
 from a2a_trust.auth.principal import Anonymous, Principal
-from a2a_trust.card import CardView
+from a2a_trust.card import EXTENDED_CARD_METHODS, CardView
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send
-from a2a_trust.middleware.extended_card import (
-    FORBIDDEN,
-    INVALID,
-    TOO_LARGE,
-    Error,
-    ExtendedCard,
-    check_rule,
-    respond,
-)
+from a2a_trust.middleware.extended_card import INVALID, TOO_LARGE, ExtendedCard, check_rule, respond
+from a2a_trust.middleware.refusal import FORBIDDEN, Error
 
 __all__ = ["MAX_BODY", "Calls", "TenantRule"]
 
@@ -45,7 +38,6 @@ MAX_BODY: Final = 16_777_216
 #: Where the extended card is: 1.0, 0.3, 0.2.
 _NAME: Final = "/extendedAgentCard"
 _NAMES: Final = (_NAME, "/v1/card", "/agent/authenticatedExtendedCard")
-_METHODS: Final = frozenset({"GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"})
 #: What the paths of HTTP+JSON in 1.0 end in (A2A 1.0.1 5.3).
 _OPERATION: Final = re.compile(
     r"(?:(/message:(?:send|stream)|/extendedAgentCard)|/tasks(?:/[^/]+(?:/pushNotificationConfigs(?:/[^/]+)?)?)?)/?"
@@ -290,7 +282,7 @@ def _said_in_json_rpc(body: bytes) -> _Said:
 def _said_in_call(call: _Members) -> _Said:
     methods, params = call.all("method"), call.all("params")
     tenants = _tenants_of([tenant for each in params if type(each) is _Members for tenant in each.all("tenant")])
-    extended = next((method for method in methods if type(method) is str and method in _METHODS), "")
+    extended = next((method for method in methods if type(method) is str and method in EXTENDED_CARD_METHODS), "")
     if not tenants and not extended:
         return _Said()
     call_id = call.only("id")

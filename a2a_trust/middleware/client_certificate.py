@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from a2a_trust.errors import InvalidCredentialsError, KeySourceUnavailableError
+from a2a_trust.middleware.peer import was_forwarded
 from a2a_trust.middleware.proxies import CLAIMING_HEADERS
 
 __all__ = ["CertificateSource", "FromTls"]
@@ -39,7 +40,8 @@ class FromTls:
     """The certificate of the TLS connection that the server itself ended (ASGI TLS extension 0.2).
 
     Servers do not tell of it by themselves: run uvicorn with the protocol classes of ``a2a_trust.servers.uvicorn``, or
-    hypercorn by ``a2a_trust.servers.hypercorn``, and let them ask for certificates.
+    hypercorn by ``a2a_trust.servers.hypercorn``, and let them ask for certificates. A proxy that calls the agent with a
+    certificate of its own is the caller, whoever stands behind it: requests that it has marked as forwarded are 503.
     """
 
     headers = CLAIMING_HEADERS
@@ -61,6 +63,17 @@ class FromTls:
         if tls.get("client_cert_error"):
             raise InvalidCredentialsError("certificate: the server found it not good when TLS began")
         try:
-            return tuple(ssl.PEM_cert_to_DER_cert(pem) for pem in tls.get("client_cert_chain") or ())
+            chain = tuple(ssl.PEM_cert_to_DER_cert(pem) for pem in tls.get("client_cert_chain") or ())
         except (ValueError, binascii.Error):
             raise InvalidCredentialsError("certificate: the server tells of it in another form than PEM") from None
+        if chain and (was_forwarded(scope) or not CLAIMING_HEADERS.isdisjoint(map(_named, scope["headers"]))):
+            # Some proxies show a certificate of their own to the agent: then every caller of theirs would be the proxy.
+            raise KeySourceUnavailableError(
+                "a certificate came by TLS with a request that says it was forwarded, so it is the proxy's own, and "
+                "not the caller's; pass client_certificates=FromProxy(…), or let the proxy hand TLS on as it comes"
+            )
+        return chain
+
+
+def _named(line: tuple[bytes, bytes]) -> bytes:
+    return line[0].lower().replace(b"_", b"-")

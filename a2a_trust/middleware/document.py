@@ -13,7 +13,7 @@ from hashlib import sha256
 from math import inf
 from typing import Any, Final, NamedTuple, TypeAlias
 
-__all__ = ["ASGIApp", "Document", "Receive", "Scope", "Send", "answer", "json_bytes", "refuse"]
+__all__ = ["ASGIApp", "Document", "Receive", "Scope", "Send", "answer", "is_preflight", "json_bytes", "refuse"]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -68,12 +68,8 @@ async def answer(
     """
     method = scope["method"]
     if method not in ("GET", "HEAD"):
-        is_preflight = method == "OPTIONS" and any(
-            name == b"access-control-request-method" for name, _ in scope["headers"]
-        )
-        await refuse(
-            send, 204 if method == "OPTIONS" else 405, [_ALLOW, *(_PREFLIGHT if is_preflight and shared else ())]
-        )
+        told = _PREFLIGHT if shared and is_preflight(scope) else ()
+        await refuse(send, 204 if method == "OPTIONS" else 405, [_ALLOW, *told])
         return
     headers = [
         (b"etag", document.etag),
@@ -89,6 +85,13 @@ async def answer(
     headers += [(b"content-type", media_type), (b"content-length", b"%d" % len(document.body))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if method == "HEAD" else document.body})
+
+
+def is_preflight(scope: Mapping[str, Any]) -> bool:
+    """Whether a browser asks, for a page of another origin, what it may ask (Fetch 4.8)."""
+    return scope["method"] == "OPTIONS" and any(
+        name.lower() == b"access-control-request-method" for name, _ in scope["headers"]
+    )
 
 
 async def refuse(send: Send, status: int, headers: _Headers) -> None:

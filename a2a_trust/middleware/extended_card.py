@@ -18,7 +18,6 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from inspect import iscoroutinefunction
 from math import inf
@@ -33,40 +32,14 @@ from a2a_trust.middleware import audit
 from a2a_trust.middleware.authentication import principal_of
 from a2a_trust.middleware.card import CardSigner
 from a2a_trust.middleware.document import Receive, Scope, Send, json_bytes, refuse
+from a2a_trust.middleware.refusal import FORBIDDEN, UNAUTHENTICATED, Error
 
-__all__ = ["FORBIDDEN", "INVALID", "TOO_LARGE", "Error", "ExtendedCard", "Provider", "check_rule", "respond"]
+__all__ = ["INVALID", "TOO_LARGE", "ExtendedCard", "Provider", "check_rule", "respond"]
 
 Provider: TypeAlias = Callable[[Principal, str], Awaitable[bytes | Mapping[str, Any] | None]]
 """Gives the card for a caller and a tenant ("" for none); None when this caller has none for that tenant."""
 
 _REMEMBERED: Final = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Error:
-    """An error in the words of both bindings (A2A 5.4, 9.5, 11.6)."""
-
-    status: int
-    code: int
-    name: str
-    reason: str
-    message: str
-    is_of_http: bool = False
-    """Whether the status is told to callers of JSON-RPC too, who get 200 with the errors of the protocol."""
-
-    def in_json_rpc(self) -> bytes:
-        return json_bytes({"code": self.code, "message": self.message, "data": [self._info()]})
-
-    def in_http(self) -> bytes:
-        error = {"code": self.status, "status": self.name, "message": self.message, "details": [self._info()]}
-        return json_bytes({"error": error})
-
-    def _info(self) -> dict[str, str]:
-        return {
-            "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-            "reason": self.reason,
-            "domain": "a2a-protocol.org",
-        }
 
 
 UNSUPPORTED: Final = Error(
@@ -79,10 +52,6 @@ NOT_CONFIGURED: Final = Error(
     "EXTENDED_AGENT_CARD_NOT_CONFIGURED",
     "There is no extended card for this caller.",
 )
-FORBIDDEN: Final = Error(
-    403, -31403, "PERMISSION_DENIED", "UNAUTHORIZED", "The caller is not allowed to do this.", True
-)
-UNAUTHENTICATED: Final = Error(401, -31401, "UNAUTHENTICATED", "UNAUTHENTICATED", "Authentication is required.", True)
 INVALID: Final = Error(
     400, -32600, "INVALID_ARGUMENT", "INVALID_REQUEST", "The request is not one that all readers read alike.", True
 )
@@ -186,11 +155,9 @@ async def respond(result: bytes | Error, call_id: bytes | None, scope: Scope, se
     if isinstance(result, Error):
         # An error of the protocol is an answer like others to JSON-RPC; one of HTTP is not.
         status = result.status if call_id is None or result.is_of_http else 200
-        member, body = b"error", result.in_http() if call_id is None else result.in_json_rpc()
+        body = result.body(call_id)
     else:
-        member, body = b"result", result
-    if call_id is not None:
-        body = b'{"jsonrpc":"2.0","id":%b,"%b":%b}' % (call_id, member, body)
+        body = result if call_id is None else b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (call_id, result)
     headers = [
         (b"cache-control", b"private, no-store"),
         (b"vary", b"*"),  # whatever it was by which the guard knew the caller

@@ -21,10 +21,7 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.middleware.document import Document, Receive, Scope, Send, answer, json_bytes
 
-__all__ = ["JWKS_PATH", "JwksEndpoint", "ProtectedResource", "PublishedKeys"]
-
-JWKS_PATH: Final = "/.well-known/jwks.json"
-"""Where the keys of the card are served unless told otherwise."""
+__all__ = ["JwksEndpoint", "ProtectedResource", "PublishedKeys"]
 
 _URL: Final = re.compile(r"[!#-\[\]-~]+")  # it stands in a header, between quotation marks
 _RESOURCE_PATH: Final = "/.well-known/oauth-protected-resource"

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard import Anonymity, AnonymousRefused, At, Skills, SkillsRefused
 from a2a_trust.auth.principal import Principal, Verifier
-from a2a_trust.card import CardView, read_card
+from a2a_trust.card import CARD_PATHS, CardView, read_card
 from a2a_trust.errors import CardNotServedError, ConfigurationError
+from a2a_trust.keys.keyset import JWKS_PATH
 from a2a_trust.keys.signer import Signer
 from a2a_trust.middleware.authentication import (
-    CARD_PATHS,
     AuthenticationMiddleware,
     is_exactly,
     principal_of,
@@ -27,14 +27,12 @@ from a2a_trust.middleware.authentication import (
 from a2a_trust.middleware.calls import Calls, TenantRule
 from a2a_trust.middleware.card import CardSignedHere, CardSigner, CardSource, FixedCard, PublicCard, SignerSource
 from a2a_trust.middleware.client_certificate import CertificateSource
-from a2a_trust.middleware.document import ASGIApp, Document, Receive, Scope, Send
+from a2a_trust.middleware.document import ASGIApp, Document, Receive, Scope, Send, is_preflight
 from a2a_trust.middleware.extended_card import ExtendedCard, Provider
-from a2a_trust.middleware.metadata import JWKS_PATH, JwksEndpoint, ProtectedResource, PublishedKeys
+from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, PublishedKeys
 from a2a_trust.middleware.readers import CardForCallers, CardForEverybody, CardForNetworks, CardReaders, InNetworks
 
 __all__ = ["SigningKeys", "protect"]
-
-_PREFLIGHT: Final = b"access-control-request-method"
 
 
 class SigningKeys(SignerSource, PublishedKeys, Protocol):
@@ -163,11 +161,8 @@ class _Front:
 
 
 def _is_read(scope: Scope) -> bool:
-    """Whether the request reads: by GET or HEAD, or a browser asks whether it may (Fetch 4.8)."""
-    method = scope["method"]
-    if method == "OPTIONS":
-        return any(name.lower() == _PREFLIGHT for name, _ in scope["headers"])
-    return method in ("GET", "HEAD")
+    """Whether the request reads: by GET or HEAD, or a browser asks whether it may."""
+    return scope["method"] in ("GET", "HEAD") or is_preflight(scope)
 
 
 class _AsEnforced:

@@ -47,15 +47,24 @@ __all__ = [
     "UnixSocket",
 ]
 
+_TELLING: Final = (
+    "client- cf-client- ssl-client- x-client- x-ssl- x-ssl-client- x-tls-client- x-forwarded-client- "
+    "x-forwarded-ssl-client- x-forwarded-tls-client-"
+)
+_TOLD: Final = (
+    "cert cert-chain cert-der-base64 cert-fingerprint cert-hash cert-info cert-issuer cert-sha1 cert-sha256 "
+    "cert-subject cert-verified certificate cn dn i-dn issuer-dn s-dn subject-dn verify"
+)
+_TOLD_OF_SSL: Final = "fingerprint issuer not-after not-before san serial sha1 sha256 subject used"
 CLAIMING_HEADERS: Final = frozenset(
     f"{prefix}{name}".encode()
-    for prefix, names in {
-        "": "client-cert client-cert-chain ssl-client-cert ssl-client-verify x-client-cert x-client-certificate",
-        "x-forwarded-": "client-cert tls-client-cert tls-client-cert-info ssl-client-cert",
-        "x-ssl-": "cert client-cert client-verify client-used client-dn client-s-dn client-subject client-fingerprint",
-        "x-amzn-mtls-clientcert": " -leaf -subject -issuer -serial-number -validity",
-        "x-arr-": "clientcert",
-    }.items()
+    for prefixes, names in (
+        (_TELLING, _TOLD),
+        ("ssl-client- x-ssl- x-ssl-client- x-tls-client-", _TOLD_OF_SSL),
+        ("x-amzn-mtls-clientcert", " -issuer -leaf -serial-number -subject -validity"),
+        ("x-", "arr-clientcert tls-cert"),
+    )
+    for prefix in prefixes.split(" ")
     for name in names.split(" ")
 )
 """Headers, in lower case, in which some proxy tells of client certificates: no application behind should see them."""
@@ -235,13 +244,8 @@ class Rfc9440:
     Both are absent when the client showed none.
     """
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return ("Client-Cert", "Client-Cert-Chain")
-
-    @property
-    def every_time(self) -> bool:
-        return False
+    names = ("Client-Cert", "Client-Cert-Chain")
+    every_time = False
 
     def read(self, values: Values) -> tuple[bytes, ...]:
         leaf, above = (values.get(name) for name in self.names)
@@ -261,6 +265,8 @@ class Nginx:
     Its words for a client without a certificate are NONE, and an absent header.
     """
 
+    every_time = False
+
     certificate: str = "X-SSL-Client-Cert"
     verdict: str = "X-SSL-Client-Verify"
 
@@ -270,10 +276,6 @@ class Nginx:
     @property
     def names(self) -> tuple[str, ...]:
         return (self.certificate, self.verdict)
-
-    @property
-    def every_time(self) -> bool:
-        return False
 
     def read(self, values: Values) -> tuple[bytes, ...]:
         if not _is_shown(values, self.certificate, _ABSENT, self.verdict, _NO_VERDICT):
@@ -293,6 +295,8 @@ class HAProxy:
     or ``::``, with ``ssl_c_used`` 0: ``ssl_c_verify`` is 0 then too.
     """
 
+    every_time = False
+
     certificate: str = "X-SSL-Client-Cert"
     used: str = "X-SSL-Client-Used"
     verdict: str = "X-SSL-Client-Verify"
@@ -303,10 +307,6 @@ class HAProxy:
     @property
     def names(self) -> tuple[str, ...]:
         return (self.certificate, self.used, self.verdict)
-
-    @property
-    def every_time(self) -> bool:
-        return False
 
     def read(self, values: Values) -> tuple[bytes, ...]:
         value = values.get(self.certificate, b"")
@@ -329,6 +329,8 @@ class Apache:
     and ``(null)`` or an empty value.
     """
 
+    every_time = False
+
     certificate: str = "X-SSL-Client-Cert"
     verdict: str = "X-SSL-Client-Verify"
 
@@ -338,10 +340,6 @@ class Apache:
     @property
     def names(self) -> tuple[str, ...]:
         return (self.certificate, self.verdict)
-
-    @property
-    def every_time(self) -> bool:
-        return False
 
     def read(self, values: Values) -> tuple[bytes, ...]:
         null = (b"(null)",)
@@ -359,6 +357,8 @@ class Caddy:
     Its words for a client without a certificate are an empty value, or the name of the placeholder itself.
     """
 
+    every_time = False
+
     certificate: str = "X-SSL-Client-Cert"
 
     def __post_init__(self) -> None:
@@ -367,10 +367,6 @@ class Caddy:
     @property
     def names(self) -> tuple[str, ...]:
         return (self.certificate,)
-
-    @property
-    def every_time(self) -> bool:
-        return False
 
     def read(self, values: Values) -> tuple[bytes, ...]:
         value = values[self.certificate]
@@ -394,13 +390,8 @@ class Envoy:
     ``URI`` or ``DNS``, the header is refused.
     """
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return ("X-Forwarded-Client-Cert",)
-
-    @property
-    def every_time(self) -> bool:
-        return False
+    names = ("X-Forwarded-Client-Cert",)
+    every_time = False
 
     def read(self, values: Values) -> tuple[bytes, ...]:
         where = self.names[0]
@@ -459,13 +450,8 @@ class Traefik:
     beside it, so ``peers`` must be that ``ProxySecret``.
     """
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return ("X-Forwarded-Tls-Client-Cert",)
-
-    @property
-    def every_time(self) -> bool:
-        return True
+    names = ("X-Forwarded-Tls-Client-Cert",)
+    every_time = True
 
     def read(self, values: Values) -> tuple[bytes, ...]:
         value = values[self.names[0]]
@@ -480,13 +466,8 @@ class AwsAlb:
     mode that passes certificates through unverified is not read, for the same reason.
     """
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return ("X-Amzn-Mtls-Clientcert-Leaf",)
-
-    @property
-    def every_time(self) -> bool:
-        return False
+    names = ("X-Amzn-Mtls-Clientcert-Leaf",)
+    every_time = False
 
     def read(self, values: Values) -> tuple[bytes, ...]:
         where = self.names[0]

@@ -5,7 +5,6 @@ The texts are fixed. Why a request was refused goes to the log, never to the cal
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
@@ -20,8 +19,9 @@ from a2a_trust.errors import (
     KeySourceUnavailableError,
     TrustError,
 )
+from a2a_trust.middleware.document import json_bytes
 
-__all__ = ["Binding", "Refusal", "refusal_for"]
+__all__ = ["FORBIDDEN", "UNAUTHENTICATED", "Binding", "Error", "Refusal", "refusal_for"]
 
 RETRY_AFTER: Final = 5
 """Seconds after which a caller may try again when the source of keys is down."""
@@ -56,18 +56,36 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class Error:
+    """An error in the words of both bindings (A2A 5.4, 9.5, 11.6). ``name`` is as google.rpc.Code has it."""
+
     status: int
-    message: str
-    reason: str
-    json_rpc_code: int
+    code: int
     name: str
-    """The name of the status in google.rpc.Code, as the HTTP+JSON binding has it."""
+    reason: str
+    message: str
+    is_of_http: bool = False
+    """Whether the status is told to callers of JSON-RPC too, who get 200 with the errors of the protocol."""
+
+    def body(self, call_id: bytes | None) -> bytes:
+        """The answer's body; ``call_id`` is that of a JSON-RPC request, as JSON, None over HTTP."""
+        info = {
+            "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+            "reason": self.reason,
+            "domain": "a2a-protocol.org",
+        }
+        if call_id is None:
+            error = {"code": self.status, "status": self.name, "message": self.message, "details": [info]}
+            return json_bytes({"error": error})
+        error = {"code": self.code, "message": self.message, "data": [info]}
+        return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (call_id, json_bytes(error))
 
 
-_UNAUTHENTICATED = _Kind(401, "Authentication is required.", "UNAUTHENTICATED", -31401, "UNAUTHENTICATED")
-_UNAUTHORIZED = _Kind(403, "The caller is not allowed to do this.", "UNAUTHORIZED", -31403, "PERMISSION_DENIED")
-_UNAVAILABLE = _Kind(503, "Credentials cannot be checked now.", "UNAVAILABLE", -32603, "UNAVAILABLE")
+UNAUTHENTICATED: Final = Error(401, -31401, "UNAUTHENTICATED", "UNAUTHENTICATED", "Authentication is required.", True)
+FORBIDDEN: Final = Error(
+    403, -31403, "PERMISSION_DENIED", "UNAUTHORIZED", "The caller is not allowed to do this.", True
+)
+UNAVAILABLE: Final = Error(503, -32603, "UNAVAILABLE", "UNAVAILABLE", "Credentials cannot be checked now.", True)
 
 
 def refusal_for(
@@ -87,13 +105,13 @@ def refusal_for(
     """
     headers: list[tuple[bytes, bytes]] = [(b"cache-control", b"no-store")]
     if isinstance(error, AuthorizationError):
-        kind = _UNAUTHORIZED
+        kind = FORBIDDEN
         headers += _challenges(guard, _wanting(error, guard), error.by_dpop, resource_metadata)
     elif isinstance(error, KeySourceUnavailableError):
-        kind = _UNAVAILABLE
+        kind = UNAVAILABLE
         headers.append((b"retry-after", str(RETRY_AFTER).encode()))
     else:
-        kind = _UNAUTHENTICATED
+        kind = UNAUTHENTICATED
         by_dpop = isinstance(error, InvalidCredentialsError) and error.by_dpop
         headers += _challenges(guard, _wrong(error, guard), by_dpop, resource_metadata)
         if dpop_nonce is not None:
@@ -150,15 +168,6 @@ def _challenges(
 
 
 @cache
-def _body(kind: _Kind, binding: Binding) -> bytes:
-    info = {
-        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-        "reason": kind.reason,
-        "domain": "a2a-protocol.org",
-    }
-    if binding is Binding.JSONRPC:
-        # The body was not read, so the id is not known (JSON-RPC 2.0, 5).
-        error = {"code": kind.json_rpc_code, "message": kind.message, "data": [info]}
-        return json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
-    status = {"code": kind.status, "status": kind.name, "message": kind.message, "details": [info]}
-    return json.dumps({"error": status}).encode()
+def _body(error: Error, binding: Binding) -> bytes:
+    # The body was not read, so the id is not known (JSON-RPC 2.0, 5).
+    return error.body(b"null" if binding is Binding.JSONRPC else None)

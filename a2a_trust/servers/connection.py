@@ -26,10 +26,13 @@ def extensions_of(transport: asyncio.BaseTransport) -> dict[str, Any]:
 
 
 def with_extensions(app: Any, extensions: dict[str, Any]) -> Any:
-    """``app``, whose scopes have these extensions too; what else it is called with is handed on."""
+    """``app``, whose scopes have these extensions too, each its own; what else it is called with is handed on."""
 
     async def telling(scope: Any, *others: Any) -> None:
-        scope["extensions"] = {**(scope.get("extensions") or {}), **extensions}
+        scope["extensions"] = {
+            **(scope.get("extensions") or {}),
+            **{name: value.copy() for name, value in extensions.items()},
+        }
         await app(scope, *others)
 
     return telling
@@ -40,7 +43,7 @@ def _tls(connection: ssl.SSLObject) -> dict[str, Any]:
     cipher = connection.cipher()
     return {
         "server_cert": None,  # Python's ssl does not tell which certificate it has shown
-        "client_cert_chain": [] if leaf is None else list(map(ssl.DER_cert_to_PEM_cert, _chain(connection, leaf))),
+        "client_cert_chain": () if leaf is None else tuple(map(ssl.DER_cert_to_PEM_cert, _chain(connection, leaf))),
         "client_cert_name": None if leaf is None else subject_of(leaf),
         "client_cert_error": None,  # with an error there is no connection
         "tls_version": _VERSIONS.get(connection.version() or ""),

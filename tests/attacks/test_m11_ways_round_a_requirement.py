@@ -5,19 +5,24 @@ Found in a review of the rules of evaluation; through the whole middleware.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from a2a_trust.auth.guard import AnonymousAllowed, AnonymousRefused, HandlersEnforceSkills
+from a2a_trust.auth.client_certificate import AllIssued, CertificateVerifier, ClientAuthority, FromDns
+from a2a_trust.auth.credentials import ClientCertificate, Query
+from a2a_trust.auth.guard import AnonymousAllowed, AnonymousRefused, At, HandlersEnforceSkills
 from a2a_trust.errors import ConfigurationError
+from a2a_trust.middleware.client_certificate import FromTls
 from a2a_trust.middleware.peer import Networks
 from a2a_trust.middleware.protection import protect
 from a2a_trust.middleware.proxies import FromProxy, Nginx, ProxySecret, UnixSocket
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.attacks.test_m06_client_certificates_in_headers import Believes
 from tests.auth.test_jwt import claims, token
+from tests.certificates import Authority
 from tests.middleware.agent import CARD, KEY, POOR_KEY, Agent, guarded, uvicorn_serving, verifiers
 from tests.middleware.test_proxies import ANN, TOLD
 
@@ -185,3 +190,46 @@ async def test_a_forged_certificate_where_the_server_believes_every_forwarded_he
             assert answer.status_code == (503 if knows_nobody else 401)
         assert agent.paths == []
         assert (await http.post(f"{origin}/rpc")).status_code == 200
+
+
+@pytest.mark.parametrize("scheme", ["key", "query", "bearer", "word"])
+def test_a_certificate_is_no_password(scheme: str, tmp_path: Path) -> None:
+    """Everybody can have its text; who has its key is proven by TLS, and by nothing that a request holds."""
+    authorities = tmp_path / "ca.pem"
+    authorities.write_bytes(Authority().pem)
+    verifier = CertificateVerifier(
+        ClientAuthority(name="a", certificates=authorities, identity=FromDns(), allowed=AllIssued())
+    )
+    schemes = {
+        "key": {"apiKeySecurityScheme": {"location": "header", "name": "X-Cert"}},
+        "query": {"apiKeySecurityScheme": {"location": "query", "name": "cert"}},
+        "bearer": {"httpAuthSecurityScheme": {"scheme": "bearer"}},
+    }
+    card: dict[str, Any] = {
+        **CARD,
+        "securitySchemes": schemes,
+        "securityRequirements": [{"schemes": {scheme: {}}}],
+    }
+    given: Any = verifier
+    if scheme == "word":
+        card = {"name": "agent", "url": "https://agent.example/", "authentication": {"schemes": ["word"]}}
+        given = At(Query("cert"), verifier)
+    with pytest.raises(ConfigurationError, match="is for client certificates, whose keys TLS has proven"):
+        protect(Agent(), card=card, verifiers={scheme: given}, client_certificates=FromTls())
+
+
+def test_a_token_is_no_certificate() -> None:
+    card = {
+        **CARD,
+        "securitySchemes": {"m": {"mtlsSecurityScheme": {}}},
+        "securityRequirements": [{"schemes": {"m": {}}}],
+    }
+    with pytest.raises(ConfigurationError, match="is for tokens, and the card demands a certificate"):
+        protect(Agent(), card=card, verifiers={"m": verifiers()["oauth"]}, client_certificates=FromTls())
+
+
+def test_a_word_of_0_1_that_is_a_certificate_needs_its_source() -> None:
+    card = {"name": "agent", "url": "https://agent.example/", "authentication": {"schemes": ["mutualTLS"]}}
+    given = {"mutualTLS": At(ClientCertificate(), Believes())}
+    with pytest.raises(ConfigurationError, match=r"client_certificates=FromTls\(\)"):
+        protect(Agent(), card=card, verifiers=given)

@@ -370,6 +370,7 @@ async def test_dot_segments_are_not_taken_out(sent: str) -> None:
     """The application may see the path as it was sent, so a proof for what it might mean is none for it."""
     await refused(proof(TOKEN, htu=f"{BASE}/rpc"), "htu", path=sent, raw_path=sent.encode())
     await refused(proof(TOKEN, htu=f"{BASE}/"), "htu", path=sent, raw_path=sent.encode())
+    await refused(proof(TOKEN, htu=f"{BASE}{sent}"), "htu", path=sent, raw_path=sent.encode())
 
 
 async def test_without_a_raw_path_the_decoded_one_counts() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
@@ -31,7 +32,7 @@ def client(name: str, issuer: Authority = CA, **options: Any) -> Leaf:
 
 
 class Names(BaseHTTPRequestHandler):
-    """Answers with the name in the client's certificate."""
+    """Answers with the name in the client's certificate, and the version of TLS."""
 
     protocol_version = "HTTP/1.1"
 
@@ -42,6 +43,7 @@ class Names(BaseHTTPRequestHandler):
         body = ",".join(value for _, value in shown.get("subjectAltName", ())).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
+        self.send_header("TLS", str(connection.version()))
         self.end_headers()
         self.wfile.write(body)
 
@@ -112,24 +114,61 @@ def test_asynchronous_clients_do_so_too(tmp_path: Path, files: Path, url: str) -
     assert asyncio.run(ask()) == ["first", "second", "third"]
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        ec.generate_private_key(ec.SECP384R1()),
-        rsa.generate_private_key(65537, 2048),
-        ed25519.Ed25519PrivateKey.generate(),
-    ],
-    ids=["P-384", "RSA", "Ed25519"],
-)
-def test_keys_in_memory_are_shown_and_replaced(files: Path, url: str, key: Any) -> None:
-    leaf = client("first", key=key)
-    certificate = CertificateInMemory(leaf.pem, LocalSigner(key))
+KEYS: dict[str, Callable[[], Any]] = {
+    "P-256": lambda: ec.generate_private_key(ec.SECP256R1()),
+    "P-384": lambda: ec.generate_private_key(ec.SECP384R1()),
+    "RSA": lambda: rsa.generate_private_key(65537, 2048),
+    "Ed25519": ed25519.Ed25519PrivateKey.generate,
+}
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["TLS 1.2", "TLS 1.3"])
+def test_only_the_newest_certificate_is_shown_also_when_its_key_is_of_another_kind(
+    files: Path, url: str, version: ssl.TLSVersion
+) -> None:
+    leaves = {kind: client(kind, key=make()) for kind, make in KEYS.items()}
+    certificate = CertificateInMemory(leaves["P-256"].pem, LocalSigner(leaves["P-256"].key))  # type: ignore[arg-type]
     context = client_context(certificate, authorities=files / "ca.pem")
+    context.minimum_version = context.maximum_version = version
     with httpx.Client(verify=context, headers={"Connection": "close"}) as http:
-        assert http.get(url).text == "first"
-        second = client("second")
-        certificate.replace(second.pem, second.key_pem)
-        assert http.get(url).text == "second"
+        for kind in ("P-256", "RSA", "P-256", "Ed25519", "P-384", "RSA", "Ed25519", "P-256"):
+            certificate.replace(leaves[kind].pem, LocalSigner(leaves[kind].key))  # type: ignore[arg-type]
+            response = http.get(url)
+            assert (response.text, response.headers["TLS"]) == (kind, version.name.replace("_", "."))
+
+
+def test_asynchronous_clients_show_only_the_newest_one_too(files: Path, url: str) -> None:
+    async def ask() -> list[str]:
+        certificate = CertificateInMemory(first.pem, first.key_pem)
+        context = client_context(certificate, authorities=files / "ca.pem")
+        async with httpx.AsyncClient(verify=context, headers={"Connection": "close"}) as http:
+            names = [(await http.get(url)).text]
+            for leaf in (second, first):
+                certificate.replace(leaf.pem, leaf.key_pem)
+                names.append((await http.get(url)).text)
+        return names
+
+    first, second = client("P-256"), client("RSA", key=KEYS["RSA"]())
+    assert asyncio.run(ask()) == ["P-256", "RSA", "P-256"]
+
+
+def test_sockets_that_are_wrapped_before_they_connect_and_handshakes_that_wait_show_the_newest_one(
+    files: Path, url: str
+) -> None:
+    address = url.removeprefix("https://").split(":")[0], int(url.rpartition(":")[2])
+    first, second = client("first"), client("second", key=KEYS["RSA"]())
+    certificate = CertificateInMemory(first.pem, first.key_pem)
+    context = client_context(certificate, authorities=files / "ca.pem")
+    for at_once in (True, False):
+        with context.wrap_socket(
+            socket.socket(), do_handshake_on_connect=at_once, server_hostname=address[0]
+        ) as connection:
+            certificate.replace(second.pem, second.key_pem)
+            connection.connect(address)
+            if not at_once:
+                connection.do_handshake()
+            connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert b"".join(iter(lambda: connection.recv(1000), b"")).endswith(b"\r\n\r\nsecond")
 
 
 def test_a_chain_over_an_intermediate_authority_is_shown_whole(files: Path, url: str) -> None:

@@ -25,7 +25,7 @@ from a2a_trust import (
     sign_card,
     verify_card,
 )
-from a2a_trust.client.memory import CardMemory, Remembered, TrustOnFirstUse, VolatileCardMemory, origin_of
+from a2a_trust.client.memory import CardMemory, Remembered, TrustOnFirstUse, VolatileCardMemory, asked_origin
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import ConfigurationError, PinnedKeyError, RolledBackCardError, TrustError
 from a2a_trust.signing.verify import CLOCK_SKEW
@@ -201,8 +201,8 @@ def test_records_can_be_brought_along() -> None:
     ],
 )
 def test_an_origin_is_written_in_one_way(url: str, origin: str) -> None:
-    assert origin_of(url) == origin
-    assert origin_of(origin) == origin
+    assert asked_origin(url) == origin
+    assert asked_origin(origin) == origin
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_an_origin_is_written_in_one_way(url: str, origin: str) -> None:
 )  # fmt: skip
 def test_what_is_no_origin_is_refused_everywhere(memory: Memory, url: Any) -> None:
     uses: list[Callable[[], object]] = [
-        lambda: origin_of(url),
+        lambda: asked_origin(url),
         lambda: memory.expects_signature(url),
         lambda: memory.forget(url),
         lambda: memory.accept(url, [thumbprint(ALICE)], now=NOW),

@@ -29,6 +29,7 @@ from a2a_trust import (
     TrustStore,
     UncoveredFieldsError,
     UnprovenCardError,
+    UnsafeAnyOrigin,
     UnsignedCardError,
     UntrustedCardError,
     generate_signer,
@@ -501,6 +502,24 @@ def test_an_extended_card_leads_no_further_than_the_public_one(make: Make, agent
     agent.pages[f"/other{NEW}"] = signed(wider)  # another agent of this origin, which has such a login
     assert client.get(f"{url}/other{NEW}").status_code == 200
     assert client.get(url + EXTENDED[0]).status_code == 200
+
+
+@pytest.mark.parametrize("interface", ["https://[x", "https://a]b/rpc", "https://agent.example.com:99999"])
+def test_a_card_whose_interface_is_no_url_leads_nowhere_else(
+    make: Make, agent: Agent, url: str, interface: str
+) -> None:
+    """By a key that is bound to no origin: for others such a card is refused before."""
+    card = card_of(url)
+    card["supportedInterfaces"][1]["url"] = interface
+    other = card_of(url)
+    other["supportedInterfaces"][1]["url"] = f"{interface}x"
+    agent.pages = {NEW: signed(card), EXTENDED[0]: signed(other), EXTENDED[1]: signed(card)}
+    client = make(TrustStore([TrustedKey(key=OWNER.public_key, origins=UnsafeAnyOrigin())]))
+    assert client.get(url + NEW).status_code == 200
+    assert client.get(url + EXTENDED[1]).status_code == 200
+    assert "at origins that the public card does not name" in str(
+        client.refusal(CardVerificationError, url + EXTENDED[0])
+    )
 
 
 def test_how_far_public_cards_lead_is_remembered_of_the_last_ones(make: Make) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys import origins
-from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
+from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of, origin_of
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,27 @@ from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
 )
 def test_the_host_of_a_plain_url_or_address(url: str, host: str) -> None:
     assert host_of(url) == host
+
+
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("HTTPS://Agent.EXAMPLE.com:0443/x", "https://agent.example.com"),
+        ("http://[::1]:80", "http://[::1]"),
+        ("http://agent.example.com:443", "http://agent.example.com:443"),
+        ("grpc://agent.example.com:443/", "grpc://agent.example.com:443"),
+        ("agent.example.com:443", "://agent.example.com:443"),
+        ("agent.example.com", "://agent.example.com"),
+    ],
+)
+def test_an_origin_has_one_spelling(url: str, origin: str) -> None:
+    assert origin_of(url) == origin
+
+
+@pytest.mark.parametrize("url", ["https://agent.example.com:65536", "agent.example.com/x", "https://[x"])
+def test_what_has_no_origin_is_refused(url: str) -> None:
+    with pytest.raises(MalformedError, match="URL"):
+        origin_of(url)
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,9 @@ from starlette.routing import Mount, Route
 from a2a_trust.auth.api_key import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.guard import AnonymousAllowed
 from a2a_trust.auth.principal import Anonymous, Identity, Principal
+from a2a_trust.card import CARD_PATHS
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
-from a2a_trust.middleware.authentication import CARD_PATHS, AuthenticationMiddleware, principal_of
+from a2a_trust.middleware.authentication import AuthenticationMiddleware, principal_of
 from a2a_trust.middleware.protection import protect
 from tests.auth.test_jwt import NOW, claims, token
 from tests.middleware.agent import CARD, KEY, POOR_KEY, Agent, guarded, raw_exchange, uvicorn_serving, verifiers

@@ -131,6 +131,20 @@ def test_a_server_that_does_not_tell_is_503_with_the_way_out_in_the_log(
 
 
 @pytest.mark.parametrize(
+    "line", [b"X-Forwarded-For", b"Forwarded", b"X_Forwarded_Proto", b"X-SSL-Client-Cert", b"client_cert"]
+)
+def test_a_proxy_that_shows_a_certificate_of_its_own_is_not_its_callers(
+    line: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    app, seen = agent({"mtls": {}})
+    with caplog.at_level(logging.INFO, logger="a2a_trust"):
+        assert asked(app, scope_of(ANN.der, headers=[(line, b"x")]))[0] == 503
+    assert "it is the proxy's own" in caplog.text
+    assert not seen
+    assert asked(app, scope_of(headers=[(line, b"x")]))[0] == 401  # nobody has shown any
+
+
+@pytest.mark.parametrize(
     "tls",
     [
         {"client_cert_chain": [ssl.DER_cert_to_PEM_cert(ANN.der)], "client_cert_error": "self-signed"},

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from http.client import HTTPResponse
 from pathlib import Path
-from typing import Any, Final
+from types import SimpleNamespace
+from typing import Any, Final, cast
 
 import httpx
 import pytest
@@ -28,7 +29,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from hypercorn.config import Config
 
 from a2a_trust import AllIssued, CertificateVerifier, ClientAuthority, FromTls, FromUri, protect
-from a2a_trust.servers import hypercorn
+from a2a_trust.servers import connection, hypercorn
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.certificates import SERVER, Authority, Leaf
 from tests.middleware.agent import Agent
@@ -224,7 +225,7 @@ def test_a_good_certificate_is_the_caller_in_every_request_and_in_a_resumed_sess
         first, second = request(tls), request(tls)
     told = world.seen[-1]
     assert (first.status, first.said["user"], second.said["user"], first.resumed) == (200, USER, USER, False)
-    assert told["client_cert_chain"] == [ssl.DER_cert_to_PEM_cert(world.ann.der)]
+    assert told["client_cert_chain"] == (ssl.DER_cert_to_PEM_cert(world.ann.der),)
     assert told["client_cert_name"] == "CN=Ann"
     assert (told["server_cert"], told["client_cert_error"]) == (None, None)
     assert told["tls_version"] == version.value
@@ -247,6 +248,15 @@ def test_a_certificate_that_ends_during_a_connection_or_a_session_is_good_no_mor
         finally:
             world.later = 0.0
     assert (before.status, during.status, resumed.status, resumed.resumed) == (200, 401, 401, True)
+
+
+@pytest.mark.parametrize("server", TELLING)
+def test_what_an_application_does_with_a_scope_stays_there(world: World, server: str) -> None:
+    with world.connected(server, world.context(world.ann)) as tls:
+        request(tls)
+        world.seen[-1]["client_cert_name"] = "CN=Mallory"
+        request(tls)
+    assert world.seen[-1]["client_cert_name"] == "CN=Ann"
 
 
 @pytest.mark.parametrize("server", TELLING)
@@ -283,7 +293,7 @@ def test_a_certificate_that_tls_does_not_take_gets_no_answer(world: World, serve
 def test_a_certificate_below_an_intermediate_authority_is_told_leaf_first(world: World, server: str) -> None:
     leaf = world.middle.issue(ANN)
     assert world.ask(server, world.context(leaf)).said["user"] == USER
-    sent = [ssl.DER_cert_to_PEM_cert(leaf.der), ssl.DER_cert_to_PEM_cert(leaf.above[0].public_bytes(Encoding.DER))]
+    sent = (ssl.DER_cert_to_PEM_cert(leaf.der), ssl.DER_cert_to_PEM_cert(leaf.above[0].public_bytes(Encoding.DER)))
     # Python's ssl tells of what is above the leaf since 3.13.
     assert world.seen[-1]["client_cert_chain"] == (sent if sys.version_info >= (3, 13) else sent[:1])
 
@@ -325,3 +335,11 @@ def test_a_server_that_does_not_tell_is_503_and_the_log_says_how_to_run_it(
     assert answer.status == 503
     assert "--http a2a_trust.servers.uvicorn:HttpToolsProtocol" in caplog.text
     assert "servers" not in json.dumps(answer.said)
+
+
+@pytest.mark.parametrize(("sent", "told"), [([b"leaf", b"above"], 2), ([b"above", b"leaf"], 1), ([], 1), (None, 1)])
+def test_of_what_is_above_the_leaf_is_told_what_python_tells(sent: list[bytes] | None, told: int) -> None:
+    """Python's ssl has the method since 3.13; whatever it says, the leaf is the one whose key TLS has proven."""
+    stand_in = SimpleNamespace() if sent is None else SimpleNamespace(get_unverified_chain=lambda: sent)
+    chain = connection._chain(cast("Any", stand_in), b"leaf")
+    assert (chain[0], len(chain)) == (b"leaf", told)

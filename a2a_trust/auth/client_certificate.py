@@ -22,12 +22,13 @@ authority, or by another rule, is another caller, and an authority can renew its
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
 import logging
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -66,14 +67,14 @@ __all__ = [
     "subject_of",
 ]
 
-MAX_CERTIFICATES: Final = 10
+MAX_CERTIFICATES: Final = 6
 """The most certificates that a client may show, its own included."""
 
 MAX_CHAIN: Final = 65_536
 """The longest chain that is looked at, in characters of PEM."""
 
 LOOK_SECONDS: Final = 1.0
-"""How often files are looked at: so long may what changed in them still count."""
+"""How often files are looked at: so long, and as long as reading takes, may what changed in them still count."""
 
 _MAX_FILE: Final = 4_194_304
 _MEMORY_CERTIFICATES: Final = 1024
@@ -288,6 +289,9 @@ class ClientAuthority:
 
     With ``crls``, files in PEM or DER, no certificate counts without a list by its issuer that is in force now, the
     certificates between the client's and the trusted one included. A list that covers a part only is refused.
+
+    A file that is emptied or deleted leaves what it said last: to trust the last one no more, put another one in its
+    place, or start the agent without.
     """
 
     name: str
@@ -325,12 +329,41 @@ def _spelled_or_none(rule: IdentityRule, name: str) -> str | None:
         return None
 
 
+class _RevocationList:
+    """A revocation list and what is known of it, so that requests cost the same with large ones.
+
+    Its entries are walked once, when it is made, and its signature is verified once for each issuer.
+    """
+
+    def __init__(self, crl: x509.CertificateRevocationList) -> None:
+        self._crl = crl
+        self._serial_numbers = frozenset(entry.serial_number for entry in crl)
+        self._is_of: dict[x509.Certificate, bool] = {}
+
+    def names(self, certificate: x509.Certificate) -> bool:
+        return certificate.serial_number in self._serial_numbers
+
+    def end_for(self, issuer: x509.Certificate, now: float) -> float | None:
+        """When the list's time is over; None when it is no list of this issuer that is in force now."""
+        crl = self._crl
+        if crl.issuer != issuer.subject or crl.next_update_utc is None:
+            return None
+        start, end = crl.last_update_utc.timestamp(), crl.next_update_utc.timestamp()
+        usage = _extension(issuer, x509.KeyUsage)
+        if not start <= now < end or usage is None or not usage.crl_sign:
+            return None
+        if issuer not in self._is_of:
+            is_valid = crl.is_signature_valid(issuer.public_key())  # type: ignore[arg-type]
+            _remember(self._is_of, issuer, is_valid)
+        return end if self._is_of[issuer] else None
+
+
 class _Files(NamedTuple):
     """What an authority's files say."""
 
     stamps: tuple[Stamp | None, ...]
     store: verification.Store
-    crls: tuple[x509.CertificateRevocationList, ...]
+    crls: tuple[_RevocationList, ...]
 
 
 class _Watched:
@@ -343,15 +376,18 @@ class _Watched:
     def __init__(self, authority: ClientAuthority) -> None:
         self.authority = authority
         self._paths = (Path(authority.certificates), *map(Path, authority.crls))
-        self.files = self._read(self._stamps())
+        self.files = self._read(self.stamps())
 
-    def look(self) -> bool:
-        """Whether the files have changed, and say something else since."""
-        stamps = self._stamps()
-        if stamps == self.files.stamps:
-            return False
+    def stamps(self) -> tuple[Stamp | None, ...]:
+        return tuple(map(stamp_of_path, self._paths))
+
+    async def read_again(self, stamps: tuple[Stamp | None, ...]) -> bool:
+        """Whether the files, which have changed, say something else now. They are read in a thread: they may be large.
+
+        ``stamps`` were taken before: a change meanwhile is noticed the next time.
+        """
         try:
-            self.files = self._read(stamps)
+            self.files = await asyncio.to_thread(self._read, stamps)
         except ConfigurationError as error:
             self.files = self.files._replace(stamps=stamps)  # one attempt, and one line, for each change
             _log.error("client authority %s: the last files go on: %s", self.authority.name, error)
@@ -359,11 +395,7 @@ class _Watched:
         _log.info("client authority %s: its files were read again", self.authority.name)
         return True
 
-    def _stamps(self) -> tuple[Stamp | None, ...]:
-        return tuple(map(stamp_of_path, self._paths))
-
     def _read(self, stamps: tuple[Stamp | None, ...]) -> _Files:
-        """``stamps`` were taken before: a change meanwhile is noticed the next time."""
         authorities, *lists = self._paths
         crls = tuple(crl for path in lists for crl in _read_crls(path))
         return _Files(stamps, verification.Store(_read_authorities(authorities)), crls)
@@ -411,7 +443,7 @@ def _check_authority(certificate: x509.Certificate, path: Path) -> None:
         raise ConfigurationError(f"{where}: authorities with Ed25519 keys are not taken; use P-256, P-384 or RSA")
 
 
-def _read_crls(path: Path) -> list[x509.CertificateRevocationList]:
+def _read_crls(path: Path) -> list[_RevocationList]:
     data = _content(path)
     try:
         if b"-----BEGIN" in data[:_LONGEST_NAME]:
@@ -422,16 +454,17 @@ def _read_crls(path: Path) -> list[x509.CertificateRevocationList]:
         strong = all(
             crl.signature_hash_algorithm is not None and crl.signature_hash_algorithm.name in _HASHES for crl in found
         )
+        lists = list(map(_RevocationList, found))
     except _BROKEN:
-        found = []
-    if not found:
+        lists = []
+    if not lists:
         raise ConfigurationError(f"{path}: no revocation list (BEGIN X509 CRL, or DER) that can be read")
     if not strong:
         raise ConfigurationError(f"{path}: a revocation list that is not signed over SHA-256, SHA-384 or SHA-512")
     if partial:
         # Critical are what says that others are needed beside it: of changes only, for some reasons, of other issuers.
         raise ConfigurationError(f"{path}: a revocation list of a part of what was revoked; give the whole one")
-    return found
+    return lists
 
 
 _T = TypeVar("_T", bound=x509.ExtensionType)
@@ -439,6 +472,16 @@ _T = TypeVar("_T", bound=x509.ExtensionType)
 
 def _extension(certificate: x509.Certificate, kind: type[_T]) -> _T | None:
     return next((each.value for each in certificate.extensions if isinstance(each.value, kind)), None)
+
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+def _remember(memory: dict[_Key, _Value], key: _Key, value: _Value) -> None:
+    if len(memory) >= _MEMORY_CERTIFICATES:
+        memory.clear()
+    memory[key] = value
 
 
 class _Proven(NamedTuple):
@@ -462,6 +505,7 @@ class CertificateVerifier:
             raise ConfigurationError("CertificateVerifier: two authorities have one name; give each its own")
         self._watched = tuple(map(_Watched, authorities))
         self._looked = float("-inf")
+        self._reading: asyncio.Task[None] | None = None
         self._proven: dict[bytes, _Proven] = {}
         self._above: dict[bytes, tuple[x509.Certificate, ...]] = {}
 
@@ -474,9 +518,7 @@ class CertificateVerifier:
             raise InvalidCredentialsError("certificate: the chain is too long, or not ASCII")
         if not 0 <= now - self._looked < LOOK_SECONDS:
             self._looked = now
-            changed = [watched.look() for watched in self._watched]  # all of them, also behind one that has
-            if any(changed):
-                self._proven = {}
+            await self._look()
         memory = self._proven  # before anything is judged: what changes meanwhile drops it
         digest = hashlib.sha256(credential.encode("ascii")).digest()
         proven = memory.get(digest)
@@ -485,16 +527,31 @@ class CertificateVerifier:
                 proven = self._prove(credential, now)
             except _BROKEN:
                 raise InvalidCredentialsError("certificate: it cannot be read") from None
-            if len(memory) >= _MEMORY_CERTIFICATES:
-                memory.clear()
-            memory[digest] = proven
+            _remember(memory, digest, proven)
         return proven.identity
+
+    async def _look(self) -> None:
+        """Let files that have changed be read. Requests that come meanwhile are judged by what they said before."""
+        changed = {each: stamps for each in self._watched if (stamps := each.stamps()) != each.files.stamps}
+        reading = self._reading
+        is_reading = reading is not None and not reading.done() and reading.get_loop() is asyncio.get_running_loop()
+        if changed and not is_reading:
+            self._reading = asyncio.create_task(self._read_again(changed))
+            await asyncio.shield(self._reading)  # that this request is given up must not end it
+
+    async def _read_again(self, changed: Mapping[_Watched, tuple[Stamp | None, ...]]) -> None:
+        for watched, stamps in changed.items():
+            if await watched.read_again(stamps):
+                self._proven = {}
 
     def _prove(self, credential: str, now: float) -> _Proven:
         chain = [x509.load_der_x509_certificate(der) for der in _read_pem(credential)]
         leaf, above = chain[0], tuple(chain[1:])
         thumbprint = leaf.fingerprint(hashes.SHA256())
         above = above or self._above.get(thumbprint, ())
+        if len({each.subject.public_bytes() for each in above}) < len(above):
+            # Those of one name may all have issued each other, and the search for a path would try them in all orders.
+            raise InvalidCredentialsError("certificate: two of those above it have the same name")
         _check_leaf(leaf, now)
         watched, path = self._path(leaf, above, now)
         authority = watched.authority
@@ -509,9 +566,7 @@ class CertificateVerifier:
         if authority.crls:
             good_until = min(expires_at, _unrevoked_until(path, watched.files.crls, now))
         _check_allowed(authority.allowed, name, thumbprint)
-        if len(self._above) >= _MEMORY_CERTIFICATES:
-            self._above.clear()
-        self._above[thumbprint] = above
+        _remember(self._above, thumbprint, above)
         identity = Identity(
             issuer=f"x509:{authority.identity.kind}:{authority.name}",
             subject=name,
@@ -588,18 +643,16 @@ def _has_name_constraints(certificate: x509.Certificate) -> bool:
     return _extension(certificate, x509.NameConstraints) is not None
 
 
-def _unrevoked_until(
-    path: Iterable[x509.Certificate], crls: Sequence[x509.CertificateRevocationList], now: float
-) -> float:
+def _unrevoked_until(path: Iterable[x509.Certificate], crls: Sequence[_RevocationList], now: float) -> float:
     """The moment until which the lists that are in force say of every certificate that it is not revoked."""
     until = float("inf")
     for certificate, issuer in pairwise(path):
         ends = []
         for crl in crls:
-            end = _end_of(crl, issuer, now)
+            end = crl.end_for(issuer, now)
             if end is None:
                 continue
-            if crl.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
+            if crl.names(certificate):
                 raise InvalidCredentialsError("certificate: it, or one above it, is revoked")
             ends.append(end)
         if not ends:
@@ -608,17 +661,6 @@ def _unrevoked_until(
             )
         until = min(until, *ends)
     return until
-
-
-def _end_of(crl: x509.CertificateRevocationList, issuer: x509.Certificate, now: float) -> float | None:
-    """When the list's time is over; None when it is no list of this issuer that is in force now."""
-    if crl.issuer != issuer.subject or crl.next_update_utc is None:
-        return None
-    start, end = crl.last_update_utc.timestamp(), crl.next_update_utc.timestamp()
-    usage = _extension(issuer, x509.KeyUsage)
-    if not start <= now < end or usage is None or not usage.crl_sign:
-        return None
-    return end if crl.is_signature_valid(issuer.public_key()) else None  # type: ignore[arg-type]
 
 
 def _check_allowed(allowed: OnlyIdentities | OnlyThumbprints | AllIssued, name: str, thumbprint: bytes) -> None:

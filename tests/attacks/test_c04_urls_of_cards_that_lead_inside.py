@@ -288,8 +288,8 @@ IMPLICIT = f'{{"implicit": {{"authorizationUrl": "{EVIL}/", "scopes": {{}}}}}}'
     ("was", "becomes", "named"),
     [
         ('"{origin}/rest"', f'"{EVIL}/rest"', EVIL),
-        ('"{origin}/rest"', '"https://agent.test/rest"', "https://agent.test:443"),
-        ('"{origin}/rest"', '"http://agent.test/rest"', "http://agent.test:80"),
+        ('"{origin}/rest"', '"https://agent.test/rest"', "https://agent.test"),
+        ('"{origin}/rest"', '"http://agent.test/rest"', "http://agent.test"),
         ('"tokenUrl": "https://login.example.com/token"', f'"tokenUrl": "{EVIL}/token"', EVIL),
         ('"tokenUrl": "https://login.example.com/token"', '"tokenUrl": "https://login.example.com/"', "login.example"),
         ('"scopes"', f'"refreshUrl": "{EVIL}/refresh", "scopes"', EVIL),

@@ -7,8 +7,9 @@ import logging
 import os
 import ssl
 import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -19,10 +20,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from a2a_trust.auth import client_certificate
 from a2a_trust.auth.client_certificate import (
     AllIssued,
     CertificateVerifier,
@@ -67,6 +70,11 @@ def judge(verifier: CertificateVerifier, shown: Leaf | str, now: float | None = 
 
 def judged_by(folder: Path, shown: Leaf | str, *trusted: Authority, **options: Any) -> Identity:
     return judge(CertificateVerifier(authority(folder, *trusted, **options)), shown)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
 
 
 @pytest.fixture
@@ -484,7 +492,8 @@ def test_chains_in_another_form_are_refused(tmp_path: Path) -> None:
     verifier = CertificateVerifier(authority(tmp_path))
     assert judge(verifier, text).subject == ID
     (between,) = leaf.above
-    many = [Authority(f"CA {number}").certificate for number in range(10)]
+    many = [Authority(f"CA {number}").certificate for number in range(5)]
+    assert judge(verifier, pem(leaf.certificate, between, *many[:4])).subject == ID
     for other in (
         "",
         pem(between, leaf.certificate),
@@ -561,6 +570,38 @@ def test_the_first_authority_that_vouches_decides(tmp_path: Path) -> None:
     assert judge(CertificateVerifier(two, one), leaf).issuer == "x509:uri:two"
     with pytest.raises(InvalidCredentialsError, match="not among those that are allowed"):
         judge(CertificateVerifier(one, two), leaf)
+
+
+# Chains that cost
+
+
+def test_authorities_of_one_name_in_a_chain_are_refused_before_a_path_is_searched_among_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    loop = [Authority("Loop", key=key).certificate for _ in range(4)]  # each has issued all of them
+    searches: list[object] = []
+    build = verification.PolicyBuilder
+
+    def counted() -> verification.PolicyBuilder:
+        searches.append(None)
+        return build()
+
+    monkeypatch.setattr(verification, "PolicyBuilder", counted)
+    verifier = CertificateVerifier(authority(tmp_path))
+    for leaf in (Authority("Loop", key=key).issue(URI(ID)), GOOD):
+        with pytest.raises(InvalidCredentialsError, match="same name"):
+            judge(verifier, pem(leaf.certificate, *loop))
+    assert not searches
+    assert judge(verifier, pem(GOOD.certificate, loop[0])).subject == ID
+    assert len(searches) == 1
+
+
+def test_what_is_remembered_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    verifier = CertificateVerifier(authority(tmp_path))
+    assert judge(verifier, GOOD).subject == ID
+    monkeypatch.setattr(x509, "load_der_x509_certificate", lambda _: pytest.fail("it was read again"))
+    assert judge(verifier, GOOD).subject == ID
 
 
 # Revocation
@@ -648,6 +689,103 @@ def test_a_clock_that_is_set_back_stops_no_look(tmp_path: Path) -> None:
     authority(tmp_path, Authority())
     with pytest.raises(InvalidCredentialsError):
         judge(verifier, GOOD, now - 3600)
+
+
+def test_the_first_list_that_is_over_ends_what_is_remembered(tmp_path: Path) -> None:
+    between = Authority("Between", CA)
+    leaf = between.issue(URI(ID))
+    soon, later = timedelta(minutes=5), timedelta(minutes=50)
+    for crls in (
+        [CA.revoke(lifetime=soon), between.revoke(lifetime=later)],
+        [CA.revoke(lifetime=later), between.revoke(lifetime=soon)],
+        [CA.revoke(), between.revoke(lifetime=soon), between.revoke(lifetime=later)],
+    ):
+        verifier = CertificateVerifier(authority(tmp_path, crls=[write_crls(tmp_path, *crls)]))
+        assert judge(verifier, leaf).subject == ID
+        [proven] = verifier._proven.values()
+        assert proven.good_until <= time.time() + 300
+
+
+class Counted:
+    """A revocation list that counts what is costly with large ones."""
+
+    def __init__(self, crl: x509.CertificateRevocationList) -> None:
+        self._crl = crl
+        self.walks = self.signatures = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._crl, name)
+
+    def __iter__(self) -> Iterator[x509.RevokedCertificate]:
+        self.walks += 1
+        return iter(self._crl)
+
+    def get_revoked_certificate_by_serial_number(self, number: int) -> x509.RevokedCertificate | None:
+        self.walks += 1
+        return self._crl.get_revoked_certificate_by_serial_number(number)
+
+    def is_signature_valid(self, key: Any) -> bool:
+        self.signatures += 1
+        return self._crl.is_signature_valid(key)
+
+
+def test_a_list_is_walked_once_and_its_signature_verified_once_whoever_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    between = Authority("Between", CA)
+    bad = [CA.issue(URI(ID)), CA.issue(URI(ID)), between.issue(URI(ID))]
+    crls = [CA.revoke(*bad[:2]), Authority().revoke(), between.revoke(bad[2])]  # the second is a namesake's of CA
+    path = write_crls(tmp_path, *crls)
+    read: list[Counted] = []
+    load = x509.load_pem_x509_crl
+
+    def counted(data: bytes) -> Counted:
+        read.append(Counted(load(data)))
+        return read[-1]
+
+    monkeypatch.setattr(x509, "load_pem_x509_crl", counted)
+    verifier = CertificateVerifier(authority(tmp_path, crls=[path]))
+    assert [each.walks for each in read] == [1, 1, 1]
+    for _ in range(3):
+        for leaf in bad:
+            with pytest.raises(InvalidCredentialsError, match="revoked"):
+                judge(verifier, leaf)
+        for issuer in (CA, between):
+            assert judge(verifier, issuer.issue(URI(ID))).subject == ID
+    assert [(each.walks, each.signatures) for each in read] == [(1, 1), (1, 1), (1, 1)]
+
+
+@pytest.mark.anyio
+async def test_while_files_are_read_requests_go_on_and_one_that_is_given_up_does_not_end_the_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, now = write_crls(tmp_path, CA.revoke()), time.time()
+    verifier = CertificateVerifier(authority(tmp_path, crls=[path]))
+    text = GOOD.pem.decode()
+    assert (await verifier.verify(text, now)).subject == ID
+    write_crls(tmp_path, CA.revoke(GOOD))
+    read, began, may_end, times = client_certificate._read_crls, threading.Event(), threading.Event(), []
+
+    def slow(path: Path) -> Any:
+        times.append(path)
+        began.set()
+        assert may_end.wait(20)
+        return read(path)
+
+    monkeypatch.setattr(client_certificate, "_read_crls", slow)
+    first = asyncio.create_task(verifier.verify(text, now + 1))
+    assert await asyncio.to_thread(began.wait, 20)
+    for later in (1.1, 2.2, 3.3):
+        assert (await verifier.verify(text, now + later)).subject == ID
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    may_end.set()
+    assert verifier._reading is not None
+    await verifier._reading
+    with pytest.raises(InvalidCredentialsError, match="revoked"):
+        await verifier.verify(text, now + 3.4)
+    assert times == [path]
 
 
 @pytest.mark.usefixtures("at_once")

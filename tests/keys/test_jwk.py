@@ -245,7 +245,7 @@ def test_a_point_that_is_not_on_the_curve_is_refused(alg: str) -> None:
             public_key_from_jwk({**jwk, "x": x, "y": y})
 
 
-#: The points of order 1, 2, 4 and 8 of edwards25519, and texts of points that are not the canonical ones.
+#: The points of order 1, 2, 4 and 8 of edwards25519, as they are and as other readers may write them (RFC 7748, 8032).
 WEAK_POINTS = [
     "0100000000000000000000000000000000000000000000000000000000000000",
     "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
@@ -258,6 +258,7 @@ WEAK_POINTS = [
     "0100000000000000000000000000000000000000000000000000000000000080",
     "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
     "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
     "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
     "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
 ]

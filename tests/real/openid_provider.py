@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import secrets
 import shutil
@@ -11,18 +12,21 @@ import ssl
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 import httpx
+import pytest
 
 from a2a_trust import LocalSigner, generate_signer
 from a2a_trust.fetch import Door
 from a2a_trust.keys import base64url
 from tests.test_fetch import Authority
 
-__all__ = ["ALGS", "AUDIENCE", "OpenIdProvider", "ProviderUnavailableError", "provider_environment"]
+__all__ = ["ALGS", "AUDIENCE", "OpenIdProvider", "running_provider"]
 
 ALGS: Final = ("RS256", "ES256", "EdDSA")
 AUDIENCE: Final = "https://agent.example"
@@ -62,6 +66,22 @@ def provider_environment() -> Path:
                 if not environment.is_dir():  # else another run was faster
                     raise
     return environment
+
+
+@contextmanager
+def running_provider(folder: Path) -> Iterator[OpenIdProvider]:
+    """A provider while the block runs, with its certificates in ``folder``; without one the test is skipped."""
+    try:
+        environment = provider_environment()
+    except ProviderUnavailableError as error:
+        if os.environ.get("A2A_TRUST_REQUIRE_REAL") == "1":
+            pytest.fail(f"A2A_TRUST_REQUIRE_REAL=1 and no OpenID provider: {error}")
+        pytest.skip(f"NO OPENID PROVIDER: {error}")
+    running = OpenIdProvider(environment, folder)
+    try:
+        yield running
+    finally:
+        running.close()
 
 
 class OpenIdProvider:

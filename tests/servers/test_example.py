@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.real.openid_provider import AUDIENCE, OpenIdProvider, ProviderUnavailableError, provider_environment
+from tests.real.openid_provider import AUDIENCE, OpenIdProvider, running_provider
 from tests.servers.callers import FOLDER
 from tests.servers.environments import answer_of, python_of
 from tests.servers.serving import ROOT, SERVERS, free_port, serving
@@ -65,17 +65,8 @@ def test_the_call_that_the_example_prints_is_served_and_without_its_key_is_not()
 
 @pytest.fixture(scope="module")
 def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenIdProvider]:
-    try:
-        environment = provider_environment()
-    except ProviderUnavailableError as error:
-        if os.environ.get("A2A_TRUST_REQUIRE_REAL") == "1":
-            pytest.fail(f"A2A_TRUST_REQUIRE_REAL=1 and no OpenID provider: {error}")
-        pytest.skip(f"NO OPENID PROVIDER: {error}")
-    running = OpenIdProvider(environment, tmp_path_factory.mktemp("provider"))
-    try:
+    with running_provider(tmp_path_factory.mktemp("provider")) as running:
         yield running
-    finally:
-        running.close()
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,19 @@ from a2a_trust.card import (
 )
 from a2a_trust.cli.agents import received
 from a2a_trust.cli.moments import written
-from a2a_trust.cli.report import Exit, class_of, exit_of, failed, mark, printable, put, put_json, put_table, word_of
+from a2a_trust.cli.report import (
+    Exit,
+    class_of,
+    exit_of,
+    failed,
+    mark,
+    printable,
+    put,
+    put_json,
+    put_table,
+    said,
+    word_of,
+)
 from a2a_trust.cli.trusted import TrustedKeys, trusted_keys
 from a2a_trust.errors import (
     CardVerificationError,
@@ -68,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
             entry, code = _inspected(received(name), keys, name)
         except (TrustError, ConfigurationError, OSError) as error:
             code = exit_of(error)
-            entry = {"class": class_of(code), "code": word_of(error), "message": str(error)}
+            entry = {"class": class_of(code), "code": word_of(error), "message": said(error, name)}
             if not options.json:
                 failed("inspect", error, as_json=False, code=code, file=name)
         else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import io
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 __all__ = ["main"]
@@ -60,6 +61,14 @@ def _run(arguments: list[str]) -> int:
         _parser("").print_help(sys.stderr)
         return 2
     if arguments[0] not in (*_COMMANDS, "-h", "--help", "--version"):
+        if arguments[0].replace("-", "").isalpha() and not Path(arguments[0]).exists():
+            from a2a_trust.cli.report import Exit, failed
+            from a2a_trust.errors import ConfigurationError
+
+            error = ConfigurationError(
+                f"there is no command and no file {arguments[0]}; the commands are {', '.join(_COMMANDS)}"
+            )
+            return failed("sign", error, as_json="--json" in arguments, code=Exit.USAGE)
         arguments = ["sign", *arguments]  # `a2a-sign card.json` signs; a file of a command's name is ./verify
     parser = _parser(arguments[0])
     parser.called = arguments[0]

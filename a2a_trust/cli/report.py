@@ -31,6 +31,7 @@ __all__ = [
     "put",
     "put_json",
     "put_table",
+    "said",
     "warn",
     "word_of",
 ]
@@ -130,6 +131,14 @@ def warn(text: object) -> None:
     put(f"{mark('warning', 'yellow', sys.stderr)}: {printable(text)}", sys.stderr)
 
 
+def said(error: Exception, file: str | None = None) -> str:
+    """The words of the error; those of the operating system without its number, and without the name of ``file``."""
+    if isinstance(error, OSError) and error.strerror and isinstance(error.filename, str | bytes | os.PathLike):
+        name = os.fsdecode(error.filename)
+        return error.strerror if name == file else f"{name}: {error.strerror}"
+    return str(error)
+
+
 def failed(
     command: str,
     error: Exception,
@@ -142,8 +151,8 @@ def failed(
     """Report that a command as a whole failed, and return its exit code. ``stream`` is where JSON reports go."""
     if as_json:
         report = {"command": command, "ok": False, "exit": code, "file": file}
-        put_json({**report, "error": {"class": class_of(code), "message": str(error)}}, stream)
+        put_json({**report, "error": {"class": class_of(code), "message": said(error, file)}}, stream)
     else:
         where = f"{printable(file)}: " if file else ""
-        put(f"a2a-sign: {mark('error', 'red', sys.stderr)}: {where}{printable_lines(error)}", sys.stderr)
+        put(f"a2a-sign: {mark('error', 'red', sys.stderr)}: {where}{printable_lines(said(error, file))}", sys.stderr)
     return code

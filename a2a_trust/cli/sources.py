@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from a2a_trust import strict_json
 from a2a_trust.cli.report import warn
-from a2a_trust.errors import ConfigurationError
+from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.files import KeyFileWarning, PassphraseNeededError, read_key_file, read_private_key
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.strict_json import MAX_BYTES
@@ -100,6 +100,8 @@ def new_passphrase() -> str:
 
 def _from_file(path: Path, kid: str | None) -> LocalSigner:
     """The signer with the key in a file, or with the key of a ring that is active now."""
+    if path.is_file() and _is_key_set(read_input(str(path))):  # before its rights are looked at: it is to be read
+        raise ConfigurationError(f"{path} is a JWK Set, with public keys to publish; sign with the private key")
     with key_file_warnings(), path.open("rb") as file:
         data = read_key_file(file, path, max_bytes=MAX_BYTES)
     if data.lstrip().startswith(b"{"):
@@ -110,6 +112,16 @@ def _from_file(path: Path, kid: str | None) -> LocalSigner:
                 raise ConfigurationError(f"--kid names a single key, and {path} is a key ring, with names; drop --kid")
             return opened(lambda passphrase: read_key_ring(data, passphrase=passphrase).signer(time.time()), str(path))
     return opened(lambda passphrase: read_private_key(data, passphrase=passphrase, kid=kid), str(path))
+
+
+def _is_key_set(data: bytes) -> bool:
+    if not data.lstrip().startswith(b"{"):
+        return False
+    try:
+        value = strict_json.parse(data)
+    except MalformedError:
+        return False
+    return isinstance(value, dict) and "keys" in value and "type" not in value
 
 
 @contextmanager
@@ -163,6 +175,7 @@ def public_key(name: str, kid: str | None) -> PublicKey:
     from a2a_trust.keys.jwk import public_key_from_jwk, public_key_from_pem
 
     data = read_input(name).strip()
+    _check_no_ring(name, data)
     is_encrypted_jwk = data.startswith(b"eyJ") and data.count(b".") == 4
     if b"PRIVATE KEY-----" in data or is_encrypted_jwk:
         return opened(lambda passphrase: read_private_key(data, passphrase=passphrase, kid=kid), name).public_key
@@ -178,11 +191,25 @@ def public_key(name: str, kid: str | None) -> PublicKey:
     return public_key_from_jwk(jwk)
 
 
+def _check_no_ring(name: str, data: bytes) -> None:
+    from a2a_trust.keys.rotation import is_key_ring
+
+    if is_key_ring(data):
+        raise ConfigurationError(
+            f"{name} is a key ring, which signs; verify with what it publishes: a2a-sign keys export {name} -o FILE, "
+            "and --jwks FILE"
+        )
+
+
 def public_keys(name: str) -> tuple[PublicKey, ...]:
     """The keys of a JWK Set; those that are skipped are warned about. ConfigurationError when none is left."""
     from a2a_trust.keys.keyset import read_jwks
 
-    found = read_jwks(read_input(name))
+    data = read_input(name)
+    _check_no_ring(name, data)
+    if data.lstrip().startswith(b"-----BEGIN"):
+        raise ConfigurationError(f"{name} is a single key; give it with --key")
+    found = read_jwks(data)
     for skipped in found.skipped:
         warn(f"{name}: key {skipped.index} skipped: {skipped.reason}")
     if not found.keys:

@@ -18,6 +18,7 @@ from a2a_trust.cli.report import (
     printable_lines,
     put,
     put_json,
+    said,
     word_of,
 )
 from a2a_trust.cli.trusted import TrustedKeys, trusted_keys
@@ -99,7 +100,7 @@ def _failure(name: str, error: Exception, code: Exit) -> dict[str, Any]:
         "ok": False,
         "class": class_of(code),
         "code": word_of(error),
-        "message": error.message if isinstance(error, CardVerificationError) else str(error),
+        "message": error.message if isinstance(error, CardVerificationError) else said(error, name),
     }
     if isinstance(error, CardVerificationError):
         entry["failures"] = [_signature(failure) for failure in error.failures]
@@ -126,6 +127,6 @@ def _put_success(name: str, proven: VerifiedCard) -> None:
 
 def _put_failure(name: str, error: Exception, code: Exit) -> None:
     label = mark("NOT VERIFIED", "red", sys.stdout)
-    put(f"{printable(name)}: {label} ({class_of(code)}): {printable_lines(error)}")
+    put(f"{printable(name)}: {label} ({class_of(code)}): {printable_lines(said(error, name))}")
     if isinstance(error.__cause__, TrustError):
         put(f"  because:   {printable(error.__cause__)}")

@@ -203,7 +203,7 @@ class KeyRing:
         """
         for name, seconds in (("overlap", overlap), ("keep", keep)):
             if not 0 < seconds <= _LONGEST:
-                raise ConfigurationError(f"{name}: longer than nothing, and no longer than a century, in seconds")
+                raise ConfigurationError(f"{name}: longer than nothing, and no longer than a century")
         if self.next(now) is not None:
             return self.prune(now)
         if len(self.published(now)) >= MAX_KEYS:

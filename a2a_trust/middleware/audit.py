@@ -8,6 +8,7 @@ event              level    when
 =================  =======  =====================================================================================
 ``allowed``        DEBUG    the card lets a request in
 ``refused``        INFO     a request is refused; ``reason`` is one of ``Reason``
+                   WARNING  as that, when ``key-source-unavailable``: callers can do nothing about it
 ``not-served``     ERROR    the public card proves nothing any more, so callers get 503 instead
 =================  =======  =====================================================================================
 
@@ -89,13 +90,15 @@ def request_refused(
     scope: Mapping[str, Any], reason: Reason, detail: str, caller: Principal | Anonymous | None = None
 ) -> None:
     """Tell that a request is refused. ``detail`` is for operators, and holds no secret."""
-    if not _log.isEnabledFor(logging.INFO):
+    # The fault is the operator's then, who may listen to nothing: Python shows warnings all the same.
+    level = logging.WARNING if reason is Reason.KEY_SOURCE_UNAVAILABLE else logging.INFO
+    if not _log.isEnabledFor(level):
         return
     detail = _escaped(detail[:_LONGEST])  # a verifier's text is anybody's
     event = AuditEvent(event="refused", reason=reason.value, detail=detail, **_request(scope))
     if caller is not None:
         event["caller"] = caller.display_name
-    _log.info("refused %s: %s", _shown(event), detail, extra={"audit": event})
+    _log.log(level, "refused %s: %s", _shown(event), detail, extra={"audit": event})
 
 
 def card_not_served(detail: str) -> None:

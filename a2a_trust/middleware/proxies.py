@@ -491,7 +491,9 @@ def _is_shown(values: Values, certificate: str, no_certificate: Any, verdict: st
 def _demand(values: Values, name: str, wanted: bytes) -> None:
     said = values.get(name)
     if said is None:
-        raise InvalidCredentialsError(f"{name}: the proxy does not say whether the certificate is good; let it")
+        raise InvalidCredentialsError(
+            f"{name}: the proxy does not say whether the certificate is good; let it send this header"
+        )
     if said != wanted:
         raise InvalidCredentialsError(f"{name}: the proxy says {said[:64]!a}, not {wanted.decode()}")
 

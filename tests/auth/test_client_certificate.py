@@ -755,6 +755,18 @@ def test_a_list_is_walked_once_and_its_signature_verified_once_whoever_is_refuse
     assert [(each.walks, each.signatures) for each in read] == [(1, 1), (1, 1), (1, 1)]
 
 
+def test_a_list_that_counts_for_one_issuer_counts_for_no_namesake_of_it(tmp_path: Path) -> None:
+    namesake = Authority()
+    other = namesake.issue(URI(ID))
+    for issuer, known, unknown in ((CA, GOOD, other), (namesake, other, GOOD)):
+        crls = [write_crls(tmp_path, issuer.revoke())]
+        verifier = CertificateVerifier(authority(tmp_path, CA, namesake, crls=crls))
+        for _ in range(2):
+            assert judge(verifier, known).subject == ID
+            with pytest.raises(KeySourceUnavailableError, match="no revocation list"):
+                judge(verifier, unknown)
+
+
 @pytest.mark.anyio
 async def test_while_files_are_read_requests_go_on_and_one_that_is_given_up_does_not_end_the_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -334,3 +334,32 @@ def test_closed_and_full_streams_are_no_crash(closed: str, card: Path, key: Path
         assert done.returncode in (0, 3, 6), line
         assert "Traceback" not in done.stderr
         assert "Exception ignored" not in done.stderr
+
+
+def test_a_slip_of_the_pen_is_told_as_one(run: Run) -> None:
+    done = run("sgin", "card.json")
+    assert (done.code, "no command and no file sgin; the commands are sign, keygen" in done.err) == (2, True)
+
+
+def test_files_of_keys_that_are_mixed_up_are_called_by_what_they_are(run: Run, card: Path) -> None:
+    assert run("keygen", "-o", "k.jwk", "--kid", "a").code == 0
+    assert run("keygen", "-o", "p.pem").code == 0
+    assert run("keys", "create", "ring.json", "--key", "k.jwk").code == 0
+    for arguments, words in (
+        (("card.json", "--key", "k.jwks.json"), "k.jwks.json is a JWK Set, with public keys to publish"),
+        (("verify", "card.json", "--key", "ring.json"), "ring.json is a key ring, which signs; verify with what it"),
+        (("verify", "card.json", "--jwks", "ring.json"), "a2a-sign keys export ring.json -o FILE, and --jwks FILE"),
+        (("verify", "card.json", "--jwks", "p.pem"), "p.pem is a single key; give it with --key"),
+    ):
+        done = run(*arguments)
+        assert (done.code, words in done.err) == (2, True), done.err
+
+
+def test_the_errors_of_the_operating_system_name_the_file_once(run: Run, card: Path) -> None:
+    assert run("keygen", "-o", "k.pem").code == 0
+    for arguments in (("gone.json", "--key", "k.pem"), ("inspect", "gone.json"), ("lint", "gone.json")):
+        done = run(*arguments)
+        assert (done.code, done.err) == (6, "a2a-sign: error: gone.json: No such file or directory\n")
+    done = run("verify", "gone.json", "--key", "k.pem")
+    assert (done.code, done.out) == (6, "gone.json: NOT VERIFIED (input-output): No such file or directory\n")
+    assert run("card.json", "--key", "no.pem").err == "a2a-sign: error: no.pem: No such file or directory\n"

@@ -427,7 +427,7 @@ def test_a_file_that_is_not_there_is_made_by_nothing_but_add(a2a_sign: A2aSign) 
     assert not Path("trust.toml").exists()
     done = a2a_sign("trust add folder/trust.toml --origin a.example --key ann.jwk")
     assert done.code == 6
-    assert "'folder/trust.toml'" in done.err
+    assert done.err == "a2a-sign: error: folder/trust.toml: No such file or directory\n"
 
 
 @contextmanager
@@ -457,7 +457,7 @@ def test_a_folder_that_may_not_be_written_leaves_the_file(a2a_sign: A2aSign) -> 
             fresh = a2a_sign(f"trust revoke {folder}/new.toml ann")
         folder.chmod(0o755)
         assert done.code == 6
-        assert f"'{path}'" in done.err
+        assert done.err == f"a2a-sign: error: {path}: Permission denied\n"
         assert fresh.code == 6
         assert stamp_of_path(path) == before
         assert [each.name for each in folder.iterdir()] == ["trust.toml"]

@@ -172,6 +172,17 @@ def test_sockets_that_are_wrapped_before_they_connect_and_handshakes_that_wait_s
         assert answer.endswith(b"\r\n\r\n" + name)
 
 
+def test_authorities_are_read_once_whatever_stands_in_their_comments(tmp_path: Path, url: str) -> None:
+    first, second = client("first"), client("second")
+    certificate = CertificateInMemory(first.pem, first.key_pem)
+    path = tmp_path / "ca.pem"
+    path.write_bytes("# F\u0151tan\u00fas\u00edtv\u00e1ny\n".encode() + Authority().pem + b"# ours\n" + CA.pem)
+    context = client_context(certificate, authorities=path)
+    path.unlink()
+    certificate.replace(second.pem, second.key_pem)
+    assert httpx.get(url, verify=context).text == "second"
+
+
 def test_a_chain_over_an_intermediate_authority_is_shown_whole(files: Path, url: str) -> None:
     leaf = client("below", Authority("Between", CA))
     context = client_context(CertificateInMemory(leaf.pem, leaf.key_pem), authorities=files / "ca.pem")
@@ -272,9 +283,10 @@ def test_a_key_that_everybody_can_read_is_refused(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_told_at_the_start(tmp_path: Path) -> None:
     leaf = client("first")
     good = CertificateInMemory(leaf.pem, leaf.key_pem)
-    (tmp_path / "ca.pem").write_bytes(b"nothing")
-    with pytest.raises(ConfigurationError, match=r"ca\.pem"):
-        client_context(good, authorities=tmp_path / "ca.pem")
+    for content in (b"", b"nothing", CA.pem[:-60], CA.pem + CA.pem[:200] + b"\n-----END CERTIFICATE-----\n"):
+        (tmp_path / "ca.pem").write_bytes(content)
+        with pytest.raises(ConfigurationError, match=r"ca\.pem"):
+            client_context(good, authorities=tmp_path / "ca.pem")
     with pytest.raises(FileNotFoundError):
         client_context(good, authorities=tmp_path / "none.pem")
     with pytest.raises(FileNotFoundError):

@@ -156,6 +156,21 @@ def test_refusals_are_heard_at_info_and_callers_at_debug(caplog: pytest.LogCaptu
     assert events(caplog) == []
 
 
+def test_what_is_the_operators_fault_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """Servers show INFO of nobody, and somebody has to see why every request is 503."""
+
+    class OutOfReach:
+        async def verify(self, credential: str, now: float) -> Identity:
+            raise KeySourceUnavailableError("the issuer cannot be reached")
+
+    caplog.set_level(logging.WARNING, "a2a_trust.audit")
+    app = guarded(verifiers={**verifiers(), "key": OutOfReach()})
+    assert ask(app, "POST", RPC, headers={"X-API-Key": KEY}).status_code == 503
+    assert [(event["reason"], event["detail"]) for event in events(caplog)] == [
+        ("key-source-unavailable", "the issuer cannot be reached")
+    ]
+
+
 def test_neither_can_a_method_or_an_address(caplog: pytest.LogCaptureFixture) -> None:
     """Seen here: hypercorn takes any text for the method of HTTP/2."""
     scope = {

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from a2a_trust.auth.client_certificate import CertificateVerifier
 from a2a_trust.auth.credentials import (
+    CERTIFICATES,
     ClientCertificate,
     Extractor,
     HeaderLines,
@@ -234,7 +235,9 @@ class Guard:
             and not self._carries_unused(lines, scope)
         ):
             return Anonymous()
-        raise MissingCredentialsError("no credential for any scheme of the card")
+        came = lines.get(b"authorization", _NO_LINES)
+        hint = "; to take DPoP, pass dpop=DPoP(url=…)" if self.dpop is None and _comes_as_dpop(came) else ""
+        raise MissingCredentialsError(f"no credential for any scheme of the card{hint}")
 
     async def _check_bindings(
         self, identities: dict[str, Identity], token: str, proofs: Lines, scope: Any, now: float
@@ -261,7 +264,8 @@ class Guard:
             if binding is not None and binding.x5t_s256 is not None:
                 certificates = certificates_of(scope)
                 if not certificates:
-                    raise _blamed("a token is bound to a certificate, and none was shown", checked.name, by_dpop)
+                    mend = "" if CERTIFICATES in scope else "; to take any, pass client_certificates=FromTls()"
+                    raise _blamed(f"a token is bound to a certificate, and none was shown{mend}", checked.name, by_dpop)
                 if base64url.encode(hashlib.sha256(certificates[0]).digest()) != binding.x5t_s256:
                     raise _blamed("a token is bound to another certificate", checked.name, by_dpop)
         if not proven_by:
@@ -291,7 +295,13 @@ class Guard:
                     return Principal(identities=tuple(proven))
                 met.append(alternative)
         if not met:
-            raise MissingCredentialsError("the credentials that came are not all that any alternative demands")
+            missing = [
+                " and ".join(repr(name) for name, _ in alternative.schemes if name not in identities)
+                for alternative in self._alternatives
+            ]
+            raise MissingCredentialsError(
+                f"the credentials that came are not all that any alternative demands; missing: {', or '.join(missing)}"
+            )
         wanting: set[str] = set()
         lacking: dict[str, set[str]] = {}
         for alternative in met:
@@ -307,6 +317,10 @@ class Guard:
 
     def _carries_unused(self, lines: dict[bytes, Lines], scope: Any) -> bool:
         return any(place.take(lines.get(place.header or b"", []), scope) is not None for place in self._unused)
+
+
+def _comes_as_dpop(lines: Lines) -> bool:
+    return any(line is not None and line.lower().startswith(b"dpop ") for line in lines)
 
 
 def _blamed(why: str, scheme: str, by_dpop: bool = False) -> InvalidCredentialsError:

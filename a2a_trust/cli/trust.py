@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
 def _add(options: argparse.Namespace) -> dict[str, Any]:
     now = time.time()
     members = Members(
-        origins=[_origin(origin) for origin in options.origin],
+        origins=list(dict.fromkeys(map(_origin, options.origin))),
         forms=LOSSLESS_FORMS | set(map(Form, options.form)) if options.form else None,
     )
     if options.not_before is not None:

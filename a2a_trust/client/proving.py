@@ -47,6 +47,8 @@ class Proving:
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
+        if not callable(getattr(self.trust, "trust_store", None)):
+            raise ConfigurationError("trust: write TrustFile('trust.toml'), or a TrustStore of keys")
         if self.on_first_use is not None and self.memory is None:
             raise ConfigurationError(
                 "on_first_use: without a memory every use would be the first; pass memory=SqliteCardMemory(path)"

@@ -11,4 +11,6 @@ from a2a_trust import CertificateFiles, client_context
 url = sys.argv[1] if len(sys.argv) > 1 else "https://localhost:8443/"
 certificate = CertificateFiles("invoices.pem", "invoices.key")
 with httpx.Client(verify=client_context(certificate, authorities="ca.pem")) as http:
-    print(http.get(url).raise_for_status().text, end="")
+    answer = http.get(url)
+    print(answer.text, end="")
+sys.exit(answer.is_error)

@@ -202,6 +202,13 @@ async def test_a_token_that_is_bound_to_a_certificate_needs_it_as_the_leaf_each_
         await refused(guard, bearer(thine), "another certificate", CERTIFICATE.encode())
 
 
+async def test_what_is_missing_at_the_agent_is_said_to_whoever_reads_its_log() -> None:
+    thine = token(claims(cnf={"x5t#S256": X5T}))
+    await refused(guard_of(), bearer(thine), r"none was shown; to take any, pass client_certificates=FromTls\(\)")
+    with pytest.raises(MissingCredentialsError, match=r"to take DPoP, pass dpop=DPoP\(url=…\)"):
+        await let_in(guard_of(), by_dpop(thine))
+
+
 async def test_an_unbound_token_is_as_good_with_a_certificate() -> None:
     assert (await let_in(guard_of(), bearer(token()), DER)).is_authenticated
 

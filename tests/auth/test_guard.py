@@ -114,8 +114,11 @@ async def test_an_and_needs_every_credential() -> None:
 
 async def test_half_of_one_and_and_half_of_another_are_nothing() -> None:
     judge = guard({"key": [], "oauth": []}, {"query": [], "sid": []})
-    for carried in ({"key": "ann", "query": "ann"}, {"token": "tok", "sid": "ann"}):
-        with pytest.raises(MissingCredentialsError):
+    for carried, missing in (
+        ({"key": "ann", "query": "ann"}, "'oauth', or 'sid'"),
+        ({"token": "tok"}, "'key', or 'query' and 'sid'"),
+    ):
+        with pytest.raises(MissingCredentialsError, match=f"missing: {missing}$"):
             await judge.authenticate(scope(**carried), NOW)
     await caller(judge, query="ann", sid="ann")
 

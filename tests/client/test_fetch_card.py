@@ -441,6 +441,8 @@ def test_trust_on_first_use_is_a_choice_and_holds_to_the_first_key(fetch: Fetch,
     publish(OWNER)
     with pytest.raises(UntrustedCardError):
         fetch(agent.origin(), nobody, door=door, memory=memory)
+    with pytest.raises(ConfigurationError, match="write TrustFile"):
+        fetch_card("https://agent.example", "trust.toml")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="without a memory"):
         fetch(agent.origin(), nobody, door=door, on_first_use=first)
     assert fetch(agent.origin(), nobody, door=door, memory=memory, on_first_use=first).on_first_use

@@ -61,7 +61,8 @@ def _run(arguments: list[str]) -> int:
         _parser("").print_help(sys.stderr)
         return 2
     if arguments[0] not in (*_COMMANDS, "-h", "--help", "--version"):
-        if arguments[0].replace("-", "").isalpha() and not Path(arguments[0]).exists():
+        # An option may come first, as in `a2a-sign --key FILE card.json`; a card's name has a dot or a slash.
+        if not arguments[0].startswith("-") and _is_word(arguments[0]) and not Path(arguments[0]).exists():
             from a2a_trust.cli.report import Exit, failed
             from a2a_trust.errors import ConfigurationError
 
@@ -97,6 +98,10 @@ def _run(arguments: list[str]) -> int:
     else:
         from a2a_trust.cli.sign import run
     return run(options)
+
+
+def _is_word(text: str) -> bool:
+    return text.replace("-", "").isalpha()
 
 
 class _Parser(argparse.ArgumentParser):

@@ -7,7 +7,6 @@ trusted is for the verifier to say.
 
 from __future__ import annotations
 
-import binascii
 import ssl
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -64,7 +63,7 @@ class FromTls:
             raise InvalidCredentialsError("certificate: the server found it not good when TLS began")
         try:
             chain = tuple(ssl.PEM_cert_to_DER_cert(pem) for pem in tls.get("client_cert_chain") or ())
-        except (ValueError, binascii.Error):
+        except ValueError:
             raise InvalidCredentialsError("certificate: the server tells of it in another form than PEM") from None
         if chain and (was_forwarded(scope) or not CLAIMING_HEADERS.isdisjoint(map(_named, scope["headers"]))):
             # Some proxies show a certificate of their own to the agent: then every caller of theirs would be the proxy.

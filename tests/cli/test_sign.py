@@ -341,6 +341,14 @@ def test_a_slip_of_the_pen_is_told_as_one(run: Run) -> None:
     assert (done.code, "no command and no file sgin; the commands are sign, keygen" in done.err) == (2, True)
 
 
+def test_options_may_come_before_the_card(run: Run, card: Path, key: Path) -> None:
+    """As keygen itself says what to do next."""
+    for arguments in (("--key", "key.pem", "card.json"), ("-o", "copy.json", "card.json", "--key", "key.pem")):
+        done = run(*arguments)
+        assert (done.code, done.err) == (0, "")
+    assert json.loads(Path(card.with_name("copy.json")).read_bytes())["signatures"]
+
+
 def test_files_of_keys_that_are_mixed_up_are_called_by_what_they_are(run: Run, card: Path) -> None:
     assert run("keygen", "-o", "k.jwk", "--kid", "a").code == 0
     assert run("keygen", "-o", "p.pem").code == 0

@@ -65,12 +65,10 @@ class PassingCards:
         where it is no JSON."""
         if method in ("HEAD", "OPTIONS"):
             return None
-        # Clients append the names to what they were given: behind "?" or "#", if that has any.
-        ends = [unquote(text).rstrip("/").casefold() for text in (urlsplit(url).path, url)]
-        if any(end.endswith(CARD_PATHS) for end in ends) or _place(url) in self._card_urls:
+        if _names(CARD_PATHS, url) or _place(url) in self._card_urls:
             return Asked.CARD
         # By other methods these are paths of other services, whose requests have been executed when they answer.
-        if method == "GET" and any(end.endswith(_EXTENDED) for end in ends):
+        if method == "GET" and _names(_EXTENDED, url):
             return Asked.EXTENDED
         return Asked.CALL if b"xtended" in body and _calls(body) else None
 
@@ -135,6 +133,16 @@ def _check_whole(proven: VerifiedCard) -> None:
             "signed by a2a-sign, or read what is proven of it with fetch_card",
             proven.unproven,
         )
+
+
+def _names(paths: tuple[str, ...], url: str) -> bool:
+    """Whether the URL's path ends in one of these, or its query or fragment has one.
+
+    Clients append them to what they were given, which may have "?" or "#", and may add parameters to that.
+    """
+    parts = urlsplit(url)
+    behind = unquote(f"{parts.query}#{parts.fragment}").casefold()
+    return unquote(parts.path).rstrip("/").casefold().endswith(paths) or any(path in behind for path in paths)
 
 
 def _named(url: str) -> str:

@@ -35,7 +35,7 @@ from a2a_trust.keys.trust import Form, TrustedKey, TrustStore
 from a2a_trust.signing.forms import present_members, project, shown
 from a2a_trust.signing.gate import check_card
 from a2a_trust.signing.jcs import MAX_SAFE_INTEGER, canonicalize
-from a2a_trust.signing.signature import COMPANION, MAX_SIGNATURES, parse_signature
+from a2a_trust.signing.signature import MAX_SIGNATURES, content_type, parse_signature
 from a2a_trust.signing.verify import seconds, verify_card
 from a2a_trust.strict_json import JSON, JSONObject
 
@@ -116,11 +116,12 @@ def sign_card(
                 "(drop_broken=True, --drop-broken)"
             )
         kept = []
-    payloads: list[tuple[bytes, JSONObject]] = [(payload, {})]
+    full = Form.SERVED if is_legacy(members) else Form.SPEC
+    payloads: list[tuple[bytes, JSONObject]] = [(payload, {"cty": content_type(full)})]
     companion = project(members, Form.PRUNED)
     has_companion = not is_legacy(members) and companion.payload not in (payload, b"{}")
     if has_companion:
-        payloads.append((companion.payload, {COMPANION: str(Form.PRUNED)}))
+        payloads.append((companion.payload, {"cty": content_type(Form.PRUNED)}))
     optional = {**times} if jku is None else {**times, "jku": jku}
     made = [_signature(signer, {**optional, **marks}, signed) for signed, marks in payloads for signer in signers]
     if len(kept) + len(made) > MAX_SIGNATURES:

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from a2a_trust.errors import MalformedError, UnsignedCardError
 from a2a_trust.keys.jws import check_unprotected, read_header
+from a2a_trust.keys.trust import Form
 from a2a_trust.strict_json import JSON, JSONObject
 
-__all__ = ["COMPANION", "MAX_SIGNATURES", "Signature", "parse_signature", "signature_entries"]
+__all__ = ["MARKS", "MAX_SIGNATURES", "Signature", "content_type", "parse_signature", "signature_entries"]
 
 MAX_SIGNATURES: Final = 16
 """The most signatures that one card may have; each costs a verification."""
 
-COMPANION: Final = "a2a_trust_companion"
-"""The protected header member by which a companion names itself; its value is the form that the companion is over.
+_CONTENT_TYPE: Final = "application/json;a2a-form="
 
-A companion lets verifiers of that form accept a card whose full signature they cannot check. It protects less than
-the full signature, and whoever serves the card can delete the full one, so here a companion never counts.
+
+def content_type(form: Form) -> str:
+    """The protected ``cty`` (RFC 7515 4.1.10) that marks a signature as one over this form of the card."""
+    return _CONTENT_TYPE + form
+
+
+MARKS: Final = MappingProxyType(
+    {content_type(form): form for form in (Form.SPEC, Form.SERVED, Form.PRUNED, Form.V0_3_PYTHON)}
+)
+"""The marks of ``sign_card``: ``cty`` to the form that the signature is over.
+
+``spec`` and ``served`` mark a full signature. ``pruned`` and ``v0.3-python`` mark a companion: it lets verifiers of
+that form accept a card whose full signature they cannot check. A companion protects less than the full signature, and
+whoever serves the card can delete the full one; so a companion never counts here.
 """
 
 _TYPES: Final = frozenset({"JOSE", "JOSE+JSON", "JWS", "JWT"})
@@ -38,8 +51,14 @@ class Signature(NamedTuple):
     unprotected: Mapping[str, Any] | None
 
     @property
+    def mark(self) -> Form | None:
+        """The form that the signature says it is over; None when it is unmarked, as those of other tools are."""
+        cty = self.header.get("cty")
+        return MARKS.get(cty) if type(cty) is str else None  # compared whole: any other cty is another tool's
+
+    @property
     def is_companion(self) -> bool:
-        return COMPANION in self.header
+        return self.mark is not None and self.mark.is_lossy
 
 
 def signature_entries(card: JSONObject) -> list[JSON]:

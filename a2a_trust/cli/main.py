@@ -166,6 +166,12 @@ def _parser(called: str) -> _Parser:
     sign.add_argument(
         "--drop-broken", action="store_true", help="remove signatures of others that dropping empty members may break"
     )
+    sign.add_argument(
+        "--no-companion", action="store_true", help="no second signature for SDKs that cannot check the full one"
+    )
+    sign.add_argument(
+        "--no-iat", action="store_true", help="leave out when the card was signed; clients then miss older cards"
+    )
     sign.add_argument("--json", action="store_true", help="report as JSON")
 
     keygen = commands.add_parser(

@@ -67,16 +67,24 @@ def run(options: argparse.Namespace) -> int:
     except (TrustError, ConfigurationError, OSError) as error:
         return failed("sign", error, as_json=options.json, code=exit_of(error), file=at, stream=stream)
     if options.json:
-        entries = [_entry(work, signers) for work in ready]
+        entries = [{**_entry(work, signers), "notes": _notes(work, options)} for work in ready]
         put_json({"command": "sign", "ok": True, "exit": Exit.OK, "results": entries}, stream)
         return Exit.OK
     kids = ", ".join(f"{signer.kid} ({signer.alg})" for signer in signers)
     for work in ready:
         arrow = "" if work.target in ("-", work.name) else f" -> {work.target}"
         put(f"{printable(work.name + arrow)}: {mark('signed', 'green', stream)} by {printable(kids)}", stream)
-        for note in work.signed.notes:
+        for note in _notes(work, options):
             put(f"  note: {printable(note)}", stream)
     return Exit.OK
+
+
+def _notes(work: _Work, options: argparse.Namespace) -> list[str]:
+    without_iat = (
+        "signed without iat: clients that remember an earlier iat of this agent reject the card, and the others do "
+        "not notice if somebody serves an older card in its place"
+    )
+    return [*work.signed.notes, *([without_iat] if options.no_iat else [])]
 
 
 def _signers(options: argparse.Namespace) -> list[LocalSigner]:
@@ -108,8 +116,15 @@ def _check_targets(options: argparse.Namespace) -> None:
 
 def _signed(name: str, options: argparse.Namespace, signers: list[LocalSigner], now: float, exp: float | None) -> _Work:
     data = read_input(name)
-    # Always: by it verifiers tell an older card from a newer one.
-    signed = sign_card(data, *signers, jku=options.jku, iat=float(int(now)), exp=exp, drop_broken=options.drop_broken)
+    signed = sign_card(
+        data,
+        *signers,
+        jku=options.jku,
+        iat=None if options.no_iat else float(int(now)),
+        exp=exp,
+        drop_broken=options.drop_broken,
+        companion=not options.no_companion,
+    )
     original = strict_json.parse(data, what="card")
     if not original.get("name"):  # every generation demands it, while key sets and package files have none
         raise MalformedError("card: /name is missing or empty, so this is no Agent Card; nothing was signed")
@@ -129,7 +144,7 @@ def _entry(work: _Work, signers: list[LocalSigner]) -> dict[str, Any]:
         "output": work.target,
         "ok": True,
         "keys": [{"kid": signer.kid, "alg": signer.alg} for signer in signers],
-        "companion": work.signed.has_companion,
+        "companion": work.signed.companion,
         "left_open": list(work.signed.left_open),
         "normalised": list(work.signed.normalised),
     }

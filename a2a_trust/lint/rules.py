@@ -22,6 +22,7 @@ from a2a_trust.signing.forms import Form, present_members, project
 from a2a_trust.signing.gate import field_of
 from a2a_trust.signing.jcs import MAX_SAFE_INTEGER
 from a2a_trust.signing.presence import MESSAGES, Kind, Presence
+from a2a_trust.signing.python_resolver import rewritten_members
 from a2a_trust.strict_json import JSON, JSONObject
 
 __all__ = ["RULES", "Found", "Rule"]
@@ -263,6 +264,22 @@ def _empty_value(subject: Subject) -> Iterator[Found]:
                 "second signature for their verifiers",
                 "Give it a value, an explicit false is one, or leave it out where A2A does not demand it.",
             )
+
+
+@_rule(
+    "python-rewrites",
+    _WARNING,
+    "a2a-python 1.3 rewrites a member of 0.3 before it verifies a card of 1.0, and so rejects every signature.",
+    "A.2",
+)
+def _python_rewrites(subject: Subject) -> Iterator[Found]:
+    for pointer in () if subject.rest is None else rewritten_members(present_members(subject.rest)[0]):
+        yield Found(
+            _safe(pointer),
+            "a2a-python 1.3 rewrites this member of 0.3 as one of 1.0 before it verifies: it rejects every signature "
+            "of the card, since none covers the new member",
+            "Write the member of 1.0 beside it or in its place; merged_card writes both.",
+        )
 
 
 def _pruned_rule(pointer: str) -> tuple[str, str] | None:

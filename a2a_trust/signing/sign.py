@@ -1,10 +1,10 @@
 """Sign a card so that every verifier reads in it what was signed.
 
 A signed card is normalised first: what A2A 8.4.1 drops from the canonical form is dropped from the card, so that the
-served bytes and the specification's form are the same. Where the field's pruned form differs nevertheless (a
-requirement without scopes, say), each key signs twice: the full form, and a companion for verifiers that can check
-only the pruned one. Cards of 0.2 and 0.3 alone are signed as they are, and never get a companion: the pruned form
-knows neither their ``url`` nor their ``security``.
+served bytes and the specification's form are the same. Where the form that other SDKs sign differs nevertheless (a
+requirement without scopes, say), each key signs twice: the full form, and a companion for those SDKs. The companion of
+a card of 1.0 is in the pruned form. That of a card of 0.1 to 0.3, which is signed as it is, is in the form of
+a2a-python 0.3 and never in the pruned one, which knows neither its ``url`` nor its ``security``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import orjson
@@ -32,9 +32,11 @@ from a2a_trust.keys.origins import UnsafeAnyOrigin, host_of
 from a2a_trust.keys.policy import all_of
 from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust import Form, TrustedKey, TrustStore
-from a2a_trust.signing.forms import present_members, project, shown
+from a2a_trust.signing.forms import Projection, present_members, project, shown
 from a2a_trust.signing.gate import check_card
 from a2a_trust.signing.jcs import MAX_SAFE_INTEGER, canonicalize
+from a2a_trust.signing.models_0_3 import unread_in_0_3
+from a2a_trust.signing.python_resolver import rewritten_members
 from a2a_trust.signing.signature import MAX_SIGNATURES, content_type, parse_signature
 from a2a_trust.signing.verify import seconds, verify_card
 from a2a_trust.strict_json import JSON, JSONObject
@@ -48,15 +50,17 @@ class SignedCard:
 
     ``card`` is a new object, in the order of the one that was given. ``payload`` are the bytes that were signed.
     ``normalised`` are JSON pointers of members that were dropped because the specification's form has no place for
-    them. ``has_companion`` tells that a second signature in the pruned form was added for other SDKs;
-    ``left_open`` are JSON pointers of the members that it does not protect in their eyes.
+    them. ``companion`` is the form of the second signature that was added for other SDKs, None without one;
+    ``left_open`` are JSON pointers of the members that it does not protect: to those SDKs anybody can change them.
+    ``rejections`` names SDKs that reject the signed card, and why, in a sentence each.
     """
 
     card: JSONObject
     payload: bytes
     normalised: tuple[str, ...]
-    has_companion: bool
+    companion: Form | None
     left_open: tuple[str, ...]
+    rejections: tuple[str, ...]
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -64,12 +68,38 @@ class SignedCard:
         notes = []
         if self.normalised:
             notes.append(f"dropped what A2A 8.4.1 drops: {shown(self.normalised)}")
-        if self.has_companion:
+        if self.companion is not None:
             notes.append(
-                "added a companion signature in the pruned form, for SDKs that cannot check the full one; "
-                f"to them it leaves open: {shown(self.left_open)}"
+                f"added a companion signature ({self.companion} form) for {_READERS[self.companion]}, which cannot "
+                "check the full one. These SDKs accept the card even after somebody removed members that it does not "
+                f"protect. {_by_consequence(self.left_open)}. To add none, sign with companion=False "
+                "(--no-companion); these SDKs then reject the card"
             )
-        return tuple(notes)
+        return (*notes, *self.rejections)
+
+
+_READERS: Final = {Form.PRUNED: "a2a-python and a2a-js", Form.V0_3_PYTHON: "a2a-python 0.3"}
+"""For whom a companion is, by its form."""
+
+_REQUIREMENTS: Final = frozenset({"securityRequirements", "security_requirements", "security", "authentication"})
+_SCHEMES: Final = frozenset({"securitySchemes", "security_schemes"})
+
+
+def _by_consequence(pointers: tuple[str, ...]) -> str:
+    """The pointers for people: requirements first, since without them clients send no credentials."""
+    groups: dict[str, list[str]] = {
+        "Security requirements (without them clients send no credentials)": [],
+        "Security schemes": [],
+        "Other members": [],
+    }
+    requirements, schemes, others = groups.values()
+    for pointer in pointers:
+        steps = pointer.split("/")
+        if steps[1] in _REQUIREMENTS or (steps[1] == "skills" and not _REQUIREMENTS.isdisjoint(steps[3:4])):
+            requirements.append(pointer)
+        else:
+            (schemes if steps[1] in _SCHEMES else others).append(pointer)
+    return ". ".join(f"{what}: {shown(tuple(found))}" for what, found in groups.items() if found)
 
 
 def sign_card(
@@ -79,6 +109,7 @@ def sign_card(
     iat: float | datetime | None = None,
     exp: float | datetime | None = None,
     drop_broken: bool = False,
+    companion: bool = True,
 ) -> SignedCard:
     """A new card, signed by every signer; the one that was given is unchanged.
 
@@ -86,7 +117,8 @@ def sign_card(
     that normalising the card may break are an error, unless ``drop_broken`` has them removed; whether an edit before
     has broken them cannot be told without their keys. ``jku`` (https),
     ``iat`` and ``exp`` (aware datetime or seconds since the epoch) go into the protected headers. ``crit`` does not
-    name them, so other verifiers ignore them; ours honours ``iat`` and ``exp``.
+    name them, so other verifiers ignore them; ours honours ``iat`` and ``exp``. With ``companion=False`` each key signs
+    the full form only: nothing is left open to other SDKs, and those that need the companion reject the card.
 
     MalformedError: not a card that every reader reads alike. SigningError: it cannot be signed as asked, or a signer
     gave a wrong signature. ConfigurationError: the arguments. Source: A2A 8.4.2.
@@ -117,13 +149,14 @@ def sign_card(
             )
         kept = []
     full = Form.SERVED if is_legacy(members) else Form.SPEC
-    payloads: list[tuple[bytes, JSONObject]] = [(payload, {"cty": content_type(full)})]
-    companion = project(members, Form.PRUNED)
-    has_companion = not is_legacy(members) and companion.payload not in (payload, b"{}")
-    if has_companion:
-        payloads.append((companion.payload, {"cty": content_type(Form.PRUNED)}))
+    second, rejections = _companion(members, payload, is_wanted=companion)
+    payloads = [(full, payload)] if second is None else [(full, payload), (second.form, second.payload)]
     optional = {**times} if jku is None else {**times, "jku": jku}
-    made = [_signature(signer, {**optional, **marks}, signed) for signed, marks in payloads for signer in signers]
+    made = [
+        _signature(signer, {**optional, "cty": content_type(form)}, signed)
+        for form, signed in payloads
+        for signer in signers
+    ]
     if len(kept) + len(made) > MAX_SIGNATURES:
         raise SigningError(f"the card would have more than {MAX_SIGNATURES} signatures, which verifiers refuse")
     signed_card: JSONObject = {}
@@ -137,9 +170,34 @@ def sign_card(
         card=signed_card,
         payload=payload,
         normalised=normalised,
-        has_companion=has_companion,
-        left_open=companion.dropped if has_companion else (),
+        companion=None if second is None else second.form,
+        left_open=() if second is None else second.dropped,
+        rejections=rejections,
     )
+
+
+def _companion(members: JSONObject, payload: bytes, *, is_wanted: bool) -> tuple[Projection | None, tuple[str, ...]]:
+    """The form for the companion, None without one, and the SDKs that reject the card, with the reason."""
+    form = Form.V0_3_PYTHON if is_legacy(members) else Form.PRUNED
+    readers = _READERS[form]
+    unread = unread_in_0_3(members) if form is Form.V0_3_PYTHON else None
+    if unread is not None:
+        why = f"its models of A2A 0.3 do not fit {shown((unread,))}, so no companion signature was added"
+        return None, (f"rejected by {readers}: {why}",)
+    rejections = []
+    rewritten = rewritten_members(members)
+    if rewritten:
+        rejections.append(
+            f"rejected by a2a-python 1.3: before it verifies, it rewrites members of 0.3 as members of 1.0 "
+            f"({shown(rewritten)}); write the members of 1.0 beside them or in their place"
+        )
+    projection = project(members, form)
+    if projection.payload in (payload, b"{}"):
+        return None, tuple(rejections)
+    if not is_wanted:
+        rejections.append(f"rejected by {readers}: signed without a companion signature in the {form} form")
+        return None, tuple(rejections)
+    return projection, tuple(rejections)
 
 
 def _check_signers(signers: tuple[Signer, ...]) -> None:

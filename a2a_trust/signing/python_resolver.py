@@ -1,0 +1,59 @@
+"""What a2a-python 1.3 makes of a card before it verifies it: its resolver rewrites members of 0.3 as members of 1.0.
+
+A rewritten member is in no signature, so the SDK rejects every signature of such a card. It does not rewrite members
+of 0.3 that have a twin of 1.0, and a scheme that says the same in both generations stays as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from a2a_trust.card import SCHEME_TYPES, is_legacy
+from a2a_trust.keys.trust import Form
+from a2a_trust.signing.forms import project
+from a2a_trust.strict_json import JSON, JSONObject
+
+__all__ = ["rewritten_members"]
+
+_WRAPPERS: Final = {type_: wrapper for wrapper, type_ in SCHEME_TYPES.items()}
+
+
+def rewritten_members(card: JSONObject) -> tuple[str, ...]:
+    """JSON pointers of the members because of which a2a-python 1.3 rejects every signature of a card of 1.0.
+
+    Empty for a card that the SDK can verify, and for cards of 0.3 alone, which no SDK of 1.0 reads as they are. The
+    card has passed the gate.
+    """
+    if is_legacy(card):
+        return ()
+    return tuple(pointer for pointer, before, after in _rewrites(card) if _pruned(before) != _pruned(after))
+
+
+def _pruned(part: JSONObject) -> bytes:
+    return project(part, Form.PRUNED).payload
+
+
+def _rewrites(card: JSONObject) -> Iterator[tuple[str, JSONObject, JSONObject]]:
+    """Every member that the resolver rewrites: its pointer, and the part of a card of 1.0 before and after."""
+    capabilities = card.get("capabilities") or {}
+    if card.get("supportsAuthenticatedExtendedCard") and "extendedAgentCard" not in capabilities:
+        after = {**capabilities, "extendedAgentCard": True}
+        yield "/supportsAuthenticatedExtendedCard", {"capabilities": capabilities}, {"capabilities": after}
+    yield from _rewritten_requirements(card, "")
+    for index, skill in enumerate(card.get("skills") or ()):
+        yield from _rewritten_requirements(skill, f"/skills/{index}")
+    for name, scheme in (card.get("securitySchemes") or {}).items():
+        wrapper = _WRAPPERS.get(scheme.get("type", ""))
+        if wrapper is not None:
+            flat = {("location" if key == "in" else key): value for key, value in scheme.items() if key != "type"}
+            pointer = f"/securitySchemes/{name.replace('~', '~0').replace('/', '~1')}"
+            yield pointer, {"securitySchemes": {"": scheme}}, {"securitySchemes": {"": {wrapper: flat}}}
+
+
+def _rewritten_requirements(members: JSONObject, path: str) -> Iterator[tuple[str, JSONObject, JSONObject]]:
+    security: JSON = members.get("security")
+    if security is not None and "securityRequirements" not in members:
+        after = [{"schemes": {name: {"list": scopes} for name, scopes in each.items()}} for each in security]
+        before = members.get("security_requirements")
+        yield f"{path}/security", {"securityRequirements": before}, {"securityRequirements": after}

@@ -31,6 +31,7 @@ from a2a_trust import (
 )
 from a2a_trust.errors import CardVerificationError, FailureReason
 from a2a_trust.keys.jws import verify_jws
+from a2a_trust.signing.signature import MARKS
 from a2a_trust.signing.verify import WholeCard
 from tests.attacks.forgery import JSONObject, b64, canonical, entry, pruned, served, signs, unb64, without_signatures
 from tests.attacks.proving import HOST, NOW, ORIGIN
@@ -418,8 +419,8 @@ def good_header(owner: LocalSigner) -> str:
 
 
 header_members = st.dictionaries(
-    st.sampled_from(["alg", "kid", "typ", "crit", "b64", "jku", "jwk", "x5c", "iat", "exp", "a2a_trust_companion", ""]),
-    json_values | st.sampled_from(["ES256", "EdDSA", "RS256", "owner", "JOSE"]),
+    st.sampled_from(["alg", "kid", "typ", "crit", "b64", "jku", "jwk", "x5c", "iat", "exp", "cty", ""]),
+    json_values | st.sampled_from(["ES256", "EdDSA", "RS256", "owner", "JOSE", *MARKS]),
     max_size=6,
 )
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from a2a_trust import LocalSigner, MalformedError, Origins, TrustedKey, TrustStore, all_of
 from a2a_trust.errors import CardVerificationError, FailureReason, PolicyNotMetError
 from a2a_trust.keys.jwk import public_key_from_object
-from a2a_trust.signing.signature import MAX_SIGNATURES
+from a2a_trust.signing.signature import MARKS, MAX_SIGNATURES
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
 from tests.attacks.proving import HOST, NOW, proven, refusal
 
@@ -85,7 +85,7 @@ READABLE: dict[str, tuple[JSONObject, FailureReason]] = {
         FailureReason.NOT_YET_VALID,
     ),
     "companion": (
-        jose('{"alg":"ES256","kid":"owner","a2a_trust_companion":{"no":["form"]}}'),
+        jose('{"alg":"ES256","kid":"owner","cty":"application/json;a2a-form=pruned"}'),
         FailureReason.COMPANION,
     ),
 }
@@ -189,9 +189,9 @@ json_values = st.recursive(
     lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(), children, max_size=3),
     max_leaves=8,
 )
-members = st.sampled_from(["alg", "kid", "typ", "crit", "b64", "jku", "jwk", "iat", "exp", "a2a_trust_companion"])
+members = st.sampled_from(["alg", "kid", "typ", "crit", "b64", "jku", "jwk", "iat", "exp", "cty"])
 headers = st.dictionaries(
-    members, json_values | st.sampled_from(["ES256", "HS256", "owner", "JOSE", "EdDSA"]), max_size=6
+    members, json_values | st.sampled_from(["ES256", "HS256", "owner", "JOSE", "EdDSA", *MARKS]), max_size=6
 ).map(lambda header: b64(json.dumps(header).encode()))
 entries_of_any_kind = json_values | st.fixed_dictionaries(
     {},

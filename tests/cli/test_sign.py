@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from a2a_trust.keys import base64url
 from tests.cli.conftest import CARD, Run
 
 ENCRYPTED = {"A2A_SIGN_KEY_PASSPHRASE": "correct horse battery staple"}
@@ -83,7 +84,9 @@ def test_what_the_specification_drops_is_dropped_and_said(run: Run, card: Path, 
     done = run("card.json", "--key", "key.pem", "--json")
     (result,) = done.json["results"]
     assert result["normalised"] == ["/securityRequirements/0/schemes/bearer/list"]
-    assert result["companion"] is True
+    assert result["companion"] == "pruned"
+    assert result["left_open"] == ["/securityRequirements"]
+    assert len(result["notes"]) == 2
     assert json.loads(card.read_bytes())["securityRequirements"] == [{"schemes": {"bearer": {}}}]
     assert '\n    "version": "2.4.1",\n' in card.read_text()
 
@@ -190,6 +193,47 @@ def test_a_signature_that_expires(run: Run, card: Path, key: Path) -> None:
         done = run("card.json", "--key", "key.pem", f"--expires={when}")
         assert (done.code, "--expires" in done.err) == (2, True), when
     assert run("card.json", "--key", "key.pem", "--expires", "2999-01-31T12:00:00Z").code == 0
+
+
+def test_a_companion_and_what_it_leaves_open_are_told_and_a_choice(run: Run, card: Path, key: Path) -> None:
+    text = json.dumps({**CARD, "securityRequirements": [{"schemes": {"bearer": {}}}]})
+    card.write_text(text)
+    done = run("card.json", "--key", "key.pem")
+    assert "note: added a companion signature (pruned form) for a2a-python and a2a-js" in done.out
+    assert "(without them clients send no credentials): /securityRequirements." in done.out
+    assert len(json.loads(card.read_bytes())["signatures"]) == 2
+    card.write_text(text)
+    done = run("card.json", "--key", "key.pem", "--no-companion", "--json")
+    (result,) = done.json["results"]
+    assert (result["companion"], result["left_open"]) == (None, [])
+    assert result["notes"] == [
+        "rejected by a2a-python and a2a-js: signed without a companion signature in the pruned form"
+    ]
+    assert len(json.loads(card.read_bytes())["signatures"]) == 1
+
+
+def test_a_signature_without_iat_is_a_choice_with_a_warning(run: Run, card: Path, key: Path) -> None:
+    assert run("card.json", "--key", "key.pem").code == 0
+    (signature,) = json.loads(card.read_bytes())["signatures"]
+    assert "iat" in json.loads(base64url.decode(signature["protected"], "protected"))
+    done = run("card.json", "--key", "key.pem", "--no-iat")
+    assert (done.code, done.err) == (0, "")
+    assert "note: signed without iat: clients that remember an earlier iat of this agent reject the card" in done.out
+    (signature,) = json.loads(card.read_bytes())["signatures"]
+    assert "iat" not in json.loads(base64url.decode(signature["protected"], "protected"))
+    (result,) = run("card.json", "--key", "key.pem", "--no-iat", "--json").json["results"]
+    assert ["without iat" in note for note in result["notes"]] == [True]
+    assert run("verify", "card.json", "--key", "key.pem").code == 0
+
+
+def test_a_card_that_a2a_python_rewrites_is_signed_and_told(run: Run, card: Path, key: Path) -> None:
+    requirements = {name: value for name, value in CARD.items() if name != "securityRequirements"}
+    card.write_text(json.dumps({**requirements, "security": [{"bearer": ["read"]}]}))
+    done = run("card.json", "--key", "key.pem")
+    assert done.code == 0
+    assert "note: rejected by a2a-python 1.3: before it verifies, it rewrites members of 0.3" in done.out
+    assert "(/security)" in done.out
+    assert "python-rewrites" in run("lint", "card.json").out
 
 
 def test_jku_must_be_https(run: Run, card: Path, key: Path) -> None:

@@ -197,6 +197,37 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(having(("/documentationUrl", "")), "/documentationUrl", having(("/documentationUrl", GONE))),
         Example(having(("/capabilities", {})), "/capabilities", having(("/capabilities", {"streaming": False}))),
     ],
+    "python-rewrites": [
+        Example(
+            having(("/security", [{"oauth": ["read"]}]), ("/securityRequirements", GONE)),
+            "/security",
+            having(("/security", [{"oauth": ["read"]}])),
+        ),
+        Example(
+            having(("/skills/0/security", [{"bearer": ["write"]}]), ("/skills/0/securityRequirements", GONE)),
+            "/skills/0/security",
+            having(("/skills/0/security", [{"bearer": []}]), ("/skills/0/securityRequirements", GONE)),
+        ),
+        Example(
+            having(("/securitySchemes/bearer", {"type": "http", "scheme": "Bearer", "bearerFormat": "JWT"})),
+            "/securitySchemes/bearer",
+            having(
+                ("/securitySchemes/bearer/type", "http"),
+                ("/securitySchemes/bearer/scheme", "Bearer"),
+                ("/securitySchemes/bearer/bearerFormat", "JWT"),
+            ),
+        ),
+        Example(
+            having(("/supportsAuthenticatedExtendedCard", True), ("/capabilities/extendedAgentCard", GONE)),
+            "/supportsAuthenticatedExtendedCard",
+            having(("/supportsAuthenticatedExtendedCard", True)),
+        ),
+        Example(
+            having(("/security", [{"oauth": ["read"]}]), ("/securityRequirements", GONE)),
+            "/security",
+            having(("/security", [{"key": ["read"]}]), card=old_card),
+        ),
+    ],
     "unread-member": [
         Example(
             having(("/security", [{"bearer": ["read"]}])), "/security", having(("/security", [{"oauth": ["read"]}]))

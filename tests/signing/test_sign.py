@@ -25,7 +25,7 @@ from a2a_trust.keys.trust import Form
 from a2a_trust.signing.forms import project
 from a2a_trust.signing.jcs import canonicalize, canonicalize_received
 from a2a_trust.signing.sign import sign_card
-from a2a_trust.signing.signature import COMPANION, MAX_SIGNATURES
+from a2a_trust.signing.signature import MAX_SIGNATURES, content_type
 from a2a_trust.signing.verify import verify_card
 from a2a_trust.strict_json import MAX_BYTES
 from tests.signing.cards import Card, cards, full_card, legacy_card, many_formed_card, merged_card
@@ -126,18 +126,17 @@ def test_what_the_specification_drops_is_dropped_and_told() -> None:
 def test_a_card_of_one_form_gets_one_signature_and_no_notes() -> None:
     made = sign_card(full_card(), ALICE)
     assert len(made.card["signatures"]) == 1
-    assert (made.has_companion, made.left_open, made.normalised, made.notes) == (False, (), (), ())
+    assert (made.companion, made.left_open, made.rejections, made.normalised, made.notes) == (None, (), (), (), ())
     assert unsigned(made.card) == full_card()
 
 
 def test_a_card_of_several_forms_gets_a_companion_that_names_itself_and_comes_second() -> None:
     made = sign_card(many_formed_card(), ALICE)
-    assert made.has_companion
+    assert made.companion is Form.PRUNED
     assert made.left_open == project(made.card, Form.PRUNED).dropped != ()
-    assert any("companion" in note and "/securityRequirements" in note for note in made.notes)
     full, companion = made.card["signatures"]
-    assert COMPANION not in header_of(full)
-    assert header_of(companion)[COMPANION] == "pruned"
+    assert header_of(full)["cty"] == "application/json;a2a-form=spec"
+    assert header_of(companion)["cty"] == "application/json;a2a-form=pruned"
     assert "crit" not in header_of(companion)
     pruned = project(made.card, Form.PRUNED).payload
     for payload, signature in ((made.payload, full), (pruned, companion)):
@@ -148,31 +147,98 @@ def test_a_card_of_several_forms_gets_a_companion_that_names_itself_and_comes_se
 
 def test_there_is_no_companion_over_nothing() -> None:
     made = sign_card({"x-vendor": 1, "name": ""}, ALICE)
-    assert not made.has_companion
+    assert made.companion is None
     assert len(made.card["signatures"]) == 1
 
 
-def test_a_card_of_0_3_is_signed_as_it_is_without_a_companion() -> None:
+def test_a_card_of_0_3_is_signed_as_it_is_and_its_companion_is_never_pruned() -> None:
     card = legacy_card()
     made = sign_card(card, ALICE)
     assert unsigned(made.card) == card
-    assert (made.normalised, made.has_companion, len(made.card["signatures"])) == ((), False, 1)
+    assert (made.normalised, made.companion) == ((), Form.V0_3_PYTHON)
     assert made.payload == canonicalize(card)
+    projection = project(card, Form.V0_3_PYTHON)
+    assert made.left_open == projection.dropped
+    marks = [content_type(Form.SERVED), content_type(Form.V0_3_PYTHON)]
+    assert [header_of(signature)["cty"] for signature in made.card["signatures"]] == marks
+    companion = made.card["signatures"][1]
+    parts = {"protected": companion["protected"], "signature": companion["signature"]}
+    assert verify_jws(**parts, payload=projection.payload, key=ALICE.public_key)["kid"] == "alice"
+
+
+def test_a_card_of_0_3_that_its_sdk_cannot_read_gets_no_companion_and_the_note_says_why() -> None:
+    card = legacy_card()
+    del card["skills"]
+    made = sign_card(card, ALICE)
+    assert (made.companion, made.left_open, len(made.card["signatures"])) == (None, (), 1)
+    (note,) = made.notes
+    assert note.startswith("rejected by a2a-python 0.3: ")
+    assert "/skills, so no companion" in note
+
+
+def test_the_note_of_a_companion_names_what_others_can_strip_requirements_first() -> None:
+    card = full_card()
+    card |= {
+        "x-vendor": 1,
+        "securitySchemes": {**card["securitySchemes"], "tls": {"mtlsSecurityScheme": {}}},
+        "securityRequirements": [{"schemes": {"tls": {}}}],
+    }
+    card["skills"][0]["securityRequirements"] = [{"schemes": {"tls": {}}}]
+    (note,) = sign_card(card, ALICE).notes
+    places = [
+        note.index(f": {text}.")
+        for text in (
+            "/securityRequirements, /skills/0/securityRequirements",
+            "/securitySchemes/tls",
+            "/x-vendor",
+        )
+    ]
+    assert places == sorted(places)
+    assert "(without them clients send no credentials): /securityRequirements" in note
+    assert "a2a-python and a2a-js" in note
+    assert "--no-companion" in note
+
+
+@pytest.mark.parametrize("card", [many_formed_card(), legacy_card(), merged_card()], ids=lambda c: c["name"])
+def test_a_companion_is_a_choice_and_the_note_says_who_rejects_the_card_without_it(card: Card) -> None:
+    full = sign_card(card, ALICE)
+    made = sign_card(card, ALICE, companion=False)
+    assert full.companion is not None
+    assert (made.companion, made.left_open) == (None, ())
+    assert made.payload == full.payload
+    assert [header_of(signature)["cty"] for signature in made.card["signatures"]] == [
+        header_of(full.card["signatures"][0])["cty"]
+    ]
+    readers = "a2a-python 0.3" if full.companion is Form.V0_3_PYTHON else "a2a-python and a2a-js"
+    assert made.rejections == (
+        f"rejected by {readers}: signed without a companion signature in the {full.companion} form",
+    )
+
+
+def test_a_card_that_needs_no_companion_is_the_same_without_one() -> None:
+    assert sign_card(full_card(), ALICE, companion=False).notes == ()
+
+
+def test_the_note_tells_when_a2a_python_rewrites_the_card() -> None:
+    card = {**full_card(), "security": [{"oauth": ["read"]}]}
+    del card["securityRequirements"]
+    made = sign_card(card, ALICE)
+    (rejection,) = made.rejections
+    assert rejection.startswith("rejected by a2a-python 1.3: ")
+    assert "(/security)" in rejection
+    assert rejection in made.notes
 
 
 def test_a_merged_card_is_signed_with_the_members_of_both_generations() -> None:
     made = sign_card(merged_card(), ALICE)
     assert json.loads(made.payload) == merged_card()
-    assert made.has_companion  # SDKs of 1.0 do not see the members of 0.3
+    assert made.companion is Form.PRUNED  # SDKs of 1.0 do not see the members of 0.3
 
 
 def test_every_signer_signs_the_full_form_before_any_companion() -> None:
     made = sign_card(many_formed_card(), ALICE, BOB)
-    assert [(header_of(item)["kid"], COMPANION in header_of(item)) for item in made.card["signatures"]] == [
-        ("alice", False),
-        ("bob", False),
-        ("alice", True),
-        ("bob", True),
+    assert [(header_of(item)["kid"], header_of(item)["cty"]) for item in made.card["signatures"]] == [
+        (kid, content_type(form)) for form in (Form.SPEC, Form.PRUNED) for kid in ("alice", "bob")
     ]
     proven = verify_card(
         served(made.card), trust_in(ALICE, BOB), origin=ANYWHERE, now=NOW, policy=all_of("alice", "bob")
@@ -241,16 +307,18 @@ def test_more_signatures_than_verifiers_take_are_refused() -> None:
 def test_the_protected_header_holds_what_the_specification_names_in_canonical_form() -> None:
     made = sign_card(full_card(), ALICE)
     (signature,) = made.card["signatures"]
-    assert base64url.decode(signature["protected"], "x") == b'{"alg":"ES256","kid":"alice","typ":"JOSE"}'
+    assert base64url.decode(signature["protected"], "x") == (
+        b'{"alg":"ES256","cty":"application/json;a2a-form=spec","kid":"alice","typ":"JOSE"}'
+    )
     assert signature.keys() == {"protected", "signature"}
 
 
 def test_jku_iat_and_exp_are_protected_in_every_signature() -> None:
     made = sign_card(many_formed_card(), ALICE, jku="https://a.example.com/jwks.json", iat=NOW, exp=NOW + 0.5)
-    for signature in made.card["signatures"]:
+    for signature, form in zip(made.card["signatures"], (Form.SPEC, Form.PRUNED), strict=True):
         header = header_of(signature)
-        header.pop(COMPANION, None)
         assert header == {
+            "cty": content_type(form),
             "alg": "ES256",
             "kid": "alice",
             "typ": "JOSE",
@@ -449,5 +517,5 @@ def test_a_card_that_its_signature_makes_too_large_for_verifiers_is_refused() ->
 
 def test_signatures_by_hand_over_the_served_card_are_what_sign_card_makes() -> None:
     made = sign_card(full_card(), ALICE)
-    by_hand = entry(ALICE, canonicalize(full_card()))
+    by_hand = entry(ALICE, canonicalize(full_card()), cty=content_type(Form.SPEC))
     assert header_of(by_hand) == header_of(made.card["signatures"][0])

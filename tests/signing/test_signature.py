@@ -9,7 +9,8 @@ import pytest
 from a2a_trust.errors import MalformedError, UnsignedCardError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jws import MAX_HEADER
-from a2a_trust.signing.signature import COMPANION, MAX_SIGNATURES, parse_signature, signature_entries
+from a2a_trust.keys.trust import Form
+from a2a_trust.signing.signature import MARKS, MAX_SIGNATURES, content_type, parse_signature, signature_entries
 from tests.signing.making import header_text
 
 HEADER = {"alg": "ES256", "kid": "alice"}
@@ -181,10 +182,46 @@ def test_the_length_of_the_header_is_checked_before_it_is_decoded() -> None:
         parse_signature({"protected": "!" * (MAX_HEADER + 1), "signature": "AAAA"})
 
 
-@pytest.mark.parametrize("value", ["pruned", None, False, "", {}])
-def test_a_companion_is_one_by_the_name_of_its_member_whatever_its_value(value: Any) -> None:
-    assert parse_signature(with_header({**HEADER, COMPANION: value})).is_companion
-    assert not parse_signature(with_header(HEADER, header={COMPANION: value})).is_companion
+def test_the_marks_are_the_four_texts_of_the_documentation() -> None:
+    assert dict(MARKS) == {
+        "application/json;a2a-form=spec": Form.SPEC,
+        "application/json;a2a-form=served": Form.SERVED,
+        "application/json;a2a-form=pruned": Form.PRUNED,
+        "application/json;a2a-form=v0.3-python": Form.V0_3_PYTHON,
+    }
+
+
+@pytest.mark.parametrize("form", list(MARKS.values()))
+def test_a_mark_is_a_protected_cty_and_tells_a_companion_from_a_full_signature(form: Form) -> None:
+    signature = parse_signature(with_header({**HEADER, "cty": content_type(form)}))
+    assert (signature.mark, signature.is_companion) == (form, form in (Form.PRUNED, Form.V0_3_PYTHON))
+    unprotected = parse_signature(with_header(HEADER, header={"cty": content_type(form)}))
+    assert (unprotected.mark, unprotected.is_companion) == (None, False)
+
+
+@pytest.mark.parametrize(
+    "cty",
+    [
+        "application/json;a2a-form=pruned-legacy",
+        "application/json;a2a-form=",
+        "application/json; a2a-form=pruned",
+        "application/json;a2a-form=pruned;x=1",
+        "application/json;a2a-form=Pruned",
+        "application/json",
+        "json;a2a-form=pruned",
+        "pruned",
+        "",
+        None,
+        False,
+        1,
+        ["application/json;a2a-form=pruned"],
+        {},
+    ],
+    ids=repr,
+)
+def test_any_other_cty_is_that_of_another_tool_and_no_error(cty: Any) -> None:
+    signature = parse_signature(with_header({**HEADER, "cty": cty}))
+    assert (signature.mark, signature.is_companion) == (None, False)
 
 
 @pytest.mark.parametrize("signatures", [None, [], {}, "", "x", 0, 1, True], ids=repr)

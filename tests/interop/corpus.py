@@ -14,9 +14,12 @@ __all__ = [
     "EVERYWHERE",
     "NOT_ASCII",
     "NO_COMPANION_NEEDED",
+    "NO_COMPANION_NEEDED_IN_0_3",
     "ONLY_HERE",
     "REFUSED_HERE",
     "REWRITTEN_BY_THE_PYTHON_RESOLVER",
+    "STRIPPABLE_REQUIREMENTS",
+    "UNREAD_IN_0_3",
     "load_card",
 ]
 
@@ -44,6 +47,9 @@ NO_COMPANION_NEEDED: Final = frozenset(
 ``skills: null`` (098, 099) is dropped by 8.4.1; ``skills: []`` stays, because ``skills`` is REQUIRED.
 """
 
+STRIPPABLE_REQUIREMENTS: Final = frozenset(_ids("018 019 038 039 041 059 063 066 067 101 165 166 167"))
+"""Those of EVERYWHERE whose companion does not protect a requirement of the card or of a skill."""
+
 NOT_ASCII: Final = frozenset({"018", "019", "161"})
 """Those of EVERYWHERE that a2a-sdk 1.0.0 refuses: it signs and checks the ASCII escapes of json.dumps."""
 
@@ -67,7 +73,15 @@ ONLY_HERE: Final = dict.fromkeys(
     "the shape of 0.1 to 0.3 alone: readers of 1.0 drop `url` and `security`, so a signature in their form would cover "
     "neither, and none is made",
 )
-"""Cards that sign and verify here as they are served, and that the SDKs refuse."""
+"""Cards that sign and verify here as they are served, and that the SDKs of 1.0 reject."""
+
+NO_COMPANION_NEEDED_IN_0_3: Final = frozenset(
+    _ids("014 054 105 106 107 109 111 113 114 115 117 118 119 122 123 125 129 130 131 135")
+)
+"""Those of ONLY_HERE whose served bytes are also what a2a-sdk 0.3.26 signs."""
+
+UNREAD_IN_0_3: Final = {"102": "/defaultInputModes", "143": "/skills/0/id"}
+"""Those of ONLY_HERE that the models of a2a-sdk 0.3.26 refuse, and the first member that is missing."""
 
 REFUSED_HERE: Final = dict.fromkeys(
     ["049", "050", "051", "053"],

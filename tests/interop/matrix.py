@@ -170,7 +170,7 @@ _REASONS: Final = {
     "whole card.",
     "cannot read": "a2a-python 0.3 reads only cards with the `url` of 0.3, and what is served has none.",
     "own form": "a2a-python 0.3 verifies its own form alone: members of 0.3, without those that are at the default of "
-    "its models. Nobody else signs in it.",
+    "its models. Of others only the companion that a2a-trust adds to cards of 0.3 is in it.",
     "0.3 signed": "It was signed over members of 0.3. Readers of 1.0 drop them or turn them into those of 1.0 before "
     "they verify.",
     "0.3 pruned": "a2a-js signs of a card of 0.3 what 1.0 knows of it: neither `url` nor `security`. a2a-python turns "
@@ -218,7 +218,7 @@ def tables(sdks: Mapping[str, SdkProcess]) -> list[Table]:
         table = Table(kind=kind)
         made.append(table)
         signed = sign_card(card, signer)
-        way = "full signature and companion" if signed.has_companion else "one signature"
+        way = "full signature and companion" if signed.companion else "one signature"
         if is_legacy(card):
             way = f"{way}, as served"
         table.rows[f"{OURS}: {way}"] = _row(kind, signed.card, None, signer, sdks)

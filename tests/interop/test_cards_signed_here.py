@@ -26,13 +26,18 @@ from a2a_trust import (
     verify_card,
 )
 from a2a_trust.errors import FailureReason
+from a2a_trust.lint.lint_card import lint_card
+from a2a_trust.signing.signature import content_type, parse_signature
 from tests.interop.corpus import (
     EVERYWHERE,
     NO_COMPANION_NEEDED,
+    NO_COMPANION_NEEDED_IN_0_3,
     NOT_ASCII,
     ONLY_HERE,
     REFUSED_HERE,
     REWRITTEN_BY_THE_PYTHON_RESOLVER,
+    STRIPPABLE_REQUIREMENTS,
+    UNREAD_IN_0_3,
     load_card,
 )
 from tests.interop.left_out import left_out
@@ -95,7 +100,7 @@ def test_a_signed_card_verifies_here_whole(vectors: Path, signer: LocalSigner, n
     assert left_out(card, proven.card) == frozenset(signed.normalised)
     assert (proven.dropped, proven.unproven) == ((), ())
     assert proven.form is Form.SERVED
-    assert signed.has_companion is (number not in NO_COMPANION_NEEDED)
+    assert signed.companion == (None if number in NO_COMPANION_NEEDED else Form.PRUNED)
 
 
 @every_card
@@ -142,7 +147,7 @@ def test_one_changed_member_is_refused_everywhere(
         _prove(changed, signer)
     assert [failure.reason for failure in caught.value.failures] == [
         FailureReason.BAD_SIGNATURE,
-        *([FailureReason.COMPANION] if signed.has_companion else []),
+        *([FailureReason.COMPANION] if signed.companion else []),
     ]
     key = signer.public_key.to_jwk()
     assert python_1_3_0.refusal(changed, key) == NOT_SIGNED_PYTHON
@@ -179,6 +184,35 @@ def test_the_companion_is_what_the_sdks_need_and_never_enough_here(
     with pytest.raises(UntrustedCardError) as caught:
         _prove(companion, signer)
     assert [failure.reason for failure in caught.value.failures] == [FailureReason.COMPANION]
+
+
+@with_companion
+def test_without_a_companion_the_card_is_whole_or_rejected_everywhere(
+    vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
+) -> None:
+    signed = sign_card(load_card(vectors, number), signer, companion=False)
+    key = signer.public_key.to_jwk()
+    assert _prove(_signed(signed), signer).unproven == ()
+    assert "a2a-python and a2a-js" in signed.rejections[-1]
+    assert python_1_3_0.refusal(_signed(signed), key) == NOT_SIGNED_PYTHON
+    assert js_1_3_0.refusal(_signed(signed), key) == NOT_SIGNED_JS
+
+
+@every_card
+def test_the_note_names_the_requirements_that_others_can_strip(vectors: Path, signer: LocalSigner, number: str) -> None:
+    notes = " ".join(sign_card(load_card(vectors, number), signer).notes)
+    assert ("Security requirements (without them clients send no" in notes) is (number in STRIPPABLE_REQUIREMENTS)
+
+
+@every_card
+def test_signing_and_lint_predict_which_cards_the_python_resolver_rewrites(
+    vectors: Path, signer: LocalSigner, number: str
+) -> None:
+    """What it rejects is asked of the real resolver above."""
+    card = load_card(vectors, number)
+    is_rewritten = number in REWRITTEN_BY_THE_PYTHON_RESOLVER
+    assert any("a2a-python 1.3" in text for text in sign_card(card, signer).rejections) is is_rewritten
+    assert any(finding.rule == "python-rewrites" for finding in lint_card(card)) is is_rewritten
 
 
 @pytest.mark.parametrize("number", REWRITTEN_BY_THE_PYTHON_RESOLVER)
@@ -220,7 +254,7 @@ def test_a_card_of_0_3_verifies_here_as_it_is_served_and_in_no_sdk_of_1_0(
 ) -> None:
     card = load_card(vectors, number)
     signed = sign_card(card, signer)
-    assert not signed.has_companion
+    assert signed.companion is not Form.PRUNED
     assert signed.normalised == ()
     document = _signed(signed)
     proven = _prove(document, signer)
@@ -230,6 +264,38 @@ def test_a_card_of_0_3_verifies_here_as_it_is_served_and_in_no_sdk_of_1_0(
     assert python_1_3_0.refusal(document, key) == NOT_SIGNED_PYTHON
     assert python_1_3_0.refusal(document, key, reader="resolver") == NOT_SIGNED_PYTHON
     assert js_1_3_0.refusal(document, key) == NOT_SIGNED_JS
+
+
+@pytest.mark.parametrize("number", ONLY_HERE)
+def test_a_card_of_0_3_verifies_in_python_0_3_by_its_companion_or_the_note_says_why_not(
+    vectors: Path, signer: LocalSigner, python_0_3_26: SdkProcess, number: str
+) -> None:
+    signed = sign_card(load_card(vectors, number), signer, iat=1_800_000_000)
+    refusal = python_0_3_26.refusal(_signed(signed), signer.public_key.to_jwk())
+    if number in UNREAD_IN_0_3:
+        assert (refusal, signed.companion) == ("ValidationError", None)
+        assert f" {UNREAD_IN_0_3[number]}," in signed.rejections[0]
+    else:
+        assert (refusal, signed.rejections) == (None, ())
+        assert signed.companion == (None if number in NO_COMPANION_NEEDED_IN_0_3 else Form.V0_3_PYTHON)
+
+
+@pytest.mark.parametrize("number", sorted(set(ONLY_HERE) - NO_COMPANION_NEEDED_IN_0_3 - UNREAD_IN_0_3.keys()))
+def test_the_companion_of_a_card_of_0_3_is_what_python_0_3_needs_and_never_enough_here(
+    vectors: Path, signer: LocalSigner, python_0_3_26: SdkProcess, number: str
+) -> None:
+    document = _signed(sign_card(load_card(vectors, number), signer))
+    full = _with_signatures(document, lambda signatures: signatures[:1])
+    companion = _with_signatures(document, lambda signatures: signatures[1:])
+    key = signer.public_key.to_jwk()
+    assert python_0_3_26.refusal(full, key) == NOT_SIGNED_PYTHON
+    assert python_0_3_26.refusal(companion, key) is None
+    assert _prove(full, signer).unproven == ()
+    (entry,) = json.loads(companion)["signatures"]
+    assert parse_signature(entry).header["cty"] == content_type(Form.V0_3_PYTHON)
+    with pytest.raises(UntrustedCardError) as caught:
+        _prove(companion, signer)
+    assert [failure.reason for failure in caught.value.failures] == [FailureReason.COMPANION]
 
 
 @pytest.mark.parametrize("number", REFUSED_HERE)
@@ -300,7 +366,7 @@ def test_a_card_with_every_field_of_1_0_has_one_form_in_every_sdk(
 ) -> None:
     signed = sign_card(EVERY_FIELD, signer)
     key = signer.public_key.to_jwk()
-    assert (signed.has_companion, signed.normalised) == (False, ())
+    assert (signed.companion, signed.normalised) == (None, ())
     assert _prove(_signed(signed), signer).card == EVERY_FIELD
     assert python_1_3_0.refusal(_signed(signed), key) is None
     assert python_1_3_0.refusal(_signed(signed), key, reader="resolver") is None
@@ -316,7 +382,7 @@ def test_a_card_with_every_field_at_its_default_verifies_everywhere(
     signed = sign_card(EVERY_FIELD_AT_ITS_DEFAULT, signer)
     key = signer.public_key.to_jwk()
     assert original == EVERY_FIELD_AT_ITS_DEFAULT
-    assert signed.has_companion
+    assert signed.companion is Form.PRUNED
     assert python_1_3_0.refusal(_signed(signed), key) is None
     assert python_1_3_0.refusal(_signed(signed), key, reader="resolver") is None
     assert js_1_3_0.refusal(_signed(signed), key) is None

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from a2a_trust import (
     CardVerificationError,
     Form,
     LocalSigner,
+    MalformedError,
     Origins,
     SignedPartOnly,
     TrustedKey,
@@ -26,14 +27,17 @@ from a2a_trust import (
     merged_card,
     verify_card,
 )
+from a2a_trust.card import is_legacy
 from a2a_trust.errors import FailureReason
 from a2a_trust.keys.jwk import private_key_to_jwk
 from a2a_trust.keys.trust import LOSSLESS_FORMS
 from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING
-from a2a_trust.signing.models_0_3 import DEFAULTS, MESSAGES_0_3
-from a2a_trust.signing.presence import Kind
+from a2a_trust.signing.models_0_3 import DEFAULTS, MESSAGES_0_3, SCHEMES_0_3
+from a2a_trust.signing.presence import Kind, Presence
+from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import Coverage, WholeCard
 from tests.interop.left_out import left_out
+from tests.interop.made_cards import CANONICAL_TRAPS
 from tests.interop.sdk_process import SdkProcess
 from tests.signing.cards import Card, full_card
 from tests.signing.json_values import documents, texts
@@ -77,6 +81,20 @@ def test_the_table_of_0_3_equals_the_models_of_the_released_sdk(python_0_3_26: S
             assert ours.proto_name == field["proto_name"].removesuffix("_")
             assert (field["shape"], field["type"]) in DECLARED[ours.kind], field
             assert ours.message == (field["message"] or "")
+            if message != "SecurityScheme":  # these differ by the scheme's type
+                assert (ours.presence is Presence.REQUIRED) is field["required"], field
+
+
+def test_the_members_of_each_type_of_scheme_equal_the_models_of_the_released_sdk(python_0_3_26: SdkProcess) -> None:
+    models = python_0_3_26.describe()
+    found = {}
+    for name in models:
+        if name.endswith("SecurityScheme"):
+            fields = {field["name"]: field for field in models[name]}
+            type_ = fields.pop("type")["default"]
+            needed = {field for field in fields if fields[field]["required"]}
+            found[type_] = (needed, fields.keys() - needed)
+    assert found == {type_: (set(needed), set(rest)) for type_, (needed, rest) in SCHEMES_0_3.items()}
 
 
 def test_the_defaults_of_0_3_are_those_of_the_released_sdk(python_0_3_26: SdkProcess) -> None:
@@ -213,6 +231,60 @@ def test_whatever_the_sdk_signs_is_read_as_it_signed_it_and_all_else_is_named(
             assert _prove(document).payload == proven.payload
 
 
+@st.composite
+def _changed_cards(draw: st.DrawFn) -> Card:
+    """Cards of 0.3 in which one member was taken out, set to null or replaced by one of another, or one was added."""
+    card: Card = json.loads(json.dumps(draw(cards_of_0_3)))
+    objects = [card, *_objects(card)]
+    for _ in range(draw(st.integers(0, 2))):
+        holder = draw(st.sampled_from(objects))
+        name = draw(st.sampled_from([*holder, "in", "in_", "flows", "scheme", "bearerFormat", "type", "x", "params"]))
+        value = draw(
+            st.sampled_from([None, "", "x", "body", "http", "oauth2", {}, {"clientCredentials": {}}, [], [{}], True])
+        )
+        if draw(st.booleans()):
+            holder.pop(name, None)
+        else:
+            holder[name] = value
+    return card
+
+
+def _objects(value: Any) -> list[Card]:
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [each for child in children for each in ([child] if isinstance(child, dict) else []) + _objects(child)]
+
+
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(_changed_cards())
+def test_a_card_that_is_signed_here_verifies_in_the_sdk_unless_the_note_says_not(
+    python_0_3_26: SdkProcess, card: Card
+) -> None:
+    try:
+        signed = sign_card(card, SIGNER)
+    except MalformedError:
+        return
+    assume(is_legacy(card))  # some have lost what makes them one of 0.3
+    refusal = python_0_3_26.refusal(json.dumps(signed.card), SIGNER.public_key.to_jwk())
+    assert signed.companion in (None, Form.V0_3_PYTHON)
+    if not signed.rejections:
+        assert refusal is None
+    elif not signed.rejections[0].partition(" do not fit ")[2].partition(",")[0].endswith("/type"):
+        assert refusal is not None
+
+
+@pytest.mark.parametrize("params", CANONICAL_TRAPS.values(), ids=CANONICAL_TRAPS)
+def test_json_that_canonical_forms_disagree_about_is_signed_as_the_sdk_has_it(
+    python_0_3_26: SdkProcess, params: str
+) -> None:
+    text = json.dumps(put_params("PARAMS")).replace('"PARAMS"', params)
+    signed = sign_card(text.encode(), SIGNER)
+    assert signed.companion is Form.V0_3_PYTHON
+    # As a2a-sign writes it: the text of the file stays.
+    served = f'{text[:-1]},"signatures":{json.dumps(signed.card["signatures"])}}}'
+    assert python_0_3_26.refusal(served, SIGNER.public_key.to_jwk()) is None
+    assert python_0_3_26.refusal(json.dumps(signed.card), SIGNER.public_key.to_jwk()) is None
+
+
 @pytest.mark.parametrize("alg", ["EdDSA", "RS256"])
 def test_other_algorithms_of_the_sdk_verify_here(python_0_3_26: SdkProcess, alg: str) -> None:
     signer = generate_signer(alg, rsa_bits=2048)
@@ -269,6 +341,11 @@ CARD: Final[Card] = {
     ],
     "supportsAuthenticatedExtendedCard": True,
 }
+
+
+def put_params(params: Any) -> Card:
+    return {**CARD, "capabilities": {"extensions": [{"uri": "https://example.com/ext", "params": params}]}}
+
 
 #: What the SDK does not sign of CARD as its server sends it.
 LEFT_OPEN: Final = {

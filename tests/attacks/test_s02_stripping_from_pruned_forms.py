@@ -206,7 +206,7 @@ def test_a_card_of_0_3_never_gets_a_companion_that_forgets_its_url(owner: LocalS
         "skills": [],
     }
     signed = sign_card(card, owner)
-    assert (signed.has_companion, len(signed.card["signatures"])) == (False, 1)
+    assert (signed.companion, len(signed.card["signatures"])) == (None, 1)
     assert proven(json.dumps(signed.card).encode(), trust).card == card
     for attack in (delete("security"), change("security", to=[{}]), change("url", to="https://evil.example/")):
         stripped = copy.deepcopy(signed.card)

@@ -272,19 +272,6 @@ def test_a_card_that_is_signed_here_verifies_in_the_sdk_unless_the_note_says_not
         assert refusal is not None
 
 
-@pytest.mark.parametrize("params", CANONICAL_TRAPS.values(), ids=CANONICAL_TRAPS)
-def test_json_that_canonical_forms_disagree_about_is_signed_as_the_sdk_has_it(
-    python_0_3_26: SdkProcess, params: str
-) -> None:
-    text = json.dumps(put_params("PARAMS")).replace('"PARAMS"', params)
-    signed = sign_card(text.encode(), SIGNER)
-    assert signed.companion is Form.V0_3_PYTHON
-    # As a2a-sign writes it: the text of the file stays.
-    served = f'{text[:-1]},"signatures":{json.dumps(signed.card["signatures"])}}}'
-    assert python_0_3_26.refusal(served, SIGNER.public_key.to_jwk()) is None
-    assert python_0_3_26.refusal(json.dumps(signed.card), SIGNER.public_key.to_jwk()) is None
-
-
 @pytest.mark.parametrize("alg", ["EdDSA", "RS256"])
 def test_other_algorithms_of_the_sdk_verify_here(python_0_3_26: SdkProcess, alg: str) -> None:
     signer = generate_signer(alg, rsa_bits=2048)
@@ -509,3 +496,63 @@ def test_the_hosts_of_a_card_are_bound_to_the_key(document: Card) -> None:
     with pytest.raises(UntrustedCardError) as caught:
         prove("other.example.com")
     assert [failure.reason for failure in caught.value.failures] == [FailureReason.WRONG_ORIGIN]
+
+
+# --- what is signed here
+
+
+#: Changes of CARD after which the SDK cannot verify what is signed here, and the member that the note names.
+UNREAD: Final[dict[str, tuple[Change, str]]] = {
+    "a member that it needs is missing": (lambda card: card.pop("description"), "/description"),
+    "a member that it needs is null": (lambda card: card.update(skills=None), "/skills"),
+    "a member of an extension": (
+        lambda card: card["capabilities"]["extensions"][0].pop("uri"),
+        "/capabilities/extensions/0/uri",
+    ),
+    "a member of a flow": (
+        lambda card: card["securitySchemes"]["oauth"]["flows"]["clientCredentials"].pop("scopes"),
+        "/securitySchemes/oauth/flows/clientCredentials/scopes",
+    ),
+    "a member of a scheme": (lambda card: card["securitySchemes"]["key"].pop("name"), "/securitySchemes/key/name"),
+    "a place that it does not know": (
+        lambda card: card["securitySchemes"]["key"].update({"in": "body"}),
+        "/securitySchemes/key/in",
+    ),
+    "a type that it does not know": (
+        lambda card: card["securitySchemes"].update({"a/b": {"type": "token"}}),
+        "/securitySchemes/a~1b/type",
+    ),
+    "a member of another type of scheme, which it drops": (
+        lambda card: card["securitySchemes"]["tls"].update(scheme="Bearer"),
+        "/securitySchemes/tls/scheme",
+    ),
+    "the same under its name in Python": (
+        lambda card: card["securitySchemes"]["tls"].update(bearer_format="JWT"),
+        "/securitySchemes/tls/bearerFormat",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "pointer"), UNREAD.values(), ids=UNREAD)
+def test_what_the_sdk_reads_otherwise_is_named_and_gets_no_companion(
+    python_0_3_26: SdkProcess, change: Change, pointer: str
+) -> None:
+    card = json.loads(json.dumps(CARD))
+    change(card)
+    signed = sign_card(card, SIGNER)
+    assert signed.companion is None
+    assert f" do not fit {pointer}, " in signed.rejections[0]
+    assert python_0_3_26.refusal(json.dumps(signed.card), SIGNER.public_key.to_jwk()) is not None
+
+
+@pytest.mark.parametrize("params", CANONICAL_TRAPS.values(), ids=CANONICAL_TRAPS)
+def test_json_that_canonical_forms_disagree_about_is_signed_as_the_sdk_has_it(
+    python_0_3_26: SdkProcess, params: str
+) -> None:
+    text = json.dumps(put_params("PARAMS")).replace('"PARAMS"', params)
+    signed = sign_card(text.encode(), SIGNER)
+    assert signed.companion is Form.V0_3_PYTHON
+    # As a2a-sign writes it: the text of the file stays.
+    served = f'{text[:-1]},"signatures":{json.dumps(signed.card["signatures"])}}}'
+    assert python_0_3_26.refusal(served, SIGNER.public_key.to_jwk()) is None
+    assert python_0_3_26.refusal(json.dumps(signed.card), SIGNER.public_key.to_jwk()) is None

@@ -239,7 +239,7 @@ def _changed_cards(draw: st.DrawFn) -> Card:
     for _ in range(draw(st.integers(0, 2))):
         holder = draw(st.sampled_from(objects))
         name = draw(st.sampled_from([*holder, "in", "in_", "flows", "scheme", "bearerFormat", "type", "x", "params"]))
-        value = draw(
+        value: Any = draw(
             st.sampled_from([None, "", "x", "body", "http", "oauth2", {}, {"clientCredentials": {}}, [], [{}], True])
         )
         if draw(st.booleans()):

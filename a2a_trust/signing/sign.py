@@ -182,7 +182,7 @@ def _companion(members: JSONObject, payload: bytes, *, is_wanted: bool) -> tuple
     readers = _READERS[form]
     unread = unread_in_0_3(members) if form is Form.V0_3_PYTHON else None
     if unread is not None:
-        why = f"its models of A2A 0.3 do not fit {shown((unread,))}, so no companion signature was added"
+        why = f"the card does not fit its models of A2A 0.3 at {shown((unread,))}, so no companion signature was added"
         return None, (f"rejected by {readers}: {why}",)
     rejections = []
     rewritten = rewritten_members(members)

@@ -284,7 +284,7 @@ def _signature(card: JSONObject, entry: JSON, proof: _Proof | None) -> dict[str,
         **told,
         "good": True,
         "form": proven.form,
-        "uncovered": list(proven.dropped),
+        "uncovered": list(proven.dropped) if proven.unproven else [],
         "unproven": list(proven.unproven),
     }
 
@@ -384,10 +384,11 @@ def _put_judged(signature: dict[str, Any]) -> None:
     if not signature["good"]:
         put(f"  {'':<14}{mark('does not count', 'red', sys.stdout)}: {_shown(signature['reason'])}")
         return
-    covers = "the whole card" if not signature["uncovered"] else f"the card without {', '.join(signature['uncovered'])}"
+    covers = "a part of the card" if signature["unproven"] else "the whole card"
+    covers += f", without {', '.join(signature['uncovered'])}" if signature["uncovered"] else ""
     put(f"  {'':<14}good in the form {signature['form']}; covers {_shown(covers)}")
     if signature["unproven"]:
-        put(f"  {'':<14}{mark('leaves open', 'yellow', sys.stdout)}: {_shown(', '.join(signature['unproven']))}")
+        put(f"  {'':<14}{mark('unproven', 'yellow', sys.stdout)}: {_shown(', '.join(signature['unproven']))}")
 
 
 def _shown(text: object) -> str:

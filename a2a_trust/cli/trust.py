@@ -255,8 +255,8 @@ def _meant(options: argparse.Namespace, document: TrustDocument, path: Path) -> 
     if entry is None:
         raise ConfigurationError(
             f"no key in {path}, or in a key file that it names, has the kid {ascii(kid)[:128]}; see: a2a-sign trust "
-            f"list {shlex.quote(str(path))}. For a key of a fetched key set add --entry NAME|URL; for a key that is listed "
-            "nowhere, --thumbprint"
+            f"list {shlex.quote(str(path))}. For a key of a fetched key set add --entry NAME|URL; for a key that is "
+            "listed nowhere, --thumbprint"
         )
     url = next(each.url for each in document.entries if each.is_called(entry))
     if url is None:

@@ -46,7 +46,7 @@ class Threshold:
     parties: frozenset[str]
 
     def __post_init__(self) -> None:
-        if not all(isinstance(party, str) and party for party in self.parties):
+        if "" in self.parties or any(type(party) is not str for party in self.parties):
             raise ConfigurationError("policy: name parties one by one, as in n_of(2, 'bank', 'auditor')")
         if not 1 <= self.count <= len(self.parties):
             raise ConfigurationError(

@@ -56,7 +56,7 @@ class KeyRingFile:
 
     Why this is a class: it remembers what it read and what the file looked like then. A file that cannot be read any
     more leaves the last ring in its place, and the log says so; its keys go on by their times. It stands wherever a
-    signer or published keys are asked for by time: ``SigningTool(file)``, ``JwksEndpoint(file)``; and where trusted keys
+    signer or published keys are asked for by time: ``CardSigner(file)``, ``JwksEndpoint(file)``; and where trusted keys
     are, for one's own cards: ``CardFile(path, trust=file)``.
     """
 

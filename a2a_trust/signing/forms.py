@@ -285,7 +285,7 @@ def _has_no_empty(value: JSON) -> bool:
     """Whether nothing in the value is an empty string, list or object."""
     if type(value) in (dict, list):
         return bool(value) and all(map(_has_no_empty, value.values() if type(value) is dict else value))
-    return value != ""
+    return type(value) is not str or value != ""
 
 
 _DEFAULT_OF: Final = {**DEFAULTS, **{proto_name(name): value for name, value in DEFAULTS.items()}}

@@ -69,8 +69,8 @@ def run(options: argparse.Namespace) -> int:
             keys = trusted_keys(options)
         elif options.files.count("-") > 1:
             raise ConfigurationError("- (standard input) can be read only once")
-        elif options.origin is not None or options.form or options.kid is not None:
-            raise ConfigurationError("--origin, --form and --kid are for proving; name keys too: --trust FILE")
+        elif options.origin is not None or options.signer or options.kid is not None:
+            raise ConfigurationError("--origin, --signer and --kid are for verifying; name keys too: --trust FILE")
     except (TrustError, ConfigurationError, OSError) as error:
         code = exit_of(error) if isinstance(error, OSError) else Exit.USAGE
         return failed("inspect", error, as_json=options.json, code=code)

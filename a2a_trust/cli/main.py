@@ -372,7 +372,7 @@ def _add_trust(trust: argparse.ArgumentParser) -> None:
     action.add_argument("--not-after", metavar="WHEN", help="until when: 90d, 12h, or 2027-01-31[T12:00:00Z]")
     remove = "trust a key, a key set or a key file no more"
     action = actions.add_parser("remove", parents=[every], help=remove, description=remove, allow_abbrev=False)
-    action.add_argument("what", metavar="KID|URL|FILE", help="as the list has it")
+    action.add_argument("what", metavar="KID|NAME|URL|FILE", help="as the list has it")
     list_ = "show whom the file trusts for which hosts"
     actions.add_parser("list", parents=[every], help=list_, description=list_, allow_abbrev=False)
     revoke = "revoke a key: whatever it signed proves nothing any more"

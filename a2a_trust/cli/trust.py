@@ -98,9 +98,9 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
         with suppress(FileExistsError):  # somebody else was faster, with the same
             write_atomically(path, EMPTY.encode(), mode=0o644, replace=False)
     after = update_trust_file(path, add)
-    for kid in _revoked_kids(after, path):
-        if kid in added:
-            warn(f"{kid} is revoked in {path}: it proves nothing, although it was added")
+    for key in _revoked_keys(after, path):
+        if key.kid in added:
+            warn(f"{key.kid} is revoked in {path}: it proves nothing, although it was added")
     if not options.json:
         word = "made" if is_new else "changed" if added else "unchanged"
         put(f"{mark(word, 'green', sys.stdout)} {printable(options.file)}")
@@ -164,7 +164,7 @@ def _remove(options: argparse.Namespace) -> dict[str, Any]:
         removed[:] = [
             index
             for index, entry in enumerate(before.entries)
-            if options.what in (entry.url, entry.file, *(key.kid for key in entry.keys))
+            if options.what in (entry.name, entry.url, entry.file, *(key.kid for key in entry.keys))
         ]
         if not removed:
             for entry in before.entries:
@@ -175,7 +175,7 @@ def _remove(options: argparse.Namespace) -> dict[str, Any]:
                         f"{shlex.quote(str(entry.file))}"
                     )
             raise ConfigurationError(
-                f"no entry has this kid, URL or file; see: a2a-sign trust list {shlex.quote(options.file)}"
+                f"no entry has this kid, name, URL or file; see: a2a-sign trust list {shlex.quote(options.file)}"
             )
         gone[:] = [before.entries[index] for index in removed]
         for index in reversed(removed):
@@ -323,7 +323,7 @@ def _list(options: argparse.Namespace) -> dict[str, Any]:
         document = read_trust(path.read_bytes(), options.file)
     except FileNotFoundError:
         raise _no_file(options.file) from None
-    now, revoked = time.time(), _revoked_kids(document, path)
+    now, revoked = time.time(), _revoked_keys(document, path)
     entries = [
         row for entry in document.entries for row in _rows(entry, path, revoked=revoked, now=now, name=options.file)
     ]
@@ -357,15 +357,15 @@ def _list(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _revoked_kids(document: TrustDocument, path: Path) -> frozenset[str]:
-    """The kids of the keys that the operator wrote down and that are revoked now."""
+def _revoked_keys(document: TrustDocument, path: Path) -> frozenset[PublicKey]:
+    """The keys that the operator wrote down and that are revoked now."""
     files = {
         entry.file: KeySet(keys=_keys(entry, path, str(path))) for entry in document.entries if entry.file is not None
     }
-    return frozenset(trusted.key.kid for trusted in document.store(files, {}).keys if trusted.revoked)
+    return frozenset(trusted.key for trusted in document.store(files, {}).keys if trusted.revoked)
 
 
-def _rows(entry: TrustEntry, path: Path, *, revoked: frozenset[str], now: float, name: str) -> list[dict[str, Any]]:
+def _rows(entry: TrustEntry, path: Path, *, revoked: frozenset[PublicKey], now: float, name: str) -> list[dict[str, Any]]:
     """One row for every key of the entry; one for a key set on the network, whose keys only a verification fetches."""
     common = {
         "line": entry.line,
@@ -386,7 +386,7 @@ def _rows(entry: TrustEntry, path: Path, *, revoked: frozenset[str], now: float,
             "alg": key.alg,
             "thumbprint": key.thumbprint,
             **common,
-            "state": "revoked" if key.kid in revoked else state,
+            "state": "revoked" if key in revoked else state,
         }
         for key in _keys(entry, path, name)
     ]

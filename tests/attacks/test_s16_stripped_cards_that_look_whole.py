@@ -199,6 +199,18 @@ def test_marks_that_the_owner_did_not_protect_change_nothing(
     )
 
 
+@pytest.mark.parametrize("tool", TOOLS)
+def test_our_mark_over_the_bytes_of_another_form_is_a_bad_signature(
+    tool: SigningTool | None, card: JSONObject, owner: LocalSigner
+) -> None:
+    """Callers of an SDK can set any header; what the mark says is what is checked."""
+    for form in ("spec", "served"):
+        header = {"alg": "ES256", "kid": "owner", "cty": f"application/json;a2a-form={form}"}
+        signed = entry(header, canonical(pruned(card)), signs_of(owner))
+        bad = FailureReason.BAD_SIGNATURE
+        refusal(CardVerificationError, served(card, signed), trusting(owner, tool), bad, coverage=SignedPartOnly())
+
+
 def _relabelled(signature: JSONObject) -> Iterator[JSONObject]:
     header = json.loads(unb64(signature["protected"]))
     for cty in ("application/json;a2a-form=spec", "application/json;a2a-form=served", "application/json", None):

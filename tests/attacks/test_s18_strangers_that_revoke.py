@@ -124,6 +124,16 @@ def test_a_key_that_the_operator_revoked_stays_revoked_under_another_name(
         proven(again, fetched.store({}, {BANK_SET: (named(BANK, "bank-again"),), EVIL_SET: ()}))
 
 
+@pytest.mark.parametrize("by", ['kid = "bank"', 'kid = "bank"\nentry = "bank"'])
+def test_a_kid_that_the_operator_revoked_by_hand_revokes_the_key_that_he_wrote_down(by: str, card: JSONObject) -> None:
+    again = f'[[trust]]\norigins = ["{HOST}"]\n{inline(named(BANK, "bank-again"))}'
+    trust = store(text(again, f"[[revoked]]\n{by}", bank=inline(BANK.public_key)), [named(BANK, "bank-3")])
+    for kid in ("bank", "bank-again", "bank-3"):
+        with pytest.raises(UntrustedCardError) as error:
+            proven(sign_card(card, LocalSigner(BANK.private_key, kid=kid)).card, trust)
+        assert error.value.failures[0].reason is REVOKED
+
+
 def test_revoking_what_nobody_knows_fails_loudly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

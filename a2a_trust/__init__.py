@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from a2a_trust.errors import KeySourceUnavailableError as KeySourceUnavailableError
     from a2a_trust.errors import MalformedError as MalformedError
     from a2a_trust.errors import MissingCredentialsError as MissingCredentialsError
+    from a2a_trust.errors import PartialSignatureError as PartialSignatureError
     from a2a_trust.errors import PinnedKeyError as PinnedKeyError
     from a2a_trust.errors import PolicyNotMetError as PolicyNotMetError
     from a2a_trust.errors import RolledBackCardError as RolledBackCardError
@@ -121,7 +122,7 @@ if TYPE_CHECKING:
     from a2a_trust.keys.signer import LocalSigner as LocalSigner
     from a2a_trust.keys.signer import Signer as Signer
     from a2a_trust.keys.signer import generate_signer as generate_signer
-    from a2a_trust.keys.trust import Form as Form
+    from a2a_trust.keys.trust import SigningTool as SigningTool
     from a2a_trust.keys.trust import TrustedKey as TrustedKey
     from a2a_trust.keys.trust import TrustSource as TrustSource
     from a2a_trust.keys.trust import TrustStore as TrustStore
@@ -157,6 +158,7 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.readers import CardForCallers as CardForCallers
     from a2a_trust.middleware.readers import CardForEverybody as CardForEverybody
     from a2a_trust.middleware.readers import CardForNetworks as CardForNetworks
+    from a2a_trust.signing.forms import Form as Form
     from a2a_trust.signing.sign import SignedCard as SignedCard
     from a2a_trust.signing.sign import sign_card as sign_card
     from a2a_trust.signing.verify import CardVerifier as CardVerifier
@@ -207,7 +209,7 @@ _HOMES = {
     "FetchError": "errors",
     "Finding": "lint.findings",
     "FixedCard": "middleware.card",
-    "Form": "keys.trust",
+    "Form": "signing.forms",
     "FromDns": "auth.client_certificate",
     "FromEmail": "auth.client_certificate",
     "FromProxy": "middleware.proxies",
@@ -239,6 +241,7 @@ _HOMES = {
     "OnlyThumbprints": "auth.client_certificate",
     "OpenIdKeys": "auth.discovery",
     "Origins": "keys.origins",
+    "PartialSignatureError": "errors",
     "PinnedKeyError": "errors",
     "PolicyNotMetError": "errors",
     "Principal": "auth.principal",
@@ -256,6 +259,7 @@ _HOMES = {
     "SignedPartOnly": "signing.verify",
     "Signer": "keys.signer",
     "SigningError": "errors",
+    "SigningTool": "keys.trust",
     "SqliteApiKeys": "auth.api_key_store",
     "SqliteCardMemory": "client.memory_store",
     "TokenProfile": "auth.jwt",

@@ -9,8 +9,9 @@
     ├── CardVerificationError        the card is not proven; ``failures`` says why, signature by signature
     │   ├── UnsignedCardError        there is no list of signatures, or it is empty
     │   ├── UntrustedCardError       signatures, but none by a key that is trusted for this card now
-    │   │   └── PolicyNotMetError    proven, but not by as many keys as the policy demands
-    │   ├── UncoveredFieldsError     a good signature that leaves members of the served card open: ``pointers``
+    │   │   └── PolicyNotMetError    proven, but not by as many parties as the policy demands
+    │   ├── UncoveredFieldsError     a good signature that does not cover members of the served card: ``pointers``
+    │   ├── PartialSignatureError    a good signature, and nothing shows that its signer dropped no members
     │   └── CardMemoryError          proven, and refused for what is remembered of its origin
     │       ├── RolledBackCardError  signed before a card that was seen from there
     │       └── PinnedKeyError       by another key than before, and only its own origin vouches for it
@@ -52,6 +53,7 @@ __all__ = [
     "KeySourceUnavailableError",
     "MalformedError",
     "MissingCredentialsError",
+    "PartialSignatureError",
     "PinnedKeyError",
     "PolicyNotMetError",
     "RolledBackCardError",
@@ -107,8 +109,6 @@ class FailureReason(StrEnum):
     """The entry or its protected header is not what RFC 7515 and A2A 8.4.2 demand."""
     UNKNOWN_KEY = "unknown-key"
     """No trusted key has this ``kid`` and the key type of this ``alg``."""
-    AMBIGUOUS_KEY = "ambiguous-key"
-    """Several trusted keys share this ``kid`` and key type, so it names none of them."""
     WRONG_ORIGIN = "wrong-origin"
     """The key is trusted, but not for the host of this card or of one of its interfaces."""
     WRONG_ALGORITHM = "wrong-algorithm"
@@ -122,15 +122,16 @@ class FailureReason(StrEnum):
     """The protected ``iat`` of the signature lies in the future."""
     COMPANION = "companion"
     """The signature says of itself that it is a companion; those never count here."""
+    PARTIAL = "partial"
+    """The signature is good, but nothing shows that it covers the whole card, and its trust entry demands that."""
     BAD_SIGNATURE = "bad-signature"
-    """The key is trusted and the signature is not over this card in any form that the key may speak in."""
+    """The key is trusted, and the signature is not over this card in any form."""
 
 
 #: Reasons that blame the trust that was given, not the signature.
 _TRUST_REASONS = frozenset(
     {
         FailureReason.UNKNOWN_KEY,
-        FailureReason.AMBIGUOUS_KEY,
         FailureReason.WRONG_ORIGIN,
         FailureReason.REVOKED_KEY,
         FailureReason.KEY_NOT_VALID_NOW,
@@ -181,7 +182,7 @@ class UntrustedCardError(CardVerificationError):
 
 
 class PolicyNotMetError(UntrustedCardError):
-    """Fewer keys than the policy demands have signed the card, and at least one that is trusted has."""
+    """Fewer parties than the policy demands have signed the card, and at least one trusted key has."""
 
     code = "policy"
 
@@ -197,6 +198,15 @@ class UncoveredFieldsError(CardVerificationError):
     def __init__(self, message: str, pointers: tuple[str, ...], failures: tuple[SignatureFailure, ...] = ()) -> None:
         self.pointers = pointers
         super().__init__(message, failures)
+
+
+class PartialSignatureError(CardVerificationError):
+    """A trusted key signed the card, and nothing shows that the signature covers the whole card.
+
+    SDKs drop members before they sign. Whoever serves such a card can remove those members, and nothing shows it.
+    """
+
+    code = "partial"
 
 
 class CardMemoryError(CardVerificationError):
@@ -244,6 +254,8 @@ class CardMemoryUnavailableError(TrustError):
 def verification_error(message: str, failures: tuple[SignatureFailure, ...]) -> CardVerificationError:
     """The error for a card without sufficient proof: untrusted when no signature was found to be wrong."""
     reasons = {failure.reason for failure in failures}
+    if FailureReason.PARTIAL in reasons:
+        return PartialSignatureError(message, failures)
     blameless = reasons <= _TRUST_REASONS | {FailureReason.MALFORMED} and bool(reasons & _TRUST_REASONS)
     return (UntrustedCardError if blameless else CardVerificationError)(message, failures)
 

@@ -69,8 +69,8 @@ def run(options: argparse.Namespace) -> int:
             keys = trusted_keys(options)
         elif options.files.count("-") > 1:
             raise ConfigurationError("- (standard input) can be read only once")
-        elif options.origin is not None or options.form or options.kid is not None:
-            raise ConfigurationError("--origin, --form and --kid are for proving; name keys too: --trust FILE")
+        elif options.origin is not None or options.signer or options.kid is not None:
+            raise ConfigurationError("--origin, --signer and --kid are for verifying; name keys too: --trust FILE")
     except (TrustError, ConfigurationError, OSError) as error:
         code = exit_of(error) if isinstance(error, OSError) else Exit.USAGE
         return failed("inspect", error, as_json=options.json, code=code)
@@ -284,7 +284,7 @@ def _signature(card: JSONObject, entry: JSON, proof: _Proof | None) -> dict[str,
         **told,
         "good": True,
         "form": proven.form,
-        "uncovered": list(proven.dropped),
+        "uncovered": list(proven.dropped) if proven.unproven else [],
         "unproven": list(proven.unproven),
     }
 
@@ -384,10 +384,11 @@ def _put_judged(signature: dict[str, Any]) -> None:
     if not signature["good"]:
         put(f"  {'':<14}{mark('does not count', 'red', sys.stdout)}: {_shown(signature['reason'])}")
         return
-    covers = "the whole card" if not signature["uncovered"] else f"the card without {', '.join(signature['uncovered'])}"
+    covers = "a part of the card" if signature["unproven"] else "the whole card"
+    covers += f", without {', '.join(signature['uncovered'])}" if signature["uncovered"] else ""
     put(f"  {'':<14}good in the form {signature['form']}; covers {_shown(covers)}")
     if signature["unproven"]:
-        put(f"  {'':<14}{mark('leaves open', 'yellow', sys.stdout)}: {_shown(', '.join(signature['unproven']))}")
+        put(f"  {'':<14}{mark('unproven', 'yellow', sys.stdout)}: {_shown(', '.join(signature['unproven']))}")
 
 
 def _shown(text: object) -> str:

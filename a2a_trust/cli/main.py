@@ -256,13 +256,7 @@ def _add_trusted(command: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="URL or host that the card is from; the keys may speak for it only (default for a URL: itself)",
     )
-    command.add_argument(
-        "--form",
-        action="append",
-        default=[],
-        choices=("pruned", "pruned-legacy", "v0.3-python"),
-        help="also accept this form of the common SDKs, which leaves security requirements unproven",
-    )
+    command.add_argument("--signer", choices=_SIGNERS, help=_SIGNER_HELP)
 
 
 def _add_lint(commands: Any) -> None:
@@ -280,6 +274,12 @@ def _add_lint(commands: Any) -> None:
     output.add_argument("--json", action="store_true", help="report as JSON")
     output.add_argument("--sarif", action="store_true", help="report as SARIF 2.1.0, for code scanning")
 
+
+_SIGNERS = ("a2a-trust", "a2a-python", "a2a-js", "whole")
+_SIGNER_HELP = (
+    "the tool that signs with the keys: of a2a-python and a2a-js accept signatures that prove a part of the card; "
+    "whole: it signs complete cards"
+)
 
 _ALGORITHMS = "ES256, ES384, ES512, EdDSA, RS256 … PS512"
 
@@ -372,23 +372,21 @@ def _add_trust(trust: argparse.ArgumentParser) -> None:
     source.add_argument("--jwks", metavar="FILE", help="JWK Set; its keys are copied")
     source.add_argument("--jwks-url", metavar="URL", help="JWK Set on the network; fetched when a card is verified")
     action.add_argument("--kid", help="by what name signatures call the key of --key (default: its own)")
-    action.add_argument(
-        "--form",
-        action="append",
-        default=[],
-        choices=("pruned", "pruned-legacy", "v0.3-python"),
-        help="the key may also speak in this form of the common SDKs, which leaves security requirements unproven",
-    )
+    action.add_argument("--name", help="name of the party: policies name it")
+    action.add_argument("--signer", choices=_SIGNERS, help=_SIGNER_HELP)
     action.add_argument("--not-before", metavar="WHEN", help="from when: 30d, 12h, or 2027-01-31[T12:00:00Z]")
     action.add_argument("--not-after", metavar="WHEN", help="until when: 90d, 12h, or 2027-01-31[T12:00:00Z]")
     remove = "trust a key, a key set or a key file no more"
     action = actions.add_parser("remove", parents=[every], help=remove, description=remove, allow_abbrev=False)
-    action.add_argument("what", metavar="KID|URL|FILE", help="as the list has it")
+    action.add_argument("what", metavar="KID|NAME|URL|FILE", help="as the list has it")
     list_ = "show whom the file trusts for which hosts"
     actions.add_parser("list", parents=[every], help=list_, description=list_, allow_abbrev=False)
-    revoke = "believe a key nothing any more, wherever it is listed, whatever it signed"
+    revoke = "revoke a key: whatever it signed proves nothing any more"
     action = actions.add_parser("revoke", parents=[every], help=revoke, description=revoke, allow_abbrev=False)
-    action.add_argument("kid", metavar="KID", help="of the key")
+    action.add_argument("kid", nargs="?", metavar="KID", help="of a key in the file or in a key file that it names")
+    action.add_argument("--thumbprint", help="of the key (RFC 7638), wherever it is listed, or nowhere")
+    action.add_argument("--entry", metavar="NAME|URL", help="the entry whose fetched key set has the KID")
+    action.add_argument("--fetch", action="store_true", help="fetch that key set now, and record the key's thumbprint")
     action.add_argument("--reason", default="", metavar="TEXT", help="for whoever reads the file")
 
 

@@ -14,6 +14,7 @@ from a2a_trust.errors import (
     CardMemoryUnavailableError,
     ConfigurationError,
     FetchError,
+    PartialSignatureError,
     TrustError,
     UncoveredFieldsError,
     UnsignedCardError,
@@ -59,7 +60,7 @@ def exit_of(error: Exception) -> Exit:
         return Exit.UNSIGNED
     if isinstance(error, UntrustedCardError | CardMemoryError):
         return Exit.UNTRUSTED
-    if isinstance(error, UncoveredFieldsError):
+    if isinstance(error, UncoveredFieldsError | PartialSignatureError):
         return Exit.UNCOVERED
     if isinstance(error, TrustError):
         return Exit.INVALID

@@ -131,7 +131,7 @@ def _signed(name: str, options: argparse.Namespace, signers: list[LocalSigner], 
     # The object was verified; what is written is this text, so this text is verified too.
     result = rewritten(data.decode("utf-8"), original, signed.card).encode("utf-8")
     trust = TrustStore(TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin()) for signer in signers)
-    policy = all_of(*(signer.kid for signer in signers))
+    policy = all_of(*(signer.public_key.thumbprint for signer in signers))
     proven = verify_card(result, trust, origin=UnsafeAnyOrigin(), now=now, policy=policy)
     if proven.payload != signed.payload:
         raise SigningError("the text that would be written says something else than the card; nothing was written")

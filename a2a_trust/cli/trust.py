@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import shlex
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,8 +19,10 @@ from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, pu
 from a2a_trust.cli.sources import public_key, public_keys
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys.jwk import PublicKey
+from a2a_trust.keys.keyset import KeySet, read_jwks
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
-from a2a_trust.keys.trust import LOSSLESS_FORMS, Form
+from a2a_trust.keys.policy import is_thumbprint
+from a2a_trust.keys.trust import SigningTool
 from a2a_trust.keys.trust_edit import (
     EMPTY,
     Members,
@@ -29,7 +33,7 @@ from a2a_trust.keys.trust_edit import (
     with_revoked,
     without_entry,
 )
-from a2a_trust.keys.trust_file import TrustDocument, TrustEntry, keys_of_file, read_trust
+from a2a_trust.keys.trust_file import RevokedKey, TrustDocument, TrustEntry, keys_of_file, read_trust
 
 __all__ = ["run"]
 
@@ -60,28 +64,31 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
     now = time.time()
     members = Members(
         origins=list(dict.fromkeys(map(_origin, options.origin))),
-        forms=LOSSLESS_FORMS | set(map(Form, options.form)) if options.form else None,
+        name=options.name,
+        signer=None if options.signer is None else SigningTool(options.signer),
     )
     if options.not_before is not None:
         members["not_before"] = moment(options.not_before, now, "--not-before", may_have_passed=True)
     if options.not_after is not None:
         members["not_after"] = moment(options.not_after, now, "--not-after")
     keys = _given_keys(options)
+    if options.name is not None and len(keys) > 1:
+        raise ConfigurationError(
+            f"--name: {options.jwks} has {len(keys)} keys, and one name stands on one entry; use --jwks-url, or write "
+            f'an entry with keys = "{options.jwks}" by hand'
+        )
     entries = [entry_of_key(key, **members) for key in keys]
     if options.jwks_url is not None:
         entries.append(entry_of_url(options.jwks_url, **members))
     path, added = Path(options.file), list[str]()
 
     def add(text: str, before: TrustDocument) -> str:
-        revoked = {key.kid for key in before.revoked}
         for toml, entry in zip(entries, new.entries, strict=True):
             if any(map(entry.says_as_much_as, before.entries)):
                 continue
-            _check_names(entry, before, path)
+            _check_new(entry, before, path)
             text = with_entries(text, [toml])
             added.append(entry.url or entry.keys[0].kid)
-            if added[-1] in revoked:
-                warn(f"{added[-1]} is revoked in the file: it proves nothing, also when it is added")
         return text
 
     # Before a new file is made for them: what is wrong with them is told by their members.
@@ -90,7 +97,10 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
     if is_new:
         with suppress(FileExistsError):  # somebody else was faster, with the same
             write_atomically(path, EMPTY.encode(), mode=0o644, replace=False)
-    update_trust_file(path, add)
+    after = update_trust_file(path, add)
+    for key in _revoked_keys(after, path):
+        if key.kid in added:
+            warn(f"{key.kid} is revoked in {path}: it proves nothing, although it was added")
     if not options.json:
         word = "made" if is_new else "changed" if added else "unchanged"
         put(f"{mark(word, 'green', sys.stdout)} {printable(options.file)}")
@@ -101,22 +111,18 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
     return {"added": added, "origins": members["origins"]}
 
 
-def _check_names(new: TrustEntry, before: TrustDocument, path: Path) -> None:
-    """Refuse an entry beside which another one would mean nothing any more, since signatures could mean either."""
+def _check_new(new: TrustEntry, before: TrustDocument, path: Path) -> None:
+    """Refuse a key or key set that is trusted for the same hosts in another way: the laxer of the two would count."""
+    thumbprints = {key.thumbprint for key in new.keys}
     for entry in before.entries:
-        known = _keys(entry, path, str(path))
-        is_same = entry.url == new.url if new.url is not None else any(_share_a_name(new.keys[0], key) for key in known)
+        known = {key.thumbprint for key in _keys(entry, path, str(path))}
+        is_same = entry.url == new.url if new.url is not None else bool(known & thumbprints)
         if is_same and _overlap(entry.origins, new.origins):
             name = new.url or new.keys[0].kid
             raise ConfigurationError(
-                f"{path}, line {entry.line}: {name!a} is trusted for the same hosts already, in another way; two "
-                f"entries would mean neither. Take that one out first: a2a-sign trust remove "
-                f"{shlex.quote(str(path))} {shlex.quote(entry.file or name)}"
+                f"{path}, line {entry.line}: {name!a} is trusted for the same hosts already, in another way. Remove "
+                f"that entry first: a2a-sign trust remove {shlex.quote(str(path))} {shlex.quote(entry.file or name)}"
             )
-
-
-def _share_a_name(one: PublicKey, other: PublicKey) -> bool:
-    return (one.kid, one.kty) == (other.kid, other.kty)
 
 
 def _overlap(one: Origins | UnsafeAnyOrigin, other: Origins | UnsafeAnyOrigin) -> bool:
@@ -158,7 +164,7 @@ def _remove(options: argparse.Namespace) -> dict[str, Any]:
         removed[:] = [
             index
             for index, entry in enumerate(before.entries)
-            if options.what in (entry.url, entry.file, *(key.kid for key in entry.keys))
+            if options.what in (entry.name, entry.url, entry.file, *(key.kid for key in entry.keys))
         ]
         if not removed:
             for entry in before.entries:
@@ -169,7 +175,7 @@ def _remove(options: argparse.Namespace) -> dict[str, Any]:
                         f"{shlex.quote(str(entry.file))}"
                     )
             raise ConfigurationError(
-                f"no entry has this kid, URL or file; see: a2a-sign trust list {shlex.quote(options.file)}"
+                f"no entry has this kid, name, URL or file; see: a2a-sign trust list {shlex.quote(options.file)}"
             )
         gone[:] = [before.entries[index] for index in removed]
         for index in reversed(removed):
@@ -198,20 +204,101 @@ def _holds(text: str, entries: list[TrustEntry]) -> bool:
 
 def _revoke(options: argparse.Namespace) -> dict[str, Any]:
     now = time.time()
+    path = Path(options.file)
+    revoked: list[RevokedKey] = []
     was_revoked: list[bool] = []
 
     def revoke(text: str, before: TrustDocument) -> str:
-        was_revoked.append(options.kid in {key.kid for key in before.revoked})
-        return text if was_revoked[-1] else with_revoked(text, options.kid, at=now, reason=options.reason)
+        key = replace(_meant(options, before, path), at=now, reason=options.reason)
+        revoked.append(key)
+        was_revoked.append(any(_is_said_by(known, key) for known in before.revoked))
+        return text if was_revoked[-1] else with_revoked(text, key)
 
-    after = _existing(options.file, revoke)
+    _existing(options.file, revoke)
+    key = revoked[-1]
     if not options.json:
-        put(f"{mark('revoked', 'green', sys.stdout)} {printable(options.kid)}")
+        put(f"{mark('revoked', 'green', sys.stdout)} {printable(key.kid or key.thumbprint)}")
         if was_revoked[-1]:
             put("  it was revoked already; nothing was changed")
-        if not any(options.kid == key.kid for entry in after.entries for key in entry.keys):
-            put("  no entry of the file has a key of this name; it counts for key files and key sets too")
-    return {"kid": options.kid, "was_revoked": was_revoked[-1]}
+        elif key.thumbprint is None:
+            put(f"  its thumbprint is not known: the kid is revoked in the entry {printable(key.entry)} only.")
+            put("  To revoke the key under every kid, add --fetch or --thumbprint")
+    return {
+        "kid": key.kid,
+        "thumbprint": key.thumbprint,
+        "entry": key.entry,
+        "was_revoked": was_revoked[-1],
+    }
+
+
+def _meant(options: argparse.Namespace, document: TrustDocument, path: Path) -> RevokedKey:
+    """The key that the arguments name, by thumbprint if that is known; ConfigurationError when they name none."""
+    kid, entry = options.kid, options.entry
+    if options.thumbprint is not None:
+        if not is_thumbprint(options.thumbprint):
+            raise ConfigurationError("--thumbprint: write the RFC 7638 thumbprint: 43 letters, digits, - and _")
+        if entry is not None or options.fetch:
+            raise ConfigurationError("--thumbprint names the key wherever it is listed; leave out --entry and --fetch")
+        return RevokedKey(kid=kid, thumbprint=options.thumbprint)
+    if kid is None:
+        raise ConfigurationError("name the key: KID, or --thumbprint")
+    if entry is not None and not any(each.is_called(entry) for each in document.entries):
+        raise ConfigurationError(f"--entry: no entry of {path} has the name or jwks_url {ascii(entry)[:128]}")
+    written = _written_keys(document, path, kid, entry)
+    if len(written) > 1:
+        raise ConfigurationError(
+            f"{len(written)} keys of {path} have this kid; say which by --thumbprint: {', '.join(sorted(written))}"
+        )
+    if written:
+        (thumbprint,) = written
+        return RevokedKey(kid=kid if kid != thumbprint else None, thumbprint=thumbprint)
+    if entry is None:
+        raise ConfigurationError(
+            f"no key in {path}, or in a key file that it names, has the kid {ascii(kid)[:128]}; see: a2a-sign trust "
+            f"list {shlex.quote(str(path))}. For a key of a fetched key set add --entry NAME|URL; for a key that is "
+            "listed nowhere, --thumbprint"
+        )
+    url = next(each.url for each in document.entries if each.is_called(entry))
+    if url is None:
+        raise ConfigurationError(f"--entry: {ascii(entry)[:128]} of {path} has no key with the kid {ascii(kid)[:128]}")
+    return RevokedKey(kid=kid, entry=entry, thumbprint=_fetched_thumbprint(url, kid) if options.fetch else None)
+
+
+def _written_keys(document: TrustDocument, path: Path, kid: str, entry: str | None) -> set[str]:
+    """The thumbprints of the keys with that kid that the operator wrote down, in one entry or in all of them."""
+    return {
+        key.thumbprint
+        for each in document.entries
+        if entry is None or each.is_called(entry)
+        for key in _keys(each, path, str(path))
+        if kid in (key.kid, key.thumbprint)
+    }
+
+
+def _fetched_thumbprint(url: str, kid: str) -> str:
+    """The thumbprint of the key with that kid in the key set at that URL, as it is served now."""
+    try:
+        from a2a_trust.fetch import Door
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f'--fetch needs {error.name}, which is not installed: pip install "a2a-trust[client]"'
+        ) from None
+    fetched = asyncio.run(Door().fetch(url, configured=True))
+    found = {key.thumbprint for key in read_jwks(fetched.body).keys if key.kid == kid}
+    if len(found) != 1:
+        number = "no key" if not found else f"{len(found)} keys"
+        raise ConfigurationError(
+            f"--fetch: the key set at {url} has {number} with the kid {ascii(kid)[:128]} now; leave --fetch out to "
+            "revoke the kid in this entry, or give --thumbprint"
+        )
+    return found.pop()
+
+
+def _is_said_by(known: RevokedKey, key: RevokedKey) -> bool:
+    """Whether an earlier revocation says as much."""
+    if key.thumbprint is not None:
+        return known.thumbprint == key.thumbprint
+    return (known.kid, known.entry, known.thumbprint) == (key.kid, key.entry, None)
 
 
 def _existing(name: str, change: Callable[[str, TrustDocument], str]) -> TrustDocument:
@@ -227,7 +314,7 @@ def _no_file(name: str) -> OSError:
     )
 
 
-_HEADINGS: Final = ("KID", "ALG", "MAY SPEAK FOR", "FORMS", "VALID", "STATE", "KEY FROM")
+_HEADINGS: Final = ("KID", "ALG", "NAME", "MAY SPEAK FOR", "SIGNER", "VALID", "STATE", "KEY FROM")
 
 
 def _list(options: argparse.Namespace) -> dict[str, Any]:
@@ -236,35 +323,57 @@ def _list(options: argparse.Namespace) -> dict[str, Any]:
         document = read_trust(path.read_bytes(), options.file)
     except FileNotFoundError:
         raise _no_file(options.file) from None
-    now, revoked = time.time(), frozenset(key.kid for key in document.revoked)
+    now, revoked = time.time(), _revoked_keys(document, path)
     entries = [
         row for entry in document.entries for row in _rows(entry, path, revoked=revoked, now=now, name=options.file)
     ]
     if not options.json:
         put_table(_HEADINGS, [_cells(row) for row in entries])
         for each in document.policies:
-            hosts, kids = ", ".join(each.origins.patterns), sorted(each.policy.kids)
-            needed = "all" if each.policy.count == len(kids) else each.policy.count
-            put(f"policy: cards of {printable(hosts)} need {needed} of {printable(', '.join(kids))}")
+            hosts, parties = ", ".join(each.origins.patterns), sorted(each.policy.parties)
+            needed = "all" if each.policy.count == len(parties) else each.policy.count
+            put(f"policy: cards of {printable(hosts)} need {needed} of {printable(', '.join(parties))}")
         for key in document.revoked:
             since = "" if key.at is None else f" since {written(key.at)}"
-            put(f"revoked: {printable(key.kid)}{since}{f': {printable(key.reason)}' if key.reason else ''}")
+            where = f" in {key.entry}" if key.thumbprint is None and key.entry is not None else ""
+            what = key.kid or key.thumbprint
+            put(f"revoked: {printable(f'{what}{where}')}{since}{f': {printable(key.reason)}' if key.reason else ''}")
     return {
         "entries": entries,
         "policies": [
-            {"origins": list(each.origins.patterns), "keys": sorted(each.policy.kids), "count": each.policy.count}
+            {"origins": list(each.origins.patterns), "parties": sorted(each.policy.parties), "count": each.policy.count}
             for each in document.policies
         ],
-        "revoked": [{"kid": key.kid, "at": written(key.at), "reason": key.reason} for key in document.revoked],
+        "revoked": [
+            {
+                "kid": key.kid,
+                "thumbprint": key.thumbprint,
+                "entry": key.entry,
+                "at": written(key.at),
+                "reason": key.reason,
+            }
+            for key in document.revoked
+        ],
     }
 
 
-def _rows(entry: TrustEntry, path: Path, *, revoked: frozenset[str], now: float, name: str) -> list[dict[str, Any]]:
+def _revoked_keys(document: TrustDocument, path: Path) -> frozenset[PublicKey]:
+    """The keys that the operator wrote down and that are revoked now."""
+    files = {
+        entry.file: KeySet(keys=_keys(entry, path, str(path))) for entry in document.entries if entry.file is not None
+    }
+    return frozenset(trusted.key for trusted in document.store(files, {}).keys if trusted.revoked)
+
+
+def _rows(
+    entry: TrustEntry, path: Path, *, revoked: frozenset[PublicKey], now: float, name: str
+) -> list[dict[str, Any]]:
     """One row for every key of the entry; one for a key set on the network, whose keys only a verification fetches."""
     common = {
         "line": entry.line,
+        "name": entry.name,
         "origins": _patterns(entry),
-        "forms": sorted(entry.forms),
+        "signer": entry.signer,
         "not_before": written(entry.not_before if entry.not_before > 0 else None),
         "not_after": written(entry.not_after),
         "file": entry.file,
@@ -279,7 +388,7 @@ def _rows(entry: TrustEntry, path: Path, *, revoked: frozenset[str], now: float,
             "alg": key.alg,
             "thumbprint": key.thumbprint,
             **common,
-            "state": "revoked" if key.kid in revoked else state,
+            "state": "revoked" if key in revoked else state,
         }
         for key in _keys(entry, path, name)
     ]
@@ -302,8 +411,9 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     return (
         printable("(of the set)" if row["kid"] is None else row["kid"]),
         row["alg"] or "",
+        printable(row["name"] or ""),
         printable(", ".join(row["origins"])),
-        ", ".join(row["forms"]),
+        row["signer"] or "",
         valid,
         row["state"],
         printable(row["url"] or row["file"] or "here"),

@@ -15,7 +15,7 @@ from a2a_trust.cli.sources import public_key, public_keys
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError, TrustError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
-from a2a_trust.keys.trust import LOSSLESS_FORMS, Form, TrustedKey, TrustStore
+from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustStore
 from a2a_trust.signing.gate import check_card
 from a2a_trust.strict_json import parse
 
@@ -32,7 +32,7 @@ class TrustedKeys:
     origin: str | None
     file: TrustFile | None = None
     keys: tuple[PublicKey, ...] = ()
-    forms: frozenset[Form] = LOSSLESS_FORMS
+    signer: SigningTool | None = None
 
     def origin_of(self, name: str) -> str | UnsafeAnyOrigin:
         """Where the card of that name is from, as far as is known: an agent's card is from where it was asked."""
@@ -44,7 +44,7 @@ class TrustedKeys:
         """The keys for a card; those on the network are fetched for its hosts, and what fails is a warning."""
         if self.file is None:
             origins = Origins(host_of(origin)) if isinstance(origin, str) else origin
-            return TrustStore(TrustedKey(key=key, origins=origins, forms=self.forms) for key in self.keys)
+            return TrustStore(TrustedKey(key=key, origins=origins, signer=self.signer) for key in self.keys)
         if not self.file.document.urls:
             return self.file.trust_store()
         import asyncio  # only the network needs it, and the start is to be fast
@@ -66,11 +66,11 @@ def trusted_keys(options: argparse.Namespace) -> TrustedKeys:
     if options.origin is not None:
         _check_origin(options.origin)
     if options.trust is not None:
-        if options.jwks or options.key or options.form or options.kid is not None:
-            raise ConfigurationError("--trust says which keys and forms; leave out --jwks, --key, --kid and --form")
+        if options.jwks or options.key or options.signer or options.kid is not None:
+            raise ConfigurationError("--trust says which keys and signers; leave out --jwks, --key, --kid and --signer")
         return TrustedKeys(options.origin, _trust_file(Path(options.trust)))
-    forms = LOSSLESS_FORMS | set(map(Form, options.form))
-    return TrustedKeys(options.origin, keys=_named_keys(options), forms=forms)
+    signer = None if options.signer is None else SigningTool(options.signer)
+    return TrustedKeys(options.origin, keys=_named_keys(options), signer=signer)
 
 
 def _check_origin(origin: str) -> None:

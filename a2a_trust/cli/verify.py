@@ -19,6 +19,7 @@ from a2a_trust.cli.report import (
     put,
     put_json,
     said,
+    warn,
     word_of,
 )
 from a2a_trust.cli.trusted import TrustedKeys, trusted_keys
@@ -27,6 +28,7 @@ from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
     FailureReason,
+    PartialSignatureError,
     TrustError,
     UncoveredFieldsError,
 )
@@ -114,7 +116,8 @@ def _signature(failure: Any) -> dict[str, Any]:
 
 
 def _put_success(name: str, proven: VerifiedCard) -> None:
-    put(f"{printable(name)}: {mark('verified', 'green', sys.stdout)}")
+    label = mark("verified in part", "yellow", sys.stdout) if proven.unproven else mark("verified", "green", sys.stdout)
+    put(f"{printable(name)}: {label}")
     put(f"  signed by: {printable(proven.key.kid)} ({proven.key.alg})")
     put(f"  form:      {proven.form}")
     put(f"  origin:    {proven.origin or 'not bound (give --origin to bind the card to its host)'}")
@@ -123,10 +126,15 @@ def _put_success(name: str, proven: VerifiedCard) -> None:
     for failure in proven.ignored:
         if failure.reason is not FailureReason.COMPANION:  # ours beside every full signature: nothing to tell people
             put(f"  ignored:   {printable(failure)}")
+    for warning in proven.warnings:
+        if not warning.startswith("origin:"):  # the line above says so
+            warn(f"{name}: {warning}")
 
 
 def _put_failure(name: str, error: Exception, code: Exit) -> None:
     label = mark("NOT VERIFIED", "red", sys.stdout)
     put(f"{printable(name)}: {label} ({class_of(code)}): {printable_lines(said(error, name))}")
+    if isinstance(error, PartialSignatureError):
+        put('  accept it: --signer a2a-python or --signer a2a-js; in a trust file, signer = "a2a-python" in the entry')
     if isinstance(error.__cause__, TrustError):
         put(f"  because:   {printable(error.__cause__)}")

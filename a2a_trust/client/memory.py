@@ -138,7 +138,8 @@ class TrustOnFirstUse:
         revoked there, by name or by thumbprint. What is proven with this store must go through ``CardMemory.admit``,
         which knows it by its mark.
         """
-        said = trust.revoked.union([entry.key.thumbprint for entry in trust.keys])
+        # Only what the operator wrote down: a stranger's key set must not block another party's first use.
+        said = trust.revoked.union([entry.key.thumbprint for entry in trust.keys if entry.source is None])
         believed = [key for key in published if not said & {key.kid, key.thumbprint}]
         if not self.applies_to(origin, trust):
             believed = []

@@ -1,4 +1,4 @@
-"""Which keys are trusted, for which hosts, when, and in which canonical forms."""
+"""Which keys are trusted: for which hosts, when, as whose, and signing with which tool."""
 
 from __future__ import annotations
 
@@ -6,71 +6,73 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
-from a2a_trust.keys.policy import OriginPolicy
+from a2a_trust.keys.policy import OriginPolicy, check_party_name
 
-__all__ = ["LOSSLESS_FORMS", "Form", "TrustSource", "TrustStore", "TrustedKey"]
-
-
-class Form(StrEnum):
-    """A canonical form of a card, by name; ``a2a_trust.signing.forms`` says what each one drops."""
-
-    SERVED = "served"
-    SPEC = "spec"
-    PRUNED = "pruned"
-    PRUNED_LEGACY = "pruned-legacy"
-    V0_3_PYTHON = "v0.3-python"
-
-    @property
-    def is_lossy(self) -> bool:
-        """Whether the form drops what says something, so that its absence from a signed payload proves nothing."""
-        return self is not Form.SERVED and self is not Form.SPEC
-
-    __hash__ = str.__hash__  # that of Enum is written in Python, and forms are looked up for every card
+__all__ = ["SigningTool", "TrustSource", "TrustStore", "TrustedKey", "signing_tool"]
 
 
-LOSSLESS_FORMS: Final = frozenset({Form.SERVED, Form.SPEC})
-"""The forms that a key may speak in unless its entry says otherwise."""
+class SigningTool(StrEnum):
+    """The tool that signs cards with a key: it says how much a signature without our mark proves.
+
+    Without one, such a signature counts only if the signed bytes themselves show that nothing was dropped.
+    """
+
+    A2A_TRUST = "a2a-trust"
+    """Only signatures with our mark count."""
+    A2A_PYTHON = "a2a-python"
+    """The a2a-sdk for Python drops members before it signs: its signatures prove a part of the card."""
+    A2A_JS = "a2a-js"
+    """@a2a-js/sdk does so, too."""
+    WHOLE = "whole"
+    """A tool that signs the complete card, such as a2a-go from 2.6.0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustedKey:
     """One key and how far it is trusted.
 
-    ``origins`` are the hosts that it may speak for. It is valid from ``not_before`` until just before ``not_after``
-    (seconds since the epoch). A revoked key proves nothing, whenever it signed. A form in ``forms`` that drops
-    members (``pruned``, ``pruned-legacy``, ``v0.3-python``) makes whatever the key signs a proof with open ends: name
-    one only for keys of SDKs that cannot do better.
+    ``origins`` are the hosts that it may speak for. ``signer`` is the tool that signs with it, as far as that is known.
+    Keys with one ``name`` belong to one party; a policy names parties. The key is valid from ``not_before`` until just
+    before ``not_after`` (seconds since the epoch). A revoked key proves nothing, whenever it signed.
     """
 
     key: PublicKey
     origins: Origins | UnsafeAnyOrigin
-    forms: frozenset[Form] = LOSSLESS_FORMS
+    signer: SigningTool | None = None
+    name: str | None = None
     not_before: float = float("-inf")
     not_after: float = float("inf")
     revoked: bool = False
     source: str | None = None
-    """The URL of the key set that the key is from. A signature's ``jku`` selects among keys by it, and does no more."""
+    """The URL of the key set that the key was fetched from; None for a key that the operator wrote down."""
     on_first_use: bool = False
-    """Nobody vouches for the key but the agent's own origin; ``TrustOnFirstUse`` makes such entries."""
+    """Only the agent's own origin vouches for the key; ``TrustOnFirstUse`` makes such entries."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.key, PublicKey):
             raise ConfigurationError("TrustedKey: key must be a PublicKey, as read_jwks or public_key_from_pem give it")
         if not isinstance(self.origins, Origins | UnsafeAnyOrigin):
             raise ConfigurationError('TrustedKey: write origins=Origins("host", …) or origins=UnsafeAnyOrigin()')
-        if not self.forms:
-            raise ConfigurationError("TrustedKey: forms is empty, so the key could prove nothing; leave it out")
-        try:
-            object.__setattr__(self, "forms", frozenset(map(Form, self.forms)))
-        except ValueError:
-            raise ConfigurationError(f"TrustedKey: forms are among {', '.join(Form)}") from None
+        if self.signer is not None:
+            object.__setattr__(self, "signer", signing_tool(self.signer))
+        if self.name is not None:
+            check_party_name(self.name)
         if not self.not_before < self.not_after:
             raise ConfigurationError("TrustedKey: not_before must be earlier than not_after")
+
+
+def signing_tool(text: object) -> SigningTool:
+    """The signer of that name; ConfigurationError lists the names."""
+    try:
+        return SigningTool(text)  # type: ignore[arg-type]  # anything else is refused, too
+    except ValueError:
+        known = ", ".join(f'"{signer}"' for signer in SigningTool)
+        raise ConfigurationError(f"signer: write one of {known}, or leave it out") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,10 @@ class TrustStore:
     """The hosts for which it is said whom to trust: also by a key set that cannot be reached now, or is empty."""
     revoked: frozenset[str]
     """Kids and thumbprints that prove nothing, also those of keys that are not listed any more."""
+    names: frozenset[str]
+    """The names of the parties, also of those without a key now."""
     _by_name: dict[tuple[str, str], tuple[TrustedKey, ...]] = field(init=False, repr=False, compare=False)
+    _kids: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __init__(
         self,
@@ -95,21 +100,26 @@ class TrustStore:
         *,
         spoken_for: Iterable[Origins | UnsafeAnyOrigin] = (),
         revoked: Iterable[str] = (),
+        names: Iterable[str] = (),
     ) -> None:
-        """The hosts of the keys and of the policies are spoken for, and revoked keys are revoked, without more words.
+        """``spoken_for``, ``revoked`` (kids or thumbprints) and ``names`` add what the keys do not tell.
 
-        ``spoken_for`` and ``revoked`` (kids or thumbprints) add what no key tells.
+        Revoking a key that the operator wrote down revokes its thumbprint: it proves nothing under another kid either.
+        A fetched key revokes only itself, because its publisher chose which kid stands beside which key.
         """
         entries = tuple(dict.fromkeys(keys))  # one entry given twice is one entry
         for entry in entries:
             if not isinstance(entry, TrustedKey):
                 raise ConfigurationError("TrustStore: give TrustedKey objects")
-        # It is a key that is revoked, not one of its names: under another one it proves nothing either.
-        names = frozenset(revoked)
-        gone = {
-            entry.key.thumbprint for entry in entries if entry.revoked or names & {entry.key.kid, entry.key.thumbprint}
+        named = frozenset(revoked)
+        gone = named | {
+            entry.key.thumbprint
+            for entry in entries
+            if entry.source is None and (entry.revoked or entry.key.kid in named)
         }
-        entries = tuple(replace(entry, revoked=True) if entry.key.thumbprint in gone else entry for entry in entries)
+        entries = tuple(
+            replace(entry, revoked=True) if gone & {entry.key.kid, entry.key.thumbprint} else entry for entry in entries
+        )
         by_name: dict[tuple[str, str], tuple[TrustedKey, ...]] = {}
         for entry in entries:
             name = (entry.key.kid, entry.key.kty)
@@ -118,8 +128,10 @@ class TrustStore:
         object.__setattr__(self, "policies", tuple(policies))
         hosts = [*[entry.origins for entry in entries], *[each.origins for each in self.policies], *spoken_for]
         object.__setattr__(self, "spoken_for", tuple(dict.fromkeys(hosts)))
-        object.__setattr__(self, "revoked", names | gone | {entry.key.kid for entry in entries if entry.revoked})
+        object.__setattr__(self, "revoked", gone)
+        object.__setattr__(self, "names", frozenset(names) | {entry.name for entry in entries if entry.name})
         object.__setattr__(self, "_by_name", by_name)
+        object.__setattr__(self, "_kids", frozenset(kid for kid, _ in by_name))
 
     def named(self, kid: str, kty: str) -> tuple[TrustedKey, ...]:
         """All entries of that ``kid`` and key type, over all origins."""
@@ -141,7 +153,7 @@ class TrustStore:
 
     def knows(self, kid: str) -> bool:
         """Whether any entry has that ``kid``, whatever its key type."""
-        return any(name == kid for name, _ in self._by_name)
+        return kid in self._kids
 
 
 class TrustSource(Protocol):

@@ -17,8 +17,8 @@ from a2a_trust.atomic_write import locked, write_atomically
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.file_rights import check_writers
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.trust import Form
-from a2a_trust.keys.trust_file import TrustDocument, comments, places, read_trust
+from a2a_trust.keys.trust import SigningTool
+from a2a_trust.keys.trust_file import RevokedKey, TrustDocument, comments, places, read_trust
 
 __all__ = [
     "EMPTY",
@@ -54,7 +54,8 @@ class Members(TypedDict, total=False):
     """How far the keys of an entry are trusted; moments in seconds since the epoch."""
 
     origins: Required[Sequence[str]]
-    forms: Iterable[Form] | None
+    name: str | None
+    signer: SigningTool | None
     not_before: float | None
     not_after: float | None
 
@@ -71,9 +72,9 @@ def entry_of_url(url: str, **members: Unpack[Members]) -> str:
 
 
 def _entry(source: str, members: Members) -> str:
-    lines = ["[[trust]]", f"origins = {_written(list(members['origins']))}", source]
-    if (forms := members.get("forms")) is not None:
-        lines.append(f"forms = {_written(sorted(forms))}")
+    texts = (("name", members.get("name")), ("signer", members.get("signer")))
+    lines = ["[[trust]]", *[f"{name} = {_written(value)}" for name, value in texts if value is not None]]
+    lines += [f"origins = {_written(list(members['origins']))}", source]
     times = (("not_before", members.get("not_before")), ("not_after", members.get("not_after")))
     lines += [f"{name} = {_moment(value)}" for name, value in times if value is not None]
     return "\n".join(lines)
@@ -86,10 +87,13 @@ def with_entries(text: str, entries: Iterable[str]) -> str:
     return ended + "".join(f"{newline}{entry.replace(chr(10), newline)}{newline}" for entry in entries)
 
 
-def with_revoked(text: str, kid: str, *, at: float, reason: str = "") -> str:
+def with_revoked(text: str, key: RevokedKey) -> str:
     """The text with one more ``[[revoked]]`` at its end."""
-    lines = ["[[revoked]]", f"kid = {_written(kid)}", f"at = {_moment(at)}"]
-    return with_entries(text, ["\n".join([*lines, *([f"reason = {_written(reason)}"] if reason else [])])])
+    members = (("kid", key.kid), ("thumbprint", key.thumbprint), ("entry", key.entry), ("reason", key.reason or None))
+    lines = ["[[revoked]]", *[f"{name} = {_written(value)}" for name, value in members if value is not None]]
+    if key.at is not None:
+        lines.append(f"at = {_moment(key.at)}")
+    return with_entries(text, ["\n".join(lines)])
 
 
 def without_entry(text: str, index: int) -> str:

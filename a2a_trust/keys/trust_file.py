@@ -5,29 +5,32 @@
     version = 1
 
     [[trust]]
-    origins = ["invoice.example.com", "*.agents.example.com"]
-    keys = "invoice.jwks.json"           # a JWK Set, a JWK or PEM; the path is relative to this file
+    name = "bank"                        # optional: by it a policy names the entry
+    origins = ["bank.example.com", "*.agents.example.com"]
+    keys = "bank.jwks.json"              # a JWK Set, a JWK or PEM; the path is relative to this file
     not_after = 2027-06-30               # optional, and not_before: valid until just before it, in UTC
 
     [[trust]]
-    origins = ["travel.example.com"]
-    jwks_url = "https://travel.example.com/.well-known/jwks.json"
-    forms = ["served", "spec", "pruned"] # optional; those that drop members must be named
+    name = "auditor"
+    origins = ["bank.example.com"]
+    jwks_url = "https://auditor.example.org/jwks.json"
+    signer = "a2a-python"                # optional: the tool that signs
 
     [[policy]]
     origins = ["bank.example.com"]
-    keys = ["kid-of-the-agent", "kid-of-the-auditor"]
+    parties = ["bank", "auditor"]        # names of entries, or thumbprints of keys
     count = 2                            # optional: all of them unless it says how many
 
     [[revoked]]
-    kid = "kid-that-leaked"
+    kid = "bank-2025"
+    thumbprint = "…"                     # of the key, which is then revoked under every kid
 
 Members of ``[[trust]]``: ``origins`` (or ``unsafe_any_origin = true``); one of ``keys`` (a file), ``jwk`` (a table),
 ``pem`` (a text) and ``jwks_url``; ``kid`` to name the key of ``pem``, of ``jwk``, or of a file with one key;
-``forms``, ``not_before``, ``not_after``. ``[[revoked]]`` takes ``kid``, and for people ``at`` and ``reason``: a revoked
-key proves nothing, wherever it is listed.
+``name``, ``signer``, ``not_before``, ``not_after``. ``[[revoked]]`` has ``kid`` or ``thumbprint`` or both, ``entry``
+(the name or the ``jwks_url`` of the one entry in which the kid is revoked), and for people ``at`` and ``reason``.
 
-The ``jwks_url`` of this file are all that is ever fetched. A signature's ``jku`` only selects among their keys.
+Only the ``jwks_url`` of this file are ever fetched.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from itertools import chain
@@ -50,8 +53,8 @@ from a2a_trust.file_rights import check_writers
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, public_key_from_pem
 from a2a_trust.keys.keyset import KeySet, read_public_keys
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
-from a2a_trust.keys.policy import OriginPolicy, Threshold
-from a2a_trust.keys.trust import LOSSLESS_FORMS, Form, TrustedKey, TrustStore
+from a2a_trust.keys.policy import OriginPolicy, Threshold, check_party_name, is_thumbprint
+from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustStore, signing_tool
 from a2a_trust.strict_json import MAX_BYTES
 
 if TYPE_CHECKING:
@@ -75,9 +78,9 @@ _log: Final = logging.getLogger(__name__)
 _VERSION: Final = 1
 _SOURCES: Final = ("keys", "jwk", "pem", "jwks_url")
 _MEMBERS: Final[dict[str, frozenset[str]]] = {
-    "trust": frozenset({*_SOURCES, "origins", "unsafe_any_origin", "kid", "forms", "not_before", "not_after"}),
-    "policy": frozenset({"origins", "keys", "count"}),
-    "revoked": frozenset({"kid", "at", "reason"}),
+    "trust": frozenset({*_SOURCES, "origins", "unsafe_any_origin", "kid", "name", "signer", "not_before", "not_after"}),
+    "policy": frozenset({"origins", "parties", "count"}),
+    "revoked": frozenset({"kid", "thumbprint", "entry", "at", "reason"}),
 }
 _URL: Final = re.compile(r"https://[^/?#@\s]+(?:/[^\s#]*)?")
 
@@ -91,9 +94,10 @@ class TrustEntry:
 
     line: int
     origins: Origins | UnsafeAnyOrigin
-    forms: frozenset[Form]
     not_before: float
     not_after: float
+    name: str | None = None
+    signer: SigningTool | None = None
     kid: str | None = None
     keys: tuple[PublicKey, ...] = ()
     file: str | None = None
@@ -103,27 +107,36 @@ class TrustEntry:
         """Whether it is the same entry, wherever it stands."""
         return replace(self, line=0) == replace(other, line=0)
 
-    def trusted(self, keys: tuple[PublicKey, ...]) -> Iterator[TrustedKey]:
-        """These keys, trusted as the entry says."""
+    def trusted(self, keys: tuple[PublicKey, ...], revoked: frozenset[str] = frozenset()) -> Iterator[TrustedKey]:
+        """These keys, trusted as the entry says; those of the ``revoked`` kids prove nothing."""
         for key in keys:
             yield TrustedKey(
                 key=key,
                 origins=self.origins,
-                forms=self.forms,
+                signer=self.signer,
+                name=self.name,
                 not_before=self.not_before,
                 not_after=self.not_after,
+                revoked=key.kid in revoked,
                 source=self.url,
             )
+
+    def is_called(self, text: str) -> bool:
+        """Whether this is the entry's name or the URL of its key set."""
+        return text in (self.name, self.url)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevokedKey:
-    """One ``[[revoked]]``: ``kid`` is the name or the RFC 7638 thumbprint of a key.
+    """One ``[[revoked]]``.
 
-    ``at`` (seconds since the epoch) and ``reason`` are for people.
+    With a ``thumbprint`` (RFC 7638) that key is revoked everywhere, under every kid. Otherwise the ``kid`` is: in the
+    one ``entry`` that is named, or in all of them. ``at`` (seconds since the epoch) and ``reason`` are for people.
     """
 
-    kid: str
+    kid: str | None = None
+    thumbprint: str | None = None
+    entry: str | None = None
     at: float | None = None
     reason: str = ""
 
@@ -152,9 +165,22 @@ class TrustDocument:
                 keys = fetched.get(entry.url, ())
             else:
                 keys = entry.keys
-            trusted += entry.trusted(keys)
-        hosts = [entry.origins for entry in self.entries]
-        return TrustStore(trusted, self.policies, spoken_for=hosts, revoked=[key.kid for key in self.revoked])
+            trusted += entry.trusted(keys, self._revoked_in(entry))
+        return TrustStore(
+            trusted,
+            self.policies,
+            spoken_for=[entry.origins for entry in self.entries],
+            revoked=[name for key in self.revoked if (name := key.thumbprint or (key.kid if not key.entry else None))],
+            names=[entry.name for entry in self.entries if entry.name is not None],
+        )
+
+    def _revoked_in(self, entry: TrustEntry) -> frozenset[str]:
+        """The kids that are revoked in this entry only, because nobody has recorded the thumbprints yet."""
+        return frozenset(
+            key.kid
+            for key in self.revoked
+            if key.kid is not None and key.thumbprint is None and key.entry is not None and entry.is_called(key.entry)
+        )
 
 
 def read_trust(text: bytes, name: str) -> TrustDocument:
@@ -177,11 +203,13 @@ def read_trust(text: bytes, name: str) -> TrustDocument:
         raise reader.error(
             ("", 0, member), f"it is not known; tables are {', '.join(f'[[{each}]]' for each in _MEMBERS)}"
         )
+    entries = tuple(reader.entry(index, table) for index, table in reader.tables(value, "trust"))
+    reader.check_names(entries)
     return TrustDocument(
         name=name,
-        entries=tuple(reader.entry(index, table) for index, table in reader.tables(value, "trust")),
-        policies=tuple(reader.policy(index, table) for index, table in reader.tables(value, "policy")),
-        revoked=tuple(reader.revoked(index, table) for index, table in reader.tables(value, "revoked")),
+        entries=entries,
+        policies=tuple(reader.policy(index, table, entries) for index, table in reader.tables(value, "policy")),
+        revoked=tuple(reader.revoked(index, table, entries) for index, table in reader.tables(value, "revoked")),
     )
 
 
@@ -247,7 +275,8 @@ class _Reader:
         return TrustEntry(
             line=self._lines[here("")],
             origins=self._origins(table, here("origins")),
-            forms=self._forms(table, here("forms")),
+            name=self._checked(table, here("name"), check_party_name),
+            signer=self._checked(table, here("signer"), signing_tool),
             not_before=starts,
             not_after=ends,
             kid=kid,
@@ -256,19 +285,49 @@ class _Reader:
             url=text if source == "jwks_url" else None,
         )
 
-    def policy(self, index: int, table: dict[str, Any]) -> OriginPolicy:
-        origins = self._hosts(table, ("policy", index, "origins"))
-        kids = self._texts(table, ("policy", index, "keys"), 'name keys by their kid, as in ["kid-a", "kid-b"]')
-        count = table.get("count", len(set(kids)))
-        if type(count) is not int or not 1 <= count <= len(set(kids)):
-            raise self.error(("policy", index, "count"), f"a number from 1 to {len(set(kids))}, the number of keys")
-        return OriginPolicy(origins=origins, policy=Threshold(count, frozenset(kids)))
+    def check_names(self, entries: tuple[TrustEntry, ...]) -> None:
+        """Refuse one name on two entries: a policy could mean either, and two would pass for one party."""
+        first: dict[str, TrustEntry] = {}
+        for index, entry in enumerate(entries):
+            if entry.name is not None and first.setdefault(entry.name, entry) is not entry:
+                raise self.error(
+                    ("trust", index, "name"),
+                    f"the entry on line {first[entry.name].line} has this name already; write the keys of one party "
+                    "in one entry (keys = FILE, or jwks_url), or choose another name",
+                )
 
-    def revoked(self, index: int, table: dict[str, Any]) -> RevokedKey:
-        kid = self._text(table, ("revoked", index, "kid"))
-        reason = self._text(table, ("revoked", index, "reason")) if "reason" in table else ""
+    def policy(self, index: int, table: dict[str, Any], entries: tuple[TrustEntry, ...]) -> OriginPolicy:
+        here = ("policy", index, "parties")
+        origins = self._hosts(table, ("policy", index, "origins"))
+        parties = self._texts(table, here, 'name trust entries or thumbprints, as in ["bank", "auditor"]')
+        names = {entry.name for entry in entries}
+        for party in parties:
+            if party not in names and not is_thumbprint(party):
+                raise self.error(here, _no_party(party, entries))
+        count = table.get("count", len(set(parties)))
+        if type(count) is not int or not 1 <= count <= len(set(parties)):
+            raise self.error(
+                ("policy", index, "count"), f"a number from 1 to {len(set(parties))}, the number of parties"
+            )
+        return OriginPolicy(origins=origins, policy=Threshold(count, frozenset(parties)))
+
+    def revoked(self, index: int, table: dict[str, Any], entries: tuple[TrustEntry, ...]) -> RevokedKey:
+        kid, thumbprint, entry, reason = (
+            self._text(table, ("revoked", index, member)) if member in table else None
+            for member in ("kid", "thumbprint", "entry", "reason")
+        )
+        if kid is None and thumbprint is None:
+            raise self.error(("revoked", index, ""), "write the kid or the thumbprint of the key")
+        if thumbprint is not None and not is_thumbprint(thumbprint):
+            raise self.error(
+                ("revoked", index, "thumbprint"), "write the RFC 7638 thumbprint: 43 letters, digits, - and _"
+            )
+        if entry is not None and not any(each.is_called(entry) for each in entries):
+            raise self.error(("revoked", index, "entry"), "no [[trust]] has this name or jwks_url")
         at = self._moment(table, ("revoked", index, "at"), math.inf)
-        return RevokedKey(kid=kid, at=None if at == math.inf else at, reason=reason)
+        return RevokedKey(
+            kid=kid, thumbprint=thumbprint, entry=entry, at=None if at == math.inf else at, reason=reason or ""
+        )
 
     def _origins(self, table: dict[str, Any], place: _Place) -> Origins | UnsafeAnyOrigin:
         any_host = table.get("unsafe_any_origin", False)
@@ -285,14 +344,14 @@ class _Reader:
         except ConfigurationError as error:
             raise self.error(place, str(error)) from None
 
-    def _forms(self, table: dict[str, Any], place: _Place) -> frozenset[Form]:
-        if "forms" not in table:
-            return LOSSLESS_FORMS
-        known = ", ".join(f'"{form}"' for form in Form)
+    def _checked(self, table: dict[str, Any], place: _Place, check: Callable[[object], Any]) -> Any:
+        """The member, or None when it is absent; what ``check`` says against it is told by its line."""
+        value = table.get(place[2])
         try:
-            return frozenset(map(Form, self._texts(table, place, f"a list of {known}")))
-        except ValueError:
-            raise self.error(place, f"a list of {known}") from None
+            checked = None if value is None else check(value)
+        except ConfigurationError as error:
+            raise self.error(place, str(error).partition(": ")[2]) from None
+        return value if checked is None else checked
 
     def _text(self, table: dict[str, Any], place: _Place) -> str:
         value = table.get(place[2])
@@ -318,6 +377,22 @@ class _Reader:
             return value.astimezone(UTC).timestamp()
         except OverflowError:
             raise self.error(place, "it is before the year 1 or after 9999") from None
+
+
+def _no_party(party: str, entries: tuple[TrustEntry, ...]) -> str:
+    """What to write in place of a text that names no party."""
+    for entry in entries:
+        for key in entry.keys:
+            if key.kid == party:
+                return (
+                    f"{ascii(party)[:80]} is a kid, and whoever publishes a key set chooses its kids; write the "
+                    f'thumbprint of the key, "{key.thumbprint}", or give the entry on line {entry.line} a name, '
+                    "and write that"
+                )
+    return (
+        f"no [[trust]] has the name {ascii(party)[:80]}; give the entry of this party a name, and write that, or write "
+        "the thumbprint of its key"
+    )
 
 
 _NAME: Final = r"(?:[A-Za-z0-9_-]+|\"[A-Za-z0-9_-]+\"|'[A-Za-z0-9_-]+')"

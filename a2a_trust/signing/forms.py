@@ -9,25 +9,31 @@
                     a2a-python 0.3; cards of 0.1 to 0.3 only
 ==================  ==================================================================================================
 
-``served`` and ``spec`` drop nothing that says anything. The pruned forms do: a security requirement without scopes,
-a mutual TLS scheme, an empty allow-list vanish from them, so a signature in them does not protect those. They are here
-to verify what SDKs have signed; ``sign_card`` signs in none of them, its companion apart, which never counts here.
+``served`` and ``spec`` drop nothing that has a meaning. The pruned forms do: a security requirement without scopes,
+a mutual TLS scheme and an empty allow-list vanish from them, so a signature in them does not protect those. They exist
+here to verify what SDKs have signed. ``sign_card`` uses them for companions only, which never count here.
+
+Whether a signature covers the whole card must be shown, because removal is invisible: whoever serves a card that was
+signed in a pruned form can remove what the signer dropped, and the rest is exactly what was signed. A mark in the
+signature shows it (``signature.MARKS``), and so does a signed empty value that every known pruner drops
+(``Projection.shows_whole``).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TypeAlias
 
 from a2a_trust.card import is_legacy, proto_name
-from a2a_trust.keys.trust import Form
 from a2a_trust.signing.jcs import canonicalize_parsed, canonicalize_received
 from a2a_trust.signing.models_0_3 import DEFAULTS, MESSAGES_0_3
 from a2a_trust.signing.presence import MESSAGES, Field, Kind, Presence
 from a2a_trust.strict_json import JSON, JSONObject
 
-__all__ = ["UNPROVEN_BY_PRUNING", "Form", "Projection", "present_members", "project", "shown"]
+__all__ = ["MAX_POINTER", "UNPROVEN_BY_PRUNING", "Form", "Projection", "present_members", "project", "shown"]
 
 
 UNPROVEN_BY_PRUNING: Final = (
@@ -53,15 +59,45 @@ MAX_POINTER: Final = 512
 """At most so many pointers are told, each cut to so many characters: a stranger's card must not fill the memory."""
 
 
-class Projection(NamedTuple):
+class Form(StrEnum):
+    """A canonical form of a card, by name."""
+
+    SERVED = "served"
+    SPEC = "spec"
+    PRUNED = "pruned"
+    PRUNED_LEGACY = "pruned-legacy"
+    V0_3_PYTHON = "v0.3-python"
+
+    @property
+    def is_lossy(self) -> bool:
+        """Whether the form drops members that have a meaning, so that their absence from a payload proves nothing."""
+        return self is not Form.SERVED and self is not Form.SPEC
+
+    __hash__ = str.__hash__  # that of Enum is written in Python, and forms are looked up for every card
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
     """One form of one card: the bytes that are signed, and the members of the card that are not in them."""
 
     form: Form
     members: JSONObject
     """The members of the card that are in the form."""
     payload: bytes
-    dropped: tuple[str, ...]
-    """JSON pointers (RFC 6901) into the served card, ``signatures`` apart."""
+    dropped: tuple[str, ...] = ()
+    """JSON pointers (RFC 6901) into the served card, ``signatures`` excepted."""
+    uncovered: tuple[str, ...] = ()
+    """Those of ``dropped`` that have a meaning: the ``spec`` form keeps them."""
+
+    def shows_whole(self) -> bool:
+        """Whether the members hold an empty value that both known pruners drop, so that the signer drops nothing.
+
+        Only members of our schema count: a requirement without scopes, a mutual TLS scheme without description, any
+        empty list, string or object. Unknown members and ``params`` show nothing: a newer SDK may know them and prune
+        the rest all the same.
+        """
+        messages = MESSAGES_0_3 if is_legacy(self.members) else MESSAGES
+        return _holds_empty(self.members, messages, "AgentCard")
 
 
 def project(card: JSONObject, form: Form, *, plain: bool | None = None) -> Projection:
@@ -71,19 +107,32 @@ def project(card: JSONObject, form: Form, *, plain: bool | None = None) -> Proje
     """
     members = {name: value for name, value in card.items() if name != "signatures"}
     dropped: list[_Path] = []
+    meant: list[_Path] = []
     if form is Form.SPEC and not is_legacy(card):
         members = _present(members, "AgentCard", None, dropped)
-    elif form is Form.V0_3_PYTHON:
-        members = _prune(_without_defaults(members, dropped), MESSAGES_0_3, "AgentCard", None, dropped)
     elif form.is_lossy:
-        members = _prune(members, MESSAGES, "AgentCard", None, dropped)
+        whole = members
+        if form is Form.V0_3_PYTHON:
+            members = _prune(_without_defaults(members, dropped), MESSAGES_0_3, "AgentCard", None, dropped)
+        else:
+            members = _prune(members, MESSAGES, "AgentCard", None, dropped)
+        meant = _with_meaning(dropped, whole)
     if form is Form.PRUNED_LEGACY:
         payload = _dumped(_with_floats(members))
     elif form is Form.V0_3_PYTHON:
         payload = _dumped(members)
     else:
         payload = canonicalize_received(members) if plain is None else canonicalize_parsed(members, plain=plain)
-    return Projection(form=form, members=members, payload=payload, dropped=_pointers(dropped))
+    return Projection(form, members, payload, dropped=_pointers(dropped), uncovered=_pointers(meant))
+
+
+def _with_meaning(dropped: list[_Path], members: JSONObject) -> list[_Path]:
+    """The dropped members that the ``spec`` form keeps; of all of them, before any is cut off for people."""
+    without_meaning: list[_Path] = []
+    if dropped and not is_legacy(members):
+        _present(members, "AgentCard", None, without_meaning)
+    gone = set(without_meaning)
+    return [path for path in dropped if path not in gone]
 
 
 def present_members(card: JSONObject) -> tuple[JSONObject, tuple[str, ...]]:
@@ -207,6 +256,36 @@ def _without_empty(value: JSON, here: _Path, dropped: list[_Path]) -> JSON:
         else:
             kept[key] = cleaned
     return (list(kept.values()) if type(value) is list else kept) or _GONE
+
+
+def _holds_empty(members: JSONObject, messages: _Messages, message: str) -> bool:
+    return any(_is_dropped_empty(value, messages, field) for value, field in _known(members, messages[message]))
+
+
+def _known(members: JSONObject, fields: Mapping[str, Field]) -> Iterator[tuple[JSON, Field]]:
+    """The members that the schema has, by their JSON names, with their fields."""
+    return ((value, fields[name]) for name, value in members.items() if name in fields)
+
+
+def _is_dropped_empty(value: JSON, messages: _Messages, field: Field) -> bool:
+    """Whether the value of a field is empty, or holds such a value outside ``params`` and unknown members."""
+    if value in ("", [], {}):
+        return True
+    if field.kind is Kind.STRUCT:
+        return field.name == "security" and not _has_no_empty(value)
+    if field.kind is Kind.MESSAGE:
+        return type(value) is dict and _holds_empty(value, messages, field.message)
+    items: list[JSON] = list(value.values()) if type(value) is dict else value if type(value) is list else []
+    if field.kind in (Kind.MESSAGES, Kind.MESSAGE_MAP):
+        return any(item == {} or (type(item) is dict and _holds_empty(item, messages, field.message)) for item in items)
+    return "" in items
+
+
+def _has_no_empty(value: JSON) -> bool:
+    """Whether nothing in the value is an empty string, list or object."""
+    if type(value) in (dict, list):
+        return bool(value) and all(map(_has_no_empty, value.values() if type(value) is dict else value))
+    return type(value) is not str or value != ""
 
 
 _DEFAULT_OF: Final = {**DEFAULTS, **{proto_name(name): value for name, value in DEFAULTS.items()}}

@@ -31,8 +31,8 @@ from a2a_trust.keys.jws import signing_input, verify_jws
 from a2a_trust.keys.origins import UnsafeAnyOrigin, host_of
 from a2a_trust.keys.policy import all_of
 from a2a_trust.keys.signer import Signer
-from a2a_trust.keys.trust import Form, TrustedKey, TrustStore
-from a2a_trust.signing.forms import Projection, present_members, project, shown
+from a2a_trust.keys.trust import TrustedKey, TrustStore
+from a2a_trust.signing.forms import Form, Projection, present_members, project, shown
 from a2a_trust.signing.gate import check_card
 from a2a_trust.signing.jcs import MAX_SAFE_INTEGER, canonicalize
 from a2a_trust.signing.models_0_3 import unread_in_0_3
@@ -282,7 +282,7 @@ def _signature(signer: Signer, optional: JSONObject, payload: bytes) -> JSONObje
 def _check_own_work(card: JSONObject, payload: bytes, signers: tuple[Signer, ...], now: float) -> None:
     """Verify the whole card as a stranger would, before anybody sees it."""
     trust = TrustStore(TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin()) for signer in signers)
-    policy = all_of(*(signer.kid for signer in signers))
+    policy = all_of(*(signer.public_key.thumbprint for signer in signers))
     try:
         proven = verify_card(orjson.dumps(card), trust, origin=UnsafeAnyOrigin(), now=now, policy=policy)
     except CardVerificationError as error:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from a2a_trust.errors import MalformedError, UnsignedCardError
 from a2a_trust.keys.jws import check_unprotected, read_header
-from a2a_trust.keys.trust import Form
+from a2a_trust.signing.forms import Form
 from a2a_trust.strict_json import JSON, JSONObject
 
 __all__ = ["MARKS", "MAX_SIGNATURES", "Signature", "content_type", "parse_signature", "signature_entries"]

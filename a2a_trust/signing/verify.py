@@ -1,15 +1,17 @@
-"""Verify a card: what you get is what was signed.
+"""Verify a card: the caller gets exactly what was signed.
 
 The steps, numbered as in ``verify_card``:
 
 1. The gate: strict JSON, and a card that every reader reads alike.
-2. Signatures: a list, not empty, bounded. Every one is judged alone, whatever the order; none can stop another.
-3. One signature: its header, companion or not, a trusted key by ``kid`` and key type, this key's origins, validity,
-   revocation and algorithm, ``exp`` and ``iat``, then the bytes of the forms that the key may speak in.
-4. Origins: the hosts of all interfaces of what was signed are hosts that the key may speak for.
-5. Policies, of the caller and of the trust store for the hosts of the card: enough different keys. What is returned is
-   what all of those that count have signed.
-6. Coverage: a form that drops members proves neither their absence nor their presence, and says so.
+2. Every signature by itself, whatever the order; none can stop another. Companions never count. Each trusted key that
+   the header names is tried: its origins, validity, revocation and algorithm, ``exp`` and ``iat``, then the bytes. A
+   marked signature is checked in its own form, an unmarked one in every form, weakest first. The hosts of all
+   interfaces of what was signed are hosts that the key may speak for.
+3. Whole or not: a proof is whole if the mark, the trust entry, or the signed bytes show it. Any other proof counts only
+   if the trust entry names an SDK that signs so.
+4. Policies, of the caller and of the trust store for the hosts of the card: enough parties.
+5. The result is what all proofs that count have signed. A proof that is not whole proves neither the presence nor the
+   absence of what its form drops: members of the served card that are not in it are refused, and the rest is named.
 
 Not here: whether the requirements of the card are satisfied or wise, fetching of cards and keys, memory of earlier
 cards. Source: A2A 8.4.3, RFC 7515 5.2.
@@ -19,7 +21,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from math import inf
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -40,9 +42,9 @@ from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import verify_jws
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
-from a2a_trust.keys.policy import AnyKey, Policy
-from a2a_trust.keys.trust import LOSSLESS_FORMS, Form, TrustedKey, TrustSource, TrustStore
-from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING, Projection, project, shown
+from a2a_trust.keys.policy import AnyKey, Policy, Threshold, is_thumbprint
+from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustSource, TrustStore
+from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING, Form, Projection, project, shown
 from a2a_trust.signing.gate import check_card, is_simple
 from a2a_trust.signing.jcs import canonicalize_received
 from a2a_trust.signing.signature import Signature, parse_signature, signature_entries
@@ -63,10 +65,10 @@ class WholeCard:
 
 @dataclass(frozen=True, slots=True)
 class SignedPartOnly:
-    """Take what was signed, and leave the other members of the served card away.
+    """Return only what was signed, and drop the other members of the served card.
 
-    For cards that SDKs signed in a form that drops members: ``VerifiedCard.card`` is free of everything unproven, but
-    what is absent from it may only have been dropped, security requirements too.
+    This is for cards that SDKs signed in a form that drops members, by keys whose trust entry names that SDK. What is
+    absent from ``VerifiedCard.card`` may have been dropped by the signer or removed later, security requirements too.
     """
 
 
@@ -79,10 +81,10 @@ class VerifiedCard:
 
     ``payload`` are the bytes that were signed, ``card`` is what they say. ``key`` signed them in ``form``; ``keys``
     are all keys that the policy counted. ``dropped`` are JSON pointers of members of the served card that are not in
-    ``card`` (the first 100). ``unproven`` are pointers (``*`` stands for every index) of members that the form could
-    have hidden: code that chooses credentials takes their absence as unknown, never as "no requirement". ``warnings``
-    are sentences for people. ``proven_until`` is the moment (seconds since the epoch) from which the proof no longer
-    holds.
+    ``card`` (the first 100). ``unproven`` is empty if the whole card is proven. Otherwise it has pointers (``*`` stands
+    for every index) of members that the form could have hidden: code that chooses credentials takes their absence as
+    unknown, never as "no requirement". ``warnings`` are sentences for people. The proof holds from ``proven_from``
+    until just before ``proven_until`` (seconds since the epoch).
     """
 
     payload: bytes
@@ -113,6 +115,7 @@ class VerifiedCard:
 class _Proof(NamedTuple):
     trusted: TrustedKey
     projection: Projection
+    is_whole: bool
     proven_from: float
     proven_until: float
     issued: float
@@ -145,56 +148,59 @@ def verify_card(
     """
     moment = seconds(now)
     host = None if isinstance(origin, UnsafeAnyOrigin) else _host_asked(origin)
+    _check_parties(policy, trust)
     # 1. The gate.
-    if not isinstance(document, bytes):
-        document = _printed(document)
-    forms = _received(document)
-    # 2. Every signature is judged alone.
-    proofs: list[_Proof] = []
-    failures: list[SignatureFailure] = []
-    for index, entry in enumerate(signature_entries(forms.card)):
-        kid = None
-        try:
-            signature = parse_signature(entry)
-            kid = signature.kid
-            proofs.append(_judge(signature, trust, host, moment, forms))
-        except MalformedError as error:
-            failures.append(_failure(index, kid, FailureReason.MALFORMED, str(error)))
-        except _RefusedError as refusal:
-            failures.append(_failure(index, kid, refusal.reason, refusal.detail))
-    # 5. Enough different keys, those with the fullest coverage first; what all of them signed is what is proven.
-    counted = _counted(proofs, policy, tuple(failures))
+    forms = _received(document if isinstance(document, bytes) else _printed(document))
+    # 2. and 3. Every signature by itself.
+    proofs, failures = _judged(forms, trust, host, moment)
+    # 4. Policies.
+    counted = _counted(proofs, policy, failures)
     for demanded in _policies(trust, host, forms.card) if trust.policies else ():
-        counted += [proof for proof in _counted(proofs, demanded, tuple(failures)) if proof not in counted]
-    counted.sort(key=_openness)
-    weakest = counted[-1]
-    # 6. Coverage.
+        counted += [proof for proof in _counted(proofs, demanded, failures) if proof not in counted]
+    # 5. What all of them signed.
+    return _result(counted, failures, host, coverage)
+
+
+def _result(
+    counted: list[_Proof], failures: tuple[SignatureFailure, ...], host: str | None, coverage: Coverage
+) -> VerifiedCard:
+    """What the proofs that count have proven together; UncoveredFieldsError when that is less than was served."""
+    weakest = max(counted, key=_openness)
     projection = weakest.projection
-    lossy = projection.form.is_lossy
-    if lossy and projection.dropped and not isinstance(coverage, SignedPartOnly):
+    if not weakest.is_whole and projection.uncovered and not isinstance(coverage, SignedPartOnly):
         raise UncoveredFieldsError(
             f"members of the card are not in what was signed, in the form {projection.form}: "
-            f"{shown(projection.dropped)}",
-            projection.dropped,
-            tuple(failures),
+            f"{shown(projection.uncovered)}",
+            projection.uncovered,
+            failures,
         )
     issued = min([proof.issued for proof in counted])
-    bound = host is not None and not [True for proof in counted if isinstance(proof.trusted.origins, UnsafeAnyOrigin)]
+    bound = host is not None and not any(isinstance(proof.trusted.origins, UnsafeAnyOrigin) for proof in counted)
     return VerifiedCard(
         payload=projection.payload,
         key=weakest.trusted.key,
-        keys=tuple([proof.trusted.key for proof in counted]),
+        keys=tuple([proof.trusted.key for proof in sorted(counted, key=_openness)]),
         form=projection.form,
         origin=host if bound else None,
         dropped=projection.dropped,
-        unproven=UNPROVEN_BY_PRUNING if lossy else (),
-        warnings=_warnings(projection, bound=bound),
-        ignored=tuple(failures),
+        unproven=() if weakest.is_whole else UNPROVEN_BY_PRUNING,
+        warnings=_warnings(weakest, bound=bound),
+        ignored=failures,
         proven_from=max([proof.proven_from for proof in counted]),
         proven_until=min([proof.proven_until for proof in counted]),
         issued=None if issued == -inf else issued,
         on_first_use=any(proof.trusted.on_first_use for proof in counted),
     )
+
+
+def _check_parties(policy: Policy, trust: TrustStore) -> None:
+    """Refuse a policy that names a party which cannot be one: a kid, or a name that no trust entry has."""
+    for party in policy.parties if isinstance(policy, Threshold) else ():
+        if party not in trust.names and not is_thumbprint(party):
+            raise ConfigurationError(
+                f"policy: no trust entry has the name {ascii(party)[:80]}; a policy names trust entries "
+                '(TrustedKey(name="…"), name = "…" in a trust file) or keys by thumbprint, never by kid'
+            )
 
 
 def _received(document: bytes) -> _Forms:
@@ -206,11 +212,50 @@ def _received(document: bytes) -> _Forms:
     return _Forms(card, single=check_card(card), plain=plain)
 
 
-def _judge(signature: Signature, trust: TrustStore, host: str | None, now: float, forms: _Forms) -> _Proof:
-    """Steps 3 and 4: the proof that one signature gives, or _RefusedError."""
+def _judged(
+    forms: _Forms, trust: TrustStore, host: str | None, now: float
+) -> tuple[list[_Proof], tuple[SignatureFailure, ...]]:
+    """Steps 2 and 3: the proofs that the signatures give, and why the others give none."""
+    proofs: list[_Proof] = []
+    failures: list[SignatureFailure] = []
+    for index, entry in enumerate(signature_entries(forms.card)):
+        kid = None
+        try:
+            signature = parse_signature(entry)
+            kid = signature.kid
+            proofs += _judge(signature, trust, host, now, forms)
+        except MalformedError as error:
+            failures.append(_failure(index, kid, FailureReason.MALFORMED, str(error)))
+        except _RefusedError as refusal:
+            failures.append(_failure(index, kid, refusal.reason, refusal.detail))
+    return proofs, tuple(failures)
+
+
+def _judge(signature: Signature, trust: TrustStore, host: str | None, now: float, forms: _Forms) -> list[_Proof]:
+    """The proofs that one signature gives, one for each trust entry of its key; _RefusedError when it gives none.
+
+    Several parties may have published keys under one kid. The signature says which of these keys made it.
+    """
     if signature.is_companion:
         raise _RefusedError(FailureReason.COMPANION, "a companion for verifiers of a weaker form; it never counts here")
-    trusted = _trusted_key(signature, trust, host)
+    proofs: list[_Proof] = []
+    refusals: list[_RefusedError] = []
+    for trusted in _trusted_keys(signature, trust, host):
+        try:
+            proofs.append(_prove(signature, trusted, now, forms))
+        except _RefusedError as refusal:
+            refusals.append(refusal)
+    if not proofs:
+        raise min(refusals, key=lambda refusal: _LEAST_TELLING.get(refusal.reason, 1))
+    return proofs
+
+
+#: Of several refusals that of the key which made the signature is told, not those of others under its kid.
+_LEAST_TELLING: Final = {FailureReason.PARTIAL: 0, FailureReason.BAD_SIGNATURE: 2}
+
+
+def _prove(signature: Signature, trusted: TrustedKey, now: float, forms: _Forms) -> _Proof:
+    """The proof that a signature gives by one trusted key, or _RefusedError."""
     if trusted.revoked:
         raise _RefusedError(FailureReason.REVOKED_KEY, "the key is revoked")
     if not trusted.not_before <= now < trusted.not_after:
@@ -223,20 +268,61 @@ def _judge(signature: Signature, trust: TrustStore, host: str | None, now: float
     algorithm = algorithm_of(signature.alg)
     if algorithm is None or algorithm.name != trusted.key.alg:
         raise _RefusedError(FailureReason.WRONG_ALGORITHM, f"the header's alg is not {trusted.key.alg} of the key")
-    projection = forms.signed_by(signature, trusted)
+    projection, is_whole = _weigh(forms.signed_by(signature, trusted.key), signature.mark, trusted.signer)
     for pointer, url in interface_urls(projection.members):
         _check_interface(pointer, url, trusted.origins)
     return _Proof(
         trusted=trusted,
         projection=projection,
+        is_whole=is_whole,
         proven_from=max(trusted.not_before, issued - CLOCK_SKEW),
         proven_until=min(trusted.not_after, expires),
-        issued=issued,  # without iat as old as can be: whoever chooses among signatures gains nothing by that one
+        issued=issued,  # without iat as old as can be: choosing that signature among several gains nothing
     )
 
 
-def _trusted_key(signature: Signature, trust: TrustStore, host: str | None) -> TrustedKey:
-    """The one trusted key that the header names for this host."""
+_FORMS_OF: Final[Mapping[SigningTool | None, tuple[Form, ...]]] = {
+    SigningTool.A2A_PYTHON: (Form.V0_3_PYTHON, Form.PRUNED_LEGACY, Form.PRUNED),
+    SigningTool.A2A_JS: (Form.PRUNED,),
+}
+"""The pruned forms of each SDK, weakest first."""
+
+
+def _weigh(fits: Mapping[Form, Projection], mark: Form | None, signer: SigningTool | None) -> tuple[Projection, bool]:
+    """What was signed, and whether it is the whole card; _RefusedError when the trust entry does not allow a part.
+
+    ``fits`` are the forms of the card that the signature fits.
+    """
+    if mark is not None:
+        return fits[mark], True
+    full = fits.get(Form.SERVED) or fits.get(Form.SPEC)
+    if full is not None and (
+        signer is SigningTool.WHOLE or (signer is not SigningTool.A2A_TRUST and full.shows_whole())
+    ):
+        return full, True
+    for form in _FORMS_OF.get(signer, ()):
+        if form in fits:
+            return fits[form], False
+    if full is not None and signer in _FORMS_OF:
+        # A newer SDK may know members that are unknown here, and prune the others all the same.
+        return replace(full, form=Form.PRUNED), False
+    raise _RefusedError(FailureReason.PARTIAL, _why_partial(fits, signer))
+
+
+def _why_partial(fits: Mapping[Form, Projection], signer: SigningTool | None) -> str:
+    if signer is SigningTool.A2A_TRUST:
+        return 'a good signature without our mark; the key is trusted for marked ones only (signer "a2a-trust")'
+    if signer is not None:
+        return f"a good signature in the form {next(iter(fits))}, which is not one of its signer {signer}"
+    return (
+        "a good signature, but nothing shows that it covers the whole card: what SDKs drop before they sign can be "
+        'removed unnoticed. Accept that by the signer of the trust entry: "a2a-python" or "a2a-js"; or write "whole" '
+        "if the key's owner signs complete cards"
+    )
+
+
+def _trusted_keys(signature: Signature, trust: TrustStore, host: str | None) -> tuple[TrustedKey, ...]:
+    """The trusted keys that the header names for this host, at least one. ``jku`` decides nothing."""
     algorithm = algorithm_of(signature.alg)
     if algorithm is None:
         # The name of a trusted key with an algorithm that no key is for is an attack; any other is a stranger's.
@@ -251,12 +337,7 @@ def _trusted_key(signature: Signature, trust: TrustStore, host: str | None) -> T
         entries = tuple([entry for entry in entries if entry.origins.covers(host)])
         if not entries:
             raise _RefusedError(FailureReason.WRONG_ORIGIN, f"the key is not trusted for {host}")
-    if len(entries) > 1:
-        jku = signature.header.get("jku")
-        entries = tuple([entry for entry in entries if entry.source == jku]) if jku is not None else entries
-    if len(entries) != 1:
-        raise _RefusedError(FailureReason.AMBIGUOUS_KEY, f"several trusted {kty} keys have this kid")
-    return entries[0]
+    return entries
 
 
 def _check_interface(pointer: str, url: str, origins: Origins | UnsafeAnyOrigin) -> None:
@@ -273,62 +354,55 @@ def _check_interface(pointer: str, url: str, origins: Origins | UnsafeAnyOrigin)
 class _Forms:
     """The forms of one card, made when they are first needed."""
 
-    __slots__ = ("_made", "_plain", "_single", "card")
+    __slots__ = ("_fits", "_made", "_plain", "_single", "card")
 
     def __init__(self, card: JSONObject, *, single: bool, plain: bool) -> None:
         self.card = card
         self._single = single
         self._plain = plain
         self._made: dict[Form, Projection] = {}
+        #: Several entries may trust one key: its signature is checked once.
+        self._fits: dict[tuple[str, str, str], dict[Form, Projection]] = {}
 
-    def signed_by(self, signature: Signature, trusted: TrustedKey) -> Projection:
-        """The form of the card that the key has signed: of several with equal bytes the one that proves least.
+    def signed_by(self, signature: Signature, key: PublicKey) -> dict[Form, Projection]:
+        """The forms of the card that the key signed: that of the mark, or all that have the bytes of the weakest.
 
-        Least, because a key that may speak in a form that drops members may have dropped some before the card was
-        served: then the served card is exactly what was signed, and there is nothing to notice.
+        The weakest first, because a signer that drops members may have dropped some before the card was served: then
+        the served card is exactly what was signed, and nothing shows it.
         """
+        asked = (signature.protected, signature.signature, key.thumbprint)
+        fits = self._fits.get(asked)
+        if fits is None:
+            fits = self._fits[asked] = self._fitting(signature, key)
+        if not fits:
+            raise _RefusedError(
+                FailureReason.BAD_SIGNATURE,
+                "not by this key over this card"
+                + (" in any form" if signature.mark is None else f" in the form {signature.mark}, which it names")
+                + "; the card or the signature was changed",
+            )
+        return fits
+
+    def _fitting(self, signature: Signature, key: PublicKey) -> dict[Form, Projection]:
+        forms = _WEAKEST_FIRST if signature.mark is None else (signature.mark,)
         tried: list[bytes] = []
-        for form in _WEAKEST_FIRST:
-            if form not in trusted.forms or (form is Form.V0_3_PYTHON and not is_legacy(self.card)):
+        for form in forms:
+            if form is Form.V0_3_PYTHON and not is_legacy(self.card):
                 continue
-            projection = self._project(form)
-            if projection.payload in tried:
+            payload = self._project(form).payload
+            if payload in tried:
                 continue
-            tried.append(projection.payload)
-            try:
-                verify_jws(
-                    protected=signature.protected,
-                    payload=projection.payload,
-                    signature=signature.signature,
-                    key=trusted.key,
-                    header=signature.unprotected,
-                )
-            except InvalidSignatureError:
-                continue
-            return self._as_weak_as(projection, trusted)
-        names = ", ".join(sorted(trusted.forms))
-        raise _RefusedError(
-            FailureReason.BAD_SIGNATURE,
-            f"not by this key over this card (in the forms it may speak in: {names}); "
-            "the card or the signature was changed, or was signed in another form",
-        )
-
-    def _as_weak_as(self, projection: Projection, trusted: TrustedKey) -> Projection:
-        """The proof, or the pruned one when the key speaks in any lossy form and pruning changes nothing.
-
-        Keys move from one SDK to the next: what looks whole may be all that another pruning left.
-        """
-        if projection.form.is_lossy or trusted.forms <= LOSSLESS_FORMS:
-            return projection
-        pruned = self._project(Form.V0_3_PYTHON if is_legacy(self.card) else Form.PRUNED)
-        return pruned if pruned.payload == projection.payload else projection
+            tried.append(payload)
+            if _is_by(key, signature, payload):
+                return {each: self._project(each) for each in forms if self._project(each).payload == payload}
+        return {}
 
     def _project(self, form: Form) -> Projection:
         made = self._made.get(form)
         if made is None:
             if self._single and form in (Form.SPEC, Form.PRUNED):
                 # The gate found nothing that any form would drop.
-                made = self._project(Form.SERVED)._replace(form=form)
+                made = replace(self._project(Form.SERVED), form=form)
             else:
                 made = project(self.card, form, plain=self._plain)
             self._made[form] = made
@@ -339,31 +413,67 @@ class _Forms:
 _WEAKEST_FIRST: Final = (Form.V0_3_PYTHON, Form.PRUNED_LEGACY, Form.PRUNED, Form.SERVED, Form.SPEC)
 
 
+def _is_by(key: PublicKey, signature: Signature, payload: bytes) -> bool:
+    try:
+        verify_jws(
+            protected=signature.protected,
+            payload=payload,
+            signature=signature.signature,
+            key=key,
+            header=signature.unprotected,
+        )
+    except InvalidSignatureError:
+        return False
+    return True
+
+
 def _counted(proofs: list[_Proof], policy: Policy, failures: tuple[SignatureFailure, ...]) -> list[_Proof]:
     """The proofs that the policy counts, fullest coverage first and latest first; raises when they are too few.
 
     Nobody signs the order of signatures: it must not decide which of them counts, and with it what is remembered.
-
-    Where keys and kids overlap (one key under two kids, two under one) fewer may be counted than could be, never more.
     """
-    if len(proofs) == 1 and isinstance(policy, AnyKey):
-        return proofs
-    counted: list[_Proof] = []
-    for proof in sorted(proofs, key=lambda proof: (*_openness(proof), -proof.issued)):
-        key = proof.trusted.key
-        # Two signatures by one key are one, and so are two keys under one name.
-        if any(key.thumbprint == other.trusted.key.thumbprint or key.kid == other.trusted.key.kid for other in counted):
-            continue
-        if isinstance(policy, AnyKey) or key.kid in policy.kids:
-            counted.append(proof)
-    needed = 1 if isinstance(policy, AnyKey) else policy.count
-    counted = counted[:needed]
-    if len(counted) < needed:
-        if isinstance(policy, AnyKey):
+    best_first = sorted(proofs, key=_preference)
+    if isinstance(policy, AnyKey):
+        if not best_first:
             raise verification_error("no signature proves this card:", failures)
-        message = f"{len(counted)} of the {needed} keys that the policy demands have signed this card:"
+        return best_first[:1]
+    counted = _one_of_each_party(best_first, policy)[: policy.count]
+    if len(counted) < policy.count:
+        message = f"{len(counted)} of the {policy.count} parties that the policy demands have signed this card:"
         raise PolicyNotMetError(message, failures) if proofs else verification_error(message, failures)
     return counted
+
+
+def _one_of_each_party(proofs: list[_Proof], policy: Threshold) -> list[_Proof]:
+    """As many proofs as can be had of different parties by different keys, best first.
+
+    A key may stand in the entries of several parties: it counts for one of them, so that the most are satisfied
+    (a maximum matching of parties and keys, by augmenting paths).
+    """
+    offers: dict[str, list[_Proof]] = {}
+    for proof in proofs:
+        party = policy.party_of(proof.trusted.key.thumbprint, proof.trusted.name)
+        if party is not None:
+            offers.setdefault(party, []).append(proof)
+    taken: dict[str, tuple[str, _Proof]] = {}  # thumbprint -> the party that it counts for
+
+    def satisfy(party: str, seen: set[str]) -> bool:
+        for proof in offers[party]:
+            thumbprint = proof.trusted.key.thumbprint
+            if thumbprint not in seen:
+                seen.add(thumbprint)
+                if thumbprint not in taken or satisfy(taken[thumbprint][0], seen):
+                    taken[thumbprint] = (party, proof)
+                    return True
+        return False
+
+    for party in offers:
+        satisfy(party, set())
+    # Keys of one entry are one party, unless the policy names each by thumbprint.
+    named = {thumbprint for thumbprint, (party, _) in taken.items() if party == thumbprint}
+    spent = {proof.trusted.name for proof in proofs if proof.trusted.key.thumbprint in named}
+    chosen = [proof for party, proof in taken.values() if party in named or party not in spent]
+    return sorted(chosen, key=_preference)
 
 
 def _policies(trust: TrustStore, host: str | None, card: JSONObject) -> list[Policy]:
@@ -378,17 +488,21 @@ def _policies(trust: TrustStore, host: str | None, card: JSONObject) -> list[Pol
 
 def _openness(proof: _Proof) -> tuple[bool, int]:
     """How much a proof leaves open: the order in which proofs are preferred."""
-    return (proof.projection.form.is_lossy, len(proof.projection.dropped))
+    return (not proof.is_whole, len(proof.projection.dropped))
 
 
-def _warnings(projection: Projection, *, bound: bool) -> tuple[str, ...]:
+def _preference(proof: _Proof) -> tuple[bool, int, float]:
+    return (*_openness(proof), -proof.issued)
+
+
+def _warnings(proof: _Proof, *, bound: bool) -> tuple[str, ...]:
     warnings = []
     if not bound:
         warnings.append("origin: not bound; the key may speak for every host, or the host of the card was not given")
-    if projection.form.is_lossy:
+    if not proof.is_whole:
         warnings.append(
-            f"signed in the form {projection.form}, which drops members: "
-            "security requirements and schemes are not proven, neither what is there nor what is absent"
+            f"signed in the form {proof.projection.form}, which drops members: security requirements and schemes may "
+            "have been removed, and nothing shows it"
         )
     return tuple(warnings)
 

@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from a2a_trust import LocalSigner, Origins, TrustedKey, TrustStore, generate_signer, sign_card
+from a2a_trust import LocalSigner, Origins, SigningTool, TrustedKey, TrustStore, generate_signer, sign_card
 from tests.attacks.forgery import JSONObject, canonical, entry, pruned, signs, without_signatures
 from tests.attacks.proving import HOST
 
@@ -99,9 +99,26 @@ def mallory() -> LocalSigner:
 
 @pytest.fixture(scope="session")
 def trust(owner: LocalSigner, rsa_owner: LocalSigner, ed_owner: LocalSigner, p384_owner: LocalSigner) -> TrustStore:
-    """All the owner's keys, for the owner's host, in the forms that keys speak in unless told otherwise."""
+    """All the owner's keys, for the owner's host; of none is it said which tool signs with it.
+
+    The party of the kid ``owner`` is named ``party-owner``: a policy that means the kid names nothing.
+    """
     signers = (owner, rsa_owner, ed_owner, p384_owner)
-    return TrustStore(TrustedKey(key=signer.public_key, origins=Origins(HOST)) for signer in signers)
+    return TrustStore(
+        TrustedKey(key=signer.public_key, origins=Origins(HOST), name=f"party-{signer.kid}") for signer in signers
+    )
+
+
+@pytest.fixture(scope="session")
+def sdk_trust(owner: LocalSigner) -> TrustStore:
+    """The owner's key, of which it is said that a2a-python signs with it: in every pruned form there is."""
+    return TrustStore([TrustedKey(key=owner.public_key, origins=Origins(HOST), signer=SigningTool.A2A_PYTHON)])
+
+
+@pytest.fixture(scope="session")
+def whole_trust(owner: LocalSigner) -> TrustStore:
+    """The owner's key, of which it is said that its tool signs complete cards."""
+    return TrustStore([TrustedKey(key=owner.public_key, origins=Origins(HOST), signer=SigningTool.WHOLE)])
 
 
 @pytest.fixture

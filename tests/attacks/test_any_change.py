@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 
 from a2a_trust import (
     CardVerifier,
-    Form,
     LocalSigner,
-    Origins,
     SignedPartOnly,
+    SigningTool,
     TrustedKey,
     TrustError,
     TrustStore,
@@ -59,23 +58,37 @@ class Target:
 
 @pytest.fixture(scope="module")
 def targets(
-    signed_card: JSONObject, owner: LocalSigner, trust: TrustStore, sdk_signature: JSONObject, sdk_payload: bytes
+    signed_card: JSONObject,
+    trust: TrustStore,
+    sdk_trust: TrustStore,
+    whole_trust: TrustStore,
+    good_by_hand: JSONObject,
+    sdk_signature: JSONObject,
+    sdk_payload: bytes,
 ) -> list[Target]:
-    """Our own signed card, by default and with every form allowed, and an SDK's: with the rest, and alone."""
-    every_form = TrustStore([TrustedKey(key=owner.public_key, origins=Origins(HOST), forms=frozenset(Form))])
+    """Our own signed card, by itself and by a key of an SDK, an SDK's: with the rest, and alone; another tool's."""
     card = without_signatures(signed_card)
     found = [
         Target(signed_card, trust, WholeCard(), card),
-        Target(signed_card, every_form, SignedPartOnly(), card),
-        Target({**card, "signatures": [sdk_signature]}, every_form, SignedPartOnly(), json.loads(sdk_payload)),
-        Target({**pruned(card), "signatures": [sdk_signature]}, every_form, WholeCard(), json.loads(sdk_payload)),
+        Target(signed_card, sdk_trust, SignedPartOnly(), card),
+        Target({**card, "signatures": [sdk_signature]}, sdk_trust, SignedPartOnly(), json.loads(sdk_payload)),
+        Target({**pruned(card), "signatures": [sdk_signature]}, sdk_trust, WholeCard(), json.loads(sdk_payload)),
+        Target({**card, "signatures": [good_by_hand]}, whole_trust, WholeCard(), card),
+        Target({**card, "signatures": [good_by_hand]}, trust, WholeCard(), card),
     ]
     for target in found:  # control: unchanged, each is proven
         assert target.ask(json.dumps(target.document).encode()) == target.proven
     return found
 
 
-which = st.integers(0, 3)
+@pytest.fixture(scope="module")
+def good_by_hand(signed_card: JSONObject, owner: LocalSigner) -> JSONObject:
+    """The owner's unmarked signature over the whole card."""
+    whole = canonical(without_signatures(signed_card))
+    return entry({"alg": "ES256", "kid": "owner", "typ": "JOSE"}, whole, signs(owner.private_key, "ES256"))
+
+
+which = st.integers(0, 5)
 
 
 # --- octets of the document ----------------------------------------------------------------------------------------
@@ -394,14 +407,15 @@ def test_cards_of_any_kind_raise_nothing_but_a_trust_error(
 def test_a_card_of_any_kind_is_refused_or_signed_and_proven_as_it_was_signed(
     owner: LocalSigner, card: JSONObject
 ) -> None:
-    trust = TrustStore([TrustedKey(key=owner.public_key, origins=UnsafeAnyOrigin(), forms=frozenset(Form))])
     try:
         signed = sign_card(card, owner)
     except TrustError:
         return
-    result = verify_card(signed.card, trust, origin=UnsafeAnyOrigin(), now=NOW)
-    assert result.payload == signed.payload
-    assert as_doubles(result.card) == as_doubles(without_signatures(signed.card))
+    for signer in (None, *SigningTool):
+        trust = TrustStore([TrustedKey(key=owner.public_key, origins=UnsafeAnyOrigin(), signer=signer)])
+        result = verify_card(signed.card, trust, origin=UnsafeAnyOrigin(), now=NOW)
+        assert (result.payload, result.unproven) == (signed.payload, ())
+        assert as_doubles(result.card) == as_doubles(without_signatures(signed.card))
 
 
 def as_doubles(value: Any) -> Any:

@@ -20,6 +20,7 @@ import pytest
 from a2a_trust import (
     LocalSigner,
     Origins,
+    SigningTool,
     TrustedKey,
     TrustStore,
     UnsafeAnyOrigin,
@@ -146,7 +147,7 @@ def test_a_second_key_does_not_come_in_on_the_arm_of_the_first(
     seen(memory, by(owner, card), published(owner))
     entries = [json.loads(by(signer, card))["signatures"][0] for signer in (owner, mallory)]
     trust = published(owner, mallory)
-    policy = all_of("owner", "mallory")
+    policy = all_of(*prints(owner, mallory))
     proven = verify_card(served(card, *entries), trust, origin=ORIGIN, now=NOW, policy=policy)
     with pytest.raises(PinnedKeyError):
         memory.admit(proven, ORIGIN, now=NOW)
@@ -193,7 +194,7 @@ def test_trust_on_first_use_gives_nobody_power_over_what_the_trust_store_names(
     """The host is an attacker's, who publishes a key of their own, or one that was revoked."""
     here = TrustedKey(key=owner.public_key, origins=Origins(HOST))
     revoked = TrustedKey(key=mallory.public_key, origins=Origins("other.example"), revoked=True)
-    demands = OriginPolicy(origins=Origins(f"*.{HOST.partition('.')[2]}"), policy=all_of("mallory"))
+    demands = OriginPolicy(origins=Origins(f"*.{HOST.partition('.')[2]}"), policy=all_of(*prints(mallory)))
     for trust in (
         TrustStore([here]),
         TrustStore([TrustedKey(key=owner.public_key, origins=Origins("*.example.com"))]),
@@ -233,7 +234,7 @@ def test_a_revoked_key_that_is_listed_no_more_does_not_come_back_on_first_use(
     memory: Memory, card: JSONObject, mallory: LocalSigner, revoked: str
 ) -> None:
     word = mallory.kid if revoked == "kid" else mallory.public_key.thumbprint
-    trust = read_trust(f'version = 1\n[[revoked]]\nkid = "{word}"\n'.encode(), "trust.toml").store({}, {})
+    trust = read_trust(f'version = 1\n[[revoked]]\n{revoked} = "{word}"\n'.encode(), "trust.toml").store({}, {})
     assert TOFU.applies_to(ORIGIN, trust)
     with pytest.raises(UntrustedCardError):
         seen(memory, by(mallory, card), published(mallory, trust=trust))
@@ -258,7 +259,7 @@ def test_a_key_trusted_on_first_use_hides_behind_one_that_the_trust_store_names(
     seen(memory, by(owner, card), named(owner))
     entries = [json.loads(by(signer, card))["signatures"][0] for signer in (owner, mallory)]
     trust = TrustStore([*named(owner).keys, *published(mallory).keys])
-    proven = verify_card(served(card, *entries), trust, origin=ORIGIN, now=NOW, policy=all_of("owner", "mallory"))
+    proven = verify_card(served(card, *entries), trust, origin=ORIGIN, now=NOW, policy=all_of(*prints(owner, mallory)))
     assert proven.on_first_use
     with pytest.raises(PinnedKeyError):
         memory.admit(proven, ORIGIN, now=NOW)
@@ -378,7 +379,7 @@ def test_of_several_signatures_that_count_the_oldest_says_how_old_the_card_is(
 
     def shown(first: float | None, second: float | None) -> float | None:
         document = served(card, entries["owner", first], entries["rsa-owner", second])
-        policy = all_of("owner", "rsa-owner")
+        policy = all_of(*prints(owner, rsa_owner))
         proven = verify_card(document, named(owner, rsa_owner), origin=ORIGIN, now=NOW, policy=policy)
         return memory.admit(proven, ORIGIN, now=NOW).remembered.issued
 
@@ -498,7 +499,7 @@ def test_nothing_is_written_before_the_card_is_proven(
     good = by(owner, card, iat=NOW)
     signature = json.loads(good)["signatures"][0]
     pruning = entry({"alg": "ES256", "kid": "owner"}, canonical(pruned(card)), signs(owner.private_key, "ES256"))
-    lossy = named(owner, forms=frozenset({"pruned"}))
+    lossy = named(owner, signer=SigningTool.A2A_PYTHON)
     unproven: list[tuple[bytes, TrustStore]] = [
         (b"", named(owner)),
         (good + b"x", named(owner)),
@@ -510,6 +511,9 @@ def test_nothing_is_written_before_the_card_is_proven(
         (good, named(owner, revoked=True)),
         (by(owner, card, iat=NOW - 9, exp=NOW), named(owner)),
         (served(card, pruning), lossy),
+        (served(card, pruning), named(owner)),
+        (served(pruned(card), pruning), named(owner)),
+        (served(pruned(card), pruning), published(owner)),
         (good, published(mallory)),
     ]
     for known in (False, True):

@@ -64,7 +64,7 @@ def with_signatures(card: JSONObject, value: Any, good: JSONObject) -> JSONObjec
 @pytest.mark.parametrize("as_bytes", [True, False], ids=["bytes", "dict"])
 @pytest.mark.parametrize(
     "options",
-    [{}, {"coverage": SignedPartOnly()}, {"policy": named("owner")}, {"origin": UnsafeAnyOrigin()}],
+    [{}, {"coverage": SignedPartOnly()}, {"policy": named("party-owner")}, {"origin": UnsafeAnyOrigin()}],
     ids=["default", "signed-part-only", "named", "any-origin"],
 )
 def test_a_card_without_a_list_of_signatures_is_unsigned(
@@ -120,7 +120,7 @@ def test_a_policy_that_asks_for_nobody_is_refused_before_it_is_used() -> None:
 def test_the_policy_counts_keys_that_signed_and_not_signatures_that_are_there(
     card: JSONObject, good: JSONObject, trust: TrustStore
 ) -> None:
-    refusal(PolicyNotMetError, served(card, good, good), trust, policy=all_of("owner", "ed-owner"))
+    refusal(PolicyNotMetError, served(card, good, good), trust, policy=all_of("party-owner", "party-ed-owner"))
 
 
 def test_control_the_same_card_with_its_signature_is_verified(

@@ -1,7 +1,8 @@
 """S2: pruned canonical forms do not cover what they drop, so whoever serves the card takes it away, or adds it.
 
 Our own signed cards carry a full signature and a companion over the pruned form; ``signatures`` itself is not signed,
-so the attacker also arranges those as he likes.
+so the attacker also arranges those as he likes. Cards of SDKs carry the pruned one alone: from a key of which nothing
+is known they are refused, stripped or not.
 """
 
 from __future__ import annotations
@@ -17,20 +18,28 @@ from a2a_trust import (
     LocalSigner,
     Origins,
     SignedPartOnly,
+    SigningTool,
     TrustedKey,
     TrustStore,
     UncoveredFieldsError,
     sign_card,
 )
-from a2a_trust.errors import CardVerificationError, FailureReason, MalformedError, UntrustedCardError
+from a2a_trust.errors import (
+    CardVerificationError,
+    FailureReason,
+    MalformedError,
+    PartialSignatureError,
+    UntrustedCardError,
+)
 from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING
+from a2a_trust.signing.signature import MARKS
 from a2a_trust.signing.verify import WholeCard
 from tests.attacks.forgery import JSONObject, canonical, entry, pruned, served, signs, unb64, without_signatures
 from tests.attacks.proving import HOST, proven, refusal
 
 Change = Callable[[JSONObject], None]
 
-BAD, COMPANION = FailureReason.BAD_SIGNATURE, FailureReason.COMPANION
+BAD, COMPANION, PARTIAL = FailureReason.BAD_SIGNATURE, FailureReason.COMPANION, FailureReason.PARTIAL
 
 
 def change(*path: str | int, to: object) -> Change:
@@ -121,15 +130,15 @@ ARRANGEMENTS: dict[str, tuple[tuple[int, ...], type[CardVerificationError], tupl
 }
 
 
-@pytest.fixture(scope="session")
-def pruned_trust(owner: LocalSigner) -> TrustStore:
-    """The owner's key, marked as one that speaks in every form there is."""
-    return TrustStore([TrustedKey(key=owner.public_key, origins=Origins(HOST), forms=frozenset(Form))])
+def signing_with(tool: SigningTool | None, owner: LocalSigner) -> TrustStore:
+    """The owner's key, with that word on what signs with it."""
+    return TrustStore([TrustedKey(key=owner.public_key, origins=Origins(HOST), signer=tool)])
 
 
-@pytest.fixture(params=["default forms", "marked pruned"])
-def either_trust(request: pytest.FixtureRequest, trust: TrustStore, pruned_trust: TrustStore) -> TrustStore:
-    return trust if request.param == "default forms" else pruned_trust
+@pytest.fixture(params=[None, *SigningTool], ids=lambda tool: tool or "nothing said")
+def any_trust(request: pytest.FixtureRequest, owner: LocalSigner) -> TrustStore:
+    """The owner's key, whatever is said of the tool that signs with it."""
+    return signing_with(request.param, owner)
 
 
 def arranged(card: JSONObject, entries: list[JSONObject], order: tuple[int, ...]) -> bytes:
@@ -149,52 +158,77 @@ def changed(signed_card: JSONObject, attack: Change) -> JSONObject:
 @pytest.mark.parametrize("attack", INVISIBLE.values(), ids=INVISIBLE)
 @pytest.mark.parametrize("arrangement", ARRANGEMENTS)
 def test_what_the_companion_does_not_cover_is_changed(
-    signed_card: JSONObject, either_trust: TrustStore, owner: LocalSigner, attack: Change, arrangement: str
+    signed_card: JSONObject, any_trust: TrustStore, owner: LocalSigner, attack: Change, arrangement: str
 ) -> None:
     card = changed(signed_card, attack)
     assert pruned(card) == pruned(signed_card)  # the attack is real: the companion's signature still stands
     order, error, reasons = ARRANGEMENTS[arrangement]
     for coverage in (WholeCard(), SignedPartOnly()):
-        refusal(error, arranged(card, signed_card["signatures"], order), either_trust, *reasons, coverage=coverage)
+        refusal(error, arranged(card, signed_card["signatures"], order), any_trust, *reasons, coverage=coverage)
 
 
 @pytest.mark.parametrize("attack", VISIBLE.values(), ids=VISIBLE)
 @pytest.mark.parametrize("arrangement", ARRANGEMENTS)
 def test_what_every_form_covers_is_changed(
-    signed_card: JSONObject, either_trust: TrustStore, attack: Change, arrangement: str
+    signed_card: JSONObject, any_trust: TrustStore, attack: Change, arrangement: str
 ) -> None:
     order, error, reasons = ARRANGEMENTS[arrangement]
     card = changed(signed_card, attack)
-    refusal(error, arranged(card, signed_card["signatures"], order), either_trust, *reasons)
+    refusal(error, arranged(card, signed_card["signatures"], order), any_trust, *reasons)
 
 
 @pytest.mark.parametrize("arrangement", ["companion alone", "companion twice"])
 def test_the_first_signature_is_deleted_from_an_unchanged_card(
-    signed_card: JSONObject, either_trust: TrustStore, arrangement: str
+    signed_card: JSONObject, any_trust: TrustStore, arrangement: str
 ) -> None:
     order, error, reasons = ARRANGEMENTS[arrangement]
-    refusal(error, arranged(signed_card, signed_card["signatures"], order), either_trust, *reasons)
+    refusal(error, arranged(signed_card, signed_card["signatures"], order), any_trust, *reasons)
 
 
-def test_the_card_is_served_as_the_companion_has_it(signed_card: JSONObject, either_trust: TrustStore) -> None:
-    """Then every form of what is served is what the companion signed, and nothing looks stripped."""
+def test_the_card_is_served_as_the_companion_has_it(signed_card: JSONObject, any_trust: TrustStore) -> None:
+    """Then every form of what is served is what the companion signed, and nothing looks stripped.
+
+    Also for a key whose tool signs complete cards: the mark says that this signature is not one of those.
+    """
     card = pruned(signed_card)
     for arrangement, (order, error, reasons) in ARRANGEMENTS.items():
         if arrangement != "as signed":
-            refusal(error, arranged(card, signed_card["signatures"], order), either_trust, *reasons)
+            refusal(error, arranged(card, signed_card["signatures"], order), any_trust, *reasons)
 
 
-def test_the_companion_is_stripped_of_its_mark(signed_card: JSONObject, either_trust: TrustStore) -> None:
+def test_the_companion_is_stripped_of_its_mark(signed_card: JSONObject, any_trust: TrustStore) -> None:
     companion = signed_card["signatures"][1]
     header = json.loads(unb64(companion["protected"]))
-    marks = header.keys() - {"alg", "kid", "typ"}
-    assert marks  # it says of itself what it is
-    bare = entry({name: header[name] for name in ("alg", "kid", "typ")}, b"", lambda _: unb64(companion["signature"]))
-    refusal(CardVerificationError, served(pruned(signed_card), bare), either_trust, BAD)
-    mark = dict.fromkeys(marks)
-    # a companion whose mark says nothing is a companion
-    emptied = entry({**header, **mark}, b"", lambda _: unb64(companion["signature"]))
-    refusal(UntrustedCardError, served(pruned(signed_card), emptied), either_trust, COMPANION)
+    assert header["cty"] in MARKS  # it says of itself what it is
+    bare = {name: header[name] for name in ("alg", "kid", "typ")}
+    for other in (
+        bare,
+        *({**header, "cty": mark} for mark in MARKS if not MARKS[mark].is_lossy),
+        {**header, "cty": None},
+        {**header, "cty": header["cty"].upper()},
+        {**header, "cty": "application/json"},
+    ):
+        forged = entry(other, b"", lambda _: unb64(companion["signature"]))
+        refusal(CardVerificationError, served(pruned(signed_card), forged), any_trust, BAD)
+
+
+def test_a_full_mark_is_hung_beside_the_signature_of_an_sdk(
+    card: JSONObject, sdk_signature: JSONObject, trust: TrustStore
+) -> None:
+    """Only what is protected is a mark; the rest of the entry is whatever its server writes."""
+    for mark in MARKS:
+        for marked in ({**sdk_signature, "header": {"cty": mark}}, {**sdk_signature, "cty": mark}):
+            refusal(PartialSignatureError, served(pruned(card), marked), trust, PARTIAL)
+
+
+def test_a_companion_mark_hung_beside_a_full_signature_does_not_stop_it(
+    card: JSONObject, good: JSONObject, signed_card: JSONObject, trust: TrustStore
+) -> None:
+    for mark in MARKS:
+        assert proven(served(card, {**good, "header": {"cty": mark}}), trust).unproven == ()
+        full = {**signed_card["signatures"][0], "header": {"cty": mark}}
+        refusal(CardVerificationError, served(card, full), trust, FailureReason.MALFORMED)  # cty stands in both
+        assert proven(served(card, {**signed_card["signatures"][0], "cty": mark}), trust).unproven == ()
 
 
 def test_a_card_of_0_3_never_gets_a_companion_that_forgets_its_url(owner: LocalSigner, trust: TrustStore) -> None:
@@ -234,11 +268,11 @@ def test_requirements_of_1_0_with_nothing_in_them_are_added_beside_those_of_0_3(
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0), (0,)], ids=["as-signed", "companion-first", "without-companion"])
 def test_control_the_unchanged_card_is_verified_in_its_full_form(
-    signed_card: JSONObject, either_trust: TrustStore, order: tuple[int, ...]
+    signed_card: JSONObject, any_trust: TrustStore, order: tuple[int, ...]
 ) -> None:
-    result = proven(arranged(signed_card, signed_card["signatures"], order), either_trust)
+    result = proven(arranged(signed_card, signed_card["signatures"], order), any_trust)
     assert result.card == without_signatures(signed_card)
-    assert (result.form, result.unproven, result.dropped) == (Form.SERVED, (), ())
+    assert (result.form, result.unproven, result.dropped) == (Form.SPEC, (), ())
 
 
 @pytest.mark.parametrize(
@@ -255,10 +289,10 @@ def test_control_the_unchanged_card_is_verified_in_its_full_form(
     ids=["empty scopes", "no requirements of a skill", "null requirements of a skill", "null"],
 )
 def test_control_what_the_specification_takes_for_absent_is_absent_from_what_is_returned(
-    signed_card: JSONObject, either_trust: TrustStore, attack: Change, pointer: str
+    signed_card: JSONObject, any_trust: TrustStore, attack: Change, pointer: str
 ) -> None:
     card = changed(signed_card, attack)
-    result = proven(served(card, *signed_card["signatures"]), either_trust)
+    result = proven(served(card, *signed_card["signatures"]), any_trust)
     assert (result.card, result.form) == (without_signatures(signed_card), Form.SPEC)
     assert (result.dropped, result.unproven) == ((pointer,), ())
 
@@ -284,16 +318,39 @@ ADDITIONS: dict[str, Change] = {
 }
 
 
-def test_an_sdk_card_is_refused_from_a_key_that_is_not_marked_for_its_form(
-    card: JSONObject, sdk_signature: JSONObject, trust: TrustStore
+@pytest.mark.parametrize("tool", [None, SigningTool.A2A_TRUST, SigningTool.WHOLE])
+def test_an_sdk_card_is_refused_from_a_key_that_no_sdk_signs_with_and_told_apart_from_a_bad_one(
+    card: JSONObject, sdk_signature: JSONObject, owner: LocalSigner, tool: SigningTool | None
 ) -> None:
-    refusal(CardVerificationError, served(card, sdk_signature), trust, BAD)
+    for coverage in (WholeCard(), SignedPartOnly()):
+        document = served(card, sdk_signature)
+        refusal(PartialSignatureError, document, signing_with(tool, owner), PARTIAL, coverage=coverage)
+
+
+@pytest.mark.parametrize("tool", [None, SigningTool.A2A_TRUST])
+def test_an_sdk_card_is_served_without_what_the_sdk_did_not_sign(
+    card: JSONObject, sdk_signature: JSONObject, owner: LocalSigner, tool: SigningTool | None
+) -> None:
+    """Measured: the genuine card was refused, and this one accepted as whole."""
+    for coverage in (WholeCard(), SignedPartOnly()):
+        document = served(pruned(card), sdk_signature)
+        refusal(PartialSignatureError, document, signing_with(tool, owner), PARTIAL, coverage=coverage)
+
+
+@pytest.mark.parametrize("attack", INVISIBLE.values(), ids=INVISIBLE)
+def test_what_an_sdk_card_never_covered_is_changed_and_nothing_is_said_of_its_key(
+    card: JSONObject, sdk_signature: JSONObject, trust: TrustStore, attack: Change
+) -> None:
+    """Whatever is put into the served card is no evidence: what is signed holds nothing empty."""
+    attack(card)
+    for coverage in (WholeCard(), SignedPartOnly()):
+        refusal(PartialSignatureError, served(card, sdk_signature), trust, PARTIAL, coverage=coverage)
 
 
 def test_members_that_the_sdk_did_not_sign_are_named(
-    card: JSONObject, sdk_signature: JSONObject, pruned_trust: TrustStore
+    card: JSONObject, sdk_signature: JSONObject, sdk_trust: TrustStore
 ) -> None:
-    error = refusal(UncoveredFieldsError, served(card, sdk_signature), pruned_trust)
+    error = refusal(UncoveredFieldsError, served(card, sdk_signature), sdk_trust)
     assert isinstance(error, UncoveredFieldsError)
     assert set(error.pointers) == {
         "/capabilities/extensions/0/params/allowed",
@@ -307,52 +364,65 @@ def test_members_that_the_sdk_did_not_sign_are_named(
 
 @pytest.mark.parametrize("name", ADDED)
 def test_members_added_to_an_sdk_card_are_named_or_left_out(
-    card: JSONObject, sdk_signature: JSONObject, sdk_payload: bytes, pruned_trust: TrustStore, name: str
+    card: JSONObject, sdk_signature: JSONObject, sdk_payload: bytes, sdk_trust: TrustStore, name: str
 ) -> None:
     served_by_sdk = pruned(card)
     ADDITIONS[name](served_by_sdk)
     assert canonical(pruned(served_by_sdk)) == sdk_payload
     document = served(served_by_sdk, sdk_signature)
-    error = refusal(UncoveredFieldsError, document, pruned_trust)
+    error = refusal(UncoveredFieldsError, document, sdk_trust)
     assert isinstance(error, UncoveredFieldsError)
     assert error.pointers == ADDED[name]
-    part = proven(document, pruned_trust, coverage=SignedPartOnly())
+    part = proven(document, sdk_trust, coverage=SignedPartOnly())
     assert (part.card, part.dropped) == (json.loads(sdk_payload), ADDED[name])
 
 
 @pytest.mark.parametrize("attack", VISIBLE.values(), ids=VISIBLE)
 def test_what_the_sdk_did_sign_is_changed(
-    card: JSONObject, sdk_signature: JSONObject, pruned_trust: TrustStore, attack: Change
+    card: JSONObject, sdk_signature: JSONObject, sdk_trust: TrustStore, attack: Change
 ) -> None:
     attack(card)
     for coverage in (WholeCard(), SignedPartOnly()):
-        refusal(CardVerificationError, served(card, sdk_signature), pruned_trust, BAD, coverage=coverage)
+        refusal(CardVerificationError, served(card, sdk_signature), sdk_trust, BAD, coverage=coverage)
 
 
 @pytest.mark.parametrize("attack", INVISIBLE.values(), ids=INVISIBLE)
 def test_whatever_is_stripped_from_an_sdk_card_the_result_says_that_it_proves_nothing_about_it(
-    card: JSONObject, sdk_signature: JSONObject, sdk_payload: bytes, pruned_trust: TrustStore, attack: Change
+    card: JSONObject, sdk_signature: JSONObject, sdk_payload: bytes, sdk_trust: TrustStore, attack: Change
 ) -> None:
     attack(card)
-    result = proven(served(card, sdk_signature), pruned_trust, coverage=SignedPartOnly())
+    result = proven(served(card, sdk_signature), sdk_trust, coverage=SignedPartOnly())
     assert canonical(result.card) == sdk_payload
     assert result.form is Form.PRUNED
     assert result.unproven == UNPROVEN_BY_PRUNING
-    assert any("not proven" in warning for warning in result.warnings)
+    assert any("nothing shows it" in warning for warning in result.warnings)
 
 
-@pytest.mark.parametrize("form", [Form.PRUNED, Form.PRUNED_LEGACY])
-def test_the_removal_that_nobody_can_see_is_told_as_unproven(card: JSONObject, owner: LocalSigner, form: Form) -> None:
-    """Served card and signed payload are equal: a key that may prune may have pruned it."""
+def pruned_alone(card: JSONObject, owner: LocalSigner, form: Form) -> bytes:
+    """The card as an SDK of that form signs it, with nothing more in it: served and signed are equal."""
     card = pruned(card)
     printed = canonical(card)
     if form is Form.PRUNED_LEGACY:
         card["capabilities"]["extensions"][0]["params"]["level"] = 3.0
         printed = json.dumps(card, sort_keys=True, separators=(",", ":")).encode()
-    alone = TrustStore([TrustedKey(key=owner.public_key, origins=Origins(HOST), forms=frozenset({Form.SERVED, form}))])
-    by_sdk = entry({"alg": "ES256", "kid": "owner", "typ": "JOSE"}, printed, signs(owner.private_key, "ES256"))
-    result = proven(served(card, by_sdk), alone)
-    assert (result.card, result.form, result.dropped) == (card, form, ())
+    header = {"alg": "ES256", "kid": "owner", "typ": "JOSE"}
+    return served(card, entry(header, printed, signs(owner.private_key, "ES256")))
+
+
+@pytest.mark.parametrize(
+    ("tool", "form"),
+    [
+        (SigningTool.A2A_PYTHON, Form.PRUNED),
+        (SigningTool.A2A_PYTHON, Form.PRUNED_LEGACY),
+        (SigningTool.A2A_JS, Form.PRUNED),
+    ],
+)
+def test_the_removal_that_nobody_can_see_is_told_as_unproven(
+    card: JSONObject, owner: LocalSigner, tool: SigningTool, form: Form
+) -> None:
+    """Served card and signed payload are equal: a tool that prunes may have pruned it."""
+    result = proven(pruned_alone(card, owner, form), signing_with(tool, owner))
+    assert (result.card, result.form, result.dropped) == (pruned(card), form, ())
     for pointer in (
         "/securityRequirements",
         "/securitySchemes",
@@ -365,24 +435,28 @@ def test_the_removal_that_nobody_can_see_is_told_as_unproven(card: JSONObject, o
         "/authentication",
     ):
         assert pointer in result.unproven
-    assert any("not proven" in warning for warning in result.warnings)
+    assert any("nothing shows it" in warning for warning in result.warnings)
 
 
-@pytest.mark.parametrize("marked", [Form.PRUNED, Form.PRUNED_LEGACY])
-def test_a_key_marked_for_one_pruned_form_proves_as_little_in_the_other(
-    card: JSONObject, sdk_signature: JSONObject, owner: LocalSigner, marked: Form
+@pytest.mark.parametrize("form", [Form.PRUNED, Form.PRUNED_LEGACY])
+def test_the_removal_that_nobody_can_see_is_refused_when_nothing_is_said_of_the_key(
+    card: JSONObject, owner: LocalSigner, trust: TrustStore, form: Form
 ) -> None:
-    """What is served is all that some pruning left, and the key belongs to somebody whose SDKs prune."""
-    forms = frozenset({Form.SERVED, Form.SPEC, marked})
-    trust = TrustStore([TrustedKey(key=owner.public_key, origins=Origins(HOST), forms=forms)])
-    result = proven(served(pruned(card), sdk_signature), trust)
-    assert (result.form.is_lossy, result.unproven) == (True, UNPROVEN_BY_PRUNING)
+    refusal(PartialSignatureError, pruned_alone(card, owner, form), trust, PARTIAL)
+
+
+@pytest.mark.parametrize("tool", [SigningTool.A2A_JS, SigningTool.WHOLE, SigningTool.A2A_TRUST])
+def test_what_a_tool_cannot_have_signed_is_not_accepted_as_its_work(
+    card: JSONObject, owner: LocalSigner, tool: SigningTool
+) -> None:
+    """The form of json.dumps is that of a2a-python alone, and of no tool that signs complete cards."""
+    refusal(PartialSignatureError, pruned_alone(card, owner, Form.PRUNED_LEGACY), signing_with(tool, owner), PARTIAL)
 
 
 def test_a_full_signature_beside_a_pruned_one_is_what_counts(
-    card: JSONObject, good: JSONObject, sdk_signature: JSONObject, pruned_trust: TrustStore
+    card: JSONObject, good: JSONObject, sdk_signature: JSONObject, sdk_trust: TrustStore
 ) -> None:
     """Also in the other order: the attacker cannot weaken a proof by what he puts in front of it."""
     for entries in ((good, sdk_signature), (sdk_signature, good)):
-        result = proven(served(card, *entries), pruned_trust)
+        result = proven(served(card, *entries), sdk_trust)
         assert (result.card, result.form, result.unproven) == (card, Form.SERVED, ())

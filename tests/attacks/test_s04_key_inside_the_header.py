@@ -99,7 +99,7 @@ def test_a_key_in_the_header_never_becomes_the_key(
     with events_outside() as events:
         refusal(error, document, trust, reason)
         refusal(error, document, trust, reason, coverage=SignedPartOnly(), origin=UnsafeAnyOrigin())
-        refusal(error, document, trust, reason, policy=named("owner"))
+        refusal(error, document, trust, reason, policy=named("party-owner"))
     assert events == []
 
 

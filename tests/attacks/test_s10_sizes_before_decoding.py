@@ -19,12 +19,9 @@ import pytest
 
 from a2a_trust import (
     CardVerifier,
-    Form,
     LocalSigner,
     MalformedError,
-    Origins,
     SignedPartOnly,
-    TrustedKey,
     TrustError,
     TrustStore,
     load_private_key,
@@ -44,7 +41,7 @@ from a2a_trust.signing.signature import MAX_SIGNATURES
 from a2a_trust.signing.verify import WholeCard
 from a2a_trust.strict_json import MAX_BYTES, MAX_DEPTH, parse
 from tests.attacks.forgery import JSONObject, b64, canonical, entry, served, signs
-from tests.attacks.proving import HOST, NOW, ORIGIN, proven, refusal
+from tests.attacks.proving import NOW, ORIGIN, proven, refusal
 
 BASE: JSONObject = {"alg": "ES256", "kid": "owner", "typ": "JOSE"}
 READERS: dict[str, Callable[[bytes, TrustStore], object]] = {
@@ -213,10 +210,9 @@ def long_name_with_many_children(length: int) -> JSONObject:
 @pytest.mark.parametrize("where", ["params", "scopes"])
 @pytest.mark.parametrize("valid", [True, False], ids=["replayed signature", "no signature"])
 def test_pointers_to_what_was_dropped_do_not_fill_the_memory(
-    card: JSONObject, sdk_signature: JSONObject, owner: LocalSigner, where: str, valid: bool
+    card: JSONObject, sdk_signature: JSONObject, sdk_trust: TrustStore, where: str, valid: bool
 ) -> None:
     """All forms of a card are made before its signature is known to be good, so this costs the attacker nothing."""
-    trust = TrustStore([TrustedKey(key=owner.public_key, origins=Origins(HOST), forms=frozenset(Form))])
     children = long_name_with_many_children(40_000)
     if where == "params":
         card["capabilities"]["extensions"].append({"params": children})
@@ -229,7 +225,7 @@ def test_pointers_to_what_was_dropped_do_not_fill_the_memory(
     try:
         for coverage in (WholeCard(), SignedPartOnly()):
             with contextlib.suppress(TrustError):  # refused or not: what it costs is the question
-                proven(document, trust, coverage=coverage)
+                proven(document, sdk_trust, coverage=coverage)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -237,17 +233,21 @@ def test_pointers_to_what_was_dropped_do_not_fill_the_memory(
 
 
 def test_the_text_of_an_error_stays_short_whatever_the_card_holds(
-    card: JSONObject, good: JSONObject, sdk_signature: JSONObject, owner: LocalSigner, trust: TrustStore
+    card: JSONObject,
+    good: JSONObject,
+    sdk_signature: JSONObject,
+    owner: LocalSigner,
+    trust: TrustStore,
+    sdk_trust: TrustStore,
 ) -> None:
     """Names of members and keys are the attacker's text; an error is written to logs."""
     long = "\u2028" * 100_000
     many = {f"\u2028{number}" * 1_000: 1 for number in range(100)}
-    every_form = TrustStore([TrustedKey(key=owner.public_key, origins=Origins(HOST), forms=frozenset(Form))])
     sign = signs(owner.private_key, "ES256")
     errors = [
         refusal(MalformedError, served({**card, "securitySchemes": {long: 1}}, good), trust),
         refusal(MalformedError, served({**card, "skills": [{**card["skills"][0], long: 1, "ID": 1}]}, good), trust),
-        refusal(UncoveredFieldsError, served({**card, **many}, sdk_signature), every_form),
+        refusal(UncoveredFieldsError, served({**card, **many}, sdk_signature), sdk_trust),
         refusal(
             UntrustedCardError,
             served(card, entry({**BASE, "kid": "k" * 5_000}, b"", sign)),

@@ -23,6 +23,7 @@ from a2a_trust import (
     all_of,
     generate_signer,
     n_of,
+    named,
     publish_jwks,
     read_jwks,
 )
@@ -31,7 +32,6 @@ from a2a_trust.errors import (
     ConfigurationError,
     FailureReason,
     PolicyNotMetError,
-    UntrustedCardError,
 )
 from a2a_trust.keys.files import read_private_key
 from a2a_trust.keys.jwk import (
@@ -41,7 +41,7 @@ from a2a_trust.keys.jwk import (
     public_key_from_object,
 )
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs, unb64
-from tests.attacks.proving import HOST, proven, refusal
+from tests.attacks.proving import HOST, ORIGIN, proven, refusal
 
 GOOD_X = "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4"  # RFC 7517 A.1
 GOOD_Y = "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"
@@ -263,23 +263,36 @@ def test_the_same_name_for_another_type_of_key_is_another_name(
         assert proven(served(card, made), trust).key.kty == signer.public_key.kty
 
 
-def test_two_trusted_keys_with_one_name_are_neither(
+def test_two_parties_publish_a_key_under_one_kid_and_each_speaks_for_itself(
     card: JSONObject, payload: bytes, owner: LocalSigner, mallory: LocalSigner
 ) -> None:
-    """Also when one of them has made the signature: the attacker's key must not be tried."""
+    """Neither silences the other, and no kid, and no ``jku`` beside it, makes one of them the other."""
     forged = public_key_from_object(mallory.private_key, kid=owner.kid)
-    for pair in ((owner.public_key, forged), (forged, owner.public_key)):
-        trust = TrustStore(TrustedKey(key=key, origins=Origins(HOST)) for key in pair)
-        for signer in (owner, mallory):
-            made = entry({"alg": "ES256", "kid": owner.kid}, payload, signs(signer.private_key, "ES256"))
-            refusal(UntrustedCardError, served(card, made), trust, FailureReason.AMBIGUOUS_KEY)
-            refusal(
-                UntrustedCardError,
-                served(card, made),
-                trust,
-                FailureReason.AMBIGUOUS_KEY,
-                origin=UnsafeAnyOrigin(),
-            )
+    keys = {"bank": (owner, owner.public_key), "auditor": (mallory, forged)}
+    entries = [
+        TrustedKey(key=key, origins=Origins(HOST), name=name, source=f"https://{name}.example/jwks.json")
+        for name, (_, key) in keys.items()
+    ]
+    made = {
+        (name, jku): entry(
+            {"alg": "ES256", "kid": owner.kid, **({"jku": f"https://{jku}.example/jwks.json"} if jku else {})},
+            payload,
+            signs(signer.private_key, "ES256"),
+        )
+        for name, (signer, _) in keys.items()
+        for jku in (None, "bank", "auditor")
+    }
+    for trust in (TrustStore(entries), TrustStore(entries[::-1])):
+        for (name, jku), signature in made.items():
+            document = served(card, signature)
+            for origin in (ORIGIN, UnsafeAnyOrigin()):
+                result = proven(document, trust, origin=origin, policy=named(name))
+                assert (result.key, len(result.keys)) == (keys[name][1], 1)
+            (other,) = keys.keys() - {name}
+            refusal(PolicyNotMetError, document, trust, policy=named(other))
+            both = served(card, signature, made[name, other], made[name, None])
+            refusal(PolicyNotMetError, both, trust, policy=all_of("bank", "auditor"))
+            assert proven(served(card, signature, made[other, jku]), trust, policy=all_of("bank", "auditor"))
     with pytest.raises(ConfigurationError):
         publish_jwks([owner.public_key, forged])
 
@@ -303,29 +316,56 @@ def test_a_name_is_shared_only_where_the_hosts_are(
     refusal(CardVerificationError, served(card, other), trust, FailureReason.BAD_SIGNATURE)
 
 
-def test_one_key_under_two_names_is_one_vote(card: JSONObject, payload: bytes, owner: LocalSigner) -> None:
-    keys = [public_key_from_object(owner.private_key, kid=kid) for kid in ("a", "b")]
-    trust = TrustStore(TrustedKey(key=key, origins=Origins(HOST)) for key in keys)
+def test_one_key_in_two_entries_is_one_vote(card: JSONObject, payload: bytes, owner: LocalSigner) -> None:
+    keys = [public_key_from_object(owner.private_key, kid=kid) for kid in ("kid-1", "kid-2")]
+    names = ("a", "b")
+    trust = TrustStore(
+        [TrustedKey(key=key, origins=Origins(HOST), name=name) for key, name in zip(keys, names, strict=True)],
+        names=["c"],
+    )
     entries = [entry({"alg": "ES256", "kid": key.kid}, payload, signs(owner.private_key, "ES256")) for key in keys]
-    for policy in (all_of("a", "b"), n_of(2, "a", "b", "c")):
+    for name in names:  # control
+        assert proven(served(card, *entries), trust, policy=named(name)).card == card
+    thumbprint = owner.public_key.thumbprint
+    for policy in (
+        all_of("a", "b"),
+        n_of(2, "a", "b", "c"),
+        all_of("a", thumbprint),
+        n_of(2, "a", "b", thumbprint),
+    ):
         refusal(PolicyNotMetError, served(card, *entries), trust, policy=policy)
 
 
-def test_two_keys_under_one_name_are_one_vote(
+def test_two_keys_of_one_entry_are_one_vote_unless_each_is_named(
     card: JSONObject, payload: bytes, owner: LocalSigner, rsa_owner: LocalSigner, ed_owner: LocalSigner
 ) -> None:
-    """``all_of("a", "b")`` means that b has signed, however many types of key the name a has."""
-    a_ec, a_rsa = (public_key_from_object(signer.private_key, kid="a") for signer in (owner, rsa_owner))
-    b = public_key_from_object(ed_owner.private_key, kid="b")
-    trust = TrustStore(TrustedKey(key=key, origins=Origins(HOST)) for key in (a_ec, a_rsa, b))
+    """``all_of("a", "b")`` means that b has signed, however many keys, of one kid or of several, a has."""
+    a_ec, a_rsa = (public_key_from_object(signer.private_key, kid="shared") for signer in (owner, rsa_owner))
+    b = ed_owner.public_key
+    trust = TrustStore(
+        [TrustedKey(key=key, origins=Origins(HOST), name="a") for key in (a_ec, a_rsa)]
+        + [TrustedKey(key=b, origins=Origins(HOST), name="b")],
+        names=["c"],
+    )
     made = {
         key.alg: entry({"alg": key.alg, "kid": key.kid}, payload, signs(signer.private_key, key.alg))
         for key, signer in ((a_ec, owner), (a_rsa, rsa_owner), (b, ed_owner))
     }
     both = served(card, made["ES256"], made["EdDSA"])
     assert proven(both, trust, policy=all_of("a", "b")).card == card  # control
-    refusal(PolicyNotMetError, served(card, made["ES256"], made["RS256"]), trust, policy=all_of("a", "b"))
-    refusal(PolicyNotMetError, served(card, made["ES256"], made["RS256"]), trust, policy=n_of(2, "a", "b", "c"))
+    of_one = served(card, made["ES256"], made["RS256"])
+    for policy in (all_of("a", "b"), n_of(2, "a", "b", "c"), all_of("a", a_rsa.thumbprint), all_of("a", b.thumbprint)):
+        refusal(PolicyNotMetError, of_one, trust, policy=policy)
+    assert len(proven(of_one, trust, policy=all_of(a_ec.thumbprint, a_rsa.thumbprint)).keys) == 2
+
+
+@pytest.mark.parametrize("kid", ["owner", "kid-that-nobody-has", "PARTY-OWNER", "party-owner "])
+def test_a_policy_that_names_a_kid_or_nobody_is_an_error_and_no_verdict(
+    card: JSONObject, good: JSONObject, trust: TrustStore, kid: str
+) -> None:
+    for policy in (named(kid), n_of(1, "party-owner", kid)):
+        with pytest.raises(ConfigurationError, match="never by kid"):
+            proven(served(card, good), trust, policy=policy)
 
 
 def test_control_a_set_of_good_keys_is_read_whole(

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from a2a_trust import LocalSigner, MalformedError, Origins, TrustedKey, TrustStore, all_of
+from a2a_trust import Form, LocalSigner, MalformedError, Origins, TrustedKey, TrustStore, all_of
 from a2a_trust.errors import CardVerificationError, FailureReason, PolicyNotMetError
 from a2a_trust.keys.jwk import public_key_from_object
-from a2a_trust.signing.signature import MARKS, MAX_SIGNATURES
+from a2a_trust.signing.signature import MARKS, MAX_SIGNATURES, content_type
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
 from tests.attacks.proving import HOST, NOW, proven, refusal
 
@@ -84,10 +84,20 @@ READABLE: dict[str, tuple[JSONObject, FailureReason]] = {
         jose('{"alg":"ES256","kid":"owner","iat":' + "9" * 308 + "}"),
         FailureReason.NOT_YET_VALID,
     ),
-    "companion": (
-        jose('{"alg":"ES256","kid":"owner","cty":"application/json;a2a-form=pruned"}'),
-        FailureReason.COMPANION,
-    ),
+    **{
+        f"companion {form}": (
+            jose(json.dumps({"alg": "ES256", "kid": "owner", "cty": content_type(form)})),
+            FailureReason.COMPANION,
+        )
+        for form in (Form.PRUNED, Form.V0_3_PYTHON)
+    },
+    **{
+        f"content type {cty!r}": (
+            jose(json.dumps({"alg": "ES256", "kid": "owner", "cty": cty})),
+            FailureReason.BAD_SIGNATURE,  # another tool's: unmarked, and no error
+        )
+        for cty in (None, 1, ["application/json"], {}, "", "application/json", content_type(Form.PRUNED_LEGACY))
+    },
 }
 
 
@@ -178,7 +188,7 @@ def test_junk_neither_satisfies_a_policy_nor_blocks_it(
 ) -> None:
     second = entry({"alg": "EdDSA", "kid": "ed-owner"}, payload, signs(ed_owner.private_key, "EdDSA"))
     claimed = jose('{"alg":"EdDSA","kid":"ed-owner"}')
-    policy = all_of("owner", "ed-owner")
+    policy = all_of("party-owner", "party-ed-owner")
     assert proven(served(card, None, claimed, good, {}, second), trust, policy=policy).card == card
     with pytest.raises(PolicyNotMetError):
         proven(served(card, None, claimed, good, good), trust, policy=policy)
@@ -214,5 +224,8 @@ def test_whatever_stands_beside_it_a_good_signature_is_found(
 
 
 def test_control_without_the_good_signature_none_of_it_counts(card: JSONObject, trust: TrustStore) -> None:
-    junk = [entry for entry, _ in READABLE.values()]
-    refusal(CardVerificationError, served(card, *junk), trust, *(reason for _, reason in READABLE.values()))
+    junk = list(READABLE.values())
+    for start in range(0, len(junk), MAX_SIGNATURES - 1):
+        some = [*junk[start : start + MAX_SIGNATURES - 1], READABLE["bad signature"]]
+        entries, reasons = zip(*some, strict=True)
+        refusal(CardVerificationError, served(card, *entries), trust, *reasons)

@@ -21,6 +21,7 @@ from a2a_trust import (
     LocalSigner,
     Origins,
     SignedPartOnly,
+    SigningTool,
     TrustedKey,
     TrustStore,
     UnsafeAnyOrigin,
@@ -34,11 +35,6 @@ from tests.attacks.forgery import JSONObject, canonical, entry, served, signs
 from tests.attacks.proving import HOST, NOW, ORIGIN, proven, refusal
 
 POISON = "https://evil.example/poison"
-
-
-@pytest.fixture
-def sdk_trust(owner: LocalSigner) -> TrustStore:
-    return TrustStore([TrustedKey(key=owner.public_key, origins=Origins(HOST), forms=frozenset(Form))])
 
 
 def text_of(result: VerifiedCard) -> str:
@@ -229,11 +225,12 @@ def test_what_several_keys_must_have_signed_is_what_all_of_them_signed(
 ) -> None:
     """One key signed the whole card, the other only its pruned form: together they have proven the pruned one."""
     trust = TrustStore(
-        TrustedKey(key=signer.public_key, origins=Origins(HOST), forms=frozenset(Form)) for signer in (owner, ed_owner)
+        TrustedKey(key=signer.public_key, origins=Origins(HOST), signer=SigningTool.A2A_JS, name=f"party-{signer.kid}")
+        for signer in (owner, ed_owner)
     )
     full = entry({"alg": "ES256", "kid": "owner"}, payload, signs(owner.private_key, "ES256"))
     part = entry({"alg": "EdDSA", "kid": "ed-owner"}, sdk_payload, signs(ed_owner.private_key, "EdDSA"))
-    both = n_of(2, "owner", "ed-owner")
+    both = n_of(2, "party-owner", "party-ed-owner")
     for entries in ((full, part), (part, full)):
         result = proven(served(card, *entries), trust, policy=both, coverage=SignedPartOnly())
         assert canonical(result.card) == sdk_payload

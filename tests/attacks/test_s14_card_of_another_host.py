@@ -13,10 +13,10 @@ import pytest
 from a2a_trust import (
     CardVerifier,
     ConfigurationError,
-    Form,
     LocalSigner,
     Origins,
     SignedPartOnly,
+    SigningTool,
     TrustedKey,
     TrustStore,
     UnsafeAnyOrigin,
@@ -225,10 +225,10 @@ def test_an_interface_is_at_a_host_that_the_key_may_not_speak_for(
     ],
 )
 def test_a_legacy_member_points_to_another_host(
-    card: JSONObject, owner: LocalSigner, trust: TrustStore, members: JSONObject, pointer: str
+    card: JSONObject, owner: LocalSigner, whole_trust: TrustStore, members: JSONObject, pointer: str
 ) -> None:
     card.update(members)
-    refusal(UntrustedCardError, served(card, by(owner, card)), trust, WRONG, match=pointer)
+    refusal(UntrustedCardError, served(card, by(owner, card)), whole_trust, WRONG, match=pointer)
 
 
 def test_the_interfaces_stand_under_their_proto_name(card: JSONObject, owner: LocalSigner, trust: TrustStore) -> None:
@@ -238,8 +238,9 @@ def test_the_interfaces_stand_under_their_proto_name(card: JSONObject, owner: Lo
     refusal(UntrustedCardError, served(card, by(owner, card)), trust, WRONG, match="/supported_interfaces/0/url")
 
 
-def test_a_key_in_a_pruned_form_is_bound_to_its_hosts_too(card: JSONObject, owner: LocalSigner) -> None:
-    trust = TrustStore([TrustedKey(key=owner.public_key, origins=Origins(HOST), forms=frozenset(Form))])
+@pytest.mark.parametrize("tool", [SigningTool.A2A_PYTHON, SigningTool.A2A_JS, SigningTool.WHOLE])
+def test_a_key_of_an_sdk_is_bound_to_its_hosts_too(card: JSONObject, owner: LocalSigner, tool: SigningTool) -> None:
+    trust = TrustStore([TrustedKey(key=owner.public_key, origins=Origins(HOST), signer=tool)])
     del card["securitySchemes"], card["securityRequirements"], card["skills"], card["capabilities"]
     card["supportedInterfaces"][0]["url"] = "https://evil.example/"
     refusal(UntrustedCardError, served(card, by(owner, card)), trust, WRONG, coverage=SignedPartOnly())
@@ -250,14 +251,14 @@ def test_several_keys_must_each_be_trusted_for_every_host(
 ) -> None:
     trust = TrustStore(
         [
-            TrustedKey(key=owner.public_key, origins=Origins(HOST, "second.example.com")),
-            TrustedKey(key=ed_owner.public_key, origins=Origins(HOST)),
+            TrustedKey(key=owner.public_key, origins=Origins(HOST, "second.example.com"), name="first"),
+            TrustedKey(key=ed_owner.public_key, origins=Origins(HOST), name="second"),
         ]
     )
     card["supportedInterfaces"][1]["url"] = "https://second.example.com/"
     document = served(card, by(owner, card), by(ed_owner, card))
     assert proven(document, trust).key == owner.public_key
-    refusal(PolicyNotMetError, document, trust, WRONG, policy=all_of("owner", "ed-owner"))
+    refusal(PolicyNotMetError, document, trust, WRONG, policy=all_of("first", "second"))
 
 
 # --- where a label ends --------------------------------------------------------------------------------------------

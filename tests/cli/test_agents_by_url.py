@@ -108,7 +108,7 @@ def test_each_class_has_its_exit_code_and_its_word(command: Command, agent: Agen
     ]
     for page, query, code, word, error in cases:
         agent.pages[NEW] = page
-        forms = ["--form", "pruned"] if code == 5 else []
+        forms = ["--signer", "a2a-js"] if code == 5 else []
         done = command("verify", url + query, *KEYS, *forms, "--json")
         (entry,) = done.json["results"]
         assert (done.code, entry["class"], entry["code"]) == (code, word, error)

@@ -17,6 +17,7 @@ from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.signing.sign import sign_card
 from tests.cli.conftest import CARD, Run
+from tests.cli.test_verify import pruned
 
 ANN, BOB = generate_signer(kid="ann"), generate_signer(kid="bob")
 KEY = {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}}
@@ -135,7 +136,7 @@ def test_each_signature_is_judged_alone(run: Run, tmp_path: Path) -> None:
         "signed:       ann (ES256, on 2023-11-14T22:13:20Z until 2096-10-02T07:06:40Z, jku https://a.example/k)"
         in done.out
     )
-    assert "good in the form served; covers the whole card" in done.out
+    assert "good in the form spec; covers the whole card" in done.out
     assert "does not count: no trusted EC key has this kid" in done.out
     assert "a companion for SDKs; it counts for nobody else" in done.out
     assert "signed:       unreadable: protected header: alg is missing or not a string" in done.out
@@ -146,11 +147,14 @@ def test_each_signature_is_judged_alone(run: Run, tmp_path: Path) -> None:
     assert [signature.get("good") for signature in entry["signatures"]] == [False, False, True, False, None]
 
 
+PARTIES = f'parties = ["{ANN.public_key.thumbprint}", "{BOB.public_key.thumbprint}"]'
+
+
 @pytest.mark.parametrize(
     ("more", "code", "what"),
     [
         (["[[revoked]]", 'kid = "ann"'], 4, "the key is revoked"),
-        (["[[policy]]", 'origins = ["invoice.example.com"]', 'keys = ["ann", "bob"]'], 4, "1 of the 2 keys"),
+        (["[[policy]]", 'origins = ["invoice.example.com"]', PARTIES], 4, "1 of the 2 parties"),
     ],
 )
 def test_what_the_trust_file_refuses_is_told_and_is_the_exit_code(
@@ -164,18 +168,19 @@ def test_what_the_trust_file_refuses_is_told_and_is_the_exit_code(
 
 
 def test_what_a_form_leaves_open_is_told(run: Run, tmp_path: Path) -> None:
-    card = dict(sign_card({**CARD, "securityRequirements": demanding({"bearer": []})}, ANN).card)
-    # What an SDK would have signed: the companion's bytes, without the word that it is one.
     (tmp_path / "key.json").write_text(json.dumps(publish_jwks([ANN.public_key])))
+    card = sign_card({**CARD, "securityRequirements": demanding({"bearer": []})}, ANN).card
     (tmp_path / "card.json").write_text(json.dumps(card))
-    done = run("inspect", "card.json", "--jwks", "key.json", "--form", "pruned", "--json")
+    done = run("inspect", "card.json", "--jwks", "key.json", "--signer", "a2a-js", "--json")
     full = done.json["results"][0]["signatures"][0]
-    assert (full["form"], full["uncovered"], full["unproven"]) == ("served", [], [])
-    plain = dict(sign_card(CARD, ANN).card)
-    (tmp_path / "card.json").write_text(json.dumps(plain))
-    shown = run("inspect", "card.json", "--jwks", "key.json", "--form", "pruned").out
-    assert "good in the form pruned; covers the whole card" in shown
-    assert "leaves open: /securityRequirements" in shown
+    assert (full["form"], full["uncovered"], full["unproven"]) == ("spec", [], [])
+    (tmp_path / "card.json").write_bytes(pruned(CARD, ANN))
+    done = run("inspect", "card.json", "--jwks", "key.json")
+    assert done.code == 5
+    assert "does not count: a good signature, but nothing shows that it covers the whole card" in done.out
+    shown = run("inspect", "card.json", "--jwks", "key.json", "--signer", "a2a-js").out
+    assert "good in the form pruned; covers a part of the card" in shown
+    assert "unproven: /securityRequirements" in shown
 
 
 @pytest.mark.parametrize(
@@ -206,7 +211,7 @@ def test_nothing_in_a_card_steers_the_terminal(run: Run, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        (["card.json", "--origin", "https://a.example"], "--origin, --form and --kid are for proving"),
+        (["card.json", "--origin", "https://a.example"], "--origin, --signer and --kid are for verifying"),
         (["-", "-"], "can be read only once"),
         (["card.json", "--trust", "t.toml", "--jwks", "k.json"], "--trust says which keys"),
     ],

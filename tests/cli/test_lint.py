@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from a2a_trust import strict_json
 from a2a_trust.cli.lint import mended_text
 from a2a_trust.cli.positions import positions_of
-from a2a_trust.keys.trust import Form
 from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.lint_card import lint_card
 from a2a_trust.lint.rules import RULES
-from a2a_trust.signing.forms import project
+from a2a_trust.signing.forms import Form, project
 from tests.cli.conftest import CARD, Run
 from tests.signing.cards import Card, cards
 from tests.signing.json_values import documents, write

@@ -357,7 +357,7 @@ def test_a_key_under_another_name_verifies_under_that_name(run: Run, card: Path,
 
 
 @pytest.mark.parametrize(
-    "arguments", [("verify",), ("verify", "x", "--form", "spec"), ("keygen", "--bogus"), ("x", "--bogus")]
+    "arguments", [("verify",), ("verify", "x", "--signer", "spec"), ("keygen", "--bogus"), ("x", "--bogus")]
 )
 def test_mistakes_in_the_arguments_are_json_too(arguments: tuple[str, ...], run: Run) -> None:
     done = run(*arguments, "--json")

@@ -75,7 +75,7 @@ origins = ['travel.example.com']
 
 [[policy]]
 origins = ["bank.example.com"]
-keys = ["ann", "bob"]   # both
+parties = ["{ANN.public_key.thumbprint}", "{BOB.public_key.thumbprint}"]   # both
 
 # end of file"""
 
@@ -105,16 +105,17 @@ def test_adding_leaves_every_byte_where_it_was(a2a_sign: A2aSign, by_hand: Path)
     assert len(written().entries) == 3
 
 
-def test_several_hosts_forms_and_times_are_written(a2a_sign: A2aSign) -> None:
+def test_several_hosts_name_signer_and_times_are_written(a2a_sign: A2aSign) -> None:
     done = a2a_sign(
-        "trust add trust.toml --origin a.example --origin '*.b.example' --key ann.jwk --form pruned "
+        "trust add trust.toml --origin a.example --origin '*.b.example' --key ann.jwk --name Ann --signer a2a-js "
         "--not-before 2026-01-31 --not-after 2096-01-31T12:00:00+02:00"
     )
     assert "ann may speak for a.example, *.b.example" in done.out
     text = Path("trust.toml").read_text()
     for line in (
         'origins = ["a.example", "*.b.example"]',
-        'forms = ["pruned", "served", "spec"]',
+        'name = "Ann"',
+        'signer = "a2a-js"',
         "not_before = 2026-01-31T00:00:00Z",
         "not_after = 2096-01-31T10:00:00Z",
     ):
@@ -199,7 +200,7 @@ def test_adding_a_revoked_key_says_that_it_proves_nothing(a2a_sign: A2aSign) -> 
     Path("trust.toml").write_text('version = 1\n[[revoked]]\nkid = "ann"\n')
     done = a2a_sign(f"trust add trust.toml --origin {HOST} --key ann.jwk")
     assert done.code == 0
-    assert "ann is revoked in the file: it proves nothing" in done.err
+    assert "ann is revoked in trust.toml: it proves nothing, although it was added" in done.err
     assert a2a_sign("verify ann.card.json --trust trust.toml").code == 4
 
 
@@ -219,7 +220,9 @@ def test_adding_a_revoked_key_says_that_it_proves_nothing(a2a_sign: A2aSign) -> 
         ("--origin a.example --key ann.jwk --not-before 90d --not-after 30d", 2, "it must be later than not_before"),
         ("--origin a.example --key ann.jwk --not-after 2020-01-01", 2, "--not-after: this moment has passed"),
         ("--origin a.example --key ann.jwk --not-before soon", 2, "--not-before: write 90d"),
-        ("--origin a.example --key ann.jwk --form served", 2, "invalid choice"),
+        ("--origin a.example --key ann.jwk --signer pruned", 2, "invalid choice"),
+        ("--origin a.example --key ann.jwk --name ''", 2, "name: write 1 to 128 printable characters"),
+        ("--origin a.example --jwks two.json --name Ann", 2, "--name: two.json has 2 keys, and one name stands on one"),
         ("--origin a.example --key ann.jwks.json", 2, "give it with --jwks"),
         ("--origin a.example --jwks ann.jwk", 2, "JWK Set: no list of keys"),
         ("--origin a.example --jwks text.json", 2, "JWK Set"),
@@ -231,6 +234,7 @@ def test_adding_a_revoked_key_says_that_it_proves_nothing(a2a_sign: A2aSign) -> 
 )
 def test_what_cannot_be_added_makes_no_file(a2a_sign: A2aSign, arguments: str, code: int, what: str) -> None:
     Path("text.json").write_text("no JSON")
+    Path("two.json").write_text(json.dumps(publish_jwks([ANN.public_key, BOB.public_key])))
     Path("none.json").write_text('{"keys": [{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"}]}')
     Path("secret.json").write_text('{"keys": [{"kty": "oct", "k": "AAAA"}]}')
     done = a2a_sign(f"trust add trust.toml {arguments}")
@@ -281,7 +285,7 @@ def test_every_entry_of_the_key_goes(a2a_sign: A2aSign) -> None:
 def test_removing_what_is_not_there_is_told(a2a_sign: A2aSign, by_hand: Path, what: str) -> None:
     done = a2a_sign(f"trust remove trust.toml '{what}'")
     assert done.code == 2
-    assert "no entry has this kid, URL or file; see: a2a-sign trust list trust.toml" in done.err
+    assert "no entry has this kid, name, URL or file; see: a2a-sign trust list trust.toml" in done.err
     assert by_hand.read_text() == BY_HAND
 
 
@@ -312,7 +316,8 @@ def test_a_revoked_key_proves_nothing_any_more(a2a_sign: A2aSign, by_hand: Path)
     assert (done.code, done.out) == (0, "revoked ann\n")
     assert by_hand.read_text().startswith(f"{BY_HAND}\n\n[[revoked]]\n")
     (revoked,) = written().revoked
-    assert (revoked.kid, revoked.reason) == ("ann", 'its "laptop" was lost')
+    assert (revoked.kid, revoked.thumbprint) == ("ann", ANN.public_key.thumbprint)
+    assert (revoked.entry, revoked.reason) == (None, 'its "laptop" was lost')
     assert revoked.at is not None
     assert begun <= revoked.at <= time.time()
     assert a2a_sign(f"verify ann.card.json --trust trust.toml --origin {HOST}").code == 4
@@ -326,16 +331,74 @@ def test_revoking_it_again_changes_nothing(a2a_sign: A2aSign, by_hand: Path) -> 
     assert stamp_of_path(by_hand) == before
 
 
-def test_a_kid_that_the_file_does_not_list_is_revoked_and_it_is_told(a2a_sign: A2aSign, by_hand: Path) -> None:
-    done = a2a_sign("trust revoke trust.toml carl --json")
-    assert done.json["was_revoked"] is False
-    assert [key.kid for key in written().revoked] == ["carl"]
-    assert "no entry of the file has a key of this name" in a2a_sign("trust revoke trust.toml dora").out
+def test_a_revoked_key_does_not_return_under_another_name(a2a_sign: A2aSign, by_hand: Path) -> None:
+    assert a2a_sign("trust revoke trust.toml ann").code == 0
+    Path("again.jwk").write_text(json.dumps({**ANN.public_key.to_jwk(), "kid": "ann-2"}))
+    assert a2a_sign("trust remove trust.toml ann").code == 0
+    done = a2a_sign(f"trust add trust.toml --origin {HOST} --key again.jwk")
+    assert "ann-2 is revoked in trust.toml" in done.err
+    Path("again.json").write_text(json.dumps(sign_card(CARD, LocalSigner(ANN.private_key, kid="ann-2")).card))
+    assert a2a_sign(f"verify again.json --trust trust.toml --origin {HOST}").code == 4
 
 
-@pytest.mark.parametrize(("kid", "what"), [("", "kid: write a text"), ("\udcff", "well-formed in UTF-8")])
-def test_a_kid_that_is_none_is_refused(a2a_sign: A2aSign, by_hand: Path, kid: str, what: str) -> None:
-    done = a2a_sign(f"trust revoke trust.toml '{kid}'")
+def test_a_key_in_a_key_file_is_revoked_by_its_thumbprint(a2a_sign: A2aSign) -> None:
+    Path("trust.toml").write_text(f'version = 1\n[[trust]]\norigins = ["{HOST}"]\nkeys = "ann.jwks.json"\n')
+    assert a2a_sign("trust revoke trust.toml ann").code == 0
+    assert written().revoked[0].thumbprint == ANN.public_key.thumbprint
+
+
+def test_an_unknown_kid_is_told_with_the_ways_to_revoke_it(a2a_sign: A2aSign, by_hand: Path) -> None:
+    done = a2a_sign("trust revoke trust.toml carl")
+    assert done.code == 2
+    assert "no key in trust.toml, or in a key file that it names, has the kid 'carl'" in done.err
+    assert "add --entry NAME|URL" in done.err
+    assert "--thumbprint" in done.err
+    assert by_hand.read_text() == BY_HAND
+    thumbprint = generate_signer().public_key.thumbprint
+    done = a2a_sign(f"trust revoke trust.toml --thumbprint {thumbprint} --json")
+    assert (done.code, done.json["thumbprint"], done.json["was_revoked"]) == (0, thumbprint, False)
+    assert [key.thumbprint for key in written().revoked] == [thumbprint]
+    assert a2a_sign(f"trust revoke trust.toml --thumbprint {thumbprint} --json").json["was_revoked"] is True
+
+
+def test_a_kid_of_a_fetched_set_is_revoked_in_its_entry(a2a_sign: A2aSign, by_hand: Path) -> None:
+    url = "https://travel.example.com/jwks.json"
+    done = a2a_sign(f"trust revoke trust.toml ann --entry {url}")
+    assert done.code == 0
+    assert f"the kid is revoked in the entry {url} only" in done.out
+    (revoked,) = written().revoked
+    assert (revoked.kid, revoked.thumbprint, revoked.entry) == ("ann", None, url)
+    assert a2a_sign(f"verify ann.card.json --trust trust.toml --origin {HOST}").code == 0  # another entry's key
+    assert a2a_sign("trust remove trust.toml " + url).code == 2  # the revocation names it
+    assert written().revoked == (revoked,)
+
+
+def test_two_keys_of_one_kid_are_told_apart(a2a_sign: A2aSign) -> None:
+    twin = generate_signer(kid="ann")
+    Path("twin.jwk").write_text(json.dumps(twin.public_key.to_jwk()))
+    for name, key in (("Ann", "ann"), ("Twin", "twin")):
+        assert a2a_sign(f"trust add trust.toml --origin {HOST} --key {key}.jwk --name {name}").code == 0
+    done = a2a_sign("trust revoke trust.toml ann")
+    assert done.code == 2
+    assert "2 keys of trust.toml have this kid; say which by --thumbprint" in done.err
+    assert a2a_sign("trust revoke trust.toml ann --entry Twin").code == 0
+    assert [key.thumbprint for key in written().revoked] == [twin.public_key.thumbprint]
+    assert [row["state"] for row in a2a_sign("trust list trust.toml --json").json["entries"]] == ["trusted", "revoked"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        ("", "name the key: KID, or --thumbprint"),
+        ("''", "has the kid ''"),
+        ("'\udcff'", "has the kid '\\udcff'"),
+        ("ann --entry Carl", "--entry: no entry of trust.toml has the name or jwks_url 'Carl'"),
+        ("--thumbprint x", "--thumbprint: write the RFC 7638 thumbprint"),
+        (f"--thumbprint {ANN.public_key.thumbprint} --fetch", "leave out --entry and --fetch"),
+    ],
+)
+def test_what_names_no_key_is_refused(a2a_sign: A2aSign, by_hand: Path, arguments: str, what: str) -> None:
+    done = a2a_sign(f"trust revoke trust.toml {arguments}")
     assert done.code == 2
     assert what in done.err
     assert by_hand.read_text() == BY_HAND
@@ -347,25 +410,25 @@ def test_a_kid_that_is_none_is_refused(a2a_sign: A2aSign, by_hand: Path, kid: st
 def test_the_list_says_who_may_speak_for_whom(a2a_sign: A2aSign) -> None:
     Path("trust.toml").write_text(f'version = 1\n[[trust]]\norigins = ["{HOST}"]\nkeys = "bob.jwk"\n')
     for command in (
-        f"add trust.toml --origin {HOST} --key ann.jwk --not-after 2096-01-31 --form v0.3-python",
+        f"add trust.toml --origin {HOST} --key ann.jwk --not-after 2096-01-31 --signer a2a-python --name Ann",
         "add trust.toml --origin a.example --jwks-url https://keys.example.com/k --not-before 2095-01-01",
         "revoke trust.toml bob --reason gone",
     ):
         assert a2a_sign(f"trust {command}").code == 0
     with Path("trust.toml").open("a") as file:
-        file.write('[[policy]]\norigins = ["*.example.com"]\nkeys = ["ann", "bob"]\ncount = 1\n')
+        file.write('[[policy]]\norigins = ["*.example.com"]\nparties = ["Ann"]\ncount = 1\n')
     done = a2a_sign("trust list trust.toml")
     assert (done.code, done.err) == (0, "")
     head, bob, ann, remote, policy, revoked = done.out.splitlines()
     columns = [re.split(r"\s{2,}", line) for line in (head, bob, ann, remote)]
     always, until, later = "always", "until 2096-01-31T00:00:00Z", "from 2095-01-01T00:00:00Z"
     assert columns == [
-        ["KID", "ALG", "MAY SPEAK FOR", "FORMS", "VALID", "STATE", "KEY FROM"],
-        ["bob", "ES256", HOST, "served, spec", always, "revoked", "bob.jwk"],
-        ["ann", "ES256", HOST, "served, spec, v0.3-python", until, "trusted", "here"],
-        ["(of the set)", "a.example", "served, spec", later, "not yet valid", "https://keys.example.com/k"],
+        ["KID", "ALG", "NAME", "MAY SPEAK FOR", "SIGNER", "VALID", "STATE", "KEY FROM"],
+        ["bob", "ES256", HOST, always, "revoked", "bob.jwk"],
+        ["ann", "ES256", "Ann", HOST, "a2a-python", until, "trusted", "here"],
+        ["(of the set)", "a.example", later, "not yet valid", "https://keys.example.com/k"],
     ]
-    assert policy == "policy: cards of *.example.com need 1 of ann, bob"
+    assert policy == "policy: cards of *.example.com need all of Ann"
     assert re.fullmatch(r"revoked: bob since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ: gone", revoked)
     report = a2a_sign("trust list trust.toml --json").json
     assert [(entry["kid"], entry["state"]) for entry in report["entries"]] == [
@@ -373,7 +436,7 @@ def test_the_list_says_who_may_speak_for_whom(a2a_sign: A2aSign) -> None:
         ("ann", "trusted"),
         (None, "not yet valid"),
     ]
-    assert report["policies"] == [{"origins": ["*.example.com"], "keys": ["ann", "bob"], "count": 1}]
+    assert report["policies"] == [{"origins": ["*.example.com"], "parties": ["Ann"], "count": 1}]
     assert report["revoked"][0]["reason"] == "gone"
     assert report["entries"][1]["thumbprint"] == ANN.public_key.thumbprint
 
@@ -475,8 +538,8 @@ def entry(signer: LocalSigner = ANN, host: str = HOST, *more: str) -> str:
 
 
 REVOKED = '[[revoked]]\nkid = "ann"\n'
-BOTH = f'[[policy]]\norigins = ["{HOST}"]\nkeys = ["ann", "bob"]\n'
-PRUNED = 'forms = ["served", "pruned"]'
+BOTH = f'[[policy]]\norigins = ["{HOST}"]\nparties = ["{ANN.public_key.thumbprint}", "{BOB.public_key.thumbprint}"]\n'
+JS = 'signer = "a2a-js"'
 OUT_OF_REACH = f'[[trust]]\norigins = ["{HOST}"]\njwks_url = "https://127.0.0.1:9/jwks.json"\n'
 
 
@@ -500,13 +563,13 @@ CLASSES = {0: "ok", 1: "invalid", 4: "untrusted", 5: "uncovered"}
         ([entry(ANN, HOST, "not_before = 2090-01-01")], "ann", HOST, 4, "the key is not valid at this time"),
         ([entry(ANN, HOST, "not_after = 2020-01-01")], "ann", HOST, 4, "the key is not valid at this time"),
         ([entry(ANN, HOST, "not_before = 2020-01-01", "not_after = 2090-01-01")], "ann", HOST, 0, "verified"),
-        ([entry()], "loose", HOST, 1, "not by this key over this card (in the forms it may speak in: served, spec)"),
-        ([entry(ANN, HOST, PRUNED)], "loose", HOST, 5, "members of the card are not in what was signed"),
-        ([entry(ANN, HOST, PRUNED)], "pruned", HOST, 0, "/securityRequirements"),
-        ([entry(), entry(BOB), BOTH], "ann", HOST, 4, "1 of the 2 keys that the policy demands"),
+        ([entry()], "loose", HOST, 5, "a good signature, but nothing shows that it covers"),
+        ([entry(ANN, HOST, JS)], "loose", HOST, 5, "members of the card are not in what was signed"),
+        ([entry(ANN, HOST, JS)], "pruned", HOST, 0, "/securityRequirements"),
+        ([entry(), entry(BOB), BOTH], "ann", HOST, 4, "1 of the 2 parties that the policy demands"),
         ([entry(), entry(BOB), BOTH], "both", HOST, 0, "verified"),
         ([entry(), entry(BOB), BOTH, "count = 1\n"], "bob", HOST, 0, "verified"),
-        ([entry(), BOTH], "ann", None, 4, "1 of the 2 keys that the policy demands"),
+        ([entry(), BOTH], "ann", None, 4, "1 of the 2 parties that the policy demands"),
         ([OUT_OF_REACH], "ann", HOST, 4, "no trusted EC key has this kid"),
         ([OUT_OF_REACH, entry(BOB)], "bob", HOST, 0, "verified"),
     ],
@@ -546,17 +609,20 @@ def test_the_keys_of_a_set_on_the_network_prove_cards_of_the_hosts_that_it_is_na
         assert a2a_sign("verify ann.card.json --trust trust.toml").code == 0  # by the host of its interface
         assert a2a_sign("verify ann.card.json --trust trust.toml --origin other.example.com").code == 4
         assert agent.paths() == ["/k", "/k"]  # whose keys are nobody's business there
-        assert a2a_sign("trust revoke trust.toml ann").code == 0
+        assert a2a_sign("trust revoke trust.toml ann").code == 2  # nobody wrote that key down
+        assert a2a_sign(f"trust revoke trust.toml eve --entry {url}/k --fetch").code == 2
+        assert a2a_sign(f"trust revoke trust.toml ann --entry {url}/k --fetch").code == 0
+        assert written().revoked[0].thumbprint == ANN.public_key.thumbprint
         assert a2a_sign(f"inspect ann.card.json --trust trust.toml --origin {HOST}").code == 4
 
 
 @pytest.mark.parametrize("command", ["verify", "inspect"])
 def test_keys_come_from_the_trust_file_alone(a2a_sign: A2aSign, command: str) -> None:
     trusting(entry())
-    for more in ("--key bob.jwk", "--jwks bob.jwks.json", "--form pruned", "--kid ann"):
+    for more in ("--key bob.jwk", "--jwks bob.jwks.json", "--signer a2a-js", "--kid ann"):
         done = a2a_sign(f"{command} ann.card.json --trust trust.toml {more}")
         assert done.code == 2
-        assert "--trust says which keys and forms" in done.err
+        assert "--trust says which keys and signers" in done.err
 
 
 def test_a_key_file_that_is_gone_is_told_with_the_line_that_names_it(a2a_sign: A2aSign) -> None:

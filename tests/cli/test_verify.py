@@ -11,8 +11,7 @@ import pytest
 from a2a_trust import LocalSigner, load_private_key
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jws import signing_input
-from a2a_trust.keys.trust import Form
-from a2a_trust.signing.forms import project
+from a2a_trust.signing.forms import Form, project
 from tests.cli.conftest import CARD, Run
 
 
@@ -73,18 +72,31 @@ def test_each_class_has_its_exit_code(run: Run, signed: Path, key: Path, tmp_pat
         ("missing.json", "key.pem"): (6, "input-output"),
     }
     for (name, trusted), (code, word) in expected.items():
-        done = run("verify", name, "--key", trusted, "--json", *(["--form", "pruned"] if code == 5 else []))
+        done = run("verify", name, "--key", trusted, "--json", *(["--signer", "a2a-js"] if code == 5 else []))
         assert (done.code, done.json["exit"], done.json["results"][0]["class"]) == (code, code, word), name
-        done = run("verify", name, "--key", trusted, *(["--form", "pruned"] if code == 5 else []))
+        done = run("verify", name, "--key", trusted, *(["--signer", "a2a-js"] if code == 5 else []))
         assert done.code == code
         assert "Traceback" not in done.err
 
 
 def test_a_pruned_proof_says_what_is_unproven(run: Run, key: Path, tmp_path: Path) -> None:
     (tmp_path / "sdk.json").write_bytes(pruned(CARD, load_private_key(key)))
-    done = run("verify", "sdk.json", "--key", "key.pem", "--form", "pruned")
+    done = run("verify", "sdk.json", "--key", "key.pem", "--signer", "a2a-python")
     assert done.code == 0
+    assert done.out.startswith("sdk.json: verified in part\n")
+    assert "warning: sdk.json: signed in the form pruned" in done.err
     assert "unproven:  /securityRequirements" in done.out
+
+
+def test_a_partial_signature_says_how_to_accept_it(run: Run, key: Path, tmp_path: Path) -> None:
+    (tmp_path / "sdk.json").write_bytes(pruned(CARD, load_private_key(key)))
+    done = run("verify", "sdk.json", "--key", "key.pem")
+    assert done.code == 5
+    assert "accept it: --signer a2a-python or --signer a2a-js" in done.out
+    (entry,) = run("verify", "sdk.json", "--key", "key.pem", "--json").json["results"]
+    assert (entry["class"], entry["code"], entry["failures"][0]["reason"]) == ("uncovered", "partial", "partial")
+    done = run("verify", "sdk.json", "--key", "key.pem", "--signer", "whole", "--json")
+    assert (done.code, done.json["results"][0]["unproven"]) == (0, [])
 
 
 def test_several_cards_are_all_reported_and_the_first_failure_is_the_exit_code(

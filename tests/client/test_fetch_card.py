@@ -17,11 +17,13 @@ from a2a_trust import (
     ConfigurationError,
     Door,
     FetchError,
-    Form,
     KeySourceUnavailableError,
     MalformedError,
     Origins,
+    PartialSignatureError,
+    PolicyNotMetError,
     SignedPartOnly,
+    SigningTool,
     TrustedKey,
     TrustFile,
     TrustStore,
@@ -46,6 +48,7 @@ from a2a_trust.client.proving import Proving
 from a2a_trust.errors import PinnedKeyError, RolledBackCardError
 from a2a_trust.fetch import Fetched
 from a2a_trust.keys.jwks_cache import JwksCache
+from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING
 from tests.attacks.forgery import canonical, entry, pruned, served, signs
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, signed, trusting
 
@@ -119,10 +122,32 @@ def test_the_same_bytes_are_proven_offline(agent: Agent, door: Door) -> None:
 
 def test_policy_and_coverage_are_those_of_verify_card(agent: Agent, door: Door) -> None:
     agent.pages[NEW] = signed(card_of(agent.origin()))
-    with pytest.raises(CardVerificationError, match="0 of the 1 keys"):
-        fetch_card(agent.origin(), trusting(HOST), door=door, policy=named("auditor"))
+    auditor = generate_signer("ES256", kid="auditor")
+    trust = TrustStore(
+        TrustedKey(key=signer.public_key, origins=Origins(HOST), name=name)
+        for name, signer in (("firm", OWNER), ("auditor", auditor))
+    )
+    with pytest.raises(PolicyNotMetError, match="0 of the 1 parties"):
+        fetch_card(agent.origin(), trust, door=door, policy=named("auditor"))
+    assert fetch_card(agent.origin(), trust, door=door, policy=named("firm")).key == OWNER.public_key
+    with pytest.raises(ConfigurationError, match="never by kid"):
+        fetch_card(agent.origin(), trust, door=door, policy=named(OWNER.kid))
     proven = fetch_card(agent.origin(), trusting(HOST), door=door, coverage=SignedPartOnly())
     assert proven.dropped == ()
+
+
+def test_a_card_that_an_sdk_signed_is_had_in_part_by_the_word_of_the_operator_only(agent: Agent, door: Door) -> None:
+    card = pruned(card_of(agent.origin()))
+    made = entry({"alg": "ES256", "kid": "owner"}, canonical(card), signs(OWNER.private_key, "ES256"))
+    agent.pages[NEW] = served(card, made)
+    with pytest.raises(PartialSignatureError, match="a2a-python"):
+        fetch_card(agent.origin(), trusting(HOST), door=door)
+    key = TrustedKey(key=OWNER.public_key, origins=Origins(HOST), signer=SigningTool.A2A_PYTHON)
+    assert fetch_card(agent.origin(), TrustStore([key]), door=door).unproven == UNPROVEN_BY_PRUNING
+    agent.pages[NEW] = served({**card, "x": "y"}, made)
+    with pytest.raises(UncoveredFieldsError):
+        fetch_card(agent.origin(), TrustStore([key]), door=door)
+    assert fetch_card(agent.origin(), TrustStore([key]), door=door, coverage=SignedPartOnly()).dropped == ("/x",)
 
 
 # --- where it is looked for ----------------------------------------------------------------------------------------
@@ -719,6 +744,6 @@ def test_uncovered_members_of_an_extended_card_are_refused(agent: Agent, door: D
     more = card_of(agent.origin())
     made = entry({"alg": "ES256", "kid": "owner"}, canonical(pruned(more)), signs(OWNER.private_key, "ES256"))
     agent.pages["/rpc"] = by_json_rpc(served({**more, "x": "y"}, made))
-    key = TrustedKey(key=OWNER.public_key, origins=Origins(HOST), forms=frozenset(Form))
+    key = TrustedKey(key=OWNER.public_key, origins=Origins(HOST), signer=SigningTool.A2A_PYTHON)
     with pytest.raises(UncoveredFieldsError):
         fetch_extended_card(card, TrustStore([key]), credentials=KEY, door=door)

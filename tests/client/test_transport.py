@@ -20,9 +20,10 @@ from a2a_trust import (
     CardVerificationError,
     ConfigurationError,
     Door,
-    Form,
     MalformedError,
     Origins,
+    PartialSignatureError,
+    SigningTool,
     TrustedKey,
     TrustError,
     TrustFile,
@@ -34,9 +35,11 @@ from a2a_trust import (
     UntrustedCardError,
     generate_signer,
     publish_jwks,
+    verify_card,
 )
 from a2a_trust.client.memory import VolatileCardMemory
 from a2a_trust.errors import CardMemoryError, RolledBackCardError
+from tests.attacks.forgery import canonical, entry, pruned, served, signs
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, signed, trusting
 from tests.test_fetch import Authority
 
@@ -333,14 +336,25 @@ def test_a_card_that_never_ends_is_not_read_to_its_end(make: Make, agent: Agent,
 
 def test_a_proof_with_open_ends_is_not_enough(make: Make, agent: Agent, url: str) -> None:
     """The program reads the card as it came, and takes an absent requirement for none."""
-    agent.pages[NEW] = signed(card_of(url))
+    stripped = pruned(card_of(url))
+    made = entry({"alg": "ES256", "kid": "owner"}, canonical(stripped), signs(OWNER.private_key, "ES256"))
+    agent.pages[NEW] = served(stripped, made)
     memory = VolatileCardMemory()
-    key = TrustedKey(key=OWNER.public_key, origins=Origins(HOST), forms=frozenset(Form))
-    document = json.loads(signed(card_of(url, securityRequirements=[])))
-    agent.pages[NEW] = json.dumps(document).encode()
-    error = make(TrustStore([key]), memory=memory).refusal(UncoveredFieldsError, url + NEW)
-    assert "fetch_card" in str(error)
-    assert memory.records() == ()
+    refusals: dict[SigningTool | None, type[TrustError]] = {
+        None: PartialSignatureError,
+        SigningTool.A2A_TRUST: PartialSignatureError,
+        SigningTool.A2A_PYTHON: UncoveredFieldsError,
+        SigningTool.A2A_JS: UncoveredFieldsError,
+    }
+    for tool, error_class in refusals.items():
+        trust = TrustStore([TrustedKey(key=OWNER.public_key, origins=Origins(HOST), signer=tool)])
+        error = make(trust, memory=memory).refusal(error_class, url + NEW)
+        if error_class is UncoveredFieldsError:
+            verify_card(agent.pages[NEW], trust, origin=url, now=time.time())  # control: refused here alone
+            assert "fetch_card" in str(error)
+        assert memory.records() == ()
+    whole = TrustStore([TrustedKey(key=OWNER.public_key, origins=Origins(HOST), signer=SigningTool.WHOLE)])
+    assert make(whole, memory=memory).get(url + NEW).status_code == 200
 
 
 def test_a_host_that_two_readers_read_as_two_is_refused(make: Make) -> None:

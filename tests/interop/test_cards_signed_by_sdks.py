@@ -1,4 +1,4 @@
-"""What released SDKs sign, run for real, verifies here with a marked key, or is refused with what they left open.
+"""Cards that released SDKs sign, run for real: by a key of that SDK they verify here, or what is not signed is named.
 
 Three ways a card leaves such an SDK: ``printed`` by the Python SDK, ``served`` by its server (which adds the members
 of 0.3 after signing when an interface speaks 0.3 or does not say what it speaks), and as JavaScript signs plain JSON
@@ -8,6 +8,7 @@ of 0.3 after signing when an interface speaks 0.3 or does not say what it speaks
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,11 +16,12 @@ from typing import Any, Final
 import pytest
 
 from a2a_trust import (
-    CardVerificationError,
     Form,
     LocalSigner,
     Origins,
+    PartialSignatureError,
     SignedPartOnly,
+    SigningTool,
     TrustedKey,
     TrustStore,
     UncoveredFieldsError,
@@ -31,7 +33,7 @@ from a2a_trust import (
 )
 from a2a_trust.errors import FailureReason
 from a2a_trust.keys.jwk import private_key_to_jwk
-from a2a_trust.keys.trust import LOSSLESS_FORMS
+from a2a_trust.signing.presence import MESSAGES
 from a2a_trust.signing.verify import Coverage, WholeCard
 from tests.interop.corpus import EVERYWHERE, load_card
 from tests.interop.left_out import left_out
@@ -47,6 +49,16 @@ class Way:
     form: Form
     reader: str
     wire: str
+
+    @property
+    def tool(self) -> SigningTool:
+        return SigningTool.A2A_JS if self.sdk.startswith("js") else SigningTool.A2A_PYTHON
+
+    @property
+    def told(self) -> tuple[Form, ...]:
+        """The form of the SDK, and the weaker ones of the same tool: told where their bytes are the same."""
+        forms = (Form.V0_3_PYTHON, Form.PRUNED_LEGACY, Form.PRUNED)
+        return (self.form,) if self.sdk.startswith("js") else forms[: forms.index(self.form) + 1]
 
     @property
     def column(self) -> str:
@@ -259,8 +271,15 @@ LEFT_OPEN_BY_THE_RESOLVER: Final[dict[str, dict[str, set[str]]]] = {
 #: `skills: null` stops the Python resolver.
 UNREADABLE_FOR_THE_RESOLVER: Final = {"098", "099"}
 
-#: An unmarked key proves a card that was signed in RFC 8785 when nothing but what A2A 8.4.1 drops is left open.
-SPEC_DROPS_THE_REST: Final = {("098", "js")}
+#: Members that are neither REQUIRED nor `optional` in a2a.proto, where the cards of the corpus have them: at their
+#: default, and null anywhere, A2A 8.4.1 takes them for absent. Then leaving them out of a signature loses nothing.
+_ABSENT_AT_THEIR_DEFAULT: Final = re.compile(
+    r"/(securitySchemes|(skills/\d+/)?securityRequirements|supportedInterfaces/\d+/tenant|capabilities/extensions"
+    r"|capabilities/extensions/\d+/(uri|description|required)|skills/\d+/(examples|inputModes|outputModes)"
+    r"|securitySchemes/[^/]+/\w+SecurityScheme/(description|bearerFormat|oauth2MetadataUrl))"
+)
+_KNOWN_AT_THE_TOP: Final = {f"/{name}" for name in MESSAGES["AgentCard"]}
+
 NOT_ASCII: Final = {"c3-unicode", "018"}
 
 
@@ -293,27 +312,55 @@ def _served(document: str) -> dict[str, Any]:
     return card
 
 
-def _prove(document: str, signer: LocalSigner, *marks: Form, coverage: Coverage | None = None) -> VerifiedCard:
-    trust = TrustStore(
-        [TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin(), forms=LOSSLESS_FORMS | frozenset(marks))]
-    )
+def _prove(
+    document: str, signer: LocalSigner, tool: SigningTool | None, *, coverage: Coverage | None = None
+) -> VerifiedCard:
+    trust = TrustStore([TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin(), signer=tool)])
     return verify_card(document.encode(), trust, origin=UnsafeAnyOrigin(), now=0, coverage=coverage or WholeCard())
 
 
-def _check(document: str, signer: LocalSigner, form: Form, expected: set[str]) -> None:
-    """With its mark the key proves the card, or everything that was left open is named and the rest can be had."""
-    if expected:
+def _uncovered(document: str, left_open: set[str]) -> set[str]:
+    """Those of the members left open that A2A 8.4.1 does not take for absent, by an oracle of their names alone."""
+    uncovered = set()
+    for pointer in left_open:
+        value: Any = _served(document)
+        for step in pointer.split("/")[1:]:
+            value = value[int(step) if isinstance(value, list) else step.replace("~1", "/").replace("~0", "~")]
+        is_null = value is None and pointer in _KNOWN_AT_THE_TOP
+        if not is_null and not (_ABSENT_AT_THEIR_DEFAULT.fullmatch(pointer) and value in (False, "", [], {})):
+            uncovered.add(pointer)
+    return uncovered
+
+
+def _check(document: str, signer: LocalSigner, way: Way, left_open: set[str]) -> None:
+    """By the word on its signer the key proves the card, or what was left open is named and the rest can be had.
+
+    Without that word nothing is proven: the card could be what such an SDK left over.
+    """
+    uncovered = _uncovered(document, left_open)
+    part = _prove(document, signer, way.tool, coverage=SignedPartOnly())
+    if uncovered:
         with pytest.raises(UncoveredFieldsError) as caught:
-            _prove(document, signer, form)
-        assert set(caught.value.pointers) == expected
-        assert len(caught.value.pointers) == len(expected)
+            _prove(document, signer, way.tool)
+        assert set(caught.value.pointers) == uncovered
+        assert len(caught.value.pointers) == len(uncovered)
     else:
-        assert _prove(document, signer, form).card == _served(document)
-    proven = _prove(document, signer, form, coverage=SignedPartOnly())
-    assert proven.form is form
-    assert set(proven.dropped) == expected
-    assert left_out(_served(document), proven.card) == expected
-    assert {"/securityRequirements", "/securitySchemes", "/url", "/security"} <= set(proven.unproven)
+        assert _prove(document, signer, way.tool) == part
+    assert part.form in way.told
+    assert set(part.dropped) == left_open
+    assert left_out(_served(document), part.card) == left_open
+    assert {"/securityRequirements", "/securitySchemes", "/url", "/security"} <= set(part.unproven)
+    for coverage in (WholeCard(), SignedPartOnly()):
+        for tool in (None, SigningTool.A2A_TRUST):
+            _check_partial(document, signer, tool, coverage=coverage)
+
+
+def _check_partial(
+    document: str, signer: LocalSigner, tool: SigningTool | None, *, coverage: Coverage | None = None
+) -> None:
+    with pytest.raises(PartialSignatureError) as caught:
+        _prove(document, signer, tool, coverage=coverage)
+    assert [failure.reason for failure in caught.value.failures] == [FailureReason.PARTIAL]
 
 
 @_named(WAYS)
@@ -327,7 +374,7 @@ def test_a_card_signed_by_an_sdk_is_proven_or_refused_with_what_was_left_open(
     way: Way,
 ) -> None:
     document = _signed_by(request, way, _card(vectors, name), private_jwk)
-    _check(document, signer, way.form, LEFT_OPEN[name][way.column])
+    _check(document, signer, way, LEFT_OPEN[name][way.column])
 
 
 @_named(RESOLVED)
@@ -341,12 +388,12 @@ def test_a_card_that_the_python_sdk_turned_into_1_0_is_proven_or_refused_with_wh
     way: Way,
 ) -> None:
     document = _signed_by(request, way, _card(vectors, name), private_jwk)
-    _check(document, signer, way.form, LEFT_OPEN_BY_THE_RESOLVER[name][way.column])
+    _check(document, signer, way, LEFT_OPEN_BY_THE_RESOLVER[name][way.column])
 
 
 @_named(WAYS)
 @pytest.mark.parametrize("name", LEFT_OPEN)
-def test_without_its_mark_a_key_proves_only_what_was_signed_whole(
+def test_a_key_that_signs_whole_cards_proves_only_what_was_signed_whole(
     vectors: Path,
     request: pytest.FixtureRequest,
     signer: LocalSigner,
@@ -356,19 +403,43 @@ def test_without_its_mark_a_key_proves_only_what_was_signed_whole(
 ) -> None:
     document = _signed_by(request, way, _card(vectors, name), private_jwk)
     open_members = LEFT_OPEN[name][way.column]
-    if way.form is Form.PRUNED_LEGACY and name in NOT_ASCII:
-        whole = False
-    else:
-        whole = not open_members or (name, way.column) in SPEC_DROPS_THE_REST
-    if whole:
-        proven = _prove(document, signer)
+    is_rfc_8785 = way.form is not Form.PRUNED_LEGACY or name not in NOT_ASCII
+    if is_rfc_8785 and not _uncovered(document, open_members):
+        proven = _prove(document, signer, SigningTool.WHOLE)
         assert left_out(_served(document), proven.card) == open_members
         assert proven.unproven == ()
     else:
-        with pytest.raises(CardVerificationError) as caught:
-            _prove(document, signer)
-        assert type(caught.value) is CardVerificationError
-        assert [failure.reason for failure in caught.value.failures] == [FailureReason.BAD_SIGNATURE]
+        _check_partial(document, signer, SigningTool.WHOLE)
+
+
+def test_what_javascript_programs_write_of_no_security_is_no_reason_to_refuse_a_card(
+    vectors: Path, request: pytest.FixtureRequest, signer: LocalSigner, private_jwk: dict[str, Any]
+) -> None:
+    """Its type of a card demands both members, and its signature holds neither: 8.4.1 takes them for absent, too."""
+    way = WAYS[-1]
+    proven = 0
+    for number in EVERYWHERE:
+        card = load_card(vectors, number)
+        if card.get("securitySchemes") or card.get("securityRequirements"):
+            continue
+        card.pop("securitySchemes", None)
+        card.pop("securityRequirements", None)
+        bare = _signed_by(request, way, json.dumps(card), private_jwk)
+        written = _signed_by(
+            request, way, json.dumps({**card, "securitySchemes": {}, "securityRequirements": []}), private_jwk
+        )
+        uncovered = _uncovered(bare, set(_prove(bare, signer, way.tool, coverage=SignedPartOnly()).dropped))
+        if uncovered:
+            with pytest.raises(UncoveredFieldsError) as caught:
+                _prove(written, signer, way.tool)
+            assert set(caught.value.pointers) == uncovered
+        else:
+            part = _prove(written, signer, way.tool)
+            assert {"/securitySchemes", "/securityRequirements"} <= set(part.dropped) & set(part.unproven)
+            assert {"securitySchemes", "securityRequirements"}.isdisjoint(part.card)
+            assert part.card == _prove(bare, signer, way.tool).card
+            proven += 1
+    assert proven == 22
 
 
 @_named(WAYS)
@@ -383,8 +454,8 @@ def test_what_is_left_open_is_what_differs_between_the_card_and_its_proof(
 ) -> None:
     """All real cards of the shape of 1.0, against an oracle that compares two JSON values and knows no field."""
     document = _signed_by(request, way, _card(vectors, number), private_jwk)
-    proven = _prove(document, signer, way.form, coverage=SignedPartOnly())
-    _check(document, signer, way.form, set(left_out(_served(document), proven.card)))
+    proven = _prove(document, signer, way.tool, coverage=SignedPartOnly())
+    _check(document, signer, way, set(left_out(_served(document), proven.card)))
 
 
 @_named(RESOLVED)
@@ -401,8 +472,8 @@ def test_what_is_left_open_of_a_card_that_the_resolver_read_is_what_differs_too(
     document = sdk.sign(_card(vectors, number), private_jwk, reader=way.reader, wire=way.wire)
     assert (document is None) is (number in UNREADABLE_FOR_THE_RESOLVER)
     if document is not None:
-        proven = _prove(document, signer, way.form, coverage=SignedPartOnly())
-        _check(document, signer, way.form, set(left_out(_served(document), proven.card)))
+        proven = _prove(document, signer, way.tool, coverage=SignedPartOnly())
+        _check(document, signer, way, set(left_out(_served(document), proven.card)))
 
 
 @_named(WAYS)
@@ -413,10 +484,10 @@ def test_the_address_of_a_key_set_in_the_header_changes_nothing(
     card = _card(vectors, "c2-spec-8.5-sample")
     document = sdk.sign(card, private_jwk, wire=way.wire, jku="https://attacker.example/jwks.json")
     assert document is not None
-    assert _prove(document, signer, way.form).card == _served(document)
+    assert _prove(document, signer, way.tool).card == _served(document)
     stranger = generate_signer("ES256", kid="another")
     with pytest.raises(UntrustedCardError):
-        _prove(document, stranger, way.form)
+        _prove(document, stranger, way.tool)
 
 
 @_named(WAYS)
@@ -426,8 +497,7 @@ def test_the_hosts_of_a_card_signed_by_an_sdk_are_bound_to_the_key(
     document = _signed_by(request, way, _card(vectors, "c2-spec-8.5-sample"), private_jwk).encode()
 
     def trusted_for(*hosts: str) -> TrustStore:
-        forms = LOSSLESS_FORMS | {way.form}
-        return TrustStore([TrustedKey(key=signer.public_key, origins=Origins(*hosts), forms=forms)])
+        return TrustStore([TrustedKey(key=signer.public_key, origins=Origins(*hosts), signer=way.tool)])
 
     origin = "https://georoute-agent.example.com"
     proven = verify_card(document, trusted_for("georoute-agent.example.com"), origin=origin, now=0)
@@ -445,7 +515,7 @@ def test_other_algorithms_of_the_sdks_verify_here(
     signer = generate_signer(alg, rsa_bits=2048)
     key = private_key_to_jwk(signer.private_key, alg=alg, kid=signer.kid)
     document = _signed_by(request, way, _card(vectors, "c3-unicode"), key)
-    assert _prove(document, signer, way.form).key.alg == alg
+    assert _prove(document, signer, way.tool).key.alg == alg
 
 
 @_named(WAYS)
@@ -453,8 +523,9 @@ def test_every_field_of_1_0_is_signed_by_the_sdks_in_the_forms_known_here(
     request: pytest.FixtureRequest, signer: LocalSigner, private_jwk: dict[str, Any], way: Way
 ) -> None:
     document = _signed_by(request, way, json.dumps(EVERY_FIELD), private_jwk)
-    proven = _prove(document, signer, way.form, coverage=SignedPartOnly())
+    proven = _prove(document, signer, way.tool, coverage=SignedPartOnly())
     assert proven.card == EVERY_FIELD
+    # It holds numbers, which the older encoder prints as doubles: so each signature fits its own form alone.
     assert proven.form is way.form
 
 
@@ -463,14 +534,14 @@ def test_every_field_at_its_default_is_left_open_by_the_sdks(
     request: pytest.FixtureRequest, signer: LocalSigner, private_jwk: dict[str, Any], way: Way
 ) -> None:
     document = _signed_by(request, way, json.dumps(EVERY_FIELD_AT_ITS_DEFAULT), private_jwk)
-    proven = _prove(document, signer, way.form, coverage=SignedPartOnly())
+    proven = _prove(document, signer, way.tool, coverage=SignedPartOnly())
     # Only what has a value is signed, and `false` where it was written down for an `optional` field.
     assert proven.card == {
         "name": "Default",
         "supportedInterfaces": [{"url": "https://example.com/"}],
         "capabilities": {"streaming": False, "pushNotifications": False, "extendedAgentCard": False},
     }
-    _check(document, signer, way.form, set(left_out(_served(document), proven.card)))
+    _check(document, signer, way, set(left_out(_served(document), proven.card)))
 
 
 @_named(WAYS)
@@ -479,8 +550,8 @@ def test_json_that_canonical_forms_disagree_about_is_read_as_each_sdk_signs_it(
     request: pytest.FixtureRequest, signer: LocalSigner, private_jwk: dict[str, Any], params: str, way: Way
 ) -> None:
     document = _signed_by(request, way, card_with_params(params), private_jwk)
-    proven = _prove(document, signer, way.form, coverage=SignedPartOnly())
-    _check(document, signer, way.form, set(left_out(_served(document), proven.card)))
+    proven = _prove(document, signer, way.tool, coverage=SignedPartOnly())
+    _check(document, signer, way, set(left_out(_served(document), proven.card)))
 
 
 @_named(WAYS)
@@ -492,5 +563,5 @@ def test_an_integer_beyond_53_bits_is_the_double_that_the_sdks_signed(
     as_written = json.loads(card_with_params('{"a":12345678901234567890}'))
     as_written["signatures"] = json.loads(document)["signatures"]
     for card in (document, json.dumps(as_written)):
-        proven = _prove(card, signer, way.form)
+        proven = _prove(card, signer, way.tool)
         assert float(proven.card["capabilities"]["extensions"][0]["params"]["a"]) == float(12345678901234567890)

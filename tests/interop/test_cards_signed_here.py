@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import urlsafe_b64decode
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -16,6 +17,7 @@ from a2a_trust import (
     LocalSigner,
     MalformedError,
     SignedCard,
+    SigningTool,
     TrustedKey,
     TrustStore,
     UnsafeAnyOrigin,
@@ -66,9 +68,14 @@ def _signed(card: SignedCard) -> str:
     return json.dumps(card.card)
 
 
-def _prove(document: str, *signers: LocalSigner, now: float = 0) -> VerifiedCard:
-    trust = TrustStore(TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin()) for signer in signers)
+def _prove(document: str, *signers: LocalSigner, now: float = 0, tool: SigningTool | None = None) -> VerifiedCard:
+    trust = TrustStore(TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin(), signer=tool) for signer in signers)
     return verify_card(document.encode(), trust, origin=UnsafeAnyOrigin(), now=now)
+
+
+def _marks(signed: SignedCard) -> list[Any]:
+    headers = [entry["protected"] for entry in signed.card["signatures"]]
+    return [json.loads(urlsafe_b64decode(text + "=" * (-len(text) % 4))).get("cty") for text in headers]
 
 
 def _with_signatures(document: str, change: Callable[[list[Any]], list[Any]]) -> str:
@@ -99,8 +106,12 @@ def test_a_signed_card_verifies_here_whole(vectors: Path, signer: LocalSigner, n
     assert proven.card == {name: value for name, value in signed.card.items() if name != "signatures"}
     assert left_out(card, proven.card) == frozenset(signed.normalised)
     assert (proven.dropped, proven.unproven) == ((), ())
-    assert proven.form is Form.SERVED
+    assert proven.form is Form.SPEC
     assert signed.companion == (None if number in NO_COMPANION_NEEDED else Form.PRUNED)
+    assert _marks(signed) == [
+        "application/json;a2a-form=spec",
+        *(["application/json;a2a-form=pruned"] if signed.companion else []),
+    ]
 
 
 @every_card
@@ -181,9 +192,11 @@ def test_the_companion_is_what_the_sdks_need_and_never_enough_here(
     assert _prove(full, signer).unproven == ()
     assert python_1_3_0.refusal(companion, key) is None
     assert js_1_3_0.refusal(companion, key) is None
-    with pytest.raises(UntrustedCardError) as caught:
-        _prove(companion, signer)
-    assert [failure.reason for failure in caught.value.failures] == [FailureReason.COMPANION]
+    for tool in (None, *SigningTool):
+        assert _prove(full, signer, tool=tool).unproven == ()
+        with pytest.raises(UntrustedCardError) as caught:
+            _prove(companion, signer, tool=tool)
+        assert [failure.reason for failure in caught.value.failures] == [FailureReason.COMPANION]
 
 
 @with_companion
@@ -260,6 +273,7 @@ def test_a_card_of_0_3_verifies_here_as_it_is_served_and_in_no_sdk_of_1_0(
     proven = _prove(document, signer)
     assert proven.card == card
     assert (proven.form, proven.unproven) == (Form.SERVED, ())
+    assert _marks(signed) == ["application/json;a2a-form=served"]
     key = signer.public_key.to_jwk()
     assert python_1_3_0.refusal(document, key) == NOT_SIGNED_PYTHON
     assert python_1_3_0.refusal(document, key, reader="resolver") == NOT_SIGNED_PYTHON

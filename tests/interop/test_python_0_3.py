@@ -16,7 +16,9 @@ from a2a_trust import (
     LocalSigner,
     MalformedError,
     Origins,
+    PartialSignatureError,
     SignedPartOnly,
+    SigningTool,
     TrustedKey,
     TrustStore,
     UncoveredFieldsError,
@@ -30,7 +32,6 @@ from a2a_trust import (
 from a2a_trust.card import is_legacy
 from a2a_trust.errors import FailureReason
 from a2a_trust.keys.jwk import private_key_to_jwk
-from a2a_trust.keys.trust import LOSSLESS_FORMS
 from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING
 from a2a_trust.signing.models_0_3 import DEFAULTS, MESSAGES_0_3, SCHEMES_0_3
 from a2a_trust.signing.presence import Kind, Presence
@@ -191,15 +192,16 @@ def _sign(sdk: SdkProcess, card: Card, key: dict[str, Any] = PRIVATE_JWK) -> Car
     return document
 
 
-def _trust(*marks: Form, signer: LocalSigner = SIGNER, host: str = "") -> TrustStore:
+def _trust(tool: SigningTool | None, *, signer: LocalSigner = SIGNER, host: str = "") -> TrustStore:
     origins = Origins(host) if host else UnsafeAnyOrigin()
-    return TrustStore([TrustedKey(key=signer.public_key, origins=origins, forms=LOSSLESS_FORMS | frozenset(marks))])
+    return TrustStore([TrustedKey(key=signer.public_key, origins=origins, signer=tool)])
 
 
-MARKED: Final = _trust(Form.V0_3_PYTHON)
+BY_PYTHON: Final = _trust(SigningTool.A2A_PYTHON)
+OTHER_TOOLS: Final = (None, SigningTool.A2A_JS, SigningTool.WHOLE, SigningTool.A2A_TRUST)
 
 
-def _prove(document: Card, trust: TrustStore = MARKED, *, coverage: Coverage | None = None) -> VerifiedCard:
+def _prove(document: Card, trust: TrustStore = BY_PYTHON, *, coverage: Coverage | None = None) -> VerifiedCard:
     return verify_card(
         json.dumps(document).encode(), trust, origin=UnsafeAnyOrigin(), now=0, coverage=coverage or WholeCard()
     )
@@ -277,7 +279,7 @@ def test_other_algorithms_of_the_sdk_verify_here(python_0_3_26: SdkProcess, alg:
     signer = generate_signer(alg, rsa_bits=2048)
     key = private_key_to_jwk(signer.private_key, alg=alg, kid=signer.kid)
     document = _sign(python_0_3_26, CARD, key)
-    proven = _prove(document, _trust(Form.V0_3_PYTHON, signer=signer), coverage=SignedPartOnly())
+    proven = _prove(document, _trust(SigningTool.A2A_PYTHON, signer=signer), coverage=SignedPartOnly())
     assert (proven.key.alg, proven.form) == (alg, Form.V0_3_PYTHON)
 
 
@@ -424,7 +426,7 @@ def test_what_the_sdk_does_not_see_is_named_and_left_away(document: Card, change
     proven = _prove(document, coverage=SignedPartOnly())
     assert proven.payload == signed.payload
     assert proven.unproven == UNPROVEN_BY_PRUNING
-    assert any("not proven" in warning for warning in proven.warnings)
+    assert any("nothing shows it" in warning for warning in proven.warnings)
 
 
 #: Changes of what was signed, or into a card that is not of 0.3.
@@ -457,22 +459,29 @@ def test_what_the_sdk_signed_cannot_be_changed(document: Card, change: Change, c
     assert [failure.reason for failure in caught.value.failures] == [FailureReason.BAD_SIGNATURE]
 
 
-@pytest.mark.parametrize("marks", [{Form.V0_3_PYTHON}, {Form.PRUNED}, {Form.PRUNED_LEGACY}, set(Form)], ids=sorted)
-def test_the_removal_that_nobody_can_see_is_told_as_unproven_whatever_the_mark(
-    document: Card, marks: set[Form]
-) -> None:
-    """Served card and signed payload are equal, and the key belongs to somebody whose SDKs prune."""
-    proven = _prove(_signed_part(document), _trust(*marks))
+def test_the_removal_that_nobody_can_see_is_told_as_unproven(document: Card) -> None:
+    """Served card and signed payload are equal, and the key belongs to somebody whose SDK prunes."""
+    proven = _prove(_signed_part(document))
     assert (proven.form, proven.dropped, proven.unproven) == (Form.V0_3_PYTHON, (), UNPROVEN_BY_PRUNING)
     assert "security" in proven.card
     assert "type" not in proven.card["securitySchemes"]["key"]
 
 
-@pytest.mark.parametrize("marks", [set(), {Form.PRUNED}, {Form.PRUNED_LEGACY}, {Form.PRUNED, Form.PRUNED_LEGACY}])
-def test_only_a_key_whose_entry_names_the_form_speaks_it(document: Card, marks: set[Form]) -> None:
-    with pytest.raises(CardVerificationError) as caught:
-        _prove(document, _trust(*marks), coverage=SignedPartOnly())
-    assert [failure.reason for failure in caught.value.failures] == [FailureReason.BAD_SIGNATURE]
+@pytest.mark.parametrize("coverage", [WholeCard(), SignedPartOnly()], ids=["whole card", "signed part only"])
+@pytest.mark.parametrize("tool", OTHER_TOOLS)
+def test_only_a_key_of_the_sdk_signs_in_its_form(document: Card, tool: SigningTool | None, coverage: Coverage) -> None:
+    with pytest.raises(PartialSignatureError) as caught:
+        _prove(document, _trust(tool), coverage=coverage)
+    assert [failure.reason for failure in caught.value.failures] == [FailureReason.PARTIAL]
+
+
+@pytest.mark.parametrize("tool", [None, SigningTool.A2A_TRUST])
+def test_the_removal_that_nobody_can_see_is_refused_unless_the_operator_accepts_it(
+    document: Card, tool: SigningTool | None
+) -> None:
+    with pytest.raises(PartialSignatureError) as caught:
+        _prove(_signed_part(document), _trust(tool))
+    assert [failure.reason for failure in caught.value.failures] == [FailureReason.PARTIAL]
 
 
 def test_a_merged_card_is_not_proven_by_what_the_sdk_signed_of_it(python_0_3_26: SdkProcess) -> None:
@@ -489,7 +498,7 @@ def test_a_merged_card_is_not_proven_by_what_the_sdk_signed_of_it(python_0_3_26:
 def test_the_hosts_of_a_card_are_bound_to_the_key(document: Card) -> None:
     def prove(host: str) -> VerifiedCard:
         text = json.dumps(document).encode()
-        trust = _trust(Form.V0_3_PYTHON, host=host)
+        trust = _trust(SigningTool.A2A_PYTHON, host=host)
         return verify_card(text, trust, origin=f"https://{host}", now=0, coverage=SignedPartOnly())
 
     assert prove("old.example.com").origin == "old.example.com"

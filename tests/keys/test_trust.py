@@ -10,15 +10,15 @@ import pytest
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
 from a2a_trust.keys.signer import generate_signer
-from a2a_trust.keys.trust import LOSSLESS_FORMS, Form, TrustedKey, TrustStore
+from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustStore
 
 KEY = generate_signer(kid="k").public_key
 HOST = Origins("agent.example.com")
 
 
-def test_a_key_speaks_in_lossless_forms_always_and_is_not_revoked_unless_told() -> None:
+def test_a_key_is_valid_at_all_times_and_not_revoked_unless_its_entry_says_so() -> None:
     entry = TrustedKey(key=KEY, origins=HOST)
-    assert entry.forms == LOSSLESS_FORMS == {Form.SERVED, Form.SPEC}
+    assert (entry.signer, entry.name) == (None, None)
     assert (entry.not_before, entry.not_after, entry.revoked) == (float("-inf"), float("inf"), False)
 
 
@@ -33,19 +33,19 @@ def test_an_entry_without_origins_cannot_be_made() -> None:
         TrustedKey(key=KEY)  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize("forms", [frozenset(), [], (), ""])
-def test_a_key_that_may_speak_in_no_form_is_a_mistake(forms: Any) -> None:
-    with pytest.raises(ConfigurationError, match="forms is empty"):
-        TrustedKey(key=KEY, origins=HOST, forms=forms)
+def test_a_signer_may_be_given_by_name_and_unknown_ones_are_a_mistake() -> None:
+    signer: Any = "a2a-python"
+    assert TrustedKey(key=KEY, origins=HOST, signer=signer).signer is SigningTool.A2A_PYTHON
+    unknown: list[Any] = ["", "A2A-python", "pruned", ["a2a-python"], {}, 0, False]
+    for signer in unknown:
+        with pytest.raises(ConfigurationError, match='write one of "a2a-trust", "a2a-python", "a2a-js", "whole"'):
+            TrustedKey(key=KEY, origins=HOST, signer=signer)
 
 
-def test_forms_may_be_given_by_name_and_unknown_ones_are_a_mistake() -> None:
-    forms: Any = ["pruned", "served"]
-    assert TrustedKey(key=KEY, origins=HOST, forms=forms).forms == {Form.PRUNED, Form.SERVED}
-    for unknown in (["v9"], ["Pruned"], "pruned", [None]):
-        forms = unknown
-        with pytest.raises(ConfigurationError):
-            TrustedKey(key=KEY, origins=HOST, forms=forms)
+@pytest.mark.parametrize("name", ["", "a" * 129, "a\nb", "\x1b[2J", 1, b"bank", ["bank"], KEY.thumbprint])
+def test_a_name_is_short_text_that_is_no_thumbprint(name: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^name: "):
+        TrustedKey(key=KEY, origins=HOST, name=name)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_stores_of_the_same_entries_are_equal() -> None:
 
 
 @pytest.mark.parametrize("by", ["kid", "thumbprint", "entry"])
-def test_a_revoked_key_is_revoked_under_its_other_names_too(by: str) -> None:
+def test_a_key_that_the_operator_revoked_is_revoked_under_its_other_names_too(by: str) -> None:
     twin = dataclasses.replace(KEY, kid="other")
     namesake = generate_signer(kid="k").public_key
     entries = [
@@ -115,6 +115,29 @@ def test_a_revoked_key_is_revoked_under_its_other_names_too(by: str) -> None:
     ]
     names = {"kid": ["k"], "thumbprint": [KEY.thumbprint], "entry": []}[by]
     store = TrustStore(entries, revoked=names)
-    # Of another key with the same name, which may be of somebody else, only the name says anything.
+    # The name says something about another key with the same name, the thumbprint and the entry do not.
     assert [entry.revoked for entry in store.keys] == [True, True, by == "kid"]
     assert KEY.thumbprint in store.revoked
+
+
+@pytest.mark.parametrize("by", ["kid", "entry"])
+def test_a_fetched_key_that_is_revoked_revokes_no_other(by: str) -> None:
+    url = "https://evil.example.net/jwks.json"
+    fetched = TrustedKey(key=dataclasses.replace(KEY, kid="evil-1"), origins=HOST, source=url, revoked=by == "entry")
+    own = TrustedKey(key=KEY, origins=HOST)
+    store = TrustStore([fetched, own], revoked=["evil-1"] if by == "kid" else [])
+    assert [entry.revoked for entry in store.keys] == [True, False]
+    assert KEY.thumbprint not in store.revoked
+
+
+def test_the_thumbprint_of_a_fetched_key_revokes_it_everywhere() -> None:
+    fetched = TrustedKey(key=KEY, origins=HOST, source="https://a.example/jwks.json")
+    own = TrustedKey(key=dataclasses.replace(KEY, kid="other"), origins=HOST)
+    assert all(entry.revoked for entry in TrustStore([fetched, own], revoked=[KEY.thumbprint]).keys)
+
+
+def test_a_store_knows_kids_and_the_names_of_parties() -> None:
+    store = TrustStore([TrustedKey(key=KEY, origins=HOST, name="bank")], names=["auditor"])
+    assert store.names == {"bank", "auditor"}
+    assert store.knows("k")
+    assert not store.knows("bank")

@@ -15,7 +15,7 @@ from a2a_trust.errors import ConfigurationError
 from a2a_trust.file_changes import stamp_of_path
 from a2a_trust.keys.origins import Origins
 from a2a_trust.keys.signer import generate_signer
-from a2a_trust.keys.trust import LOSSLESS_FORMS, Form
+from a2a_trust.keys.trust import SigningTool
 from a2a_trust.keys.trust_edit import (
     EMPTY,
     Members,
@@ -26,7 +26,7 @@ from a2a_trust.keys.trust_edit import (
     with_revoked,
     without_entry,
 )
-from a2a_trust.keys.trust_file import TrustDocument, TrustEntry, read_trust
+from a2a_trust.keys.trust_file import RevokedKey, TrustDocument, TrustEntry, read_trust
 
 KEYS = [generate_signer("EdDSA", kid=f"key-{number}").public_key for number in range(6)]
 PEM = KEYS[0].to_pem().decode()
@@ -59,7 +59,7 @@ OTHERS = [
     '# @ """ not the beginning of a text',
     "# @ [[trust]]",
     "",
-    '[[policy]]  # @\norigins = ["a.example"]\nkeys = ["a", "b"] # @',
+    '[[policy]]  # @\norigins = ["a.example"]\nparties = ["MMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMM"] # @',
     '[[revoked]]\nkid = "gone" # @\nreason = """\n[[trust]]\n# no comment\n"""',
     "[[revoked]]\nkid = '''['''\n# @\nat = 2026-01-01",
 ]
@@ -104,7 +104,7 @@ keys = st.sampled_from(KEYS)
 
 @st.composite
 def added(draw: st.DrawFn) -> str:
-    members = Members(origins=draw(hosts), forms=draw(st.none() | st.sets(st.sampled_from(Form), min_size=1)))
+    members = Members(origins=draw(hosts), signer=draw(st.none() | st.sampled_from(SigningTool)))
     starts, ends = draw(moments), draw(moments)
     if starts is not None and ends is not None:
         assume(starts < ends)
@@ -167,11 +167,18 @@ def test_revoking_adds_to_the_end_whatever_the_key_is_called(
     made: tuple[str, list[Block]], kid: str, reason: str, at: int
 ) -> None:
     assume(not re.search("[\ud800-\udfff]", kid + reason))
-    longer = with_revoked(made[0], kid, at=at, reason=reason)
+    longer = with_revoked(made[0], RevokedKey(kid=kid, at=at, reason=reason))
     assert longer.startswith(made[0])
     last = read(longer).revoked[-1]
     assert (last.kid, last.reason, last.at) == (kid, reason, at)
     assert says(read(longer))[:2] == says(read(made[0]))[:2]
+
+
+def test_a_revocation_says_which_key_and_where() -> None:
+    key = RevokedKey(kid="a", thumbprint=KEYS[0].thumbprint, at=5, reason="lost")
+    scoped = RevokedKey(kid="b", entry="https://a.example/k")
+    text = with_entries(EMPTY, [entry_of_url("https://a.example/k", origins=["a.example"])])
+    assert read(with_revoked(with_revoked(text, key), scoped)).revoked == (key, scoped)
 
 
 def test_a_last_line_without_an_end_gets_one() -> None:
@@ -181,24 +188,24 @@ def test_a_last_line_without_an_end_gets_one() -> None:
 
 
 def test_line_ends_of_windows_are_kept_and_used() -> None:
-    longer = with_revoked("version = 1\r\n", "a", at=0, reason="b")
+    longer = with_revoked("version = 1\r\n", RevokedKey(kid="a", at=0, reason="b"))
     assert longer.count("\n") == longer.count("\r\n") == 6
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udfffb"])
 def test_a_name_that_is_no_text_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="UTF-8"):
-        with_revoked(EMPTY, text, at=0)
+        with_revoked(EMPTY, RevokedKey(kid=text))
 
 
 def test_an_entry_holds_what_was_said_of_the_key() -> None:
-    members = Members(origins=["a.example"], forms={Form.SERVED, Form.PRUNED}, not_before=10.9, not_after=1e9)
+    members = Members(origins=["a.example"], name="bank", signer=SigningTool.WHOLE, not_before=10.9, not_after=1e9)
     (entry,) = read(with_entries(EMPTY, [entry_of_key(KEYS[2], **members)])).entries
     assert (entry.keys, entry.origins) == ((KEYS[2],), Origins("a.example"))
-    assert entry.forms == {Form.SERVED, Form.PRUNED}
+    assert (entry.name, entry.signer) == ("bank", SigningTool.WHOLE)
     assert (entry.not_before, entry.not_after, entry.line) == (10, 1e9, 4)
     (plain,) = read(with_entries(EMPTY, [entry_of_key(KEYS[2], origins=["a.example"])])).entries
-    assert plain.forms == LOSSLESS_FORMS
+    assert (plain.name, plain.signer) == (None, None)
 
 
 @pytest.mark.parametrize("alg", ["ES256", "ES384", "ES512", "EdDSA", "RS256", "PS512"])
@@ -225,7 +232,7 @@ def path(tmp_path: Path) -> Path:
 def test_a_change_replaces_the_file_and_keeps_its_rights(path: Path) -> None:
     path.chmod(0o640)
     before = path.stat()
-    after = update_trust_file(path, lambda text, _: with_revoked(text, "a", at=0))
+    after = update_trust_file(path, lambda text, _: with_revoked(text, RevokedKey(kid="a")))
     assert [key.kid for key in after.revoked] == ["a"]
     assert read_trust(path.read_bytes(), "trust.toml") == TrustDocument(
         name="trust.toml", entries=(), policies=(), revoked=after.revoked
@@ -238,7 +245,7 @@ def test_a_change_replaces_the_file_and_keeps_its_rights(path: Path) -> None:
 def test_a_link_to_the_file_stays_one(path: Path) -> None:
     link = path.with_name("link.toml")
     link.symlink_to(path)
-    update_trust_file(link, lambda text, _: with_revoked(text, "a", at=0))
+    update_trust_file(link, lambda text, _: with_revoked(text, RevokedKey(kid="a")))
     assert link.is_symlink()
     assert 'kid = "a"' in path.read_text()
 
@@ -248,7 +255,7 @@ def test_a_link_to_the_file_stays_one(path: Path) -> None:
     [
         ("version = 2\n", "line 1: version: "),
         (f"{EMPTY}[[trust]]\norigins = ['a.example']\n", r"line 3: trust\[0\]: exactly one of"),
-        (f"{EMPTY}[[revoked]]\n", r"line 3: revoked\[0\]\.kid: it is missing"),
+        (f"{EMPTY}[[revoked]]\n", r"line 3: revoked\[0\]: write the kid"),
         (f"{EMPTY}[[revoked]\n", "no TOML: .* line 3"),
     ],
 )
@@ -264,7 +271,7 @@ def test_a_file_that_is_no_trust_file_is_not_changed(path: Path) -> None:
     path.write_bytes(b"version = 1\n[[trust]]\norigins = 7\njwks_url = 'https://a.example/k'\n")
     before = path.read_bytes()
     with pytest.raises(ConfigurationError, match=r"trust\.toml, line 3: trust\[0\]\.origins: name hosts"):
-        update_trust_file(path, lambda text, _: with_revoked(text, "a", at=0))
+        update_trust_file(path, lambda text, _: with_revoked(text, RevokedKey(kid="a")))
     assert path.read_bytes() == before
 
 
@@ -287,8 +294,12 @@ def test_a_change_that_fails_leaves_the_file(path: Path) -> None:
 def test_changes_at_once_are_all_there_in_the_end(path: Path) -> None:
     kids = [f"kid-{number}" for number in range(24)]
     with ThreadPoolExecutor(8) as several:
-        list(several.map(lambda kid: update_trust_file(path, lambda text, _: with_revoked(text, kid, at=0)), kids))
-    assert sorted(key.kid for key in read_trust(path.read_bytes(), "trust.toml").revoked) == sorted(kids)
+        list(
+            several.map(
+                lambda kid: update_trust_file(path, lambda text, _: with_revoked(text, RevokedKey(kid=kid))), kids
+            )
+        )
+    assert sorted(str(key.kid) for key in read_trust(path.read_bytes(), "trust.toml").revoked) == sorted(kids)
 
 
 def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:

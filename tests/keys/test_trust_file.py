@@ -21,7 +21,7 @@ from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
 from a2a_trust.keys.policy import Threshold
 from a2a_trust.keys.signer import LocalSigner, generate_signer
-from a2a_trust.keys.trust import LOSSLESS_FORMS, Form, TrustStore
+from a2a_trust.keys.trust import SigningTool, TrustStore
 from a2a_trust.keys.trust_edit import update_trust_file, with_entries
 from a2a_trust.keys.trust_file import TrustFile, read_trust
 from a2a_trust.signing.sign import sign_card
@@ -88,7 +88,7 @@ def test_a_key_is_trusted_however_it_is_written(way: str, tmp_path: Path, monkey
     monkeypatch.chdir("/")  # files are relative to the trust file
     trust = store(tmp_path, WAYS[way](tmp_path, ANN.public_key))
     (key,) = trust.keys
-    assert (key.key, key.origins, key.forms) == (ANN.public_key, Origins("invoice.example.com"), LOSSLESS_FORMS)
+    assert (key.key, key.origins, key.signer) == (ANN.public_key, Origins("invoice.example.com"), None)
     assert (key.not_before, key.not_after, key.revoked, key.source) == (float("-inf"), float("inf"), False, None)
     assert is_proven(trust, ANN)
     assert not is_proven(trust, EVE)
@@ -99,14 +99,15 @@ def test_an_entry_says_how_far_a_key_is_trusted(tmp_path: Path) -> None:
         tmp_path,
         entry(
             origins='["*.example.com", "other.example"]',
-            forms='["served", "pruned"]',
+            signer='"a2a-python"',
+            name='"finance"',
             not_before="2026-01-31",
             not_after="2026-02-01T12:00:00+02:00",
         ),
     )
     (key,) = trust.keys
     assert key.origins == Origins("*.example.com", "other.example")
-    assert key.forms == {Form.SERVED, Form.PRUNED}
+    assert (key.signer, key.name) == (SigningTool.A2A_PYTHON, "finance")
     assert (key.not_before, key.not_after) == (1_769_817_600.0, 1_769_940_000.0)
     assert [is_proven(trust, ANN, now=now) for now in (1_769_817_599, 1_769_817_600, 1_769_940_000)] == [
         False,
@@ -136,18 +137,47 @@ def test_a_revoked_key_proves_nothing_wherever_it_is_listed(tmp_path: Path) -> N
     assert (found.kid, found.at, found.reason) == ("ann", 1_795_251_600.0, "its laptop was stolen")
 
 
-POLICY = '\n[[policy]]\norigins = ["*.example.com"]\nkeys = ["ann", "bob"]\n'
+POLICY = '\n[[policy]]\norigins = ["*.example.com"]\nparties = ["Ann", "Bob"]\n'
 
 
 def test_a_policy_says_what_cards_of_a_host_need(tmp_path: Path) -> None:
-    trust = store(tmp_path, entry(), entry(BOB), POLICY)
-    assert trust.policies[0].policy == Threshold(2, frozenset({"ann", "bob"}))
+    ann, bob = entry(name='"Ann"'), entry(BOB, name='"Bob"')
+    trust = store(tmp_path, ann, bob, POLICY)
+    assert trust.policies[0].policy == Threshold(2, frozenset({"Ann", "Bob"}))
     assert [is_proven(trust, ANN), is_proven(trust, BOB), is_proven(trust, BOB, ANN)] == [False, False, True]
-    assert is_proven(store(tmp_path, entry(), entry(BOB), POLICY, "count = 1\n"), BOB)
+    assert is_proven(store(tmp_path, ann, bob, POLICY, "count = 1\n"), BOB)
     elsewhere = POLICY.replace("*.example.com", "bank.example.org")
-    assert is_proven(store(tmp_path, entry(), elsewhere), ANN)
+    assert is_proven(store(tmp_path, ann, bob, elsewhere), ANN)
+    by_thumbprint = POLICY.replace("Bob", BOB.public_key.thumbprint)
+    assert is_proven(store(tmp_path, ann, entry(BOB), by_thumbprint), BOB, ANN)
 
 
+def test_a_policy_names_no_kid_and_the_error_says_what_to_write(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"line 14: policy\[0\]\.parties: 'ann' is a kid.*write the") as error:
+        store(tmp_path, entry(), entry(BOB, name='"Bob"'), POLICY.replace("Ann", "ann"))
+    assert ANN.public_key.thumbprint in str(error.value)
+    assert "the entry on line 3" in str(error.value)
+    with pytest.raises(ConfigurationError, match=r"no \[\[trust\]\] has the name 'Ann'; give the entry of this party"):
+        store(tmp_path, entry(), entry(BOB, name='"Bob"'), POLICY)
+
+
+def test_one_name_stands_on_one_entry(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"trust\[1\]\.name: the entry on line 3 has this name already"):
+        store(tmp_path, entry(name='"Ann"'), entry(BOB, name='"Ann"'))
+
+
+def test_a_kid_can_be_revoked_in_one_entry(tmp_path: Path) -> None:
+    twin = generate_signer(kid="ann")
+    entries = (entry(name='"Ann"'), entry(twin, name='"Twin"'))
+    trust = store(tmp_path, *entries, '\n[[revoked]]\nkid = "ann"\nentry = "Twin"\n')
+    assert [is_proven(trust, ANN), is_proven(trust, twin)] == [True, False]
+    trust = store(tmp_path, *entries, f'\n[[revoked]]\nkid = "ann"\nthumbprint = "{twin.public_key.thumbprint}"\n')
+    assert [is_proven(trust, ANN), is_proven(trust, twin)] == [True, False]
+    trust = store(tmp_path, *entries, '\n[[revoked]]\nkid = "ann"\n')
+    assert [is_proven(trust, ANN), is_proven(trust, twin)] == [False, False]
+
+
+ONE, TWO = ANN.public_key.thumbprint, BOB.public_key.thumbprint
 REMOTE = "version = 1\n[[trust]]\njwks_url = 'https://a.example/k'\n"
 SOUND = f"{REMOTE}origins = ['a.example']\n"
 POLICIES = "version = 1\n[[policy]]\norigins = ['a.example']\n"
@@ -176,21 +206,26 @@ POLICIES = "version = 1\n[[policy]]\norigins = ['a.example']\n"
     (5, f"{SOUND}unsafe_any_origin = true\n",
      r"unsafe_any_origin: write true, and no origins"),
     (4, f"{REMOTE}unsafe_any_origin = 1\n", r"write true"),
-    (5, f"{SOUND}forms = ['all']\n",
-     r'forms: a list of "served", "spec"'),
-    (5, f"{SOUND}forms = []\n", r"forms: a list"),
+    (5, f"{SOUND}signer = 'all'\n", r'signer: write one of "a2a-trust", "a2a-python", "a2a-js", "whole"'),
+    (5, f"{SOUND}signer = ['a2a-js']\n", r"signer: write one of"),
+    (5, f"{SOUND}name = ''\n", r"name: write 1 to 128 printable"),
+    (5, f"{SOUND}name = 7\n", r"name: write 1 to 128 printable"),
+    (5, f"{SOUND}name = '{ANN.public_key.thumbprint}'\n", r"name: it looks like the thumbprint"),
     (5, f"{SOUND}not_after = 2027-01-01T12:00:00\n",
      r"not_after: write a date, or a time with its zone"),
     (5, f"{SOUND}not_before = '2027-01-01'\n",
      r"not_before: write a date"),
     (6, f"{SOUND}not_before = 2027-01-01\nnot_after = 2027-01-01\n",
      r"not_after: it must be later than not_before"),
-    (2, POLICIES, r"policy\[0\]\.keys: name keys by their kid"),
-    (5, f"{POLICIES}keys = ['a', 'a']\ncount = 2\n", r"count: a number from 1 to 1"),
-    (5, f"{POLICIES}keys = ['a', 'b']\ncount = 0\n", r"count: a number from 1 to 2"),
-    (5, f"{POLICIES}keys = ['a', 'b']\ncount = true\n", r"count: a number"),
-    (3, "version = 1\n[[policy]]\nunsafe_any_origin = true\nkeys = ['a']\n", r"unsafe_any_origin: it is not known"),
-    (2, "version = 1\n[[revoked]]\nreason = 'x'\n", r"revoked\[0\]\.kid: it is missing"),
+    (2, POLICIES, r"policy\[0\]\.parties: name trust entries or thumbprints"),
+    (4, f"{POLICIES}keys = ['a']\n", r"policy\[0\]\.keys: it is not known; members are count, origins, parties"),
+    (5, f"{POLICIES}parties = ['{ONE}', '{ONE}']\ncount = 2\n", r"count: a number from 1 to 1"),
+    (5, f"{POLICIES}parties = ['{ONE}', '{TWO}']\ncount = 0\n", r"count: a number from 1 to 2"),
+    (5, f"{POLICIES}parties = ['{ONE}', '{TWO}']\ncount = true\n", r"count: a number"),
+    (3, "version = 1\n[[policy]]\nunsafe_any_origin = true\nparties = ['a']\n", r"unsafe_any_origin: it is not known"),
+    (2, "version = 1\n[[revoked]]\nreason = 'x'\n", r"revoked\[0\]: write the kid or the thumbprint of the key"),
+    (3, "version = 1\n[[revoked]]\nthumbprint = 'x'\n", r"revoked\[0\]\.thumbprint: write the RFC 7638"),
+    (4, "version = 1\n[[revoked]]\nkid = 'a'\nentry = 'x'\n", r"revoked\[0\]\.entry: no \[\[trust\]\] has this"),
     (3, "version = 1\n[[revoked]]\nkid = 7\n", r"revoked\[0\]\.kid: write a text"),
     (9, "version = 1\n[[revoked]]\nkid = 'a'\nreason = '''\n[[revoked]]\nkid = 1\n'''\n[[revoked]]\nkid = 7\n",
      r"revoked\[1\]\.kid: write a text"),
@@ -401,22 +436,16 @@ async def test_a_revocation_in_the_file_counts_for_fetched_keys(tmp_path: Path) 
 
 
 @pytest.mark.anyio
-async def test_a_jku_selects_among_keys_that_share_a_name(tmp_path: Path) -> None:
+async def test_keys_that_share_a_kid_are_all_usable_whatever_the_jku(tmp_path: Path) -> None:
     twin = generate_signer(kid="ann")
     doors: Any = Doors(a=[ANN.public_key], b=[twin.public_key])
     path = written(tmp_path, remote("a", "invoice.example.com"), remote("b", "invoice.example.com"))
     trust = await TrustFile(path, door=doors).fetch()
-
-    def is_good(signer: LocalSigner, jku: str | None) -> bool:
-        card = sign_card(CARD, signer, jku=jku).card
-        with suppress(UntrustedCardError):
-            return verify_card(card, trust, origin="https://invoice.example.com", now=NOW).key == signer.public_key
-        return False
-
-    assert is_good(ANN, "https://keys.example.com/a")
-    assert is_good(twin, "https://keys.example.com/b")
-    assert not is_good(ANN, None)
-    assert not is_good(ANN, "https://evil.example/a")
+    for signer in (ANN, twin):
+        for jku in (None, "https://keys.example.com/a", "https://evil.example/a"):
+            card = sign_card(CARD, signer, jku=jku).card
+            proven = verify_card(card, trust, origin="https://invoice.example.com", now=NOW)
+            assert proven.key == signer.public_key
     assert doors.fetched == ["https://keys.example.com/a", "https://keys.example.com/b"]
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from a2a_trust.card import read_card
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.signer import generate_signer
-from a2a_trust.keys.trust import Form
+from a2a_trust.signing.forms import Form
 from a2a_trust.lint.findings import Finding, Severity
 from a2a_trust.lint.lint_card import MAX_OF_A_RULE, lint_card, mend_card
 from a2a_trust.lint.rules import RULES

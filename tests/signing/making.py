@@ -8,9 +8,10 @@ from typing import Any
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jws import signing_input
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
+from a2a_trust.keys.policy import is_thumbprint
 from a2a_trust.keys.signer import Signer
-from a2a_trust.keys.trust import Form, TrustedKey, TrustStore
-from a2a_trust.signing.forms import project
+from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustStore
+from a2a_trust.signing.forms import Form, project
 from tests.signing.cards import Card
 
 ANYWHERE = UnsafeAnyOrigin()
@@ -32,8 +33,11 @@ def signed_in(card: Card, form: Form, *signers: Signer, **header: Any) -> Card:
     return {**card, "signatures": [entry(signer, payload, **header) for signer in signers]}
 
 
-def trusted(signer: Signer, *hosts: str, **rest: Any) -> TrustedKey:
-    return TrustedKey(key=signer.public_key, origins=Origins(*hosts) if hosts else ANYWHERE, **rest)
+def trusted(owner: Signer, /, *hosts: str, **rest: Any) -> TrustedKey:
+    """Trust in a key whose owner signs complete cards, as the party of its kid, unless ``rest`` says otherwise."""
+    name = None if is_thumbprint(owner.kid) else owner.kid
+    members = {"signer": SigningTool.WHOLE, "name": name, **rest}
+    return TrustedKey(key=owner.public_key, origins=Origins(*hosts) if hosts else ANYWHERE, **members)
 
 
 def trust_in(*signers: Signer) -> TrustStore:

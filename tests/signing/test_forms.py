@@ -13,8 +13,15 @@ from hypothesis import strategies as st
 
 from a2a_trust import strict_json
 from a2a_trust.card import proto_name
-from a2a_trust.keys.trust import Form
-from a2a_trust.signing.forms import MAX_POINTER, MAX_POINTERS, UNPROVEN_BY_PRUNING, present_members, project, shown
+from a2a_trust.signing.forms import (
+    MAX_POINTER,
+    MAX_POINTERS,
+    UNPROVEN_BY_PRUNING,
+    Form,
+    present_members,
+    project,
+    shown,
+)
 from a2a_trust.signing.jcs import canonicalize, canonicalize_received
 from a2a_trust.signing.presence import MESSAGES, Kind, Presence
 from tests.signing.cards import Card, cards, full_card, legacy_card, many_formed_card, merged_card

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 
 from a2a_trust import strict_json
 from a2a_trust.errors import MalformedError
-from a2a_trust.keys.trust import Form
-from a2a_trust.signing.forms import project
+from a2a_trust.signing.forms import Form, project
 from a2a_trust.signing.gate import check_card, is_simple
 from a2a_trust.signing.presence import MESSAGES, Field, Kind
 from tests.signing.cards import Card, Place, cards, full_card, legacy_card, many_formed_card, merged_card, places

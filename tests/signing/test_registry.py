@@ -15,6 +15,7 @@ from a2a_trust import (
     Form,
     MalformedError,
     Origins,
+    SigningTool,
     TrustedKey,
     TrustStore,
     generate_signer,
@@ -29,8 +30,8 @@ from tests.signing.making import entry, served, signed_in, trusted
 
 NOW = 1_800_000_000.0
 HOST = "agent.example.com"
-ALICE, BOB, OLD, GONE, TWIN, SDK, STRANGER = (
-    generate_signer(kid=name) for name in ("alice", "bob", "old", "gone", "twin", "sdk", "stranger")
+ALICE, BOB, OLD, GONE, UNKNOWN_TOOL, SDK, STRANGER = (
+    generate_signer(kid=name) for name in ("alice", "bob", "old", "gone", "tool", "sdk", "stranger")
 )
 TRUST = TrustStore(
     [
@@ -38,9 +39,8 @@ TRUST = TrustStore(
         trusted(BOB, HOST),
         trusted(OLD, HOST, not_after=NOW - 1),
         trusted(GONE, HOST, revoked=True),
-        trusted(TWIN, HOST),
-        trusted(generate_signer(kid="twin"), HOST),
-        TrustedKey(key=SDK.public_key, origins=Origins(HOST), forms=frozenset({Form.PRUNED})),
+        trusted(UNKNOWN_TOOL, HOST, signer=None),
+        TrustedKey(key=SDK.public_key, origins=Origins(HOST), signer=SigningTool.A2A_JS),
     ]
 )
 
@@ -74,7 +74,7 @@ REFUSED: dict[str, tuple[bytes, str, list[str]]] = {
     "another algorithm": (with_header(alg="RS256"), "untrusted", ["unknown-key"]),
     "no algorithm of ours": (with_header(alg="none"), "not-proven", ["wrong-algorithm"]),
     "by a stranger": (served(sign_card(card(), STRANGER).card), "untrusted", ["unknown-key"]),
-    "by one of two twins": (served(sign_card(card(), TWIN).card), "untrusted", ["ambiguous-key"]),
+    "by an unknown tool": (served(signed_in(card(), Form.SERVED, UNKNOWN_TOOL)), "partial", ["partial"]),
     "by a key of the past": (served(sign_card(card(), OLD).card), "untrusted", ["key-not-valid-now"]),
     "by a revoked key": (served(sign_card(card(), GONE).card), "untrusted", ["revoked-key"]),
     "by too few": (served(sign_card(card(), ALICE).card), "policy", []),
@@ -96,7 +96,7 @@ def verdict(document: bytes, proves: CardVerifier, origin: str = f"https://{HOST
 @pytest.mark.parametrize("name", REFUSED)
 def test_every_refusal_has_a_word(name: str) -> None:
     document, code, reasons = REFUSED[name]
-    two = n_of(2, "alice", "bob") if code == "policy" else n_of(1, *(key.key.kid for key in TRUST.keys))
+    two = n_of(2, "alice", "bob") if code == "policy" else n_of(1, *(key.key.thumbprint for key in TRUST.keys))
     assert verdict(document, verifier(policy=two)) == (code, reasons)
 
 

@@ -21,8 +21,7 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import verify_jws
 from a2a_trust.keys.policy import all_of
 from a2a_trust.keys.signer import LocalSigner, generate_signer
-from a2a_trust.keys.trust import Form
-from a2a_trust.signing.forms import project
+from a2a_trust.signing.forms import Form, project
 from a2a_trust.signing.jcs import canonicalize, canonicalize_received
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.signature import MAX_SIGNATURES, content_type

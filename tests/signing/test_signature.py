@@ -9,7 +9,7 @@ import pytest
 from a2a_trust.errors import MalformedError, UnsignedCardError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jws import MAX_HEADER
-from a2a_trust.keys.trust import Form
+from a2a_trust.signing.forms import Form
 from a2a_trust.signing.signature import MARKS, MAX_SIGNATURES, content_type, parse_signature, signature_entries
 from tests.signing.making import header_text
 

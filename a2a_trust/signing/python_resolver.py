@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from a2a_trust.card import SCHEME_TYPES, is_legacy
-from a2a_trust.signing.forms import Form
-from a2a_trust.signing.forms import project
+from a2a_trust.signing.forms import Form, project
 from a2a_trust.strict_json import JSON, JSONObject
 
 __all__ = ["rewritten_members"]

@@ -17,9 +17,10 @@ from typing import Any, Final, TypeAlias
 
 from a2a_trust import (
     CardVerificationError,
-    Form,
     LocalSigner,
     MalformedError,
+    PartialSignatureError,
+    SigningTool,
     TrustedKey,
     TrustStore,
     UncoveredFieldsError,
@@ -31,7 +32,6 @@ from a2a_trust import (
 )
 from a2a_trust.card import is_legacy
 from a2a_trust.keys.jwk import private_key_to_jwk
-from a2a_trust.keys.trust import LOSSLESS_FORMS
 from tests.interop.sdk_process import SdkProcess, node_sdk, python_sdk
 
 __all__ = ["BEGIN", "DOCUMENT", "END", "SDK_NAMES", "Cell", "Table", "printed", "tables"]
@@ -109,27 +109,27 @@ CARDS: Final[dict[str, dict[str, Any]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Signer:
-    """One way that a card is signed: an SDK, what is given to it, and the form that its key must be marked with."""
+    """One way that a card is signed: an SDK, what is given to it, and what a trust entry says of its key."""
 
     name: str
     sdk: str
-    form: Form
+    tool: SigningTool
     wire: str = "served"
 
 
 OURS: Final = "a2a-trust"
 TYPED: Final = "a2a-js 1.3.0, typed card"
 SIGNERS: Final = (
-    Signer(name="a2a-python 1.3.0", sdk="python-1.3.0", form=Form.PRUNED),
-    Signer(name="a2a-python 1.1.3", sdk="python-1.1.3", form=Form.PRUNED_LEGACY),
-    Signer(name="a2a-python 1.0.0", sdk="python-1.0.0", form=Form.PRUNED_LEGACY),
-    Signer(name="a2a-python 0.3.26", sdk="python-0.3.26", form=Form.V0_3_PYTHON),
-    Signer(name="a2a-js 1.3.0, plain object", sdk="js-1.3.0", form=Form.PRUNED),
-    Signer(name=TYPED, sdk="js-1.3.0", form=Form.PRUNED, wire="typed"),
+    Signer(name="a2a-python 1.3.0", sdk="python-1.3.0", tool=SigningTool.A2A_PYTHON),
+    Signer(name="a2a-python 1.1.3", sdk="python-1.1.3", tool=SigningTool.A2A_PYTHON),
+    Signer(name="a2a-python 1.0.0", sdk="python-1.0.0", tool=SigningTool.A2A_PYTHON),
+    Signer(name="a2a-python 0.3.26", sdk="python-0.3.26", tool=SigningTool.A2A_PYTHON),
+    Signer(name="a2a-js 1.3.0, plain object", sdk="js-1.3.0", tool=SigningTool.A2A_JS),
+    Signer(name=TYPED, sdk="js-1.3.0", tool=SigningTool.A2A_JS, wire="typed"),
 )
 
-UNMARKED: Final = "a2a-trust"
-MARKED: Final = "a2a-trust, form named"
+NO_SIGNER: Final = "a2a-trust"
+NAMED_SIGNER: Final = "a2a-trust, signer named"
 JS_RESOLVER: Final = "a2a-js 1.3.0, its resolver"
 JS_PLAIN: Final = "a2a-js 1.3.0, plain object"
 #: Column, then the SDK and how it reads the card.
@@ -141,7 +141,7 @@ SDK_COLUMNS: Final = {
     JS_PLAIN: ("js-1.3.0", "plain"),
     JS_RESOLVER: ("js-1.3.0", "resolver"),
 }
-COLUMNS: Final = (UNMARKED, MARKED, *SDK_COLUMNS)
+COLUMNS: Final = (NO_SIGNER, NAMED_SIGNER, *SDK_COLUMNS)
 
 #: What SDKs raise for a card that they cannot read at all.
 _UNREADABLE: Final = ("ParseError", "ValidationError")
@@ -149,10 +149,18 @@ _UNREADABLE: Final = ("ParseError", "ValidationError")
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """``verdict`` is accepts, in part, refuses, or cannot read; ``note`` is why, or what is not protected."""
+    """``verdict`` is one of those that docs/interop.md explains; ``note`` is why, or what is not protected."""
 
     verdict: str
     note: str = ""
+
+    @property
+    def is_accepted(self) -> bool:
+        return _is_accepted(self.verdict)
+
+
+def _is_accepted(verdict: str) -> bool:
+    return verdict.startswith("accepts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,8 +174,8 @@ class Table:
 # --- what they say
 
 _REASONS: Final = {
-    "unmarked": "The entry of the key does not name the form in which this SDK signs, and what it signed is not the "
-    "whole card.",
+    "partial": "`PartialSignatureError`: nothing shows that the signature covers the whole card, and the trust entry "
+    "does not name the signer.",
     "cannot read": "a2a-python 0.3 reads only cards with the `url` of 0.3, and what is served has none.",
     "own form": "a2a-python 0.3 verifies its own form alone: members of 0.3, without those that are at the default of "
     "its models. Of others only the companion that a2a-trust adds to cards of 0.3 is in it.",
@@ -192,8 +200,8 @@ def _reason(kind: str, signer: Signer | None, column: str, verdicts: Mapping[str
     sdk, _ = SDK_COLUMNS.get(column, ("", ""))
     if verdict == "cannot read":
         return "cannot read"
-    if column == UNMARKED and verdicts[MARKED] != "refuses":
-        return "unmarked"
+    if verdict == "partial":
+        return "partial"
     if name == TYPED:
         return "typed"
     if sdk == "python-0.3.26":
@@ -236,8 +244,8 @@ def _row(
     kind: str, document: dict[str, Any], by: Signer | None, signer: LocalSigner, sdks: Mapping[str, SdkProcess]
 ) -> list[Cell]:
     ask: dict[str, _Ask] = {
-        UNMARKED: partial(_ask_us, signer, frozenset()),
-        MARKED: partial(_ask_us, signer, frozenset({by.form} if by else ())),
+        NO_SIGNER: partial(_ask_us, signer, None),
+        NAMED_SIGNER: partial(_ask_us, signer, by.tool if by else SigningTool.A2A_TRUST),
     }
     for column, (name, reader) in SDK_COLUMNS.items():
         ask[column] = partial(_ask_sdk, sdks[name], reader, signer.public_key.to_jwk())
@@ -246,7 +254,7 @@ def _row(
     cells = []
     for column in COLUMNS:
         verdict, note = answers[column]
-        if verdict == "accepts":
+        if _is_accepted(verdict):
             lost = _removable(document, ask[column])
             if lost:
                 note = f"Whoever serves the card can take one of these away, and it is still accepted: {_listed(lost)}."
@@ -256,10 +264,12 @@ def _row(
     return cells
 
 
-def _ask_us(signer: LocalSigner, marks: frozenset[Form], card: Any) -> tuple[str, str]:
-    entry = TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin(), forms=LOSSLESS_FORMS | marks)
+def _ask_us(signer: LocalSigner, tool: SigningTool | None, card: Any) -> tuple[str, str]:
+    entry = TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin(), signer=tool)
     try:
-        verify_card(json.dumps(card).encode(), TrustStore([entry]), origin=UnsafeAnyOrigin(), now=0)
+        proven = verify_card(json.dumps(card).encode(), TrustStore([entry]), origin=UnsafeAnyOrigin(), now=0)
+    except PartialSignatureError:
+        return "partial", ""
     except UncoveredFieldsError as error:
         return "in part", (
             "`UncoveredFieldsError` names what is served and not signed, and `SignedPartOnly()` takes the rest: "
@@ -269,7 +279,7 @@ def _ask_us(signer: LocalSigner, marks: frozenset[Form], card: Any) -> tuple[str
         return "refuses", ""
     except MalformedError:
         return "cannot read", ""
-    return "accepts", ""
+    return ("accepts, unproven" if proven.unproven else "accepts"), ""
 
 
 def _ask_sdk(sdk: SdkProcess, reader: str, key: dict[str, Any], card: Any) -> tuple[str, str]:
@@ -290,7 +300,7 @@ def _removable(document: dict[str, Any], ask: _Ask) -> list[str]:
         for step in steps[:-1]:
             holder = holder[step]
         del holder[steps[-1]]
-        if ask(card)[0] == "accepts":
+        if _is_accepted(ask(card)[0]):
             found.append(pointer)
     return found
 

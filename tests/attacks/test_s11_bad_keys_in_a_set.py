@@ -292,7 +292,8 @@ def test_two_parties_publish_a_key_under_one_kid_and_each_speaks_for_itself(
             refusal(PolicyNotMetError, document, trust, policy=named(other))
             both = served(card, signature, made[name, other], made[name, None])
             refusal(PolicyNotMetError, both, trust, policy=all_of("bank", "auditor"))
-            assert proven(served(card, signature, made[other, jku]), trust, policy=all_of("bank", "auditor"))
+            met = proven(served(card, signature, made[other, jku]), trust, policy=all_of("bank", "auditor"))
+            assert set(met.keys) == {owner.public_key, forged}
     with pytest.raises(ConfigurationError):
         publish_jwks([owner.public_key, forged])
 

@@ -25,6 +25,17 @@ def jose(text: str | bytes) -> JSONObject:
     return {"protected": b64(text if isinstance(text, bytes) else text.encode()), "signature": "AAAA"}
 
 
+#: What is no mark of ours: the signature is another tool's, and that is no error.
+OTHER_CONTENT_TYPES: tuple[Any, ...] = (
+    None,
+    1,
+    ["application/json"],
+    {},
+    "",
+    "application/json",
+    content_type(Form.PRUNED_LEGACY),
+)
+
 MALFORMED: dict[str, Any] = {
     "null": None,
     "true": True,
@@ -94,9 +105,9 @@ READABLE: dict[str, tuple[JSONObject, FailureReason]] = {
     **{
         f"content type {cty!r}": (
             jose(json.dumps({"alg": "ES256", "kid": "owner", "cty": cty})),
-            FailureReason.BAD_SIGNATURE,  # another tool's: unmarked, and no error
+            FailureReason.BAD_SIGNATURE,
         )
-        for cty in (None, 1, ["application/json"], {}, "", "application/json", content_type(Form.PRUNED_LEGACY))
+        for cty in OTHER_CONTENT_TYPES
     },
 }
 

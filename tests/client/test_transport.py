@@ -338,7 +338,7 @@ def test_a_proof_with_open_ends_is_not_enough(make: Make, agent: Agent, url: str
     """The program reads the card as it came, and takes an absent requirement for none."""
     stripped = pruned(card_of(url))
     made = entry({"alg": "ES256", "kid": "owner"}, canonical(stripped), signs(OWNER.private_key, "ES256"))
-    agent.pages[NEW] = served(stripped, made)
+    document = agent.pages[NEW] = served(stripped, made)
     memory = VolatileCardMemory()
     refusals: dict[SigningTool | None, type[TrustError]] = {
         None: PartialSignatureError,
@@ -350,7 +350,7 @@ def test_a_proof_with_open_ends_is_not_enough(make: Make, agent: Agent, url: str
         trust = TrustStore([TrustedKey(key=OWNER.public_key, origins=Origins(HOST), signer=tool)])
         error = make(trust, memory=memory).refusal(error_class, url + NEW)
         if error_class is UncoveredFieldsError:
-            verify_card(agent.pages[NEW], trust, origin=url, now=time.time())  # control: refused here alone
+            verify_card(document, trust, origin=url, now=time.time())  # control: refused here alone
             assert "fetch_card" in str(error)
         assert memory.records() == ()
     whole = TrustStore([TrustedKey(key=OWNER.public_key, origins=Origins(HOST), signer=SigningTool.WHOLE)])

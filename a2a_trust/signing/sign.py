@@ -212,6 +212,8 @@ def _check_signers(signers: tuple[Signer, ...]) -> None:
             raise ConfigurationError(f"signer {signer.kid!a}: alg and kid are not those of its public key")
     if len({signer.kid for signer in signers}) < len(signers):
         raise ConfigurationError("sign_card: two signers have the same kid; give one of them another")
+    if len({signer.public_key.thumbprint for signer in signers}) < len(signers):
+        raise ConfigurationError("sign_card: two signers have the same key, which verifiers count once; leave one out")
 
 
 def _times(iat: float | datetime | None, exp: float | datetime | None) -> dict[str, float]:

@@ -19,7 +19,7 @@ from a2a_trust import ConfigurationError, LocalSigner, UntrustedCardError, gener
 from a2a_trust.cli.main import main
 from a2a_trust.keys.jwks_cache import JwksCacheTimes
 from a2a_trust.keys.policy import Threshold
-from a2a_trust.keys.trust import LOSSLESS_FORMS, Form
+from a2a_trust.keys.trust import SigningTool
 from a2a_trust.keys.trust_file import _MEMBERS, read_trust
 from tests.cli.conftest import CARD
 from tests.conftest import ROOT
@@ -60,14 +60,11 @@ def test_the_commands_say_what_the_guide_shows(folder: Path, session: str, codes
 
 def test_the_file_of_the_guide_says_what_the_guide_says(folder: Path) -> None:
     document = read_trust(FILE.encode(), "trust.toml")
-    finance, travel = document.entries
-    assert (finance.file, finance.forms, travel.url) == (
-        "finance.jwks.json",
-        LOSSLESS_FORMS,
-        "https://travel.example.org/.well-known/jwks.json",
-    )
-    assert travel.forms == LOSSLESS_FORMS | {Form.PRUNED}
-    assert document.policies[0].policy == Threshold(2, frozenset({"bank-agent", "bank-auditor"}))
+    finance, auditor, travel = document.entries
+    assert (finance.file, finance.name, finance.signer) == ("finance.jwks.json", "finance", None)
+    assert (auditor.name, auditor.url) == ("auditor", "https://auditor.example.org/jwks.json")
+    assert (travel.url, travel.signer) == ("https://travel.example.org/.well-known/jwks.json", SigningTool.A2A_JS)
+    assert document.policies[0].policy == Threshold(2, frozenset({"finance", "auditor"}))
     assert document.revoked[0].kid == "finance-2025"
     (folder / "trust.toml").write_text(FILE)
     assert main(["trust", "list", "trust.toml"]) == 0

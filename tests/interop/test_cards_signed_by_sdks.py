@@ -350,9 +350,12 @@ def _check(document: str, signer: LocalSigner, way: Way, left_open: set[str]) ->
     assert set(part.dropped) == left_open
     assert left_out(_served(document), part.card) == left_open
     assert {"/securityRequirements", "/securitySchemes", "/url", "/security"} <= set(part.unproven)
-    for coverage in (WholeCard(), SignedPartOnly()):
+    stripped = json.dumps({**part.card, "signatures": json.loads(document)["signatures"]})
+    assert _prove(stripped, signer, way.tool).unproven == part.unproven
+    for shown in (document, stripped):
         for tool in (None, SigningTool.A2A_TRUST):
-            _check_partial(document, signer, tool, coverage=coverage)
+            _check_partial(shown, signer, tool)
+            _check_partial(shown, signer, tool, coverage=SignedPartOnly())
 
 
 def _check_partial(
@@ -527,6 +530,41 @@ def test_every_field_of_1_0_is_signed_by_the_sdks_in_the_forms_known_here(
     assert proven.card == EVERY_FIELD
     # It holds numbers, which the older encoder prints as doubles: so each signature fits its own form alone.
     assert proven.form is way.form
+
+
+def _emptiness(value: Any) -> bool:
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return value in ("", [], {}) or any(map(_emptiness, items))
+
+
+def _emptied(value: Any) -> list[Any]:
+    """The value again and again, each time with another string, list or object in it emptied."""
+    empty: list[Any] = [type(value)()] if isinstance(value, str | list | dict) and value else []
+    if isinstance(value, dict):
+        empty += [{**value, name: other} for name, item in value.items() for other in _emptied(item)]
+    if isinstance(value, list):
+        empty += [
+            [*value[:index], other, *value[index + 1 :]] for index, item in enumerate(value) for other in _emptied(item)
+        ]
+    return empty
+
+
+@_named(tuple(way for way in WAYS if way.wire == "printed"))
+def test_no_empty_value_of_any_field_is_in_what_an_sdk_signs(
+    request: pytest.FixtureRequest, signer: LocalSigner, private_jwk: dict[str, Any], way: Way
+) -> None:
+    """So an empty value shows another signer. One SDK that keeps one would pass for a tool that signs whole cards."""
+    sdk: SdkProcess = request.getfixturevalue(way.sdk)
+    cards = [card for card in _emptied(EVERY_FIELD) if card.get("supportedInterfaces")]
+    signed = 0
+    for card in cards:
+        document = sdk.sign(json.dumps(card), private_jwk, reader=way.reader, wire=way.wire)
+        if document is not None:
+            signed += 1
+            _check_partial(document, signer, None)
+            part = _prove(document, signer, way.tool, coverage=SignedPartOnly())
+            assert not _emptiness(part.card), part.payload
+    assert signed > 150
 
 
 @_named(tuple(way for way in WAYS if way.wire == "printed"))  # its server cannot turn empty schemes into those of 0.3

@@ -231,6 +231,9 @@ def test_whatever_the_sdk_signs_is_read_as_it_signed_it_and_all_else_is_named(
             assert caught.value.pointers == proven.dropped
         else:
             assert _prove(document).payload == proven.payload
+        for shown in (document, {**signed, "signatures": served["signatures"]}):
+            with pytest.raises(PartialSignatureError):  # nothing that it signs shows that it drops nothing
+                _prove(shown, _trust(None))
 
 
 @st.composite

@@ -6,7 +6,8 @@ The steps, numbered as in ``verify_card``:
 2. Signatures: a list, not empty, bounded. Every one is judged alone, whatever the order; none can stop another.
 3. One signature: its header, companion or not, a trusted key by ``kid`` and key type, this key's origins, validity,
    revocation and algorithm, ``exp`` and ``iat``, then the bytes of the forms that the key may speak in.
-4. Origins: the hosts of all interfaces of what was signed are hosts that the key may speak for.
+4. Origins: the hosts of all interfaces of what was signed are hosts that the key may speak for. An interface of another
+   scheme than those of ``interface_host`` is refused; one that is not encrypted causes a warning.
 5. Policies, of the caller and of the trust store for the hosts of the card: enough different keys. What is returned is
    what all of those that count have signed.
 6. Coverage: a form that drops members proves neither their absence nor their presence, and says so.
@@ -39,7 +40,14 @@ from a2a_trust.errors import (
 from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import verify_jws
-from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
+from a2a_trust.keys.origins import (
+    Origins,
+    UnsafeAnyOrigin,
+    host_of,
+    interface_host,
+    interface_scheme,
+    is_unencrypted,
+)
 from a2a_trust.keys.policy import AnyKey, Policy
 from a2a_trust.keys.trust import LOSSLESS_FORMS, Form, TrustedKey, TrustSource, TrustStore
 from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING, Projection, project, shown
@@ -260,10 +268,9 @@ def _trusted_key(signature: Signature, trust: TrustStore, host: str | None) -> T
 
 
 def _check_interface(pointer: str, url: str, origins: Origins | UnsafeAnyOrigin) -> None:
-    if isinstance(origins, UnsafeAnyOrigin):
-        return
     try:
-        host = host_of(url)
+        # A key for any host needs no host to be compared with, but no name server in its place either.
+        host = interface_scheme(url) if isinstance(origins, UnsafeAnyOrigin) else interface_host(url)
     except MalformedError as error:
         raise _RefusedError(FailureReason.WRONG_ORIGIN, f"{pointer}: {error}") from None
     if not origins.covers(host):
@@ -370,7 +377,7 @@ def _policies(trust: TrustStore, host: str | None, card: JSONObject) -> list[Pol
     """What the store demands of a card that was asked from that host and has its interfaces."""
     hosts = set() if host is None else {host}
     try:
-        hosts |= {host_of(url) for _, url in interface_urls(card)}
+        hosts |= {interface_host(url) for _, url in interface_urls(card)}
     except MalformedError:
         return [each.policy for each in trust.policies]  # of a host that nobody can tell: all that is demanded of any
     return [each.policy for each in trust.policies if any(map(each.origins.covers, hosts))]
@@ -385,6 +392,12 @@ def _warnings(projection: Projection, *, bound: bool) -> tuple[str, ...]:
     warnings = []
     if not bound:
         warnings.append("origin: not bound; the key may speak for every host, or the host of the card was not given")
+    unencrypted = tuple(pointer for pointer, url in interface_urls(projection.members) if is_unencrypted(url))
+    if unencrypted:
+        warnings.append(
+            f"not encrypted: {shown(unencrypted)}; anybody on the way can read and change what is sent there, "
+            "credentials too: call an interface whose URL is https, or have the agent served over TLS"
+        )
     if projection.form.is_lossy:
         warnings.append(
             f"signed in the form {projection.form}, which drops members: "

@@ -103,7 +103,7 @@ def test_another_key_than_the_one_trusted_on_first_use(
         with pytest.raises(PinnedKeyError) as caught:
             seen(memory, document, keys)
         assert (caught.value.pinned, caught.value.presented) == (prints(owner), prints(mallory))
-        assert caught.value.origin == AGENT
+        assert caught.value.location == AGENT
         assert memory.records() == before
     assert seen(memory, by(owner, card, iat=NOW), published(owner, mallory)).warnings == ()
 
@@ -295,7 +295,7 @@ def test_an_older_card_after_a_newer_one(memory: Memory, card: JSONObject, owner
         with pytest.raises(RolledBackCardError) as caught:
             seen(memory, by(owner, older, iat=iat), trusts(owner))
         assert (caught.value.issued, caught.value.remembered) == (max(iat, 0), NOW - 100)
-        assert caught.value.origin == AGENT
+        assert caught.value.location == AGENT
         assert memory.records() == before
     assert seen(memory, by(owner, older, iat=NOW - 100), trusts(owner)).remembered.issued == NOW - 100  # equal is fine
     assert seen(memory, by(owner, card, iat=NOW - 99.5), trusts(owner)).remembered.issued == NOW - 99.5
@@ -483,7 +483,7 @@ def test_of_two_processes_that_are_first_at_once_one_is_refused(card: JSONObject
     for line in "".join(outputs).splitlines():
         origin, *rest = line.split()
         told.setdefault(origin, []).append(rest)
-    remembered = {record.origin: record.thumbprints for record in SqliteCardMemory(tmp_path / "cards.db").records()}
+    remembered = {record.location: record.thumbprints for record in SqliteCardMemory(tmp_path / "cards.db").records()}
     assert len(told) == len(remembered) == count
     for origin, both in told.items():
         (first, winner, _), (refused, loser, pinned) = sorted(both)

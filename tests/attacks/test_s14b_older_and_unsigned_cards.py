@@ -125,8 +125,8 @@ def test_two_ports_and_two_schemes_are_two_origins(memory: Memory, card: JSONObj
     for number, place in enumerate(places):
         assert not memory.expects_signature(place)
         admitted = seen(memory, signed(card, owner, NOW - number), keys, f"{place}/.well-known/agent-card.json")
-        assert (admitted.before, admitted.remembered.origin) == (None, place)
-    assert [record.origin for record in memory.records()] == sorted(places)
+        assert (admitted.before, admitted.remembered.location) == (None, place)
+    assert [record.location for record in memory.records()] == sorted(places)
 
 
 def test_another_way_to_write_an_origin_is_no_first_use(

@@ -25,7 +25,8 @@ from a2a_trust import (
     sign_card,
     verify_card,
 )
-from a2a_trust.client.memory import CardMemory, Remembered, TrustOnFirstUse, VolatileCardMemory, asked_origin
+from a2a_trust.client.location import Location, location_of
+from a2a_trust.client.memory import CardMemory, Remembered, TrustOnFirstUse, VolatileCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import ConfigurationError, PinnedKeyError, RolledBackCardError, TrustError
 from a2a_trust.signing.verify import CLOCK_SKEW
@@ -147,7 +148,7 @@ def test_a_key_accepted_beside_the_one_before_opens_no_way_back(memory: Memory) 
 def test_a_key_can_be_accepted_before_the_agent_is_ever_asked(memory: Memory) -> None:
     """Then there is no first use at which anybody would be believed."""
     record = memory.accept("agent.example.com", thumbprint(ALICE), now=NOW)
-    assert (record.origin, record.first_seen, record.on_first_use) == (AGENT, NOW, True)
+    assert (record.location, record.first_seen, record.on_first_use) == (AGENT, NOW, True)
     assert memory.expects_signature(AGENT)
     with pytest.raises(PinnedKeyError):
         memory.admit(proof(BOB, on_first_use=True), AGENT, now=NOW)
@@ -201,8 +202,8 @@ def test_records_can_be_brought_along() -> None:
     ],
 )
 def test_an_origin_is_written_in_one_way(url: str, origin: str) -> None:
-    assert asked_origin(url) == origin
-    assert asked_origin(origin) == origin
+    assert location_of(url) == origin
+    assert location_of(origin) == origin
 
 
 @pytest.mark.parametrize(
@@ -216,7 +217,7 @@ def test_an_origin_is_written_in_one_way(url: str, origin: str) -> None:
 )  # fmt: skip
 def test_what_is_no_origin_is_refused_everywhere(memory: Memory, url: Any) -> None:
     uses: list[Callable[[], object]] = [
-        lambda: asked_origin(url),
+        lambda: location_of(url),
         lambda: memory.expects_signature(url),
         lambda: memory.forget(url),
         lambda: memory.accept(url, [thumbprint(ALICE)], now=NOW),
@@ -300,7 +301,7 @@ class OneLife(RuleBasedStateMachine):
         )
         if refused:
             return
-        assert outcome.remembered.origin == origin
+        assert outcome.remembered.location == origin
         assert bool(outcome.warnings) >= (is_new and on_first_use)
         self.highest[origin] = issued
         if is_new or not on_first_use:
@@ -334,11 +335,11 @@ class OneLife(RuleBasedStateMachine):
         if not hasattr(self, "path"):
             return
         records = self.both(lambda memory: memory.records())
-        assert {record.origin: record.thumbprints for record in records} == self.keys
-        assert {record.origin: record.issued for record in records} == {
+        assert {record.location: record.thumbprints for record in records} == self.keys
+        assert {record.location: record.issued for record in records} == {
             origin: self.highest[origin] for origin in self.keys
         }
-        assert {record.origin for record in records if record.on_first_use} == self.unvouched
+        assert {record.location for record in records if record.on_first_use} == self.unvouched
         for origin in ORIGINS:
             assert self.both(partial(self.expects, origin)) == (origin in self.keys)
 

@@ -30,6 +30,8 @@ __all__ = ["Location", "location_of", "plain_url"]
 
 _PATH_CHARACTERS: Final = "!$&'()*+,;=:@"  # beside the unreserved ones: RFC 3986 3.3
 _LONGEST: Final = 2048  # as for host_of
+#: In every case, as there are servers that do not tell them apart.
+_WELL_KNOWN: Final = re.compile(rf"(?:{'|'.join(map(re.escape, CARD_PATHS))})+\Z", re.IGNORECASE)
 _NO_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
@@ -52,11 +54,7 @@ def location_of(url: str, *, with_query: bool = False) -> Location:
     """
     if isinstance(url, Location):
         return url
-    plain = plain_url(url)
-    for name in CARD_PATHS:
-        if plain.lower().endswith(name):
-            plain = plain[: -len(name)].rstrip("/")
-            break
+    plain = _WELL_KNOWN.sub("", plain_url(url))
     query = urlsplit(url).query if with_query else ""
     if not query:
         return Location(plain)

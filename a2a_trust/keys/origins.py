@@ -4,8 +4,8 @@ The interfaces of a card are read by a stricter rule than other URLs, because cl
 
 1. In ``https``, ``wss``, ``grpc``, ``grpcs``, ``http`` and ``ws`` URLs, and in ``host:port``, the authority is the
    agent's host.
-2. Every other scheme is refused. ``dns:``, ``xds:`` and ``passthrough:`` have a name server, a control plane or anything
-   else where a host is expected; ``ipv4:``, ``ipv6:`` and ``unix:`` have no name that a certificate could prove.
+2. Every other scheme is refused. ``dns:``, ``xds:`` and ``passthrough:`` have a name server, a control plane or
+   anything else where a host is expected; ``ipv4:``, ``ipv6:`` and ``unix:`` have no name that a certificate proves.
 3. A scheme without ``//`` is refused: gRPC reads ``dns:443`` and ``unix:443`` as schemes, not as a host and a port.
 
 Hosts are compared as lower-case ASCII names, label by label, never as substrings: ``*.example.com`` covers

@@ -532,9 +532,9 @@ def test_what_is_no_proof_or_one_for_another_host_is_not_remembered(
         with pytest.raises(ConfigurationError, match="verify_card"):
             memory.admit(given, ORIGIN, now=NOW)  # type: ignore[arg-type]
     for origin in ("https://evil.example", "https://example.com", f"https://x.{HOST}", f"https://{HOST}.evil.example"):
-        with pytest.raises(ConfigurationError, match="not proven for the host"):
+        with pytest.raises(ConfigurationError, match="not verified for the host"):
             memory.admit(proven, origin, now=NOW)
     unbound = verify_card(by(owner, card), published(owner), origin=UnsafeAnyOrigin(), now=NOW)
-    with pytest.raises(ConfigurationError, match="not proven for the host"):
+    with pytest.raises(ConfigurationError, match="not verified for the host"):
         memory.admit(unbound, ORIGIN, now=NOW)
     assert memory.records() == ()

@@ -12,8 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from a2a_trust.client.flow import Flow, FreshKeys, Get, InThread, KeyFetcher
-from a2a_trust.client.location import location_of
-from a2a_trust.client.memory import CardMemory, TrustOnFirstUse
+from a2a_trust.client.memory import CardMemory, TrustOnFirstUse, named_location
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
@@ -64,12 +63,12 @@ class Proving:
     ) -> Flow[VerifiedCard]:
         """The proof of a card that was asked from that URL; the errors are those of ``verify_card`` and the memory.
 
-        MalformedError: there is a memory, and the URL is not one of an agent location.
+        ConfigurationError: there is a memory, and the URL is not one of an agent location.
 
         ``check`` raises when something else is against the card, before it is remembered.
         """
         if self.memory is not None:
-            url = location_of(url)
+            url = named_location(url)
         store, unreachable = self.trust.trust_store(), None
         try:
             if isinstance(self.trust, KeyFetcher):

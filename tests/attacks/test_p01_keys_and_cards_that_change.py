@@ -483,7 +483,9 @@ def test_of_two_processes_that_are_first_at_once_one_is_refused(card: JSONObject
     for line in "".join(outputs).splitlines():
         origin, *rest = line.split()
         told.setdefault(origin, []).append(rest)
-    remembered = {record.location: record.thumbprints for record in SqliteCardMemory(tmp_path / "cards.db").records()}
+    remembered = {
+        str(record.location): record.thumbprints for record in SqliteCardMemory(tmp_path / "cards.db").records()
+    }
     assert len(told) == len(remembered) == count
     for origin, both in told.items():
         (first, winner, _), (refused, loser, pinned) = sorted(both)

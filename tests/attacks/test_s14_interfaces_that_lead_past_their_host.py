@@ -30,8 +30,7 @@ from a2a_trust import (
     fetch_extended_card,
     verify_card,
 )
-from a2a_trust.errors import FailureReason, PolicyNotMetError, UntrustedCardError
-from a2a_trust.keys.policy import OriginPolicy, all_of
+from a2a_trust.errors import FailureReason, UntrustedCardError
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs
 from tests.attacks.proving import HOST, NOW, ORIGIN, proven, refusal
 from tests.client.agents import NEW, Agent, card_of, serving_agent, signed, trusting
@@ -88,15 +87,6 @@ def test_the_name_of_a_host_is_the_scheme_of_a_resolver(card: JSONObject, owner:
     card = pointing(card, f"{name}:443")
     trust = TrustStore([TrustedKey(key=owner.public_key, origins=Origins(HOST, name))])
     refusal(UntrustedCardError, served(card, by(owner, card)), trust, WRONG, match=f"the scheme '{name}'")
-
-
-def test_a_card_without_a_host_meets_every_policy_or_none(card: JSONObject, owner: LocalSigner) -> None:
-    """A policy for a host is not left out because an interface hides which host it is."""
-    card = pointing(card, f"dns://8.8.8.8/{HOST}")
-    demands = OriginPolicy(origins=Origins("elsewhere.example"), policy=all_of("auditor"))
-    anywhere = TrustStore([TrustedKey(key=owner.public_key, origins=UnsafeAnyOrigin())], [demands])
-    with pytest.raises((UntrustedCardError, PolicyNotMetError)):
-        proven(served(card, by(owner, card)), anywhere)
 
 
 # --- connections that are not encrypted ----------------------------------------------------------------------------
@@ -221,3 +211,19 @@ def test_control_an_agent_of_this_machine_is_called_without_tls(agent: Agent) ->
         for url in urls:
             http.post(url, json={})
     assert sent[1:] == urls
+
+
+def test_control_the_extended_card_of_an_agent_of_this_machine_needs_the_door(authority: Authority) -> None:
+    with serving_agent(None) as plain:
+        url = f"http://localhost:{plain.port}"
+        document = signed(card_of(url))
+        plain.pages = {"/rpc": b'{"id": "extended-card", "result": %b}' % document}
+        card = verify_card(document, trusting("localhost"), origin=url, now=time.time())
+        names = Names(localhost=[["127.0.0.1"]])
+        key = {"X-API-Key": "secret"}
+        with pytest.raises(FetchError, match="only https is fetched"):
+            fetch_extended_card(card, trusting("localhost"), credentials=key, door=Door(resolver=names))
+        assert plain.asked == []
+        door = Door(private_origins=[url], resolver=names)
+        assert fetch_extended_card(card, trusting("localhost"), credentials=key, door=door).card == card_of(url)
+        assert [each.headers["x-api-key"] for each in plain.asked] == ["secret"]

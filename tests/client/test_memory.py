@@ -193,12 +193,12 @@ def test_a_new_location_may_use_the_keys_of_first_use_of_its_host_and_no_other(m
     memory.accept(f"{AGENT}/b", [thumbprint(BOB)], now=NOW)
     for place, signer in ((f"{AGENT}/c", ALICE), (f"{AGENT}/d", BOB)):
         admitted = memory.admit(proof(signer, iat=NOW - 100, on_first_use=True), place, now=NOW)  # of no other's time
-        assert (admitted.before, admitted.remembered.thumbprints) == (None, {thumbprint(signer)})
+        assert (admitted.before, admitted.remembered.thumbprints) == (None, frozenset([thumbprint(signer)]))
         assert "was trusted on first use" in admitted.warnings[0]
     known = memory.records()
     with pytest.raises(PinnedKeyError, match=f"^ANOTHER KEY AT {AGENT}\n  {AGENT}/e is new here") as caught:
         memory.admit(proof(CAROL, on_first_use=True), f"{AGENT}/e/.well-known/agent-card.json", now=NOW)
-    assert (caught.value.location, caught.value.presented) == (f"{AGENT}/e", {thumbprint(CAROL)})
+    assert (caught.value.location, caught.value.presented) == (f"{AGENT}/e", frozenset([thumbprint(CAROL)]))
     assert caught.value.pinned == {thumbprint(ALICE), thumbprint(BOB)}
     assert memory.records() == known
     memory.accept(f"{AGENT}/e", [thumbprint(CAROL)], now=NOW)

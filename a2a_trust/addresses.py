@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_network
 from typing import Final, TypeAlias
 
-__all__ = ["Address", "address_of", "is_loopback", "is_private", "is_public"]
+__all__ = ["Address", "address_of", "is_loopback", "is_private", "is_public", "is_this_machine"]
 
 Address: TypeAlias = IPv4Address | IPv6Address
 
@@ -78,6 +78,15 @@ def is_private(address: Address) -> bool:
 def is_loopback(address: Address) -> bool:
     """Whether it is of this machine."""
     return _is_in(address, _LOOPBACK)
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether a host in lower case, IPv6 in brackets, is ``localhost`` or a loopback address, in every reading."""
+    try:
+        address = address_of(host)
+    except ValueError:
+        return False
+    return host == "localhost" if address is None else is_loopback(address)
 
 
 def _is_in(address: Address, networks: Iterable[object]) -> bool:

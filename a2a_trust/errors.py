@@ -210,12 +210,13 @@ class PartialSignatureError(CardVerificationError):
 
 
 class CardMemoryError(CardVerificationError):
-    """The card is proven, and refused for what is remembered of ``origin`` (scheme, host and port)."""
+    """The card is verified, and rejected for what is remembered of ``location``: origin, and path before the
+    well-known name."""
 
     code = "memory"
 
-    def __init__(self, message: str, origin: str) -> None:
-        self.origin = origin
+    def __init__(self, message: str, location: str) -> None:
+        self.location = location
         super().__init__(message)
 
 
@@ -227,22 +228,23 @@ class RolledBackCardError(CardMemoryError):
 
     code = "rolled-back"
 
-    def __init__(self, message: str, origin: str, *, issued: float | None, remembered: float) -> None:
+    def __init__(self, message: str, location: str, *, issued: float | None, remembered: float) -> None:
         self.issued, self.remembered = issued, remembered
-        super().__init__(message, origin)
+        super().__init__(message, location)
 
 
 class PinnedKeyError(CardMemoryError):
-    """The card is signed by another key than before, and nobody but its own origin vouches for that key.
+    """The card is signed by another key than before, and only its own origin vouches for that key.
 
-    ``presented`` and ``pinned`` are RFC 7638 thumbprints: of the keys that signed now, and of those remembered.
+    ``presented`` and ``pinned`` are RFC 7638 thumbprints: of the keys that signed now, and of those remembered for the
+    location or, if it is new, from first use for its host.
     """
 
     code = "pinned-key"
 
-    def __init__(self, message: str, origin: str, *, presented: frozenset[str], pinned: frozenset[str]) -> None:
+    def __init__(self, message: str, location: str, *, presented: frozenset[str], pinned: frozenset[str]) -> None:
         self.presented, self.pinned = presented, pinned
-        super().__init__(message, origin)
+        super().__init__(message, location)
 
 
 class CardMemoryUnavailableError(TrustError):

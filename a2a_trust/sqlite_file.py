@@ -106,9 +106,10 @@ class SqliteFile:
         if application != self.application_id:
             raise ConfigurationError(f"{self.path} is no {self.what}, or is damaged; it was left as it is")
         if version != self.version:
+            way_out = "or move the file away to begin with an empty one" if version < self.version else "or a newer one"
             raise ConfigurationError(
                 f"{self.path} is of version {version} of the {self.what}, and this release reads version "
-                f"{self.version}; use the release of a2a-trust that made it, or a newer one"
+                f"{self.version}; use the release of a2a-trust that made it, {way_out}"
             )
 
 

@@ -395,9 +395,9 @@ def _add_pins(pins: argparse.ArgumentParser) -> None:
     every.add_argument("--file", metavar="FILE", help="the memory (default: the one of this user)")
     every.add_argument("--json", action="store_true", help="report as JSON")
     agent = _Parser(add_help=False)
-    agent.add_argument("origin", metavar="ORIGIN", help="of the agent: https://agent.example.com")
+    agent.add_argument("location", metavar="LOCATION", help="URL of the agent: https://host, or https://host/agents/a")
     actions = pins.add_subparsers(dest="action", required=True, metavar="{list,accept,forget}")
-    list_ = "show every origin that a signed card came from, and its keys"
+    list_ = "show every location that a signed card came from, and its keys"
     actions.add_parser("list", parents=[every], help=list_, description=list_, allow_abbrev=False)
     accept = "hold an agent to these keys from now on, in place of those remembered"
     action = actions.add_parser("accept", parents=[every, agent], help=accept, description=accept, allow_abbrev=False)

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
 def _list(path: Path, options: argparse.Namespace) -> dict[str, Any]:
     records = SqliteCardMemory(path).records()
     if not options.json:
-        heads = ("ORIGIN", "KEYS FROM", "SIGNED", "VERSION", "FIRST SEEN", "LAST SEEN", "THUMBPRINTS")
+        heads = ("LOCATION", "KEYS FROM", "SIGNED", "VERSION", "FIRST SEEN", "LAST SEEN", "THUMBPRINTS")
         put_table(heads, map(_row, records))
     return {"pins": [_entry(record) for record in records]}
 
@@ -45,26 +45,29 @@ def _list(path: Path, options: argparse.Namespace) -> dict[str, Any]:
 def _accept(path: Path, options: argparse.Namespace) -> dict[str, Any]:
     if options.file is None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    record = SqliteCardMemory(path, create=True).accept(options.origin, options.thumbprints, now=time.time())
+    record = SqliteCardMemory(path, create=True).accept(options.location, options.thumbprints, now=time.time())
     if not options.json:
-        put(f"{mark('accepted', 'green', sys.stdout)} {record.origin}")
-        put(f"  trusted from now on, and alone: {_thumbprints(record)}")
-        put("  a key that the trust store names for this host still counts before it")
+        put(f"{mark('accepted', 'green', sys.stdout)} {record.location}")
+        put(f"  only these keys are trusted there on first use: {_thumbprints(record)}")
+        put("  a key that the trust store names for this host still counts before them")
+        if "?" in record.location:
+            put("  a query counts only for clients that name this URL with it in card_urls; for others leave it out")
     return _entry(record)
 
 
 def _forget(path: Path, options: argparse.Namespace) -> dict[str, Any]:
-    record = SqliteCardMemory(path).forget(options.origin)
+    record = SqliteCardMemory(path).forget(options.location)
     if not options.json:
-        put(f"{mark('forgot', 'green', sys.stdout)} {record.origin}")
+        put(f"{mark('forgot', 'green', sys.stdout)} {record.location}")
         put(f"  its keys were: {_thumbprints(record)}")
-        put("  the next card from there is the first one again: on first use any key would be believed")
+        put("  the next card from there is the first one again: on first use its key is believed, or, if other agents")
+        put("  of the host are remembered, it must be one that was trusted on first use for them")
     return _entry(record)
 
 
 def _entry(record: Remembered) -> dict[str, Any]:
     return {
-        "origin": record.origin,
+        "location": record.location,
         "thumbprints": sorted(record.thumbprints),
         "on_first_use": record.on_first_use,
         "issued": written(record.issued),
@@ -76,7 +79,7 @@ def _entry(record: Remembered) -> dict[str, Any]:
 
 def _row(record: Remembered) -> tuple[str, ...]:
     return (
-        record.origin,
+        record.location,
         "first use" if record.on_first_use else "trust store",
         written(record.issued) or "-",
         "-" if record.version is None else printable(record.version),

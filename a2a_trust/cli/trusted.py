@@ -14,7 +14,7 @@ from a2a_trust.cli.report import warn
 from a2a_trust.cli.sources import public_key, public_keys
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError, TrustError
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
+from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of, interface_host
 from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustStore
 from a2a_trust.signing.gate import check_card
 from a2a_trust.strict_json import parse
@@ -102,7 +102,7 @@ def _hosts_in(document: bytes) -> list[str]:
     with suppress(TrustError):
         card = parse(document, what="card")
         check_card(card)
-        hosts = [host_of(url) for _, url in interface_urls(card)]
+        hosts = [interface_host(url) for _, url in interface_urls(card)]
     return list(dict.fromkeys(hosts))
 
 

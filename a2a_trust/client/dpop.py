@@ -35,7 +35,7 @@ from typing import Any, Final, TypeAlias
 import httpx
 
 from a2a_trust import strict_json
-from a2a_trust.addresses import address_of, is_loopback
+from a2a_trust.addresses import address_of, is_this_machine
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jws import signing_input
@@ -221,23 +221,18 @@ def _named(origins: Iterable[str]) -> frozenset[str]:
 
 def _origin_named(text: str) -> str:
     try:
-        host_of(text)  # what two readers could take for two hosts
+        host = host_of(text)  # what two readers could take for two hosts
+        address_of(host)  # what some readers take for an address
         url = httpx.URL(text)
         if url.scheme not in ("https", "http") or url.raw_path != b"/" or text.endswith(("/", "?", "#")):
             raise ValueError
-        here = url.host == "localhost" or _is_loopback(url)
     except (MalformedError, ValueError, httpx.InvalidURL):
         raise ConfigurationError(
             f"origins: {ascii(text)[:80]}: write scheme, host and port alone, https://agent.example.com"
         ) from None
-    if url.scheme == "http" and not here:
+    if url.scheme == "http" and not is_this_machine(host):
         raise ConfigurationError(f"origins: {text!r}: http is for this machine only; write https://…")
     return _origin(url)
-
-
-def _is_loopback(url: httpx.URL) -> bool:
-    address = address_of(f"[{url.host}]" if ":" in url.host else url.host)
-    return address is not None and is_loopback(address)
 
 
 def _origin(url: httpx.URL) -> str:

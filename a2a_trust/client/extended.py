@@ -1,7 +1,8 @@
 """Fetch the extended card with credentials, and get it only when it is proven and leads no further than the public one.
 
-The credentials go to one URL: an interface of the proven card, over https, at the host that the card was asked from. It
-is asked by the names that ``a2a_trust.middleware.extended_card`` answers to. Source: A2A 1.0.1 3.1.11, 13.3.
+The credentials go to one URL: an interface of the proven card, over https, at the host that the card was asked from.
+Over http they go to this machine only, if the card has no such interface, and if the door permits fetching there. It is
+asked by the names that ``a2a_trust.middleware.extended_card`` answers to. Source: A2A 1.0.1 3.1.11, 13.3.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from a2a_trust import strict_json
+from a2a_trust.addresses import is_this_machine
 from a2a_trust.card import Interface, read_card
 from a2a_trust.client.flow import Flow, Get, run, run_async
 from a2a_trust.client.proving import ANY_KEY, WHOLE_CARD, Proving
 from a2a_trust.client.reach import Reach, check_extension
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
 from a2a_trust.fetch import Door
-from a2a_trust.keys.origins import host_of
+from a2a_trust.keys.origins import interface_host, interface_scheme, is_unencrypted
 from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust import TrustSource
 from a2a_trust.signing.verify import Coverage, VerifiedCard
@@ -92,8 +94,8 @@ def _request(card: VerifiedCard, credentials: Mapping[str, str], tenant: str) ->
     view = read_card(card.card)
     if not view.has_extended_card:
         raise FetchError("the card promises no extended card (capabilities.extendedAgentCard)")
-    for interface in view.interfaces:
-        if interface.url.lower().startswith("https://") and host_of(interface.url) == card.origin:
+    for interface in sorted(view.interfaces, key=lambda interface: is_unencrypted(interface.url)):
+        if _may_have_credentials(interface.url, card.origin):
             asked = _asked(interface, interface.tenant or tenant)
             if asked is not None:
                 url, headers, content = asked
@@ -102,6 +104,11 @@ def _request(card: VerifiedCard, credentials: Mapping[str, str], tenant: str) ->
         f"the card has no interface of HTTP+JSON or JSON-RPC over https at {card.origin}, where it is from; "
         "credentials are sent nowhere else"
     )
+
+
+def _may_have_credentials(url: str, host: str) -> bool:
+    scheme = interface_scheme(url)
+    return interface_host(url) == host and (scheme == "https" or (scheme == "http" and is_this_machine(host)))
 
 
 def _asked(interface: Interface, tenant: str) -> tuple[str, dict[str, str], bytes | None] | None:

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from a2a_trust.client.memory import CardTable, JudgingMemory, Remembered, asked_origin
+from a2a_trust.client.location import Location
+from a2a_trust.client.memory import CardTable, JudgingMemory, Remembered, named_location
 from a2a_trust.errors import CardMemoryUnavailableError
 from a2a_trust.sqlite_file import SqliteFile, is_damage
 
@@ -26,7 +27,7 @@ _APPLICATION_ID: Final = 0x41324350  # "A2CP"
 
 _TABLES: Final = """
 CREATE TABLE card (
-    origin TEXT NOT NULL PRIMARY KEY,
+    location TEXT NOT NULL PRIMARY KEY,
     thumbprints TEXT NOT NULL CHECK (length(thumbprints) >= 43),
     issued REAL CHECK (typeof(issued) IN ('real', 'null')),
     version TEXT CHECK (typeof(version) IN ('text', 'null')),
@@ -36,7 +37,7 @@ CREATE TABLE card (
 ) WITHOUT ROWID;
 """
 
-_COLUMNS: Final = "origin, thumbprints, issued, version, first_seen, last_seen, on_first_use"
+_COLUMNS: Final = "location, thumbprints, issued, version, first_seen, last_seen, on_first_use"
 
 
 class SqliteCardMemory(JudgingMemory):
@@ -54,13 +55,13 @@ class SqliteCardMemory(JudgingMemory):
             path=Path(path).absolute(),
             what="memory of cards",
             application_id=_APPLICATION_ID,
-            version=1,
+            version=2,
             tables=_TABLES,
             timeout=timeout,
         )
         missing = (
             f"there is no memory of cards at {path}; the first card that is verified with one makes it, and so "
-            f"does: a2a-sign pins accept --file {shlex.quote(str(path))} ORIGIN THUMBPRINT   (or write create=True)"
+            f"does: a2a-sign pins accept --file {shlex.quote(str(path))} LOCATION THUMBPRINT   (or write create=True)"
         )
         with self._out_of_reach():
             made = self._file.open_or_make(create=create, missing=missing)
@@ -72,22 +73,22 @@ class SqliteCardMemory(JudgingMemory):
                 raise CardMemoryUnavailableError(self._damaged(found))
 
     def records(self) -> tuple[Remembered, ...]:
-        """All that is remembered, by origin."""
+        """All that is remembered, by location."""
         with self._connection() as connection:
             return _records(connection)
 
-    def expects_signature(self, origin: str) -> bool:
-        known_as = asked_origin(origin)
+    def expects_signature(self, url: str) -> bool:
+        location = named_location(url)
         with self._connection() as connection:
-            return _Table(connection).get(known_as) is not None
+            return _Table(connection).get(location) is not None
 
     @contextmanager
     def _writing(self) -> Iterator[CardTable]:
         with self._out_of_reach(), self._file.writing() as connection:
             yield _Table(connection)
 
-    def _way_out(self, action: str, origin: str, thumbprints: Iterable[str] = ()) -> str:
-        arguments = [origin, *sorted(thumbprints)]
+    def _way_out(self, action: str, location: str, thumbprints: Iterable[str] = ()) -> str:
+        arguments = [location, *sorted(thumbprints)]
         if any(argument.startswith("-") for argument in arguments):
             arguments.insert(0, "--")
         return shlex.join(["a2a-sign", "pins", action, "--file", str(self._file.path), *arguments])
@@ -120,14 +121,20 @@ class _Table:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def get(self, origin: str) -> Remembered | None:
-        return next(iter(_records(self._connection, "WHERE origin = ?", origin)), None)
+    def get(self, location: Location) -> Remembered | None:
+        return next(iter(_records(self._connection, "WHERE location = ?", location)), None)
+
+    def neighbours(self, location: Location) -> tuple[Remembered, ...]:
+        here = location.origin
+        # From "https://host/" to what comes next after all that begins so: "0" follows "/".
+        where = "WHERE (location = ? OR (location > ? AND location < ?)) AND location != ?"
+        return _records(self._connection, where, here, f"{here}/", f"{here}0", location)
 
     def put(self, record: Remembered) -> None:
         self._connection.execute(
             f"INSERT OR REPLACE INTO card ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  a constant
             (
-                record.origin,
+                record.location,
                 " ".join(sorted(record.thumbprints)),
                 record.issued,
                 record.version,
@@ -137,15 +144,15 @@ class _Table:
             ),
         )
 
-    def remove(self, origin: str) -> None:
-        self._connection.execute("DELETE FROM card WHERE origin = ?", (origin,))
+    def remove(self, location: Location) -> None:
+        self._connection.execute("DELETE FROM card WHERE location = ?", (location,))
 
 
 def _records(connection: sqlite3.Connection, where: str = "", *values: str) -> tuple[Remembered, ...]:
-    query = f"SELECT {_COLUMNS} FROM card {where} ORDER BY origin"  # noqa: S608  constants
+    query = f"SELECT {_COLUMNS} FROM card {where} ORDER BY location"  # noqa: S608  constants
     return tuple(
         Remembered(
-            origin=origin,
+            location=Location(location),
             thumbprints=frozenset(thumbprints.split()),
             issued=issued,
             version=version,
@@ -153,7 +160,7 @@ def _records(connection: sqlite3.Connection, where: str = "", *values: str) -> t
             last_seen=last_seen,
             on_first_use=bool(on_first_use),
         )
-        for origin, thumbprints, issued, version, first_seen, last_seen, on_first_use in (
+        for location, thumbprints, issued, version, first_seen, last_seen, on_first_use in (
             connection.execute(query, values)
         )
     )

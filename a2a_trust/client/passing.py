@@ -10,6 +10,8 @@ The rules:
    status would read a card.
 4. The card is proven as one of the host that was asked, and with nothing left open: the program reads all of it. An
    extended card leads no further than a public card that came through here before and names its origin.
+5. The memory keeps a card by its location. The query of its URL counts only if the program named the URL with it.
+6. Over http and ws nothing is sent to an interface of a card that came through here, except to this machine.
 
 Values alone: ``transport`` has the network.
 """
@@ -23,12 +25,14 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from a2a_trust import strict_json
+from a2a_trust.addresses import is_this_machine
 from a2a_trust.card import CARD_PATHS, EXTENDED_CARD_METHODS
 from a2a_trust.client.flow import Flow
+from a2a_trust.client.location import Location, location_of, plain_url
 from a2a_trust.client.proving import Proving
 from a2a_trust.client.reach import Reach, check_extension, origin_in
 from a2a_trust.errors import CardVerificationError, ConfigurationError, MalformedError, UncoveredFieldsError
-from a2a_trust.keys.origins import host_of
+from a2a_trust.keys.origins import host_of, is_unencrypted
 from a2a_trust.signing.forms import shown
 from a2a_trust.signing.verify import VerifiedCard
 
@@ -56,9 +60,12 @@ class PassingCards:
 
     def __init__(self, proving: Proving, card_urls: Iterable[str]) -> None:
         self._proving = proving
+        card_urls = tuple(card_urls)
         self._card_urls = frozenset(map(_named, card_urls))
-        #: URL of a public card -> how far it leads
-        self._public: dict[str, Reach] = {}
+        #: URL of a card whose query counts -> where the memory keeps it
+        self._locations = {_with_query(url): location_of(url, with_query=True) for url in card_urls if "?" in url}
+        #: location of a public card -> how far it leads
+        self._public: dict[Location, Reach] = {}
 
     def asked(self, method: str, url: str, body: bytes) -> Asked | None:
         """What the request is for; None: not for a card. ``url`` is whole, but for user information; ``body`` is empty
@@ -72,16 +79,25 @@ class PassingCards:
             return Asked.EXTENDED
         return Asked.CALL if b"xtended" in body and _calls(body) else None
 
+    def is_exposed(self, url: str) -> bool:
+        """Whether it is an interface of a card that came through here, and anybody on the way reads what is sent."""
+        return (
+            is_unencrypted(url)
+            and any(origin_in(url) in public.origins for public in list(self._public.values()))
+            and not is_this_machine(host_of(url))
+        )
+
     def judged(self, asked: Asked, url: str, body: bytes, charset: str | None) -> Flow[None]:
         """Nothing, when all that the answer brings is proven.
 
         MalformedError, CardVerificationError and those below it, CardMemoryUnavailableError: it is not.
         """
-        host_of(url)  # MalformedError: two readers could read two hosts
+        address = url.partition("?")[0]
+        location = self._locations.get(_with_query(url)) or location_of(address)
         if charset is not None and charset.casefold() not in ("utf-8", "utf8"):
             raise MalformedError("card: its type names another charset than UTF-8, so some would read it otherwise")
         if asked is not Asked.CALL:
-            yield from self._proven(body, url, is_public=asked is Asked.CARD)
+            yield from self._proven(body, location, is_public=asked is Asked.CARD)
             return
         answer = strict_json.parse(body, what="answer")
         if answer == []:
@@ -92,29 +108,29 @@ class PassingCards:
             if "result" in each:
                 if type(each["result"]) is not dict:
                     raise MalformedError("answer: its result is no card")
-                yield from self._proven(each["result"], url, is_public=False)
+                yield from self._proven(each["result"], location, is_public=False)
 
-    def _proven(self, document: bytes | dict[str, Any], url: str, *, is_public: bool) -> Flow[None]:
+    def _proven(self, document: bytes | dict[str, Any], location: Location, *, is_public: bool) -> Flow[None]:
         reaches: list[Reach] = []
 
         def check(proven: VerifiedCard) -> None:
             _check_whole(proven)
             reaches.append(Reach.of(proven))
             if not is_public:
-                self._check_extension(reaches[0], url)
+                self._check_extension(reaches[0], location.origin)
 
-        yield from (self._proving if is_public else self._proving.without_memory()).prove(document, url, check)
+        yield from (self._proving if is_public else self._proving.without_memory()).prove(document, location, check)
         if is_public:
-            self._public.pop(url, None)
-            self._public[url] = reaches[0]
+            self._public.pop(location, None)
+            self._public[location] = reaches[0]
             if len(self._public) > _REMEMBERED:
                 self._public.pop(next(iter(self._public)), None)
 
-    def _check_extension(self, extended: Reach, url: str) -> None:
+    def _check_extension(self, extended: Reach, origin: str) -> None:
         """Refuse it when it leads further than every public card that names the origin it is from."""
         refusal = None
         for public in list(self._public.values()):
-            if origin_in(url) in public.origins:
+            if origin in public.origins:
                 try:
                     check_extension(public, extended)
                 except CardVerificationError as error:
@@ -147,18 +163,25 @@ def _names(paths: tuple[str, ...], url: str) -> bool:
 
 def _named(url: str) -> str:
     try:
-        parts = urlsplit(url)
-        host_of(url)
-    except (MalformedError, ValueError):
-        parts = None
-    if parts is None or parts.scheme not in ("https", "http"):
-        raise ConfigurationError(f"card_urls: {ascii(url)[:80]}: write the whole URL of a card, https://…")
-    return _place(url)
+        if "://" not in url:
+            raise MalformedError("")
+        return plain_url(url)
+    except MalformedError:
+        raise ConfigurationError(
+            f"card_urls: {ascii(url)[:80]}: write the whole URL of a card, https://… without dot segments"
+        ) from None
 
 
 def _place(url: str) -> str:
-    """A URL without its query, in one spelling."""
-    return origin_in(url) + (unquote(urlsplit(url).path).rstrip("/") or "/")
+    """A URL without its query, in one spelling; as it is where it has none."""
+    try:
+        return plain_url(url.partition("?")[0])
+    except MalformedError:
+        return url
+
+
+def _with_query(url: str) -> str:
+    return f"{_place(url)}?{url.partition('#')[0].partition('?')[2]}"
 
 
 def _calls(body: bytes) -> bool:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from a2a_trust.client.flow import Flow, FreshKeys, Get, InThread, KeyFetcher
-from a2a_trust.client.memory import CardMemory, TrustOnFirstUse, asked_origin
+from a2a_trust.client.memory import CardMemory, TrustOnFirstUse, named_location
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
@@ -22,6 +22,7 @@ from a2a_trust.errors import (
     UnsignedCardError,
 )
 from a2a_trust.keys.keyset import JWKS_PATH, read_jwks
+from a2a_trust.keys.origins import origin_of
 from a2a_trust.keys.policy import AnyKey, Policy
 from a2a_trust.keys.trust import TrustSource, TrustStore
 from a2a_trust.signing.verify import Coverage, VerifiedCard, WholeCard, verify_card
@@ -62,8 +63,12 @@ class Proving:
     ) -> Flow[VerifiedCard]:
         """The proof of a card that was asked from that URL; the errors are those of ``verify_card`` and the memory.
 
+        ConfigurationError: there is a memory, and the URL is not one of an agent location.
+
         ``check`` raises when something else is against the card, before it is remembered.
         """
+        if self.memory is not None:
+            url = named_location(url)
         store, unreachable = self.trust.trust_store(), None
         try:
             if isinstance(self.trust, KeyFetcher):
@@ -95,7 +100,7 @@ class Proving:
     def _published(self, on_first_use: TrustOnFirstUse, url: str, store: TrustStore) -> Flow[TrustStore]:
         """The keys that the origin itself publishes, for the host of which the trust store says nothing."""
         try:
-            fetched = yield Get(url=f"{asked_origin(url)}{JWKS_PATH}")
+            fetched = yield Get(url=f"{origin_of(url)}{JWKS_PATH}")
             # 256 keys take 200 ms, and a stranger has chosen them.
             published = (yield InThread(partial(read_jwks, fetched.body))).keys
         except (FetchError, MalformedError) as error:

@@ -23,7 +23,7 @@ import httpx
 
 from a2a_trust.client.flow import run, run_async
 from a2a_trust.client.memory import CardMemory
-from a2a_trust.client.passing import DROPPED_HEADERS, PassingCards
+from a2a_trust.client.passing import DROPPED_HEADERS, Asked, PassingCards
 from a2a_trust.client.proving import ANY_KEY, Proving
 from a2a_trust.errors import MalformedError, TrustError
 from a2a_trust.keys.policy import Policy
@@ -60,6 +60,7 @@ class CardProofTransport(httpx.BaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         body = request.read() if _may_be_call(request) else b""
         asked = self._cards.asked(request.method, _whole(request), body)
+        _check_encrypted(self._cards, asked, request)
         if asked is None:
             return self._transport.handle_request(request)
         response = self._transport.handle_request(_plain(request))
@@ -72,7 +73,7 @@ class CardProofTransport(httpx.BaseTransport):
             for chunk in cast("httpx.SyncByteStream", response.stream):
                 card += chunk
                 _check_size(card)
-            run(self._cards.judged(asked, _address(request), bytes(card), response.charset_encoding))
+            run(self._cards.judged(asked, _whole(request), bytes(card), response.charset_encoding))
         except TrustError as error:
             raise _refusal(request, error) from error
         finally:
@@ -102,6 +103,7 @@ class AsyncCardProofTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         body = await request.aread() if _may_be_call(request) else b""
         asked = self._cards.asked(request.method, _whole(request), body)
+        _check_encrypted(self._cards, asked, request)
         if asked is None:
             return await self._transport.handle_async_request(request)
         response = await self._transport.handle_async_request(_plain(request))
@@ -114,7 +116,7 @@ class AsyncCardProofTransport(httpx.AsyncBaseTransport):
             async for chunk in cast("httpx.AsyncByteStream", response.stream):
                 card += chunk
                 _check_size(card)
-            await run_async(self._cards.judged(asked, _address(request), bytes(card), response.charset_encoding))
+            await run_async(self._cards.judged(asked, _whole(request), bytes(card), response.charset_encoding))
         except TrustError as error:
             raise _refusal(request, error) from error
         finally:
@@ -128,6 +130,15 @@ class AsyncCardProofTransport(httpx.AsyncBaseTransport):
 def _may_be_call(request: httpx.Request) -> bool:
     """Whether the body has to be looked into; others are sent as they come, however long."""
     return request.method == "POST" and "json" in request.headers.get("content-type", "json").lower()
+
+
+def _check_encrypted(cards: PassingCards, asked: Asked | None, request: httpx.Request) -> None:
+    if asked is not Asked.CARD and cards.is_exposed(_whole(request)):
+        raise httpx.UnsupportedProtocol(
+            f"nothing was sent to {_address(request)}: this interface of the card is not encrypted; call one whose URL "
+            "is https, or have the agent served over TLS",
+            request=request,
+        )
 
 
 def _plain(request: httpx.Request) -> httpx.Request:

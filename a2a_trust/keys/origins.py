@@ -1,5 +1,13 @@
 """For which hosts a key may speak, and the host and the origin of a URL as every client reads them.
 
+The interfaces of a card are read by a stricter rule than other URLs, because clients of gRPC read more into them:
+
+1. In ``https``, ``wss``, ``grpc``, ``grpcs``, ``http`` and ``ws`` URLs, and in ``host:port``, the authority is the
+   agent's host.
+2. Every other scheme is refused. ``dns:``, ``xds:`` and ``passthrough:`` have a name server, a control plane or
+   anything else where a host is expected; ``ipv4:``, ``ipv6:`` and ``unix:`` have no name that a certificate proves.
+3. A scheme without ``//`` is refused: gRPC reads ``dns:443`` and ``unix:443`` as schemes, not as a host and a port.
+
 Hosts are compared as lower-case ASCII names, label by label, never as substrings: ``*.example.com`` covers
 ``a.example.com`` and ``a.b.example.com``, neither ``example.com`` nor ``badexample.com``.
 """
@@ -13,13 +21,31 @@ from urllib.parse import urlsplit
 
 from a2a_trust.errors import ConfigurationError, MalformedError
 
-__all__ = ["Origins", "UnsafeAnyOrigin", "host_of", "origin_of"]
+__all__ = [
+    "Origins",
+    "UnsafeAnyOrigin",
+    "host_of",
+    "interface_host",
+    "interface_scheme",
+    "is_unencrypted",
+    "origin_of",
+]
 
 _NAME: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)*")
 #: What most URLs look like: their host needs no second thought.
 _USUAL_URL: Final = re.compile(rf"https?://({_NAME.pattern})(?::[0-9]{{1,5}})?(?:/[A-Za-z0-9._~/-]*)?")
 _IPV6: Final = re.compile(r"\[[0-9a-f:.]+\]")
 _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
+_UNENCRYPTED: Final = ("http://", "ws://")
+_INTERFACE_SCHEMES: Final = frozenset({"https", "wss", "grpc", "grpcs", "http", "ws"})
+#: Names that clients read as a scheme although no ``//`` follows: the resolvers of gRPC, and the best known of the web.
+_OPAQUE_SCHEMES: Final = frozenset(
+    {
+        "dns", "ipv4", "ipv6", "unix", "unix-abstract", "vsock", "xds", "passthrough", "google-c2p", "binder",
+        "sockaddr", "about", "blob", "data", "file", "ftp", "javascript", "mailto", "urn",
+    }
+)  # fmt: skip
+_PORT: Final = re.compile(r".*:[0-9]+", re.DOTALL)
 _AUTHORITY: Final = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>[0-9]{1,5}))?")
 
 
@@ -63,6 +89,41 @@ def origin_of(url: str) -> str:
     except ValueError:
         raise MalformedError("URL: its port is none; write a number up to 65535") from None
     return f"{parts.scheme}://{host}" + ("" if port in (None, _DEFAULT_PORTS.get(parts.scheme)) else f":{port}")
+
+
+@lru_cache(maxsize=4096)
+def interface_host(url: str) -> str:
+    """The agent's host in the URL of an interface, in lower case: rules 1 to 3.
+
+    MalformedError as for ``interface_scheme``, ``host_of`` and ``origin_of``, and for a host without scheme and port,
+    which some clients read as a relative URL.
+    """
+    if not interface_scheme(url) and not _PORT.fullmatch(url):
+        raise MalformedError("URL: a host alone is ambiguous; write https://host/path, or host:port for gRPC")
+    origin_of(url)  # its port is one
+    return host_of(url)
+
+
+def interface_scheme(url: str) -> str:
+    """The scheme of the URL of an interface in lower case, empty for ``host:port``: rules 2 and 3.
+
+    MalformedError: the scheme is not one of those in which a host is expected.
+    """
+    name, _, rest = url.strip().lower().partition(":")
+    has_authority = rest.startswith("//")
+    if has_authority and name in _INTERFACE_SCHEMES:
+        return name
+    if has_authority or name in _INTERFACE_SCHEMES | _OPAQUE_SCHEMES:
+        raise MalformedError(
+            f"URL: the scheme {name[:32]!a} does not say at which host the agent is; "
+            "write https://host/path, or grpcs://host:port for gRPC"
+        )
+    return ""
+
+
+def is_unencrypted(url: str) -> bool:
+    """Whether the URL itself says that nothing sent there is encrypted: ``http`` and ``ws``."""
+    return url.strip().lower().startswith(_UNENCRYPTED)
 
 
 class Origins:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 from a2a_trust.addresses import address_of, is_public
 from a2a_trust.card import Alternative, NamedScheme, proto_name
 from a2a_trust.errors import MalformedError
-from a2a_trust.keys.origins import host_of
+from a2a_trust.keys.origins import host_of, interface_host
 from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.secret_shapes import is_private_jwk, is_secret_name, looks_random, secret_kind
 from a2a_trust.lint.subject import Path, Subject, at, pointer_of, shown_name, spelled, steps_of
@@ -629,12 +629,14 @@ def _unclear_url(subject: Subject) -> Iterator[Found]:
         if url.is_link or secret_kind(url.text):
             continue
         try:
-            address_of(host_of(url.text))
+            read = interface_host if pointer_of(url.path).endswith("/url") else host_of
+            address_of(read(url.text))
         except (MalformedError, ValueError):
             yield Found(
                 pointer_of(url.path),
                 "no host that every reader takes for the same: credentials may go to another one",
-                "Write https://host/path, names in their xn-- form, or host:port for gRPC; no user information.",
+                "Write https://host/path, names in their xn-- form, or host:port for gRPC; no other scheme, no user "
+                "information.",
             )
 
 

@@ -6,7 +6,8 @@ The steps, numbered as in ``verify_card``:
 2. Every signature by itself, whatever the order; none can stop another. Companions never count. Each trusted key that
    the header names is tried: its origins, validity, revocation and algorithm, ``exp`` and ``iat``, then the bytes. A
    marked signature is checked in its own form, an unmarked one in every form, weakest first. The hosts of all
-   interfaces of what was signed are hosts that the key may speak for.
+   interfaces of what was signed are hosts that the key may speak for. An interface of another scheme than those of
+   ``interface_host`` is rejected; one that is not encrypted causes a warning.
 3. Whole or not: a proof is whole if the mark, the trust entry, or the signed bytes show it. Any other proof counts only
    if the trust entry names an SDK that signs so.
 4. Policies, of the caller and of the trust store for the hosts of the card: enough parties.
@@ -41,7 +42,14 @@ from a2a_trust.errors import (
 from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import verify_jws
-from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
+from a2a_trust.keys.origins import (
+    Origins,
+    UnsafeAnyOrigin,
+    host_of,
+    interface_host,
+    interface_scheme,
+    is_unencrypted,
+)
 from a2a_trust.keys.policy import AnyKey, Policy, Threshold, is_thumbprint
 from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustSource, TrustStore
 from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING, Form, Projection, project, shown
@@ -341,10 +349,9 @@ def _trusted_keys(signature: Signature, trust: TrustStore, host: str | None) -> 
 
 
 def _check_interface(pointer: str, url: str, origins: Origins | UnsafeAnyOrigin) -> None:
-    if isinstance(origins, UnsafeAnyOrigin):
-        return
     try:
-        host = host_of(url)
+        # A key for any host needs no host to be compared with, but no name server in its place either.
+        host = interface_scheme(url) if isinstance(origins, UnsafeAnyOrigin) else interface_host(url)
     except MalformedError as error:
         raise _RefusedError(FailureReason.WRONG_ORIGIN, f"{pointer}: {error}") from None
     if not origins.covers(host):
@@ -480,7 +487,7 @@ def _policies(trust: TrustStore, host: str | None, card: JSONObject) -> list[Pol
     """What the store demands of a card that was asked from that host and has its interfaces."""
     hosts = set() if host is None else {host}
     try:
-        hosts |= {host_of(url) for _, url in interface_urls(card)}
+        hosts |= {interface_host(url) for _, url in interface_urls(card)}
     except MalformedError:
         return [each.policy for each in trust.policies]  # of a host that nobody can tell: all that is demanded of any
     return [each.policy for each in trust.policies if any(map(each.origins.covers, hosts))]
@@ -499,6 +506,12 @@ def _warnings(proof: _Proof, *, bound: bool) -> tuple[str, ...]:
     warnings = []
     if not bound:
         warnings.append("origin: not bound; the key may speak for every host, or the host of the card was not given")
+    unencrypted = tuple(pointer for pointer, url in interface_urls(proof.projection.members) if is_unencrypted(url))
+    if unencrypted:
+        warnings.append(
+            f"not encrypted: {shown(unencrypted)}; anybody on the way can read and change what is sent there, "
+            "credentials too: call an interface whose URL is https, or have the agent served over TLS"
+        )
     if not proof.is_whole:
         warnings.append(
             f"signed in the form {proof.projection.form}, which drops members: security requirements and schemes may "

@@ -224,7 +224,9 @@ def test_of_two_clients_that_are_first_at_once_the_one_who_was_led_astray_agrees
     for line in "".join(outputs).splitlines():
         origin, *rest = line.split()
         told.setdefault(origin, []).append(rest)
-    remembered = {record.origin: record.thumbprints for record in SqliteCardMemory(tmp_path / "cards.db").records()}
+    remembered = {
+        str(record.location): record.thumbprints for record in SqliteCardMemory(tmp_path / "cards.db").records()
+    }
     assert len(told) == len(remembered) == 10
     for origin, both in told.items():
         (first, winner), (refused, pinned) = sorted(both)

@@ -104,7 +104,7 @@ def test_another_key_than_the_one_trusted_on_first_use(
         with pytest.raises(PinnedKeyError) as caught:
             seen(memory, document, keys)
         assert (caught.value.pinned, caught.value.presented) == (prints(owner), prints(mallory))
-        assert caught.value.origin == AGENT
+        assert caught.value.location == AGENT
         assert memory.records() == before
     assert seen(memory, by(owner, card, iat=NOW), published(owner, mallory)).warnings == ()
 
@@ -296,7 +296,7 @@ def test_an_older_card_after_a_newer_one(memory: Memory, card: JSONObject, owner
         with pytest.raises(RolledBackCardError) as caught:
             seen(memory, by(owner, older, iat=iat), trusts(owner))
         assert (caught.value.issued, caught.value.remembered) == (max(iat, 0), NOW - 100)
-        assert caught.value.origin == AGENT
+        assert caught.value.location == AGENT
         assert memory.records() == before
     assert seen(memory, by(owner, older, iat=NOW - 100), trusts(owner)).remembered.issued == NOW - 100  # equal is fine
     assert seen(memory, by(owner, card, iat=NOW - 99.5), trusts(owner)).remembered.issued == NOW - 99.5
@@ -484,7 +484,9 @@ def test_of_two_processes_that_are_first_at_once_one_is_refused(card: JSONObject
     for line in "".join(outputs).splitlines():
         origin, *rest = line.split()
         told.setdefault(origin, []).append(rest)
-    remembered = {record.origin: record.thumbprints for record in SqliteCardMemory(tmp_path / "cards.db").records()}
+    remembered = {
+        str(record.location): record.thumbprints for record in SqliteCardMemory(tmp_path / "cards.db").records()
+    }
     assert len(told) == len(remembered) == count
     for origin, both in told.items():
         (first, winner, _), (refused, loser, pinned) = sorted(both)
@@ -536,9 +538,9 @@ def test_what_is_no_proof_or_one_for_another_host_is_not_remembered(
         with pytest.raises(ConfigurationError, match="verify_card"):
             memory.admit(given, ORIGIN, now=NOW)  # type: ignore[arg-type]
     for origin in ("https://evil.example", "https://example.com", f"https://x.{HOST}", f"https://{HOST}.evil.example"):
-        with pytest.raises(ConfigurationError, match="not proven for the host"):
+        with pytest.raises(ConfigurationError, match="not verified for the host"):
             memory.admit(proven, origin, now=NOW)
     unbound = verify_card(by(owner, card), published(owner), origin=UnsafeAnyOrigin(), now=NOW)
-    with pytest.raises(ConfigurationError, match="not proven for the host"):
+    with pytest.raises(ConfigurationError, match="not verified for the host"):
         memory.admit(unbound, ORIGIN, now=NOW)
     assert memory.records() == ()

@@ -176,7 +176,7 @@ def test_an_older_card_after_a_newer_one_is_refused_until_the_agent_is_forgotten
     agent.pages[NEW] = new
     assert command("verify", url, *KEYS).code == 0
     (pin,) = command("pins", "list", "--json").json["pins"]
-    assert (pin["origin"], pin["on_first_use"]) == (url, False)
+    assert (pin["location"], pin["on_first_use"]) == (url, False)
     agent.pages[NEW] = old
     (entry,) = command("verify", url, *KEYS, "--json").json["results"]
     assert (entry["class"], entry["code"]) == ("untrusted", "rolled-back")

@@ -120,11 +120,11 @@ def test_a_list_shows_what_is_remembered(
             ", ".join(sorted([thumbprint(first), thumbprint(second)])),
         ],
     ]  # fmt: skip
-    assert heads[0] == "ORIGIN"
+    assert heads[0] == "LOCATION"
     assert (report.json["command"], report.json["ok"], report.json["exit"]) == ("pins list", True, 0)
     assert report.json["file"] == "cards.db"
     assert report.json["pins"][0] == {
-        "origin": AGENT,
+        "location": AGENT,
         "thumbprints": [thumbprint(first)],
         "on_first_use": False,
         "issued": "2027-01-15T07:59:00Z",
@@ -150,7 +150,7 @@ def test_a_forgotten_agent_is_seen_for_the_first_time_again(
 ) -> None:
     admit(memory, proof(first))
     done = run("pins", "forget", *FILE, "HTTPS://Invoice.example.com:443/", "--json")
-    assert (done.code, done.json["command"], done.json["origin"]) == (0, "pins forget", AGENT)
+    assert (done.code, done.json["command"], done.json["location"]) == (0, "pins forget", AGENT)
     assert done.json["thumbprints"] == [thumbprint(first)]
     assert memory.records() == ()
     again = run("pins", "forget", *FILE, AGENT)
@@ -167,7 +167,7 @@ def test_a_key_is_accepted_before_the_agent_is_ever_asked(run: Run, tmp_path: Pa
     arguments = ("pins", "accept", "invoice.example.com", thumbprint(first))
     done = run(*arguments, "--json", XDG_DATA_HOME=str(data))
     path = data / "a2a-trust" / "cards.db"
-    assert (done.code, done.json["file"], done.json["origin"]) == (0, str(path), AGENT)
+    assert (done.code, done.json["file"], done.json["location"]) == (0, str(path), AGENT)
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert [record.thumbprints for record in SqliteCardMemory(path).records()] == [{thumbprint(first)}]
@@ -181,8 +181,8 @@ def test_a_key_is_accepted_before_the_agent_is_ever_asked(run: Run, tmp_path: Pa
         (("accept", *FILE, AGENT, "SHA256:" + "x" * 43), "RFC 7638 thumbprint"),
         (("accept", *FILE, AGENT), "THUMBPRINT"),
         (("accept", *FILE, "ftp://invoice.example.com", "x" * 43), "https"),
-        (("accept", *FILE, "https://a@invoice.example.com", "x" * 43), "origin: write the URL"),
-        (("forget", *FILE, ""), "origin: write the URL"),
+        (("accept", *FILE, "https://a@invoice.example.com", "x" * 43), "location: write the URL"),
+        (("forget", *FILE, ""), "location: write the URL"),
         (("list", "--file", "missing.db"), "there is no memory of cards at missing.db"),
         (("forget", "--file", "missing.db", AGENT), "there is no memory of cards at missing.db"),
     ],

@@ -112,7 +112,7 @@ def test_cards_are_fetched_as_the_guide_says(folder: Path, many: Agent, caplog: 
     first = run_block(FIRST_USE, {**names})["proven"]
     assert (first.origin, first.on_first_use) == ("new-agent.example.com", True)
     assert stranger.public_key.thumbprint in caplog.text
-    assert sorted(record.origin for record in names["memory"].records()) == [agent, new]
+    assert sorted(record.location for record in names["memory"].records()) == [agent, new]
 
     report = run_block(REPORT, {**names})["report"]
     assert (report.reasons, report.unverified) == (("unsigned",), card_of(unsigned))
@@ -133,7 +133,7 @@ def test_the_memory_is_used_as_its_own_guide_says(folder: Path) -> None:
     (text,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "memory.md").read_text(encoding="utf-8"), re.DOTALL)
     origin = "https://agent.example.com"
     names = run_block(text, {"document": signed(card_of(origin)), "url": f"{origin}{NEW}"})
-    assert names["admitted"].remembered.origin == origin
+    assert names["admitted"].remembered.location == origin
     assert names["memory"].expects_signature(origin)
 
 

@@ -229,7 +229,7 @@ def test_the_flow_asks_for_what_it_needs_and_for_nothing_else() -> None:
     with pytest.raises(StopIteration) as done:
         flow.send(None)
     assert done.value.value.origin == HOST
-    assert [record.origin for record in memory.records()] == ["https://agent.test"]
+    assert [record.location for record in memory.records()] == ["https://agent.test"]
 
 
 def test_a_card_that_takes_long_to_verify_does_not_hold_up_an_event_loop() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -25,7 +26,8 @@ from a2a_trust import (
     sign_card,
     verify_card,
 )
-from a2a_trust.client.memory import CardMemory, Remembered, TrustOnFirstUse, VolatileCardMemory, asked_origin
+from a2a_trust.client.location import location_of
+from a2a_trust.client.memory import CardMemory, Remembered, TrustOnFirstUse, VolatileCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import ConfigurationError, PinnedKeyError, RolledBackCardError, TrustError
 from a2a_trust.signing.verify import CLOCK_SKEW
@@ -75,7 +77,7 @@ def test_what_is_remembered_of_a_card(memory: Memory) -> None:
     assert not protocol.expects_signature(AGENT)
     first = protocol.admit(proof(ALICE, iat=NOW - 10), f"{AGENT}/.well-known/agent-card.json", now=NOW)
     expected = Remembered(
-        origin=AGENT,
+        location=location_of(AGENT),
         thumbprints=frozenset([thumbprint(ALICE)]),
         issued=NOW - 10,
         version="1.2.0",
@@ -89,7 +91,8 @@ def test_what_is_remembered_of_a_card(memory: Memory) -> None:
     assert second.before == expected
     assert second.remembered == replace(expected, issued=NOW - 5.5, last_seen=NOW + 7)
     assert memory.records() == (second.remembered,)
-    assert protocol.expects_signature(f"{AGENT}/elsewhere")
+    assert protocol.expects_signature(f"{AGENT}/.well-known/agent.json?x")
+    assert not protocol.expects_signature(f"{AGENT}/elsewhere")
     earlier = protocol.admit(proof(ALICE, iat=NOW), AGENT, now=NOW).remembered
     assert (earlier.last_seen, earlier.first_seen) == (NOW + 7, NOW)  # another process whose clock is behind
 
@@ -147,7 +150,7 @@ def test_a_key_accepted_beside_the_one_before_opens_no_way_back(memory: Memory) 
 def test_a_key_can_be_accepted_before_the_agent_is_ever_asked(memory: Memory) -> None:
     """Then there is no first use at which anybody would be believed."""
     record = memory.accept("agent.example.com", thumbprint(ALICE), now=NOW)
-    assert (record.origin, record.first_seen, record.on_first_use) == (AGENT, NOW, True)
+    assert (record.location, record.first_seen, record.on_first_use) == (AGENT, NOW, True)
     assert memory.expects_signature(AGENT)
     with pytest.raises(PinnedKeyError):
         memory.admit(proof(BOB, on_first_use=True), AGENT, now=NOW)
@@ -165,7 +168,9 @@ def test_what_is_forgotten_is_seen_for_the_first_time_again(memory: Memory) -> N
     kept = memory.admit(proof(ALICE, iat=NOW, on_first_use=True), AGENT, now=NOW).remembered
     with pytest.raises(ConfigurationError, match=r"nothing is remembered of https://agent\.example\.com:8443"):
         memory.forget(f"{AGENT}:8443")
-    assert memory.forget(f"{AGENT}/x") == kept
+    with pytest.raises(ConfigurationError, match="nothing is remembered"):
+        memory.forget(f"{AGENT}/x")
+    assert memory.forget(f"{AGENT}/") == kept
     assert memory.records() == ()
     assert not memory.expects_signature(AGENT)
     with pytest.raises(ConfigurationError):
@@ -180,29 +185,68 @@ def test_records_can_be_brought_along() -> None:
     assert VolatileCardMemory([record]).records() == (record,)
 
 
-# --- origins
+# --- several agents on one host
 
 
-@pytest.mark.parametrize(
-    ("url", "origin"),
-    [
-        ("https://agent.example.com", AGENT),
-        ("https://Agent.EXAMPLE.com/.well-known/agent-card.json?a=//b:1/#c", AGENT),
-        ("HTTPS://agent.example.com:443", AGENT),
-        ("https://agent.example.com:0443/", AGENT),
-        ("agent.example.com", AGENT),
-        ("agent.example.com:443", AGENT),
-        ("agent.example.com:8443", f"{AGENT}:8443"),
-        ("https://agent.example.com:80", f"{AGENT}:80"),
-        ("http://agent.example.com:80", "http://agent.example.com"),
-        ("http://127.0.0.1:8000/x", "http://127.0.0.1:8000"),
-        ("http://[::1]:8000/x", "http://[::1]:8000"),
-        ("[::1]:8000", "https://[::1]:8000"),
-    ],
-)
-def test_an_origin_is_written_in_one_way(url: str, origin: str) -> None:
-    assert asked_origin(url) == origin
-    assert asked_origin(origin) == origin
+def test_a_new_location_may_use_the_keys_of_first_use_of_its_host_and_no_other(memory: Memory) -> None:
+    memory.admit(proof(ALICE, iat=NOW, on_first_use=True), AGENT, now=NOW)
+    memory.accept(f"{AGENT}/b", [thumbprint(BOB)], now=NOW)
+    for place, signer in ((f"{AGENT}/c", ALICE), (f"{AGENT}/d", BOB)):
+        admitted = memory.admit(proof(signer, iat=NOW - 100, on_first_use=True), place, now=NOW)  # of no other's time
+        assert (admitted.before, admitted.remembered.thumbprints) == (None, frozenset([thumbprint(signer)]))
+        assert "was trusted on first use" in admitted.warnings[0]
+    known = memory.records()
+    with pytest.raises(PinnedKeyError, match=f"^ANOTHER KEY AT {AGENT}\n  {AGENT}/e is new here") as caught:
+        memory.admit(proof(CAROL, on_first_use=True), f"{AGENT}/e/.well-known/agent-card.json", now=NOW)
+    assert (caught.value.location, caught.value.presented) == (f"{AGENT}/e", frozenset([thumbprint(CAROL)]))
+    assert caught.value.pinned == {thumbprint(ALICE), thumbprint(BOB)}
+    assert memory.records() == known
+    memory.accept(f"{AGENT}/e", [thumbprint(CAROL)], now=NOW)
+    assert memory.admit(proof(CAROL, on_first_use=True), f"{AGENT}/e", now=NOW).warnings == ()
+
+
+def test_a_key_that_a_trust_store_named_opens_no_first_use_at_a_new_location(memory: Memory) -> None:
+    """The operator has taken it out of the trust store, maybe for good reason."""
+    memory.admit(proof(ALICE), AGENT, now=NOW)
+    for signer in (ALICE, BOB):
+        with pytest.raises(PinnedKeyError, match="none; a trust store named the keys") as caught:
+            memory.admit(proof(signer, on_first_use=True), f"{AGENT}/b", now=NOW)
+        assert caught.value.pinned == frozenset()
+    assert memory.admit(proof(BOB), f"{AGENT}/b", now=NOW).warnings == ()
+
+
+def test_other_hosts_and_ports_are_not_neighbours(memory: Memory) -> None:
+    places = [f"{AGENT}:8443/a", "http://agent.example.com/a", f"{AGENT}.evil.example/a", f"{AGENT}0/a"]
+    for place in places:
+        memory.accept(place, [thumbprint(BOB)], now=NOW)
+    assert memory.admit(proof(ALICE, on_first_use=True), AGENT, now=NOW).before is None
+    with memory._writing() as table:
+        assert list(table.neighbours(location_of(f"{AGENT}/x"))) == [table.get(location_of(AGENT))]
+        assert list(table.neighbours(location_of(AGENT))) == []
+
+
+def test_the_key_of_a_neighbour_in_the_place_of_another_is_a_warning(memory: Memory) -> None:
+    """The trust store names both for the host, so neither is refused; it cannot say which is whose."""
+    memory.admit(proof(ALICE), f"{AGENT}/a", now=NOW)
+    memory.admit(proof(BOB), f"{AGENT}/b", now=NOW)
+    assert memory.admit(proof(CAROL), f"{AGENT}/a", now=NOW).warnings == ()
+    (warning,) = memory.admit(proof(BOB), f"{AGENT}/a", now=NOW).warnings
+    assert warning.startswith(f"{AGENT}/a: its card is signed by another key than before, which is that of {AGENT}/b; ")
+    assert memory.admit(proof(BOB), f"{AGENT}/a", now=NOW).warnings == ()
+
+
+def test_a_query_counts_only_where_a_person_writes_it(memory: Memory) -> None:
+    memory.admit(proof(ALICE, on_first_use=True), f"{AGENT}/cards?agent=a", now=NOW)
+    assert [str(record.location) for record in memory.records()] == [f"{AGENT}/cards"]
+    record = memory.accept(f"{AGENT}/cards?agent=b", [thumbprint(BOB)], now=NOW)
+    assert record.location == f"{AGENT}/cards?agent=b"
+    assert memory.expects_signature(record.location)
+    with pytest.raises(PinnedKeyError):
+        memory.admit(proof(BOB, on_first_use=True), f"{AGENT}/cards?agent=b", now=NOW)
+    assert memory.admit(proof(BOB, on_first_use=True), record.location, now=NOW).before == record
+    assert memory.forget(f"{AGENT}/cards?agent=b").location == record.location
+    with pytest.raises(ConfigurationError, match="as pins list shows it"):
+        memory.forget(f"{AGENT}/cards?agent=a")
 
 
 @pytest.mark.parametrize(
@@ -211,12 +255,11 @@ def test_an_origin_is_written_in_one_way(url: str, origin: str) -> None:
         "", " ", "/", "//agent.example.com", "ftp://agent.example.com", "file:///etc/passwd", "https://",
         "agent.example.com/x", "https://a@agent.example.com", "https://agent.example.com\\x", "https://ag ent",
         "https://agent.example.com:99999", "https://agent.example.com:x", "https://agent.example.com.", "https:x",
-        None, 7,
+        "https://agent.example.com/a/../b", None, 7,
     ],
 )  # fmt: skip
-def test_what_is_no_origin_is_refused_everywhere(memory: Memory, url: Any) -> None:
+def test_what_is_no_location_is_refused_everywhere(memory: Memory, url: Any) -> None:
     uses: list[Callable[[], object]] = [
-        lambda: asked_origin(url),
         lambda: memory.expects_signature(url),
         lambda: memory.forget(url),
         lambda: memory.accept(url, [thumbprint(ALICE)], now=NOW),
@@ -224,14 +267,17 @@ def test_what_is_no_origin_is_refused_everywhere(memory: Memory, url: Any) -> No
         lambda: TrustOnFirstUse().applies_to(url, TrustStore(())),
     ]
     for use in uses:
-        with pytest.raises(ConfigurationError, match="origin"):
+        with pytest.raises(ConfigurationError, match="location"):
             use()
 
 
 # --- two memories, one life
 
-ORIGINS = (AGENT, f"{AGENT}:8443", "http://agent.example.com")
-SPELLINGS = {AGENT: (AGENT, "agent.example.com", "HTTPS://AGENT.example.com:443/x")}
+LOCATIONS = (AGENT, f"{AGENT}/a", f"{AGENT}/a/b", f"{AGENT}:8443", "http://agent.example.com")
+SPELLINGS = {
+    AGENT: (AGENT, "agent.example.com", "HTTPS://AGENT.example.com:443/.well-known/agent.json?x"),
+    f"{AGENT}/a": (f"{AGENT}/a/", f"{AGENT}//%61#x", f"{AGENT}/a/.well-known/agent-card.json"),
+}
 PROOFS: dict[tuple[bool, tuple[int, ...]], VerifiedCard] = {
     (on_first_use, keys): replace(
         proof(SIGNERS[keys[0]], on_first_use=on_first_use), keys=tuple(SIGNERS[key].public_key for key in keys)
@@ -274,54 +320,58 @@ class OneLife(RuleBasedStateMachine):
         self.now += seconds
 
     @rule(
-        origin=st.sampled_from(ORIGINS),
+        location=st.sampled_from(LOCATIONS),
         spelling=st.integers(0, 2),
         asked=st.sampled_from(sorted(PROOFS)),
         age=st.one_of(st.none(), st.sampled_from([-61.0, -60.0, 0.0, 1.0]), st.floats(-100, 3000)),
         version=st.sampled_from(["1", "1.2.0", "2.0", "spring"]),
     )
     def a_card_comes(
-        self, origin: str, spelling: int, asked: tuple[bool, tuple[int, ...]], age: float | None, version: str
+        self, location: str, spelling: int, asked: tuple[bool, tuple[int, ...]], age: float | None, version: str
     ) -> None:
         on_first_use, keys = asked
         prints = frozenset(thumbprint(SIGNERS[key]) for key in keys)
         issued = None if age is None else self.now - age
         proven = replace(PROOFS[asked], payload=json.dumps(CARD | {"version": version}).encode(), issued=issued)
-        written = SPELLINGS.get(origin, (origin,) * 3)[spelling]
+        written = SPELLINGS.get(location, (location,) * 3)[spelling]
         outcome = self.both(lambda memory: memory.admit(proven, written, now=self.now))
-        is_new, known = origin not in self.keys, self.keys.get(origin, frozenset())
-        replaced = origin in self.unvouched and not on_first_use and not prints & known
-        highest = None if is_new or replaced else self.highest[origin]
+        is_new, known = location not in self.keys, self.keys.get(location, frozenset())
+        replaced = location in self.unvouched and not on_first_use and not prints & known
+        highest = None if is_new or replaced else self.highest[location]
+        origin = re.match(r"https?://[^/]+", location)[0]  # type: ignore[index]
+        neighbours = [each for each in self.keys if each == origin or each.startswith(f"{origin}/")]
+        usable = frozenset[str]().union(*[self.keys[each] for each in neighbours if each in self.unvouched])
         refused = isinstance(outcome, type)
         assert refused == (
             (issued is not None and issued > self.now + CLOCK_SKEW)
             or (on_first_use and not is_new and not prints <= known)
+            or (on_first_use and is_new and bool(neighbours) and not prints <= usable)
             or (highest is not None and (issued is None or issued < highest))
         )
         if refused:
             return
-        assert outcome.remembered.origin == origin
+        assert outcome.remembered.location == location
         assert bool(outcome.warnings) >= (is_new and on_first_use)
-        self.highest[origin] = issued
+        self.highest[location] = issued
         if is_new or not on_first_use:
-            self.keys[origin] = prints
-            (self.unvouched.add if on_first_use else self.unvouched.discard)(origin)
+            self.keys[location] = prints
+            (self.unvouched.add if on_first_use else self.unvouched.discard)(location)
 
-    @rule(origin=st.sampled_from(ORIGINS), keys=st.sets(st.integers(0, 2), min_size=1))
-    def a_person_accepts(self, origin: str, keys: set[int]) -> None:
+    @rule(location=st.sampled_from(LOCATIONS), keys=st.sets(st.integers(0, 2), min_size=1))
+    def a_person_accepts(self, location: str, keys: set[int]) -> None:
         prints = frozenset(thumbprint(SIGNERS[key]) for key in keys)
-        self.both(lambda memory: memory.accept(origin, prints, now=self.now))
-        if not prints & self.keys.get(origin, frozenset()):
-            self.highest[origin] = None
-        self.keys[origin] = prints
-        self.unvouched.add(origin)
+        self.both(lambda memory: memory.accept(location, prints, now=self.now))
+        if not prints & self.keys.get(location, frozenset()):
+            self.highest[location] = None
+        self.keys[location] = prints
+        self.unvouched.add(location)
 
-    @rule(origin=st.sampled_from(ORIGINS))
-    def a_person_forgets(self, origin: str) -> None:
-        outcome = self.both(lambda memory: memory.forget(origin))
-        assert (outcome is ConfigurationError) == (origin not in self.keys)
-        self.keys.pop(origin, None)
-        self.unvouched.discard(origin)
+    @rule(location=st.sampled_from(LOCATIONS))
+    def a_person_forgets(self, location: str) -> None:
+        outcome = self.both(lambda memory: memory.forget(location))
+        assert (outcome is ConfigurationError) == (location not in self.keys)
+        self.keys.pop(location, None)
+        self.unvouched.discard(location)
 
     @precondition(lambda self: hasattr(self, "path"))
     @rule()
@@ -334,17 +384,17 @@ class OneLife(RuleBasedStateMachine):
         if not hasattr(self, "path"):
             return
         records = self.both(lambda memory: memory.records())
-        assert {record.origin: record.thumbprints for record in records} == self.keys
-        assert {record.origin: record.issued for record in records} == {
-            origin: self.highest[origin] for origin in self.keys
+        assert {record.location: record.thumbprints for record in records} == self.keys
+        assert {record.location: record.issued for record in records} == {
+            location: self.highest[location] for location in self.keys
         }
-        assert {record.origin for record in records if record.on_first_use} == self.unvouched
-        for origin in ORIGINS:
-            assert self.both(partial(self.expects, origin)) == (origin in self.keys)
+        assert {record.location for record in records if record.on_first_use} == self.unvouched
+        for location in LOCATIONS:
+            assert self.both(partial(self.expects, location)) == (location in self.keys)
 
     @staticmethod
-    def expects(origin: str, memory: Memory) -> bool:
-        return memory.expects_signature(origin)
+    def expects(location: str, memory: Memory) -> bool:
+        return memory.expects_signature(location)
 
 
 TestOneLife = OneLife.TestCase

@@ -85,11 +85,24 @@ def test_a_memory_that_everybody_can_write_is_refused(memory: SqliteCardMemory, 
 
 def test_a_memory_of_another_version_is_refused_also_when_it_comes_later(memory: SqliteCardMemory, path: Path) -> None:
     with closing(sqlite3.connect(path)) as other:
-        other.execute("PRAGMA user_version = 2")
-    with pytest.raises(ConfigurationError, match=r"version 2.*reads version 1.*use the release"):
+        other.execute("PRAGMA user_version = 3")
+    with pytest.raises(ConfigurationError, match=r"version 3.*reads version 2; use the release.* or a newer one"):
         SqliteCardMemory(path)
-    with pytest.raises(ConfigurationError, match="version 2"):
+    with pytest.raises(ConfigurationError, match="version 3"):
         memory.expects_signature(AGENT)
+
+
+def test_a_memory_that_was_kept_by_origin_is_refused_with_what_to_do(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as other:
+        other.executescript(
+            f"PRAGMA application_id = {0x41324350}; PRAGMA user_version = 1; CREATE TABLE card (origin TEXT)"
+        )
+    content = path.read_bytes()
+    with pytest.raises(
+        ConfigurationError, match=r"version 1 .*reads version 2; use the release .*move the file away to begin with an"
+    ):
+        SqliteCardMemory(path, create=True)
+    assert path.read_bytes() == content
 
 
 # --- files that are damaged, or gone

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys import origins
-from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of, origin_of
+from a2a_trust.keys.origins import (
+    Origins,
+    UnsafeAnyOrigin,
+    host_of,
+    interface_host,
+    interface_scheme,
+    is_unencrypted,
+    origin_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -178,6 +186,140 @@ def test_the_text_of_a_refusal_does_not_hold_the_url() -> None:
     with pytest.raises(MalformedError) as error:
         host_of("https://user:s3cret@host/")
     assert "s3cret" not in str(error.value)
+
+
+# --- interfaces
+
+
+@pytest.mark.parametrize(
+    ("url", "scheme", "host"),
+    [
+        ("https://agent.example.com/a2a", "https", "agent.example.com"),
+        ("HTTPS://Agent.EXAMPLE.com:8443/a2a", "https", "agent.example.com"),
+        ("wss://agent.example.com/ws", "wss", "agent.example.com"),
+        ("GRPC://agent.example.com:50051", "grpc", "agent.example.com"),
+        ("grpcs://agent.example.com", "grpcs", "agent.example.com"),
+        ("http://localhost:10000/", "http", "localhost"),
+        ("ws://[::1]:8080/", "ws", "[::1]"),
+        ("localhost:8080", "", "localhost"),
+        ("my_service:50051", "", "my_service"),
+        ("agent.example.com:443", "", "agent.example.com"),
+        ("127.0.0.1:50051", "", "127.0.0.1"),
+        ("[2001:DB8::1]:443", "", "[2001:db8::1]"),
+    ],
+)
+def test_the_authority_of_an_interface_is_the_agents_host(url: str, scheme: str, host: str) -> None:
+    assert (interface_scheme(url), interface_host(url)) == (scheme, host)
+
+
+#: Each with the scheme that a client reads in it.
+OTHER_SCHEMES = [
+    ("dns:agent.example.com", "dns"),
+    ("dns:///agent.example.com", "dns"),
+    ("dns:///agent.example.com:443", "dns"),
+    ("dns://8.8.8.8/agent.example.com:443", "dns"),
+    ("DNS://agent.example.com/evil.example", "dns"),
+    ("dns:443", "dns"),
+    ("passthrough:///agent.example.com:443", "passthrough"),
+    ("passthrough:443", "passthrough"),
+    ("ipv4:1.2.3.4:80", "ipv4"),
+    ("ipv4://agent.example.com/1.2.3.4:80", "ipv4"),
+    ("ipv6:[::1]:80", "ipv6"),
+    ("unix:/run/agent.sock", "unix"),
+    ("unix:443", "unix"),
+    ("unix:///run/agent.sock", "unix"),
+    ("unix://agent.example.com/run/agent.sock", "unix"),
+    ("unix-abstract:443", "unix-abstract"),
+    ("vsock:2:443", "vsock"),
+    ("xds:///agent.example.com", "xds"),
+    ("xds://agent.example.com/evil.example", "xds"),
+    ("google-c2p:///agent.example.com", "google-c2p"),
+    ("ftp://agent.example.com/", "ftp"),
+    ("file:///etc/passwd", "file"),
+    ("file://agent.example.com/etc/passwd", "file"),
+    ("javascript:alert(1)", "javascript"),
+    ("javascript://agent.example.com/%0aalert(1)", "javascript"),
+    ("data:text/plain,x", "data"),
+    ("mailto:a@agent.example.com", "mailto"),
+    ("httpx://agent.example.com/", "httpx"),
+    ("h2c+https://agent.example.com/", "h2c+https"),
+    ("view-source:https://agent.example.com/", "view-source"),
+    ("blob:https://agent.example.com/", "blob"),
+    ("://agent.example.com", ""),
+    ("//agent.example.com", ""),
+    ("https:443", "https"),
+    ("https:agent.example.com", "https"),
+    ("grpc:50051", "grpc"),
+    (" dns:443", "dns"),
+]
+
+
+@pytest.mark.parametrize(("url", "scheme"), OTHER_SCHEMES)
+def test_another_scheme_is_refused_by_name(url: str, scheme: str) -> None:
+    with pytest.raises(MalformedError, match=r"^URL: ") as caught:
+        interface_host(url)
+    if scheme in ("", "view-source"):
+        return  # no scheme for every reader, and no host either
+    assert str(caught.value).startswith(f"URL: the scheme {scheme!r} does not say at which host the agent is; write ")
+    with pytest.raises(MalformedError):
+        interface_scheme(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["agent.example.com", "localhost", "[::1]", "::1", "agent.example.com:", "a:b", "a:70000", "https://a:70000/", "",
+     "https://user@agent.example.com/", "https://agent.example.com./", "agent.example.com:443/path", "a.b:1:2"],
+)  # fmt: skip
+def test_an_interface_without_a_host_for_every_reader_is_refused(url: str) -> None:
+    with pytest.raises(MalformedError, match=r"^URL: "):
+        interface_host(url)
+
+
+def test_a_refused_scheme_cannot_steer_a_terminal_or_fill_a_log() -> None:
+    for url in ("\x1b[2J\u202e://agent.example.com", "x" * 5000 + "://agent.example.com"):
+        with pytest.raises(MalformedError) as caught:
+            interface_host(url)
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("url", "unencrypted"),
+    [
+        ("http://a", True), ("HTTP://a", True), ("ws://a", True), ("Ws://a/x", True), ("https://a", False),
+        ("wss://a", False), ("grpc://a", False), ("a:80", False), ("http:80", False), ("x.http://a", False),
+    ],
+)  # fmt: skip
+def test_only_a_url_that_says_so_is_called_unencrypted(url: str, unencrypted: bool) -> None:
+    assert is_unencrypted(url) is unencrypted
+
+
+SCHEMES = ("https", "wss", "grpc", "grpcs", "http", "ws", "dns", "unix", "xds", "ipv4", "passthrough", "x+y", "")
+
+
+@given(
+    st.sampled_from(SCHEMES),
+    st.booleans(),
+    st.sampled_from([":", "://", ":/", ":///", ""]),
+    st.from_regex(r"[a-z.:/@\[\]0-9-]{0,24}", fullmatch=True),
+)
+def test_an_interface_has_the_authority_of_an_allowed_scheme_or_is_refused(
+    scheme: str, upper: bool, between: str, rest: str
+) -> None:
+    """Against urlsplit, for whatever is put together of schemes and what may follow them."""
+    url = f"{scheme.upper() if upper else scheme}{between}{rest}"
+    try:
+        host = interface_host(url)
+    except MalformedError:
+        return
+    if "://" in url:
+        parts = urlsplit(url)
+        assert parts.scheme in ("https", "wss", "grpc", "grpcs", "http", "ws")
+        assert host == (f"[{parts.hostname}]" if ":" in str(parts.hostname) else parts.hostname)
+    else:
+        name, _, port = url.rpartition(":")
+        assert (name.lower(), port.isdigit()) == (host, True)
+        assert host not in SCHEMES
 
 
 # --- patterns

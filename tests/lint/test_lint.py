@@ -357,6 +357,9 @@ EXAMPLES: dict[str, list[Example]] = {
                 "https://good.example.com\\@evil.example.com/",
                 "https://127.1/",
                 "https://exämple.com/",
+                "dns:///agent.example.com:443",
+                "unix:443",
+                "agent.example.com",
             )
         ),
         Example(

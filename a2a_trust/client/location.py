@@ -1,0 +1,86 @@
+"""Where an agent is, as memories know it: the agent location, in one spelling.
+
+The location is the origin, and the path of the card's URL before the well-known name: ``https://example.com/agents/a``
+for ``https://example.com/agents/a/.well-known/agent-card.json``. It comes from the URL that the client asked, never
+from the card. The rules:
+
+1. Both well-known names are one location. A card at another name is a location of its own, by its whole path.
+2. Scheme and host are in lower case, and the default port is left out. A host without scheme is asked over https.
+3. In the path every character that may stand there as itself does, others are percent-encoded in upper case; slashes at
+   the end, and all but one of several, are left out. A percent sign that encodes nothing is refused.
+4. Dot segments are refused, however they are written: httpx resolves ``..`` before it sends a request, ``Door`` sends
+   it as it is, both send ``%2e%2e``, and servers differ in what they make of it.
+5. The query does not count: whoever adds one must not get a fresh first use. It counts for a URL that the user named
+   with it (``card_urls``, ``a2a-sign pins``), as it is written there.
+
+Source: RFC 3986 6.2.2 and 6.2.3, RFC 8615.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import quote, unquote_to_bytes, urlsplit
+
+from a2a_trust.card import CARD_PATHS
+from a2a_trust.errors import MalformedError
+from a2a_trust.keys.origins import host_of, origin_of
+
+__all__ = ["Location", "location_of", "plain_url"]
+
+_PATH_CHARACTERS: Final = "!$&'()*+,;=:@"  # beside the unreserved ones: RFC 3986 3.3
+_LONGEST: Final = 2048  # as for host_of
+#: In every case, as there are servers that do not tell them apart.
+_WELL_KNOWN: Final = re.compile(rf"(?:{'|'.join(map(re.escape, CARD_PATHS))})+\Z", re.IGNORECASE)
+_NO_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+class Location(str):
+    """An agent location, which ``location_of`` has made: it takes one as it is, with its query."""
+
+    __slots__ = ()
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port: ``https://example.com``."""
+        return origin_of(self)
+
+
+def location_of(url: str, *, with_query: bool = False) -> Location:
+    """The location of the agent whose card is asked from that URL, or whose own URL it is: rules 1 to 5.
+
+    ``with_query``: the user named the URL with its query, and it counts. MalformedError: it is not an http(s) URL or a
+    host, or readers differ in where it leads.
+    """
+    if isinstance(url, Location):
+        return url
+    plain = _WELL_KNOWN.sub("", plain_url(url))
+    query = urlsplit(url).query if with_query else ""
+    if not query:
+        return Location(plain)
+    has_path = plain.count("/") > 2
+    return Location(f"{plain}?{query}" if has_path else f"{plain}/?{query}")
+
+
+def plain_url(url: str) -> str:
+    """A URL without query and fragment, and without a slash at its end, in one spelling: rules 2 to 4."""
+    try:
+        host_of(url)  # as it is: with a scheme before it a path would be a URL too
+        url = url if "//" in url else f"https://{url}"
+        origin, path = origin_of(url), urlsplit(url).path
+    except (MalformedError, TypeError):
+        raise MalformedError(
+            "location: write the URL of the agent or of its card, as in https://agent.example.com"
+        ) from None
+    if not origin.startswith(("https://", "http://")):
+        raise MalformedError("location: cards come over https (or http, on this machine); write https://host/path")
+    segments = [unquote_to_bytes(segment) for segment in path.split("/") if segment]
+    if _NO_ESCAPE.search(path) or b"." in segments or b".." in segments:
+        raise MalformedError(
+            "location: its path has a dot segment, or a percent sign that encodes nothing; write the path that the "
+            "server sees, as in https://agent.example.com/agents/a"
+        )
+    plain = "/".join([origin, *[quote(segment, safe=_PATH_CHARACTERS) for segment in segments]])
+    if len(plain) > _LONGEST:
+        raise MalformedError(f"location: longer than {_LONGEST} characters")
+    return plain

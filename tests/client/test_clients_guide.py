@@ -17,10 +17,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 import a2a_trust
 from a2a_trust import (
-    CardProofTransport,
     Door,
     RolledBackCardError,
-    UnprovenCardError,
+    UnverifiedCardError,
+    VerifyingTransport,
     generate_signer,
     publish_jwks,
 )
@@ -202,7 +202,7 @@ def test_the_program_of_the_sdk_runs_and_refuses(folder: Path, agent: Agent, aut
     agent.pages[NEW] = json.dumps(card_of(url)).encode()
     bad = run()
     assert (bad.returncode, bad.stdout) == (1, "")
-    for name in ("UnsignedCardError", "UnprovenCardError", "AgentCardResolutionError"):
+    for name in ("UnsignedCardError", "UnverifiedCardError", "AgentCardResolutionError"):
         assert name in bad.stderr
 
 
@@ -212,12 +212,12 @@ def test_what_the_guides_table_calls_a_card_is_proven(agent: Agent, authority: A
     assert len(named) == 5
     url = agent.origin(HOST)
     unsigned = json.dumps(card_of(url)).encode()
-    transport = CardProofTransport(httpx.HTTPTransport(verify=authority.client()), trusting(HOST))
+    transport = VerifyingTransport(httpx.HTTPTransport(verify=authority.client()), trusting(HOST))
     with httpx.Client(transport=transport) as http:
         for name in named:
             path = name.replace("…", "/team") if "…" in name else "/rpc"
             agent.pages[path] = unsigned if "…" in name else b'{"result": %b}' % unsigned
             call = {"jsonrpc": "2.0", "id": 1, "method": name}
             request = http.build_request(*(("GET", url + path) if "…" in name else ("POST", url + path)), json=call)
-            with pytest.raises(UnprovenCardError):
+            with pytest.raises(UnverifiedCardError):
                 http.send(request)

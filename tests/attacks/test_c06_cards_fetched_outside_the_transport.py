@@ -1,7 +1,7 @@
 """C6, by sockets: a program gets the card elsewhere (fasta2a, BeeAI), and sends its key through our transport.
 
-The victim's agent and the attacker's are two servers. Nothing that could be a credential may reach a URL that no verified
-card names: by no path, by no spelling of a URL, by no redirect, and not while the card is fetched.
+The victim's agent and the attacker's are two servers. Nothing that could be a credential may reach a URL that no
+verified card names: by no path, by no spelling of a URL, by no redirect, and not while the card is fetched.
 """
 
 from __future__ import annotations

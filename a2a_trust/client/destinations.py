@@ -5,9 +5,9 @@ The rules:
 1. A URL is compared part by part: the origin in one spelling, the path segment by segment, the query when the card's
    URL has one. A path that two servers could read as two (``..``, ``//``, an encoded slash) is not compared.
 2. https, or http to this machine.
-3. A card names itself and the URLs of its interfaces. Of an HTTP+JSON interface these are the paths of the operations
-   below its base, with and without a tenant segment; of every other interface it is the URL alone. Interfaces before
-   1.0 add the paths of their extended card.
+3. A card names the URLs of its interfaces. Of an HTTP+JSON interface these are the paths of the operations below its
+   base, with and without a tenant segment; of every other interface it is the URL alone. Interfaces before 1.0 add the
+   paths of their extended card.
 
 Values only: ``passing`` remembers which cards were verified, ``transport`` has the network. Source: A2A 1.0.1 section
 11, 0.3 section 3.2.3; RFC 3986 section 6.2.2.
@@ -22,7 +22,7 @@ from typing import Final, Self
 from urllib.parse import urlsplit
 
 from a2a_trust.addresses import address_of, is_loopback
-from a2a_trust.card import CARD_PATHS, Interface, read_card
+from a2a_trust.card import CARD_PATHS, read_card
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys.origins import host_of, origin_of
 from a2a_trust.signing.verify import VerifiedCard
@@ -127,9 +127,13 @@ class Destinations:
     @classmethod
     def of(cls, card: VerifiedCard, url: str) -> Self:
         """Those of a card that came from ``url``. A URL that is not compared (rules 1 and 2) is left out."""
-        interfaces = read_card(card.card).interfaces
-        texts = [(url, _URL_ITSELF), *[each for interface in interfaces for each in _named_by(interface, url)]]
-        named = [(location, rest) for text, rest in texts if (location := _location_or_none(text)) is not None]
+        named: list[tuple[Location, re.Pattern[str]]] = []
+        for interface in read_card(card.card).interfaces:
+            location = _location_or_none(interface.url)
+            if location is not None:
+                named.append((location, _OPERATION_BELOW_BASE if interface.binding == "HTTP+JSON" else _URL_ITSELF))
+                if interface.is_legacy:
+                    named += [(base, _EXTENDED_OF_0_2) for base in _bases_of_0_2(location, url)]
         return cls(tuple(named))
 
     def cover(self, called: Location) -> bool:
@@ -137,18 +141,14 @@ class Destinations:
         return any((added := called.below(base)) is not None and rest.fullmatch(added) for base, rest in self.named)
 
 
-def _named_by(interface: Interface, card_url: str) -> Iterator[tuple[str, re.Pattern[str]]]:
-    """URLs, and what may follow them in a path."""
-    yield interface.url, _OPERATION_BELOW_BASE if interface.binding == "HTTP+JSON" else _URL_ITSELF
-    if interface.is_legacy:
-        # 0.2 says {url}/../agent/…, its SDK asks beside the card, and others below the URL.
-        for base in (interface.url, _parent(interface.url), re.sub(r"/\.well-known/[^/]*\Z", "", card_url)):
-            yield base, _EXTENDED_OF_0_2
-
-
-def _parent(url: str) -> str:
-    location = _location_or_none(url)
-    return url if location is None else f"{location.origin}{location.path.rpartition('/')[0]}"
+def _bases_of_0_2(interface: Location, card_url: str) -> Iterator[Location]:
+    """Below which the extended card of 0.2 is: its text says beside the interface, its SDK asks beside the card."""
+    yield interface
+    yield Location(interface.origin, interface.path.rpartition("/")[0])
+    beside = _location_or_none(re.sub(r"/\.well-known/[^/]*\Z", "", card_url))
+    # A copy of the card may stand anywhere: what is beside it belongs to the agent when the interface is below that.
+    if beside is not None and interface.below(beside) is not None:
+        yield beside
 
 
 def _location_or_none(url: str) -> Location | None:

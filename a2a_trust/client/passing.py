@@ -10,9 +10,9 @@ The rules:
    status would read a card.
 4. The card is proven as one of the host that was asked, and with nothing left open: the program reads all of it. An
    extended card leads no further than a public card that came through here before and names its origin.
-5. A request goes only to URLs that a verified card names, or that the program wrote in ``also``. To other URLs only the
-   GET of a public card goes, without credentials. What a card names counts until its proof ends, and is verified again
-   when the trusted keys change, and every 5 minutes.
+5. A request goes only to URLs that a verified card names, or that the program wrote in ``also``. To other URLs, and so
+   to those of cards, only the GET of a public card goes, without credentials. What a card names counts until its proof
+   ends, and is verified again when the trusted keys change, and every 5 minutes.
 6. For the first request to another URL the card is searched there; what was not found, or not verified, is not searched
    again for 10 seconds.
 

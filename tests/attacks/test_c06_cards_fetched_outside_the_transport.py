@@ -158,7 +158,8 @@ def test_a_call_to_the_impostor_is_not_sent(make: Make, impostor: Agent) -> None
 def test_no_request_but_the_get_of_a_card_reaches_the_impostor(
     make: Make, impostor: Agent, method: str, path: str
 ) -> None:
-    refused(make(), method, impostor.origin(EVIL) + path)
+    text = refused(make(), method, impostor.origin(EVIL) + path)
+    assert ("not passed on" if (method, path) == ("GET", NEW) else "is not sent") in text
     assert {asked.method for asked in impostor.asked} == {"GET"}
     assert all(asked.endswith((NEW, OLD)) for asked in impostor.paths())
     assert_saw_no_secret(impostor)
@@ -208,11 +209,14 @@ def test_the_get_of_a_card_that_is_redirected_carries_nothing_on(make: Make, age
     assert impostor.asked == []
 
 
-def test_the_card_of_a_verified_agent_may_have_credentials(make: Make, agent: Agent) -> None:
-    program, url = make(), agent.origin(VICTIM)
-    for _ in range(2):
-        assert program.ask("GET", url + NEW).status_code == 200
-    assert ["x-api-key" in asked.headers for asked in agent.asked] == [False, True]
+def test_only_the_program_says_which_card_may_have_credentials(make: Make, agent: Agent) -> None:
+    """A verified card may be a copy: where it came from is not where its agent is."""
+    url = agent.origin(VICTIM)
+    for also, sent in (((), False), ([url + NEW], True)):
+        program = make(also=also)
+        for _ in range(2):
+            assert program.ask("GET", url + NEW).status_code == 200
+            assert ("x-api-key" in agent.asked[-1].headers) is sent
 
 
 # --- interfaces and redirects elsewhere ----------------------------------------------------------------------------

@@ -167,7 +167,10 @@ class PassingCards:
             return True
         called = Location.of(url)
         for key, public in list(self._public.items()):
-            if public.destinations.cover(called) and self._public.pop(key, None) is public and public.document:
+            if public.destinations.cover(called) and self._public.get(key) is public:
+                del self._public[key]
+                if not public.document:
+                    continue
                 try:
                     yield from self._proven(public.document, public.url, key, is_public=True)
                 except TrustError:
@@ -230,26 +233,28 @@ class PassingCards:
 
     def _proven(self, document: bytes | dict[str, Any], url: str, whole: str, *, is_public: bool) -> Flow[None]:
         proving = self._proving if is_public else self._proving.without_memory()
-        stores: list[TrustStore] = []
+        kept = document if isinstance(document, bytes) and len(document) <= _REMEMBERED_BYTES else b""
+        publics: list[_Public] = []
 
         def check(proven: VerifiedCard) -> None:
             _check_whole(proven)
-            stores.append(proving.trust.trust_store())
+            now, reach = proving.clock(), Reach.of(proven)
             if not is_public:
-                self._check_extension(Reach.of(proven), url)
-
-        proven = yield from proving.prove(document, url, check)
-        if is_public:
-            now = proving.clock()
+                self._check_extension(reach, url)
+                return
             public = _Public(
                 url=url,
-                document=document if isinstance(document, bytes) and len(document) <= _REMEMBERED_BYTES else b"",
-                reach=Reach.of(proven),
+                document=kept,
+                reach=reach,
                 destinations=Destinations.of(proven, whole),
-                store=stores[0],
+                store=proving.trust.trust_store(),
                 since=now,
                 until=min(proven.proven_until, now + _VERIFY_AGAIN_SECONDS),
             )
+            publics.append(public)
+
+        yield from proving.prove(document, url, check)
+        for public in publics:
             _keep(self._public, whole, public)
 
     def _check_extension(self, extended: Reach, url: str) -> None:

@@ -19,12 +19,15 @@ import pytest
 
 from a2a_trust import (
     AsyncVerifyingTransport,
+    CardVerificationError,
     Origins,
+    RolledBackCardError,
     TrustedKey,
     TrustStore,
     UnsafePassAnything,
     UnverifiedCardError,
     VerifyingTransport,
+    VolatileCardMemory,
     generate_signer,
 )
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting
@@ -381,11 +384,13 @@ def test_the_search_ends(make: Make, impostor: Agent) -> None:
 
 
 def test_first_calls_that_begin_at_once_fetch_the_card_once(make: Make, agent: Agent) -> None:
+    card = signed(card_of(agent.origin(VICTIM)))
+
     def slow(_: Asked) -> Page:
         time.sleep(0.05)
         return Page(body=card)
 
-    card, agent.pages[NEW] = agent.pages[NEW], slow
+    agent.pages[NEW] = slow
     answers = make().all_at_once(agent.origin(VICTIM) + "/rpc", 8)
     assert [answer.content for answer in answers] == [ANSWER] * 8
     assert sorted(agent.paths()) == sorted([f"/rpc{NEW}", f"/rpc{OLD}", NEW, *["/rpc"] * 8])
@@ -403,6 +408,19 @@ def test_a_failure_is_kept_for_ten_seconds(make: Make, impostor: Agent) -> None:
     assert len(impostor.asked) == 4
     now[0] += 1
     assert program.call(url + "/rpc").content == ANSWER
+
+
+def test_an_older_card_permits_nothing(make: Make, agent: Agent) -> None:
+    url, memory = agent.origin(VICTIM), VolatileCardMemory()
+    assert make(memory=memory).call(url + "/rpc").content == ANSWER
+    agent.pages[NEW] = signed(card_of(url), iat=time.time() - 1000)
+    agent.asked.clear()
+    program = make(memory=memory)
+    with pytest.raises(UnverifiedCardError) as caught:
+        program.call(url + "/rpc")
+    assert isinstance(caught.value.__cause__, CardVerificationError)
+    assert isinstance(caught.value.__cause__.__cause__, RolledBackCardError)
+    assert_saw_no_secret(agent)
 
 
 class Trust:

@@ -45,7 +45,8 @@ async def outcome(call: Any) -> str:
     try:
         answer = await call
     except Exception as error:  # noqa: BLE001  those of the SDK
-        names, link = [], error
+        names: list[str] = []
+        link: BaseException | None = error
         while link is not None:
             names.append(type(link).__name__)
             link = link.__cause__

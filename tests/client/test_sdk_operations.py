@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -109,41 +111,57 @@ def serve(agent: Agent, speaker: Speaker) -> None:
     }
 
 
-def seen_of(speaker: Speaker, authority: Authority, *, strict: bool) -> Seen:
-    with serving_agent(authority.server(HOST)) as agent:
-        serve(agent, speaker)
-        question = {
-            "url": agent.origin(HOST),
-            "host": HOST,
-            "binding": speaker.binding,
-            "tenant": speaker.tenant,
-            "strict": strict,
-            "keys": publish_jwks([OWNER.public_key]),
-            "ca": authority.certificate.public_bytes(Encoding.PEM).decode(),
-        }
-        script = str(HERE / SCRIPTS[speaker.version])
-        [outcomes] = answer_of(ENVIRONMENTS[speaker.version], script, [question], PYTHONPATH=str(ROOT))
-        calls = [
-            (asked.method, asked.path, method_in(asked), asked.headers.get("x-api-key", ""))
-            for asked in agent.asked
-            if "/.well-known/" not in asked.path
+@pytest.fixture(scope="module", params=SCRIPTS)
+def seen(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[tuple[Speaker, bool], Seen]]:
+    """What every speaker of one SDK comes to, with the rule and without it; one process of that SDK runs them all."""
+    authority = Authority(tmp_path_factory.mktemp("authority"))
+    cases = [(each, strict) for each in SPEAKERS if each.version == request.param for strict in (True, False)]
+    with ExitStack() as stack:
+        agents = [stack.enter_context(serving_agent(authority.server(HOST))) for _ in cases]
+        for agent, (speaker, _) in zip(agents, cases, strict=True):
+            serve(agent, speaker)
+        questions = [
+            {
+                "url": agent.origin(HOST),
+                "host": HOST,
+                "binding": speaker.binding,
+                "tenant": speaker.tenant,
+                "strict": strict,
+                "keys": publish_jwks([OWNER.public_key]),
+                "ca": authority.certificate.public_bytes(Encoding.PEM).decode(),
+            }
+            for agent, (speaker, strict) in zip(agents, cases, strict=True)
         ]
-    return Seen(outcomes, calls)
+        script = str(HERE / SCRIPTS[request.param])
+        outcomes = answer_of(ENVIRONMENTS[request.param], script, questions, PYTHONPATH=str(ROOT))
+        yield {
+            case: Seen(outcome, calls_of(agent)) for case, outcome, agent in zip(cases, outcomes, agents, strict=True)
+        }
+
+
+def calls_of(agent: Agent) -> list[tuple[str, str, str, str]]:
+    return [
+        (asked.method, asked.path, method_in(asked), asked.headers.get("x-api-key", ""))
+        for asked in agent.asked
+        if "/.well-known/" not in asked.path
+    ]
 
 
 def method_in(asked: Asked) -> str:
     return str(json.loads(asked.body)["method"]) if asked.path == "/rpc" else ""
 
 
-@pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda speaker: "-".join(filter(None, speaker)))
 def test_every_operation_reaches_the_agent_as_it_does_where_anything_passes(
-    authority: Authority, speaker: Speaker
+    seen: dict[tuple[Speaker, bool], Seen],
 ) -> None:
-    strict, careless = (seen_of(speaker, authority, strict=strict) for strict in (True, False))
-    assert strict == careless
-    assert {key for *_, key in strict.calls} == {"secret-key"}
-    # 0.3.26 has no list of tasks and of configurations, and does not delete these.
-    assert len(strict.calls) == len(strict.outcomes) == (11 if speaker.version == "1.3.0" else 8)
-    assert (strict.outcomes["send"], strict.outcomes["stream"]) == ("hello", "hello")
-    assert strict.outcomes["extended card"] == "AgentCard"
-    assert not any("Unverified" in outcome for outcome in strict.outcomes.values())
+    for speaker, _ in seen:
+        strict, careless = seen[speaker, True], seen[speaker, False]
+        assert strict == careless, speaker
+        assert {key for *_, key in strict.calls} == {"secret-key"}
+        # 0.3.26 has no list of tasks and of configurations, and does not delete these.
+        assert len(strict.calls) == len(strict.outcomes) == (11 if speaker.version == "1.3.0" else 8)
+        assert (strict.outcomes["send"], strict.outcomes["stream"]) == ("hello", "hello")
+        assert strict.outcomes["extended card"] == "AgentCard"
+        assert not any("Unverified" in outcome for outcome in strict.outcomes.values())

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from a2a_trust.client.client_certificate import CertificateFiles as CertificateFiles
     from a2a_trust.client.client_certificate import CertificateInMemory as CertificateInMemory
     from a2a_trust.client.client_certificate import client_context as client_context
+    from a2a_trust.client.destinations import UnsafePassAnything as UnsafePassAnything
     from a2a_trust.client.dpop import DPoPAuth as DPoPAuth
     from a2a_trust.client.dpop import DPoPAuthError as DPoPAuthError
     from a2a_trust.client.extended import fetch_extended_card as fetch_extended_card
@@ -79,9 +80,9 @@ if TYPE_CHECKING:
     from a2a_trust.client.memory import TrustOnFirstUse as TrustOnFirstUse
     from a2a_trust.client.memory import VolatileCardMemory as VolatileCardMemory
     from a2a_trust.client.memory_store import SqliteCardMemory as SqliteCardMemory
-    from a2a_trust.client.transport import AsyncCardProofTransport as AsyncCardProofTransport
-    from a2a_trust.client.transport import CardProofTransport as CardProofTransport
-    from a2a_trust.client.transport import UnprovenCardError as UnprovenCardError
+    from a2a_trust.client.transport import AsyncVerifyingTransport as AsyncVerifyingTransport
+    from a2a_trust.client.transport import UnverifiedCardError as UnverifiedCardError
+    from a2a_trust.client.transport import VerifyingTransport as VerifyingTransport
     from a2a_trust.errors import AuthenticationError as AuthenticationError
     from a2a_trust.errors import AuthorizationError as AuthorizationError
     from a2a_trust.errors import CardMemoryError as CardMemoryError
@@ -173,7 +174,7 @@ _HOMES = {
     "AnonymousAllowed": "auth.guard",
     "Apache": "middleware.proxies",
     "ApiKeyVerifier": "auth.api_key",
-    "AsyncCardProofTransport": "client.transport",
+    "AsyncVerifyingTransport": "client.transport",
     "At": "auth.guard",
     "AuthenticationError": "errors",
     "AuthenticationMiddleware": "middleware.authentication",
@@ -189,7 +190,6 @@ _HOMES = {
     "CardMemoryError": "errors",
     "CardMemoryUnavailableError": "errors",
     "CardNotServedError": "errors",
-    "CardProofTransport": "client.transport",
     "CardSignedHere": "middleware.card",
     "CardSigner": "middleware.card",
     "CardVerificationError": "errors",
@@ -272,13 +272,15 @@ _HOMES = {
     "TrustedKey": "keys.trust",
     "UncoveredFieldsError": "errors",
     "UnixSocket": "middleware.proxies",
-    "UnprovenCardError": "client.transport",
     "UnsafeAnyOrigin": "keys.origins",
+    "UnsafePassAnything": "client.destinations",
     "UnsafeReportOnly": "client.fetch_card",
     "UnsignedCardError": "errors",
     "UntrustedCardError": "errors",
+    "UnverifiedCardError": "client.transport",
     "VerifiedCard": "signing.verify",
     "Verifier": "auth.principal",
+    "VerifyingTransport": "client.transport",
     "VolatileCardMemory": "client.memory",
     "VolatileProofMemory": "auth.dpop",
     "all_of": "keys.policy",

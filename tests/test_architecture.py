@@ -35,7 +35,7 @@ HOMES = {
     "platformdirs": ("cli/sources.py",),
     "argparse": ("cli/",),
     "httpcore": ("fetch.py",),
-    "anyio": ("fetch.py", "client/flow.py"),
+    "anyio": ("fetch.py", "client/flow.py", "client/transport.py"),
     "httpx": ("client/dpop.py", "client/transport.py"),
     "starlette": ("middleware/",),
     "uvicorn": ("servers/uvicorn.py",),
@@ -136,7 +136,7 @@ def test_no_module_is_named_for_having_no_name() -> None:
         ("protect", "starlette", "server"),
         ("Door", "httpcore", "server"),
         ("fetch_card", "anyio", "client"),
-        ("CardProofTransport", "httpx", "client"),
+        ("VerifyingTransport", "httpx", "client"),
     ],
 )
 def test_without_an_extra_its_names_say_what_to_install(name: str, library: str, extra: str) -> None:

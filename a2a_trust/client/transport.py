@@ -1,13 +1,13 @@
-"""For clients on httpx: prove every card that passes through, and let no other pass.
+"""For clients on httpx: verify every card that passes through, and send requests only where a verified card says.
 
 One line in a program that knows nothing of it::
 
-    httpx.AsyncClient(transport=AsyncCardProofTransport(httpx.AsyncHTTPTransport(), trust))
+    httpx.AsyncClient(transport=AsyncVerifyingTransport(httpx.AsyncHTTPTransport(), trust))
 
-What is a card, and when it passes, is in ``passing``. An answer with a card comes as it was, headers and body; an error
-in its place comes without its body; one without a proven card is an ``UnprovenCardError``, which is a
-``httpx.RequestError``, so that programs fail as they do when there is no answer. Everything else, streams too, passes
-untouched.
+The rules are in ``passing``. An answer with a card comes as it was, headers and body; an error in its place comes
+without its body; one without a verified card, and a request to a URL that no verified card names, is an
+``UnverifiedCardError``, which is a ``httpx.RequestError``, so that programs fail as they do when there is no answer.
+Everything else, streams too, passes untouched. Redirects are followed above the transport: each hop is a request.
 
 Not here: gRPC, which is no business of httpx; requests that a client sends through other transports (``mounts``,
 ``proxy``): give those their own.
@@ -16,32 +16,43 @@ Not here: gRPC, which is no business of httpx; requests that a client sends thro
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from typing import Final, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Lock
+from types import MappingProxyType
+from typing import Final, Generic, TypeVar, cast
 
+import anyio
 import httpx
 
+from a2a_trust.client.destinations import Destination, UnsafePassAnything
 from a2a_trust.client.flow import run, run_async
 from a2a_trust.client.memory import CardMemory
-from a2a_trust.client.passing import DROPPED_HEADERS, Asked, PassingCards
+from a2a_trust.client.passing import BARE_HEADERS, DROPPED_HEADERS, Asked, PassingCards
 from a2a_trust.client.proving import ANY_KEY, Proving
-from a2a_trust.errors import MalformedError, TrustError
+from a2a_trust.errors import FetchError, MalformedError, TrustError
 from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust import TrustSource
 from a2a_trust.strict_json import MAX_BYTES
 
-__all__ = ["AsyncCardProofTransport", "CardProofTransport", "UnprovenCardError"]
+__all__ = ["AsyncVerifyingTransport", "UnverifiedCardError", "VerifyingTransport"]
+
+_NO_CARDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class UnprovenCardError(httpx.RequestError):
-    """A card came and is not proven, so it was not passed on; ``__cause__`` is the TrustError that says why."""
+class UnverifiedCardError(httpx.RequestError):
+    """A card is not verified, so it was not passed on; or no verified card names the URL of a request, so that was not
+    sent. ``__cause__`` is the TrustError that says why."""
 
 
-class CardProofTransport(httpx.BaseTransport):
-    """Sends requests by ``transport``, and passes on only those cards that ``trust`` proves.
+class VerifyingTransport(httpx.BaseTransport):
+    """Sends requests by ``transport``: to the URLs that a verified card names, and nowhere else.
 
-    ``card_urls`` are those of cards that stand elsewhere than at the well-known names. The rest is as in
-    ``fetch_card``. ConfigurationError: ``card_urls`` are none.
+    The first request to another URL fetches the card by the same transport, without credentials: from the well-known
+    names below that path, upwards to the root, or from ``cards[interface URL]``. ``also`` are origins
+    (``"https://idp.example.com"``) and URLs, each with everything below its path, to which requests go without a card;
+    ``UnsafePassAnything()`` is every URL. ``trust``, ``memory``, ``policy`` and ``clock`` are as in ``fetch_card``.
+    ConfigurationError: a URL in ``cards`` or ``also`` is neither https, nor http to this machine, or ambiguous.
     """
 
     def __init__(
@@ -51,19 +62,53 @@ class CardProofTransport(httpx.BaseTransport):
         *,
         memory: CardMemory | None = None,
         policy: Policy = ANY_KEY,
-        card_urls: Iterable[str] = (),
+        cards: Mapping[str, str] = _NO_CARDS,
+        also: Iterable[str] | UnsafePassAnything = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._transport = transport
-        self._cards = PassingCards(Proving(trust=trust, memory=memory, policy=policy, clock=clock), card_urls)
+        self._cards = PassingCards(Proving(trust=trust, memory=memory, policy=policy, clock=clock), cards, also)
+        self._turns = _Turns(Lock)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         body = request.read() if _may_be_call(request) else b""
-        asked = self._cards.asked(request.method, _whole(request), body)
-        _check_encrypted(self._cards, asked, request)
+        url = _whole(request)
+        asked = self._cards.asked(request.method, url, body)
+        try:
+            is_permitted = self._cards.permits(url) or self._is_permitted_now(request, url, asked)
+        except TrustError as error:
+            raise _not_sent(request, error) from error.with_traceback(None)  # it may be kept
         if asked is None:
             return self._transport.handle_request(request)
-        response = self._transport.handle_request(_plain(request))
+        return self._card(_plain(request) if is_permitted else _bare_request(str(request.url), request), asked)
+
+    def _is_permitted_now(self, request: httpx.Request, url: str, asked: Asked | None) -> bool:
+        """Whether the request goes as it is; False: without credentials. TrustError: not at all."""
+        with self._turns.of(Destination.of(url).without_operation()) as turn, turn:
+            if run(self._cards.permits_again(url)):
+                return True
+            if self._cards.goes_bare(asked, request.method, url):
+                return False
+            search = self._cards.search(url)
+            for card_url in search.card_urls:
+                outcome = self._outcome(card_url, request)
+                if self._cards.permits(url):
+                    return True
+                search.note(card_url, outcome)
+                if isinstance(outcome, FetchError):
+                    break
+            raise self._cards.failed(url, search)
+
+    def _outcome(self, card_url: str, request: httpx.Request) -> str | TrustError:
+        """What came from the URL of a card."""
+        try:
+            return _said(self._card(_bare_request(card_url, request), Asked.CARD))
+        except (UnverifiedCardError, httpx.TransportError) as error:
+            return _cause(error)
+
+    def _card(self, request: httpx.Request, asked: Asked) -> httpx.Response:
+        """The answer to a request for a card, when the card is verified."""
+        response = self._transport.handle_request(request)
         if response.is_error:
             response.close()
             return _bare(response)
@@ -84,8 +129,8 @@ class CardProofTransport(httpx.BaseTransport):
         self._transport.close()
 
 
-class AsyncCardProofTransport(httpx.AsyncBaseTransport):
-    """As ``CardProofTransport``, for ``httpx.AsyncClient``."""
+class AsyncVerifyingTransport(httpx.AsyncBaseTransport):
+    """As ``VerifyingTransport``, for ``httpx.AsyncClient``."""
 
     def __init__(
         self,
@@ -94,19 +139,54 @@ class AsyncCardProofTransport(httpx.AsyncBaseTransport):
         *,
         memory: CardMemory | None = None,
         policy: Policy = ANY_KEY,
-        card_urls: Iterable[str] = (),
+        cards: Mapping[str, str] = _NO_CARDS,
+        also: Iterable[str] | UnsafePassAnything = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._transport = transport
-        self._cards = PassingCards(Proving(trust=trust, memory=memory, policy=policy, clock=clock), card_urls)
+        self._cards = PassingCards(Proving(trust=trust, memory=memory, policy=policy, clock=clock), cards, also)
+        self._turns = _Turns(anyio.Lock)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         body = await request.aread() if _may_be_call(request) else b""
-        asked = self._cards.asked(request.method, _whole(request), body)
-        _check_encrypted(self._cards, asked, request)
+        url = _whole(request)
+        asked = self._cards.asked(request.method, url, body)
+        try:
+            is_permitted = self._cards.permits(url) or await self._is_permitted_now(request, url, asked)
+        except TrustError as error:
+            raise _not_sent(request, error) from error.with_traceback(None)  # it may be kept
         if asked is None:
             return await self._transport.handle_async_request(request)
-        response = await self._transport.handle_async_request(_plain(request))
+        return await self._card(_plain(request) if is_permitted else _bare_request(str(request.url), request), asked)
+
+    async def _is_permitted_now(self, request: httpx.Request, url: str, asked: Asked | None) -> bool:
+        """Whether the request goes as it is; False: without credentials. TrustError: not at all."""
+        with self._turns.of(Destination.of(url).without_operation()) as turn:
+            async with turn:
+                if await run_async(self._cards.permits_again(url)):
+                    return True
+                if self._cards.goes_bare(asked, request.method, url):
+                    return False
+                search = self._cards.search(url)
+                for card_url in search.card_urls:
+                    outcome = await self._outcome(card_url, request)
+                    if self._cards.permits(url):
+                        return True
+                    search.note(card_url, outcome)
+                    if isinstance(outcome, FetchError):
+                        break
+                raise self._cards.failed(url, search)
+
+    async def _outcome(self, card_url: str, request: httpx.Request) -> str | TrustError:
+        """What came from the URL of a card."""
+        try:
+            return _said(await self._card(_bare_request(card_url, request), Asked.CARD))
+        except (UnverifiedCardError, httpx.TransportError) as error:
+            return _cause(error)
+
+    async def _card(self, request: httpx.Request, asked: Asked) -> httpx.Response:
+        """The answer to a request for a card, when the card is verified."""
+        response = await self._transport.handle_async_request(request)
         if response.is_error:
             await response.aclose()
             return _bare(response)
@@ -127,18 +207,34 @@ class AsyncCardProofTransport(httpx.AsyncBaseTransport):
         await self._transport.aclose()
 
 
+_LockT = TypeVar("_LockT")
+
+
+class _Turns(Generic[_LockT]):
+    """One lock for each destination, for as long as somebody holds it or waits for it."""
+
+    def __init__(self, make: Callable[[], _LockT]) -> None:
+        self._make = make
+        self._guard = Lock()
+        self._taken: dict[Destination, tuple[_LockT, int]] = {}
+
+    @contextmanager
+    def of(self, destination: Destination) -> Iterator[_LockT]:
+        with self._guard:
+            lock, users = self._taken.get(destination) or (self._make(), 0)
+            self._taken[destination] = (lock, users + 1)
+        try:
+            yield lock
+        finally:
+            with self._guard:
+                lock, users = self._taken.pop(destination)
+                if users > 1:
+                    self._taken[destination] = (lock, users - 1)
+
+
 def _may_be_call(request: httpx.Request) -> bool:
     """Whether the body has to be looked into; others are sent as they come, however long."""
     return request.method == "POST" and "json" in request.headers.get("content-type", "json").lower()
-
-
-def _check_encrypted(cards: PassingCards, asked: Asked | None, request: httpx.Request) -> None:
-    if asked is not Asked.CARD and cards.is_exposed(_whole(request)):
-        raise httpx.UnsupportedProtocol(
-            f"nothing was sent to {_address(request)}: this interface of the card is not encrypted; call one whose URL "
-            "is https, or have the agent served over TLS",
-            request=request,
-        )
 
 
 def _plain(request: httpx.Request) -> httpx.Request:
@@ -150,6 +246,24 @@ def _plain(request: httpx.Request) -> httpx.Request:
     return httpx.Request(
         request.method, request.url, headers=headers, stream=request.stream, extensions=request.extensions
     )
+
+
+def _bare_request(url: str, request: httpx.Request) -> httpx.Request:
+    """The GET of a card for that request, with nothing that could be a credential."""
+    headers = {name: request.headers[name] for name in BARE_HEADERS if name in request.headers}
+    within = {name: value for name, value in request.extensions.items() if name == "timeout"}
+    return httpx.Request("GET", url, headers={**headers, "Accept-Encoding": "identity"}, extensions=within)
+
+
+def _said(response: httpx.Response) -> str:
+    return f"status {response.status_code}" if response.is_error else "its card is verified, and does not name it"
+
+
+def _cause(error: httpx.RequestError) -> TrustError:
+    """Why there is no verified card; FetchError: because nothing came."""
+    if isinstance(error.__cause__, TrustError):
+        return error.__cause__
+    return FetchError(type(error).__name__)
 
 
 def _check_head(response: httpx.Response) -> None:
@@ -164,8 +278,12 @@ def _check_size(card: bytearray) -> None:
         raise MalformedError(f"card: larger than {MAX_BYTES} bytes")
 
 
-def _refusal(request: httpx.Request, error: TrustError) -> UnprovenCardError:
-    return UnprovenCardError(f"the card from {_address(request)} is not passed on: {error}", request=request)
+def _refusal(request: httpx.Request, error: TrustError) -> UnverifiedCardError:
+    return UnverifiedCardError(f"the card from {_address(request)} is not passed on: {error}", request=request)
+
+
+def _not_sent(request: httpx.Request, error: TrustError) -> UnverifiedCardError:
+    return UnverifiedCardError(f"the request to {_address(request)} is not sent: {error}", request=request)
 
 
 def _address(request: httpx.Request) -> str:

@@ -17,7 +17,6 @@ import httpx
 import pytest
 
 from a2a_trust import (
-    CardProofTransport,
     ConfigurationError,
     Door,
     LocalSigner,
@@ -28,9 +27,11 @@ from a2a_trust import (
     TrustedKey,
     TrustOnFirstUse,
     TrustStore,
-    UnprovenCardError,
+    UnsafePassAnything,
     UnsignedCardError,
+    UnverifiedCardError,
     VerifiedCard,
+    VerifyingTransport,
     fetch_card,
     generate_signer,
     publish_jwks,
@@ -293,7 +294,7 @@ def test_two_agents_are_fetched_and_trusted_on_first_use(site: Agent, authority:
 
 
 def test_the_cards_of_a_client_of_others_are_remembered_by_location() -> None:
-    """``card_urls`` may name URLs that only their queries tell apart; other queries tell nothing apart."""
+    """``cards`` may name URLs that only their queries tell apart; other queries tell nothing apart."""
     origin, now, memory = "https://agent.test", time.time(), VolatileCardMemory()
     pages: dict[str, bytes] = {}
 
@@ -304,13 +305,14 @@ def test_the_cards_of_a_client_of_others_are_remembered_by_location() -> None:
         return signed(card_of(origin), iat=now - age)
 
     urls = [f"{origin}/cards?agent=a", f"{origin}/cards?agent=b", f"{origin}/other.json"]
-    transport = CardProofTransport(
-        httpx.MockTransport(answer), trusting("agent.test"), memory=memory, card_urls=iter(urls)
+    cards = {f"{origin}/rpc/{number}": url for number, url in enumerate(urls)}
+    transport = VerifyingTransport(
+        httpx.MockTransport(answer), trusting("agent.test"), memory=memory, cards=cards, also=UnsafePassAnything()
     )
     with httpx.Client(transport=transport) as http:
 
         def refused(path: str, error: type[Exception]) -> None:
-            with pytest.raises(UnprovenCardError) as caught:
+            with pytest.raises(UnverifiedCardError) as caught:
                 http.get(origin + path)
             assert type(caught.value.__cause__) is error
             assert "secret" not in str(caught.value)

@@ -17,17 +17,17 @@ import httpx
 import pytest
 
 from a2a_trust import (
-    AsyncCardProofTransport,
+    AsyncVerifyingTransport,
     CardCache,
-    CardProofTransport,
     CardVerificationError,
     Door,
     Origins,
     TrustedKey,
     TrustStore,
-    UnprovenCardError,
     UnsignedCardError,
     UntrustedCardError,
+    UnverifiedCardError,
+    VerifyingTransport,
     fetch_card,
     fetch_card_async,
     generate_signer,
@@ -83,17 +83,17 @@ def ask(request: pytest.FixtureRequest, agent: Agent, authority: Authority) -> A
 
         async def in_loop() -> None:
             inner = httpx.AsyncHTTPTransport(verify=tls)
-            async with httpx.AsyncClient(transport=AsyncCardProofTransport(inner, TRUST, memory=memory)) as http:
+            async with httpx.AsyncClient(transport=AsyncVerifyingTransport(inner, TRUST, memory=memory)) as http:
                 await http.get(url)
 
         try:
             if "loop" in request.param:
                 asyncio.run(in_loop())
             else:
-                transport = CardProofTransport(httpx.HTTPTransport(verify=tls), TRUST, memory=memory)
+                transport = VerifyingTransport(httpx.HTTPTransport(verify=tls), TRUST, memory=memory)
                 with httpx.Client(transport=transport) as http:
                     http.get(url)
-        except UnprovenCardError as error:
+        except UnverifiedCardError as error:
             raise error.__cause__ or error from None
 
     return passing if "passing" in request.param else fetched

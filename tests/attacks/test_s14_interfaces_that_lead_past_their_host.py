@@ -16,8 +16,7 @@ import httpx
 import pytest
 
 from a2a_trust import (
-    AsyncCardProofTransport,
-    CardProofTransport,
+    AsyncVerifyingTransport,
     CardVerifier,
     Door,
     FetchError,
@@ -27,6 +26,8 @@ from a2a_trust import (
     TrustedKey,
     TrustStore,
     UnsafeAnyOrigin,
+    UnverifiedCardError,
+    VerifyingTransport,
     fetch_extended_card,
     verify_card,
 )
@@ -174,20 +175,20 @@ def test_a_client_calls_no_interface_that_is_not_encrypted(agent: Agent, kind: s
     inner: Any = httpx.MockTransport(answer)
 
     async def in_loop() -> None:
-        async with httpx.AsyncClient(transport=AsyncCardProofTransport(inner, trusting("agent.test"))) as http:
+        async with httpx.AsyncClient(transport=AsyncVerifyingTransport(inner, trusting("agent.test"))) as http:
             await http.get(origin + NEW)
             for url in urls[1:]:
-                with pytest.raises(httpx.UnsupportedProtocol, match="nothing was sent"):
+                with pytest.raises(UnverifiedCardError, match="is not sent"):
                     await http.post(url, json={}, headers={"X-API-Key": "secret"})
             await http.post(urls[0], json={})
 
     if kind == "async":
         asyncio.run(in_loop())
     else:
-        with httpx.Client(transport=CardProofTransport(inner, trusting("agent.test"))) as http:
+        with httpx.Client(transport=VerifyingTransport(inner, trusting("agent.test"))) as http:
             http.get(origin + NEW)
             for url in urls[1:]:
-                with pytest.raises(httpx.UnsupportedProtocol, match="nothing was sent") as caught:
+                with pytest.raises(UnverifiedCardError, match="is not sent") as caught:
                     http.post(f"{url}?token=secret", json={}, headers={"X-API-Key": "secret"})
                 assert "secret" not in str(caught.value)
             http.post(urls[0], json={})
@@ -206,7 +207,7 @@ def test_control_an_agent_of_this_machine_is_called_without_tls(agent: Agent) ->
     interface = {"protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
     urls = [f"http://{host}:8000/rpc" for host in hosts]
     document = signed(card_of("http://localhost:8000", supportedInterfaces=[{"url": url, **interface} for url in urls]))
-    with httpx.Client(transport=CardProofTransport(httpx.MockTransport(answer), trusting(*hosts))) as http:
+    with httpx.Client(transport=VerifyingTransport(httpx.MockTransport(answer), trusting(*hosts))) as http:
         http.get("http://localhost:8000" + NEW)
         for url in urls:
             http.post(url, json={})

@@ -114,7 +114,7 @@ def serving_agent(tls: ssl.SSLContext | None, address: str = "127.0.0.1", port: 
             if self.command != "HEAD" and page.status != 304:
                 self.wfile.write(page.body)
 
-        do_GET = do_POST = do_HEAD = respond  # noqa: N815
+        do_GET = do_POST = do_HEAD = do_PUT = do_DELETE = do_OPTIONS = respond  # noqa: N815
 
         def log_message(self, *_: Any) -> None: ...
 

@@ -20,7 +20,7 @@ from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.client.errors import A2AClientError
 from a2a.types import GetExtendedAgentCardRequest, Message, Part, Role, SendMessageRequest
 
-from a2a_trust import AsyncCardProofTransport, Origins, TrustedKey, TrustStore, read_jwks
+from a2a_trust import AsyncVerifyingTransport, Origins, TrustedKey, TrustStore, read_jwks
 from a2a_trust.client.memory import VolatileCardMemory
 
 
@@ -48,7 +48,7 @@ async def run(case: dict[str, Any]) -> list[dict[str, Any]]:
             for host, keys in case["trust"].items()
             for key in read_jwks(json.dumps(keys).encode()).keys
         )
-        transport = AsyncCardProofTransport(transport, trust, memory=VolatileCardMemory())  # the one line
+        transport = AsyncVerifyingTransport(transport, trust, memory=VolatileCardMemory())  # the one line
     outcomes: list[dict[str, Any]] = []
     async with httpx.AsyncClient(transport=transport) as http:
         for _ in range(case["times"]):

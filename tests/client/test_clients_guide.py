@@ -17,13 +17,15 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 import a2a_trust
 from a2a_trust import (
-    CardProofTransport,
     Door,
     RolledBackCardError,
-    UnprovenCardError,
+    UnsafePassAnything,
+    UnverifiedCardError,
+    VerifyingTransport,
     generate_signer,
     publish_jwks,
 )
+from a2a_trust.client.passing import BARE_HEADERS
 from a2a_trust.errors import FailureReason
 from a2a_trust.fetch import Fetched
 from tests.client.agents import NEW, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting
@@ -202,7 +204,7 @@ def test_the_program_of_the_sdk_runs_and_refuses(folder: Path, agent: Agent, aut
     agent.pages[NEW] = json.dumps(card_of(url)).encode()
     bad = run()
     assert (bad.returncode, bad.stdout) == (1, "")
-    for name in ("UnsignedCardError", "UnprovenCardError", "AgentCardResolutionError"):
+    for name in ("UnsignedCardError", "UnverifiedCardError", "AgentCardResolutionError"):
         assert name in bad.stderr
 
 
@@ -212,12 +214,30 @@ def test_what_the_guides_table_calls_a_card_is_proven(agent: Agent, authority: A
     assert len(named) == 5
     url = agent.origin(HOST)
     unsigned = json.dumps(card_of(url)).encode()
-    transport = CardProofTransport(httpx.HTTPTransport(verify=authority.client()), trusting(HOST))
+    inner = httpx.HTTPTransport(verify=authority.client())
+    transport = VerifyingTransport(inner, trusting(HOST), also=UnsafePassAnything())
     with httpx.Client(transport=transport) as http:
         for name in named:
             path = name.replace("…", "/team") if "…" in name else "/rpc"
             agent.pages[path] = unsigned if "…" in name else b'{"result": %b}' % unsigned
             call = {"jsonrpc": "2.0", "id": 1, "method": name}
             request = http.build_request(*(("GET", url + path) if "…" in name else ("POST", url + path)), json=call)
-            with pytest.raises(UnprovenCardError):
+            with pytest.raises(UnverifiedCardError, match="is not passed on"):
                 http.send(request)
+
+
+def test_the_lines_that_the_guide_has_for_other_places_are_taken_and_the_error_names_them(agent: Agent) -> None:
+    lines = [
+        eval(f"dict({line})", {"UnsafePassAnything": UnsafePassAnything})
+        for line in re.findall(r"^\| `((?:cards|also)=.*?)` \|", GUIDE, re.MULTILINE)
+    ]
+    assert len(lines) == 4
+    for options in lines:
+        VerifyingTransport(httpx.HTTPTransport(), trusting(HOST), **options)
+    sent = "|".join(re.findall(r"`([A-Za-z0-9-]+)`", GUIDE.partition("only `Accept`")[2].partition("are sent")[0]))
+    assert {"accept", *sent.lower().split("|")} == set(BARE_HEADERS)
+    with (
+        httpx.Client(transport=VerifyingTransport(httpx.HTTPTransport(), trusting(HOST))) as http,
+        pytest.raises(UnverifiedCardError, match=r"write cards=\{.*write also=\["),
+    ):
+        http.post(agent.origin(HOST))

@@ -32,7 +32,7 @@ class Case(NamedTuple):
 
 
 def refused(why: str, by: str = "AgentCardResolutionError") -> list[str]:
-    return [by, "UnprovenCardError", why]
+    return [by, "UnverifiedCardError", why]
 
 
 CASES = {

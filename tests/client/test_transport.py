@@ -1,4 +1,7 @@
-"""Cards on their way through a client on httpx: proven ones as they came, no others, and everything else untouched."""
+"""Cards on their way through a client on httpx: proven ones as they came, no others, and everything else untouched.
+
+Requests may go anywhere here, so that it is answers that are judged; ``test_destinations`` has where they may go.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,7 @@ import httpx
 import pytest
 
 from a2a_trust import (
-    AsyncCardProofTransport,
-    CardProofTransport,
+    AsyncVerifyingTransport,
     CardVerificationError,
     ConfigurationError,
     Door,
@@ -29,10 +31,12 @@ from a2a_trust import (
     TrustFile,
     TrustStore,
     UncoveredFieldsError,
-    UnprovenCardError,
     UnsafeAnyOrigin,
+    UnsafePassAnything,
     UnsignedCardError,
     UntrustedCardError,
+    UnverifiedCardError,
+    VerifyingTransport,
     generate_signer,
     publish_jwks,
     verify_card,
@@ -63,9 +67,9 @@ class Client:
         self.http: Any
         if self._is_async:
             inner = httpx.AsyncHTTPTransport(verify=tls)
-            self.http = httpx.AsyncClient(transport=AsyncCardProofTransport(inner, trust, **options))
+            self.http = httpx.AsyncClient(transport=AsyncVerifyingTransport(inner, trust, **options))
         else:
-            self.http = httpx.Client(transport=CardProofTransport(httpx.HTTPTransport(verify=tls), trust, **options))
+            self.http = httpx.Client(transport=VerifyingTransport(httpx.HTTPTransport(verify=tls), trust, **options))
 
     def ask(self, method: str, url: str, **options: Any) -> httpx.Response:
         asked = self.http.request(method, url, **options)
@@ -81,7 +85,7 @@ class Client:
     def refusal(self, error: type[TrustError], url: str, **options: Any) -> TrustError:
         """Why the answer was not passed on."""
         ask = self.call if options.pop("by_call", False) else self.get
-        with pytest.raises(UnprovenCardError, match="is not passed on") as caught:
+        with pytest.raises(UnverifiedCardError, match="is not passed on") as caught:
             ask(url, **options)
         assert isinstance(caught.value, httpx.RequestError)
         assert type(caught.value.__cause__) is error
@@ -103,6 +107,7 @@ def make(request: pytest.FixtureRequest, authority: Authority) -> Iterator[Make]
     made: list[Client] = []
 
     def make_client(trust: Any = None, **options: Any) -> Client:
+        options = {"also": UnsafePassAnything(), **options}
         made.append(Client(request.param, authority.client(), trust or trusting(HOST), **options))
         return made[-1]
 
@@ -202,7 +207,7 @@ def test_a_call_in_a_batch_is_a_call(make: Make, agent: Agent, url: str, documen
     agent.pages["/rpc"] = b"[" + result(json.dumps(card_of(url)).encode()) + b"]"
     client = make()
     for headers in ({"Content-Type": "application/json; charset=utf-8"}, {}):
-        with pytest.raises(UnprovenCardError):
+        with pytest.raises(UnverifiedCardError):
             client.ask("POST", url + "/rpc", content=batch, headers=headers)
     agent.pages["/rpc"] = b"[" + result(signed(card_of(url))) + b"]"
     assert client.ask("POST", url + "/rpc", content=batch).status_code == 200
@@ -218,7 +223,7 @@ def test_a_stream_as_the_body_of_a_call_is_looked_into(make: Make, agent: Agent,
 
     content = chunks() if client._is_async else iter([call])
     headers = {"Content-Type": "application/json", "Content-Length": str(len(call))}
-    with pytest.raises(UnprovenCardError):
+    with pytest.raises(UnverifiedCardError):
         client.ask("POST", url + "/rpc", content=content, headers=headers)
     assert agent.asked[0].body == call
 
@@ -236,7 +241,7 @@ def test_a_card_under_any_status_of_success_is_a_card(make: Make, agent: Agent, 
 def test_a_card_by_another_method_is_a_card(make: Make, agent: Agent, url: str) -> None:
     agent.pages[NEW] = json.dumps(card_of(url)).encode()
     client = make()
-    with pytest.raises(UnprovenCardError):
+    with pytest.raises(UnverifiedCardError):
         client.ask("POST", url + NEW, content=b"x")
     assert client.ask("HEAD", url + NEW).status_code == 200
 
@@ -257,7 +262,7 @@ def test_names_behind_a_question_mark_or_a_hash_are_asked_for_all_the_same(
     agent.pages[base.partition("?")[0].partition("#")[0]] = json.dumps(card_of(url)).encode()
     client = make()
     for asked in (url + base + name, str(httpx.URL(url + base + name).copy_merge_params({"version": "1.0"}))):
-        with pytest.raises(UnprovenCardError):
+        with pytest.raises(UnverifiedCardError):
             client.get(asked)
 
 
@@ -359,9 +364,9 @@ def test_a_proof_with_open_ends_is_not_enough(make: Make, agent: Agent, url: str
 
 def test_a_host_that_two_readers_read_as_two_is_refused(make: Make) -> None:
     transport = httpx.MockTransport(lambda request: httpx.Response(200, content=signed(card_of("https://127.0.0.1"))))
-    with httpx.Client(transport=CardProofTransport(transport, trusting(HOST))) as http:
+    with httpx.Client(transport=VerifyingTransport(transport, trusting(HOST), also=UnsafePassAnything())) as http:
         assert http.get(f"https://ann:pass@127.0.0.1{NEW}").status_code == 200
-        with pytest.raises(UnprovenCardError) as caught:
+        with pytest.raises(UnverifiedCardError) as caught:
             http.get(f"https://127.0.0.1.{NEW}")
         assert isinstance(caught.value.__cause__, MalformedError)
 
@@ -369,7 +374,7 @@ def test_a_host_that_two_readers_read_as_two_is_refused(make: Make) -> None:
 def test_the_error_repeats_no_secret_of_the_request(make: Make, agent: Agent, url: str) -> None:
     agent.pages[NEW] = json.dumps(card_of(url)).encode()
     secret = url.replace("https://", "https://ann:secret@") + NEW + "?key=secret"
-    with pytest.raises(UnprovenCardError) as caught:
+    with pytest.raises(UnverifiedCardError) as caught:
         make().get(secret, headers={"X-API-Key": "secret"})
     assert "secret" not in str(caught.value) + repr(caught.value) + str(caught.value.__cause__)
 
@@ -439,7 +444,9 @@ def test_a_stream_is_handed_on_while_it_comes(make: Make) -> None:
 
     async def main() -> None:
         async with (
-            httpx.AsyncClient(transport=AsyncCardProofTransport(transport, trusting(HOST))) as http,
+            httpx.AsyncClient(
+                transport=AsyncVerifyingTransport(transport, trusting(HOST), also=UnsafePassAnything())
+            ) as http,
             http.stream("POST", "https://127.0.0.1/rpc", json={"method": "SendStreamingMessage"}) as answer,
         ):
             async for event in answer.aiter_raw():
@@ -449,7 +456,7 @@ def test_a_stream_is_handed_on_while_it_comes(make: Make) -> None:
     assert seen == [b"data: 1\n\n", b"data: 2\n\n"]
     seen.clear()
     with (
-        httpx.Client(transport=CardProofTransport(transport, trusting(HOST))) as http,
+        httpx.Client(transport=VerifyingTransport(transport, trusting(HOST), also=UnsafePassAnything())) as http,
         http.stream("POST", "https://127.0.0.1/rpc", json={"method": "SendStreamingMessage"}) as answer,
     ):
         for event in answer.iter_raw():
@@ -462,7 +469,7 @@ def test_a_stream_is_handed_on_while_it_comes(make: Make) -> None:
 
 def test_cards_at_other_places_are_named(make: Make, agent: Agent, url: str) -> None:
     agent.pages = dict.fromkeys(["/cards/one", "/cards/two"], json.dumps(card_of(url)).encode())
-    client = make(card_urls=[url.replace("https", "HTTPS") + "/cards/one/"])
+    client = make(cards={url + "/rpc": url.replace("https", "HTTPS") + "/cards/one/"})
     client.refusal(UnsignedCardError, url + "/cards/one")
     client.refusal(UnsignedCardError, url + "/cards/%6Fne?x=y")
     assert client.get(url + "/cards/two").status_code == 200
@@ -470,10 +477,16 @@ def test_cards_at_other_places_are_named(make: Make, agent: Agent, url: str) -> 
     assert client.get(url + "/cards/one").status_code == 200
 
 
-@pytest.mark.parametrize("wrong", ["/card", "agent.example.com/card", "https://", "https://[", "ftp://a.test/card", ""])
+@pytest.mark.parametrize(
+    "wrong",
+    ["/card", "agent.example.com/card", "https://", "https://[", "ftp://a.test/card", "", "http://a.test/card"],
+)
 def test_a_place_that_is_no_url_is_refused_at_the_start(wrong: str) -> None:
-    with pytest.raises(ConfigurationError, match="card_urls"):
-        CardProofTransport(httpx.HTTPTransport(), trusting(HOST), card_urls=[wrong])
+    for options in ({"cards": {"https://a.test/rpc": wrong}}, {"cards": {wrong: "https://a.test/card"}}):
+        with pytest.raises(ConfigurationError, match=r"^cards: "):
+            VerifyingTransport(httpx.HTTPTransport(), trusting(HOST), cards=options["cards"])
+    with pytest.raises(ConfigurationError, match=r"^also: "):
+        VerifyingTransport(httpx.HTTPTransport(), trusting(HOST), also=[wrong])
 
 
 def test_the_memory_sees_public_cards(make: Make, agent: Agent, url: str) -> None:
@@ -547,11 +560,13 @@ def test_how_far_public_cards_lead_is_remembered_of_the_last_ones(make: Make) ->
     def answer(request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, content=extended if request.url.path == EXTENDED[0] else public)
 
-    with httpx.Client(transport=CardProofTransport(httpx.MockTransport(answer), trusting(HOST))) as http:
+    with httpx.Client(
+        transport=VerifyingTransport(httpx.MockTransport(answer), trusting(HOST), also=UnsafePassAnything())
+    ) as http:
         for index in range(300):
             assert http.get(f"https://127.0.0.1/{index}{NEW}").status_code == 200
         assert len(http._transport._cards._public) == 256  # type: ignore[attr-defined]
-        with pytest.raises(UnprovenCardError):
+        with pytest.raises(UnverifiedCardError):
             http.get(f"https://127.0.0.1{EXTENDED[0]}")
 
 
@@ -565,6 +580,6 @@ def test_closing_closes_what_is_below() -> None:
         async def aclose(self) -> None:
             closed.append("async")
 
-    CardProofTransport(Inner(), trusting(HOST)).close()
-    asyncio.run(AsyncCardProofTransport(Inner(), trusting(HOST)).aclose())
+    VerifyingTransport(Inner(), trusting(HOST)).close()
+    asyncio.run(AsyncVerifyingTransport(Inner(), trusting(HOST)).aclose())
     assert closed == ["sync", "async"]

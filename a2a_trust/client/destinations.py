@@ -1,0 +1,150 @@
+"""Where a client may send requests: the URLs that a verified card names, and those that the program adds.
+
+The rules:
+
+1. A URL is compared part by part: the origin in one spelling, the path segment by segment, the query when the card's
+   URL has one. A path that two servers could read as two (``..``, ``//``, an encoded slash) is not compared.
+2. https, or http to this machine.
+3. A card names the URLs of its interfaces. Of an HTTP+JSON interface these are the paths of the operations below its
+   base, with and without a tenant segment; of every other interface it is the URL alone. Interfaces before 1.0 add the
+   paths of their extended card.
+
+Values only: ``passing`` remembers which cards were verified, ``transport`` has the network. Source: A2A 1.0.1 section
+11, 0.3 section 3.2.3; RFC 3986 section 6.2.2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+from a2a_trust.addresses import is_this_machine
+from a2a_trust.card import CARD_PATHS, read_card
+from a2a_trust.errors import MalformedError
+from a2a_trust.keys.origins import host_of, origin_of
+from a2a_trust.signing.verify import VerifiedCard
+
+__all__ = ["Destination", "Destinations", "UnsafePassAnything"]
+
+_ESCAPE: Final = re.compile(r"%([0-9A-Fa-f]{2})")
+_UNRESERVED: Final = re.compile(r"[A-Za-z0-9._~-]")
+#: Segments that servers read differently: some resolve them, and some decode them before they look for slashes.
+_AMBIGUOUS: Final = re.compile(r"\.{0,2}|.*(?:%2F|%5C|%00|\\).*", re.DOTALL)
+
+#: What is below the base of HTTP+JSON: 1.0 without a prefix and with a tenant, 0.3 below /v1.
+_OPERATION: Final = (
+    r"(?:/message:(?:send|stream)|/tasks(?:/[^/]+(?:/pushNotificationConfigs(?:/[^/]+)?)?)?|/extendedAgentCard)"
+)
+_OPERATION_BELOW_BASE: Final = re.compile(rf"(?:/[^/]+)?{_OPERATION}|/v1/card|/agent/authenticatedExtendedCard")
+_OPERATION_AT_END: Final = re.compile(rf"(?:/v1)?(?:{_OPERATION}|/card|/agent/authenticatedExtendedCard)\Z")
+_URL_ITSELF: Final = re.compile(r"")
+_EXTENDED_OF_0_2: Final = re.compile(r"/agent/authenticatedExtendedCard")
+
+_MOST_FOLDERS: Final = 4  # each is asked for two names
+
+
+class UnsafePassAnything:
+    """Every URL at once: requests and their credentials go wherever the program sends them.
+
+    Cards that pass through are still verified. A program that fetches a card in another way sends its credentials to
+    whomever that card names.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "UnsafePassAnything()"
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A URL in one spelling. ``path`` has no slash at its end, so that of the root is empty."""
+
+    origin: str
+    path: str
+    query: str = ""
+
+    @classmethod
+    def of(cls, url: str) -> Self:
+        """MalformedError: two readers could read two URLs, or it is neither https nor http to this machine."""
+        origin, parts = origin_of(url), urlsplit(url)
+        if parts.scheme != "https" and not (parts.scheme == "http" and is_this_machine(host_of(url))):
+            raise MalformedError("URL: neither https, nor http to this machine; write https://…")
+        path = _ESCAPE.sub(_in_one_spelling, parts.path).removesuffix("/")
+        if any(_AMBIGUOUS.fullmatch(segment) for segment in path.split("/")[1:]):
+            raise MalformedError("URL: its path has a segment that servers read differently (.., //, or an encoded /)")
+        return cls(origin, path, parts.query)
+
+    def __str__(self) -> str:
+        """Without the query, which may hold a secret."""
+        return f"{self.origin}{self.path}"
+
+    def below(self, base: Destination) -> str | None:
+        """What the path adds to that of ``base``, on a segment boundary; None: it is not below it."""
+        rest = self.path[len(base.path) :]
+        if self.origin != base.origin or not self.path.startswith(base.path) or rest[:1] not in ("", "/"):
+            return None
+        return rest if not base.query or f"{self.query}&".startswith(f"{base.query}&") else None
+
+    def without_operation(self) -> Destination:
+        """The base of an interface, as far as the path tells."""
+        return Destination(self.origin, _OPERATION_AT_END.sub("", self.path))
+
+    def card_urls(self) -> list[str]:
+        """Where the card of an agent here is likely to be: at both names, from the path upwards to the root."""
+        path = self.without_operation().path
+        folders = [path]
+        while path:
+            path = path.rpartition("/")[0]
+            folders.append(path)
+        if len(folders) > _MOST_FOLDERS:
+            folders[_MOST_FOLDERS - 1 :] = [""]
+        return [f"{self.origin}{folder}{name}" for folder in folders for name in CARD_PATHS]
+
+
+def _in_one_spelling(escape: re.Match[str]) -> str:
+    char = chr(int(escape[1], 16))
+    return char if _UNRESERVED.fullmatch(char) else escape[0].upper()
+
+
+@dataclass(frozen=True, slots=True)
+class Destinations:
+    """The URLs that one verified card names: what may follow each of these."""
+
+    named: tuple[tuple[Destination, re.Pattern[str]], ...]
+
+    @classmethod
+    def of(cls, card: VerifiedCard, url: str) -> Self:
+        """Those of a card that came from ``url``. A URL that is not compared (rules 1 and 2) is left out."""
+        named: list[tuple[Destination, re.Pattern[str]]] = []
+        for interface in read_card(card.card).interfaces:
+            destination = _destination_or_none(interface.url)
+            if destination is not None:
+                named.append((destination, _OPERATION_BELOW_BASE if interface.binding == "HTTP+JSON" else _URL_ITSELF))
+                if interface.is_legacy:
+                    named += [(base, _EXTENDED_OF_0_2) for base in _bases_of_0_2(destination, url)]
+        return cls(tuple(named))
+
+    def cover(self, called: Destination) -> bool:
+        """Whether a request for that URL is one for the agent of the card."""
+        return any((added := called.below(base)) is not None and rest.fullmatch(added) for base, rest in self.named)
+
+
+def _bases_of_0_2(interface: Destination, card_url: str) -> Iterator[Destination]:
+    """Below which the extended card of 0.2 is: its text says beside the interface, its SDK asks beside the card."""
+    yield interface
+    yield Destination(interface.origin, interface.path.rpartition("/")[0])
+    beside = _destination_or_none(re.sub(r"/\.well-known/[^/]*\Z", "", card_url))
+    # A copy of the card may stand anywhere: what is beside it belongs to the agent when the interface is below that.
+    if beside is not None and interface.below(beside) is not None:
+        yield beside
+
+
+def _destination_or_none(url: str) -> Destination | None:
+    try:
+        return Destination.of(url)
+    except MalformedError:
+        return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol
@@ -42,7 +43,8 @@ class TrustedKey:
     """One key and how far it is trusted.
 
     ``origins`` are the hosts that it may speak for. It is valid from ``not_before`` until just before ``not_after``
-    (seconds since the epoch). A revoked key proves nothing, whenever it signed. A form in ``forms`` that drops
+    (seconds since the epoch), and no longer than the key says itself; where these do not meet, it is never valid. A key
+    that is revoked, here or by itself, proves nothing, whenever it signed. A form in ``forms`` that drops
     members (``pruned``, ``pruned-legacy``, ``v0.3-python``) makes whatever the key signs a proof with open ends: name
     one only for keys of SDKs that cannot do better.
     """
@@ -69,8 +71,26 @@ class TrustedKey:
             object.__setattr__(self, "forms", frozenset(map(Form, self.forms)))
         except ValueError:
             raise ConfigurationError(f"TrustedKey: forms are among {', '.join(Form)}") from None
-        if not self.not_before < self.not_after:
+        if not self.not_before < self.not_after and not self.key.is_limited:  # else the key's own limits may say so
             raise ConfigurationError("TrustedKey: not_before must be earlier than not_after")
+        object.__setattr__(self, "not_before", max(self.not_before, self.key.not_before))
+        object.__setattr__(self, "not_after", min(self.not_after, self.key.not_after))
+        object.__setattr__(self, "revoked", self.revoked or self.key.revoked)
+
+    def state(self, now: float) -> str:
+        """What the key is at that moment: ``trusted``, ``revoked``, ``expired on …`` or ``not valid before …``."""
+        if self.revoked:
+            return "revoked"
+        if now < self.not_before:
+            return f"not valid before {_date(self.not_before)}"
+        return "trusted" if now < self.not_after else f"expired on {_date(self.not_after)}"
+
+
+def _date(moment: float) -> str:
+    try:
+        return datetime.fromtimestamp(int(moment), UTC).isoformat().replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        return repr(moment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +126,10 @@ class TrustStore:
                 raise ConfigurationError("TrustStore: give TrustedKey objects")
         # It is a key that is revoked, not one of its names: under another one it proves nothing either.
         names = frozenset(revoked)
-        gone = {
-            entry.key.thumbprint for entry in entries if entry.revoked or names & {entry.key.kid, entry.key.thumbprint}
-        }
+        # A fetched set that says that a key is revoked says so for itself, not for others who list the same key.
+        local = [entry for entry in entries if entry.revoked and not (entry.key.revoked and entry.source is not None)]
+        gone = {entry.key.thumbprint for entry in entries if names & {entry.key.kid, entry.key.thumbprint}}
+        gone |= {entry.key.thumbprint for entry in local}
         entries = tuple(replace(entry, revoked=True) if entry.key.thumbprint in gone else entry for entry in entries)
         by_name: dict[tuple[str, str], tuple[TrustedKey, ...]] = {}
         for entry in entries:
@@ -118,7 +139,7 @@ class TrustStore:
         object.__setattr__(self, "policies", tuple(policies))
         hosts = [*[entry.origins for entry in entries], *[each.origins for each in self.policies], *spoken_for]
         object.__setattr__(self, "spoken_for", tuple(dict.fromkeys(hosts)))
-        object.__setattr__(self, "revoked", names | gone | {entry.key.kid for entry in entries if entry.revoked})
+        object.__setattr__(self, "revoked", names | gone | {entry.key.kid for entry in local})
         object.__setattr__(self, "_by_name", by_name)
 
     def named(self, kid: str, kty: str) -> tuple[TrustedKey, ...]:

@@ -5,7 +5,7 @@ The steps, numbered as in ``verify_card``:
 1. The gate: strict JSON, and a card that every reader reads alike.
 2. Signatures: a list, not empty, bounded. Every one is judged alone, whatever the order; none can stop another.
 3. One signature: its header, companion or not, a trusted key by ``kid`` and key type, this key's origins, validity,
-   revocation and algorithm, ``exp`` and ``iat``, then the bytes of the forms that the key may speak in.
+   revocation and algorithm, ``exp``, ``nbf`` and ``iat``, then the bytes of the forms that the key may speak in.
 4. Origins: the hosts of all interfaces of what was signed are hosts that the key may speak for.
 5. Policies, of the caller and of the trust store for the hosts of the card: enough different keys. What is returned is
    what all of those that count have signed.
@@ -51,7 +51,7 @@ from a2a_trust.strict_json import JSONObject
 __all__ = ["CardVerifier", "SignedPartOnly", "VerifiedCard", "WholeCard", "verify_card"]
 
 CLOCK_SKEW: Final = 60.0
-"""How far in the future a protected ``iat`` may lie, in seconds."""
+"""How far in the future a protected ``iat`` or ``nbf`` may lie, in seconds."""
 
 _REMEMBERED_BYTES: Final = 65_536  # larger documents are verified anew each time: they would fill the memory
 
@@ -214,12 +214,13 @@ def _judge(signature: Signature, trust: TrustStore, host: str | None, now: float
     if trusted.revoked:
         raise _RefusedError(FailureReason.REVOKED_KEY, "the key is revoked")
     if not trusted.not_before <= now < trusted.not_after:
-        raise _RefusedError(FailureReason.KEY_NOT_VALID_NOW, "the key is not valid at this time")
+        raise _RefusedError(FailureReason.KEY_NOT_VALID_NOW, f"the key is not valid now: {trusted.state(now)}")
     issued, expires = signature.header.get("iat", -inf), signature.header.get("exp", inf)
+    starts = max(issued, signature.header.get("nbf", -inf))
     if now >= expires:
         raise _RefusedError(FailureReason.EXPIRED, "the signature has expired (protected exp)")
-    if now < issued - CLOCK_SKEW:
-        raise _RefusedError(FailureReason.NOT_YET_VALID, "the signature was made in the future (protected iat)")
+    if now < starts - CLOCK_SKEW:
+        raise _RefusedError(FailureReason.NOT_YET_VALID, "the signature is not valid yet (protected iat or nbf)")
     algorithm = algorithm_of(signature.alg)
     if algorithm is None or algorithm.name != trusted.key.alg:
         raise _RefusedError(FailureReason.WRONG_ALGORITHM, f"the header's alg is not {trusted.key.alg} of the key")
@@ -229,7 +230,7 @@ def _judge(signature: Signature, trust: TrustStore, host: str | None, now: float
     return _Proof(
         trusted=trusted,
         projection=projection,
-        proven_from=max(trusted.not_before, issued - CLOCK_SKEW),
+        proven_from=max(trusted.not_before, starts - CLOCK_SKEW),
         proven_until=min(trusted.not_after, expires),
         issued=issued,  # without iat as old as can be: whoever chooses among signatures gains nothing by that one
     )

@@ -126,7 +126,7 @@ class JwksCache:
         if snapshot is not None and (known := snapshot.key(kid, kty)) and self._clock() < snapshot.fresh_until:
             return known  # the way of nearly all calls
         return await self._find(
-            lambda snapshot: snapshot.key(kid, kty), hash((kid, kty)), f"no valid {kty} key named {ascii(kid)[:64]}"
+            lambda snapshot: snapshot.key(kid, kty), hash((kid, kty)), f"no {kty} key named {ascii(kid)[:64]} is valid now"
         )
 
     async def only_key(self, kty: str) -> PublicKey:
@@ -139,7 +139,7 @@ class JwksCache:
                 raise InvalidCredentialsError(f"{self._name}: several {kty} keys, and the token names none by kid")
             return keys[0] if keys else None
 
-        return await self._find(pick, hash((None, kty)), f"no valid {kty} key")
+        return await self._find(pick, hash((None, kty)), f"no {kty} key is valid now")
 
     async def keys(self) -> tuple[PublicKey, ...]:
         """All keys of the set, as they are known now, also those that are not valid now; KeySourceUnavailableError."""

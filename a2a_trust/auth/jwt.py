@@ -4,8 +4,8 @@ The rules, in the order in which they are applied:
 
 1. Three canonical base64url parts; a header without ``crit``; an asymmetric ``alg``.
 2. ``typ`` is that of an access token. ID tokens, refresh tokens and logout tokens are none, whoever signed them.
-3. The key is one of the issuer's, by ``kid`` and key type, and valid now; ``alg`` is its own, and so is the signature. Then the claims
-   must not be those of another kind of token either.
+3. The key is one of the issuer's, by ``kid`` and key type, and valid now; ``alg`` is its own, and so is the signature.
+   Then the claims must not be those of another kind of token either.
 4. ``iss`` and ``aud`` are exactly ours; ``sub`` names somebody.
 5. ``exp`` lies ahead, ``nbf`` and ``iat`` do not.
 6. A token that is bound to a key or a certificate (``cnf``) proves nothing by itself: the guard demands the proof in

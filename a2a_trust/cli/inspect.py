@@ -69,8 +69,8 @@ def run(options: argparse.Namespace) -> int:
             keys = trusted_keys(options)
         elif options.files.count("-") > 1:
             raise ConfigurationError("- (standard input) can be read only once")
-        elif options.origin is not None or options.form or options.kid is not None:
-            raise ConfigurationError("--origin, --form and --kid are for proving; name keys too: --trust FILE")
+        elif options.origin is not None or options.form or options.kid is not None or options.alg is not None:
+            raise ConfigurationError("--origin, --form, --kid and --alg are for proving; name keys too: --trust FILE")
     except (TrustError, ConfigurationError, OSError) as error:
         code = exit_of(error) if isinstance(error, OSError) else Exit.USAGE
         return failed("inspect", error, as_json=options.json, code=code)
@@ -263,6 +263,7 @@ def _signature(card: JSONObject, entry: JSON, proof: _Proof | None) -> dict[str,
         "alg": signature.alg,
         "jku": header.get("jku") if type(header.get("jku")) is str else None,
         "issued": _moment(header.get("iat")),
+        "not_before": _moment(header.get("nbf")),
         "expires": _moment(header.get("exp")),
         "companion": signature.is_companion,
     }
@@ -286,6 +287,7 @@ def _signature(card: JSONObject, entry: JSON, proof: _Proof | None) -> dict[str,
         "form": proven.form,
         "uncovered": list(proven.dropped),
         "unproven": list(proven.unproven),
+        "key_expires": written(proven.key.not_after),
     }
 
 
@@ -360,7 +362,7 @@ def _put_signatures(entry: dict[str, Any]) -> None:
             continue
         times = " ".join(
             f"{word} {signature[member]}"
-            for word, member in (("on", "issued"), ("until", "expires"))
+            for word, member in (("on", "issued"), ("from", "not_before"), ("until", "expires"))
             if signature[member]
         )
         kind = "a companion for SDKs; it counts for nobody else" if signature["companion"] else ""
@@ -386,6 +388,8 @@ def _put_judged(signature: dict[str, Any]) -> None:
         return
     covers = "the whole card" if not signature["uncovered"] else f"the card without {', '.join(signature['uncovered'])}"
     put(f"  {'':<14}good in the form {signature['form']}; covers {_shown(covers)}")
+    if signature["key_expires"]:
+        put(f"  {'':<14}the key is valid until {signature['key_expires']}")
     if signature["unproven"]:
         put(f"  {'':<14}{mark('leaves open', 'yellow', sys.stdout)}: {_shown(', '.join(signature['unproven']))}")
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from a2a_trust.atomic_write import write_atomically
 from a2a_trust.cli.moments import moment, written
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, put_table, warn
-from a2a_trust.cli.sources import public_key, public_keys
+from a2a_trust.cli.sources import algorithm_option, given_alg, public_key, public_keys
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
@@ -66,9 +66,11 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
         members["not_before"] = moment(options.not_before, now, "--not-before", may_have_passed=True)
     if options.not_after is not None:
         members["not_after"] = moment(options.not_after, now, "--not-after")
-    keys = _given_keys(options)
+    keys = given_alg(_given_keys(options), options.alg, options.key or options.jwks)
     entries = [entry_of_key(key, **members) for key in keys]
     if options.jwks_url is not None:
+        if options.alg is not None:
+            members["alg"] = algorithm_option(options.alg)
         entries.append(entry_of_url(options.jwks_url, **members))
     path, added = Path(options.file), list[str]()
 
@@ -80,6 +82,8 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
             _check_names(entry, before, path)
             text = with_entries(text, [toml])
             added.append(entry.url or entry.keys[0].kid)
+            if not all(key.is_valid_at(now) for key in entry.keys):
+                warn(f"{added[-1]}: the key says of itself that it is revoked, or not valid now; it proves nothing now")
             if added[-1] in revoked:
                 warn(f"{added[-1]} is revoked in the file: it proves nothing, also when it is added")
         return text
@@ -265,24 +269,27 @@ def _rows(entry: TrustEntry, path: Path, *, revoked: frozenset[str], now: float,
         "line": entry.line,
         "origins": _patterns(entry),
         "forms": sorted(entry.forms),
-        "not_before": written(entry.not_before if entry.not_before > 0 else None),
-        "not_after": written(entry.not_after),
         "file": entry.file,
         "url": entry.url,
     }
-    state = "not yet valid" if now < entry.not_before else "expired" if now >= entry.not_after else "trusted"
     if entry.url is not None:
-        return [{"kid": None, "alg": None, "thumbprint": None, **common, "state": state}]
+        valid = _validity(entry.not_before, entry.not_after, now, is_revoked=False)
+        return [{"kid": None, "alg": entry.alg, "thumbprint": None, **common, **valid}]
     return [
         {
-            "kid": key.kid,
-            "alg": key.alg,
-            "thumbprint": key.thumbprint,
+            "kid": each.key.kid,
+            "alg": each.key.alg,
+            "thumbprint": each.key.thumbprint,
             **common,
-            "state": "revoked" if key.kid in revoked else state,
+            **_validity(each.not_before, each.not_after, now, is_revoked=each.revoked or each.key.kid in revoked),
         }
-        for key in _keys(entry, path, name)
+        for each in entry.trusted(_keys(entry, path, name))  # with what the keys say about themselves
     ]
+
+
+def _validity(starts: float, ends: float, now: float, *, is_revoked: bool) -> dict[str, Any]:
+    state = "revoked" if is_revoked else "not yet valid" if now < starts else "expired" if now >= ends else "trusted"
+    return {"not_before": written(starts if starts > 0 else None), "not_after": written(ends), "state": state}
 
 
 def _patterns(entry: TrustEntry) -> list[str]:

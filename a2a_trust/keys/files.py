@@ -60,8 +60,9 @@ def read_private_key(
     """The signer with the private key in ``data``: PEM (PKCS #8, SEC 1, PKCS #1), JWK, or a JWK encrypted as JWE.
 
     ``alg`` is for RSA keys that do not say which algorithm they are for (RS256 without it, and PS256 for keys in PEM
-    that are for RSASSA-PSS only); ``kid`` replaces the one that a JWK has. MalformedError: not such a key, or a weak one. ConfigurationError: the passphrase is wrong,
-    or ``alg`` does not fit the key; PassphraseNeededError: the passphrase is missing.
+    that are for RSASSA-PSS only); ``kid`` replaces the one that a JWK has. MalformedError: not such a key, or a weak
+    one. ConfigurationError: the passphrase is wrong, or ``alg`` does not fit the key. PassphraseNeededError: the
+    passphrase is missing.
     """
     text = data.strip()
     if text.startswith(b"-----BEGIN"):

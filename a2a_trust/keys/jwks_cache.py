@@ -120,13 +120,16 @@ class JwksCache:
     async def key(self, kid: str, kty: str) -> PublicKey:
         """The key of that name and type.
 
-        InvalidCredentialsError: the source has no such key, or says that it is revoked or not valid now. KeySourceUnavailableError: it cannot be asked now.
+        InvalidCredentialsError: the source has no such key, or says that it is revoked or not valid now.
+        KeySourceUnavailableError: it cannot be asked now.
         """
         snapshot = self._snapshot
         if snapshot is not None and (known := snapshot.key(kid, kty)) and self._clock() < snapshot.fresh_until:
             return known  # the way of nearly all calls
         return await self._find(
-            lambda snapshot: snapshot.key(kid, kty), hash((kid, kty)), f"no {kty} key named {ascii(kid)[:64]} is valid now"
+            lambda snapshot: snapshot.key(kid, kty),
+            hash((kid, kty)),
+            f"no {kty} key named {ascii(kid)[:64]} is valid now",
         )
 
     async def only_key(self, kty: str) -> PublicKey:

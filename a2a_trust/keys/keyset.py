@@ -37,10 +37,11 @@ class KeySet:
 def read_jwks(document: bytes) -> KeySet:
     """The signing keys of a JWK Set.
 
-    A key that is not understood is skipped and reported, as RFC 7517 5 demands. Of different keys that share ``kid`` and
-    type none is taken: such a name says nothing. One key that stands there twice under one ``kid`` is valid only when
-    both entries say so; one that is revoked under any ``kid`` of the set is revoked under all of them. A set with a symmetric key is refused whole (MalformedError): its keys are
-    secrets, or an attempt to have one algorithm taken for another.
+    A key that is not understood is skipped and reported, as RFC 7517 5 demands. Of different keys that share ``kid``
+    and type none is taken: such a name says nothing. One key that stands there twice under one ``kid`` is valid only
+    when both entries say so; one that is revoked under any ``kid`` of the set is revoked under all of them. A set with
+    a symmetric key is refused whole (MalformedError): its keys are secrets, or an attempt to have one algorithm taken
+    for another.
     """
     value = strict_json.parse(document, what="JWK Set")
     members = value.get("keys") if type(value) is dict else None

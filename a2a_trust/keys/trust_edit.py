@@ -54,13 +54,14 @@ class Members(TypedDict, total=False):
     """How far the keys of an entry are trusted; moments in seconds since the epoch."""
 
     origins: Required[Sequence[str]]
+    alg: str | None
     forms: Iterable[Form] | None
     not_before: float | None
     not_after: float | None
 
 
 def entry_of_key(key: PublicKey, **members: Unpack[Members]) -> str:
-    """A ``[[trust]]`` with that key in it."""
+    """A ``[[trust]]`` with that key in it, which says itself which algorithm it is for."""
     jwk = ", ".join(f"{name} = {_written(value)}" for name, value in key.to_jwk().items())
     return _entry(f"jwk = {{ {jwk} }}", members)
 
@@ -72,6 +73,8 @@ def entry_of_url(url: str, **members: Unpack[Members]) -> str:
 
 def _entry(source: str, members: Members) -> str:
     lines = ["[[trust]]", f"origins = {_written(list(members['origins']))}", source]
+    if (alg := members.get("alg")) is not None:
+        lines.append(f"alg = {_written(alg)}")
     if (forms := members.get("forms")) is not None:
         lines.append(f"forms = {_written(sorted(forms))}")
     times = (("not_before", members.get("not_before")), ("not_after", members.get("not_after")))

@@ -25,7 +25,7 @@ def check_certificates(jwk: Mapping[str, object], spki: bytes) -> None:
     chain = jwk.get("x5c")
     if not isinstance(chain, list) or not chain:
         raise MalformedError("JWK: x5c must be a list of certificates that is not empty")
-    first = [_decoded(each) for each in chain][0]
+    first, *_ = [_decoded(each) for each in chain]
     if _key_in(first) != spki:
         raise MalformedError("JWK: the first certificate of x5c is of another key")
     for name, digest in (

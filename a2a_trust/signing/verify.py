@@ -220,7 +220,7 @@ def _judge(signature: Signature, trust: TrustStore, host: str | None, now: float
     if now >= expires:
         raise _RefusedError(FailureReason.EXPIRED, "the signature has expired (protected exp)")
     if now < starts - CLOCK_SKEW:
-        raise _RefusedError(FailureReason.NOT_YET_VALID, "the signature is not valid yet (protected iat or nbf)")
+        raise _RefusedError(FailureReason.NOT_YET_VALID, "the signature begins in the future (protected iat or nbf)")
     algorithm = algorithm_of(signature.alg)
     if algorithm is None or algorithm.name != trusted.key.alg:
         raise _RefusedError(FailureReason.WRONG_ALGORITHM, f"the header's alg is not {trusted.key.alg} of the key")

@@ -206,7 +206,7 @@ def test_nothing_in_a_card_steers_the_terminal(run: Run, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        (["card.json", "--origin", "https://a.example"], "--origin, --form and --kid are for proving"),
+        (["card.json", "--origin", "https://a.example"], "--origin, --form, --kid and --alg are for proving"),
         (["-", "-"], "can be read only once"),
         (["card.json", "--trust", "t.toml", "--jwks", "k.json"], "--trust says which keys"),
     ],

@@ -69,8 +69,7 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
     keys = given_alg(_given_keys(options), options.alg, options.key or options.jwks)
     entries = [entry_of_key(key, **members) for key in keys]
     if options.jwks_url is not None:
-        if options.alg is not None:
-            members["alg"] = algorithm_option(options.alg)
+        members["alg"] = None if options.alg is None else algorithm_option(options.alg)
         entries.append(entry_of_url(options.jwks_url, **members))
     path, added = Path(options.file), list[str]()
 
@@ -82,10 +81,7 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
             _check_names(entry, before, path)
             text = with_entries(text, [toml])
             added.append(entry.url or entry.keys[0].kid)
-            if not all(key.is_valid_at(now) for key in entry.keys):
-                warn(f"{added[-1]}: the key says of itself that it is revoked, or not valid now; it proves nothing now")
-            if added[-1] in revoked:
-                warn(f"{added[-1]} is revoked in the file: it proves nothing, also when it is added")
+            _warn_of(entry, added[-1], is_revoked=added[-1] in revoked, now=now)
         return text
 
     # Before a new file is made for them: what is wrong with them is told by their members.
@@ -103,6 +99,13 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
         for name in added:
             put(f"  {printable(name)} may speak for {printable(', '.join(members['origins']))}")
     return {"added": added, "origins": members["origins"]}
+
+
+def _warn_of(entry: TrustEntry, name: str, *, is_revoked: bool, now: float) -> None:
+    if not all(key.is_valid_at(now) for key in entry.keys):
+        warn(f"{name}: the key says of itself that it is revoked, or not valid now; it proves nothing now")
+    if is_revoked:
+        warn(f"{name} is revoked in the file: it proves nothing, also when it is added")
 
 
 def _check_names(new: TrustEntry, before: TrustDocument, path: Path) -> None:

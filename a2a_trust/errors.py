@@ -119,7 +119,7 @@ class FailureReason(StrEnum):
     EXPIRED = "expired"
     """The protected ``exp`` of the signature has passed."""
     NOT_YET_VALID = "not-yet-valid"
-    """The protected ``iat`` of the signature lies in the future."""
+    """The protected ``iat`` or ``nbf`` of the signature lies in the future."""
     COMPANION = "companion"
     """The signature says of itself that it is a companion; those never count here."""
     PARTIAL = "partial"

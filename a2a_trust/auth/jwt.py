@@ -4,8 +4,8 @@ The rules, in the order in which they are applied:
 
 1. Three canonical base64url parts; a header without ``crit``; an asymmetric ``alg``.
 2. ``typ`` is that of an access token. ID tokens, refresh tokens and logout tokens are none, whoever signed them.
-3. The key is one of the issuer's, by ``kid`` and key type; ``alg`` is its own, and so is the signature. Then the claims
-   must not be those of another kind of token either.
+3. The key is one of the issuer's, by ``kid`` and key type, and valid now; ``alg`` is its own, and so is the signature.
+   Then the claims must not be those of another kind of token either.
 4. ``iss`` and ``aud`` are exactly ours; ``sub`` names somebody.
 5. ``exp`` lies ahead, ``nbf`` and ``iat`` do not.
 6. A token that is bound to a key or a certificate (``cnf``) proves nothing by itself: the guard demands the proof in
@@ -175,21 +175,20 @@ class JwtVerifier:
             if then == generation and good_from <= now < good_until:
                 return identity
         try:
-            identity, good_from = await self._prove(credential, now)
+            identity, good_from, good_until = await self._prove(credential, now)
         except MalformedError as error:
             raise InvalidCredentialsError(f"token: {error}") from None
         if len(self._proven) >= _MEMORY_TOKENS:
             self._make_room(now)
-        good_until = min(identity.expires_at, now + _MEMORY_SECONDS)
-        self._proven[digest] = _Proven(identity, generation, good_from, good_until)
+        self._proven[digest] = _Proven(identity, generation, good_from, min(good_until, now + _MEMORY_SECONDS))
         return identity
 
     def forget(self, credential: str) -> None:
         """Drop what is remembered of a token, as after its revocation."""
         self._proven.pop(hashlib.sha256(credential.encode()).digest(), None)
 
-    async def _prove(self, credential: str, now: float) -> tuple[Identity, float]:
-        """The identity, and the moment from which the token is good."""
+    async def _prove(self, credential: str, now: float) -> tuple[Identity, float, float]:
+        """The identity, and from when until when the token and the key that signed it are good."""
         parts = credential.split(".")
         if len(parts) != 3:
             raise InvalidCredentialsError("token: not three parts")
@@ -200,13 +199,16 @@ class JwtVerifier:
         payload = base64url.decode(encoded, "payload")
         # 3
         key = await (self._keys.only_key(kty) if kid is None else self._keys.key(kid, kty))
+        if not key.is_valid_at(now):
+            raise InvalidCredentialsError("token: its key is revoked, expired or not valid yet (A2A 8.4.3)")
         try:
             verify_jws(protected=protected, payload=payload, signature=signature, key=key)
         except InvalidSignatureError:
             raise InvalidCredentialsError("token: the signature is not the issuer's") from None
         claims = _read_claims(payload)
         self._check_kind(claims)
-        return _identity(claims, self._issuer, self._audience, now, self._skew)
+        identity, good_from = _identity(claims, self._issuer, self._audience, now, self._skew)
+        return identity, max(good_from, key.not_before), min(identity.expires_at, key.not_after)
 
     def _check_kind(self, claims: JSONObject) -> None:
         """The rest of step 3: what the claims say about the kind of token."""

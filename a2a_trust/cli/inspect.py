@@ -69,8 +69,10 @@ def run(options: argparse.Namespace) -> int:
             keys = trusted_keys(options)
         elif options.files.count("-") > 1:
             raise ConfigurationError("- (standard input) can be read only once")
-        elif options.origin is not None or options.signer or options.kid is not None:
-            raise ConfigurationError("--origin, --signer and --kid are for verifying; name keys too: --trust FILE")
+        elif options.origin is not None or options.signer or options.kid is not None or options.alg is not None:
+            raise ConfigurationError(
+                "--origin, --signer, --kid and --alg are for verifying; name keys too: --trust FILE"
+            )
     except (TrustError, ConfigurationError, OSError) as error:
         code = exit_of(error) if isinstance(error, OSError) else Exit.USAGE
         return failed("inspect", error, as_json=options.json, code=code)
@@ -263,6 +265,7 @@ def _signature(card: JSONObject, entry: JSON, proof: _Proof | None) -> dict[str,
         "alg": signature.alg,
         "jku": header.get("jku") if type(header.get("jku")) is str else None,
         "issued": _moment(header.get("iat")),
+        "not_before": _moment(header.get("nbf")),
         "expires": _moment(header.get("exp")),
         "companion": signature.is_companion,
     }
@@ -286,6 +289,7 @@ def _signature(card: JSONObject, entry: JSON, proof: _Proof | None) -> dict[str,
         "form": proven.form,
         "uncovered": list(proven.dropped) if proven.unproven else [],
         "unproven": list(proven.unproven),
+        "key_expires": written(proven.key.not_after),
     }
 
 
@@ -360,7 +364,7 @@ def _put_signatures(entry: dict[str, Any]) -> None:
             continue
         times = " ".join(
             f"{word} {signature[member]}"
-            for word, member in (("on", "issued"), ("until", "expires"))
+            for word, member in (("on", "issued"), ("from", "not_before"), ("until", "expires"))
             if signature[member]
         )
         kind = "a companion for SDKs; it counts for nobody else" if signature["companion"] else ""
@@ -387,6 +391,8 @@ def _put_judged(signature: dict[str, Any]) -> None:
     covers = "a part of the card" if signature["unproven"] else "the whole card"
     covers += f", without {', '.join(signature['uncovered'])}" if signature["uncovered"] else ""
     put(f"  {'':<14}good in the form {signature['form']}; covers {_shown(covers)}")
+    if signature["key_expires"]:
+        put(f"  {'':<14}the key is valid until {signature['key_expires']}")
     if signature["unproven"]:
         put(f"  {'':<14}{mark('unproven', 'yellow', sys.stdout)}: {_shown(', '.join(signature['unproven']))}")
 

@@ -159,6 +159,7 @@ def _parser(called: str) -> _Parser:
         "--key", action="append", metavar="FILE", help="private key (PEM, JWK) or key ring; repeat to sign with several"
     )
     sign.add_argument("--kid", help="name of the key in the signature (default: the key's own, else its thumbprint)")
+    sign.add_argument("--alg", help="algorithm of an RSA key: RS256 … PS512 (default: the key's own, else RS256)")
     sign.add_argument("--jku", metavar="URL", help="https URL of the JWK Set that holds the public key")
     sign.add_argument(
         "--expires", metavar="WHEN", help="when the signature ends: 90d, 12h, 30m, or 2027-01-31[T12:00:00Z]"
@@ -248,6 +249,7 @@ def _add_trusted(command: argparse.ArgumentParser) -> None:
         "--key", action="append", default=[], metavar="FILE", help="one trusted key, PEM or JWK; may be repeated"
     )
     command.add_argument("--kid", help="by what name signatures call the keys of --key (default: their own)")
+    command.add_argument("--alg", help="algorithm of RSA keys of --key and --jwks that do not say so themselves")
     command.add_argument(
         "--trust", metavar="FILE", help="trust file: keys, key sets on the network, policies and revocations by host"
     )
@@ -374,6 +376,7 @@ def _add_trust(trust: argparse.ArgumentParser) -> None:
     action.add_argument("--kid", help="by what name signatures call the key of --key (default: its own)")
     action.add_argument("--name", help="name of the party: policies name it")
     action.add_argument("--signer", choices=_SIGNERS, help=_SIGNER_HELP)
+    action.add_argument("--alg", help="algorithm of RSA keys that do not say so themselves: RS256 … PS512")
     action.add_argument("--not-before", metavar="WHEN", help="from when: 30d, 12h, or 2027-01-31[T12:00:00Z]")
     action.add_argument("--not-after", metavar="WHEN", help="until when: 90d, 12h, or 2027-01-31[T12:00:00Z]")
     remove = "trust a key, a key set or a key file no more"

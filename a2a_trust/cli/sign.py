@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
         _check_targets(options)
         now = time.time()
         exp = None if options.expires is None else moment(options.expires, now, "--expires")
-        signers = _signers(options)
+        signers = _signers(options, now)
         ready: list[_Work] = []
         for name in options.files:
             at = name
@@ -87,11 +87,18 @@ def _notes(work: _Work, options: argparse.Namespace) -> list[str]:
     return [*work.signed.notes, *([without_iat] if options.no_iat else [])]
 
 
-def _signers(options: argparse.Namespace) -> list[LocalSigner]:
+def _signers(options: argparse.Namespace, now: float) -> list[LocalSigner]:
     try:
-        return load_signers(options.key, options.kid)
+        signers = load_signers(options.key, options.kid, options.alg)
     except MalformedError as error:
         raise ConfigurationError(str(error)) from None  # the key is the operator's: no verdict on a card
+    for signer in signers:
+        if not signer.public_key.is_valid_at(now):
+            raise ConfigurationError(
+                f"the key {signer.kid!a} is revoked or not valid now, as nbf, exp or revoked of its JWK says; "
+                "sign with another key"
+            )
+    return signers
 
 
 def _write(data: bytes) -> None:

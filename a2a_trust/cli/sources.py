@@ -6,7 +6,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from a2a_trust import strict_json
 from a2a_trust.cli.report import warn
 from a2a_trust.errors import ConfigurationError, MalformedError
+from a2a_trust.keys.algorithms import algorithm_named
 from a2a_trust.keys.files import KeyFileWarning, PassphraseNeededError, read_key_file, read_private_key
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.strict_json import MAX_BYTES
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     from a2a_trust.keys.jwk import PublicKey
 
 __all__ = [
+    "algorithm_option",
     "default_key_path",
     "default_memory_path",
+    "given_alg",
     "key_file_warnings",
     "load_signers",
     "new_passphrase",
@@ -34,6 +37,7 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
+_K = TypeVar("_K", "PublicKey", LocalSigner)
 
 
 def default_key_path() -> Path:
@@ -60,21 +64,25 @@ def read_input(name: str) -> bytes:
         return file.read(MAX_BYTES + 1)
 
 
-def load_signers(files: list[str] | None, kid: str | None) -> list[LocalSigner]:
-    """The signers that the arguments, the environment or the default key give."""
+def load_signers(files: list[str] | None, kid: str | None, alg: str | None = None) -> list[LocalSigner]:
+    """The signers that the arguments, the environment or the default key give; ``alg`` is --alg."""
+    return [_with_alg(signer, alg, name) for signer, name in _signers(files, kid)]
+
+
+def _signers(files: list[str] | None, kid: str | None) -> list[tuple[LocalSigner, str]]:
+    """The signers, and where each is from."""
     value, file = os.environ.get("A2A_SIGN_KEY"), os.environ.get("A2A_SIGN_KEY_FILE")
     if files:
         if kid is not None and len(files) > 1:
             raise ConfigurationError("--kid names one key, and --key was given several times; drop --kid")
-        return [_from_file(Path(name), kid) for name in files]
+        return [(_from_file(Path(name), kid), name) for name in files]
     if value and file:
         raise ConfigurationError("A2A_SIGN_KEY and A2A_SIGN_KEY_FILE are both set; unset one of them")
     if value:
-        return [
-            opened(
-                lambda passphrase: read_private_key(os.fsencode(value), passphrase=passphrase, kid=kid), "A2A_SIGN_KEY"
-            )
-        ]
+        signer = opened(
+            lambda passphrase: read_private_key(os.fsencode(value), passphrase=passphrase, kid=kid), "A2A_SIGN_KEY"
+        )
+        return [(signer, "A2A_SIGN_KEY")]
     path = Path(file) if file else default_key_path()
     if not file and not path.exists():
         raise ConfigurationError(
@@ -82,7 +90,39 @@ def load_signers(files: list[str] | None, kid: str | None) -> list[LocalSigner]:
             "  make one:   a2a-sign keygen\n"
             "  or give it: a2a-sign --key FILE card.json   (or set A2A_SIGN_KEY or A2A_SIGN_KEY_FILE)"
         )
-    return [_from_file(path, kid)]
+    return [(_from_file(path, kid), str(path))]
+
+
+def algorithm_option(alg: str) -> str:
+    """The algorithm that --alg names."""
+    try:
+        return algorithm_named(alg).name
+    except ConfigurationError as error:
+        raise ConfigurationError(f"--alg: {error}") from None
+
+
+def _with_alg(key: _K, alg: str | None, name: str) -> _K:
+    if alg is None:
+        return key
+    wanted = algorithm_option(alg)
+    try:
+        return key.with_alg(wanted)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"--alg: {name}: {error}") from None
+
+
+def given_alg(keys: Sequence[PublicKey], alg: str | None, name: str) -> list[PublicKey]:
+    """The keys of a file, for the algorithm of --alg; of several those that are for another one are skipped."""
+    if alg is None or len(keys) < 2:
+        return [_with_alg(key, alg, name) for key in keys]
+    wanted = algorithm_option(alg)
+    fitting = [key.with_alg(wanted) for key in keys if wanted in key.algorithms]
+    if not fitting:
+        raise ConfigurationError(f"--alg: no key in {name} is for {wanted}")
+    for key in keys:
+        if wanted not in key.algorithms:
+            warn(f"{name}: key {key.kid!a} skipped: it is for {key.alg}, not for the {wanted} of --alg")
+    return fitting
 
 
 def new_passphrase() -> str:

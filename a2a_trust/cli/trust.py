@@ -16,7 +16,7 @@ from typing import Any, Final
 from a2a_trust.atomic_write import write_atomically
 from a2a_trust.cli.moments import moment, written
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, put_table, warn
-from a2a_trust.cli.sources import public_key, public_keys
+from a2a_trust.cli.sources import algorithm_option, given_alg, public_key, public_keys
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import KeySet, read_jwks
@@ -71,7 +71,7 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
         members["not_before"] = moment(options.not_before, now, "--not-before", may_have_passed=True)
     if options.not_after is not None:
         members["not_after"] = moment(options.not_after, now, "--not-after")
-    keys = _given_keys(options)
+    keys = given_alg(_given_keys(options), options.alg, options.key or options.jwks)
     if options.name is not None and len(keys) > 1:
         raise ConfigurationError(
             f"--name: {options.jwks} has {len(keys)} keys, and one name stands on one entry; use --jwks-url, or write "
@@ -79,6 +79,7 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
         )
     entries = [entry_of_key(key, **members) for key in keys]
     if options.jwks_url is not None:
+        members["alg"] = None if options.alg is None else algorithm_option(options.alg)
         entries.append(entry_of_url(options.jwks_url, **members))
     path, added = Path(options.file), list[str]()
 
@@ -98,8 +99,11 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
         with suppress(FileExistsError):  # somebody else was faster, with the same
             write_atomically(path, EMPTY.encode(), mode=0o644, replace=False)
     after = update_trust_file(path, add)
+    for key in keys:
+        if not key.is_valid_at(now):
+            warn(f"{key.kid}: the key says of itself that it is revoked, or not valid now; it proves nothing now")
     for key in _revoked_keys(after, path):
-        if key.kid in added:
+        if key.kid in added and not key.revoked:
             warn(f"{key.kid} is revoked in {path}: it proves nothing, although it was added")
     if not options.json:
         word = "made" if is_new else "changed" if added else "unchanged"
@@ -374,24 +378,27 @@ def _rows(
         "name": entry.name,
         "origins": _patterns(entry),
         "signer": entry.signer,
-        "not_before": written(entry.not_before if entry.not_before > 0 else None),
-        "not_after": written(entry.not_after),
         "file": entry.file,
         "url": entry.url,
     }
-    state = "not yet valid" if now < entry.not_before else "expired" if now >= entry.not_after else "trusted"
     if entry.url is not None:
-        return [{"kid": None, "alg": None, "thumbprint": None, **common, "state": state}]
+        valid = _validity(entry.not_before, entry.not_after, now, is_revoked=False)
+        return [{"kid": None, "alg": entry.alg, "thumbprint": None, **common, **valid}]
     return [
         {
-            "kid": key.kid,
-            "alg": key.alg,
-            "thumbprint": key.thumbprint,
+            "kid": each.key.kid,
+            "alg": each.key.alg,
+            "thumbprint": each.key.thumbprint,
             **common,
-            "state": "revoked" if key in revoked else state,
+            **_validity(each.not_before, each.not_after, now, is_revoked=each.revoked or each.key in revoked),
         }
-        for key in _keys(entry, path, name)
+        for each in entry.trusted(_keys(entry, path, name))  # with what the keys say about themselves
     ]
+
+
+def _validity(starts: float, ends: float, now: float, *, is_revoked: bool) -> dict[str, Any]:
+    state = "revoked" if is_revoked else "not yet valid" if now < starts else "expired" if now >= ends else "trusted"
+    return {"not_before": written(starts if starts > 0 else None), "not_after": written(ends), "state": state}
 
 
 def _patterns(entry: TrustEntry) -> list[str]:

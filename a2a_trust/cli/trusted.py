@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from a2a_trust.card import interface_urls
 from a2a_trust.cli.agents import is_url
 from a2a_trust.cli.report import warn
-from a2a_trust.cli.sources import public_key, public_keys
+from a2a_trust.cli.sources import given_alg, public_key, public_keys
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError, TrustError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of, interface_host
@@ -66,8 +66,10 @@ def trusted_keys(options: argparse.Namespace) -> TrustedKeys:
     if options.origin is not None:
         _check_origin(options.origin)
     if options.trust is not None:
-        if options.jwks or options.key or options.signer or options.kid is not None:
-            raise ConfigurationError("--trust says which keys and signers; leave out --jwks, --key, --kid and --signer")
+        if options.jwks or options.key or options.signer or options.kid is not None or options.alg is not None:
+            raise ConfigurationError(
+                "--trust says which keys and signers; leave out --jwks, --key, --kid, --alg and --signer"
+            )
         return TrustedKeys(options.origin, _trust_file(Path(options.trust)))
     signer = None if options.signer is None else SigningTool(options.signer)
     return TrustedKeys(options.origin, keys=_named_keys(options), signer=signer)
@@ -107,9 +109,10 @@ def _hosts_in(document: bytes) -> list[str]:
 
 
 def _named_keys(options: argparse.Namespace) -> tuple[PublicKey, ...]:
-    """The keys of --jwks and --key."""
+    """The keys of --jwks and --key, for the algorithm of --alg where they do not say so themselves."""
     keys: list[PublicKey] = []
     for name in options.jwks:
-        keys.extend(public_keys(name))
-    keys.extend(public_key(name, options.kid) for name in options.key)
+        keys.extend(given_alg(public_keys(name), options.alg, name))
+    for name in options.key:
+        keys.extend(given_alg([public_key(name, options.kid)], options.alg, name))
     return tuple(dict.fromkeys(keys))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal
 
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -58,9 +59,10 @@ def read_private_key(
 ) -> LocalSigner:
     """The signer with the private key in ``data``: PEM (PKCS #8, SEC 1, PKCS #1), JWK, or a JWK encrypted as JWE.
 
-    ``alg`` is for RSA keys in PEM, which do not say what they are for (RS256 without it); ``kid`` replaces the one
-    that a JWK has. MalformedError: not such a key, or a weak one. ConfigurationError: the passphrase is wrong, and
-    PassphraseNeededError: it is missing.
+    ``alg`` is for RSA keys that do not say which algorithm they are for (RS256 without it, and PS256 for keys in PEM
+    that are for RSASSA-PSS only); ``kid`` replaces the one that a JWK has. MalformedError: not such a key, or a weak
+    one. ConfigurationError: the passphrase is wrong, or ``alg`` does not fit the key. PassphraseNeededError: the
+    passphrase is missing.
     """
     text = data.strip()
     if text.startswith(b"-----BEGIN"):
@@ -69,7 +71,8 @@ def read_private_key(
         text = _decrypt(text, passphrase)
     if not text.startswith(b"{"):
         raise MalformedError("private key: neither PEM (-----BEGIN PRIVATE KEY-----) nor a JWK ({…})")
-    return LocalSigner.from_jwk(strict_json.parse(text, what="private key"), kid=kid)
+    signer = LocalSigner.from_jwk(strict_json.parse(text, what="private key"), kid=kid)
+    return signer if alg is None else signer.with_alg(alg)
 
 
 def load_private_key(
@@ -100,14 +103,15 @@ def private_key_bytes(
 ) -> bytes:
     """The signer's private key as a file's content: secret, unless a passphrase encrypts it.
 
-    PEM holds neither ``kid`` nor the algorithm of an RSA key; JWK holds both.
+    PEM holds neither ``kid`` nor the algorithm of an RSA key, nor how long the key is valid; JWK holds all of them.
     """
     if passphrase == "":
         raise ConfigurationError("the passphrase is empty; give one, or none at all")
     if format == "pem":
         encryption = BestAvailableEncryption(passphrase.encode()) if passphrase else NoEncryption()
         return signer.private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
-    jwk = json.dumps(private_key_to_jwk(signer.private_key, alg=signer.alg, kid=signer.kid))
+    private = private_key_to_jwk(signer.private_key, alg=signer.alg, kid=signer.kid)
+    jwk = json.dumps({**private, **signer.public_key.to_jwk()})
     if passphrase is None:
         return f"{jwk}\n".encode()
     from joserfc import jwe
@@ -156,7 +160,13 @@ def _read_pem(pem: bytes, passphrase: str | None, alg: str | None, kid: str | No
         if encrypted:
             raise ConfigurationError("private key: the passphrase does not open it") from None
         raise MalformedError("private key: this PEM holds no private key that can be read") from None
-    return LocalSigner(key, alg=alg, kid=kid)  # type: ignore[arg-type]  # the signer refuses other kinds
+    limits: tuple[str, ...] = ()
+    if isinstance(key, rsa.RSAPrivateKey):
+        from a2a_trust.keys.pss import pss_algorithms  # here: the import takes time, and most keys are not RSA keys
+
+        limits = pss_algorithms(pem, passphrase)
+    # type: the signer refuses other kinds
+    return LocalSigner(key, alg=alg, kid=kid, algorithms=limits)  # type: ignore[arg-type]
 
 
 def _decrypt(token: bytes, passphrase: str | None) -> bytes:

@@ -1,16 +1,18 @@
 """Keys as JWK and PEM, checked when they come in, so that no later step has to doubt them.
 
 A key is refused here when its type, curve, ``alg``, ``use`` and ``key_ops`` do not agree on signing, when its public
-half is not the public half of its private one, and when it is known to be weak (RSA below 2048 bits, ROCA).
-Source: RFC 7517, RFC 7518 6, RFC 7638, RFC 8037.
+half is not the public half of its private one, when its certificate is of another key, and when it is known to be weak
+(RSA below 2048 bits, ROCA). Source: RFC 7517, RFC 7518 6, RFC 7638, RFC 8037; A2A 8.4.3 for ``exp``, ``nbf`` and
+``revoked``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -28,6 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import ALGORITHMS, MAX_RSA_BITS, MIN_RSA_BITS, Algorithm, algorithm_named, algorithm_of
+from a2a_trust.keys.x5c import check_certificates
 
 if TYPE_CHECKING:
     from joserfc.jwk import ECKey, OKPKey, RSAKey
@@ -52,6 +55,7 @@ _FACTORS: Final = ("p", "q", "dp", "dq", "qi")
 _PRIVATE_MEMBERS: Final = frozenset({"d", *_FACTORS, "oth", "k", "priv"})
 #: Octets of a coordinate: RFC 7518 6.2.1.2 wants all of them, leading zeros too.
 _COORDINATE_OCTETS: Final = {"P-256": 32, "P-384": 48, "P-521": 66, "Ed25519": 32}
+_END_OF_TIME: Final = 253_402_300_800  # the year 10000: a later moment is one in milliseconds
 _MEMBERS: Final = {"EC": ("crv", "x", "y"), "OKP": ("crv", "x"), "RSA": ("e", "n")}
 
 
@@ -61,6 +65,10 @@ class PublicKey:
 
     ``alg`` is its JOSE name, ``kid`` the name that headers use for the key, ``thumbprint`` its RFC 7638 SHA-256
     thumbprint: equal for equal key material, whatever the names. ``jwk`` holds the public members only.
+
+    The rest is what the key says about itself: the ``algorithms`` that it may be used with, ``alg`` among them; that it
+    is valid from ``not_before`` until just before ``not_after`` (``nbf`` and ``exp`` of a JWK, in seconds since the
+    epoch); and whether it is ``revoked``.
     """
 
     alg: str
@@ -68,6 +76,10 @@ class PublicKey:
     thumbprint: str
     jwk: Mapping[str, str]
     native: PublicKeyObject = field(repr=False)
+    algorithms: tuple[str, ...]
+    not_before: float = -math.inf
+    not_after: float = math.inf
+    revoked: bool = False
 
     @property
     def kty(self) -> str:
@@ -76,14 +88,44 @@ class PublicKey:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PublicKey):
             return NotImplemented
-        return (self.alg, self.kid, self.thumbprint) == (other.alg, other.kid, other.thumbprint)
+        return self._identity == other._identity
 
     def __hash__(self) -> int:
-        return hash((self.alg, self.kid, self.thumbprint))
+        return hash(self._identity)
+
+    @property
+    def _identity(self) -> tuple[object, ...]:
+        return (self.alg, self.kid, self.thumbprint, self.not_before, self.not_after, self.revoked)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the key says of itself that it is revoked, or not valid for ever."""
+        return self.revoked or self.not_before != -math.inf or self.not_after != math.inf
+
+    def is_valid_at(self, now: float) -> bool:
+        """Whether the key, by what it says about itself, may be used at that moment (seconds since the epoch)."""
+        return not self.revoked and self.not_before <= now < self.not_after
+
+    def with_alg(self, alg: str) -> PublicKey:
+        """The key for that algorithm; ConfigurationError when it is not one of ``algorithms``."""
+        name = algorithm_named(alg).name
+        if name not in self.algorithms:
+            raise ConfigurationError(
+                f"algorithm {name} does not fit this key; leave it out, or use {' or '.join(self.algorithms)}"
+            )
+        return replace(self, alg=name, algorithms=(name,))
 
     def to_jwk(self) -> dict[str, Any]:
-        """The key as a JWK to publish: ``kid``, ``use`` and ``alg`` with the public members."""
-        return {**self.jwk, "kid": self.kid, "use": "sig", "alg": self.alg}
+        """The key as a JWK to publish: ``kid``, ``use`` and ``alg`` with the public members, and its limits if any."""
+        moments = {"nbf": self.not_before, "exp": self.not_after}
+        limits: dict[str, Any] = {
+            name: int(moment) if moment.is_integer() else moment
+            for name, moment in moments.items()
+            if math.isfinite(moment)
+        }
+        if self.revoked:
+            limits["revoked"] = True
+        return {**self.jwk, "kid": self.kid, "use": "sig", "alg": self.alg, **limits}
 
     def to_pem(self) -> bytes:
         """The key as SubjectPublicKeyInfo in PEM."""
@@ -100,63 +142,89 @@ def public_key_from_jwk(jwk: object, *, alg: str | None = None, kid: str | None 
         raise MalformedError("JWK: not a JSON object")
     if not _PRIVATE_MEMBERS.isdisjoint(jwk):
         raise MalformedError("JWK: it holds private or symmetric key material, which must not be in a public key set")
-    algorithm = _algorithm_of(jwk, alg, "verify")
-    return _public_key(_import_public(jwk, algorithm), algorithm, _kid_of(jwk, kid))
+    algorithms = _algorithms_of(jwk, alg, "verify")
+    return _public_key_of(jwk, _import_public(jwk, algorithms[0]), algorithms, kid)
 
 
 def public_key_from_pem(pem: bytes, *, alg: str | None = None, kid: str | None = None) -> PublicKey:
-    """The public key in a PEM file (SubjectPublicKeyInfo). RSA keys are for RS256 unless ``alg`` says otherwise."""
+    """The public key in a PEM file (SubjectPublicKeyInfo).
+
+    RSA keys are for RS256, and those that are for RSASSA-PSS only are for PS256, unless their parameters or ``alg`` say
+    otherwise.
+    """
     try:
         key = load_pem_public_key(pem)
     except (ValueError, UnsupportedAlgorithm):
         raise MalformedError("PEM: not a public key; give SubjectPublicKeyInfo (BEGIN PUBLIC KEY)") from None
-    return public_key_from_object(key, alg=alg, kid=kid)
+    limits = _pss_limits(pem) if isinstance(key, rsa.RSAPublicKey) else ()
+    return public_key_from_object(key, alg=alg, kid=kid, algorithms=limits)
 
 
-def public_key_from_object(key: object, *, alg: str | None = None, kid: str | None = None) -> PublicKey:
-    """The public key, or the public half of the private key, that is given as an object of ``cryptography``."""
-    algorithm = algorithm_for(key, alg)
+def _pss_limits(pem: bytes) -> tuple[str, ...]:
+    from a2a_trust.keys.pss import pss_algorithms  # here: few keys are RSA keys in PEM, and the import takes time
+
+    return pss_algorithms(pem)
+
+
+def public_key_from_object(
+    key: object, *, alg: str | None = None, kid: str | None = None, algorithms: tuple[str, ...] = ()
+) -> PublicKey:
+    """The public key, or the public half of the private key, that is given as an object of ``cryptography``.
+
+    ``algorithms`` are those that the key is limited to, the usual one first; ``alg`` chooses among them.
+    """
     public = key.public_key() if isinstance(key, PrivateKeyObject) else key
-    if not isinstance(public, PublicKeyObject):  # algorithm_for has refused other kinds
-        raise TypeError(f"not a key: {type(public).__name__}")
-    return _public_key(public, algorithm, kid)
-
-
-def algorithm_for(key: object, alg: str | None) -> Algorithm:
-    """The algorithm that the key is for: ``alg`` when it fits the key, else the usual one of the key's kind."""
-    if isinstance(key, ec.EllipticCurvePrivateKey | ec.EllipticCurvePublicKey):
-        curves = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
-        usual = curves.get(key.curve.name)
-    elif isinstance(key, rsa.RSAPrivateKey | rsa.RSAPublicKey):
-        usual = "RS256"
-    elif isinstance(key, ed25519.Ed25519PrivateKey | ed25519.Ed25519PublicKey):
-        usual = "EdDSA"
-    else:
-        usual = None
-    if usual is None:
+    names = {"secp256r1": "P-256", "secp384r1": "P-384", "secp521r1": "P-521"}
+    kind: tuple[str, str | None] | None = None
+    if isinstance(public, ec.EllipticCurvePublicKey):
+        kind = ("EC", names.get(public.curve.name, ""))
+    elif isinstance(public, rsa.RSAPublicKey):
+        kind = ("RSA", None)
+    elif isinstance(public, ed25519.Ed25519PublicKey):
+        kind = ("OKP", "Ed25519")
+    fitting = algorithms or tuple(each.name for each in ALGORITHMS.values() if (each.kty, each.curve) == kind)
+    if not fitting or not isinstance(public, PublicKeyObject):
         raise MalformedError("key: only EC P-256, P-384, P-521, RSA and Ed25519 keys sign cards")
-    if alg is None:
-        return ALGORITHMS[usual]
-    wanted, fitting = algorithm_named(alg), ALGORITHMS[usual]
-    if (wanted.kty, wanted.curve) != (fitting.kty, fitting.curve):
-        raise ConfigurationError(f"algorithm {wanted.name} does not fit this key; leave it out, or use {usual}")
-    return wanted
+    made = _public_key(public, fitting, kid)
+    return made if alg is None else made.with_alg(alg)
 
 
-def private_key_from_jwk(jwk: object) -> tuple[PrivateKeyObject, Algorithm, str | None]:
-    """The private key in a JWK, with its algorithm and its ``kid`` if it has one.
+def private_key_from_jwk(jwk: object) -> tuple[PrivateKeyObject, PublicKey]:
+    """The private key in a JWK, and its public half with what the JWK says about it.
 
-    MalformedError also when ``x``, ``y`` or ``n`` are not the public half of ``d``.
+    Of the CRT members of an RSA key (``p``, ``q``, ``dp``, ``dq``, ``qi``) all or none are there. MalformedError also
+    when ``x``, ``y`` or ``n`` are not the public half of ``d``.
     """
     if not isinstance(jwk, Mapping) or "d" not in jwk:
         raise MalformedError("JWK: not a private key")
-    algorithm = _algorithm_of(jwk, None, "sign")
-    public = _import_public(jwk, algorithm)
-    _check_strength(public)
-    private = _import(jwk, algorithm, ("d", *_FACTORS) if algorithm.kty == "RSA" else ("d",)).private_key
-    if not isinstance(private, PrivateKeyObject) or _members(private.public_key()) != _members(public):
+    algorithms = _algorithms_of(jwk, None, "sign")
+    native = _import_public(jwk, algorithms[0])
+    public = _public_key_of(jwk, native, algorithms, None)
+    if isinstance(native, rsa.RSAPublicKey):
+        private = _import(_with_factors(jwk, native), algorithms[0], ("d", *_FACTORS)).private_key
+    else:
+        private = _import(jwk, algorithms[0], ("d",)).private_key
+    if not isinstance(private, PrivateKeyObject) or _members(private.public_key()) != public.jwk:
         raise MalformedError("JWK: its public members are not the public half of its private ones")
-    return private, algorithm, _kid_of(jwk, None)
+    return private, public
+
+
+def _with_factors(jwk: Mapping[str, object], public: rsa.RSAPublicKey) -> Mapping[str, object]:
+    """The private RSA JWK with its CRT members, which RFC 7518 6.3.2 lets a producer leave out: secret."""
+    if not {*_FACTORS, "oth"}.isdisjoint(jwk):
+        return jwk
+    text, numbers = jwk["d"], public.public_numbers()
+    if not isinstance(text, str):
+        raise MalformedError("JWK: d is missing or not a string")
+    d = int.from_bytes(base64url.decode(text, "JWK: d"), "big")
+    try:
+        if not 1 < d < numbers.n:
+            raise ValueError
+        p, q = rsa.rsa_recover_prime_factors(numbers.n, numbers.e, d)
+        found = (p, q, rsa.rsa_crt_dmp1(d, p), rsa.rsa_crt_dmq1(d, q), rsa.rsa_crt_iqmp(p, q))
+    except ValueError:
+        raise MalformedError("JWK: its public members are not the public half of its private ones") from None
+    return {**jwk, **{name: _number(value) for name, value in zip(_FACTORS, found, strict=True)}}
 
 
 def private_key_to_jwk(key: PrivateKeyObject, *, alg: str, kid: str) -> dict[str, Any]:
@@ -166,7 +234,30 @@ def private_key_to_jwk(key: PrivateKeyObject, *, alg: str, kid: str) -> dict[str
     return {**members, "kid": kid, "use": "sig", "alg": alg}
 
 
-def _public_key(native: PublicKeyObject, algorithm: Algorithm, kid: str | None) -> PublicKey:
+def _public_key_of(
+    jwk: Mapping[str, object], native: PublicKeyObject, algorithms: list[Algorithm], kid: str | None
+) -> PublicKey:
+    """The public key, with what its JWK says about it (A2A 8.4.3, RFC 7517 4.7)."""
+    key = _public_key(native, tuple(each.name for each in algorithms), _kid_of(jwk, kid))
+    if "x5c" in jwk:
+        check_certificates(jwk, native.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
+    starts, ends = _moment(jwk, "nbf", -math.inf), _moment(jwk, "exp", math.inf)
+    # Any other value, true or not, is somebody's way to say that the key is revoked.
+    revoked = jwk.get("revoked") is not None and jwk["revoked"] is not False
+    return replace(key, not_before=starts, not_after=ends, revoked=revoked)
+
+
+def _moment(jwk: Mapping[str, object], name: str, default: float) -> float:
+    """A NumericDate (RFC 7519 2)."""
+    if name not in jwk:
+        return default
+    value = jwk[name]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _END_OF_TIME:
+        raise MalformedError(f"JWK: {name} must be a moment in seconds since the epoch")
+    return float(value)
+
+
+def _public_key(native: PublicKeyObject, algorithms: tuple[str, ...], kid: str | None) -> PublicKey:
     _check_strength(native)
     if kid is not None and not _is_name(kid):
         raise MalformedError(f"key: kid must be 1 to {MAX_KID} characters of well-formed text")
@@ -175,11 +266,12 @@ def _public_key(native: PublicKeyObject, algorithm: Algorithm, kid: str | None) 
     digest = hashlib.sha256(json.dumps(jwk, sort_keys=True, separators=(",", ":")).encode()).digest()
     thumbprint = base64url.encode(digest)
     return PublicKey(
-        alg=algorithm.name,
+        alg=algorithms[0],
         kid=thumbprint if kid is None else kid,
         thumbprint=thumbprint,
         jwk=MappingProxyType(jwk),
         native=native,
+        algorithms=algorithms,
     )
 
 
@@ -193,15 +285,20 @@ def _members(key: PublicKeyObject) -> dict[str, str]:
         return {"kty": "OKP", "crv": "Ed25519", "x": base64url.encode(key.public_bytes_raw())}
     if isinstance(key, rsa.RSAPublicKey):
         numbers = key.public_numbers()
-        n, e = (base64url.encode(i.to_bytes((i.bit_length() + 7) // 8, "big")) for i in (numbers.n, numbers.e))
-        return {"kty": "RSA", "n": n, "e": e}
+        return {"kty": "RSA", "n": _number(numbers.n), "e": _number(numbers.e)}
     point, octets = key.public_numbers(), (key.key_size + 7) // 8
     x, y = (base64url.encode(i.to_bytes(octets, "big")) for i in (point.x, point.y))
     return {"kty": "EC", "crv": f"P-{key.key_size}", "x": x, "y": y}
 
 
-def _algorithm_of(jwk: Mapping[str, object], alg: str | None, operation: str) -> Algorithm:
-    """The one algorithm that a JWK is for, after its type, ``alg``, ``use`` and ``key_ops`` (RFC 7517 4) agreed."""
+def _number(value: int) -> str:
+    """Base64urlUInt (RFC 7518 2)."""
+    return base64url.encode(value.to_bytes((value.bit_length() + 7) // 8, "big"))
+
+
+def _algorithms_of(jwk: Mapping[str, object], alg: str | None, operation: str) -> list[Algorithm]:
+    """The algorithms that a JWK is for, the usual one first, after its type, ``alg``, ``use`` and ``key_ops`` (RFC 7517
+    4) agreed; only an RSA key that does not say so itself is for several."""
     kty, curve, own = jwk.get("kty"), jwk.get("crv"), jwk.get("alg")
     if not isinstance(kty, str) or kty not in _MEMBERS:
         raise MalformedError("JWK: kty must be EC, RSA or OKP")
@@ -221,7 +318,7 @@ def _algorithm_of(jwk: Mapping[str, object], alg: str | None, operation: str) ->
             candidates = [a for a in candidates if a is algorithm_of(name)]
     if not candidates:
         raise MalformedError("JWK: its alg is not a signature algorithm for its kty and crv, or not the expected one")
-    return candidates[0]
+    return candidates
 
 
 def _kid_of(jwk: Mapping[str, object], kid: str | None) -> str | None:

@@ -81,6 +81,11 @@ class _Snapshot:
     fresh_until: float
     usable_until: float
 
+    def key(self, kid: str, kty: str) -> PublicKey | None:
+        """The key of that name, if it may be used now by what it says about itself: that is in the time of the day."""
+        key = self.keys.get((kid, kty))
+        return key if key is None or key.is_valid_at(time.time()) else None
+
 
 class JwksCache:
     """The JWK Set that ``load`` gives as (document, max-age in seconds or None), by the rules of this module.
@@ -115,28 +120,32 @@ class JwksCache:
     async def key(self, kid: str, kty: str) -> PublicKey:
         """The key of that name and type.
 
-        InvalidCredentialsError: the source has no such key. KeySourceUnavailableError: it cannot be asked now.
+        InvalidCredentialsError: the source has no such key, or says that it is revoked or not valid now.
+        KeySourceUnavailableError: it cannot be asked now.
         """
         snapshot = self._snapshot
-        if snapshot is not None and (known := snapshot.keys.get((kid, kty))) and self._clock() < snapshot.fresh_until:
+        if snapshot is not None and (known := snapshot.key(kid, kty)) and self._clock() < snapshot.fresh_until:
             return known  # the way of nearly all calls
         return await self._find(
-            lambda snapshot: snapshot.keys.get((kid, kty)), hash((kid, kty)), f"no {kty} key named {ascii(kid)[:64]}"
+            lambda snapshot: snapshot.key(kid, kty),
+            hash((kid, kty)),
+            f"no {kty} key named {ascii(kid)[:64]} is valid now",
         )
 
     async def only_key(self, kty: str) -> PublicKey:
         """The key of that type, for tokens that name none; InvalidCredentialsError unless there is exactly one."""
 
         def pick(snapshot: _Snapshot) -> PublicKey | None:
-            keys = [key for key in snapshot.held if key.kty == kty]
+            now = time.time()
+            keys = [key for key in snapshot.held if key.kty == kty and key.is_valid_at(now)]
             if len(keys) > 1:
                 raise InvalidCredentialsError(f"{self._name}: several {kty} keys, and the token names none by kid")
             return keys[0] if keys else None
 
-        return await self._find(pick, hash((None, kty)), f"no {kty} key")
+        return await self._find(pick, hash((None, kty)), f"no {kty} key is valid now")
 
     async def keys(self) -> tuple[PublicKey, ...]:
-        """All keys of the set, as they are known now; KeySourceUnavailableError."""
+        """All keys of the set, as they are known now, also those that are not valid now; KeySourceUnavailableError."""
         return tuple((await self._usable()).keys.values())
 
     async def _find(self, pick: Callable[[_Snapshot], PublicKey | None], name: int, complaint: str) -> PublicKey:

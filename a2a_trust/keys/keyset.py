@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from a2a_trust import strict_json
@@ -38,9 +37,11 @@ class KeySet:
 def read_jwks(document: bytes) -> KeySet:
     """The signing keys of a JWK Set.
 
-    A key that is not understood is skipped and reported, as RFC 7517 5 demands. Of keys that share ``kid`` and type
-    none is taken: such a name says nothing. A set with a symmetric key is refused whole (MalformedError): its keys are
-    secrets, or an attempt to have one algorithm taken for another.
+    A key that is not understood is skipped and reported, as RFC 7517 5 demands. Of different keys that share ``kid``
+    and type none is taken: such a name says nothing. One key that stands there twice under one ``kid`` is valid only
+    when both entries say so; one that is revoked under any ``kid`` of the set is revoked under all of them. A set with
+    a symmetric key is refused whole (MalformedError): its keys are secrets, or an attempt to have one algorithm taken
+    for another.
     """
     value = strict_json.parse(document, what="JWK Set")
     members = value.get("keys") if type(value) is dict else None
@@ -57,13 +58,29 @@ def read_jwks(document: bytes) -> KeySet:
             found.append((index, public_key_from_jwk(member)))
         except MalformedError as error:
             skipped.append(SkippedKey(index=index, reason=str(error)))
-    uses = Counter((key.kid, key.kty) for _, key in found)
+    revoked = {key.thumbprint for _, key in found if key.revoked}
+    named: dict[tuple[str, str], list[PublicKey]] = {}
+    for _, key in found:
+        named.setdefault((key.kid, key.kty), []).append(replace(key, revoked=key.thumbprint in revoked))
     for index, key in found:
-        if uses[key.kid, key.kty] > 1:
+        if not _are_one(named[key.kid, key.kty]):
             skipped.append(SkippedKey(index=index, reason="JWK: another key has the same kid and type"))
     return KeySet(
-        keys=tuple(key for _, key in found if uses[key.kid, key.kty] == 1),
+        keys=tuple(_strictest(keys) for keys in named.values() if _are_one(keys)),
         skipped=tuple(sorted(skipped, key=lambda key: key.index)),
+    )
+
+
+def _are_one(keys: list[PublicKey]) -> bool:
+    return len({(key.thumbprint, key.alg) for key in keys}) == 1
+
+
+def _strictest(keys: list[PublicKey]) -> PublicKey:
+    """The one key that these entries describe, valid only when all of them say so."""
+    return replace(
+        min(keys, key=lambda key: len(key.algorithms)),
+        not_before=max(key.not_before for key in keys),
+        not_after=min(key.not_after for key in keys),
     )
 
 

@@ -136,7 +136,14 @@ class KeyRing:
 
     @classmethod
     def begin(cls, first: LocalSigner, now: float, *, passphrase: str | None = None) -> KeyRing:
-        """A ring whose first key signs at once. With a passphrase all its private halves are encrypted."""
+        """A ring whose first key signs at once. With a passphrase all its private halves are encrypted.
+
+        ConfigurationError: the key is limited by ``nbf``, ``exp`` or ``revoked`` of its JWK, which a ring cannot keep.
+        """
+        if first.public_key.is_limited:
+            raise ConfigurationError(
+                "key ring: its keys are limited by the times of the ring; take nbf, exp and revoked out of the JWK"
+            )
         pem = private_key_bytes(first, passphrase=passphrase).decode()
         key = RingKey(public_key=first.public_key, published_at=now, active_from=now, pem=pem, signer=first)
         return cls(keys=(key,), passphrase=passphrase)

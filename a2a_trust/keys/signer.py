@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
@@ -41,16 +42,39 @@ class LocalSigner:
 
     __slots__ = ("_key", "public_key")
 
-    def __init__(self, key: PrivateKeyObject, *, alg: str | None = None, kid: str | None = None) -> None:
-        """``alg`` defaults to the usual algorithm of the key's kind, ``kid`` to the RFC 7638 thumbprint."""
+    def __init__(
+        self,
+        key: PrivateKeyObject,
+        *,
+        alg: str | None = None,
+        kid: str | None = None,
+        algorithms: tuple[str, ...] = (),
+    ) -> None:
+        """``alg`` defaults to the usual algorithm of the key's kind, ``kid`` to the RFC 7638 thumbprint.
+
+        ``algorithms`` are those that the key is limited to, for instance as an RSA key for RSASSA-PSS only.
+        """
         self._key = key
-        self.public_key = public_key_from_object(key, alg=alg, kid=kid)
+        self.public_key = public_key_from_object(key, alg=alg, kid=kid, algorithms=algorithms)
 
     @classmethod
     def from_jwk(cls, jwk: dict[str, Any], *, kid: str | None = None) -> LocalSigner:
         """A signer with the private key of a JWK; ``kid`` replaces the one that the JWK has."""
-        key, algorithm, own = private_key_from_jwk(jwk)
-        return cls(key, alg=algorithm.name, kid=kid or own)
+        key, public = private_key_from_jwk(jwk)
+        return cls._of(key, replace(public, kid=kid or public.kid))
+
+    @classmethod
+    def _of(cls, key: PrivateKeyObject, public_key: PublicKey) -> LocalSigner:
+        signer = cls.__new__(cls)
+        signer._key, signer.public_key = key, public_key
+        return signer
+
+    def with_alg(self, alg: str) -> LocalSigner:
+        """A signer with the same key that signs with that algorithm; ConfigurationError when it does not fit the key.
+
+        Only RSA keys have several: see ``PublicKey.algorithms``.
+        """
+        return self._of(self._key, self.public_key.with_alg(alg))
 
     @property
     def alg(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -38,7 +39,8 @@ class TrustedKey:
 
     ``origins`` are the hosts that it may speak for. ``signer`` is the tool that signs with it, as far as that is known.
     Keys with one ``name`` belong to one party; a policy names parties. The key is valid from ``not_before`` until just
-    before ``not_after`` (seconds since the epoch). A revoked key proves nothing, whenever it signed.
+    before ``not_after`` (seconds since the epoch), and no longer than the key says itself; if these do not meet, it is
+    never valid. A key that is revoked, here or by itself, proves nothing, whenever it signed.
     """
 
     key: PublicKey
@@ -62,8 +64,26 @@ class TrustedKey:
             object.__setattr__(self, "signer", signing_tool(self.signer))
         if self.name is not None:
             check_party_name(self.name)
-        if not self.not_before < self.not_after:
+        if not self.not_before < self.not_after and not self.key.is_limited:  # else the key's own limits may say so
             raise ConfigurationError("TrustedKey: not_before must be earlier than not_after")
+        object.__setattr__(self, "not_before", max(self.not_before, self.key.not_before))
+        object.__setattr__(self, "not_after", min(self.not_after, self.key.not_after))
+        object.__setattr__(self, "revoked", self.revoked or self.key.revoked)
+
+    def state(self, now: float) -> str:
+        """What the key is at that moment: ``trusted``, ``revoked``, ``expired on …`` or ``not valid before …``."""
+        if self.revoked:
+            return "revoked"
+        if now < self.not_before:
+            return f"not valid before {_date(self.not_before)}"
+        return "trusted" if now < self.not_after else f"expired on {_date(self.not_after)}"
+
+
+def _date(moment: float) -> str:
+    try:
+        return datetime.fromtimestamp(int(moment), UTC).isoformat().replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        return repr(moment)
 
 
 def signing_tool(text: object) -> SigningTool:

@@ -56,12 +56,13 @@ class Members(TypedDict, total=False):
     origins: Required[Sequence[str]]
     name: str | None
     signer: SigningTool | None
+    alg: str | None
     not_before: float | None
     not_after: float | None
 
 
 def entry_of_key(key: PublicKey, **members: Unpack[Members]) -> str:
-    """A ``[[trust]]`` with that key in it."""
+    """A ``[[trust]]`` with that key in it, which says itself which algorithm it is for."""
     jwk = ", ".join(f"{name} = {_written(value)}" for name, value in key.to_jwk().items())
     return _entry(f"jwk = {{ {jwk} }}", members)
 
@@ -72,7 +73,7 @@ def entry_of_url(url: str, **members: Unpack[Members]) -> str:
 
 
 def _entry(source: str, members: Members) -> str:
-    texts = (("name", members.get("name")), ("signer", members.get("signer")))
+    texts = (("name", members.get("name")), ("signer", members.get("signer")), ("alg", members.get("alg")))
     lines = ["[[trust]]", *[f"{name} = {_written(value)}" for name, value in texts if value is not None]]
     lines += [f"origins = {_written(list(members['origins']))}", source]
     times = (("not_before", members.get("not_before")), ("not_after", members.get("not_after")))

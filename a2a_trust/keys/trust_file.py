@@ -26,9 +26,11 @@
     thumbprint = "…"                     # of the key, which is then revoked under every kid
 
 Members of ``[[trust]]``: ``origins`` (or ``unsafe_any_origin = true``); one of ``keys`` (a file), ``jwk`` (a table),
-``pem`` (a text) and ``jwks_url``; ``kid`` to name the key of ``pem``, of ``jwk``, or of a file with one key;
-``name``, ``signer``, ``not_before``, ``not_after``. ``[[revoked]]`` has ``kid`` or ``thumbprint`` or both, ``entry``
-(the name or the ``jwks_url`` of the one entry in which the kid is revoked), and for people ``at`` and ``reason``.
+``pem`` (a text) and ``jwks_url``; ``kid`` to name the key of ``pem``, of ``jwk``, or of a file with one key; ``alg``
+for RSA keys that do not say themselves which algorithm they are for; ``name``, ``signer``, ``not_before``,
+``not_after``. ``nbf``, ``exp`` and ``revoked`` of a JWK count, too. ``[[revoked]]`` has ``kid`` or ``thumbprint`` or
+both, ``entry`` (the name or the ``jwks_url`` of the one entry in which the kid is revoked), and for people ``at`` and
+``reason``.
 
 Only the ``jwks_url`` of this file are ever fetched.
 """
@@ -50,6 +52,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError
 from a2a_trust.file_changes import Stamp, stamp_of_path
 from a2a_trust.file_rights import check_writers
+from a2a_trust.keys.algorithms import algorithm_named
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, public_key_from_pem
 from a2a_trust.keys.keyset import KeySet, read_public_keys
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
@@ -78,7 +81,9 @@ _log: Final = logging.getLogger(__name__)
 _VERSION: Final = 1
 _SOURCES: Final = ("keys", "jwk", "pem", "jwks_url")
 _MEMBERS: Final[dict[str, frozenset[str]]] = {
-    "trust": frozenset({*_SOURCES, "origins", "unsafe_any_origin", "kid", "name", "signer", "not_before", "not_after"}),
+    "trust": frozenset(
+        {*_SOURCES, "origins", "unsafe_any_origin", "kid", "alg", "name", "signer", "not_before", "not_after"}
+    ),
     "policy": frozenset({"origins", "parties", "count"}),
     "revoked": frozenset({"kid", "thumbprint", "entry", "at", "reason"}),
 }
@@ -102,14 +107,18 @@ class TrustEntry:
     keys: tuple[PublicKey, ...] = ()
     file: str | None = None
     url: str | None = None
+    alg: str | None = None
 
     def says_as_much_as(self, other: TrustEntry) -> bool:
         """Whether it is the same entry, wherever it stands."""
         return replace(self, line=0) == replace(other, line=0)
 
     def trusted(self, keys: tuple[PublicKey, ...], revoked: frozenset[str] = frozenset()) -> Iterator[TrustedKey]:
-        """These keys, trusted as the entry says; those of the ``revoked`` kids prove nothing."""
-        for key in keys:
+        """These keys, trusted as the entry says; without those that are not for its ``alg``.
+
+        Those of the ``revoked`` kids prove nothing.
+        """
+        for key in self.fitting(keys):
             yield TrustedKey(
                 key=key,
                 origins=self.origins,
@@ -124,6 +133,14 @@ class TrustEntry:
     def is_called(self, text: str) -> bool:
         """Whether this is the entry's name or the URL of its key set."""
         return text in (self.name, self.url)
+
+    def fitting(self, keys: tuple[PublicKey, ...]) -> Iterator[PublicKey]:
+        """These keys, for the ``alg`` of the entry if it has one; those that are for another one are skipped."""
+        for key in keys:
+            try:
+                yield key if self.alg is None else key.with_alg(self.alg)
+            except ConfigurationError as error:
+                _log.warning("line %d: key %a skipped: %s", self.line, key.kid[:64], error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +276,7 @@ class _Reader:
                 raise self.error(here(source), "write an https URL")
             if kid is not None:
                 raise self.error(here("kid"), "the keys of a set have names of their own; leave it out")
+        alg = self._alg(table, here("alg"))
         keys: tuple[PublicKey, ...] = ()
         try:
             if source == "jwk":
@@ -266,8 +284,11 @@ class _Reader:
                 keys = (public_key_from_jwk({**jwk, "kid": kid} if kid is not None and type(jwk) is dict else jwk),)
             elif source == "pem" and text is not None:
                 keys = (public_key_from_pem(text.encode(), kid=kid),)
+            keys = keys if alg is None else tuple(key.with_alg(alg) for key in keys)
         except MalformedError as error:
             raise self.error(here(source), str(error)) from None
+        except ConfigurationError as error:
+            raise self.error(here("alg"), str(error)) from None
         starts = self._moment(table, here("not_before"), -math.inf)
         ends = self._moment(table, here("not_after"), math.inf)
         if not starts < ends:
@@ -283,6 +304,7 @@ class _Reader:
             keys=keys,
             file=text if source == "keys" else None,
             url=text if source == "jwks_url" else None,
+            alg=alg,
         )
 
     def check_names(self, entries: tuple[TrustEntry, ...]) -> None:
@@ -352,6 +374,14 @@ class _Reader:
         except ConfigurationError as error:
             raise self.error(place, str(error).partition(": ")[2]) from None
         return value if checked is None else checked
+
+    def _alg(self, table: dict[str, Any], place: _Place) -> str | None:
+        if "alg" not in table:
+            return None
+        try:
+            return algorithm_named(self._text(table, place)).name
+        except ConfigurationError as error:
+            raise self.error(place, f"an algorithm of JWS is needed: {error}") from None
 
     def _text(self, table: dict[str, Any], place: _Place) -> str:
         value = table.get(place[2])
@@ -539,7 +569,10 @@ def keys_of_file(entry: TrustEntry, path: Path, where: str) -> KeySet:
         raise ConfigurationError(f"{where}: {path}: no key in this JWK Set can verify a card")
     for skipped in found.skipped:
         _log.warning("%s: %s: key %d skipped: %s", where, path, skipped.index, skipped.reason)
-    return found
+    fitting = replace(found, keys=tuple(entry.fitting(found.keys)))
+    if not fitting.keys:
+        raise ConfigurationError(f"{where}: {path}: no key in it is for {entry.alg}, the alg of the entry")
+    return fitting
 
 
 def _content(path: Path) -> bytes:

@@ -86,7 +86,7 @@ def parse_signature(entry: JSON) -> Signature:
     # RFC 7515 4.1.9: a media type, so case does not matter, and "application/" may stand before it.
     if type(typ) is not str or not typ.isascii() or typ.upper().removeprefix("APPLICATION/") not in _TYPES:
         raise MalformedError("protected header: typ must be absent, JOSE, JOSE+JSON, JWS or JWT")
-    for name in ("iat", "exp"):
+    for name in ("iat", "nbf", "exp"):
         if name in header and type(header[name]) not in (int, float):
             raise MalformedError(f"protected header: {name} is not a number of seconds")
     return Signature(

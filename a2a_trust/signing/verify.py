@@ -4,8 +4,8 @@ The steps, numbered as in ``verify_card``:
 
 1. The gate: strict JSON, and a card that every reader reads alike.
 2. Every signature by itself, whatever the order; none can stop another. Companions never count. Each trusted key that
-   the header names is tried: its origins, validity, revocation and algorithm, ``exp`` and ``iat``, then the bytes. A
-   marked signature is checked in its own form, an unmarked one in every form, weakest first. The hosts of all
+   the header names is tried: its origins, validity, revocation and algorithm, ``exp``, ``nbf`` and ``iat``, then the
+   bytes. A marked signature is checked in its own form, an unmarked one in every form, weakest first. The hosts of all
    interfaces of what was signed are hosts that the key may speak for. An interface of another scheme than those of
    ``interface_host`` is rejected; one that is not encrypted causes a warning.
 3. Whole or not: a proof is whole if the mark, the trust entry, or the signed bytes show it. Any other proof counts only
@@ -61,7 +61,7 @@ from a2a_trust.strict_json import JSONObject
 __all__ = ["CardVerifier", "SignedPartOnly", "VerifiedCard", "WholeCard", "verify_card"]
 
 CLOCK_SKEW: Final = 60.0
-"""How far in the future a protected ``iat`` may lie, in seconds."""
+"""How far in the future a protected ``iat`` or ``nbf`` may lie, in seconds."""
 
 _REMEMBERED_BYTES: Final = 65_536  # larger documents are verified anew each time: they would fill the memory
 
@@ -267,12 +267,13 @@ def _prove(signature: Signature, trusted: TrustedKey, now: float, forms: _Forms)
     if trusted.revoked:
         raise _RefusedError(FailureReason.REVOKED_KEY, "the key is revoked")
     if not trusted.not_before <= now < trusted.not_after:
-        raise _RefusedError(FailureReason.KEY_NOT_VALID_NOW, "the key is not valid at this time")
+        raise _RefusedError(FailureReason.KEY_NOT_VALID_NOW, f"the key is not valid now: {trusted.state(now)}")
     issued, expires = signature.header.get("iat", -inf), signature.header.get("exp", inf)
+    starts = max(issued, signature.header.get("nbf", -inf))
     if now >= expires:
         raise _RefusedError(FailureReason.EXPIRED, "the signature has expired (protected exp)")
-    if now < issued - CLOCK_SKEW:
-        raise _RefusedError(FailureReason.NOT_YET_VALID, "the signature was made in the future (protected iat)")
+    if now < starts - CLOCK_SKEW:
+        raise _RefusedError(FailureReason.NOT_YET_VALID, "the signature begins in the future (protected iat or nbf)")
     algorithm = algorithm_of(signature.alg)
     if algorithm is None or algorithm.name != trusted.key.alg:
         raise _RefusedError(FailureReason.WRONG_ALGORITHM, f"the header's alg is not {trusted.key.alg} of the key")
@@ -283,7 +284,7 @@ def _prove(signature: Signature, trusted: TrustedKey, now: float, forms: _Forms)
         trusted=trusted,
         projection=projection,
         is_whole=is_whole,
-        proven_from=max(trusted.not_before, issued - CLOCK_SKEW),
+        proven_from=max(trusted.not_before, starts - CLOCK_SKEW),
         proven_until=min(trusted.not_after, expires),
         issued=issued,  # without iat as old as can be: choosing that signature among several gains nothing
     )

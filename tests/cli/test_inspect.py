@@ -211,7 +211,7 @@ def test_nothing_in_a_card_steers_the_terminal(run: Run, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        (["card.json", "--origin", "https://a.example"], "--origin, --signer and --kid are for verifying"),
+        (["card.json", "--origin", "https://a.example"], "--origin, --signer, --kid and --alg are for verifying"),
         (["-", "-"], "can be read only once"),
         (["card.json", "--trust", "t.toml", "--jwks", "k.json"], "--trust says which keys"),
     ],

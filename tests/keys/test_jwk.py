@@ -86,7 +86,7 @@ def test_a_public_key_cannot_be_changed() -> None:
 
 
 def test_members_that_are_not_needed_are_left_behind() -> None:
-    extra = {**EC, "x5c": ["AA"], "x5u": "https://evil.example", "ext": True, "nbf": 1}
+    extra = {**EC, "x5t": "AA", "x5u": "https://evil.example", "ext": True, "iat": 1}
     assert public_key_from_jwk(extra).to_jwk() == EC
 
 
@@ -166,7 +166,7 @@ def test_a_key_whose_operations_do_not_include_verifying_is_refused(key_ops: Any
 
 def test_a_private_key_must_be_for_signing(rsa_key: rsa.RSAPrivateKey) -> None:
     jwk = private_jwk("ES256", rsa_key)
-    assert private_key_from_jwk({**jwk, "key_ops": ["sign"]})[1].name == "ES256"
+    assert private_key_from_jwk({**jwk, "key_ops": ["sign"]})[1].alg == "ES256"
     with pytest.raises(MalformedError, match="key_ops do not allow sign"):
         private_key_from_jwk({**jwk, "key_ops": ["verify"]})
     assert public_key_from_jwk({**EC, "key_ops": ["verify", "sign"]}).kid == "ec"
@@ -340,8 +340,8 @@ def test_other_moduli_are_not_taken_for_those_of_the_broken_generator(rsa_key: r
 @pytest.mark.parametrize("alg", ALGORITHMS)
 def test_a_private_key_comes_back_with_its_algorithm_and_name(alg: str, rsa_key: rsa.RSAPrivateKey) -> None:
     jwk = private_jwk(alg, rsa_key)
-    key, algorithm, kid = private_key_from_jwk(jwk)
-    assert (algorithm.name, kid) == (alg, "k")
+    key, public = private_key_from_jwk(jwk)
+    assert (public.alg, public.kid) == (alg, "k")
     assert private_key_to_jwk(key, alg=alg, kid="k") == jwk
 
 
@@ -455,3 +455,70 @@ def test_the_algorithm_of_a_pem_key_must_fit() -> None:
     assert public_key_from_pem(pem).alg == "ES384"
     with pytest.raises(ConfigurationError, match="does not fit"):
         public_key_from_pem(pem, alg="ES256")
+
+
+# --- what a key says about itself
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"nbf": 10, "exp": 20}, {"exp": 1.5}, {"nbf": 0}, {"revoked": True}, {"exp": 20, "revoked": True}],
+    ids=str,
+)
+def test_limits_are_read_and_written_back(limits: dict[str, Any]) -> None:
+    key = public_key_from_jwk({**EC, **limits})
+    assert key.to_jwk() == {**EC, **limits}
+    assert key.is_limited
+    assert key != public_key_from_jwk(EC)
+    assert public_key_from_jwk(key.to_jwk()) == key
+    assert hash(public_key_from_jwk(key.to_jwk())) == hash(key)
+
+
+def test_a_key_is_valid_between_its_limits() -> None:
+    key = public_key_from_jwk({**EC, "nbf": 10, "exp": 20})
+    assert [key.is_valid_at(now) for now in (9.5, 10, 19.5, 20)] == [False, True, True, False]
+    assert not public_key_from_jwk({**EC, "revoked": True}).is_valid_at(0)
+    key = public_key_from_jwk({**EC, "nbf": 20, "exp": 10})
+    assert not any(key.is_valid_at(now) for now in (9, 15, 25))
+    assert not public_key_from_jwk({**EC, "revoked": False}).is_limited
+
+
+def test_an_rsa_key_is_for_the_algorithms_that_it_does_not_rule_out(rsa_key: rsa.RSAPrivateKey) -> None:
+    every = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+    key = public_key_from_object(rsa_key)
+    assert (key.alg, key.algorithms) == ("RS256", every)
+    assert key.with_alg("PS512").algorithms == ("PS512",)
+    assert key.with_alg("PS512").thumbprint == key.thumbprint
+    assert public_key_from_jwk(rsa_jwk(modulus(2048))).algorithms == every
+    said = public_key_from_jwk(rsa_jwk(modulus(2048), alg="PS384"))
+    for alg in ("RS256", "PS512", "ES256"):
+        with pytest.raises(ConfigurationError, match=f"{alg} does not fit this key; leave it out, or use PS384"):
+            said.with_alg(alg)
+    assert public_key_from_jwk(OKP).with_alg("Ed25519").alg == "EdDSA"
+
+
+@pytest.mark.parametrize("alg", ["RS256", "PS512"])
+def test_a_private_rsa_key_without_its_factors_is_the_same_key(alg: str, rsa_key: rsa.RSAPrivateKey) -> None:
+    jwk = private_jwk(alg, rsa_key)
+    short = {name: value for name, value in jwk.items() if name not in ("p", "q", "dp", "dq", "qi")}
+    key, public = private_key_from_jwk(short)
+    assert (public.alg, public.kid) == (alg, "k")
+    assert private_key_to_jwk(key, alg=alg, kid="k").items() >= short.items()
+    with pytest.raises(MalformedError, match=r"^JWK: p is missing"):
+        private_key_from_jwk({**short, "q": jwk["q"]})
+    with pytest.raises(MalformedError, match=r"^JWK: p is missing"):
+        private_key_from_jwk({**short, "oth": []})
+
+
+def test_a_private_rsa_number_that_is_not_of_the_key_gives_no_factors(rsa_key: rsa.RSAPrivateKey) -> None:
+    jwk = private_jwk("RS256", rsa_key)
+    short = {name: value for name, value in jwk.items() if name not in ("p", "q", "dp", "dq", "qi")}
+    d = int.from_bytes(base64url.decode(jwk["d"], "d"), "big")
+    for other in (1, 2, d - 1, d ^ 4, modulus(2048), modulus(4096)):
+        with pytest.raises(MalformedError, match="not the public half of its private ones") as error:
+            private_key_from_jwk({**short, "d": number(other)})
+        assert error.value.__cause__ is None
+        assert number(other) not in str(error.value) or other < 3
+    for text in (1, None, "", "a=", "AA"):
+        with pytest.raises(MalformedError, match="JWK: "):
+            private_key_from_jwk({**short, "d": text})

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.keys.jwk import private_key_to_jwk
+from a2a_trust.keys.jwk import private_key_to_jwk, public_key_from_object
 from a2a_trust.keys.keyset import MAX_KEYS, publish_jwks, read_jwks
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 
@@ -97,7 +100,33 @@ def test_of_keys_with_the_same_name_and_type_none_is_taken() -> None:
         (2, True),
         (3, True),
     ]
-    assert read_jwks(jwks(first, first)).keys == ()
+
+
+def test_a_key_that_stands_there_twice_is_one_key_with_the_stricter_limits_of_both() -> None:
+    key = A.public_key.to_jwk()
+    both = read_jwks(jwks({**key, "nbf": 10, "exp": 40}, B.public_key.to_jwk(), {**key, "nbf": 20, "exp": 50}, key))
+    assert both.keys == (replace(A.public_key, not_before=20.0, not_after=40.0), B.public_key)
+    assert both.skipped == ()
+    for keys in ([key, {**key, "revoked": True}], [{**key, "revoked": True}, key]):
+        assert read_jwks(jwks(*keys)).keys == (replace(A.public_key, revoked=True),)
+
+
+def test_a_key_that_is_revoked_under_one_name_is_revoked_under_every_name_of_the_set() -> None:
+    key = A.public_key.to_jwk()
+    found = read_jwks(jwks({**key, "kid": "new"}, B.public_key.to_jwk(), {**key, "revoked": True, "exp": 1}))
+    assert [(each.kid, each.revoked, each.not_after) for each in found.keys] == [
+        ("new", True, math.inf),
+        ("b", False, math.inf),
+        ("a", True, 1.0),
+    ]
+
+
+def test_one_name_for_one_rsa_key_with_two_algorithms_names_neither(rsa_key: rsa.RSAPrivateKey) -> None:
+    key = public_key_from_object(rsa_key, kid="rsa").to_jwk()
+    assert read_jwks(jwks(key, {**key, "alg": "PS256"})).keys == ()
+    bare = {name: value for name, value in key.items() if name != "alg"}
+    (found,) = read_jwks(jwks(bare, key)).keys
+    assert found.algorithms == ("RS256",)
 
 
 def test_a_bad_key_does_not_take_the_name_of_a_good_one() -> None:
@@ -110,10 +139,10 @@ def test_keys_of_one_name_and_different_types_are_two_keys() -> None:
     assert read_jwks(jwks(ec.to_jwk(), okp.to_jwk())).keys == (ec, okp)
 
 
-def test_the_same_key_without_a_name_twice_is_no_key() -> None:
+def test_the_same_key_without_a_name_twice_is_one_key() -> None:
     bare = {name: value for name, value in A.public_key.to_jwk().items() if name != "kid"}
     assert read_jwks(jwks(bare)).keys[0].kid == A.public_key.thumbprint
-    assert read_jwks(jwks(bare, bare)).keys == ()
+    assert [key.kid for key in read_jwks(jwks(bare, bare)).keys] == [A.public_key.thumbprint]
 
 
 @pytest.mark.parametrize("place", range(3))

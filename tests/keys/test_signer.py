@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +14,10 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, ed25519, r
 from a2a_trust.errors import ConfigurationError, InvalidSignatureError, MalformedError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import ALGORITHMS, algorithm_of
+from a2a_trust.keys.files import private_key_bytes, read_private_key
 from a2a_trust.keys.jwk import private_key_to_jwk
 from a2a_trust.keys.jws import signing_input, verify_jws
+from a2a_trust.keys.primitives import RSA_PADDING
 from a2a_trust.keys.signer import LocalSigner, Signer, generate_signer
 
 SIGNATURE_OCTETS = {"ES256": 64, "ES384": 96, "ES512": 132, "EdDSA": 64}
@@ -225,3 +229,22 @@ def test_a_signer_is_read_from_a_jwk_under_its_own_or_another_name(rsa_key: rsa.
         assert LocalSigner.from_jwk(jwk, kid="other").kid == "other"
         del jwk["kid"]
         assert LocalSigner.from_jwk(jwk).kid == signer.public_key.thumbprint
+
+
+def test_a_signer_keeps_what_its_jwk_says_about_the_key() -> None:
+    jwk = {**json.loads(private_key_bytes(generate_signer(kid="k"), format="jwk")), "nbf": 10, "exp": 20}
+    signer = LocalSigner.from_jwk(jwk)
+    assert (signer.public_key.not_before, signer.public_key.not_after) == (10.0, 20.0)
+    again = read_private_key(private_key_bytes(signer, format="jwk"))
+    assert again.public_key == signer.public_key
+    assert LocalSigner.from_jwk(jwk, kid="other").public_key == replace(signer.public_key, kid="other")
+
+
+@pytest.mark.parametrize("alg", ["RS512", "PS256"])
+def test_a_signer_for_another_algorithm_of_its_key(alg: str, rsa_key: rsa.RSAPrivateKey) -> None:
+    signer = LocalSigner(rsa_key, kid="k")
+    other = signer.with_alg(alg)
+    assert (signer.alg, other.alg, other.kid) == ("RS256", alg, "k")
+    rsa_key.public_key().verify(other.sign(b"data"), b"data", *RSA_PADDING[alg])
+    with pytest.raises(ConfigurationError, match="does not fit this key"):
+        other.with_alg("RS256")

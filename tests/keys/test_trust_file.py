@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_trust.errors import CardVerificationError, ConfigurationError, KeySourceUnavailableError, UntrustedCardError
-from a2a_trust.keys.jwk import PublicKey
+from a2a_trust.keys.jwk import PublicKey, public_key_from_object
 from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
 from a2a_trust.keys.policy import Threshold
@@ -452,3 +454,52 @@ async def test_keys_that_share_a_kid_are_all_usable_whatever_the_jku(tmp_path: P
 def test_a_file_with_urls_needs_a_door(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="door=Door"):
         TrustStore.load(written(tmp_path, remote("a", "invoice.example.com")))
+
+
+# The algorithm of an entry
+
+
+def bare_rsa(rsa_key: rsa.RSAPrivateKey) -> str:
+    jwk = public_key_from_object(rsa_key, kid="rsa").to_jwk()
+    members = [f'{name} = "{value}"' for name, value in jwk.items() if name != "alg"]
+    return f"{{ {', '.join(members)} }}"
+
+
+def test_an_entry_says_the_algorithm_of_keys_that_do_not(tmp_path: Path, rsa_key: rsa.RSAPrivateKey) -> None:
+    pem = public_key_from_object(rsa_key).to_pem().decode()
+    for member in ({"jwk": bare_rsa(rsa_key)}, {"jwk": "", "pem": f"'''{pem}'''"}):
+        (found,) = store(tmp_path, entry(**member, alg='"PS384"')).keys
+        assert (found.key.alg, found.key.algorithms) == ("PS384", ("PS384",))
+        assert [each.key.alg for each in store(tmp_path, entry(**member)).keys] == ["RS256"]
+
+
+@pytest.mark.parametrize(
+    ("alg", "what"),
+    [
+        ('"RS256"', "algorithm RS256 does not fit this key; leave it out, or use ES256"),
+        ('"HS256"', "an algorithm of JWS is needed: no signature algorithm is named 'HS256'"),
+        ('""', "write a text"),
+        ("256", "write a text"),
+    ],
+)
+def test_an_algorithm_that_does_not_fit_is_named_by_its_line(tmp_path: Path, alg: str, what: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"line 6: trust\[0\]\.alg: {re.escape(what)}"):
+        store(tmp_path, entry(alg=alg))
+
+
+def test_a_key_file_without_a_key_for_the_algorithm_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "ann.json").write_text(json.dumps(publish_jwks([ANN.public_key])))
+    with pytest.raises(ConfigurationError, match="no key in it is for PS256, the alg of the entry"):
+        store(tmp_path, entry(jwk="", keys='"ann.json"', alg='"PS256"'))
+
+
+@pytest.mark.anyio
+async def test_fetched_keys_for_another_algorithm_are_skipped(
+    tmp_path: Path, rsa_key: rsa.RSAPrivateKey, caplog: pytest.LogCaptureFixture
+) -> None:
+    says = public_key_from_object(rsa_key, kid="says")
+    doors: Any = Doors(a=[ANN.public_key, says])  # what is published says its algorithm
+    text = remote("a", "invoice.example.com") + 'alg = "RS256"\n'
+    trust = await TrustFile(written(tmp_path, text), door=doors).fetch()
+    assert [each.key.kid for each in trust.keys] == ["says"]
+    assert "key 'ann' skipped: algorithm RS256 does not fit this key" in caplog.text

@@ -25,6 +25,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import Final, TypeAlias
 
 from a2a_trust.card import is_legacy, proto_name
@@ -127,12 +128,12 @@ def project(card: JSONObject, form: Form, *, plain: bool | None = None) -> Proje
 
 
 def _with_meaning(dropped: list[_Path], members: JSONObject) -> list[_Path]:
-    """The dropped members that the ``spec`` form keeps; of all of them, before any is cut off for people."""
+    """The first of the dropped members that the ``spec`` form keeps; all of them are looked at."""
     without_meaning: list[_Path] = []
     if dropped and not is_legacy(members):
         _present(members, "AgentCard", None, without_meaning)
     gone = set(without_meaning)
-    return [path for path in dropped if path not in gone]
+    return list(islice((path for path in dropped if path not in gone), MAX_POINTERS))
 
 
 def present_members(card: JSONObject) -> tuple[JSONObject, tuple[str, ...]]:

@@ -273,7 +273,10 @@ def test_a_card_of_0_3_verifies_here_as_it_is_served_and_in_no_sdk_of_1_0(
     proven = _prove(document, signer)
     assert proven.card == card
     assert (proven.form, proven.unproven) == (Form.SERVED, ())
-    assert _marks(signed) == ["application/json;a2a-form=served"]
+    assert _marks(signed) == [
+        "application/json;a2a-form=served",
+        *(["application/json;a2a-form=v0.3-python"] if signed.has_companion else []),
+    ]
     key = signer.public_key.to_jwk()
     assert python_1_3_0.refusal(document, key) == NOT_SIGNED_PYTHON
     assert python_1_3_0.refusal(document, key, reader="resolver") == NOT_SIGNED_PYTHON

@@ -375,7 +375,6 @@ def test_a_card_is_proven_for_the_hosts_of_its_key_only() -> None:
         "/a2a",
         "",
         "https:///invoice.example.com",
-        "mailto:a@invoice.example.com",
         "https://invoice.example.com./",
     ],
 )
@@ -392,6 +391,16 @@ def test_every_interface_must_be_on_a_host_of_the_key(url: str) -> None:
         for origin in (ANYWHERE, "https://invoice.example.com"):
             assert reasons(signed, trust, origin=origin) == [FailureReason.WRONG_ORIGIN]
         assert verify(signed, trust_in(ALICE)).origin is None  # a key for every host says nothing about them
+
+
+@pytest.mark.parametrize(
+    "url", ["mailto:a@invoice.example.com", "dns:///invoice.example.com", "ftp://invoice.example.com"]
+)
+def test_an_interface_of_a_scheme_without_a_host_is_rejected_for_every_key(url: str) -> None:
+    card = full_card()
+    card["supportedInterfaces"].append({"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"})
+    for trust in (trust_in(ALICE), TrustStore([trusted(ALICE, "invoice.example.com")])):
+        assert reasons(signed_in(card, Form.SERVED, ALICE), trust) == [FailureReason.WRONG_ORIGIN]
 
 
 def test_without_a_host_the_proof_is_not_bound_and_says_so() -> None:

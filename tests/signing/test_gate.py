@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Any
 
@@ -21,7 +21,7 @@ from a2a_trust.errors import MalformedError
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust import Form
 from a2a_trust.signing.forms import project
-from a2a_trust.signing.gate import check_card, is_simple
+from a2a_trust.signing.gate import check_card, field_of, is_simple
 from a2a_trust.signing.presence import MESSAGES, Field, Kind
 from a2a_trust.signing.signature import content_type
 from a2a_trust.signing.verify import verify_card
@@ -302,6 +302,23 @@ def test_a_list_stands_for_no_other_message_than_the_scopes() -> None:
     refused({"skills": [["x"]]}, "/skills/0", "an object is needed, this is a list")
 
 
+@pytest.mark.parametrize("name", ["securityRequirements", "security_requirements"])
+@pytest.mark.parametrize("put", [lambda members: members, lambda members: {"skills": [members]}], ids=["card", "skill"])
+def test_requirements_of_1_0_with_nothing_in_them_beside_those_of_0_3_are_refused(
+    name: str, put: Callable[[Card], Card]
+) -> None:
+    pointer = name if put({}) == {} else f"skills/0/{name}"
+    for empty in ([], None):
+        refused(
+            put({"security": [{"key": []}], name: empty}), f"/{pointer}", "has nothing in it, and security beside it"
+        )
+        refused(
+            put({name: empty, "security": [{"key": []}]}), f"/{pointer}", "has nothing in it, and security beside it"
+        )
+        taken(put({"security": [], name: empty}))
+    taken(put({"security": [{"key": []}], name: [{"schemes": {"key": {}}}]}))
+
+
 def test_requirements_flat_as_in_0_3_are_taken_under_the_name_of_1_0() -> None:
     assert taken({"securityRequirements": [{"oauth": ["read"]}, {"key": []}, {}]}) is False
 
@@ -532,6 +549,8 @@ def allowed_changes(message: str, members: Card) -> Iterator[Card]:
         yield members | {"type": "x", "flows": full("OAuthFlows")}
     if message in ("AgentCard", "AgentSkill"):
         yield members | {"security": [{"k": ["x"]}]}
+    if message != "AgentCard":
+        yield members | {"signatures": [{"protected": "e30", "signature": "AA"}]}
 
 
 def test_no_member_that_is_added_to_a_simple_card_gets_past_either_gate() -> None:
@@ -581,6 +600,41 @@ def test_no_name_that_is_added_to_a_map_of_a_simple_card_gets_past_either_gate()
                 assert check_card(card) is True
                 del names[name]
     assert maps == 9
+
+
+SOUND_SIGNATURE = {"protected": "e30", "signature": "AA"}
+
+
+@pytest.mark.parametrize(
+    "signatures",
+    [
+        *(None, {}, "x", 1, [None], [[]], ["x"], [1], [SOUND_SIGNATURE, 1], [{"protected": "e30"}], [{}]),
+        *(
+            [{"protected": "e30", "signature": 1}],
+            [{"protected": 1, "signature": "AA"}],
+            [{"protected": "a", "x": "b"}],
+        ),
+        *([SOUND_SIGNATURE | {"header": value}] for value in (1e999, 10**400, {}, "x", [[1]])),
+    ],
+    ids=repr,
+)
+def test_a_card_whose_signatures_hold_more_than_two_texts_each_is_not_simple(signatures: Any) -> None:
+    assert not is_simple(full("AgentCard") | {"signatures": signatures})
+
+
+def test_a_card_is_simple_with_any_number_of_signatures_of_two_texts() -> None:
+    for number in range(3):
+        assert is_simple(full("AgentCard") | {"signatures": [SOUND_SIGNATURE] * number})
+
+
+def test_a_field_is_found_by_both_its_names_in_every_generation() -> None:
+    for name in ("iconUrl", "icon_url"):
+        assert field_of("AgentCard", name) is MESSAGES["AgentCard"]["iconUrl"]
+    for name in ("preferredTransport", "preferred_transport"):
+        field = field_of("AgentCard", name)
+        assert field is not None
+        assert field.name == "preferredTransport"
+    assert field_of("AgentCard", "x-vendor") is None
 
 
 @pytest.mark.parametrize("odd", ODD, ids=repr)

@@ -166,6 +166,13 @@ def _parser(called: str) -> _Parser:
     sign.add_argument(
         "--drop-broken", action="store_true", help="remove signatures of others that dropping empty members may break"
     )
+    sign.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help="sign although this rule of lint finds an error; may be repeated",
+    )
     sign.add_argument("--json", action="store_true", help="report as JSON")
 
     keygen = commands.add_parser(

@@ -381,6 +381,10 @@ def test_whole_cards_of_every_generation_pass() -> None:
         ("capabilities", {"extensions": [{"uri": "x", "params": {"a": ""}}]}),
         ("capabilities", {"extensions": [{"uri": "x", "x-more": 1}]}),
         ("capabilities", {"push_notifications": True}),
+        *(
+            ("securitySchemes", {"s": {"oauth2SecurityScheme": {"flows": {"clientCredentials": flow}}}})
+            for flow in ({"scopes": {}}, {"scopes": {"read": ""}}, {"tokenUrl": "x", "scopes": {"": ""}})
+        ),
         ("x-vendor", 1),
         ("icon_url", "https://example.com"),
     ],
@@ -453,6 +457,7 @@ def test_what_is_called_simple_is(card: Card) -> None:
 
 
 ODD: tuple[Any, ...] = (
+    *(["x", ""], ["", "x"], {"k": "x", "l": ""}, {"k": "x", "l": None}, ["x", None]),
     *(None, 0, 1.5, True, False, "", "x", [], {}, [""], ["x"], [1], [None], [["x"]], [{}], {"k": "x"}, {"k": ""}),
     *({"k": 1}, {"k": None}, {"k": ["x"]}, {"k": {}}, {"": "x"}, {"\u00e9": "x"}, {"\U0001f600": {"list": ["x"]}}),
     *([{"url": "x", "protocolBinding": "x"}], [{"protected": "e30", "signature": "AA", "header": {"n": 1.5}}]),

@@ -137,7 +137,7 @@ def said(error: Exception, file: str | None = None) -> str:
     if isinstance(error, OSError) and error.strerror and isinstance(error.filename, str | bytes | os.PathLike):
         name = os.fsdecode(error.filename)
         return error.strerror if name == file else f"{name}: {error.strerror}"
-    return str(error)
+    return getattr(error, "on_command_line", "") or str(error)
 
 
 def failed(

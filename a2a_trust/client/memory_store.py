@@ -60,7 +60,7 @@ class SqliteCardMemory(JudgingMemory):
         )
         missing = (
             f"there is no memory of cards at {path}; the first card that is verified with one makes it, and so "
-            f"does: a2a-sign pins accept --file {shlex.quote(str(path))} ORIGIN THUMBPRINT   (or write create=True)"
+            f"does: a2a-sign pins accept --file {shlex.quote(str(path))} ORIGIN THUMBPRINT"
         )
         with self._out_of_reach():
             made = self._file.open_or_make(create=create, missing=missing)

@@ -25,6 +25,7 @@ from a2a_trust.errors import (
     InvalidSignatureError,
     MalformedError,
     SigningError,
+    with_option,
 )
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jws import signing_input, verify_jws
@@ -49,7 +50,8 @@ class SignedCard:
     ``card`` is a new object, in the order of the one that was given. ``payload`` are the bytes that were signed.
     ``normalised`` are JSON pointers of members that were dropped because the specification's form has no place for
     them. ``has_companion`` tells that a second signature in the pruned form was added for other SDKs;
-    ``left_open`` are JSON pointers of the members that it does not protect in their eyes.
+    ``left_open`` are JSON pointers of the members that it does not protect in their eyes. ``discarded`` is the number
+    of entries of ``signatures`` that were left out because they are not signatures.
     """
 
     card: JSONObject
@@ -57,11 +59,17 @@ class SignedCard:
     normalised: tuple[str, ...]
     has_companion: bool
     left_open: tuple[str, ...]
+    discarded: int = 0
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What signing did, in sentences for people."""
         notes = []
+        if self.discarded:
+            notes.append(
+                f"dropped {self.discarded} of the entries in signatures: a signature is an object with the strings "
+                "protected and signature"
+            )
         if self.normalised:
             notes.append(f"dropped what A2A 8.4.1 drops: {shown(self.normalised)}")
         if self.has_companion:
@@ -97,7 +105,8 @@ def sign_card(
         _check_jku(jku)
     original = strict_json.parse(card, what="card") if isinstance(card, bytes) else _copy(card)
     check_card(original)
-    entries = _entries(original)
+    given = _entries(original)
+    entries = [entry for entry in given if _is_signature(entry)]
     canonicalize(entries)  # strangers' signatures too are served again
     if not is_legacy(original) and any(member in original for member in LEGACY_MEMBERS):
         read_card(original)  # a merged card whose generations contradict each other says two things under one signature
@@ -110,11 +119,11 @@ def sign_card(
     kept = _others(entries, {signer.kid for signer in signers})
     if kept and payload != before:
         if not drop_broken:
-            raise SigningError(
+            text = (
                 "the card has signatures of others, and members that signing drops, which may break them: "
-                f"{shown(normalised)}. Drop those members and have the others sign anew, or drop their signatures "
-                "(drop_broken=True, --drop-broken)"
+                f"{shown(normalised)}. Drop those members and have the others sign anew, or drop their signatures: "
             )
+            raise with_option(SigningError(f"{text}drop_broken=True"), f"{text}--drop-broken")
         kept = []
     full = Form.SERVED if is_legacy(members) else Form.SPEC
     payloads: list[tuple[bytes, JSONObject]] = [(payload, {"cty": content_type(full)})]
@@ -139,6 +148,7 @@ def sign_card(
         normalised=normalised,
         has_companion=has_companion,
         left_open=companion.dropped if has_companion else (),
+        discarded=len(given) - len(entries),
     )
 
 
@@ -148,7 +158,8 @@ def _check_signers(signers: tuple[Signer, ...]) -> None:
     for signer in signers:
         if not isinstance(signer, Signer):
             raise ConfigurationError(
-                f"sign_card: {type(signer).__name__} is no Signer; give signers one by one, as *signers"
+                f"sign_card: {type(signer).__name__} is not a signer; write sign_card(card, signer), with several signers "
+                "sign_card(card, *signers), and for a key file load_private_key(path)"
             )
         if (signer.alg, signer.kid) != (signer.public_key.alg, signer.public_key.kid):
             raise ConfigurationError(f"signer {signer.kid!a}: alg and kid are not those of its public key")
@@ -172,13 +183,17 @@ def _check_jku(jku: str) -> None:
     except (MalformedError, ValueError):
         parts = None
     if parts is None or parts.scheme != "https" or parts.fragment:
-        raise ConfigurationError("jku: write the https URL, without fragment, at which the JWK Set is served")
+        text = "jku: write the https URL, without fragment, at which the JWK Set is served"
+        raise with_option(ConfigurationError(text), f"--{text}")
 
 
 def _copy(card: Mapping[str, Any]) -> JSON:
     """A copy in plain JSON types, in the same order; what is not JSON is refused."""
     if not isinstance(card, Mapping):
-        raise TypeError(f"card: give bytes or a dict, not {type(card).__name__}")
+        raise ConfigurationError(
+            f"sign_card: the first argument is the card, as bytes or as a dict, and this is {type(card).__name__}; "
+            "write sign_card(card, signer)"
+        )
     members = dict(card)
     canonicalize(members)
     return orjson.loads(orjson.dumps(members))
@@ -193,8 +208,13 @@ def _entries(card: JSONObject) -> list[JSON]:
     return entries
 
 
+def _is_signature(entry: JSON) -> bool:
+    """Whether the entry has the shape of a signature (A2A 4.4.7): what it says may still be wrong or unknown here."""
+    return type(entry) is dict and type(entry.get("protected")) is type(entry.get("signature")) is str
+
+
 def _others(entries: list[JSON], kids: set[str]) -> list[JSON]:
-    """The signatures that are not by these kids; those that cannot be read are somebody else's too."""
+    """The signatures that are not by these kids; those with a header that cannot be read are somebody else's too."""
     others = []
     for entry in entries:
         try:

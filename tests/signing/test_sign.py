@@ -420,7 +420,7 @@ def test_an_object_that_is_not_json_is_refused(thing: Any) -> None:
 
 @pytest.mark.parametrize("card", ["{}", None, 1, [], bytearray(b"{}")], ids=lambda card: type(card).__name__)
 def test_only_bytes_and_mappings_are_signed(card: Any) -> None:
-    with pytest.raises(TypeError, match="give bytes or a dict"):
+    with pytest.raises(ConfigurationError, match="as bytes or as a dict"):
         sign_card(card, ALICE)
 
 

@@ -38,8 +38,15 @@ SIGNER = generate_signer("EdDSA")
 CARD = json.dumps(full_card()).encode()
 SIGNED = json.dumps(sign_card(CARD, SIGNER).card).encode()
 TRUST = trust_in(SIGNER)
+KEY: Any = "key.pem"
+SIGNERS: Any = [SIGNER]
+SWAPPED_SIGNER: Any = SIGNER
+SWAPPED_CARD: Any = CARD
+SWAPPED_TRUST: Any = TRUST
+CARD_FILE: Any = "card.json"
+TRUST_FILE: Any = "trust.toml"
+URL_BYTES: Any = b"https://agent.example.com"
 ANYWHERE = UnsafeAnyOrigin()
-URL = "https://agent.example.com"
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None: ...
@@ -59,19 +66,19 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: verified(policy=["bank", "auditor"]), r"policy: write named\(kid\)"),
     (lambda: verified(coverage="signed"), r"SignedPartOnly\(\), with parentheses"),
     (lambda: verified(coverage=SignedPartOnly), r"SignedPartOnly\(\), with parentheses"),
-    (lambda: CardVerifier("trust.toml", clock=lambda: 0), r"trust: write TrustFile"),  # type: ignore[arg-type]
-    (lambda: sign_card(SIGNER, CARD), r"bytes is not a signer; write sign_card\(card, signer\)"),  # type: ignore[arg-type]
-    (lambda: sign_card(SIGNER, SIGNER), r"the first argument is the card"),  # type: ignore[arg-type]
-    (lambda: sign_card("card.json", SIGNER), r"as bytes or as a dict, and this is str"),  # type: ignore[arg-type]
-    (lambda: sign_card(CARD, "key.pem"), r"str is not a signer; .* load_private_key\(path\)"),  # type: ignore[arg-type]
-    (lambda: sign_card(CARD, [SIGNER]), r"list is not a signer; .*\*signers"),  # type: ignore[arg-type]
-    (lambda: fetch_card(TRUST, URL), "trust: write TrustFile"),  # type: ignore[arg-type]
-    (lambda: fetch_card(URL.encode(), TRUST), "url: write the URL of the agent"),  # type: ignore[arg-type]
+    (lambda: CardVerifier(TRUST_FILE, clock=lambda: 0), r"trust: write TrustFile"),
+    (lambda: sign_card(SWAPPED_SIGNER, SWAPPED_CARD), r"bytes is not a signer; write sign_card\(card, signer\)"),
+    (lambda: sign_card(SWAPPED_SIGNER, SIGNER), r"the first argument is the card"),
+    (lambda: sign_card(CARD_FILE, SIGNER), r"as bytes or as a dict, and this is str"),
+    (lambda: sign_card(CARD, KEY), r"str is not a signer; .* load_private_key\(path\)"),
+    (lambda: sign_card(CARD, SIGNERS), r"list is not a signer; .*\*signers"),
+    (lambda: fetch_card(SWAPPED_TRUST, SWAPPED_CARD), "trust: write TrustFile"),
+    (lambda: fetch_card(URL_BYTES, TRUST), "url: write the URL of the agent"),
     (
-        lambda: protect(app, card=CARD, verifiers={}, signer="key.pem"),
+        lambda: protect(app, card=CARD, verifiers={}, signer=KEY),
         r"signer: str is not a signer; write signer=load",
-    ),  # type: ignore[arg-type]
-    (lambda: protect(app, card=CARD, verifiers={}, signer=[SIGNER]), "signer: list is not a signer"),  # type: ignore[arg-type]
+    ),
+    (lambda: protect(app, card=CARD, verifiers={}, signer=SIGNERS), "signer: list is not a signer"),
 ]
 
 

@@ -158,8 +158,8 @@ def _check_signers(signers: tuple[Signer, ...]) -> None:
     for signer in signers:
         if not isinstance(signer, Signer):
             raise ConfigurationError(
-                f"sign_card: {type(signer).__name__} is not a signer; write sign_card(card, signer), with several signers "
-                "sign_card(card, *signers), and for a key file load_private_key(path)"
+                f"sign_card: {type(signer).__name__} is not a signer; write sign_card(card, signer), with several "
+                "signers sign_card(card, *signers), and for a key file load_private_key(path)"
             )
         if (signer.alg, signer.kid) != (signer.public_key.alg, signer.public_key.kid):
             raise ConfigurationError(f"signer {signer.kid!a}: alg and kid are not those of its public key")

@@ -129,7 +129,16 @@ def test_an_empty_passphrase_is_a_mistake(name: str, command: Command) -> None:
 
 def test_entries_that_are_not_signatures_are_left_out_and_counted(command: Command) -> None:
     others = [{"protected": "e30", "signature": "AA", "note": 1}, {"protected": "?", "signature": ""}]
-    junk = [None, "x", 1, [], {}, {"protected": "e30"}, {"signature": "AA"}, {"protected": 1, "signature": "AA"}]
+    junk: list[object] = [
+        None,
+        "x",
+        1,
+        [],
+        {},
+        {"protected": "e30"},
+        {"signature": "AA"},
+        {"protected": 1, "signature": "AA"},
+    ]
     Path("card.json").write_text(json.dumps(CARD | {"signatures": [others[0], *junk, others[1]]}))
     done = command("card.json", "--key", "key.jwk")
     assert (done.code, "note: dropped 8 of the entries in signatures" in done.out) == (0, True)

@@ -444,7 +444,7 @@ def test_other_errors_of_lint_are_warnings_when_signing(run: Run, card: Path, ke
 
 
 def test_a_long_list_of_reasons_is_cut_and_no_name_of_the_card_begins_a_line(run: Run, card: Path, key: Path) -> None:
-    schemes = {f"s{number}\n  to sign it\x1b[2J": {} for number in range(7)}
+    schemes: dict[str, object] = {f"s{number}\n  to sign it\x1b[2J": {} for number in range(7)}
     card.write_text(having(securityRequirements=[{"schemes": schemes}] * 7))
     done = run("card.json", "--key", "key.pem")
     assert done.code == 1

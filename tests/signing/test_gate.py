@@ -308,7 +308,8 @@ def test_requirements_of_1_0_with_nothing_in_them_beside_those_of_0_3_are_refuse
     name: str, put: Callable[[Card], Card]
 ) -> None:
     pointer = name if put({}) == {} else f"skills/0/{name}"
-    for empty in ([], None):
+    empties: tuple[Any, ...] = ([], None)
+    for empty in empties:
         refused(
             put({"security": [{"key": []}], name: empty}), f"/{pointer}", "has nothing in it, and security beside it"
         )
@@ -382,8 +383,8 @@ def test_whole_cards_of_every_generation_pass() -> None:
         ("capabilities", {"extensions": [{"uri": "x", "x-more": 1}]}),
         ("capabilities", {"push_notifications": True}),
         *(
-            ("securitySchemes", {"s": {"oauth2SecurityScheme": {"flows": {"clientCredentials": flow}}}})
-            for flow in ({"scopes": {}}, {"scopes": {"read": ""}}, {"tokenUrl": "x", "scopes": {"": ""}})
+            ("securitySchemes", {"s": {"oauth2SecurityScheme": {"flows": {"clientCredentials": {"scopes": scopes}}}}})
+            for scopes in (dict[str, str](), {"read": ""}, {"read": "x", "": ""})
         ),
         ("x-vendor", 1),
         ("icon_url", "https://example.com"),
@@ -534,7 +535,8 @@ def refused_changes(message: str, members: Card) -> Iterator[Card]:
                 yield members | {name: {}}
         elif field.name in members:
             for twin in {field.proto_name, field.name.upper(), field.name.capitalize()} - {field.name}:
-                for value in (members[field.name], None, "", {}):
+                values: tuple[Any, ...] = (members[field.name], None, "", {})
+                for value in values:
                     yield members | {twin: value}
                     yield {twin: value} | members
     yield members | {"__proto__": {}}
@@ -608,6 +610,7 @@ def test_no_name_that_is_added_to_a_map_of_a_simple_card_gets_past_either_gate()
 
 
 SOUND_SIGNATURE = {"protected": "e30", "signature": "AA"}
+HEADERS: tuple[Any, ...] = (1e999, 10**400, {}, "x", [[1]])
 
 
 @pytest.mark.parametrize(
@@ -619,7 +622,7 @@ SOUND_SIGNATURE = {"protected": "e30", "signature": "AA"}
             [{"protected": 1, "signature": "AA"}],
             [{"protected": "a", "x": "b"}],
         ),
-        *([SOUND_SIGNATURE | {"header": value}] for value in (1e999, 10**400, {}, "x", [[1]])),
+        *([{**SOUND_SIGNATURE, "header": value}] for value in HEADERS),
     ],
     ids=repr,
 )

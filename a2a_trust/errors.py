@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 __all__ = [
     "AuthenticationError",
@@ -72,6 +72,9 @@ class TrustError(Exception):
     code: ClassVar[str] = "error"
     """What happened, in a stable word for machines: every class has its own."""
 
+    on_command_line: str = ""
+    """The text with options of ``a2a-sign`` in place of arguments; empty where the two do not differ."""
+
 
 class MalformedError(TrustError):
     """Bytes from outside were not understood, so nothing about them was decided.
@@ -100,6 +103,18 @@ class SigningError(TrustError):
 
 class ConfigurationError(ValueError):
     """The program or its operator asked for something wrong; the text says what to write instead."""
+
+    on_command_line: str = ""
+    """As that of ``TrustError``."""
+
+
+_E = TypeVar("_E", TrustError, ConfigurationError)
+
+
+def with_option(error: _E, on_command_line: str) -> _E:
+    """The error, with another text for the command line: it names options there, and arguments in programs."""
+    error.on_command_line = on_command_line
+    return error
 
 
 class FailureReason(StrEnum):

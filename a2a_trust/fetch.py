@@ -38,7 +38,7 @@ import anyio
 import httpcore
 
 from a2a_trust.addresses import Address, address_of, is_loopback, is_private, is_public
-from a2a_trust.errors import ConfigurationError, FetchError
+from a2a_trust.errors import ConfigurationError, FetchError, with_option
 
 __all__ = ["Door", "Fetched", "Resolver", "SystemResolver"]
 
@@ -223,9 +223,12 @@ class Door:
     def _allowed(self, url: str, configured: bool) -> _Target:
         target = _parse(url)
         if target.scheme != "https" and not self._is_exempt(target, configured):
-            raise FetchError(
-                f"{target.scheme}: only https is fetched; a configured server on this machine may speak http when its "
-                "origin is in private_origins"
+            text = f"{target.scheme}: only https is fetched"
+            raise with_option(
+                FetchError(
+                    f"{text}; a configured server on this machine may speak http when its origin is in private_origins"
+                ),
+                f"{text}; write https://…",
             )
         return target
 
@@ -248,9 +251,13 @@ class Door:
             if target.scheme == "http" and not is_loopback(address):
                 raise FetchError(f"{target.origin}: http is for this machine only, and the name leads elsewhere")
             if not is_public(address) and not (exempt and is_private(address)):
-                raise FetchError(
-                    f"{target.origin}: the host has the address {address}, which is not a public one; a configured "
-                    "private server must be named in private_origins, link-local and metadata addresses never are"
+                text = f"{target.origin}: the host has the address {address}, which is not a public one"
+                raise with_option(
+                    FetchError(
+                        f"{text}; a configured private server must be named in private_origins, link-local and "
+                        "metadata addresses never are"
+                    ),
+                    f"{text}; save the card of a private agent to a file, and name the file",
                 )
         return found
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from a2a_trust.errors import ConfigurationError
+from a2a_trust.errors import ConfigurationError, with_option
 from a2a_trust.file_rights import check_writers
 
 __all__ = ["SqliteFile", "is_damage"]
@@ -48,7 +48,7 @@ class SqliteFile:
         makes = not self.path.exists()
         if makes:
             if not create:
-                raise ConfigurationError(missing)
+                raise with_option(ConfigurationError(f"{missing}   (or write create=True)"), missing)
             self.make()
         check_writers(self.path.stat(), self.path, f"add what they like to this {self.what}")
         with self.connection():

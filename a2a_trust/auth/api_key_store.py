@@ -67,7 +67,7 @@ class SqliteApiKeys(ApiKeyWrites):
         self._last_read: tuple[bytes, tuple[ApiKeyRecord, ...]] | None = None
         missing = (
             f"there is no API key store at {path}; make one with its first key: "
-            f"a2a-sign api-key create --store {path} --owner NAME   (or write create=True)"
+            f"a2a-sign api-key create --store {path} --owner NAME"
         )
         with self._out_of_reach():
             self._file.open_or_make(create=create, missing=missing)

@@ -16,6 +16,7 @@ from a2a_trust.auth.api_key import ApiKeyRecord, IssuedApiKey
 from a2a_trust.auth.api_key_store import SqliteApiKeys
 from a2a_trust.cli.moments import duration, moment, written
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, put_table
+from a2a_trust.cli.sources import naming
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TrustError
 
 __all__ = ["run"]
@@ -26,7 +27,8 @@ def run(options: argparse.Namespace) -> int:
     command = f"api-key {options.action}"
     actions = {"create": _create, "import": _import, "list": _list, "rotate": _rotate, "revoke": _revoke}
     try:
-        report = actions[options.action](options)
+        with naming(options.store):
+            report = actions[options.action](options)
     except BrokenPipeError:
         raise
     except (TrustError, ConfigurationError, OSError) as error:

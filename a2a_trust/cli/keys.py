@@ -15,7 +15,7 @@ from typing import Any
 from a2a_trust.atomic_write import write_atomically
 from a2a_trust.cli.moments import written
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, put_table
-from a2a_trust.cli.sources import key_file_warnings, load_signers, new_passphrase, opened
+from a2a_trust.cli.sources import key_file_warnings, load_signers, naming, new_passphrase, opened
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.ring_file import load_key_ring, save_key_ring, update_key_ring
@@ -35,7 +35,7 @@ def done(command: str, options: argparse.Namespace, act: Callable[[argparse.Name
     # Where the key set goes to standard output, nothing else may.
     stream = sys.stderr if getattr(options, "output", None) == "-" else sys.stdout
     try:
-        with key_file_warnings():
+        with key_file_warnings(), naming(options.file):
             report = act(options)
     except BrokenPipeError:
         raise

@@ -173,6 +173,13 @@ def _parser(called: str) -> _Parser:
     sign.add_argument(
         "--no-iat", action="store_true", help="leave out when the card was signed; clients then miss older cards"
     )
+    sign.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help="sign although this rule of lint finds an error; may be repeated",
+    )
     sign.add_argument("--json", action="store_true", help="report as JSON")
 
     keygen = commands.add_parser(

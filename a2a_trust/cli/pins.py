@@ -10,7 +10,7 @@ from typing import Any
 
 from a2a_trust.cli.moments import written
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, put_table
-from a2a_trust.cli.sources import default_memory_path
+from a2a_trust.cli.sources import default_memory_path, naming
 from a2a_trust.client.memory import Remembered
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import ConfigurationError, TrustError
@@ -24,7 +24,8 @@ def run(options: argparse.Namespace) -> int:
     path = default_memory_path() if options.file is None else Path(options.file)
     actions = {"list": _list, "accept": _accept, "forget": _forget}
     try:
-        report = actions[options.action](path, options)
+        with naming(str(path)):
+            report = actions[options.action](path, options)
     except BrokenPipeError:
         raise
     except (TrustError, ConfigurationError, OSError) as error:

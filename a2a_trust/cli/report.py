@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Any, Final, Literal, TextIO
 
 from a2a_trust.errors import (
@@ -137,7 +138,7 @@ def said(error: Exception, file: str | None = None) -> str:
     if isinstance(error, OSError) and error.strerror and isinstance(error.filename, str | bytes | os.PathLike):
         name = os.fsdecode(error.filename)
         return error.strerror if name == file else f"{name}: {error.strerror}"
-    return str(error)
+    return getattr(error, "on_command_line", "") or str(error)
 
 
 def failed(
@@ -148,11 +149,15 @@ def failed(
     code: Exit,
     file: str | None = None,
     stream: TextIO | Literal["standard output"] | None = _STANDARD_OUTPUT,
+    details: Mapping[str, Any] = MappingProxyType({}),
 ) -> Exit:
-    """Report that a command as a whole failed, and return its exit code. ``stream`` is where JSON reports go."""
+    """Report that a command as a whole failed, and return its exit code.
+
+    ``stream`` is where JSON reports go; ``details`` are further members of their ``error``.
+    """
     if as_json:
         report = {"command": command, "ok": False, "exit": code, "file": file}
-        put_json({**report, "error": {"class": class_of(code), "message": said(error, file)}}, stream)
+        put_json({**report, "error": {"class": class_of(code), "message": said(error, file), **details}}, stream)
     else:
         where = f"{printable(file)}: " if file else ""
         put(f"a2a-sign: {mark('error', 'red', sys.stderr)}: {where}{printable_lines(said(error, file))}", sys.stderr)

@@ -6,35 +6,59 @@ import argparse
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from a2a_trust import strict_json
 from a2a_trust.atomic_write import PreparedFile
 from a2a_trust.cli.card_text import rewritten
 from a2a_trust.cli.moments import moment
-from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json
+from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, warn
 from a2a_trust.cli.sources import load_signers, read_input
 from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, TrustError
 from a2a_trust.keys.origins import UnsafeAnyOrigin
 from a2a_trust.keys.policy import all_of
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.keys.trust import TrustedKey, TrustStore
+from a2a_trust.lint.findings import Finding, Severity
+from a2a_trust.lint.lint_card import lint_card
 from a2a_trust.signing.sign import SignedCard, sign_card
 from a2a_trust.signing.verify import verify_card
 
 __all__ = ["run"]
 
+#: Rules of lint whose errors make a card ambiguous or contradictory: it is signed only with --allow RULE.
+#: ``ambiguous-member`` is not among them: ``sign_card`` refuses such a card, and nothing allows it.
+_REJECTED: Final = ("missing-member", "proto-name", "requirement-spelling", "undeclared-scheme", "unclear-url")
+_SHOWN: Final = 5
+
+
+class _RejectedCardError(SigningError):
+    """Lint finds errors for which the card is not signed."""
+
+    def __init__(self, name: str, findings: list[Finding]) -> None:
+        self.findings = findings
+        lines = ["the card is ambiguous or contradictory, and was not signed:"]
+        for finding in findings[:_SHOWN]:
+            lines.append(f"  {printable(finding.pointer)} {finding.rule}: {printable(finding.message)}")
+            lines.append(f"    {printable(finding.mend)}")
+        if len(findings) > _SHOWN:
+            lines.append(f"  and {len(findings) - _SHOWN} more; to see all: a2a-sign lint {printable(name)}")
+        rules = dict.fromkeys(finding.rule for finding in findings)
+        lines.append(f"  to sign it as it is: {' '.join(f'--allow {rule}' for rule in rules)}")
+        super().__init__("\n".join(lines))
+
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """One card that is ready to be written."""
+    """One card that is ready to be written; ``findings`` are the errors that lint finds in it nevertheless."""
 
     name: str
     target: str
     data: bytes
     signed: SignedCard
+    findings: tuple[Finding, ...]
 
 
 def run(options: argparse.Namespace) -> int:
@@ -65,7 +89,9 @@ def run(options: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except (TrustError, ConfigurationError, OSError) as error:
-        return failed("sign", error, as_json=options.json, code=exit_of(error), file=at, stream=stream)
+        details = {"findings": list(map(asdict, error.findings))} if isinstance(error, _RejectedCardError) else {}
+        code = exit_of(error)
+        return failed("sign", error, as_json=options.json, code=code, file=at, stream=stream, details=details)
     if options.json:
         entries = [{**_entry(work, signers), "notes": _notes(work, options)} for work in ready]
         put_json({"command": "sign", "ok": True, "exit": Exit.OK, "results": entries}, stream)
@@ -76,6 +102,8 @@ def run(options: argparse.Namespace) -> int:
         put(f"{printable(work.name + arrow)}: {mark('signed', 'green', stream)} by {printable(kids)}", stream)
         for note in _notes(work, options):
             put(f"  note: {printable(note)}", stream)
+        for finding in work.findings:
+            warn(f"{work.name}:{finding.pointer} {finding.rule}: {finding.message}")
     return Exit.OK
 
 
@@ -119,6 +147,11 @@ def _check_targets(options: argparse.Namespace) -> None:
             raise ConfigurationError(f"{name} is the private key, and a card would be written over it")
     if options.output == "":
         raise ConfigurationError("-o needs a file name, or - for standard output")
+    for rule in options.allow:
+        if rule not in _REJECTED:
+            raise ConfigurationError(
+                f"--allow {rule}: not a rule that can be allowed; those are {', '.join(_REJECTED)}"
+            )
 
 
 def _signed(name: str, options: argparse.Namespace, signers: list[LocalSigner], now: float, exp: float | None) -> _Work:
@@ -135,6 +168,7 @@ def _signed(name: str, options: argparse.Namespace, signers: list[LocalSigner], 
     original = strict_json.parse(data, what="card")
     if not original.get("name"):  # every generation demands it, while key sets and package files have none
         raise MalformedError("card: /name is missing or empty, so this is no Agent Card; nothing was signed")
+    findings = _errors(name, data, options.allow)
     # The object was verified; what is written is this text, so this text is verified too.
     result = rewritten(data.decode("utf-8"), original, signed.card).encode("utf-8")
     trust = TrustStore(TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin()) for signer in signers)
@@ -142,7 +176,16 @@ def _signed(name: str, options: argparse.Namespace, signers: list[LocalSigner], 
     proven = verify_card(result, trust, origin=UnsafeAnyOrigin(), now=now, policy=policy)
     if proven.payload != signed.payload:
         raise SigningError("the text that would be written says something else than the card; nothing was written")
-    return _Work(name, options.output or name, result, signed)
+    return _Work(name, options.output or name, result, signed, findings)
+
+
+def _errors(name: str, data: bytes, allowed: list[str]) -> tuple[Finding, ...]:
+    """The errors that lint finds in the card; _RejectedCardError when it is not to be signed for one of them."""
+    errors = [finding for finding in lint_card(data) if finding.severity is Severity.ERROR]
+    rejected = [finding for finding in errors if finding.rule in _REJECTED and finding.rule not in allowed]
+    if rejected:
+        raise _RejectedCardError(name, rejected)
+    return tuple(errors)
 
 
 def _entry(work: _Work, signers: list[LocalSigner]) -> dict[str, Any]:
@@ -154,4 +197,5 @@ def _entry(work: _Work, signers: list[LocalSigner]) -> dict[str, Any]:
         "companion": work.signed.companion,
         "left_open": list(work.signed.left_open),
         "normalised": list(work.signed.normalised),
+        "findings": list(map(asdict, work.findings)),
     }

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from a2a_trust import strict_json
-from a2a_trust.cli.report import warn
+from a2a_trust.cli.report import said, warn
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.algorithms import algorithm_named
 from a2a_trust.keys.files import KeyFileWarning, PassphraseNeededError, read_key_file, read_private_key
@@ -29,6 +29,7 @@ __all__ = [
     "given_alg",
     "key_file_warnings",
     "load_signers",
+    "naming",
     "new_passphrase",
     "opened",
     "public_key",
@@ -71,17 +72,19 @@ def load_signers(files: list[str] | None, kid: str | None, alg: str | None = Non
 
 def _signers(files: list[str] | None, kid: str | None) -> list[tuple[LocalSigner, str]]:
     """The signers, and where each is from."""
-    value, file = os.environ.get("A2A_SIGN_KEY"), os.environ.get("A2A_SIGN_KEY_FILE")
     if files:
         if kid is not None and len(files) > 1:
             raise ConfigurationError("--kid names one key, and --key was given several times; drop --kid")
-        return [(_from_file(Path(name), kid), name) for name in files]
+        signers = [_from_file(Path(name), kid) for name in files]
+        _check_different(files, signers)
+        return list(zip(signers, files, strict=True))
+    value, file = _variable("A2A_SIGN_KEY"), _variable("A2A_SIGN_KEY_FILE")
     if value and file:
         raise ConfigurationError("A2A_SIGN_KEY and A2A_SIGN_KEY_FILE are both set; unset one of them")
     if value:
-        signer = opened(
-            lambda passphrase: read_private_key(os.fsencode(value), passphrase=passphrase, kid=kid), "A2A_SIGN_KEY"
-        )
+        data = os.fsencode(value)
+        with naming("A2A_SIGN_KEY"):
+            signer = opened(lambda passphrase: read_private_key(data, passphrase=passphrase, kid=kid), "A2A_SIGN_KEY")
         return [(signer, "A2A_SIGN_KEY")]
     path = Path(file) if file else default_key_path()
     if not file and not path.exists():
@@ -125,6 +128,37 @@ def given_alg(keys: Sequence[PublicKey], alg: str | None, name: str) -> list[Pub
     return fitting
 
 
+def _variable(name: str) -> str | None:
+    """An environment variable. An empty one is an error: a secret that is missing must not select another key."""
+    value = os.environ.get(name)
+    if value == "":
+        raise ConfigurationError(f"{name} is set, and empty; set it to what it is for, or unset it")
+    return value
+
+
+def _check_different(files: list[str], signers: list[LocalSigner]) -> None:
+    """Refuse two files with one kid or one key: verifiers would count them once."""
+    names: dict[str, str] = {}
+    for file, signer in zip(files, signers, strict=True):
+        for what, name in (("kid", signer.kid), ("key", signer.public_key.thumbprint)):
+            first = names.setdefault(f"{what} {name}", file)
+            if first is not file:
+                raise ConfigurationError(
+                    f"--key: {first} and {file} have the same {what}, {name}; sign with different keys"
+                )
+
+
+@contextmanager
+def naming(file: str) -> Iterator[None]:
+    """What is wrong with a file of the operator's names the file: as a mistake of the operator's, not of a card."""
+    try:
+        yield
+    except (MalformedError, ConfigurationError) as error:
+        text = said(error)
+        is_named = file in text and not file.isalnum()  # a file named "key" is not in "private key"
+        raise ConfigurationError(text if is_named else f"{file}: {text}") from None
+
+
 def new_passphrase() -> str:
     """The passphrase for a new key: from the environment, or asked for twice."""
     given = _passphrase_of_environment()
@@ -142,8 +176,13 @@ def _from_file(path: Path, kid: str | None) -> LocalSigner:
     """The signer with the key in a file, or with the key of a ring that is active now."""
     if path.is_file() and _is_key_set(read_input(str(path))):  # before its rights are looked at: it is to be read
         raise ConfigurationError(f"{path} is a JWK Set, with public keys to publish; sign with the private key")
-    with key_file_warnings(), path.open("rb") as file:
+    with key_file_warnings(), naming(str(path)), path.open("rb") as file:
         data = read_key_file(file, path, max_bytes=MAX_BYTES)
+    with naming(str(path)):
+        return _key_in(data, path, kid)
+
+
+def _key_in(data: bytes, path: Path, kid: str | None) -> LocalSigner:
     if data.lstrip().startswith(b"{"):
         from a2a_trust.keys.rotation import is_key_ring, read_key_ring
 
@@ -183,7 +222,7 @@ def opened(load: Callable[[str | None], _T], name: str) -> _T:
 
 
 def _passphrase_of_environment() -> str | None:
-    value, file = os.environ.get("A2A_SIGN_KEY_PASSPHRASE"), os.environ.get("A2A_SIGN_KEY_PASSPHRASE_FILE")
+    value, file = _variable("A2A_SIGN_KEY_PASSPHRASE"), _variable("A2A_SIGN_KEY_PASSPHRASE_FILE")
     if value and file:
         raise ConfigurationError("A2A_SIGN_KEY_PASSPHRASE and A2A_SIGN_KEY_PASSPHRASE_FILE are both set; unset one")
     if file:
@@ -193,7 +232,7 @@ def _passphrase_of_environment() -> str | None:
             raise ConfigurationError("the file in A2A_SIGN_KEY_PASSPHRASE_FILE is not UTF-8 text") from None
         if not value:
             raise ConfigurationError("the first line of the file in A2A_SIGN_KEY_PASSPHRASE_FILE is empty")
-    return value or None
+    return value
 
 
 def _ask(prompt: str) -> str:
@@ -212,10 +251,15 @@ def _ask(prompt: str) -> str:
 
 def public_key(name: str, kid: str | None) -> PublicKey:
     """The public key in a PEM or JWK file; of a private key, which may be encrypted, the public half."""
-    from a2a_trust.keys.jwk import public_key_from_jwk, public_key_from_pem
-
     data = read_input(name).strip()
     _check_no_ring(name, data)
+    with naming(name):
+        return _public_key_in(data, name, kid)
+
+
+def _public_key_in(data: bytes, name: str, kid: str | None) -> PublicKey:
+    from a2a_trust.keys.jwk import public_key_from_jwk, public_key_from_pem
+
     is_encrypted_jwk = data.startswith(b"eyJ") and data.count(b".") == 4
     if b"PRIVATE KEY-----" in data or is_encrypted_jwk:
         return opened(lambda passphrase: read_private_key(data, passphrase=passphrase, kid=kid), name).public_key
@@ -249,7 +293,8 @@ def public_keys(name: str) -> tuple[PublicKey, ...]:
     _check_no_ring(name, data)
     if data.lstrip().startswith(b"-----BEGIN"):
         raise ConfigurationError(f"{name} is a single key; give it with --key")
-    found = read_jwks(data)
+    with naming(name):
+        found = read_jwks(data)
     for skipped in found.skipped:
         warn(f"{name}: key {skipped.index} skipped: {skipped.reason}")
     if not found.keys:

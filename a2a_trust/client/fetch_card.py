@@ -87,6 +87,11 @@ async def fetch_card_async(
 
 def card_urls(url: str) -> tuple[str, ...]:
     """Where the card of the agent at that URL is looked for, in this order."""
+    if not isinstance(url, str):
+        raise ConfigurationError(
+            f"url: write the URL of the agent, as in fetch_card('https://agent.example.com', trust), not "
+            f"{type(url).__name__}"
+        )
     try:
         parts = urlsplit(url)
     except ValueError:

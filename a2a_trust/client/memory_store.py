@@ -61,7 +61,7 @@ class SqliteCardMemory(JudgingMemory):
         )
         missing = (
             f"there is no memory of cards at {path}; the first card that is verified with one makes it, and so "
-            f"does: a2a-sign pins accept --file {shlex.quote(str(path))} LOCATION THUMBPRINT   (or write create=True)"
+            f"does: a2a-sign pins accept --file {shlex.quote(str(path))} LOCATION THUMBPRINT"
         )
         with self._out_of_reach():
             made = self._file.open_or_make(create=create, missing=missing)

@@ -76,12 +76,13 @@ def read_private_key(
 
 
 def load_private_key(
-    path: Path, *, passphrase: str | None = None, alg: str | None = None, kid: str | None = None
+    path: Path | str, *, passphrase: str | None = None, alg: str | None = None, kid: str | None = None
 ) -> LocalSigner:
     """As ``read_private_key``, from a file that only its owner can read.
 
     ConfigurationError when everybody can read it, KeyFileWarning when its group can (mounted secrets are like that).
     """
+    path = Path(path)
     with path.open("rb") as file:
         data = read_key_file(file, path)
     return read_private_key(data, passphrase=passphrase, alg=alg, kid=kid)
@@ -123,7 +124,7 @@ def private_key_bytes(
 
 
 def save_private_key(
-    path: Path,
+    path: Path | str,
     signer: LocalSigner,
     *,
     format: Literal["pem", "jwk"] = "pem",
@@ -132,7 +133,7 @@ def save_private_key(
 ) -> None:
     """After this the file holds the key, whole, with mode 0600. FileExistsError unless ``replace``."""
     data = private_key_bytes(signer, format=format, passphrase=passphrase)
-    write_atomically(path, data, mode=0o600, replace=replace)
+    write_atomically(Path(path), data, mode=0o600, replace=replace)
 
 
 def _check_rights(path: Path, status: os.stat_result) -> None:

@@ -24,24 +24,28 @@ __all__ = ["KeyRingFile", "load_key_ring", "save_key_ring", "update_key_ring"]
 _log: Final = logging.getLogger(__name__)
 
 
-def load_key_ring(path: Path, *, passphrase: str | None = None) -> KeyRing:
+def load_key_ring(path: Path | str, *, passphrase: str | None = None) -> KeyRing:
     """The ring in a file that only its owner can read; refusals and warnings as of ``load_private_key``."""
+    path = Path(path)
     with path.open("rb") as file:
         data = read_key_file(file, path, max_bytes=MAX_BYTES)
     return read_key_ring(data, passphrase=passphrase)
 
 
-def save_key_ring(path: Path, ring: KeyRing) -> None:
+def save_key_ring(path: Path | str, ring: KeyRing) -> None:
     """After this a new file, of mode 0600, holds the ring. FileExistsError: change a file with ``update_key_ring``."""
-    write_atomically(path, key_ring_bytes(ring), mode=0o600, replace=False)
+    write_atomically(Path(path), key_ring_bytes(ring), mode=0o600, replace=False)
 
 
-def update_key_ring(path: Path, change: Callable[[KeyRing], KeyRing], *, passphrase: str | None = None) -> KeyRing:
+def update_key_ring(
+    path: Path | str, change: Callable[[KeyRing], KeyRing], *, passphrase: str | None = None
+) -> KeyRing:
     """The ring that ``change`` makes of the one in the file, which then holds it; others who change it wait so long.
 
     Readers do not wait: they see the old ring or the new one. Where ``change`` raises, the file stays as it was. The
     file keeps its mode.
     """
+    path = Path(path)
     with locked(path) as file:
         data = read_key_file(file, path, max_bytes=MAX_BYTES)
         ring = change(read_key_ring(data, passphrase=passphrase))

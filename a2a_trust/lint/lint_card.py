@@ -34,13 +34,14 @@ def lint_card(card: bytes | Mapping[str, Any]) -> tuple[Finding, ...]:
     subject = subject_of(card)
     rules = RULES.values() if subject.unreadable is None else [RULES["unreadable-document"]]
     findings: dict[tuple[str, str], Finding] = {}
-    for severity in Severity:
-        for rule in rules:
-            if rule.severity is severity:
-                for pointer, message, mend in islice(rule.check(subject), MAX_OF_A_RULE):
-                    finding = Finding(rule=rule.id, severity=severity, pointer=pointer, message=message, mend=mend)
-                    findings.setdefault((rule.id, pointer), finding)
-    return tuple(findings.values())
+    for rule in rules:
+        for pointer, message, mend, severity in islice(rule.check(subject), MAX_OF_A_RULE):
+            finding = Finding(
+                rule=rule.id, severity=severity or rule.severity, pointer=pointer, message=message, mend=mend
+            )
+            findings.setdefault((rule.id, pointer), finding)
+    order = list(Severity)
+    return tuple(sorted(findings.values(), key=lambda finding: order.index(finding.severity)))
 
 
 def mend_card(card: JSONObject) -> tuple[JSONObject, tuple[str, ...]]:

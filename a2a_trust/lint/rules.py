@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-from a2a_trust.addresses import address_of, is_public
+from a2a_trust.addresses import address_of, is_loopback, is_public
 from a2a_trust.card import Alternative, NamedScheme, proto_name
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys.origins import host_of, interface_host
@@ -29,11 +29,12 @@ __all__ = ["RULES", "Found", "Rule"]
 
 
 class Found(NamedTuple):
-    """What a rule finds."""
+    """What a rule finds; ``severity`` where it is not that of the rule."""
 
     pointer: str
     message: str
     mend: str
+    severity: Severity | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -582,15 +583,39 @@ def _urls(subject: Subject) -> Iterator[_Url]:
             yield _Url((path, name), value, message == "AgentProvider" or field.name in _LINKS)
 
 
-@_rule("http-url", _ERROR, "Calls or credentials go over a connection that is not encrypted.", "7.1")
+@_rule(
+    "http-url",
+    _ERROR,
+    "Calls or credentials go over a connection that is not encrypted; a warning for loopback hosts.",
+    "7.1",
+)
 def _http_url(subject: Subject) -> Iterator[Found]:
     for url in _urls(subject):
-        if not url.is_link and url.text.lower().startswith(("http://", "ws://")):
+        if url.is_link or not url.text.lower().startswith(("http://", "ws://")):
+            continue
+        if _is_loopback(url.text):
+            yield Found(
+                pointer_of(url.path),
+                "the connection is not encrypted; nothing leaves this machine while the client runs on it too",
+                "Before others use the card, serve it over TLS under a public name, and write https.",
+                _WARNING,
+            )
+        else:
             yield Found(
                 pointer_of(url.path),
                 "whoever is on the way reads and changes what is sent, credentials too",
                 "Serve it over TLS, and write https.",
             )
+
+
+def _is_loopback(url: str) -> bool:
+    """Whether every reader takes the host of the URL for the machine that the client runs on (RFC 6761 6.3)."""
+    try:
+        host = host_of(url)
+        address = address_of(host)
+    except (MalformedError, ValueError):
+        return False  # see unclear-url
+    return f".{host}".endswith(".localhost") if address is None else is_loopback(address)
 
 
 @_rule("http-link", _NOTE, "A link for people is not encrypted.", "13.4")

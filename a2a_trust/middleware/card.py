@@ -65,6 +65,11 @@ class CardSigner:
     """
 
     def __init__(self, signer: Signer | SignerSource, *, lifetime: float | None = None, jku: str | None = None) -> None:
+        if not (isinstance(signer, Signer) or callable(getattr(signer, "signer", None))):
+            raise ConfigurationError(
+                f"signer: {type(signer).__name__} is not a signer; write signer=load_private_key(path), or "
+                "signer=KeyRingFile(path)"
+            )
         if lifetime is not None and not lifetime >= 60:
             raise ConfigurationError("lifetime: 60 seconds or more, or None for signatures without an end")
         self._signer, self._lifetime, self._jku = signer, lifetime, jku

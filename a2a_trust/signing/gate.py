@@ -4,6 +4,10 @@ Readers of ProtoJSON take a field under its JSON name and under its proto name, 
 differ in which of two variants they keep. A card that uses any of this says different things to different readers
 under one signature, so it is refused here. Members that no generation of A2A knows are left alone.
 
+One name is refused wherever A2A reads names, and in ``params``: ``__proto__``. In JavaScript the assignment
+``map["__proto__"] = value`` stores no member, so a2a-js 1.3.0 loses schemes, requirements, scopes and parameters of
+that name when it reads or verifies a card. It keeps every other name, ``constructor`` and ``toString`` too.
+
 Source: A2A 5.5, 5.7 and 8.4.1; the members of 0.1 to 0.3 from those versions' JSON schemas.
 """
 
@@ -81,6 +85,10 @@ class _Message:
         self.is_requirement = name == "SecurityRequirement03"
 
 
+#: The name that a2a-js loses, and how a refusal says so.
+_LOST_NAME: Final = "__proto__"
+_LOST: Final = "JavaScript clients lose a member of this name and do not verify it; rename or remove it"
+
 _ALL: Final = {name: _Message(name) for name in MESSAGES.keys() | _LEGACY.keys()}
 _CARD: Final = _ALL["AgentCard"]
 _CARD.spellings.add("signatures")
@@ -95,7 +103,7 @@ def is_simple(card: JSON) -> bool:
     """
     try:
         return _is_simple_card(card)
-    except TypeError:  # by str.join, of what is no text
+    except (TypeError, ValueError):  # of what is not a text, by str.join; of two variants, by _one_variant
         return False
 
 
@@ -104,12 +112,13 @@ def _simple(name: str) -> Callable[[JSON], bool]:
     fields = MESSAGES[name].values()
     texts = frozenset(field.name for field in fields if field.kind is Kind.STRING)
     others = {field.name: _simple_field(field) for field in fields if field.name not in texts}
+    if any(field.oneof for field in fields):
+        return _one_variant(others)
     if name == "AgentCard":
         others["signatures"] = _are_simple_signatures
-    most = 1 if any(field.oneof for field in fields) else len(fields) + 1
 
     def check(members: JSON) -> bool:
-        if type(members) is not dict or not 0 < len(members) <= most:
+        if type(members) is not dict or not members:
             return False
         for name, value in members.items():
             if name in texts:
@@ -120,6 +129,18 @@ def _simple(name: str) -> Callable[[JSON], bool]:
                 if is_right is None or not is_right(value):
                     return False
         return True
+
+    return check
+
+
+def _one_variant(variants: Mapping[str, Callable[[JSON], bool]]) -> Callable[[JSON], bool]:
+    """The check of a message whose fields exclude each other: ValueError unless exactly one member is there."""
+
+    def check(members: JSON) -> bool:
+        if type(members) is not dict:
+            return False
+        ((name, value),) = members.items()
+        return name in variants and variants[name](value)
 
     return check
 
@@ -150,7 +171,7 @@ def _is_simple_string_map(value: JSON) -> bool:
 
 
 def _has_ascii_names(value: JSON) -> bool:
-    return type(value) is dict and bool(value) and "".join(value).isascii()
+    return type(value) is dict and bool(value) and _LOST_NAME not in value and "".join(value).isascii()
 
 
 def _is_bool(value: JSON) -> bool:
@@ -270,14 +291,17 @@ def _check_value(value: JSON, field: Field) -> bool:
         return _check_messages(enumerate(value), field.message) and bool(value)
     if type(value) is not dict:
         _refuse_type("an object", value)
+    if kind is Kind.STRUCT:
+        _check_params(value)
+        return _is_full(value)
+    if _LOST_NAME in value:
+        raise _RefusedError(_LOST, _LOST_NAME)
     if kind is Kind.MESSAGE_MAP:
         return _check_messages(value.items(), field.message) and bool(value)
-    if kind is Kind.STRING_MAP:
-        for name, item in value.items():
-            if type(item) is not str:
-                _refuse_type("a string", item, name)
-        return bool(value) and "" not in value.values()
-    return _is_full(value)  # STRUCT
+    for name, item in value.items():  # STRING_MAP
+        if type(item) is not str:
+            _refuse_type("a string", item, name)
+    return bool(value) and "" not in value.values()
 
 
 def _check_messages(items: object, name: str) -> bool:
@@ -306,6 +330,8 @@ def _check_messages(items: object, name: str) -> bool:
 def _check_requirement(requirement: JSONObject, key: str | int) -> None:
     """A security requirement of 0.2 and 0.3: scheme names, each with its list of scopes."""
     for name, scopes in requirement.items():
+        if name == _LOST_NAME:
+            raise _RefusedError(_LOST, name, key)
         if type(scopes) is not list:
             _refuse_type("a list of scopes", scopes, name, key)
         _check_scopes(scopes, name, key)
@@ -328,6 +354,8 @@ def _check_spelling(name: str, members: JSONObject, message: _Message) -> Field 
         return field
     if name.casefold() in message.spellings:
         raise _RefusedError("this differs from a member of A2A only in case; readers disagree about it", name)
+    if name == _LOST_NAME:
+        raise _RefusedError(_LOST, name)
     return None
 
 
@@ -340,6 +368,19 @@ def _check_no_empty_twin(members: JSONObject) -> None:
     for twin in ("securityRequirements", "security_requirements"):
         if twin in members and not members[twin]:
             raise _RefusedError(f"{twin} has nothing in it, and security beside it has; leave {twin} out", twin)
+
+
+def _check_params(value: JSON) -> None:
+    """Refuse the name that a2a-js loses, at any depth."""
+    items = value.items() if type(value) is dict else enumerate(value) if type(value) is list else ()
+    for key, item in items:
+        if key == _LOST_NAME:
+            raise _RefusedError(_LOST, key)
+        try:
+            _check_params(item)
+        except _RefusedError as refusal:
+            refusal.path.append(key)
+            raise
 
 
 def _is_full(value: JSON) -> bool:

@@ -25,6 +25,7 @@ from a2a_trust.errors import (
     InvalidSignatureError,
     MalformedError,
     SigningError,
+    with_option,
 )
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jws import signing_input, verify_jws
@@ -52,7 +53,8 @@ class SignedCard:
     ``normalised`` are JSON pointers of members that were dropped because the specification's form has no place for
     them. ``companion`` is the form of the second signature that was added for other SDKs, None without one;
     ``left_open`` are JSON pointers of the members that it does not protect: to those SDKs anybody can change them.
-    ``rejections`` names SDKs that reject the signed card, and why, in a sentence each.
+    ``rejections`` names SDKs that reject the signed card, and why, in a sentence each. ``discarded`` is the number of
+    entries of ``signatures`` that were left out because they are not signatures.
     """
 
     card: JSONObject
@@ -61,11 +63,17 @@ class SignedCard:
     companion: Form | None
     left_open: tuple[str, ...]
     rejections: tuple[str, ...]
+    discarded: int = 0
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What signing did, in sentences for people."""
         notes = []
+        if self.discarded:
+            notes.append(
+                f"dropped {self.discarded} of the entries in signatures: a signature is an object with the strings "
+                "protected and signature"
+            )
         if self.normalised:
             notes.append(f"dropped what A2A 8.4.1 drops: {shown(self.normalised)}")
         if self.companion is not None:
@@ -129,7 +137,8 @@ def sign_card(
         _check_jku(jku)
     original = strict_json.parse(card, what="card") if isinstance(card, bytes) else _copy(card)
     check_card(original)
-    entries = _entries(original)
+    given = _entries(original)
+    entries = [entry for entry in given if _is_signature(entry)]
     canonicalize(entries)  # strangers' signatures too are served again
     if not is_legacy(original) and any(member in original for member in LEGACY_MEMBERS):
         read_card(original)  # a merged card whose generations contradict each other says two things under one signature
@@ -142,11 +151,11 @@ def sign_card(
     kept = _others(entries, {signer.kid for signer in signers})
     if kept and payload != before:
         if not drop_broken:
-            raise SigningError(
+            text = (
                 "the card has signatures of others, and members that signing drops, which may break them: "
-                f"{shown(normalised)}. Drop those members and have the others sign anew, or drop their signatures "
-                "(drop_broken=True, --drop-broken)"
+                f"{shown(normalised)}. Drop those members and have the others sign anew, or drop their signatures: "
             )
+            raise with_option(SigningError(f"{text}drop_broken=True"), f"{text}--drop-broken")
         kept = []
     full = Form.SERVED if is_legacy(members) else Form.SPEC
     second, rejections = _companion(members, payload, is_wanted=companion)
@@ -173,6 +182,7 @@ def sign_card(
         companion=None if second is None else second.form,
         left_open=() if second is None else second.dropped,
         rejections=rejections,
+        discarded=len(given) - len(entries),
     )
 
 
@@ -206,7 +216,8 @@ def _check_signers(signers: tuple[Signer, ...]) -> None:
     for signer in signers:
         if not isinstance(signer, Signer):
             raise ConfigurationError(
-                f"sign_card: {type(signer).__name__} is no Signer; give signers one by one, as *signers"
+                f"sign_card: {type(signer).__name__} is not a signer; write sign_card(card, signer), with several "
+                "signers sign_card(card, *signers), and for a key file load_private_key(path)"
             )
         if (signer.alg, signer.kid) != (signer.public_key.alg, signer.public_key.kid):
             raise ConfigurationError(f"signer {signer.kid!a}: alg and kid are not those of its public key")
@@ -232,13 +243,17 @@ def _check_jku(jku: str) -> None:
     except (MalformedError, ValueError):
         parts = None
     if parts is None or parts.scheme != "https" or parts.fragment:
-        raise ConfigurationError("jku: write the https URL, without fragment, at which the JWK Set is served")
+        text = "jku: write the https URL, without fragment, at which the JWK Set is served"
+        raise with_option(ConfigurationError(text), f"--{text}")
 
 
 def _copy(card: Mapping[str, Any]) -> JSON:
     """A copy in plain JSON types, in the same order; what is not JSON is refused."""
     if not isinstance(card, Mapping):
-        raise TypeError(f"card: give bytes or a dict, not {type(card).__name__}")
+        raise ConfigurationError(
+            f"sign_card: the first argument is the card, as bytes or as a dict, and this is {type(card).__name__}; "
+            "write sign_card(card, signer)"
+        )
     members = dict(card)
     canonicalize(members)
     return orjson.loads(orjson.dumps(members))
@@ -253,8 +268,13 @@ def _entries(card: JSONObject) -> list[JSON]:
     return entries
 
 
+def _is_signature(entry: JSON) -> bool:
+    """Whether the entry has the shape of a signature (A2A 4.4.7): what it says may still be wrong or unknown here."""
+    return type(entry) is dict and type(entry.get("protected")) is type(entry.get("signature")) is str
+
+
 def _others(entries: list[JSON], kids: set[str]) -> list[JSON]:
-    """The signatures that are not by these kids; those that cannot be read are somebody else's too."""
+    """The signatures that are not by these kids; those with a header that cannot be read are somebody else's too."""
     others = []
     for entry in entries:
         try:

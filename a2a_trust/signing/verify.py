@@ -154,6 +154,7 @@ def verify_card(
     UncoveredFieldsError, CardVerificationError: it is not proven; ``failures`` tells why, signature by signature.
     ConfigurationError: the arguments. Source: A2A 8.4.3.
     """
+    _check_arguments(trust, policy, coverage)
     moment = seconds(now)
     host = None if isinstance(origin, UnsafeAnyOrigin) else _host_asked(origin)
     _check_parties(policy, trust)
@@ -529,8 +530,23 @@ def _failure(index: int, kid: str | None, reason: FailureReason, detail: str) ->
 def _printed(document: Mapping[str, Any]) -> bytes:
     """The card as text, so that both ways in meet the same reader; what is not JSON is refused."""
     if not isinstance(document, Mapping):
-        raise TypeError(f"card: give the bytes as they were served, or a dict, not {type(document).__name__}")
+        raise ConfigurationError(
+            "verify_card: the first argument is the card, as the bytes that were served or as a dict, and this is "
+            f"{type(document).__name__}; write verify_card(card, trust, origin=…, now=…)"
+        )
     return canonicalize_received(dict(document))
+
+
+def _check_arguments(trust: TrustStore, policy: Policy, coverage: Coverage) -> None:
+    if not isinstance(trust, TrustStore):
+        raise ConfigurationError(
+            f"verify_card: the second argument is a TrustStore, and this is {type(trust).__name__}; "
+            "write verify_card(card, trust, …), and of a TrustFile pass trust_file.trust_store()"
+        )
+    if not isinstance(policy, Policy):
+        raise ConfigurationError("policy: write named(kid), all_of(kid, …) or n_of(count, kid, …)")
+    if not isinstance(coverage, Coverage):
+        raise ConfigurationError("coverage: write WholeCard() or SignedPartOnly(), with parentheses")
 
 
 def _host_asked(origin: str) -> str:
@@ -574,6 +590,8 @@ class CardVerifier:
             raise ConfigurationError("CardVerifier: remember is a number of cards, 0 or more")
         self._trust, self._clock, self._policy, self._coverage = trust, clock, policy, coverage
         self._remember = remember
+        if not callable(getattr(trust, "trust_store", None)):
+            raise ConfigurationError("trust: write TrustFile('trust.toml'), or a TrustStore of keys")
         self._store = trust.trust_store()
         self._proven: OrderedDict[tuple[bytes, str | UnsafeAnyOrigin], VerifiedCard] = OrderedDict()
 

@@ -11,6 +11,9 @@ import pytest
 from a2a_trust.keys import base64url
 from tests.cli.conftest import CARD, Run
 
+PART = ("--allow", "missing-member")
+"""For cards of these tests that have only the members that the test is about."""
+
 ENCRYPTED = {"A2A_SIGN_KEY_PASSPHRASE": "correct horse battery staple"}
 
 
@@ -51,7 +54,7 @@ def test_the_text_keeps_its_order_indentation_and_characters(
 ) -> None:
     path = tmp_path / "own.json"
     path.write_bytes(text.encode())
-    assert run("own.json", "--key", "key.pem").code == 0
+    assert run("own.json", "--key", "key.pem", *PART).code == 0
     assert path.read_bytes().decode().startswith(expected)
     again = path.read_bytes()
     assert again.endswith(text[text.rindex("}") :].encode())
@@ -72,8 +75,8 @@ def test_what_is_no_card_is_left_as_it_is(text: str, run: Run, card: Path, tmp_p
 
 def test_signing_again_replaces_the_own_signature_in_its_place(run: Run, card: Path, key: Path, tmp_path: Path) -> None:
     card.write_text('{"signatures": [],\n "name": "x"}')
-    assert run("card.json", "--key", "key.pem").code == 0
-    assert run("card.json", "--key", "key.pem").code == 0
+    assert run("card.json", "--key", "key.pem", *PART).code == 0
+    assert run("card.json", "--key", "key.pem", *PART).code == 0
     text = card.read_text()
     assert text.endswith(',\n "name": "x"}')
     assert len(json.loads(text)["signatures"]) == 1
@@ -117,7 +120,7 @@ def test_several_files_are_all_signed_or_none_is(run: Run, card: Path, key: Path
     assert "bad.json: card: the member 'name' appears more than once" in done.err
     assert card.read_bytes() == before
     (tmp_path / "bad.json").write_text('{"name": "x"}')
-    assert run("card.json", "bad.json", "--key", "key.pem").code == 0
+    assert run("card.json", "bad.json", "--key", "key.pem", *PART).code == 0
     assert run("verify", "card.json", "bad.json", "--key", "key.pem").code == 0
 
 
@@ -415,3 +418,81 @@ def test_the_errors_of_the_operating_system_name_the_file_once(run: Run, card: P
     done = run("verify", "gone.json", "--key", "k.pem")
     assert (done.code, done.out) == (6, "gone.json: NOT VERIFIED (input-output): No such file or directory\n")
     assert run("card.json", "--key", "no.pem").err == "a2a-sign: error: no.pem: No such file or directory\n"
+
+
+# --- what lint finds -----------------------------------------------------------------------------------------------
+
+
+def having(**members: object) -> str:
+    return json.dumps({**CARD, **members}, indent=2)
+
+
+INTERFACE = {"url": "https://invoice.example.com/a2a/v1", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+
+#: By rule of lint: the card for which signing is refused, and the pointer that is named.
+REJECTED = {
+    "missing-member": (json.dumps({name: CARD[name] for name in CARD if name != "skills"}), "/skills"),
+    "proto-name": (having(documentation_url="https://example.com"), "/documentation_url"),
+    "requirement-spelling": (having(securityRequirements=[{"bearer": ["read"]}]), "/securityRequirements/0"),
+    "undeclared-scheme": (having(securityRequirements=[{"schemes": {"oauth": {}}}]), "/securityRequirements/0"),
+    "unclear-url": (
+        having(supportedInterfaces=[{**INTERFACE, "url": "https://a.example@evil.example/"}]),
+        "/supportedInterfaces/0/url",
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", REJECTED)
+def test_a_card_that_contradicts_itself_is_signed_only_by_naming_the_exception(
+    rule: str, run: Run, card: Path, key: Path
+) -> None:
+    text, pointer = REJECTED[rule]
+    card.write_text(text)
+    done = run("card.json", "--key", "key.pem")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(
+        "a2a-sign: error: card.json: the card is ambiguous or contradictory, and was not signed:\n"
+    )
+    assert f"\n  {pointer} {rule}: " in done.err
+    assert done.err.endswith(f"\n  to sign it as it is: --allow {rule}\n")
+    error = run("card.json", "--key", "key.pem", "--json").json["error"]
+    assert [(finding["rule"], finding["pointer"]) for finding in error["findings"]] == [(rule, pointer)]
+    others = [f"--allow={other}" for other in REJECTED if other != rule]
+    assert run("card.json", "--key", "key.pem", *others).code == 1
+    assert card.read_text() == text
+    done = run("card.json", "--key", "key.pem", "--allow", rule)
+    assert (done.code, done.err.count("\n")) == (0, 1)
+    assert done.err.startswith(f"warning: card.json:{pointer} {rule}: ")
+    assert run("verify", "card.json", "--key", "key.pem").code == 0
+
+
+def test_what_the_gate_refuses_cannot_be_allowed(run: Run, card: Path, key: Path) -> None:
+    for rule in ("ambiguous-member", "unreadable-document", "secret", "no-such-rule", ""):
+        done = run("card.json", "--key", "key.pem", "--allow", rule)
+        assert (done.code, "not a rule that can be allowed; those are missing-member" in done.err) == (2, True)
+    card.write_text(having(securitySchemes={"bearer": {"httpAuthSecurityScheme": {}, "mtlsSecurityScheme": {}}}))
+    done = run("card.json", "--key", "key.pem", *(f"--allow={rule}" for rule in REJECTED))
+    assert (done.code, "exclude each other" in done.err) == (1, True)
+
+
+def test_other_errors_of_lint_are_warnings_when_signing(run: Run, card: Path, key: Path) -> None:
+    card.write_text(having(supportedInterfaces=[{**INTERFACE, "url": "http://agent.example.com/"}]))
+    done = run("card.json", "--key", "key.pem")
+    assert done.code == 0
+    assert done.err.startswith("warning: card.json:/supportedInterfaces/0/url http-url: whoever is on the way reads")
+    (result,) = run("card.json", "--key", "key.pem", "--json").json["results"]
+    assert [(each["rule"], each["severity"]) for each in result["findings"]] == [("http-url", "error")]
+    card.write_text(having(supportedInterfaces=[{**INTERFACE, "url": "http://localhost:9999/"}]))
+    done = run("card.json", "--key", "key.pem")
+    assert (done.code, done.err) == (0, "")
+
+
+def test_a_long_list_of_reasons_is_cut_and_no_name_of_the_card_begins_a_line(run: Run, card: Path, key: Path) -> None:
+    schemes: dict[str, object] = {f"s{number}\n  to sign it\x1b[2J": {} for number in range(7)}
+    card.write_text(having(securityRequirements=[{"schemes": schemes}] * 7))
+    done = run("card.json", "--key", "key.pem")
+    assert done.code == 1
+    assert done.err.count(" undeclared-scheme: ") == 5
+    assert "and 2 more; to see all: a2a-sign lint card.json\n" in done.err
+    assert done.err.count("\n  to sign it") == 1
+    assert "\x1b" not in done.err

@@ -28,6 +28,7 @@ from a2a_trust import (
     verify_card,
 )
 from a2a_trust.errors import FailureReason
+from a2a_trust.keys.jwk import private_key_to_jwk
 from a2a_trust.lint.lint_card import lint_card
 from a2a_trust.signing.signature import content_type, parse_signature
 from tests.interop.corpus import (
@@ -275,7 +276,7 @@ def test_a_card_of_0_3_verifies_here_as_it_is_served_and_in_no_sdk_of_1_0(
     assert (proven.form, proven.unproven) == (Form.SERVED, ())
     assert _marks(signed) == [
         "application/json;a2a-form=served",
-        *(["application/json;a2a-form=v0.3-python"] if signed.has_companion else []),
+        *(["application/json;a2a-form=v0.3-python"] if signed.companion else []),
     ]
     key = signer.public_key.to_jwk()
     assert python_1_3_0.refusal(document, key) == NOT_SIGNED_PYTHON
@@ -417,14 +418,54 @@ def test_json_that_canonical_forms_disagree_about_is_signed_alike(
     assert js_1_3_0.refusal(document, key) is None
 
 
-def test_a_member_named_proto_is_lost_in_javascript_so_its_sdk_refuses_the_card(
-    signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess
+#: Names that mean something to JavaScript objects.
+NAMES: Final = ("__proto__", "constructor", "prototype", "toString", "hasOwnProperty", "__defineGetter__", "toJSON", "")
+
+
+def cards_with(name: str) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+    """By place: a card with a member of that name, and the card without it."""
+    key, mtls = (
+        {"apiKeySecurityScheme": {"location": "header", "name": "X"}},
+        {"mtlsSecurityScheme": {"description": "x"}},
+    )
+    flow = {"tokenUrl": "https://id.example.com", "scopes": {"a": "x"}}
+    oauth = {"o": {"oauth2SecurityScheme": {"flows": {"clientCredentials": flow}}}}
+    more = {"o": {"oauth2SecurityScheme": {"flows": {"clientCredentials": {**flow, "scopes": {"a": "x", name: "y"}}}}}}
+    base = json.loads(card_with_params('{"a":1}'))
+    requirement = {"schemes": {"k": {"list": ["r"]}}}
+    both = {"schemes": {"k": {"list": ["r"]}, name: {"list": ["r"]}}}
+    return {
+        "scheme": (base | {"securitySchemes": {"k": key, name: mtls}}, base | {"securitySchemes": {"k": key}}),
+        "requirement": (base | {"securityRequirements": [both]}, base | {"securityRequirements": [requirement]}),
+        "scope": (base | {"securitySchemes": more}, base | {"securitySchemes": oauth}),
+        "params": (json.loads(card_with_params(json.dumps({"a": 1, name: {"b": 1}}))), base),
+        "params, deep": (
+            json.loads(card_with_params(json.dumps({"a": [{"c": 1, name: "x"}]}))),
+            json.loads(card_with_params('{"a":[{"c":1}]}')),
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_gate_refuses_exactly_the_names_that_the_javascript_sdk_loses(
+    signer: LocalSigner, js_1_3_0: SdkProcess, name: str
 ) -> None:
-    document = _signed(sign_card(card_with_params('{"__proto__":{"a":"b"},"x":"y"}').encode(), signer))
-    key = signer.public_key.to_jwk()
-    assert _prove(document, signer).unproven == ()
-    assert python_1_3_0.refusal(document, key) is None
-    assert js_1_3_0.refusal(document, key) == NOT_SIGNED_JS
+    """What the SDK loses, it does not sign: then the card verifies there after the member was taken out."""
+    public = signer.public_key.to_jwk()
+    private = private_key_to_jwk(signer.private_key, alg=signer.alg, kid=signer.kid)
+    for place, (card, stripped) in cards_with(name).items():
+        made = js_1_3_0.sign(json.dumps(card), private)
+        assert made is not None
+        signatures = json.loads(made)["signatures"]
+        lost = js_1_3_0.refusal(json.dumps(stripped | {"signatures": signatures}), public) is None
+        assert lost == (name == "__proto__"), place
+        if lost:
+            with pytest.raises(MalformedError, match="JavaScript clients lose a member of this name"):
+                sign_card(json.dumps(card).encode(), signer)
+        else:
+            document = _signed(sign_card(card, signer))
+            assert _prove(document, signer).unproven == ()
+            assert js_1_3_0.refusal(document, public) is None, place
 
 
 def test_nesting_beyond_what_protobuf_reads_is_refused_in_python_only(

@@ -510,6 +510,24 @@ def test_errors_come_first() -> None:
 # Cards that are fine
 
 
+@pytest.mark.parametrize(
+    ("url", "severity"),
+    [
+        *((f"{scheme}://{host}/a", Severity.WARNING)
+          for scheme in ("http", "ws")
+          for host in ("localhost", "LOCALHOST:9999", "a.localhost", "127.0.0.1:80", "127.9.9.9", "[::1]:8080")),
+        *((f"http://{host}/a", Severity.ERROR)
+          for host in ("0.0.0.0:9999", "10.0.0.1", "localhost.example.com", "notlocalhost", "127.0.0.1.example.com",
+                       "[::ffff:127.0.0.1]", "127.1", "0x7f.1", "localhost@example.com", "agent.example.com")),
+    ],
+)  # fmt: skip
+def test_a_connection_that_is_not_encrypted_is_a_warning_within_one_machine(url: str, severity: Severity) -> None:
+    card = clean_card()
+    card["supportedInterfaces"][0]["url"] = url
+    found = [finding for finding in lint_card(card) if finding.rule == "http-url"]
+    assert [(finding.severity, finding.pointer) for finding in found] == [(severity, "/supportedInterfaces/0/url")]
+
+
 def test_a_clean_card_of_either_generation_has_no_findings() -> None:
     assert lint_card(clean_card()) == ()
     assert lint_card(old_card()) == ()

@@ -1,11 +1,15 @@
-"""The gate: a card that two readers could read differently is refused, whatever is signed."""
+"""The gate: a card that two readers could read differently is refused, whatever is signed.
+
+Every card of these tests also goes through ``verify_card``, with a good signature by a trusted key over the card as it
+is: then only the gate can refuse it.
+"""
 
 from __future__ import annotations
 
 import copy
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Any
 
@@ -14,10 +18,15 @@ from hypothesis import given, settings
 
 from a2a_trust import strict_json
 from a2a_trust.errors import MalformedError
+from a2a_trust.keys.signer import generate_signer
 from a2a_trust.signing.forms import Form, project
-from a2a_trust.signing.gate import check_card, is_simple
+from a2a_trust.signing.gate import check_card, field_of, is_simple
 from a2a_trust.signing.presence import MESSAGES, Field, Kind
+from a2a_trust.signing.signature import content_type
+from a2a_trust.signing.verify import verify_card
+from tests.attacks.forgery import canonical, entry, served, signs, without_signatures
 from tests.signing.cards import Card, Place, cards, full_card, legacy_card, many_formed_card, merged_card, places
+from tests.signing.making import ANYWHERE, trust_in
 
 PLACES = {pointer: (message, put) for pointer, message, put in places()}
 
@@ -63,10 +72,32 @@ def at(pointer: str, members: Any) -> Card:
     return PLACES[pointer][1](members)
 
 
+OWNER = generate_signer("EdDSA", kid="owner")
+TRUST = trust_in(OWNER)
+_HEADER = {"alg": "EdDSA", "kid": "owner", "cty": content_type(Form.SERVED)}
+
+
+def signed_as_it_is(card: Any) -> bytes:
+    """The card with a signature over exactly its bytes, made by hand: nothing has looked at what is in it."""
+    return served(card, entry(_HEADER, canonical(without_signatures(card)), signs(OWNER.private_key, "EdDSA")))
+
+
+def taken(card: Any) -> bool:
+    """The card passes the gate, alone and in ``verify_card``; what ``check_card`` says of it."""
+    single = check_card(card)
+    proven = verify_card(signed_as_it_is(card), TRUST, origin=ANYWHERE, now=0)
+    assert proven.payload == canonical(without_signatures(card))
+    return single
+
+
 def refused(card: Any, pointer: str, why: str) -> None:
-    """The card is refused, and the text names the member and the reason."""
-    with pytest.raises(MalformedError, match=f"^card: {re.escape(pointer)}.*: .*{why}"):
+    """The card is refused, alone and in ``verify_card``, and the text names the member and the reason."""
+    text = f"^card: {re.escape(ascii(pointer)[1:-1])}.*: .*{why}"
+    with pytest.raises(MalformedError, match=text):
         check_card(card)
+    assert not is_simple(card)
+    with pytest.raises(MalformedError, match=text):
+        verify_card(signed_as_it_is(card), TRUST, origin=ANYWHERE, now=0)
 
 
 def test_the_places_reach_every_message_of_the_table() -> None:
@@ -77,16 +108,16 @@ def test_the_places_reach_every_message_of_the_table() -> None:
 @pytest.mark.parametrize("place", list(places()), ids=lambda place: f"{place[0]}:{place[1]}")
 def test_every_message_is_taken_empty_and_with_members_that_a2a_does_not_know(place: Place) -> None:
     _, _, put = place
-    check_card(put({}))
-    assert check_card(put({"x-vendor": {"Name": 1, "name": [None]}})) is False
+    taken(put({}))
+    assert taken(put({"x-vendor": {"Name": 1, "name": [None]}})) is False
 
 
 @pytest.mark.parametrize(("pointer", "field"), FIELDS)
 def test_every_field_is_taken_with_its_type_with_null_and_under_its_proto_name(pointer: str, field: Field) -> None:
     value = SOUND[field.kind]
-    check_card(at(pointer, {field.name: value}))
-    assert check_card(at(pointer, {field.name: None})) is False
-    check_card(at(pointer, {field.proto_name: value}))
+    taken(at(pointer, {field.name: value}))
+    assert taken(at(pointer, {field.name: None})) is False
+    taken(at(pointer, {field.proto_name: value}))
 
 
 @pytest.mark.parametrize(("pointer", "field"), FIELDS)
@@ -116,10 +147,8 @@ def test_a_name_that_differs_from_a_field_only_in_case_is_refused(pointer: str, 
         # Letters that fold to s and k: readers that compare with Unicode case folding take them for the field.
         variants |= {name.replace("s", "\u017f"), name.replace("k", "\u212a")}
     for variant in variants - {field.name, field.proto_name}:
-        shown = ascii(variant)[1:-1].replace("\\", "\\\\")
         for members in ({variant: SOUND[field.kind]}, {variant: None}, {field.name: None, variant: 1}):
-            with pytest.raises(MalformedError, match=f"/{shown}: this differs from a member of A2A only in case"):
-                check_card(at(pointer, members))
+            refused(at(pointer, members), f"{pointer}/{variant}", "this differs from a member of A2A only in case")
 
 
 SCHEMES = [field for field in MESSAGES["SecurityScheme"].values() if field.oneof]
@@ -139,7 +168,7 @@ def test_two_variants_of_which_one_may_be_set_are_refused(pointer: str, one: Fie
             for twin in {second.name, second.proto_name}:
                 refused(at(pointer, {name: {}, twin: {}}), f"{pointer}/{twin}", f"{name} and {twin} exclude each other")
         # A variant that is null is not set.
-        check_card(at(pointer, {first.name: {}, second.name: None}))
+        taken(at(pointer, {first.name: {}, second.name: None}))
 
 
 def test_there_are_five_schemes_and_five_flows_to_choose_from() -> None:
@@ -148,7 +177,7 @@ def test_there_are_five_schemes_and_five_flows_to_choose_from() -> None:
 
 def test_the_shape_of_0_3_may_have_several_flows() -> None:
     flows = {name: {"tokenUrl": "https://id.example.com/token"} for name in ("clientCredentials", "password")}
-    check_card({"securitySchemes": {"oauth": {"type": "oauth2", "flows": flows}}})
+    taken({"securitySchemes": {"oauth": {"type": "oauth2", "flows": flows}}})
     refused(
         {"securitySchemes": {"oauth": {"oauth2SecurityScheme": {"flows": flows}}}},
         "/securitySchemes/oauth/oauth2SecurityScheme/flows/password",
@@ -161,7 +190,7 @@ def test_flows_in_the_shape_of_0_3_are_checked_like_those_of_1_0(flow: str) -> N
     def card(members: Any) -> Card:
         return {"securitySchemes": {"s": {"type": "oauth2", "flows": {flow: members}}}}
 
-    check_card(card({"scopes": {"read": "x", "Read": "y"}}))
+    taken(card({"scopes": {"read": "x", "Read": "y"}}))
     refused(card({"scopes": ["read"]}), f"/securitySchemes/s/flows/{flow}/scopes", "an object is needed")
     refused(card({"ScopeS": {}}), f"/securitySchemes/s/flows/{flow}/ScopeS", "only in case")
     refused(card([]), f"/securitySchemes/s/flows/{flow}", "an object is needed")
@@ -193,14 +222,14 @@ LEGACY: list[tuple[str, str, Any, tuple[Any, ...]]] = [
 def test_members_of_earlier_generations_are_checked_too(
     pointer: str, name: str, sound: Any, wrong: tuple[Any, ...]
 ) -> None:
-    assert check_card(at(pointer, {name: sound})) is False
-    assert check_card(at(pointer, {name: None})) is False
+    assert taken(at(pointer, {name: sound})) is False
+    assert taken(at(pointer, {name: None})) is False
     for value in wrong:
         refused(at(pointer, {name: value}), f"{pointer}/{name}", "is needed, this is")
     refused(at(pointer, {name.upper(): sound}), f"{pointer}/{name.upper()}", "only in case")
     proto = re.sub("([A-Z])", lambda capital: f"_{capital[0].lower()}", name)
     if proto != name:
-        check_card(at(pointer, {proto: sound}))
+        taken(at(pointer, {proto: sound}))
         refused(at(pointer, {name: sound, proto: sound}), f"{pointer}/{proto}", "are one field")
 
 
@@ -210,7 +239,7 @@ def test_legacy_interfaces_are_checked_inside() -> None:
 
 
 def test_scheme_names_scopes_and_params_are_free() -> None:
-    check_card(
+    taken(
         {
             "securitySchemes": {"Read": {}, "read": {}, "NAME": {}, "": {}, "type": {}},
             "securityRequirements": [{"schemes": {"Read": {}, "read": {"list": ["A", "a"]}, "Schemes": {}}}],
@@ -220,10 +249,45 @@ def test_scheme_names_scopes_and_params_are_free() -> None:
     )
 
 
+LOST = "JavaScript clients lose a member of this name"
+
+
+@pytest.mark.parametrize("name", ["__proto__", "constructor", "prototype", "toString", "hasOwnProperty", "__proto", ""])
+def test_the_name_that_a2a_js_loses_is_refused_wherever_a2a_reads_names(name: str) -> None:
+    rows: dict[str, Card] = {
+        f"/securitySchemes/{name}": {"securitySchemes": {"a": {}, name: {"mtlsSecurityScheme": {}}}},
+        f"/securityRequirements/0/schemes/{name}": {"securityRequirements": [{"schemes": {"a": {}, name: {}}}]},
+        f"/securityRequirements/1/{name}": {"securityRequirements": [{"a": []}, {name: []}]},
+        f"/security/1/{name}": {"security": [{"a": []}, {name: []}]},
+        f"/skills/0/security/0/{name}": {"skills": [{"security": [{name: ["read"]}]}]},
+        f"/capabilities/extensions/0/params/{name}": {"capabilities": {"extensions": [{"params": {name: 1}}]}},
+        f"/capabilities/extensions/0/params/a/1/{name}": {
+            "capabilities": {"extensions": [{"params": {"a": [{}, {name: {"b": 1}}]}}]}
+        },
+    }
+    for flow in FLOWS:
+        pointer = f"/securitySchemes/s/oauth2SecurityScheme/flows/{flow.name}/scopes/{name}"
+        rows[pointer] = {
+            "securitySchemes": {"s": {"oauth2SecurityScheme": {"flows": {flow.name: {"scopes": {name: "x"}}}}}}
+        }
+    for pointer, (_, put) in PLACES.items():
+        rows[f"{pointer}/{name}"] = put({name: {"mtlsSecurityScheme": {}}})
+    for pointer, card in rows.items():
+        if name == "__proto__":
+            refused(card, pointer, LOST)
+        else:
+            taken(card)
+
+
+def test_texts_and_what_a2a_does_not_know_may_say_what_they_like() -> None:
+    taken({"name": "__proto__", "x-vendor": {"__proto__": 1}, "skills": [{"tags": ["__proto__"]}]})
+    taken({"capabilities": {"extensions": [{"uri": "x", "params": {"a": "__proto__", "b": ["__proto__"]}}]}})
+
+
 def test_requirements_as_a2a_go_spells_them_are_taken_and_their_scopes_checked() -> None:
     member = {"securityRequirements": [{"schemes": {"oauth": ["read", "write"], "key": [], "x": {"list": ["y"]}}}]}
-    assert check_card(member) is False
-    assert check_card({"skills": [member]}) is False
+    assert taken(member) is False
+    assert taken({"skills": [member]}) is False
     for scopes in ([1], [None], ["x", []], [["x"]]):
         refused(
             {"securityRequirements": [{"schemes": {"oauth": scopes}}]},
@@ -237,14 +301,34 @@ def test_a_list_stands_for_no_other_message_than_the_scopes() -> None:
     refused({"skills": [["x"]]}, "/skills/0", "an object is needed, this is a list")
 
 
+@pytest.mark.parametrize("name", ["securityRequirements", "security_requirements"])
+@pytest.mark.parametrize("put", [lambda members: members, lambda members: {"skills": [members]}], ids=["card", "skill"])
+def test_requirements_of_1_0_with_nothing_in_them_beside_those_of_0_3_are_refused(
+    name: str, put: Callable[[Card], Card]
+) -> None:
+    pointer = name if put({}) == {} else f"skills/0/{name}"
+    empties: tuple[Any, ...] = ([], None)
+    for empty in empties:
+        refused(
+            put({"security": [{"key": []}], name: empty}), f"/{pointer}", "has nothing in it, and security beside it"
+        )
+        refused(
+            put({name: empty, "security": [{"key": []}]}), f"/{pointer}", "has nothing in it, and security beside it"
+        )
+        taken(put({"security": [], name: empty}))
+    taken(put({"security": [{"key": []}], name: [{"schemes": {"key": {}}}]}))
+
+
 def test_requirements_flat_as_in_0_3_are_taken_under_the_name_of_1_0() -> None:
-    assert check_card({"securityRequirements": [{"oauth": ["read"]}, {"key": []}, {}]}) is False
+    assert taken({"securityRequirements": [{"oauth": ["read"]}, {"key": []}, {}]}) is False
 
 
 @pytest.mark.parametrize("card", [None, True, 1, 1.5, "card", [], [{}]], ids=repr)
 def test_a_card_is_an_object(card: Any) -> None:
     with pytest.raises(MalformedError, match=r"^card: a JSON object is needed, this is"):
         check_card(card)
+    with pytest.raises(MalformedError, match=r"^card: a JSON object is needed, this is"):
+        verify_card(canonical(card), TRUST, origin=ANYWHERE, now=0)
 
 
 def test_signatures_are_not_looked_at_but_their_case_is() -> None:
@@ -252,8 +336,7 @@ def test_signatures_are_not_looked_at_but_their_case_is() -> None:
     for signatures in contents:
         assert check_card({**full_card(), "signatures": signatures}) is True
     for name in ("Signatures", "SIGNATURES", "\u017fignatures"):
-        with pytest.raises(MalformedError, match="only in case"):
-            check_card({**full_card(), name: []})
+        refused({**full_card(), name: []}, f"/{name}", "only in case")
 
 
 def test_pointers_of_refusals_are_escaped_and_printable() -> None:
@@ -270,9 +353,9 @@ def test_the_text_of_a_refusal_does_not_grow_with_the_card() -> None:
 
 
 def test_whole_cards_of_every_generation_pass() -> None:
-    assert check_card(full_card()) is True
+    assert taken(full_card()) is True
     for card in (many_formed_card(), legacy_card(), merged_card()):
-        assert check_card(card) is False
+        assert taken(card) is False
 
 
 @pytest.mark.parametrize(
@@ -298,6 +381,10 @@ def test_whole_cards_of_every_generation_pass() -> None:
         ("capabilities", {"extensions": [{"uri": "x", "params": {"a": ""}}]}),
         ("capabilities", {"extensions": [{"uri": "x", "x-more": 1}]}),
         ("capabilities", {"push_notifications": True}),
+        *(
+            ("securitySchemes", {"s": {"oauth2SecurityScheme": {"flows": {"clientCredentials": {"scopes": scopes}}}}})
+            for scopes in (dict[str, str](), {"read": ""}, {"read": "x", "": ""})
+        ),
         ("x-vendor", 1),
         ("icon_url", "https://example.com"),
     ],
@@ -306,14 +393,14 @@ def test_whole_cards_of_every_generation_pass() -> None:
 def test_a_card_is_not_called_single_formed_when_a_form_would_drop_something(change: str, value: Any) -> None:
     card = full_card()
     card.pop("iconUrl")
-    assert check_card(card) is True
+    assert taken(card) is True
     card[change] = value
-    assert check_card(card) is False
+    assert taken(card) is False
 
 
 def test_an_explicit_false_of_an_optional_field_is_in_every_form() -> None:
     card = {**full_card(), "capabilities": {"streaming": False, "pushNotifications": False, "extendedAgentCard": False}}
-    assert check_card(card) is True
+    assert taken(card) is True
     assert len({project(card, form).payload for form in (Form.SERVED, Form.SPEC, Form.PRUNED)}) == 1
 
 
@@ -370,6 +457,7 @@ def test_what_is_called_simple_is(card: Card) -> None:
 
 
 ODD: tuple[Any, ...] = (
+    *(["x", ""], ["", "x"], {"k": "x", "l": ""}, {"k": "x", "l": None}, ["x", None]),
     *(None, 0, 1.5, True, False, "", "x", [], {}, [""], ["x"], [1], [None], [["x"]], [{}], {"k": "x"}, {"k": ""}),
     *({"k": 1}, {"k": None}, {"k": ["x"]}, {"k": {}}, {"": "x"}, {"\u00e9": "x"}, {"\U0001f600": {"list": ["x"]}}),
     *([{"url": "x", "protocolBinding": "x"}], [{"protected": "e30", "signature": "AA", "header": {"n": 1.5}}]),
@@ -402,6 +490,158 @@ def test_no_value_in_any_place_of_a_simple_card_makes_it_simple_wrongly() -> Non
     assert is_simple(card)
     assert places_seen > 200
     assert taken > 50
+
+
+def full(message: str, variant: str = "") -> Any:
+    """A message with everything that a simple card may hold; of fields that exclude each other the one named."""
+    members: Card = {}
+    for field in MESSAGES[message].values():
+        if field.kind is Kind.STRUCT or (field.oneof and field.name != (variant or "clientCredentials")):
+            continue
+        if field.kind is Kind.MESSAGE_MAP and field.message == "SecurityScheme":
+            members[field.name] = {scheme.name: full("SecurityScheme", scheme.name) for scheme in SCHEMES}
+            for flow in FLOWS:
+                members[field.name][flow.name] = {"oauth2SecurityScheme": {"flows": full("OAuthFlows", flow.name)}}
+            continue
+        below = full(field.message) if field.message else None
+        members[field.name] = {
+            Kind.MESSAGE: below, Kind.MESSAGES: [below], Kind.MESSAGE_MAP: {"k": below}, Kind.STRING: "x",
+            Kind.STRINGS: ["x"], Kind.STRING_MAP: {"k": "x"}, Kind.BOOL: True,
+        }[field.kind]  # fmt: skip
+    return members
+
+
+def messages_in(message: str, members: Card) -> Iterator[tuple[str, Card]]:
+    yield message, members
+    for field in MESSAGES[message].values():
+        if not field.message or field.name not in members:
+            continue
+        value = members[field.name]
+        if field.kind is Kind.MESSAGE:
+            yield from messages_in(field.message, value)
+        else:
+            for item in value if field.kind is Kind.MESSAGES else value.values():
+                yield from messages_in(field.message, item)
+
+
+def refused_changes(message: str, members: Card) -> Iterator[Card]:
+    """What a sound message becomes when a second variant, or a twin of a member, is added to it."""
+    for field in MESSAGES[message].values():
+        if field.oneof and field.name not in members:
+            for name in {field.name, field.proto_name}:
+                yield members | {name: full(field.message)}
+                yield {name: full(field.message)} | members
+                yield members | {name: {}}
+        elif field.name in members:
+            for twin in {field.proto_name, field.name.upper(), field.name.capitalize()} - {field.name}:
+                values: tuple[Any, ...] = (members[field.name], None, "", {})
+                for value in values:
+                    yield members | {twin: value}
+                    yield {twin: value} | members
+    yield members | {"__proto__": {}}
+
+
+def allowed_changes(message: str, members: Card) -> Iterator[Card]:
+    """What leaves the message sound, and no longer simple."""
+    yield members | {"x-vendor": "x"}
+    yield members | {"params ": "x", "": "x"}
+    for field in MESSAGES[message].values():
+        if field.name not in members or field.name != field.proto_name:
+            yield {name: value for name, value in members.items() if name != field.name} | {field.name: None}
+        if field.oneof and field.name not in members:
+            yield members | {field.name: None}
+    if message == "SecurityScheme":
+        yield members | {"type": "x"}
+        yield members | {"type": "x", "flows": full("OAuthFlows")}
+    if message in ("AgentCard", "AgentSkill"):
+        yield members | {"security": [{"k": ["x"]}]}
+    if message != "AgentCard":
+        yield members | {"signatures": [{"protected": "e30", "signature": "AA"}]}
+
+
+def test_no_member_that_is_added_to_a_simple_card_gets_past_either_gate() -> None:
+    card = full("AgentCard")
+    assert is_simple(card)
+    assert_rightly_called_simple(card)
+    added = 0
+    for message, members in list(messages_in("AgentCard", card)):
+        kept = dict(members)
+        for changed in refused_changes(message, kept):
+            members.clear()
+            members.update(changed)
+            refused(card, "", "")
+            added += 1
+        for changed in allowed_changes(message, kept):
+            members.clear()
+            members.update(changed)
+            assert not is_simple(card)
+            assert taken(card) is False
+        members.clear()
+        members.update(kept)
+        assert is_simple(card)
+    assert added > 800
+
+
+def test_no_name_that_is_added_to_a_map_of_a_simple_card_gets_past_either_gate() -> None:
+    card = full("AgentCard")
+    maps = 0
+    for message, members in list(messages_in("AgentCard", card)):
+        for field in MESSAGES[message].values():
+            if field.kind not in (Kind.MESSAGE_MAP, Kind.STRING_MAP) or field.name not in members:
+                continue
+            maps += 1
+            names = members[field.name]
+            item = next(iter(names.values()))
+            names["__proto__"] = item
+            refused(card, "", LOST)
+            del names["__proto__"]
+            for name in ("K", "constructor", ""):
+                names[name] = item
+                assert is_simple(card)
+                assert_rightly_called_simple(card)
+                del names[name]
+            for name in ("\u00e9", "\U0001f600"):
+                names[name] = item
+                assert not is_simple(card)
+                assert check_card(card) is True
+                del names[name]
+    assert maps == 9
+
+
+SOUND_SIGNATURE = {"protected": "e30", "signature": "AA"}
+HEADERS: tuple[Any, ...] = (1e999, 10**400, {}, "x", [[1]])
+
+
+@pytest.mark.parametrize(
+    "signatures",
+    [
+        *(None, {}, "x", 1, [None], [[]], ["x"], [1], [SOUND_SIGNATURE, 1], [{"protected": "e30"}], [{}]),
+        *(
+            [{"protected": "e30", "signature": 1}],
+            [{"protected": 1, "signature": "AA"}],
+            [{"protected": "a", "x": "b"}],
+        ),
+        *([{**SOUND_SIGNATURE, "header": value}] for value in HEADERS),
+    ],
+    ids=repr,
+)
+def test_a_card_whose_signatures_hold_more_than_two_texts_each_is_not_simple(signatures: Any) -> None:
+    assert not is_simple(full("AgentCard") | {"signatures": signatures})
+
+
+def test_a_card_is_simple_with_any_number_of_signatures_of_two_texts() -> None:
+    for number in range(3):
+        assert is_simple(full("AgentCard") | {"signatures": [SOUND_SIGNATURE] * number})
+
+
+def test_a_field_is_found_by_both_its_names_in_every_generation() -> None:
+    for name in ("iconUrl", "icon_url"):
+        assert field_of("AgentCard", name) is MESSAGES["AgentCard"]["iconUrl"]
+    for name in ("preferredTransport", "preferred_transport"):
+        field = field_of("AgentCard", name)
+        assert field is not None
+        assert field.name == "preferredTransport"
+    assert field_of("AgentCard", "x-vendor") is None
 
 
 @pytest.mark.parametrize("odd", ODD, ids=repr)

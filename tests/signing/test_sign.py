@@ -262,11 +262,26 @@ def test_signing_again_replaces_the_own_signatures_and_keeps_those_of_others_in_
     )
 
 
-def test_signatures_that_cannot_be_read_belong_to_others() -> None:
-    junk: list[Any] = [None, 1, "x", [], {}, {"protected": "!", "signature": ""}, {"protected": 1, "signature": 2}]
-    made = sign_card({**full_card(), "signatures": junk}, ALICE)
-    assert made.card["signatures"][:-1] == junk
+def test_entries_that_are_not_signatures_are_dropped_and_those_that_cannot_be_read_belong_to_others() -> None:
+    junk: list[Any] = [None, 1, "x", [], {}, {"protected": "a"}, {"signature": "a"}, {"protected": 1, "signature": "a"}]
+    others: list[Any] = [
+        {"protected": "!", "signature": ""},
+        {"protected": "e30", "signature": "AA", "header": 1},
+        *signed_in(full_card(), Form.SERVED, BOB)["signatures"],
+    ]
+    made = sign_card({**full_card(), "signatures": [others[0], *junk, *others[1:]]}, ALICE)
+    assert made.card["signatures"][:-1] == others
     assert kids({"signatures": made.card["signatures"][-1:]}) == ["alice"]
+    assert made.discarded == len(junk)
+    assert made.notes == (
+        "dropped 8 of the entries in signatures: a signature is an object with the strings protected and signature",
+    )
+    assert sign_card({**full_card(), "signatures": others}, ALICE).discarded == 0
+
+
+def test_what_is_not_a_signature_does_not_stop_a_card_from_being_normalised() -> None:
+    made = sign_card({**many_formed_card(), "signatures": [None, {"protected": "e30"}]}, ALICE)
+    assert set(kids(made.card)) == {"alice"}
 
 
 def test_signatures_of_others_that_normalising_may_break_are_an_error_unless_they_are_given_up() -> None:
@@ -487,7 +502,7 @@ def test_an_object_that_is_not_json_is_refused(thing: Any) -> None:
 
 @pytest.mark.parametrize("card", ["{}", None, 1, [], bytearray(b"{}")], ids=lambda card: type(card).__name__)
 def test_only_bytes_and_mappings_are_signed(card: Any) -> None:
-    with pytest.raises(TypeError, match="give bytes or a dict"):
+    with pytest.raises(ConfigurationError, match="as bytes or as a dict"):
         sign_card(card, ALICE)
 
 

@@ -1,0 +1,117 @@
+"""Arguments that are easily confused: the error says what to write; and paths are given as text or as Path."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_trust import (
+    CardFile,
+    CardVerifier,
+    ConfigurationError,
+    KeyRing,
+    KeyRingFile,
+    SignedPartOnly,
+    SqliteApiKeys,
+    SqliteCardMemory,
+    TrustFile,
+    TrustStore,
+    UnsafeAnyOrigin,
+    fetch_card,
+    generate_signer,
+    load_private_key,
+    protect,
+    save_private_key,
+    sign_card,
+    verify_card,
+)
+from a2a_trust.client.client_certificate import CertificateFiles
+from a2a_trust.keys.ring_file import load_key_ring, save_key_ring, update_key_ring
+from tests.signing.cards import full_card
+from tests.signing.making import trust_in
+
+SIGNER = generate_signer("EdDSA")
+CARD = json.dumps(full_card()).encode()
+SIGNED = json.dumps(sign_card(CARD, SIGNER).card).encode()
+TRUST = trust_in(SIGNER)
+KEY: Any = "key.pem"
+SIGNERS: Any = [SIGNER]
+SWAPPED_SIGNER: Any = SIGNER
+SWAPPED_CARD: Any = CARD
+SWAPPED_TRUST: Any = TRUST
+CARD_FILE: Any = "card.json"
+TRUST_FILE: Any = "trust.toml"
+URL_BYTES: Any = b"https://agent.example.com"
+ANYWHERE = UnsafeAnyOrigin()
+
+
+async def app(scope: Any, receive: Any, send: Any) -> None: ...
+
+
+def verified(card: Any = SIGNED, trust: Any = TRUST, **options: Any) -> Any:
+    return verify_card(card, trust, **{"origin": ANYWHERE, "now": 0, **options})
+
+
+WRONG: list[tuple[Callable[[], object], str]] = [
+    (lambda: verified(TRUST, SIGNED), r"write verify_card\(card, trust"),
+    (lambda: verified("card.json"), "as the bytes that were served or as a dict, and this is str"),
+    (lambda: verified(Path("card.json")), r"this is \w*Path"),
+    (lambda: verified(trust="trust.toml"), "a TrustStore, and this is str"),
+    (lambda: verified(trust=[SIGNER.public_key]), "a TrustStore, and this is list"),
+    (lambda: verified(policy="auditor"), r"policy: write named\(kid\)"),
+    (lambda: verified(policy=["bank", "auditor"]), r"policy: write named\(kid\)"),
+    (lambda: verified(coverage="signed"), r"SignedPartOnly\(\), with parentheses"),
+    (lambda: verified(coverage=SignedPartOnly), r"SignedPartOnly\(\), with parentheses"),
+    (lambda: CardVerifier(TRUST_FILE, clock=lambda: 0), r"trust: write TrustFile"),
+    (lambda: sign_card(SWAPPED_SIGNER, SWAPPED_CARD), r"bytes is not a signer; write sign_card\(card, signer\)"),
+    (lambda: sign_card(SWAPPED_SIGNER, SIGNER), r"the first argument is the card"),
+    (lambda: sign_card(CARD_FILE, SIGNER), r"as bytes or as a dict, and this is str"),
+    (lambda: sign_card(CARD, KEY), r"str is not a signer; .* load_private_key\(path\)"),
+    (lambda: sign_card(CARD, SIGNERS), r"list is not a signer; .*\*signers"),
+    (lambda: fetch_card(SWAPPED_TRUST, SWAPPED_CARD), "trust: write TrustFile"),
+    (lambda: fetch_card(URL_BYTES, TRUST), "url: write the URL of the agent"),
+    (
+        lambda: protect(app, card=CARD, verifiers={}, signer=KEY),
+        r"signer: str is not a signer; write signer=load",
+    ),
+    (lambda: protect(app, card=CARD, verifiers={}, signer=SIGNERS), "signer: list is not a signer"),
+]
+
+
+@pytest.mark.parametrize(("call", "words"), WRONG, ids=[words for _, words in WRONG])
+def test_arguments_that_are_confused_get_an_error_that_says_what_to_write(
+    call: Callable[[], object], words: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        call()
+
+
+@pytest.mark.parametrize("as_given", [str, Path])
+def test_a_path_is_text_or_a_path(as_given: Callable[[Path], Any], tmp_path: Path) -> None:
+    key, ring, card, trust = (as_given(tmp_path / name) for name in ("key.jwk", "ring.json", "card.json", "trust.toml"))
+    save_private_key(key, SIGNER, format="jwk")
+    assert load_private_key(key).kid == SIGNER.kid
+    save_key_ring(ring, KeyRing.begin(SIGNER, 0.0))
+    assert load_key_ring(ring).keys == update_key_ring(ring, lambda held: held).keys
+    assert KeyRingFile(ring).signer(1.0).kid == SIGNER.kid
+    Path(card).write_bytes(SIGNED)
+    assert CardFile(card, trust=TRUST).document(1.0).body == SIGNED
+    Path(trust).write_text("version = 1\n")
+    assert TrustFile(trust).trust_store() == TrustStore.load(trust)
+    assert SqliteApiKeys(as_given(tmp_path / "keys.db"), create=True).records() == ()
+    assert SqliteCardMemory(as_given(tmp_path / "cards.db"), create=True).records() == ()
+    assert str(tmp_path) in repr(CertificateFiles(as_given(tmp_path / "chain.pem"), key))
+
+
+@pytest.mark.parametrize("as_given", [str, Path])
+def test_a_file_that_is_not_there_is_an_error_of_the_operating_system(
+    as_given: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    path = as_given(tmp_path / "no.pem")
+    for load in (load_private_key, load_key_ring, KeyRingFile, lambda path: update_key_ring(path, lambda held: held)):
+        with pytest.raises(FileNotFoundError):
+            load(path)

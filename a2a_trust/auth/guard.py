@@ -2,9 +2,9 @@
 
 Requirements are an OR of ANDs, as in OpenAPI. Every credential that a request carries must be good, whatever else it
 carries; each scheme's scopes are checked against that scheme's own credential; nobody is let in as anonymous who
-carries a credential for any declared scheme. Schemes are independent: while one cannot be judged (its issuer is out of
-reach), callers whom another alternative lets in notice nothing. A credential that is bound to a key counts only in a request that proves
-the key, whatever is remembered of it (RFC 8705 3, RFC 9449 7). What would leave a hole is a ConfigurationError when the
+carries a credential for any declared scheme. Schemes are independent: an issuer that is out of reach changes nothing for
+callers whom another alternative lets in. A credential that is bound to a key counts only in a request that proves the
+key, whatever is remembered of it (RFC 8705 3, RFC 9449 7). What would leave a hole is a ConfigurationError when the
 guard is made, and its text shows what to write.
 """
 
@@ -126,10 +126,12 @@ class _Evidence:
         #: Whether a credential is good only with the proof of a key.
         self.is_bound = False
 
-    def add(self, checked: _Checked, identity: object) -> None:
-        """Keep what a verifier has returned, which may be anybody's."""
+    def add(self, checked: _Checked, identity: object, now: float) -> None:
+        """Keep what a verifier has returned, which may be anybody's; InvalidCredentialsError when it has expired."""
         if not isinstance(identity, Identity):
             raise TypeError(f"the verifier of {checked.name!r} returned {type(identity).__name__}, not an Identity")
+        if not now < identity.expires_at:
+            raise InvalidCredentialsError(f"the credential of {checked.name!r} has expired")
         self.identities[checked.name] = identity
         if identity.bound_to is not None:
             self.is_bound = True
@@ -273,16 +275,12 @@ class Guard:
             if credential is None:
                 continue
             try:
-                identity = await checked.prove(credential, now)
-                if isinstance(identity, Identity) and not now < identity.expires_at:
-                    raise InvalidCredentialsError(f"the credential of {checked.name!r} has expired")
+                evidence.add(checked, await checked.prove(credential, now), now)
             except InvalidCredentialsError as error:
                 error.scheme, error.by_dpop = checked.name, bool(evidence.token) and checked.takes_dpop
                 evidence.refused[checked.name] = error
             except KeySourceUnavailableError as error:
                 evidence.undecided[checked.name] = error
-            else:
-                evidence.add(checked, identity)
         return evidence
 
     async def _check_bindings(self, evidence: _Evidence, proofs: Lines, scope: Any, now: float) -> None:

@@ -120,9 +120,7 @@ class JwksCache:
         snapshot = self._snapshot
         if snapshot is not None and (known := snapshot.keys.get((kid, kty))) and self._clock() < snapshot.fresh_until:
             return known  # the way of nearly all calls
-        return await self._find(
-            lambda snapshot: snapshot.keys.get((kid, kty)), f"no {kty} key named {ascii(kid)[:64]}"
-        )
+        return await self._find(lambda snapshot: snapshot.keys.get((kid, kty)), f"no {kty} key named {ascii(kid)[:64]}")
 
     async def only_key(self, kty: str) -> PublicKey:
         """The key of that type, for tokens that name none; InvalidCredentialsError unless there is exactly one."""
@@ -180,7 +178,7 @@ class JwksCache:
         paid = max(now, self._searches_until)
         if paid - now > (_BURST - 1) * self._times.cooldown:
             raise KeySourceUnavailableError(
-                f"{self._name}: the key is not among those known, and too many unknown ones were asked for to look again"
+                f"{self._name}: the key is not among those known, and too many unknown ones came to look for it now"
             )
         self._searches_until = paid + self._times.cooldown
         return self._begin()

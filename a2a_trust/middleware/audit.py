@@ -36,7 +36,16 @@ from a2a_trust.errors import (
     MissingCredentialsError,
 )
 
-__all__ = ["AuditEvent", "Outages", "Reason", "card_not_served", "is_heard", "reason_of", "request_allowed", "request_refused"]
+__all__ = [
+    "AuditEvent",
+    "Outages",
+    "Reason",
+    "card_not_served",
+    "is_heard",
+    "reason_of",
+    "request_allowed",
+    "request_refused",
+]
 
 _log: Final = logging.getLogger("a2a_trust.audit")
 

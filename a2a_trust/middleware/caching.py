@@ -1,6 +1,6 @@
 """What caches may do with answers: those that a caller got by a credential are for that caller alone.
 
-Caches know it of requests with ``Authorization`` (RFC 9111 3.5). Of a key in another header, in a cookie or in the query,
+Caches know it of requests with ``Authorization`` (RFC 9111 3.5). Of a key in another header, in a cookie or the query,
 and of a client certificate, they know nothing, and would give one caller's answer to the next one.
 """
 

@@ -465,12 +465,11 @@ async def test_claims_in_utf_16_or_with_duplicates_are_refused() -> None:
 
 
 async def test_claims_are_exact_whatever_they_hold_and_not_deeper_than_others() -> None:
-    odd = {"id": 12345678901234567890123, "ratio": 0.1, "nested": {"ids": [2**64 + 1, None, True]}, "name": "Zoë\t😀"}
+    nested = {"ids": (2**64 + 1, None, True)}  # a list in the token
+    odd = {"id": 12345678901234567890123, "ratio": 0.1, "nested": nested, "name": "Zoë\t😀"}
     for one in (odd, {"id": odd["id"]}, {"nested": odd["nested"]}, {"name": odd["name"]}):
         found = (await verifier().verify(token(claims(**one)), NOW)).claims
-        assert {name: found[name] for name in one} == {
-            name: {"ids": tuple(odd["nested"]["ids"])} if name == "nested" else value for name, value in one.items()
-        }
+        assert {name: found[name] for name in one} == one
     deep = json.dumps(claims(deep=1)).replace(": 1,", ": @,").replace(": 1}", ": @}")
     body = deep.replace("@", "[" * 200 + "]" * 200)
     await refuses(verifier(), token(body.encode()), "nested deeper")

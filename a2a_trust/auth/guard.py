@@ -2,9 +2,9 @@
 
 Requirements are an OR of ANDs, as in OpenAPI. Every credential that a request carries must be good, whatever else it
 carries; each scheme's scopes are checked against that scheme's own credential; nobody is let in as anonymous who
-carries a credential for any declared scheme. Schemes are independent: an issuer that is out of reach changes nothing for
-callers whom another alternative lets in. A credential that is bound to a key counts only in a request that proves the
-key, whatever is remembered of it (RFC 8705 3, RFC 9449 7). What would leave a hole is a ConfigurationError when the
+carries a credential for any declared scheme. Schemes are independent: an issuer that is out of reach changes nothing
+for callers whom another alternative lets in. A credential that is bound to a key counts only in a request that proves
+the key, whatever is remembered of it (RFC 8705 3, RFC 9449 7). What would leave a hole is a ConfigurationError when the
 guard is made, and its text shows what to write.
 """
 

@@ -40,7 +40,7 @@ class Identity:
 
     ``issuer`` says who vouches (an issuer URL, the name of a key store), ``subject`` whom they vouch for; together they
     name the caller, and no two callers share them. ``scopes`` are what the credential allows. It is good until just
-    before ``expires_at`` (seconds since the epoch). ``claims`` hold the rest, never the credential itself. Many requests
+    before ``expires_at`` (seconds since the epoch). ``claims`` hold the rest, never the credential itself. Requests
     share them, so they are read-only: an object is a mapping that cannot be changed, a list is a tuple. With
     ``bound_to`` it proves nothing by itself: the guard lets nobody in whose request does not prove those keys, too.
     """

@@ -155,28 +155,31 @@ class Outages:
         if outage is not None:
             outage.repeats += 1
             return
-        self._open[cause] = _Outage(now + _OUTAGE_SECONDS)
+        self._open[cause] = outage = _Outage(now + _OUTAGE_SECONDS)
         request_refused(scope, Reason.KEY_SOURCE_UNAVAILABLE, detail)
-        self._close_later()
+        self._close_later(outage)
 
     def flush(self) -> None:
         """Tell of everything that was counted and not told yet."""
         self._close(until=float("inf"))
 
     def _close(self, until: float) -> None:
-        for cause in [cause for cause, outage in self._open.items() if outage.ends <= until]:
+        # Oldest first, so the others have not ended either.
+        for cause, outage in [*self._open.items()]:
+            if outage.ends > until:
+                return
             repeats = self._open.pop(cause).repeats
             if repeats:
                 _requests_refused(cause, repeats)
 
-    def _close_later(self) -> None:
+    def _close_later(self, outage: _Outage) -> None:
         """So that the count is told, too, when nothing comes any more."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:  # another kind of event loop: the next refusal, or the end, tells
             return
         # In a context of its own: the count is nobody's request.
-        loop.call_later(_OUTAGE_SECONDS + 1, lambda: self._close(self._clock()), context=contextvars.Context())
+        loop.call_later(_OUTAGE_SECONDS, self._close, outage.ends, context=contextvars.Context())
 
 
 def _requests_refused(cause: str, count: int) -> None:

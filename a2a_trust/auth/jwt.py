@@ -170,6 +170,11 @@ class JwtVerifier:
         return self._issuer
 
     @property
+    def binding(self) -> TokenBinding:
+        """Whether tokens have to be bound to a key."""
+        return self._binding
+
+    @property
     def metadata_url(self) -> str | None:
         """Where the keys are found; None when their URL is configured. The guard compares it with the card's."""
         return self._keys.metadata_url if isinstance(self._keys, IssuerKeys) else None

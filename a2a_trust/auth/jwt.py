@@ -233,7 +233,7 @@ class JwtVerifier:
         claims = _read_claims(payload)
         # 2
         if claims.get("iss") != self._issuer:  # no JSON value but a string equals a string
-            raise UnrecognizedCredentialsError("token: iss is not the issuer")
+            raise UnrecognizedCredentialsError(f"token: iss is not the issuer {self._issuer!a}")
         # 3
         if typ != self._typ:
             raise InvalidCredentialsError(f"token: typ is not {self._profile}")

@@ -305,12 +305,9 @@ class Guard:
             elif by_dpop:
                 raise _blamed("a token came as DPoP, and is bound to no key of proofs", checked.name, by_dpop=True)
             if binding is not None and binding.x5t_s256 is not None:
-                certificates = certificates_of(scope)
-                if not certificates:
-                    mend = "" if CERTIFICATES in scope else "; to take any, pass client_certificates=FromTls()"
-                    raise _blamed(f"a token is bound to a certificate, and none was shown{mend}", checked.name, by_dpop)
-                if base64url.encode(hashlib.sha256(certificates[0]).digest()) != binding.x5t_s256:
-                    raise _blamed("a token is bound to another certificate", checked.name, by_dpop)
+                why = _certificate_mismatch(binding.x5t_s256, scope)
+                if why:
+                    raise _blamed(why, checked.name, by_dpop)
         if not proven_by:
             return
         (jkt, name), *others = proven_by.items()
@@ -372,6 +369,17 @@ class Guard:
 
 def _comes_as_dpop(lines: Lines) -> bool:
     return any(line is not None and line.lower().startswith(b"dpop ") for line in lines)
+
+
+def _certificate_mismatch(x5t_s256: str, scope: Any) -> str:
+    """Why the client's certificate is not the one that a token is bound to (RFC 8705 3); "" when it is."""
+    certificates = certificates_of(scope)
+    if not certificates:
+        mend = "" if CERTIFICATES in scope else "; to take any, pass client_certificates=FromTls()"
+        return f"a token is bound to a certificate, and none was shown{mend}"
+    if base64url.encode(hashlib.sha256(certificates[0]).digest()) != x5t_s256:
+        return "a token is bound to another certificate"
+    return ""
 
 
 def _blamed(why: str, scheme: str, by_dpop: bool = False) -> InvalidCredentialsError:

@@ -131,8 +131,7 @@ class AuthenticationMiddleware:
         inner |= {"user": caller, "auth": AuthCredentials([*caller.scopes]), _PRINCIPAL: caller}
         if NEXT_NONCE in inner:
             send = _giving(inner.pop(NEXT_NONCE), send)
-        if self._caching.is_needed:
-            send = self._caching.applied(send)
+        send = self._caching.applied(send)
         if self._hidden_headers:
             inner["headers"] = _lines_without(self._hidden_headers, inner["headers"])
         if self._hidden_parameters:

@@ -24,12 +24,13 @@ class CachingRules:
 
     def __init__(self, places: Iterable[Extractor]) -> None:
         places = [place for place in places if not isinstance(place, HttpAuthorization)]
-        self.is_needed = bool(places)
-        """Whether caches do not know by themselves."""
+        self._is_needed = bool(places)
         self._vary = sorted({place.header for place in places if place.header is not None})
 
     def applied(self, send: Send) -> Send:
-        """``send``, with these headers in the answer."""
+        """``send``, with these headers in the answer; itself where caches know by themselves."""
+        if not self._is_needed:
+            return send
 
         async def sent(message: MutableMapping[str, Any]) -> None:
             if message["type"] in ("http.response.start", "websocket.http.response.start"):

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from a2a_trust.auth.guard import HandlersEnforceSkills as HandlersEnforceSkills
     from a2a_trust.auth.jwt import IdTokenVerifier as IdTokenVerifier
     from a2a_trust.auth.jwt import JwtVerifier as JwtVerifier
+    from a2a_trust.auth.jwt import TokenBinding as TokenBinding
     from a2a_trust.auth.jwt import TokenProfile as TokenProfile
     from a2a_trust.auth.principal import Anonymous as Anonymous
     from a2a_trust.auth.principal import BoundVerifier as BoundVerifier
@@ -103,6 +104,7 @@ if TYPE_CHECKING:
     from a2a_trust.errors import SigningError as SigningError
     from a2a_trust.errors import TrustError as TrustError
     from a2a_trust.errors import UncoveredFieldsError as UncoveredFieldsError
+    from a2a_trust.errors import UnrecognizedCredentialsError as UnrecognizedCredentialsError
     from a2a_trust.errors import UnsignedCardError as UnsignedCardError
     from a2a_trust.errors import UntrustedCardError as UntrustedCardError
     from a2a_trust.fetch import Door as Door
@@ -262,6 +264,7 @@ _HOMES = {
     "SigningTool": "keys.trust",
     "SqliteApiKeys": "auth.api_key_store",
     "SqliteCardMemory": "client.memory_store",
+    "TokenBinding": "auth.jwt",
     "TokenProfile": "auth.jwt",
     "Traefik": "middleware.proxies",
     "TrustError": "errors",
@@ -271,6 +274,7 @@ _HOMES = {
     "TrustStore": "keys.trust",
     "TrustedKey": "keys.trust",
     "UncoveredFieldsError": "errors",
+    "UnrecognizedCredentialsError": "errors",
     "UnixSocket": "middleware.proxies",
     "UnsafeAnyOrigin": "keys.origins",
     "UnsafePassAnything": "client.destinations",

@@ -20,6 +20,7 @@
     ├── AuthenticationError          401: nobody is let in without proof
     │   ├── MissingCredentialsError  no credential came for any scheme
     │   └── InvalidCredentialsError  a credential came and is not good
+    │       └── UnrecognizedCredentialsError  it is of another kind or issuer than this verifier is for
     ├── AuthorizationError           403: the caller is known and may not; ``scopes`` would be needed
     ├── KeySourceUnavailableError    503: whoever could judge the credential is out of reach
     └── CardNotServedError           503: our own card proves nothing now, so it must not be handed out
@@ -36,7 +37,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+if TYPE_CHECKING:
+    from a2a_trust.auth.principal import Principal
 
 __all__ = [
     "AuthenticationError",
@@ -61,6 +65,7 @@ __all__ = [
     "SigningError",
     "TrustError",
     "UncoveredFieldsError",
+    "UnrecognizedCredentialsError",
     "UnsignedCardError",
     "UntrustedCardError",
 ]
@@ -317,16 +322,24 @@ class InvalidCredentialsError(AuthenticationError):
     """What the caller is told, where the credential is a token (RFC 6750 3.1, RFC 9449 7.1)."""
 
 
+class UnrecognizedCredentialsError(InvalidCredentialsError):
+    """The credential is not of the kind, or not of the issuer, that a verifier is for. Another verifier may know it;
+    where none does, it is an invalid credential. Nothing was fetched to find that out."""
+
+    code = "unrecognized-credentials"
+
+
 class AuthorizationError(TrustError):
     """The caller is known and may not; ``scopes`` are those that would be needed, in order of their names.
 
     ``by_scheme`` has those of every scheme, by its name in the card, whose credential lacks some. ``by_dpop``: the
-    credential came as ``Authorization: DPoP``.
+    credential came as ``Authorization: DPoP``. The guard sets ``caller``: whom the credentials name.
     """
 
     code = "insufficient-scope"
 
     by_dpop: bool = False
+    caller: Principal | None = None
 
     def __init__(
         self, message: str, scopes: tuple[str, ...] = (), by_scheme: Mapping[str, tuple[str, ...]] | None = None

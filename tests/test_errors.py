@@ -136,6 +136,7 @@ CODES = {
     "AuthenticationError": "authentication",
     "MissingCredentialsError": "missing-credentials",
     "InvalidCredentialsError": "invalid-credentials",
+    "UnrecognizedCredentialsError": "unrecognized-credentials",
     "AuthorizationError": "insufficient-scope",
     "KeySourceUnavailableError": "key-source-unavailable",
     "CardNotServedError": "card-not-served",

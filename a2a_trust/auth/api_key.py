@@ -28,7 +28,6 @@ from datetime import timedelta
 from hashlib import sha256
 from hmac import compare_digest
 from threading import Lock
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
 from a2a_trust.auth.principal import SCOPE, Identity
@@ -502,7 +501,7 @@ def _index(records: tuple[ApiKeyRecord, ...], issuer: str) -> Mapping[str | byte
             subject=record.owner,
             scopes=record.scopes,
             expires_at=record.expires,
-            claims=MappingProxyType({"key_id": record.key_id}),
+            claims={"key_id": record.key_id},
         )
         good_until = record.expires if record.revoked is None else -math.inf
         known[name] = _Known(record.key_id, record.digest, good_until, identity)

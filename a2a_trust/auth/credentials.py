@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
-from urllib.parse import parse_qsl
+from urllib.parse import unquote_to_bytes
 
 from a2a_trust.card import (
     ApiKeyScheme,
@@ -139,29 +139,36 @@ class Header:
         return value.decode("ascii") if value and value.isascii() else _text(value, self.name)
 
 
+_BROKEN_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A parameter of the query."""
+    """A parameter of the query. Whatever else the query holds is not read, and may be anything."""
 
     name: str
+    _pairs: re.Pattern[bytes] = field(init=False, repr=False, compare=False)
+    """Finds the values of the parameter, whichever of the name's characters are percent-encoded."""
 
     def __post_init__(self) -> None:
         _check_parameter(self.name)
+        spellings = (b"(?:%b|%%(?i:%02x))" % (re.escape(bytes((octet,))), octet) for octet in self.name.encode())
+        pairs = re.compile(rb"(?:^|(?<=&))%b(?:=([^&]*)|(?=&|\Z))" % b"".join(spellings))
+        object.__setattr__(self, "_pairs", pairs)
 
     @property
     def header(self) -> None:
         return None
 
     def take(self, lines: Lines, scope: Any) -> str | None:  # noqa: ARG002
-        query = scope.get("query_string", b"")
-        if self.name.encode() not in query and b"%" not in query and b"+" not in query:
+        values = self._pairs.findall(scope.get("query_string", b""))
+        if not values:
             return None
-        try:
-            pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=256)
-        except ValueError:
-            raise InvalidCredentialsError("query: it cannot be read") from None
         where = f"query parameter {self.name}"
-        return _text(_only([value.encode() for name, value in pairs if name == self.name], where), where)
+        value = _only(values, where)
+        if value is not None and _BROKEN_ESCAPE.search(value):
+            raise InvalidCredentialsError(f"{where}: a percent sign is not followed by two hexadecimal digits")
+        return _text(value and unquote_to_bytes(value.replace(b"+", b" ")), where)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 Requirements are an OR of ANDs, as in OpenAPI. Every credential that a request carries must be good, whatever else it
 carries; each scheme's scopes are checked against that scheme's own credential; nobody is let in as anonymous who
-carries a credential for any declared scheme. A credential that is bound to a key counts only in a request that proves
+carries a credential for any declared scheme. Schemes are independent: an issuer that is out of reach changes nothing
+for callers whom another alternative lets in. A credential that is bound to a key counts only in a request that proves
 the key, whatever is remembered of it (RFC 8705 3, RFC 9449 7). What would leave a hole is a ConfigurationError when the
 guard is made, and its text shows what to write.
 """
@@ -40,7 +41,9 @@ from a2a_trust.errors import (
     AuthorizationError,
     ConfigurationError,
     InvalidCredentialsError,
+    KeySourceUnavailableError,
     MissingCredentialsError,
+    UnrecognizedCredentialsError,
 )
 from a2a_trust.keys import base64url
 
@@ -106,6 +109,55 @@ def _prover(verifier: Any) -> Callable[[str, float], Awaitable[Identity]]:
         if "verify_bound" in names or "verify" in names:
             break
     return prove
+
+
+class _Evidence:
+    """What the credentials of one request have proven, by the names of the schemes, in their order."""
+
+    __slots__ = ("identities", "is_bound", "refused", "token", "undecided")
+
+    def __init__(self) -> None:
+        self.identities: dict[str, Identity] = {}
+        #: The schemes whose verifiers cannot tell now.
+        self.undecided: dict[str, KeySourceUnavailableError] = {}
+        self.refused: dict[str, InvalidCredentialsError] = {}
+        #: What came as ``Authorization: DPoP``.
+        self.token = ""
+        #: Whether a credential is good only with the proof of a key.
+        self.is_bound = False
+
+    def add(self, checked: _Checked, identity: object, now: float) -> None:
+        """Keep what a verifier has returned, which may be anybody's; InvalidCredentialsError when it has expired."""
+        if not isinstance(identity, Identity):
+            raise TypeError(f"the verifier of {checked.name!r} returned {type(identity).__name__}, not an Identity")
+        if not now < identity.expires_at:
+            raise InvalidCredentialsError(f"the credential of {checked.name!r} has expired")
+        self.identities[checked.name] = identity
+        if identity.bound_to is not None:
+            self.is_bound = True
+
+    def raise_refusal(self, places: Mapping[str, Extractor]) -> None:
+        """Raise for a credential that no verifier takes; ``places`` are those of the schemes.
+
+        Schemes may share a place (two issuers of bearer tokens): what came there is good when one says so, and else it
+        is the verifier for its issuer that says what is wrong.
+        """
+        open_places = {places[name] for names in (self.identities, self.undecided) for name in names}
+        invalid = [error for name, error in self.refused.items() if places[name] not in open_places]
+        for error in sorted(invalid, key=lambda error: isinstance(error, UnrecognizedCredentialsError)):
+            raise error
+
+    def raise_undecided(self, alternative: Alternative) -> None:
+        """Raise if the alternative might be satisfied, if only its verifiers could tell."""
+        unknown = None
+        for name, scopes in alternative.schemes:
+            identity = self.identities.get(name)
+            if name in self.undecided:
+                unknown = unknown or self.undecided[name]
+            elif identity is None or not scopes <= identity.scopes:
+                return
+        if unknown is not None:
+            raise unknown
 
 
 _NO_LINES: Final[Lines] = []
@@ -179,55 +231,21 @@ class Guard:
         ``scope`` is an ASGI scope, ``now`` seconds since the epoch. MissingCredentialsError, InvalidCredentialsError,
         AuthorizationError, KeySourceUnavailableError. Whatever a verifier raises otherwise passes through: it is no
         decision, and whoever calls this must let nobody in.
+
+        1. Each credential is taken from its one place and judged by the verifiers of all schemes that share the place.
+        2. One that no verifier takes is rejected, whatever the alternatives are.
+        3. The request proves the keys that its credentials are bound to.
+        4. The first alternative whose schemes are all proven, with their scopes, makes the principal. A scheme that
+           cannot be judged now matters only here, where nothing else lets the caller in.
         """
         lines = self._lines.find(scope["headers"])
-        identities: dict[str, Identity] = {}
-        refused: list[tuple[Extractor, InvalidCredentialsError]] = []
-        token = ""  # what came as Authorization: DPoP
-        is_bound = False
-        for checked in self._checked:
-            found = lines.get(checked.header, _NO_LINES)
-            if found is _NO_LINES and checked.header:
-                continue
-            try:
-                credential = checked.place.take(found, scope)
-                if credential is None and checked.takes_dpop:
-                    credential = _BY_DPOP.take(found, scope)
-                    token = credential or ""
-            except InvalidCredentialsError as error:
-                error.scheme = checked.name
-                raise
-            if credential is None:
-                continue
-            try:
-                identity = await checked.prove(credential, now)
-            except InvalidCredentialsError as error:
-                error.scheme, error.by_dpop = checked.name, bool(token) and checked.takes_dpop
-                refused.append((checked.place, error))
-                continue
-            if not isinstance(identity, Identity):
-                raise TypeError(f"the verifier of {checked.name!r} returned {type(identity).__name__}, not an Identity")
-            if not now < identity.expires_at:
-                expired = InvalidCredentialsError(f"the credential of {checked.name!r} has expired")
-                expired.scheme, expired.by_dpop = checked.name, bool(token) and checked.takes_dpop
-                raise expired
-            identities[checked.name] = identity
-            if identity.bound_to is not None:
-                is_bound = True
-        if refused:
-            # Schemes may share a place (two issuers of bearer tokens): what came there is good when one says so.
-            taken = {checked.place for checked in self._checked if checked.name in identities}
-            for place, refusal in refused:
-                if place not in taken:
-                    raise refusal
-        if identities:
-            if is_bound or token:
-                await self._check_bindings(identities, token, lines.get(_PROOF, _NO_LINES), scope, now)
-            try:
-                return self._principal(identities)
-            except AuthorizationError as error:
-                error.by_dpop = bool(token)
-                raise
+        evidence = await self._judge(lines, scope, now)  # 1
+        if evidence.refused:
+            evidence.raise_refusal({checked.name: checked.place for checked in self._checked})  # 2
+        if evidence.identities or evidence.undecided:
+            if evidence.is_bound or evidence.token:
+                await self._check_bindings(evidence, lines.get(_PROOF, _NO_LINES), scope, now)  # 3
+            return self._principal(evidence)  # 4
         if (
             self._lets_anonymous_in
             and b"authorization" not in lines
@@ -239,16 +257,41 @@ class Guard:
         hint = "; to take DPoP, pass dpop=DPoP(url=…)" if self.dpop is None and _comes_as_dpop(came) else ""
         raise MissingCredentialsError(f"no credential for any scheme of the card{hint}")
 
-    async def _check_bindings(
-        self, identities: dict[str, Identity], token: str, proofs: Lines, scope: Any, now: float
-    ) -> None:
+    async def _judge(self, lines: dict[bytes, Lines], scope: Any, now: float) -> _Evidence:
+        """What the credentials that came prove, scheme by scheme; InvalidCredentialsError for one oddly written."""
+        evidence = _Evidence()
+        for checked in self._checked:
+            found = lines.get(checked.header, _NO_LINES)
+            if found is _NO_LINES and checked.header:
+                continue
+            try:
+                credential = checked.place.take(found, scope)
+                if credential is None and checked.takes_dpop:
+                    credential = _BY_DPOP.take(found, scope)
+                    evidence.token = credential or ""
+            except InvalidCredentialsError as error:
+                error.scheme = checked.name
+                raise
+            if credential is None:
+                continue
+            try:
+                evidence.add(checked, await checked.prove(credential, now), now)
+            except InvalidCredentialsError as error:
+                error.scheme, error.by_dpop = checked.name, bool(evidence.token) and checked.takes_dpop
+                evidence.refused[checked.name] = error
+            except KeySourceUnavailableError as error:
+                evidence.undecided[checked.name] = error
+        return evidence
+
+    async def _check_bindings(self, evidence: _Evidence, proofs: Lines, scope: Any, now: float) -> None:
         """Return when the request proves every key that its credentials are bound to.
 
-        ``token`` is what came as ``Authorization: DPoP``, "" for nothing; ``proofs`` are the lines of the header DPoP.
+        ``proofs`` are the lines of the header DPoP.
         """
+        token = evidence.token
         proven_by: dict[str, str] = {}  # thumbprints of keys of proofs, with the scheme whose token demands one
         for checked in self._checked:
-            identity = identities.get(checked.name)
+            identity = evidence.identities.get(checked.name)
             if identity is None:
                 continue
             by_dpop = bool(token) and checked.takes_dpop
@@ -262,12 +305,9 @@ class Guard:
             elif by_dpop:
                 raise _blamed("a token came as DPoP, and is bound to no key of proofs", checked.name, by_dpop=True)
             if binding is not None and binding.x5t_s256 is not None:
-                certificates = certificates_of(scope)
-                if not certificates:
-                    mend = "" if CERTIFICATES in scope else "; to take any, pass client_certificates=FromTls()"
-                    raise _blamed(f"a token is bound to a certificate, and none was shown{mend}", checked.name, by_dpop)
-                if base64url.encode(hashlib.sha256(certificates[0]).digest()) != binding.x5t_s256:
-                    raise _blamed("a token is bound to another certificate", checked.name, by_dpop)
+                why = _certificate_mismatch(binding.x5t_s256, scope)
+                if why:
+                    raise _blamed(why, checked.name, by_dpop)
         if not proven_by:
             return
         (jkt, name), *others = proven_by.items()
@@ -279,41 +319,49 @@ class Guard:
             error.scheme, error.by_dpop = name, True
             raise
 
-    def _principal(self, identities: dict[str, Identity]) -> Principal:
-        met: list[Alternative] = []
+    def _principal(self, evidence: _Evidence) -> Principal:
+        """The caller, by the first alternative that is satisfied; else why there is none."""
+        identities = evidence.identities
         for alternative in self._alternatives:
             proven = []
-            enough = True
             for name, scopes in alternative.schemes:
                 identity = identities.get(name)
-                if identity is None:
+                if identity is None or not scopes <= identity.scopes:
                     break
                 proven.append((name, identity))
-                enough = enough and scopes <= identity.scopes
             else:
-                if enough:
-                    return Principal(identities=tuple(proven))
-                met.append(alternative)
-        if not met:
-            missing = [
-                " and ".join(repr(name) for name, _ in alternative.schemes if name not in identities)
-                for alternative in self._alternatives
-            ]
-            raise MissingCredentialsError(
-                f"the credentials that came are not all that any alternative demands; missing: {', or '.join(missing)}"
-            )
+                return Principal(identities=tuple(proven))
+        for alternative in self._alternatives if evidence.undecided else ():
+            evidence.raise_undecided(alternative)
+        met = [each for each in self._alternatives if all(name in identities for name, _ in each.schemes)]
+        raise self._lacking_scopes(evidence, met) if met else self._missing(identities)
+
+    def _missing(self, identities: Mapping[str, Identity]) -> MissingCredentialsError:
+        missing = [
+            " and ".join(repr(name) for name, _ in alternative.schemes if name not in identities)
+            for alternative in self._alternatives
+        ]
+        return MissingCredentialsError(
+            f"the credentials that came are not all that any alternative demands; missing: {', or '.join(missing)}"
+        )
+
+    def _lacking_scopes(self, evidence: _Evidence, met: Iterable[Alternative]) -> AuthorizationError:
+        """The refusal of a known caller; ``met`` are the alternatives whose credentials came."""
         wanting: set[str] = set()
         lacking: dict[str, set[str]] = {}
         for alternative in met:
             for name, scopes in alternative.schemes:
                 wanting |= scopes
-                if not scopes <= identities[name].scopes:
+                if not scopes <= evidence.identities[name].scopes:
                     lacking.setdefault(name, set()).update(scopes)
-        raise AuthorizationError(
+        error = AuthorizationError(
             "the credentials lack scopes that the card demands",
             tuple(sorted(wanting)),
             {name: tuple(sorted(scopes)) for name, scopes in lacking.items()},
         )
+        error.by_dpop = bool(evidence.token)
+        error.caller = Principal(identities=tuple(evidence.identities.items()))
+        return error
 
     def _carries_unused(self, lines: dict[bytes, Lines], scope: Any) -> bool:
         return any(place.take(lines.get(place.header or b"", []), scope) is not None for place in self._unused)
@@ -321,6 +369,17 @@ class Guard:
 
 def _comes_as_dpop(lines: Lines) -> bool:
     return any(line is not None and line.lower().startswith(b"dpop ") for line in lines)
+
+
+def _certificate_mismatch(x5t_s256: str, scope: Any) -> str:
+    """Why the client's certificate is not the one that a token is bound to (RFC 8705 3); "" when it is."""
+    certificates = certificates_of(scope)
+    if not certificates:
+        mend = "" if CERTIFICATES in scope else "; to take any, pass client_certificates=FromTls()"
+        return f"a token is bound to a certificate, and none was shown{mend}"
+    if base64url.encode(hashlib.sha256(certificates[0]).digest()) != x5t_s256:
+        return "a token is bound to another certificate"
+    return ""
 
 
 def _blamed(why: str, scheme: str, by_dpop: bool = False) -> InvalidCredentialsError:

@@ -3,14 +3,18 @@
 The rules, in the order in which they are applied:
 
 1. Three canonical base64url parts; a header without ``crit``; an asymmetric ``alg``.
-2. ``typ`` is that of an access token. ID tokens, refresh tokens and logout tokens are none, whoever signed them.
-3. The key is one of the issuer's, by ``kid`` and key type, and valid now; ``alg`` is its own, and so is the signature.
-   Then the claims must not be those of another kind of token either.
-4. ``iss`` and ``aud`` are exactly ours; ``sub`` names somebody.
+2. ``iss`` is exactly our issuer. A token of another issuer is for another verifier: no key is looked for.
+3. ``typ`` is that of an access token, and the claims are not those of another kind of token. ID tokens, refresh tokens
+   and logout tokens are no access tokens, whoever signed them.
+4. ``aud`` is exactly ours; ``sub`` names somebody.
 5. ``exp`` lies ahead, ``nbf`` and ``iat`` do not.
 6. A token that is bound to a key or a certificate (``cnf``) proves nothing by itself: the guard demands the proof in
    every request, and ``verify``, which sees no requests, refuses it. What else ``cnf`` may say is not understood, and
-   refused.
+   refused. A verifier may demand that tokens are bound (``TokenBinding.REQUIRED``).
+7. The key is one of the issuer's, by ``kid`` and key type, and valid now; ``alg`` is its own, and so is the signature.
+
+Rules 2 to 6 read what nobody has proven yet, and can only refuse: a token that could not be good anyway makes no fetch
+of keys and no signature check. Nothing counts before rule 7.
 
 What is remembered of a token are its proven claims, under the digest of the whole token, for five minutes at most, and
 not beyond the loss of any of the issuer's keys: so long may a key that the issuer withdrew still count.
@@ -26,14 +30,20 @@ from typing import Final, NamedTuple, Protocol
 from a2a_trust import strict_json
 from a2a_trust.auth.discovery import IssuerKeys
 from a2a_trust.auth.principal import Identity, KeyBinding
-from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, InvalidSignatureError, MalformedError
+from a2a_trust.errors import (
+    ConfigurationError,
+    InvalidCredentialsError,
+    InvalidSignatureError,
+    MalformedError,
+    UnrecognizedCredentialsError,
+)
 from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import read_header, verify_jws
 from a2a_trust.strict_json import JSONObject
 
-__all__ = ["IdTokenVerifier", "JwtVerifier", "KeySource", "TokenProfile"]
+__all__ = ["IdTokenVerifier", "JwtVerifier", "KeySource", "TokenBinding", "TokenProfile"]
 
 MAX_TOKEN: Final = 16_384
 """The longest token that is looked at, in characters."""
@@ -77,6 +87,16 @@ class TokenProfile(StrEnum):
     tokens by what it must have (``scope`` or ``scp``, or Entra's ``azpacr`` and ``appidacr``) and must not have."""
 
 
+class TokenBinding(StrEnum):
+    """Whether tokens have to be sender-constrained (RFC 9700 2.2.1)."""
+
+    OPTIONAL = "optional"
+    """Bearer tokens are taken, too. A token that is bound needs the proof of its key all the same."""
+
+    REQUIRED = "required"
+    """Only tokens that are bound to a key (RFC 9449) or a client certificate (RFC 8705) are taken."""
+
+
 #: Claims of ID tokens (OpenID Connect Core 2 and 3.3.2.11) and of logout tokens (Back-Channel Logout 2.4).
 _OF_OTHER_TOKENS: Final = frozenset({"nonce", "at_hash", "c_hash", "s_hash", "events"})
 #: Claims that only access tokens have: RFC 8693 4.2, and how the client proved itself in Entra ID's versions 1 and 2.
@@ -99,6 +119,8 @@ class _Header(NamedTuple):
 
 class _Proven(NamedTuple):
     identity: Identity
+    signed: bytes
+    """The digest of what the issuer has signed: a signature can have other spellings, which are other tokens."""
     generation: int
     good_from: float
     good_until: float
@@ -123,8 +145,11 @@ class JwtVerifier:
         audience: str,
         profile: TokenProfile = TokenProfile.RFC9068,
         skew: float = 30.0,
+        binding: TokenBinding = TokenBinding.OPTIONAL,
     ) -> None:
-        """``skew``: by how many seconds ``nbf`` and ``iat`` may lie ahead; ``exp`` gets none."""
+        """``skew``: by how many seconds ``nbf`` and ``iat`` may lie ahead; ``exp`` gets none. ``binding`` says whether
+        tokens have to be bound to a key.
+        """
         for name, value in (("issuer", issuer), ("audience", audience)):
             if type(value) is not str or not value:
                 raise ConfigurationError(
@@ -136,12 +161,18 @@ class JwtVerifier:
             raise ConfigurationError(f"JwtVerifier: skew must be 0 to {MAX_SKEW:.0f} seconds")
         self._keys, self._issuer, self._audience = keys, issuer, audience
         self._profile, self._typ, self._skew = TokenProfile(profile), profile.lower(), skew
+        self._binding = TokenBinding(binding)
         self._proven: dict[bytes, _Proven] = {}
 
     @property
     def issuer(self) -> str:
         """Whose tokens are taken."""
         return self._issuer
+
+    @property
+    def binding(self) -> TokenBinding:
+        """Whether tokens have to be bound to a key."""
+        return self._binding
 
     @property
     def metadata_url(self) -> str | None:
@@ -171,7 +202,7 @@ class JwtVerifier:
         generation = self._keys.generation
         proven = self._proven.get(digest)
         if proven is not None:
-            identity, then, good_from, good_until = proven
+            identity, _, then, good_from, good_until = proven
             if then == generation and good_from <= now < good_until:
                 return identity
         try:
@@ -180,24 +211,38 @@ class JwtVerifier:
             raise InvalidCredentialsError(f"token: {error}") from None
         if len(self._proven) >= _MEMORY_TOKENS:
             self._make_room(now)
-        self._proven[digest] = _Proven(identity, generation, good_from, min(good_until, now + _MEMORY_SECONDS))
+        good_until = min(good_until, now + _MEMORY_SECONDS)
+        self._proven[digest] = _Proven(identity, _signed(credential), generation, good_from, good_until)
         return identity
 
     def forget(self, credential: str) -> None:
-        """Drop what is remembered of a token, as after its revocation."""
-        self._proven.pop(hashlib.sha256(credential.encode()).digest(), None)
+        """Drop what is remembered of a token, as after its revocation, and of every other token that differs from it
+        in nothing but the signature: of an ECDSA signature (r, s) anybody can make the second one, (r, n - s)."""
+        signed = _signed(credential)
+        self._proven = {digest: proven for digest, proven in self._proven.items() if proven.signed != signed}
 
     async def _prove(self, credential: str, now: float) -> tuple[Identity, float, float]:
         """The identity, and from when until when the token and the key that signed it are good."""
+        # 1
         parts = credential.split(".")
         if len(parts) != 3:
-            raise InvalidCredentialsError("token: not three parts")
-        protected, encoded, signature = parts  # 1
+            raise UnrecognizedCredentialsError("token: not three parts")
+        protected, encoded, signature = parts
         kid, kty, typ = _read_header(protected)
-        if typ != self._typ:  # 2
-            raise InvalidCredentialsError(f"token: typ is not {self._profile}")
         payload = base64url.decode(encoded, "payload")
+        claims = _read_claims(payload)
+        # 2
+        if claims.get("iss") != self._issuer:  # no JSON value but a string equals a string
+            raise UnrecognizedCredentialsError(f"token: iss is not the issuer {self._issuer!a}")
         # 3
+        if typ != self._typ:
+            raise InvalidCredentialsError(f"token: typ is not {self._profile}")
+        self._check_kind(claims)
+        # 4 to 6
+        identity, good_from = _identity(claims, self._issuer, self._audience, now, self._skew)
+        if identity.bound_to is None and self._binding is TokenBinding.REQUIRED:
+            raise InvalidCredentialsError("token: it is bound to no key (cnf), and only bound tokens are taken here")
+        # 7
         key = await (self._keys.only_key(kty) if kid is None else self._keys.key(kid, kty))
         if not key.is_valid_at(now):
             raise InvalidCredentialsError("token: its key is revoked, expired or not valid yet (A2A 8.4.3)")
@@ -205,13 +250,10 @@ class JwtVerifier:
             verify_jws(protected=protected, payload=payload, signature=signature, key=key)
         except InvalidSignatureError:
             raise InvalidCredentialsError("token: the signature is not the issuer's") from None
-        claims = _read_claims(payload)
-        self._check_kind(claims)
-        identity, good_from = _identity(claims, self._issuer, self._audience, now, self._skew)
         return identity, max(good_from, key.not_before), min(identity.expires_at, key.not_after)
 
     def _check_kind(self, claims: JSONObject) -> None:
-        """The rest of step 3: what the claims say about the kind of token."""
+        """The rest of rule 3: what the claims say about the kind of token."""
         if not _OF_OTHER_TOKENS.isdisjoint(claims):
             raise InvalidCredentialsError("token: it has claims of an ID token or a logout token")
         if self._profile is TokenProfile.PLAIN_JWT:
@@ -247,7 +289,7 @@ class IdTokenVerifier(JwtVerifier):
 
 @lru_cache(maxsize=128)
 def _read_header(protected: str) -> _Header:
-    """Step 1: one issuer's tokens have few different headers, each is judged once."""
+    """Rule 1: one issuer's tokens have few different headers, each is judged once."""
     header = read_header(protected)
     algorithm = algorithm_of(header["alg"])
     if algorithm is None:
@@ -258,6 +300,11 @@ def _read_header(protected: str) -> _Header:
     if type(typ) is not str:
         raise InvalidCredentialsError("token: typ is not a string")
     return _Header(kid, algorithm.kty, typ.lower().removeprefix("application/"))
+
+
+def _signed(credential: str) -> bytes:
+    """The digest of a token without its signature."""
+    return hashlib.sha256(credential.rpartition(".")[0].encode()).digest()
 
 
 def _read_claims(payload: bytes) -> JSONObject:
@@ -271,9 +318,7 @@ def _read_claims(payload: bytes) -> JSONObject:
 
 
 def _identity(claims: JSONObject, issuer: str, audience: str, now: float, skew: float) -> tuple[Identity, float]:
-    """Steps 4 to 6: the identity, and the moment from which the token is good."""
-    if claims.get("iss") != issuer:  # no JSON value but a string equals a string
-        raise InvalidCredentialsError("token: iss is not the issuer")
+    """Rules 4 to 6: the identity that the claims tell of, and the moment from which the token is good."""
     aud = claims.get("aud")
     if aud != audience and not (type(aud) is list and audience in aud and all(type(item) is str for item in aud)):
         raise InvalidCredentialsError("token: aud is not our audience")
@@ -305,7 +350,7 @@ _DIGEST_OCTETS: Final = 32
 
 
 def _binding(cnf: object) -> KeyBinding:
-    """Step 6: what the token is bound to (RFC 7800 3.1)."""
+    """Rule 6: what the token is bound to (RFC 7800 3.1)."""
     if type(cnf) is not dict or not cnf or not cnf.keys() <= _CONFIRMATIONS.keys():
         raise InvalidCredentialsError("token: it is bound to a key (cnf) in a way that is not understood")
     for name, thumbprint in cnf.items():

@@ -7,6 +7,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from a2a_trust.errors import ConfigurationError
@@ -39,7 +40,8 @@ class Identity:
 
     ``issuer`` says who vouches (an issuer URL, the name of a key store), ``subject`` whom they vouch for; together they
     name the caller, and no two callers share them. ``scopes`` are what the credential allows. It is good until just
-    before ``expires_at`` (seconds since the epoch). ``claims`` hold the rest, never the credential itself. With
+    before ``expires_at`` (seconds since the epoch). ``claims`` hold the rest, never the credential itself. Requests
+    share them, so they are read-only: an object is a mapping that cannot be changed, a list is a tuple. With
     ``bound_to`` it proves nothing by itself: the guard lets nobody in whose request does not prove those keys, too.
     """
 
@@ -50,14 +52,36 @@ class Identity:
     claims: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False, hash=False)
     bound_to: KeyBinding | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "claims", _read_only(self.claims))
+
+
+_FLAT: Final = frozenset({str, int, float, bool, type(None)})
+
+
+def _read_only(value: Any) -> Any:
+    """A copy of a JSON value that nobody can change, at any depth."""
+    if isinstance(value, Mapping):
+        return MappingProxyType(
+            {name: item if type(item) in _FLAT else _read_only(item) for name, item in value.items()}
+        )
+    if isinstance(value, list | tuple):
+        return tuple(map(_read_only, value))
+    return value
+
 
 class Verifier(Protocol):
-    """Something that proves credentials of one kind."""
+    """Something that proves credentials of one kind: tokens of one issuer, keys of one store.
+
+    Several verifiers may share a place, such as the Authorization header: all of them are asked, and one that takes
+    the credential is enough. So a verifier must be sure that a credential is its own before it asks anybody else.
+    """
 
     async def verify(self, credential: str, now: float) -> Identity:
         """What the credential proves at the moment ``now`` (seconds since the epoch).
 
-        InvalidCredentialsError: it is not good. KeySourceUnavailableError: nobody can tell now.
+        InvalidCredentialsError: it is not good (UnrecognizedCredentialsError: it is not of the kind or the issuer that
+        this verifier is for). KeySourceUnavailableError: nobody can tell now.
         """
         ...
 

@@ -4,8 +4,9 @@
 - **Stale** for a short while: answered from memory, and refreshed behind the caller's back. After a longer silence the
   caller waits for the refresh: nobody knows whether the key still counts. While the source fails, the old keys hold for
   a bounded time; then nothing can be judged (503, not 401).
-- **Unknown name**: one refresh, so that a rotation never refuses a good token; then none for a cool-down, whatever the
-  number of unknown names. A name that was looked for in vain starts no refresh for a while.
+- **Unknown name**: one refresh, so that a rotation never refuses a good token. Anybody can invent names, so these
+  refreshes have a budget: five at once, then one every five seconds. While it is spent, nobody can tell whether the
+  issuer has the key: such a token is neither good nor bad (503), and a new key is known at most five seconds late.
 - There is one load at a time, and everybody who needs one waits for it; who stops waiting does not stop it.
 - After failures, attempts are spaced by a growing back-off. What fails never replaces or empties what was there; a
   document that was read does, also one without keys: a key that is gone from it proves nothing any more.
@@ -37,7 +38,9 @@ from a2a_trust.keys.keyset import KeySet, read_jwks
 __all__ = ["JwksCache", "JwksCacheTimes"]
 
 _log: Final = logging.getLogger(__name__)
-_MAX_MISSING: Final = 1024
+
+_BURST: Final = 5
+"""How many refreshes for unknown names may follow each other at once."""
 
 _PATIENCE: Final = 30.0
 """How long a load may take, in seconds; the door is much stricter, sources of users may not be."""
@@ -56,10 +59,8 @@ class JwksCacheTimes:
     """For how long after that callers get the old set at once, while it is refreshed."""
     stale_if_error: float = 3_600.0
     """For how long after that the old set holds while the source fails: the longest time a dropped key lives on."""
-    cooldown: float = 30.0
-    """Between two refreshes for unknown names."""
-    missing: float = 30.0
-    """For how long a name that was looked for in vain starts no further refresh."""
+    cooldown: float = 5.0
+    """Between two refreshes for unknown names, after a burst of five."""
     max_backoff: float = 60.0
     """Between two attempts at a source that fails; it begins with 1 second and doubles."""
 
@@ -111,9 +112,8 @@ class JwksCache:
         self._loads = 0
         self._failures = 0
         self._retry_at = -math.inf
-        self._search_at = -math.inf
-        #: When a name may be looked for again. By hash: a stranger's long names take no memory.
-        self._missing: dict[int, float] = {}
+        #: When the searches that were begun will be paid for, at one in each cool-down (a leaky bucket).
+        self._searches_until = -math.inf
         #: Rises whenever a key is lost: for whoever remembers what keys have proven.
         self.generation = 0
 
@@ -128,7 +128,6 @@ class JwksCache:
             return known  # the way of nearly all calls
         return await self._find(
             lambda snapshot: snapshot.key(kid, kty),
-            hash((kid, kty)),
             f"no {kty} key named {ascii(kid)[:64]} is valid now",
         )
 
@@ -142,23 +141,19 @@ class JwksCache:
                 raise InvalidCredentialsError(f"{self._name}: several {kty} keys, and the token names none by kid")
             return keys[0] if keys else None
 
-        return await self._find(pick, hash((None, kty)), f"no {kty} key is valid now")
+        return await self._find(pick, f"no {kty} key is valid now")
 
     async def keys(self) -> tuple[PublicKey, ...]:
         """All keys of the set, as they are known now, also those that are not valid now; KeySourceUnavailableError."""
         return tuple((await self._usable()).keys.values())
 
-    async def _find(self, pick: Callable[[_Snapshot], PublicKey | None], name: int, complaint: str) -> PublicKey:
+    async def _find(self, pick: Callable[[_Snapshot], PublicKey | None], complaint: str) -> PublicKey:
         loads = self._loads
         snapshot = await self._usable()
         while (found := pick(snapshot)) is None:
             if snapshot.load > loads:  # it was begun after we were asked, so it knows every key that signed the token
-                self._remember_missing(name)
                 raise InvalidCredentialsError(f"{self._name}: {complaint}")
-            flight = self._search(name)
-            if flight is None:
-                raise InvalidCredentialsError(f"{self._name}: {complaint}, and it is too early to look again")
-            loaded = await _result(flight)
+            loaded = await _result(self._search())
             if loaded is None:
                 raise KeySourceUnavailableError(f"{self._name}: out of reach, and the key is not among those known")
             snapshot = loaded
@@ -182,26 +177,21 @@ class JwksCache:
             raise KeySourceUnavailableError(f"{self._name}: out of reach, and no usable keys are known")
         return snapshot
 
-    def _search(self, name: int) -> asyncio.Task[_Snapshot | None] | None:
-        """The load that may find an unknown name: the one under way, or a new one; None when it is too early."""
-        now = self._clock()
-        if now < self._missing.get(name, now):
-            return None
+    def _search(self) -> asyncio.Task[_Snapshot | None]:
+        """The load that may find an unknown name: the one under way, or a new one; KeySourceUnavailableError."""
         flight = self._running()
-        if flight is None:
-            if now < self._retry_at:
-                raise KeySourceUnavailableError(f"{self._name}: out of reach, and the key is not among those known")
-            if now < self._search_at:
-                return None
-            self._search_at = now + self._times.cooldown
-            flight = self._begin()
-        return flight
-
-    def _remember_missing(self, name: int) -> None:
-        self._missing.pop(name, None)
-        self._missing[name] = self._clock() + self._times.missing
-        if len(self._missing) > _MAX_MISSING:
-            del self._missing[next(iter(self._missing))]
+        if flight is not None:
+            return flight
+        now = self._clock()
+        if now < self._retry_at:
+            raise KeySourceUnavailableError(f"{self._name}: out of reach, and the key is not among those known")
+        paid = max(now, self._searches_until)
+        if paid - now > (_BURST - 1) * self._times.cooldown:
+            raise KeySourceUnavailableError(
+                f"{self._name}: the key is not among those known, and too many unknown ones came to look for it now"
+            )
+        self._searches_until = paid + self._times.cooldown
+        return self._begin()
 
     def _running(self) -> asyncio.Task[_Snapshot | None] | None:
         flight = self._flight
@@ -247,7 +237,6 @@ class JwksCache:
     def _failed(self, error: Exception) -> None:
         self._failures += 1
         self._retry_at = self._clock() + min(2.0 ** min(self._failures - 1, 32), self._times.max_backoff)
-        self._search_at = -math.inf  # nothing was searched; the back-off bounds the next attempt
         if self._failures == 1:  # one line for each outage, not for each attempt
             if isinstance(error, FetchError):
                 reason = str(error)

@@ -8,7 +8,8 @@ event              level    when
 =================  =======  =====================================================================================
 ``allowed``        DEBUG    the card lets a request in
 ``refused``        INFO     a request is refused; ``reason`` is one of ``Reason``
-                   WARNING  as that, when ``key-source-unavailable``: callers can do nothing about it
+                   WARNING  as that, when ``key-source-unavailable``: callers can do nothing about it. While one
+                            outage lasts, it is one event, and then one with a ``count`` in each minute
 ``not-served``     ERROR    the public card proves nothing any more, so callers get 503 instead
 =================  =======  =====================================================================================
 
@@ -18,8 +19,12 @@ escaped, and cut.
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, TypedDict
 
@@ -31,7 +36,16 @@ from a2a_trust.errors import (
     MissingCredentialsError,
 )
 
-__all__ = ["AuditEvent", "Reason", "card_not_served", "is_heard", "reason_of", "request_allowed", "request_refused"]
+__all__ = [
+    "AuditEvent",
+    "Outages",
+    "Reason",
+    "card_not_served",
+    "is_heard",
+    "reason_of",
+    "request_allowed",
+    "request_refused",
+]
 
 _log: Final = logging.getLogger("a2a_trust.audit")
 
@@ -61,7 +75,8 @@ class Reason(StrEnum):
 
 class AuditEvent(TypedDict, total=False):
     """What an event says. ``client`` is what the server takes for the peer's address, which a proxy may have written.
-    ``caller`` is the caller's ``display_name``; ``schemes`` are those of the card that let it in."""
+    ``caller`` is the caller's ``display_name``; ``schemes`` are those of the card that let it in. An event with a
+    ``count`` stands for so many refusals, for one ``reason`` and ``detail``, in the last ``seconds``."""
 
     event: str
     reason: str
@@ -72,6 +87,8 @@ class AuditEvent(TypedDict, total=False):
     client: str
     caller: str
     schemes: list[str]
+    count: int
+    seconds: int
 
 
 def is_heard() -> bool:
@@ -99,6 +116,77 @@ def request_refused(
     if caller is not None:
         event["caller"] = caller.display_name
     _log.log(level, "refused %s: %s", _shown(event), detail, extra={"audit": event})
+
+
+_OUTAGE_SECONDS: Final = 60
+_MAX_OUTAGES: Final = 64
+_OTHER: Final = "further causes"
+
+
+@dataclass(slots=True)
+class _Outage:
+    ends: float
+    repeats: int = 0
+
+
+class Outages:
+    """Tells of refusals for want of a key source: of each cause at once, and then in each minute how many more came.
+
+    Anybody can send as many tokens as they like whose issuer is down, and an outage lasts: the log must not be flooded
+    by either. The cause is the ``detail``, which names the source. At most 64 causes are kept apart in a minute (the
+    words may be those of a user's verifier, and differ each time); those beyond are counted as one.
+
+    Why this is a class: it counts. One belongs to one guard; ``flush`` is for the end of the program.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """``clock`` gives seconds that never run backwards."""
+        self._clock = clock
+        self._open: dict[str, _Outage] = {}
+
+    def refused(self, scope: Mapping[str, Any], detail: str) -> None:
+        """Tell that a request is refused because whoever could judge its credential is out of reach."""
+        now = self._clock()
+        self._close(until=now)
+        cause = detail[:_LONGEST]
+        if cause not in self._open and len(self._open) >= _MAX_OUTAGES:
+            cause = _OTHER
+        outage = self._open.get(cause)
+        if outage is not None:
+            outage.repeats += 1
+            return
+        self._open[cause] = outage = _Outage(now + _OUTAGE_SECONDS)
+        request_refused(scope, Reason.KEY_SOURCE_UNAVAILABLE, detail)
+        self._close_later(outage)
+
+    def flush(self) -> None:
+        """Tell of everything that was counted and not told yet."""
+        self._close(until=float("inf"))
+
+    def _close(self, until: float) -> None:
+        # Oldest first, so the others have not ended either.
+        for cause, outage in [*self._open.items()]:
+            if outage.ends > until:
+                return
+            repeats = self._open.pop(cause).repeats
+            if repeats:
+                _requests_refused(cause, repeats)
+
+    def _close_later(self, outage: _Outage) -> None:
+        """So that the count is told, too, when nothing comes any more."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # another kind of event loop: the next refusal, or the end, tells
+            return
+        # In a context of its own: the count is nobody's request.
+        loop.call_later(_OUTAGE_SECONDS, self._close, outage.ends, context=contextvars.Context())
+
+
+def _requests_refused(cause: str, count: int) -> None:
+    detail, seconds = _escaped(cause), _OUTAGE_SECONDS
+    reason = Reason.KEY_SOURCE_UNAVAILABLE.value
+    event = AuditEvent(event="refused", reason=reason, detail=detail, count=count, seconds=seconds)
+    _log.warning("refused %d more requests in %d seconds: %s", count, seconds, detail, extra={"audit": event})
 
 
 def card_not_served(detail: str) -> None:

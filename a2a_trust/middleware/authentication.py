@@ -28,6 +28,7 @@ from a2a_trust.errors import (
     TrustError,
 )
 from a2a_trust.middleware import audit
+from a2a_trust.middleware.caching import CachingRules
 from a2a_trust.middleware.client_certificate import CertificateSource
 from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send, is_preflight
 from a2a_trust.middleware.refusal import Binding, Refusal, refusal_for
@@ -92,6 +93,9 @@ class AuthenticationMiddleware:
         self._hidden_parameters = frozenset(place.name for place in places if isinstance(place, Query))
         self._resource_metadata = resource_metadata
         self._clock = clock
+        used = (self._guard.place(scheme.name) for scheme in self._guard.schemes)
+        self._caching = CachingRules(used)
+        self._outages = audit.Outages()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -105,7 +109,10 @@ class AuthenticationMiddleware:
                 await self._app(public, receive, send)
                 return
         elif kind == "lifespan":
-            await self._app(scope, receive, send)
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                self._outages.flush()
             return
         elif kind != "websocket":
             raise ConfigurationError(f"ASGI scope type {kind!r} is not understood, so it is not let in")
@@ -124,6 +131,7 @@ class AuthenticationMiddleware:
         inner |= {"user": caller, "auth": AuthCredentials([*caller.scopes]), _PRINCIPAL: caller}
         if NEXT_NONCE in inner:
             send = _giving(inner.pop(NEXT_NONCE), send)
+        send = self._caching.applied(send)
         if self._hidden_headers:
             inner["headers"] = _lines_without(self._hidden_headers, inner["headers"])
         if self._hidden_parameters:
@@ -138,7 +146,11 @@ class AuthenticationMiddleware:
         return is_asked and any(name.lower() == b"origin" for name, _ in scope["headers"])
 
     async def _refuse(self, error: TrustError, scope: Scope, receive: Receive, send: Send) -> None:
-        audit.request_refused(scope, audit.reason_of(error), str(error))
+        if isinstance(error, KeySourceUnavailableError):
+            self._outages.refused(scope, str(error))
+        else:
+            caller = error.caller if isinstance(error, AuthorizationError) else None
+            audit.request_refused(scope, audit.reason_of(error), str(error), caller)
         binding, legacy = self._interfaces.called(scope)
         dpop = self._guard.dpop
         refusal = refusal_for(

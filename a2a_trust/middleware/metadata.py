@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from a2a_trust.auth.dpop import PROOF_ALGORITHMS, DPoP
 from a2a_trust.auth.guard import At
-from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier
+from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier, TokenBinding
 from a2a_trust.auth.principal import Verifier
 from a2a_trust.card import CardView, OAuth2Scheme
 from a2a_trust.errors import ConfigurationError
@@ -98,10 +98,13 @@ class ProtectedResource:
             )
         self.path = f"{_RESOURCE_PATH}{parts.path.rstrip('/')}"  # 3.1: between host and path
         self.url = f"{parts.scheme}://{parts.netloc}{self.path}"
-        self.metadata = _metadata(resource, card, verifiers)
-        if "authorization_servers" in self.metadata:
+        tokens = _token_verifiers(verifiers)
+        self.metadata = _metadata(resource, card, tokens)
+        if tokens:
             if dpop is not None:
                 self.metadata["dpop_signing_alg_values_supported"] = list(PROOF_ALGORITHMS)
+                if not certificate_bound and all(each.binding is TokenBinding.REQUIRED for each in tokens.values()):
+                    self.metadata["dpop_bound_access_tokens_required"] = True
             if certificate_bound:
                 self.metadata["tls_client_certificate_bound_access_tokens"] = True
         self._max_age = max_age
@@ -112,14 +115,17 @@ class ProtectedResource:
         await answer(self._document, scope, send, max_age=self._max_age)
 
 
-def _metadata(resource: str, card: CardView, verifiers: Mapping[str, Verifier | At]) -> dict[str, Any]:
+def _token_verifiers(verifiers: Mapping[str, Verifier | At]) -> dict[str, JwtVerifier]:
     given = {name: each.verifier if isinstance(each, At) else each for name, each in verifiers.items()}
     # An ID token is not got for a resource, so its provider is no authorization server of this one.
-    tokens = {
+    return {
         name: verifier
         for name, verifier in given.items()
         if isinstance(verifier, JwtVerifier) and not isinstance(verifier, IdTokenVerifier)
     }
+
+
+def _metadata(resource: str, card: CardView, tokens: Mapping[str, JwtVerifier]) -> dict[str, Any]:
     demanded = [pair for alternative in card.requirements or () for pair in alternative.schemes]
     demanded += [
         pair for skill in card.skills for alternative in skill.requirements or () for pair in alternative.schemes

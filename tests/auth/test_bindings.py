@@ -11,7 +11,7 @@ import pytest
 from a2a_trust.auth.credentials import HttpAuthorization
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard import At, Guard
-from a2a_trust.auth.jwt import JwtVerifier
+from a2a_trust.auth.jwt import JwtVerifier, TokenBinding
 from a2a_trust.auth.principal import Anonymous, Identity, KeyBinding, Principal
 from a2a_trust.card import read_card
 from a2a_trust.errors import AuthorizationError, ConfigurationError, InvalidCredentialsError, MissingCredentialsError
@@ -343,3 +343,14 @@ async def test_one_token_cannot_be_bound_to_two_keys() -> None:
     judges = {"s": Says(KeyBinding(jkt=JKT)), "t": Says(KeyBinding(jkt=OTHER.public_key.thumbprint))}
     guard = Guard(read_card(card), judges, dpop=taking())
     await refused(guard, by_dpop("opaque", proof("opaque")), "several keys")
+
+
+async def test_where_bound_tokens_are_demanded_a_bearer_token_lets_nobody_in() -> None:
+    guard = guard_of(judge=verifier(binding=TokenBinding.REQUIRED), dpop=taking())
+    refusal = await refused(guard, bearer(token()), "bound to no key")
+    assert refusal.oauth_error == "invalid_token"
+    made = bound_token()
+    assert isinstance(await let_in(guard, by_dpop(made, proof(made))), Principal)
+    await refused(guard, bearer(made), "no proof of it is taken here")
+    certified = token(claims(cnf={"x5t#S256": X5T}))
+    assert isinstance(await let_in(guard, bearer(certified), DER), Principal)

@@ -167,16 +167,33 @@ def test_a_parameter_that_came_twice_in_any_spelling_is_refused(query: bytes) ->
         extract(Query("key"), scope(query=query))
 
 
-@pytest.mark.parametrize("query", [b"key=", b"key", b"key=&a=b", b"key=%C3%BC", b"%6bey="])
+@pytest.mark.parametrize(
+    "query", [b"key=", b"key", b"key=&a=b", b"key=%C3%BC", b"%6bey=", b"key=\xff", b"key=%ff", b"a=b&key"]
+)
 def test_an_empty_or_non_ascii_parameter_is_a_bad_credential(query: bytes) -> None:
     with pytest.raises(InvalidCredentialsError, match="empty, or not ASCII"):
         extract(Query("key"), scope(query=query))
 
 
-@pytest.mark.parametrize("query", [b"key=\xff", b"key=%ff", b"%ff&key=a", b"key=a" + b"&x=1" * 256])
-def test_a_query_that_cannot_be_read_is_a_bad_credential(query: bytes) -> None:
-    with pytest.raises(InvalidCredentialsError, match="it cannot be read"):
-        extract(Query("key"), scope(query=query))
+@pytest.mark.parametrize("value", [b"a%", b"a%6", b"%zz", b"%%61", b"% 61", b"%u0061"])
+def test_a_parameter_with_a_broken_escape_is_a_bad_credential(value: bytes) -> None:
+    with pytest.raises(InvalidCredentialsError, match="not followed by two hexadecimal digits"):
+        extract(Query("key"), scope(query=b"key=" + value))
+
+
+@pytest.mark.parametrize(
+    "other", [b"q=%FF", b"%ff", b"q=\xff", b"q=%", b"q=%zz", b"&&", b"=", b"q", b"keys=a", b"&x=1" * 257, b"%" * 65_536]
+)
+def test_whatever_else_the_query_holds_changes_nothing(other: bytes) -> None:
+    for query in (b"key=a+b%2B&%b", b"%b&key=a+b%%2B"):
+        assert extract(Query("key"), scope(query=query.replace(b"%b", other).replace(b"%%", b"%"))) == "a b+"
+    assert extract(Query("key"), scope(query=other)) is None
+
+
+def test_a_name_is_read_as_text_and_not_as_a_pattern() -> None:
+    place = Query("a.b~c")
+    assert extract(place, scope(query=b"a.b%7Ec=1")) == "1"
+    assert extract(place, scope(query=b"axb~c=1")) is None
 
 
 def test_a_scope_without_a_query_has_no_parameter() -> None:

@@ -26,6 +26,7 @@ from a2a_trust.errors import (
     InvalidCredentialsError,
     KeySourceUnavailableError,
     MissingCredentialsError,
+    UnrecognizedCredentialsError,
 )
 from a2a_trust.fetch import Door
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
@@ -219,17 +220,84 @@ async def test_a_bad_credential_is_refused_whatever_good_one_stands_beside_it(
         await judge.authenticate(scope(**carried), NOW)
 
 
-async def test_a_key_source_that_is_down_decides_nothing_even_beside_a_good_credential() -> None:
-    class Down:
-        async def verify(self, credential: str, now: float) -> Identity:
-            raise KeySourceUnavailableError("down")
+class Down:
+    async def verify(self, credential: str, now: float) -> Identity:
+        raise KeySourceUnavailableError("down")
 
-    judge = guard(
-        {"key": []}, {"oauth": []}, {}, given={**verifiers_for("key"), "oauth": Down()}, anonymous=AnonymousAllowed()
-    )
-    with pytest.raises(KeySourceUnavailableError):
-        await judge.authenticate(scope(key="ann", token="tok"), NOW)
+
+def guard_with_oauth_down(*requirements: dict[str, list[str]], **options: Any) -> Guard:
+    return guard(*requirements, given={**verifiers_for("key", "sid"), "oauth": Down()}, **options)
+
+
+async def test_a_key_source_that_is_down_matters_only_where_nothing_else_lets_the_caller_in() -> None:
+    judge = guard_with_oauth_down({"key": ["read"]}, {"oauth": []}, {"sid": []}, {}, anonymous=AnonymousAllowed())
+    assert [name for name, _ in (await caller(judge, key="ann", token="tok")).identities] == ["key"]
     assert (await caller(judge, key="ann")).identities[0][1].subject == "ann"
+    for carried in ({"token": "tok"}, {"token": "tok", "key": "eve"}):  # not as anonymous, and not 403
+        with pytest.raises(KeySourceUnavailableError):
+            await judge.authenticate(scope(**carried), NOW)
+
+
+async def test_an_invalid_credential_is_rejected_whatever_cannot_be_judged_beside_it() -> None:
+    judge = guard_with_oauth_down({"key": []}, {"oauth": []}, {"sid": []})
+    for carried in ({"token": "tok", "key": "nobody"}, {"token": "tok", "key": "ann", "sid": "nobody"}):
+        with pytest.raises(InvalidCredentialsError):
+            await judge.authenticate(scope(**carried), NOW)
+
+
+async def test_a_key_source_that_is_down_is_not_waited_for_where_it_could_not_help() -> None:
+    judge = guard_with_oauth_down({"oauth": [], "sid": []}, {"key": ["write"]})
+    with pytest.raises(MissingCredentialsError):
+        await judge.authenticate(scope(token="tok"), NOW)
+    with pytest.raises(AuthorizationError):
+        await judge.authenticate(scope(token="tok", key="bob"), NOW)
+    with pytest.raises(KeySourceUnavailableError):
+        await judge.authenticate(scope(token="tok", sid="ann"), NOW)
+
+
+async def test_of_two_verifiers_at_one_place_one_that_is_down_and_one_that_rejects_decide_nothing() -> None:
+    judge = guard({"oauth": []}, {"oidc": []}, given={"oauth": Words("first", one=""), "oidc": Down()})
+    assert (await caller(judge, token="one")).identities[0][0] == "oauth"
+    with pytest.raises(KeySourceUnavailableError):
+        await judge.authenticate(scope(token="two"), NOW)
+
+
+async def test_the_verifier_of_the_tokens_issuer_says_what_is_wrong_with_it() -> None:
+    given = {name: JwtVerifier(Keys(EC), issuer=f"https://{name}", audience=AUDIENCE) for name in ("oauth", "oidc")}
+    judge = guard({"oauth": []}, {"oidc": []}, given=given)
+    for name in given:
+        with pytest.raises(InvalidCredentialsError, match="it has expired") as caught:
+            await judge.authenticate(scope(token=token(claims(iss=f"https://{name}", exp=NOW))), NOW)
+        assert caught.value.scheme == name
+    for foreign in (token(), "opaque"):
+        with pytest.raises(UnrecognizedCredentialsError):
+            await judge.authenticate(scope(token=foreign), NOW)
+
+
+async def test_two_verifiers_of_one_issuer_are_both_tried() -> None:
+    given = {name: JwtVerifier(Keys(EC), issuer=ISSUER, audience=f"https://{name}") for name in ("oauth", "oidc")}
+    judge = guard({"oauth": []}, {"oidc": []}, given=given)
+    for name in given:
+        assert (await caller(judge, token=token(claims(aud=f"https://{name}")))).identities[0][0] == name
+
+
+async def test_opaque_tokens_go_to_a_verifier_of_ones_own_beside_one_of_jwts() -> None:
+    keys = Keys(EC)
+    given = {"oauth": JwtVerifier(keys, issuer=ISSUER, audience=AUDIENCE), "oidc": Words("introspection", opaque="")}
+    judge = guard({"oauth": []}, {"oidc": []}, given=given)
+    assert (await caller(judge, token="opaque")).identities[0][1].issuer == "introspection"
+    assert keys.asked == 0
+    assert (await caller(judge, token=token())).identities[0][1].issuer == ISSUER
+    with pytest.raises(InvalidCredentialsError, match="no such word"):
+        await judge.authenticate(scope(token="unknown"), NOW)
+
+
+async def test_a_caller_without_the_scopes_is_named_with_all_that_was_proven() -> None:
+    judge = guard({"key": ["admin"]}, {"oauth": ["admin"]})
+    with pytest.raises(AuthorizationError) as caught:
+        await judge.authenticate(scope(key="bob", token="tok"), NOW)
+    assert caught.value.caller is not None
+    assert caught.value.caller.display_name == '[["key","keys","bob"],["oauth","issuer","tok"]]'
 
 
 def verifiers_for(*names: str) -> dict[str, Words]:

@@ -15,9 +15,14 @@ from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from a2a_trust import LocalSigner, generate_signer
 from a2a_trust.auth import jwt as jwt_module
-from a2a_trust.auth.jwt import MAX_TOKEN, IdTokenVerifier, JwtVerifier, TokenProfile
-from a2a_trust.auth.principal import Identity
-from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
+from a2a_trust.auth.jwt import MAX_TOKEN, IdTokenVerifier, JwtVerifier, TokenBinding, TokenProfile
+from a2a_trust.auth.principal import Identity, KeyBinding
+from a2a_trust.errors import (
+    ConfigurationError,
+    InvalidCredentialsError,
+    KeySourceUnavailableError,
+    UnrecognizedCredentialsError,
+)
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jwks_cache import JwksCache
 from a2a_trust.keys.keyset import publish_jwks
@@ -465,7 +470,8 @@ async def test_claims_in_utf_16_or_with_duplicates_are_refused() -> None:
 
 
 async def test_claims_are_exact_whatever_they_hold_and_not_deeper_than_others() -> None:
-    odd = {"id": 12345678901234567890123, "ratio": 0.1, "nested": {"ids": [2**64 + 1, None, True]}, "name": "Zoë\t😀"}
+    nested = {"ids": (2**64 + 1, None, True)}  # a list in the token
+    odd = {"id": 12345678901234567890123, "ratio": 0.1, "nested": nested, "name": "Zoë\t😀"}
     for one in (odd, {"id": odd["id"]}, {"nested": odd["nested"]}, {"name": odd["name"]}):
         found = (await verifier().verify(token(claims(**one)), NOW)).claims
         assert {name: found[name] for name in one} == one
@@ -645,6 +651,45 @@ async def test_with_the_real_cache_a_new_key_ends_nothing() -> None:
     published.append(ED.public_key)
     await judge.verify(token(signer=ED), NOW)
     assert await judge.verify(made, NOW) is first
+
+
+async def test_only_bound_tokens_are_taken_where_that_is_demanded() -> None:
+    keys = Keys(EC)
+    judge = verifier(keys, binding=TokenBinding.REQUIRED)
+    assert judge.binding is TokenBinding.REQUIRED
+    with pytest.raises(InvalidCredentialsError, match="bound to no key"):
+        await judge.verify_bound(token(), NOW)
+    assert keys.asked == 0
+    bound = token(claims(cnf={"x5t#S256": b64(bytes(32))}))
+    assert (await judge.verify_bound(bound, NOW)).bound_to == KeyBinding(x5t_s256=b64(bytes(32)))
+    await refuses(judge, bound, "no proof of that key is taken here")
+    assert verifier().binding is TokenBinding.OPTIONAL
+
+
+async def test_whose_token_it_is_decides_before_any_key_is_asked_for() -> None:
+    keys = Keys(EC)
+    keys.down = True
+    for foreign in (token(claims(iss="https://other.example"), typ="JWT"), token(claims(iss=...)), "opaque", "a.b"):
+        with pytest.raises(UnrecognizedCredentialsError):
+            await verifier(keys).verify(foreign, NOW)
+    with pytest.raises(InvalidCredentialsError):
+        await verifier(keys).verify("no.to.ken", NOW)
+    assert keys.asked == 0
+    with pytest.raises(KeySourceUnavailableError):
+        await verifier(keys).verify(token(), NOW)
+
+
+async def test_a_remembered_token_is_forgotten_by_what_is_signed() -> None:
+    keys = Keys(EC)
+    judge = verifier(keys)
+    made = [token(), token(claims(jti="2")), token()]  # the third is the first, signed again
+    for one in made:
+        await judge.verify(one, NOW)
+    judge.forget(made[0])
+    keys.keys = []
+    await refuses(judge, made[0], "no such key")
+    await refuses(judge, made[2], "no such key")
+    assert (await judge.verify(made[1], NOW)).subject == "alice"
 
 
 # Configuration

@@ -37,7 +37,7 @@ from a2a_trust import (
 from a2a_trust.middleware.audit import AuditEvent, Reason
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "protect.md").read_text(encoding="utf-8")
-FIRST, HANDLER, AUDIT = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+FIRST, OWN, HANDLER, AUDIT = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 (COMMANDS,) = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
 
 ISSUER = "https://login.example.com"
@@ -89,6 +89,25 @@ def test_the_first_lines_make_an_agent_that_takes_a_key_or_a_login(
     assert refused.status_code == 401
     assert refused.headers.get_list("www-authenticate") == ['ApiKey in="header", name="X-API-Key"', "Bearer"]
     assert ask(names["app"], "/", **{"X-API-Key": key}).text == "hello"
+
+
+def test_a_verifier_of_ones_own_stands_beside_one_for_jwts() -> None:
+    names: dict[str, Any] = {}
+    exec(OWN, names)
+    answers: list[Any] = [{"active": True, "aud": HERE, "sub": "ann", "scope": "", "exp": 1e12}, {"active": False}]
+
+    async def judged(token: str) -> Any:
+        if not answers:
+            raise OSError
+        return answers.pop(0)
+
+    own = names["Introspection"](judged, issuer="https://opaque.example", audience=HERE)
+    card = {**EITHER, "securitySchemes": {"own": {"httpAuthSecurityScheme": {"scheme": "bearer"}}, "login": LOGIN}}
+    card["securityRequirements"] = demanding("own", "login")
+    agent = Starlette(routes=[Route("/", hello)])
+    app = protect(agent, card=card, verifiers={"own": own, **login(ISSUER)["verifiers"]})
+    statuses = [ask(app, "/", authorization=f"Bearer {token}").status_code for token in ("a.b", "x", "y", "z")]
+    assert statuses == [401, 200, 401, 503]
 
 
 def test_a_handler_knows_its_caller_and_what_the_key_allows() -> None:

@@ -188,29 +188,50 @@ async def test_rotation_during_a_load_is_found_by_the_next_one() -> None:
     assert world.loads == 2
 
 
-async def test_rotation_is_found_again_after_each_cool_down() -> None:
+async def spent(world: World, searches: int = 5) -> None:
+    """Look for as many unknown names, one after another."""
+    for number in range(searches):
+        assert not await world.has(f"unknown-{number}")
+
+
+async def test_five_searches_may_follow_each_other_and_then_nobody_can_tell() -> None:
     world = World("a")
     assert await world.has("a")
+    await spent(world)
+    world.document = jwks("a", "b")
+    for kid in ("b", "unknown"):
+        with pytest.raises(KeySourceUnavailableError, match="too many unknown ones came"):
+            await world.cache.key(kid, "EC")
+    assert await world.has("a")
+    assert world.loads == 1 + 5
+    world.now += 5
+    assert await world.has("b")
+
+
+async def test_the_budget_of_searches_is_filled_by_one_in_five_seconds_up_to_five() -> None:
+    world = World("a")
+    assert await world.has("a")
+    await spent(world)
+    for _ in range(10):
+        world.now += 5
+        await spent(world, 1)
+        with pytest.raises(KeySourceUnavailableError):
+            await world.has("b")
+    assert world.loads == 1 + 5 + 10
+    world.now += 200
+    await spent(world)
+    with pytest.raises(KeySourceUnavailableError):
+        await world.has("b")
+    assert world.loads == 1 + 5 + 10 + 5
+
+
+async def test_a_name_that_was_looked_for_in_vain_is_looked_for_again() -> None:
+    """Whoever guesses the name of the next key must not keep it out."""
+    world = World("a")
+    assert await world.has("a")
+    assert not await world.has("b")
     world.document = jwks("a", "b")
     assert await world.has("b")
-    world.document = jwks("a", "b", "c")
-    with pytest.raises(InvalidCredentialsError, match="too early to look again"):
-        await world.cache.key("c", "EC")
-    world.now += 30
-    assert await world.has("c")
-
-
-async def test_a_name_that_was_looked_for_in_vain_starts_no_refresh_for_a_while() -> None:
-    world = World("a")
-    assert await world.has("a")
-    assert not await world.has("b")
-    assert world.loads == 2
-    world.now += 29
-    assert not await world.has("b")
-    assert world.loads == 2
-    world.now += 1
-    assert not await world.has("b")
-    assert world.loads == 3
 
 
 async def test_a_source_that_hangs_does_not_keep_out_the_next_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -417,17 +438,6 @@ def test_no_time_switches_a_bound_off(times: dict[str, float]) -> None:
         JwksCacheTimes(**times)
     with pytest.raises(ConfigurationError, match="must not exceed"):
         JwksCacheTimes(min_max_age=10, max_max_age=5)
-
-
-async def test_what_is_remembered_of_unknown_names_is_bounded() -> None:
-    world = World("a")
-    assert await world.has("a")
-    for number in range(1100):
-        world.now += 30
-        with pytest.raises(InvalidCredentialsError):
-            await world.cache.key(f"{number}" + "x" * 4000, "EC")
-    assert len(world.cache._missing) == 1024
-    assert {type(name) for name in world.cache._missing} == {int}
 
 
 def test_a_load_that_waits_in_another_event_loop_is_not_waited_for() -> None:

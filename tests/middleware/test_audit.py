@@ -16,6 +16,7 @@ from a2a_trust.errors import AuthenticationError, KeySourceUnavailableError
 from a2a_trust.keys.ring_file import KeyRingFile, save_key_ring, update_key_ring
 from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.signer import generate_signer
+from a2a_trust.middleware.audit import Outages
 from a2a_trust.middleware.card import CardFile
 from a2a_trust.middleware.protection import protect
 from a2a_trust.signing.sign import sign_card
@@ -120,6 +121,38 @@ def test_a_known_caller_who_asks_for_too_much_is_named(
     allowed, refused = events(caplog)
     assert (allowed["event"], refused["event"], refused["reason"]) == ("allowed", "refused", reason)
     assert refused["caller"] == allowed["caller"] == '[["key","api-keys","ann"]]'
+
+
+def test_so_is_one_who_lacks_scopes(caplog: pytest.LogCaptureFixture) -> None:
+    ask(guarded(), "POST", RPC, headers={"X-API-Key": POOR_KEY})
+    (event,) = events(caplog)
+    assert (event["reason"], event["caller"]) == ("insufficient-scope", '[["key","api-keys","bob"]]')
+    assert POOR_KEY not in caplog.text
+
+
+def test_who_is_refused_for_an_invalid_credential_is_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    ask(guarded(), "POST", RPC, headers={"X-API-Key": KEY, "Authorization": "Bearer junk"})
+    (event,) = events(caplog)
+    assert "caller" not in event
+
+
+def test_refusals_of_one_outage_are_counted_by_the_minute(caplog: pytest.LogCaptureFixture) -> None:
+    clock = [0.0]
+    outages = Outages(clock=lambda: clock[0])
+    scope = {"type": "http", "method": "POST", "path": "/rpc"}
+    for clock[0] in (0.0, 1.0, 30.0, 59.9):
+        outages.refused(scope, "a is down")
+    outages.refused(scope, "b is down")
+    told = [(event["detail"], event.get("count")) for event in events(caplog)]
+    assert told == [("a is down", None), ("b is down", None)]
+    caplog.clear()
+    clock[0] = 60.0
+    outages.refused(scope, "a is down")  # the next minute begins with a whole event again
+    told = [(event["detail"], event.get("count")) for event in events(caplog)]
+    assert told == [("a is down", 3), ("a is down", None)]
+    caplog.clear()
+    outages.flush()
+    assert events(caplog) == []  # nothing was held back
 
 
 def test_a_path_cannot_write_lines_of_its_own(caplog: pytest.LogCaptureFixture) -> None:

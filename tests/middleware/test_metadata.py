@@ -10,7 +10,7 @@ import pytest
 
 from a2a_trust.auth.api_key import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.dpop import PROOF_ALGORITHMS, DPoP
-from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier
+from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier, TokenBinding
 from a2a_trust.card import read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.jwk import PublicKey
@@ -118,6 +118,24 @@ def test_which_bound_tokens_are_taken_is_told_and_none_are_demanded() -> None:
         "tls_client_certificate_bound_access_tokens"
         not in ProtectedResource("https://agent.example", CARD, keys, certificate_bound=True).metadata
     )
+
+
+@pytest.mark.parametrize("certificate_bound", [False, True])
+def test_proofs_are_demanded_of_all_callers_where_nothing_else_binds_a_token(certificate_bound: bool) -> None:
+    def verifier(binding: TokenBinding) -> JwtVerifier:
+        return JwtVerifier(Keys(EC), issuer="https://as.example", audience="a", binding=binding)
+
+    for bindings in ((TokenBinding.REQUIRED,) * 2, (TokenBinding.REQUIRED, TokenBinding.OPTIONAL)):
+        verifiers = dict(zip(("oauth", "login"), map(verifier, bindings), strict=True))
+        metadata = ProtectedResource(
+            "https://agent.example",
+            CARD,
+            verifiers,
+            dpop=DPoP(url="https://agent.example"),
+            certificate_bound=certificate_bound,
+        ).metadata
+        is_demanded = not certificate_bound and TokenBinding.OPTIONAL not in bindings
+        assert metadata.get("dpop_bound_access_tokens_required", False) is is_demanded
 
 
 def test_an_agent_without_tokens_names_no_server() -> None:

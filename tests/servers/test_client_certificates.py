@@ -326,15 +326,15 @@ def test_all_requests_of_http_2_are_by_the_certificate_of_their_connection(world
         assert http.get(url).status_code == 401
 
 
-@pytest.mark.parametrize("server", SILENT)
 def test_a_server_that_does_not_tell_is_503_and_the_log_says_how_to_run_it(
-    world: World, server: str, caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, logger="a2a_trust"):
-        answer = world.ask(server, world.context(world.ann))
-    assert answer.status == 503
-    assert "--http a2a_trust.servers.uvicorn:HttpToolsProtocol" in caplog.text
-    assert "servers" not in json.dumps(answer.said)
+        answers = [world.ask(server, world.context(world.ann)) for server in SILENT]
+    assert {answer.status for answer in answers} == {503}
+    # One cause is one event: they all serve one agent.
+    assert caplog.text.count("--http a2a_trust.servers.uvicorn:HttpToolsProtocol") == 1
+    assert all("servers" not in json.dumps(answer.said) for answer in answers)
 
 
 @pytest.mark.parametrize(("sent", "told"), [([b"leaf", b"above"], 2), ([b"above", b"leaf"], 1), ([], 1), (None, 1)])

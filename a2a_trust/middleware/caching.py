@@ -1,0 +1,50 @@
+"""What caches may do with answers: those that a caller got by a credential are for that caller alone.
+
+Caches know it of requests with ``Authorization`` (RFC 9111 3.5). Of a key in another header, in a cookie or the query,
+and of a client certificate, they know nothing, and would give one caller's answer to the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, MutableMapping
+from typing import Any
+
+from a2a_trust.auth.credentials import Extractor, HttpAuthorization
+from a2a_trust.middleware.document import Send
+
+__all__ = ["CachingRules"]
+
+
+class CachingRules:
+    """What answers to requests say that may carry credentials in ``places``.
+
+    ``Cache-Control: private`` where the application says nothing of its own, and ``Vary`` with the headers that have
+    decided, beside those that it names. Source: RFC 9110 12.5.5, RFC 9111 4.1, 5.2.2.7.
+    """
+
+    def __init__(self, places: Iterable[Extractor]) -> None:
+        places = [place for place in places if not isinstance(place, HttpAuthorization)]
+        self._is_needed = bool(places)
+        self._vary = sorted({place.header for place in places if place.header is not None})
+
+    def applied(self, send: Send) -> Send:
+        """``send``, with these headers in the answer; itself where caches know by themselves."""
+        if not self._is_needed:
+            return send
+
+        async def sent(message: MutableMapping[str, Any]) -> None:
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
+                message = {**message, "headers": self._headers([*message.get("headers", ())])}
+            await send(message)
+
+        return sent
+
+    def _headers(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        if not any(name.lower() == b"cache-control" for name, _ in headers):
+            headers.append((b"cache-control", b"private"))
+        lists = b",".join(value for name, value in headers if name.lower() == b"vary")
+        named = {word.strip().lower() for word in lists.split(b",")}
+        missing = [] if b"*" in named else [name for name in self._vary if name not in named]
+        if missing:
+            headers.append((b"vary", b", ".join(missing)))
+        return headers

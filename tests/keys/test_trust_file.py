@@ -179,7 +179,7 @@ def test_a_kid_can_be_revoked_in_one_entry(tmp_path: Path) -> None:
     assert [is_proven(trust, ANN), is_proven(trust, twin)] == [False, False]
 
 
-ONE, TWO = ANN.public_key.thumbprint, BOB.public_key.thumbprint
+ONE, TWO = "M" * 43, "N" * 43
 REMOTE = "version = 1\n[[trust]]\njwks_url = 'https://a.example/k'\n"
 SOUND = f"{REMOTE}origins = ['a.example']\n"
 POLICIES = "version = 1\n[[policy]]\norigins = ['a.example']\n"
@@ -212,7 +212,7 @@ POLICIES = "version = 1\n[[policy]]\norigins = ['a.example']\n"
     (5, f"{SOUND}signer = ['a2a-js']\n", r"signer: write one of"),
     (5, f"{SOUND}name = ''\n", r"name: write 1 to 128 printable"),
     (5, f"{SOUND}name = 7\n", r"name: write 1 to 128 printable"),
-    (5, f"{SOUND}name = '{ANN.public_key.thumbprint}'\n", r"name: it looks like the thumbprint"),
+    (5, f"{SOUND}name = '{'M' * 43}'\n", r"name: it looks like the thumbprint"),
     (5, f"{SOUND}not_after = 2027-01-01T12:00:00\n",
      r"not_after: write a date, or a time with its zone"),
     (5, f"{SOUND}not_before = '2027-01-01'\n",

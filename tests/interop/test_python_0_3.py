@@ -270,7 +270,8 @@ def test_a_card_that_is_signed_here_verifies_in_the_sdk_unless_the_note_says_not
     except MalformedError:
         return
     except SigningError as error:
-        assert "rl: URL: " in str(error)  # an interface that says no host, as "http"
+        if "rl: URL: " not in str(error):  # an interface that says no host, as "http"
+            raise
         return
     assume(is_legacy(card))  # some have lost what makes them one of 0.3
     refusal = python_0_3_26.refusal(json.dumps(signed.card), SIGNER.public_key.to_jwk())

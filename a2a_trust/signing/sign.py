@@ -202,7 +202,10 @@ def _companion(members: JSONObject, payload: bytes, *, is_wanted: bool) -> tuple
             f"({shown(rewritten)}); write the members of 1.0 beside them or in their place"
         )
     projection = project(members, form)
-    if projection.payload in (payload, b"{}"):
+    if projection.payload == payload:
+        return None, tuple(rejections)
+    if projection.payload == b"{}":
+        rejections.append(f"rejected by {readers}: nothing of the card is in the {form} form, which they verify")
         return None, tuple(rejections)
     if not is_wanted:
         rejections.append(f"rejected by {readers}: signed without a companion signature in the {form} form")

@@ -248,14 +248,14 @@ def _judge(signature: Signature, trust: TrustStore, host: str | None, now: float
     if signature.is_companion:
         raise _RefusedError(FailureReason.COMPANION, "a companion for verifiers of a weaker form; it never counts here")
     proofs: list[_Proof] = []
-    refusals: list[_RefusedError] = []
+    refusals: list[tuple[FailureReason, str]] = []  # not the exceptions, whose frames would hold the card
     for trusted in _trusted_keys(signature, trust, host):
         try:
             proofs.append(_prove(signature, trusted, now, forms))
         except _RefusedError as refusal:
-            refusals.append(refusal)
+            refusals.append((refusal.reason, refusal.detail))
     if not proofs:
-        raise min(refusals, key=lambda refusal: _LEAST_TELLING.get(refusal.reason, 1))
+        raise _RefusedError(*min(refusals, key=lambda refusal: _LEAST_TELLING.get(refusal[0], 1)))
     return proofs
 
 

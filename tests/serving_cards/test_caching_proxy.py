@@ -95,9 +95,12 @@ def test_extended_cards_are_never_kept(http: httpx.Client, proxy: str, agents: A
                 assert "For a" not in answer.text
 
 
-def test_the_proxy_does_keep_other_answers_to_post(http: httpx.Client, proxy: str, agents: Agents) -> None:
+def test_answers_to_callers_with_a_key_are_not_kept(http: httpx.Client, proxy: str, agents: Agents) -> None:
     message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
     call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
     headers = {"A2A-Version": "1.0", **agents.credential("ann")}
-    states = [http.post(proxy + JSON_RPC, headers=headers, json=call).headers["x-cache"] for _ in range(2)]
-    assert states == ["MISS", "HIT"]
+    for _ in range(2):
+        answer = http.post(proxy + JSON_RPC, headers=headers, json=call)
+        assert (answer.status_code, answer.headers["x-cache"]) == (200, "MISS")
+        assert answer.headers["cache-control"] == "private"
+        assert "x-api-key" in answer.headers["vary"].lower()

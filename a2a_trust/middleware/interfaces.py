@@ -135,7 +135,7 @@ class Interfaces:
         if path in paths.json_rpc:  # on a shared URL the body of JSON-RPC is understood by both
             return Binding.JSONRPC, False
         for base, generations in paths.bases:
-            if path.startswith(f"{base}/"):
+            if f"{path}/".startswith(f"{base}/"):
                 # Where both share a URL, 0.3 has its paths under /v1 (0.3, 3.2.3).
                 is_shared = Generation.V1_0 in generations and len(generations) > 1
                 is_legacy = path.startswith(f"{base}/v1/") if is_shared else Generation.V1_0 not in generations

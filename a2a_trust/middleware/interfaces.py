@@ -7,6 +7,7 @@ server's ``root_path``, or what ``served_at`` says behind a proxy that takes a p
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,9 +27,10 @@ from a2a_trust.middleware.operations import (
     Route,
     ends_like_operation,
     folded_path,
+    path_of_interface,
 )
 
-__all__ = ["Interfaces", "Meaning", "Other", "Target", "Undeclared", "route_path"]
+__all__ = ["Interfaces", "Meaning", "Other", "Target", "Undeclared", "quoted", "route_path"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A request that is of no interface. ``is_json_rpc`` says that POST of the same path would be one."""
+    """A request that is of no interface. ``is_json_rpc`` says that POST of the path is one, or looks like one."""
 
     is_json_rpc: bool = False
 
@@ -75,6 +77,11 @@ def route_path(scope: Mapping[str, Any]) -> str:
     if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/"):
         return path[len(root) :]
     return path
+
+
+def quoted(path: str) -> str:
+    """The path as it is written in a program, cut; all of it ASCII, for logs."""
+    return json.dumps(path[:128])
 
 
 class Interfaces:
@@ -109,24 +116,26 @@ class Interfaces:
 
     def meaning(self, scope: Mapping[str, Any], method: str) -> Meaning:
         """What a request by this method asks for. A websocket's handshake is none of HTTP: call it "WEBSOCKET"."""
-        path = route_path(scope) or "/"
-        paths = self._below(scope.get("root_path", ""))
+        path, root = route_path(scope) or "/", scope.get("root_path", "")
+        paths = self._below(root)
         if path in paths.json_rpc:
             if method == "POST":
                 return _JSON_RPC
             if method in _READ:
                 return _OTHER_AT_JSON_RPC
-            return Undeclared(f"{path!a} takes JSON-RPC by POST", may_be_named=False)
+            return Undeclared(f"{quoted(path)} takes JSON-RPC by POST", may_be_named=False)
         target = paths.target(path, method)
         if target is not None:
             return target
         if ends_like_operation(path):
-            return Undeclared(
-                f"{path!a} ends like an operation of A2A, and no interface of the card has {method} of it"
-            )
-        if method not in _READ and folded_path(path) in paths.like_json_rpc:
-            return Undeclared(f"{path!a} looks like the path of a JSON-RPC interface, and is not exactly it")
-        return _OTHER
+            why = f"{quoted(path)} ends like an operation of A2A, and no interface of the card has {method} of it"
+            return self._undeclared(why, Binding.HTTP_JSON, path, root)
+        if folded_path(path) not in paths.like_json_rpc:
+            return _OTHER
+        if method in _READ:
+            return _OTHER_AT_JSON_RPC
+        why = f"{quoted(path)} looks like the path of a JSON-RPC interface, and is not exactly it"
+        return self._undeclared(why, Binding.JSONRPC, path, root)
 
     def language(self, scope: Mapping[str, Any]) -> tuple[Binding, bool]:
         """The binding in which a refusal is written, and whether the version is one before 1.0."""
@@ -142,19 +151,20 @@ class Interfaces:
                 return Binding.HTTP_JSON, is_legacy
         return Binding.HTTP_JSON, self._is_legacy
 
-    def advice(self, scope: Mapping[str, Any]) -> str:
-        """Where interfaces are, for a request that is of none of them, and the line that says otherwise."""
-        path, root = route_path(scope) or "/", scope.get("root_path", "")
-        found = [(served.url, served.below(root)) for served in self._served]
-        where = "; ".join(
-            f"{url} is served at {here!a}" if here is not None else f"{url} is not below the root_path {root!a}"
-            for url, here in found
-        )
-        first = found[0][0] if found else "https://…"
-        return (
-            f"the request came to {path!a}; {where}. If a proxy changes paths, say what this application sees: "
-            f'rules=RequestRules(served_at={{"{first}": "/…"}})'
-        )
+    def _undeclared(self, why: str, binding: Binding, path: str, root_path: str) -> Undeclared:
+        """With the line to write where a proxy has made this path of an interface's."""
+        base = path_of_interface(path) if binding is Binding.HTTP_JSON else path
+        found = [served for served in self._served if served.binding is binding]
+        # The one that ends like the request's path, where a prefix was taken off.
+        found.sort(key=lambda served: not served.path.rstrip("/").endswith(base.rstrip("/")))
+        if found:
+            here = found[0].below(root_path)
+            where = f"is served at {quoted(here)}" if here else f"is not below the root_path {quoted(root_path)}"
+            why += (
+                f"; {found[0].url} {where}: if a proxy changes its path, write "
+                f"rules=RequestRules(served_at={{{quoted(found[0].url)}: {quoted(base)}}})"
+            )
+        return Undeclared(why)
 
     def _paths_below(self, root_path: str) -> _Paths:
         found = [(served, here) for served in self._served if (here := served.below(root_path)) is not None]

@@ -29,6 +29,7 @@ __all__ = [
     "ends_like_operation",
     "folded_name",
     "folded_path",
+    "path_of_interface",
 ]
 
 
@@ -173,3 +174,8 @@ _OPERATION_AT_THE_END: Final = re.compile(rf"(?:{'|'.join(_endings())})\Z")
 def ends_like_operation(path: str) -> bool:
     """Whether the path ends as a path of HTTP+JSON does, in any generation and any spelling."""
     return _OPERATION_AT_THE_END.search(folded_path(path)) is not None
+
+
+def path_of_interface(path: str) -> str:
+    """What stands before the operation at the end of a path: the path of the interface, where it names no tenant."""
+    return _OPERATION_AT_THE_END.split(folded_path(path))[0] or "/"

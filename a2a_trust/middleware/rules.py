@@ -29,7 +29,7 @@ from a2a_trust.middleware.authentication import is_public, principal_of
 from a2a_trust.middleware.call import INVALID, Call, CallRefusedError, check_media_type, read_call
 from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send
 from a2a_trust.middleware.extended_card import ExtendedCard, check_rule, respond
-from a2a_trust.middleware.interfaces import Interfaces, Other, Target, Undeclared, route_path
+from a2a_trust.middleware.interfaces import Interfaces, Other, Target, Undeclared, quoted, route_path
 from a2a_trust.middleware.operations import Binding, Generation, Operation
 from a2a_trust.middleware.refusal import FORBIDDEN, Error
 
@@ -197,14 +197,13 @@ class RulesMiddleware:
     def _check_other(self, meaning: Other | Undeclared, scope: Scope) -> None:
         """Return when a request of no interface is one that the application may have."""
         path = route_path(scope) or "/"
-        advice = f"to allow it, add it: rules=RequestRules(other_paths=[{path[:128]!a}])"
+        advice = f"if it is the application's own, write rules=RequestRules(other_paths=[{quoted(path)}])"
         if isinstance(meaning, Undeclared):
             if meaning.may_be_named and self._other.has_exactly(path):
                 return
-            advice = f"; {advice}" if meaning.may_be_named else ""
-            raise CallRefusedError(NOT_FOUND, f"{meaning.why}{advice}. {self._interfaces.advice(scope)}")
+            raise CallRefusedError(NOT_FOUND, f"{meaning.why}; {advice}" if meaning.may_be_named else meaning.why)
         if self._must_be_named and not self._other.has(path):
-            raise CallRefusedError(NOT_FOUND, f"{path!a} is of no interface, and not named; {advice}")
+            raise CallRefusedError(NOT_FOUND, f"{quoted(path)} is of no interface, and not named; {advice}")
 
     async def _refuse(
         self,
@@ -309,7 +308,7 @@ _MANY_DIGITS: Final = 20
 def _too_large(most: int) -> CallRefusedError:
     if most:
         return CallRefusedError(
-            TOO_LARGE, f"the body is longer than {most} bytes; to take it: rules=RequestRules(max_body=…)"
+            TOO_LARGE, f"the body is longer than {most} bytes; to take it: rules=RequestRules(max_body=...)"
         )
     return CallRefusedError(INVALID, "a body came with a request that has none")
 

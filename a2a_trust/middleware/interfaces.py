@@ -130,7 +130,7 @@ class Interfaces:
         if ends_like_operation(path):
             why = f"{quoted(path)} ends like an operation of A2A, and no interface of the card has {method} of it"
             return self._undeclared(why, Binding.HTTP_JSON, path, root)
-        if folded_path(path) not in paths.like_json_rpc:
+        if method == "WEBSOCKET" or folded_path(path) not in paths.like_json_rpc:
             return _OTHER
         if method in _READ:
             return _OTHER_AT_JSON_RPC

@@ -30,6 +30,7 @@ from a2a_trust import (
     JwtVerifier,
     MemoryApiKeys,
     OpenIdKeys,
+    RequestRules,
     SqliteApiKeys,
     generate_signer,
     protect,
@@ -204,7 +205,7 @@ def login(issuer: str) -> dict[str, Any]:
             {**CARD, "supportedInterfaces": [{**JSON_RPC, "tenant": "north"}]},
             KEYED,
             {**CARD, "supportedInterfaces": [{**JSON_RPC, "tenant": "north"}]},
-            {**KEYED, "may_use_tenant": lambda caller, tenant: False},
+            {**KEYED, "rules": RequestRules(may_use_tenant=lambda caller, tenant: False)},
         ),
         (
             "a skill with requirements of its own",

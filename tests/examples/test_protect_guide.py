@@ -38,7 +38,7 @@ from a2a_trust import (
 from a2a_trust.middleware.audit import AuditEvent, Reason
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "protect.md").read_text(encoding="utf-8")
-FIRST, HANDLER, AUDIT = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+FIRST, RULES, HANDLER, AUDIT = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 (COMMANDS,) = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
 
 ISSUER = "https://login.example.com"

@@ -92,6 +92,19 @@ def test_the_first_lines_make_an_agent_that_takes_a_key_or_a_login(
     assert ask(names["app"], "/", **{"X-API-Key": key}).text == "hello"
 
 
+def test_rules_name_the_tenants_and_the_paths_that_are_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = SqliteApiKeys(tmp_path / "keys.db", create=True).create(owner="ann", scopes=["tenant:acme"]).text
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"agent": Starlette(routes=[Route("/{path:path}", hello)]), "card": CARD}
+    exec(FIRST.partition("app = ")[0], names)
+    exec(RULES, names)
+    found = [
+        ask(names["app"], path, **{"X-API-Key": key}).status_code for path in ("/docs", "/threads/1", "/invoices/7")
+    ]
+    assert found == [200, 200, 200]
+    assert [ask(names["app"], path, **{"X-API-Key": key}).status_code for path in ("/x", "/tasks/1")] == [404, 404]
+
+
 def test_a_handler_knows_its_caller_and_what_the_key_allows() -> None:
     keys = MemoryApiKeys()
     may = keys.create(owner="ann", scopes=["invoices:write"]).text

@@ -193,8 +193,12 @@ def is_declared(method: str, path: str, served: Asked) -> bool:
     """Whether the card has an interface for it: those of the SDK's routes that are below, or the path of JSON-RPC."""
     if not path.startswith((REST, JSON_RPC, f"/acme{REST}")) or path == f"{JSON_RPC}/":
         return False
+    method = "GET" if method == "HEAD" else method
     without_tenant = path.replace("/v2/", "/").replace("/v1/", "/")
-    return (method, path) in served.routes or (method, without_tenant) in served.routes
+    is_task = (
+        method == "GET" and "/tasks/" in path and "/" not in path.partition("/tasks/")[2]
+    )  # "1:cancel" can be a task's name
+    return is_task or (method, path) in served.routes or (method, without_tenant) in served.routes
 
 
 def is_for_a_tenant(method: str, path: str) -> bool:

@@ -91,6 +91,10 @@ def cards() -> Iterator[dict[str, Any]]:
 def tenants() -> Iterator[dict[str, Any]]:
     yield from dressed(OTHER)
     yield request("plainly", "POST", RPC, OTHER)
+    twice = OTHER.replace('"tenant": "other"', '"tenant": "other", "tenant": ""')
+    yield request("twice", "POST", RPC, twice)
+    in_utf_7 = OTHER.replace('"tenant"', '"+AHQ-enant"')  # strict JSON in UTF-8 too, with another name
+    yield request("in UTF-7 that is UTF-8", "POST", RPC, in_utf_7, Content_Type="application/json; charset=utf-7")
     yield request("nested", "POST", RPC, NESTED)
     yield request(
         "nested, as protobuf",
@@ -149,11 +153,19 @@ def test_the_application_alone_gives_all_of_it_away(found: Any) -> None:
         "in a form",
     } <= ways
     assert {"in a multipart form", "in single quotes", "with a comment", "in a batch", "over a websocket"} <= ways
-    assert {"nested", "nested, as protobuf", "nested, in REST", f"at {REST}/message:send", "elsewhere"} <= ways
+    assert {
+        "nested",
+        "nested, as protobuf",
+        "nested, in REST",
+        f"at {REST}/message:send",
+        "elsewhere",
+        "twice",
+        "in UTF-7 that is UTF-8",
+    } <= ways
     assert {"as 'getextendedagentcard'", "GET /extendedAgentCard", "at /", "in the query ?Tenant=other"} <= ways
 
 
-@pytest.mark.parametrize("protection", ["default", "rules", "named"])
+@pytest.mark.parametrize("protection", ["plain", "default", "rules", "named"])
 def test_no_call_that_looks_like_one_of_an_interface_gets_past_the_rules(found: Any, protection: str) -> None:
     asked = [*CARDS, *TENANTS]
     assert leaks(found[protection][: len(asked)], asked) == []

@@ -225,13 +225,14 @@ async def with_blacksheep() -> Any:
 
 OPERATIONS: Final = [
     "/message:send", "/message:stream", "/tasks", "/tasks/5", "/tasks/5:cancel", "/tasks/5:subscribe",
-    "/extendedAgentCard", "/tasks/5/pushNotificationConfigs", "/tasks/5/pushNotificationConfigs/6", "/v1/card", "/v1/tasks/5",
-    "/v1/message:send", "/agent/authenticatedExtendedCard", "/tasks/send", "",
+    "/extendedAgentCard", "/tasks/5/pushNotificationConfigs", "/tasks/5/pushNotificationConfigs/6", "/v1/card",
+    "/v1/tasks/5", "/v1/message:send", "/agent/authenticatedExtendedCard", "/tasks/send", "",
 ]  # fmt: skip
 TYPES: Final = [
     "application/json", "application/a2a+json", "application/json; charset=utf-8", "application/json; charset=utf-16",
     "application/json; charset=cp037", "application/json; charset=utf-7", "text/plain", "text/json",
-    "application/x-json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/vnd.api+json", "",
+    "application/x-json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/x",
+    "application/vnd.api+json", "",
 ]  # fmt: skip
 NAMES: Final = {
     "1.0": ["SendMessage", "SendStreamingMessage", "GetExtendedAgentCard", "acme/ext"],

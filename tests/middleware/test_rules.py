@@ -16,7 +16,7 @@ from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.merged import merged_card
 from a2a_trust.middleware import rules as module
-from a2a_trust.middleware.call import Call
+from a2a_trust.middleware.call import Call, read_call
 from a2a_trust.middleware.operations import Binding, Generation, Operation
 from a2a_trust.middleware.protection import protect
 from a2a_trust.middleware.rules import RequestRules, call_of
@@ -213,7 +213,7 @@ def test_a_client_that_goes_away_ends_the_wait_for_a_reader(monkeypatch: pytest.
 def test_only_so_many_large_bodies_are_read_at_once_and_small_ones_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     at_once, most, lock = 0, 0, threading.Lock()
     go_on, behind = threading.Event(), Behind()
-    read = module.read_call
+    read = read_call
 
     def counted(target: Any, body: bytes, query: bytes) -> Any:
         nonlocal at_once, most

@@ -31,7 +31,7 @@ def of_1_3() -> dict[str, Any]:
             if not getattr(route, "methods", None):
                 yield from routes(route.routes, prefix + route.path)
 
-    def tenants(message: Any, path: tuple[str, ...], within: frozenset[str]) -> Iterator[list[tuple[str, str]]]:
+    def tenants(message: Any, path: tuple[Any, ...], within: frozenset[str]) -> Iterator[list[Any]]:
         for field in message.fields:
             here = (*path, (field.json_name, field.name))
             if field.name == "tenant":

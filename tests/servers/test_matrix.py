@@ -191,6 +191,8 @@ def looks_like_a_call(method: str, path: str) -> bool:
 
 def is_declared(method: str, path: str, served: Asked) -> bool:
     """Whether the card has an interface for it: those of the SDK's routes that are below, or the path of JSON-RPC."""
+    if path == "/agent/authenticatedExtendedCard":
+        return method in ("GET", "HEAD")  # the card has interfaces of 0.3 too
     if not path.startswith((REST, JSON_RPC, f"/acme{REST}")) or path == f"{JSON_RPC}/":
         return False
     method = "GET" if method == "HEAD" else method

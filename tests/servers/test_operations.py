@@ -78,7 +78,7 @@ def test_a2a_proto_binds_the_operations_as_the_table_does(sdk_1_3: Any) -> None:
             example = re.sub(r"\{(\w+)[^}]*\}", r"\1", path)
             found = of.meaning({"path": example}, method)
             assert isinstance(found, Target)
-            assert (found.operation, found.tenants) == (operation, {"tenant"} if tenant else set())
+            assert (found.operation, set(found.tenants)) == (Operation(operation), {"tenant"} if tenant else set())
 
 
 def test_the_methods_of_json_rpc_are_those_of_the_sdks(sdk_1_3: Any, sdk_0_3: Any) -> None:

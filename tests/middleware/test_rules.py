@@ -146,7 +146,7 @@ def in_pieces(body: bytes, size: int = 10) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("padding", [0, 100_000])
+@pytest.mark.parametrize("padding", [0, 2 * module._SHORT])
 def test_a_body_in_pieces_is_handed_on_whole_and_the_rest_comes_from_the_server(padding: int) -> None:
     seen: list[Any] = []
 
@@ -197,7 +197,7 @@ def test_a_client_that_goes_away_ends_the_wait_for_a_reader(monkeypatch: pytest.
         raise AssertionError("nobody waits for it")
 
     monkeypatch.setattr(module, "read_call", slow)
-    body = json.dumps(CALL).encode() + b" " * 70_000
+    body = json.dumps(CALL).encode() + b" " * module._SHORT
     server = Server([{"type": "http.request", "body": body}, {"type": "http.disconnect"}])
 
     async def run() -> None:
@@ -231,7 +231,7 @@ def test_only_so_many_large_bodies_are_read_at_once_and_small_ones_do_not_wait(m
     app = guarded(behind)
 
     async def run() -> None:
-        large = json.dumps(CALL).encode() + b" " * 70_000
+        large = json.dumps(CALL).encode() + b" " * module._SHORT
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://agent.example") as http:
             waiting = [asyncio.create_task(http.post("/rpc", content=large, headers=JSON)) for _ in range(12)]
             while most < module._READERS:

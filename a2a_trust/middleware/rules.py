@@ -46,8 +46,8 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _Message: TypeAlias = MutableMapping[str, Any]
 
 _SHORT: Final = 1_048_576
-"""Bodies up to here, in bytes, are read at once, in about a millisecond; larger ones in a thread. A thread costs 0.3 ms,
-five times what reading 68 kB costs, and msgspec holds the interpreter's lock for as long as it reads."""
+"""Bodies up to here, in bytes, are read at once, in about a millisecond; larger ones in a thread. A thread costs
+0.3 ms, five times what reading 68 kB costs, and msgspec holds the interpreter's lock for as long as it reads."""
 
 _READERS: Final = 4
 """How many larger bodies are read at once."""

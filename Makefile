@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: demo test check check-style format bench lock clean
+.PHONY: demo test check check-style format fuzz bench lock clean
 
 demo: .venv/ready  ## sign a real card, verify it, and see every change refused
 	@$(BIN)/python examples/demo.py
@@ -23,6 +23,9 @@ format: .venv/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+fuzz: .venv/ready  ## requests at agents in four frameworks, in the environment that tests/fuzz makes; COUNT=… SEED=…
+	PYTHONPATH=. $$($(BIN)/python -m tests.fuzz) tests/fuzz/fuzz_frameworks.py $${SEED:-$$(date +%s)} $${COUNT:-50000}
+
 bench: .venv/ready  ## ratios against the peers, interleaved; those of servers run in an environment of their own
 	$(BIN)/python -m benchmarks
 
@@ -41,7 +44,7 @@ lock:  ## renew requirements/dev.txt, and what the SDKs and the peers run in (ne
 	        $$(case $$extras in core) ;; *) echo --extra $$extras;; esac) \
 	        pyproject.toml -o tests/packaging/requirements-$$extras.txt || exit 1; \
 	done
-	for wanted in tests/interop/sdks/*/requirements.in tests/tck/*/requirements.in tests/real/*/requirements.in benchmarks/auth_peers/requirements.in; do \
+	for wanted in tests/interop/sdks/*/requirements.in tests/tck/*/requirements.in tests/real/*/requirements.in tests/fuzz/*/requirements.in benchmarks/auth_peers/requirements.in; do \
 	    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	        $$wanted -o $${wanted%.in}.txt || exit 1; \
 	done

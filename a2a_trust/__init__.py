@@ -161,6 +161,8 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.readers import CardForCallers as CardForCallers
     from a2a_trust.middleware.readers import CardForEverybody as CardForEverybody
     from a2a_trust.middleware.readers import CardForNetworks as CardForNetworks
+    from a2a_trust.middleware.rules import RequestRules as RequestRules
+    from a2a_trust.middleware.rules import call_of as call_of
     from a2a_trust.signing.forms import Form as Form
     from a2a_trust.signing.sign import SignedCard as SignedCard
     from a2a_trust.signing.sign import sign_card as sign_card
@@ -253,6 +255,7 @@ _HOMES = {
     "PublicCard": "middleware.card",
     "PublicKey": "keys.jwk",
     "Query": "auth.credentials",
+    "RequestRules": "middleware.rules",
     "Rfc9440": "middleware.proxies",
     "RolledBackCardError": "errors",
     "ServerNonces": "auth.dpop",
@@ -288,6 +291,7 @@ _HOMES = {
     "VolatileCardMemory": "client.memory",
     "VolatileProofMemory": "auth.dpop",
     "all_of": "keys.policy",
+    "call_of": "middleware.rules",
     "client_context": "client.client_certificate",
     "fetch_card": "client.fetch_card",
     "fetch_card_async": "client.fetch_card",
@@ -309,7 +313,7 @@ _HOMES = {
     "verify_card": "signing.verify",
 }
 
-_LIBRARIES_OF_EXTRAS = ("anyio", "httpcore", "httpx", "starlette")
+_LIBRARIES_OF_EXTRAS = ("anyio", "httpcore", "httpx", "msgspec", "starlette")
 
 __all__ = sorted(_HOMES)
 

@@ -23,6 +23,7 @@ _AUTH_ROWS: Final = {
     "tokens": ("benchmarks.tokens", "rows_tokens"),
     "api-keys": ("benchmarks.tokens", "rows_api_keys"),
     "requests": ("benchmarks.requests", "rows_in_process"),
+    "calls": ("benchmarks.requests", "rows_of_calls"),
     "served": ("benchmarks.requests", "rows_served"),
 }
 

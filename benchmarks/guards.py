@@ -25,7 +25,7 @@ from a2a_trust.middleware.protection import protect
 from benchmarks.peers import Peers
 from benchmarks.tokens import AUDIENCE, ISSUER, OneKey, token_of
 
-__all__ = ["GUARDS", "app_of", "credential_of", "served"]
+__all__ = ["GUARDS", "app_of", "credential_of", "protected", "served"]
 
 CARD: Final[dict[str, Any]] = {
     "name": "Bench",
@@ -77,8 +77,12 @@ def ours() -> Any:
     return CardMiddleware(bare(), card=CARD, verifiers=_verifiers())
 
 
+def protected(app: Any) -> Any:
+    return protect(app, card=CARD, verifiers=_verifiers())
+
+
 def all_of_ours() -> Any:
-    return protect(bare(), card=CARD, verifiers=_verifiers())
+    return protected(bare())
 
 
 _KNOWN: Final = {sha256(KEY.encode()).digest(): "ann"}

@@ -35,7 +35,8 @@ HOMES = {
     "platformdirs": ("cli/sources.py",),
     "argparse": ("cli/",),
     "httpcore": ("fetch.py",),
-    "anyio": ("fetch.py", "client/flow.py", "client/transport.py"),
+    "anyio": ("fetch.py", "client/flow.py", "client/transport.py", "middleware/rules.py"),
+    "msgspec": ("middleware/call.py",),
     "httpx": ("client/dpop.py", "client/transport.py"),
     "starlette": ("middleware/",),
     "uvicorn": ("servers/uvicorn.py",),
@@ -44,11 +45,12 @@ HOMES = {
 }
 
 STANDARD = {
-    "__future__", "asyncio", "base64", "binascii", "bisect", "collections", "concurrent", "contextlib", "contextvars",
+    "__future__", "asyncio", "base64", "binascii", "bisect", "codecs", "collections", "concurrent", "contextlib",
+    "contextvars",
     "dataclasses", "datetime", "email", "enum", "fcntl", "functools", "getpass", "hashlib", "hmac", "importlib",
     "inspect", "io", "ipaddress", "itertools", "json", "logging", "marshal", "math", "os", "pathlib", "re", "secrets",
     "shlex", "shutil", "socket", "ssl", "stat", "sys", "tempfile", "textwrap", "threading", "time", "tomllib", "types",
-    "typing", "urllib", "warnings", "zlib",
+    "typing", "unicodedata", "urllib", "warnings", "zlib",
 }  # fmt: skip
 
 

@@ -63,6 +63,8 @@ class Reason(StrEnum):
     AMBIGUOUS_REQUEST = "ambiguous-request"
     """Readers could disagree about what the request says."""
     TOO_LARGE = "too-large"
+    UNDECLARED_PATH = "undeclared-path"
+    """The path is of no interface of the card, and not one that the configuration names."""
     TENANT = "tenant"
     """The caller may not use the tenant that it names."""
     EXTENDED_CARD = "extended-card"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from time import time
 from typing import Any, Final
-from urllib.parse import SplitResult, unquote_plus, urlsplit
+from urllib.parse import unquote_plus
 
 from starlette.authentication import AuthCredentials
 
@@ -19,7 +19,7 @@ from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, Query
 from a2a_trust.auth.dpop import NEXT_NONCE, DPoP
 from a2a_trust.auth.guard import Anonymity, AnonymousRefused, At, Guard, Skills, SkillsRefused
 from a2a_trust.auth.principal import Anonymous, Principal, Verifier
-from a2a_trust.card import CARD_PATHS, CardView, Interface, read_card
+from a2a_trust.card import CARD_PATHS, CardView, read_card
 from a2a_trust.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -31,11 +31,15 @@ from a2a_trust.middleware import audit
 from a2a_trust.middleware.caching import CachingRules
 from a2a_trust.middleware.client_certificate import CertificateSource
 from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send, is_preflight
-from a2a_trust.middleware.refusal import Binding, Refusal, refusal_for
+from a2a_trust.middleware.interfaces import Interfaces, route_path
+from a2a_trust.middleware.operations import ends_like_operation
+from a2a_trust.middleware.refusal import Refusal, refusal_for
 
-__all__ = ["AuthenticationMiddleware", "is_exactly", "principal_of", "route_path"]
+__all__ = ["AuthenticationMiddleware", "is_exactly", "is_public", "principal_of"]
 
 _PRINCIPAL: Final = "a2a_trust.principal"
+_PUBLIC: Final = object()
+"""In the place of the principal: nobody was asked for."""
 
 
 class AuthenticationMiddleware:
@@ -53,6 +57,7 @@ class AuthenticationMiddleware:
         verifiers: Mapping[str, Verifier | At],
         public_paths: Iterable[str] = CARD_PATHS,
         unguarded: Iterable[str] = (),
+        served_at: Mapping[str, str] | None = None,
         anonymous: Anonymity = AnonymousRefused(),  # noqa: B008  frozen and without fields
         skills: Skills = SkillsRefused(),  # noqa: B008
         client_certificates: CertificateSource | None = None,
@@ -65,6 +70,7 @@ class AuthenticationMiddleware:
         """``public_paths``: the exact paths that anybody may GET; the two of the card unless you say otherwise, so
         ``(*CARD_PATHS, "/healthz")``, with those of ``a2a_trust.card``, for another one. ``unguarded``: URLs of
         interfaces in the card that are served elsewhere or by other means (gRPC), which this guard cannot protect.
+        ``served_at`` is that of ``RequestRules``: refusals are written in the words of the interface that is called.
         ``client_certificates`` is where the certificates of callers come from, ``FromTls()`` or ``FromProxy(…)``.
         ``dpop`` takes tokens that are bound to a key of their client, with its proof; without it they are refused.
         ``hide_credentials`` removes credentials from judged requests before ``app`` sees them. ``resource_metadata``
@@ -81,7 +87,7 @@ class AuthenticationMiddleware:
         self._guard = Guard(view, verifiers, anonymous=anonymous, skills=skills, dpop=dpop)
         _check_source(client_certificates, self._guard)
         self._certificates = client_certificates
-        self._interfaces = _Interfaces(_guarded(view, frozenset(unguarded)))
+        self._interfaces = Interfaces(view, unguarded=frozenset(unguarded), served_at=served_at)
         self._public = frozenset(map(_exact_path, public_paths))
         self._endings = tuple(self._public)
         self._allow_cors_preflight = allow_cors_preflight
@@ -102,7 +108,7 @@ class AuthenticationMiddleware:
         if kind == "http":
             # What ends otherwise is none of the public paths; nearly all requests are told by that.
             if (scope["path"].endswith(self._endings) or scope["method"] == "OPTIONS") and self._is_public(scope):
-                public = {**scope}
+                public = {**scope, _PRINCIPAL: _PUBLIC}
                 public.pop(CERTIFICATES, None)
                 if self._certificates is not None:  # what claims certificates, and the proxy's secret, is for us alone
                     public["headers"] = _lines_without(self._certificates.headers, scope["headers"])
@@ -151,7 +157,7 @@ class AuthenticationMiddleware:
         else:
             caller = error.caller if isinstance(error, AuthorizationError) else None
             audit.request_refused(scope, audit.reason_of(error), str(error), caller)
-        binding, legacy = self._interfaces.called(scope)
+        binding, legacy = self._interfaces.language(scope)
         dpop = self._guard.dpop
         refusal = refusal_for(
             error,
@@ -209,90 +215,28 @@ def principal_of(scope: Mapping[str, Any]) -> Principal | Anonymous:
     return caller
 
 
+def is_public(scope: Mapping[str, Any]) -> bool:
+    """Whether the guard has let the request pass without asking who it is from."""
+    return scope.get(_PRINCIPAL) is _PUBLIC
+
+
 def is_exactly(paths: frozenset[str], scope: Scope) -> bool:
     """Whether the request is for one of the paths, in the one spelling that it has."""
     # The undecoded path too: a router may think otherwise of other spellings.
     return route_path(scope) in paths and scope.get("raw_path") in (None, scope["path"].encode())
 
 
-def route_path(scope: Scope) -> str:
-    """The path as Starlette's router sees it: without ``root_path``, which ends at a segment's end or is not there."""
-    path: str = scope["path"]
-    root: str = scope.get("root_path", "")
-    if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/"):
-        return path[len(root) :]
-    return path
-
-
-_NEVER_PUBLIC: Final = re.compile(
-    r".*/(?:extendedAgentCard|v1/card|agent/authenticatedExtendedCard|message:(?:send|stream)|tasks(?:/.*)?)/*"
-)
 _NOT_EXACT: Final = re.compile(r"[?#%*{}\\\x00-\x20\x7f]|//|/\.{1,2}(?:/|$)")
 
 
 def _exact_path(path: str) -> str:
-    if _NEVER_PUBLIC.fullmatch(path):
+    if ends_like_operation(path):
         raise ConfigurationError(f"public_paths: {path!r} is a path of the protocol, and for known callers only")
     if not path.startswith("/") or not path.isascii() or _NOT_EXACT.search(path):
         raise ConfigurationError(
             f"public_paths: {path!r} is no exact path; write one as it is requested, without patterns"
         )
     return path
-
-
-class _Interfaces:
-    """Which interface of the card a request calls, by its path: a refusal speaks the language of that one."""
-
-    def __init__(self, interfaces: list[Interface]) -> None:
-        self._json_rpc: set[str] = set()
-        generations: dict[str, set[bool]] = {}
-        for interface in interfaces:
-            path = urlsplit(interface.url).path
-            if interface.binding == Binding.JSONRPC:
-                self._json_rpc.add(path or "/")
-            else:
-                generations.setdefault(path.rstrip("/"), set()).add(interface.is_legacy)
-        self._http_json = sorted(generations.items(), reverse=True)  # the longer of two beginnings first
-        self._legacy = all(interface.is_legacy for interface in interfaces)
-
-    def called(self, scope: Scope) -> tuple[Binding, bool]:
-        """The binding, and whether the version is one before 1.0."""
-        # The card has public paths; behind a root_path some servers give the router's path, some the public one.
-        paths = (scope["path"], route_path(scope), scope.get("root_path", "") + scope["path"])
-        if not self._json_rpc.isdisjoint(paths):  # on a shared URL the body of JSON-RPC is understood by both
-            return Binding.JSONRPC, False
-        for base, generations in self._http_json:
-            for path in paths:
-                if path.startswith(base) and path[len(base) : len(base) + 1] in ("", "/"):
-                    # Where both share a URL, 0.3 has its paths under /v1 (0.3, 3.2.3).
-                    return Binding.HTTP_JSON, generations == {True} or (
-                        len(generations) > 1 and path.startswith(f"{base}/v1/")
-                    )
-        return Binding.HTTP_JSON, self._legacy
-
-
-def _guarded(view: CardView, unguarded: frozenset[str]) -> list[Interface]:
-    """The interfaces that are guarded; ConfigurationError for one that cannot be guarded here."""
-    unknown = unguarded - {interface.url for interface in view.interfaces}
-    if unknown:
-        raise ConfigurationError(f"unguarded: the card has no interface {', '.join(sorted(unknown))}")
-    guarded = [interface for interface in view.interfaces if interface.url not in unguarded]
-    host = _split(guarded[0].url, guarded[0].pointer).netloc if guarded else ""
-    for interface in guarded:
-        parts = _split(interface.url, interface.pointer)
-        if interface.binding not in tuple(Binding) or parts.scheme not in ("http", "https") or parts.netloc != host:
-            raise ConfigurationError(
-                f"{interface.pointer}: this application cannot guard {interface.url} ({interface.binding}); protect it "
-                f"where it is served, and say so: unguarded=[{interface.url!r}]"
-            )
-    return guarded
-
-
-def _split(url: str, pointer: str) -> SplitResult:
-    try:
-        return urlsplit(url)
-    except ValueError:
-        raise ConfigurationError(f"{pointer}: {url[:128]!a} is no URL; write https://host/path") from None
 
 
 def _lines_without(names: frozenset[bytes], headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

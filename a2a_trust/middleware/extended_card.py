@@ -9,7 +9,7 @@ generation  HTTP                                          JSON-RPC
             ``/{tenant}``
 ==========  ============================================  ========================================
 
-``calls`` tells such requests from others; here they are answered, instead of by the application, whose own idea of who
+``rules`` tells such requests from others; here they are answered, instead of by the application, whose own idea of who
 may see the card plays no part.
 """
 
@@ -34,7 +34,7 @@ from a2a_trust.middleware.card import CardSigner
 from a2a_trust.middleware.document import Receive, Scope, Send, json_bytes, refuse
 from a2a_trust.middleware.refusal import FORBIDDEN, UNAUTHENTICATED, Error
 
-__all__ = ["INVALID", "TOO_LARGE", "ExtendedCard", "Provider", "check_rule", "respond"]
+__all__ = ["ExtendedCard", "Provider", "check_rule", "respond"]
 
 Provider: TypeAlias = Callable[[Principal, str], Awaitable[bytes | Mapping[str, Any] | None]]
 """Gives the card for a caller and a tenant ("" for none); None when this caller has none for that tenant."""
@@ -52,10 +52,6 @@ NOT_CONFIGURED: Final = Error(
     "EXTENDED_AGENT_CARD_NOT_CONFIGURED",
     "There is no extended card for this caller.",
 )
-INVALID: Final = Error(
-    400, -32600, "INVALID_ARGUMENT", "INVALID_REQUEST", "The request is not one that all readers read alike.", True
-)
-TOO_LARGE: Final = Error(413, -32600, "INVALID_ARGUMENT", "INVALID_REQUEST", "The request is too large.", True)
 
 
 class ExtendedCard:

@@ -1,7 +1,8 @@
 """``protect``: a whole agent behind its card, in one call.
 
-From outside to inside: the documents that anybody may read (card, key set, metadata), the guard, the tenants and the
-extended card, the application. The card that is served is the card that is enforced: both have one source.
+From outside to inside: the documents that anybody may read (card, key set, metadata), the guard, the rules for
+requests and the extended card, the application. The card that is served is the card that is enforced: both have
+one source.
 """
 
 from __future__ import annotations
@@ -21,16 +22,15 @@ from a2a_trust.keys.signer import Signer
 from a2a_trust.middleware.authentication import (
     AuthenticationMiddleware,
     is_exactly,
-    principal_of,
-    route_path,
 )
-from a2a_trust.middleware.calls import Calls, TenantRule
 from a2a_trust.middleware.card import CardSignedHere, CardSigner, CardSource, FixedCard, PublicCard, SignerSource
 from a2a_trust.middleware.client_certificate import CertificateSource
 from a2a_trust.middleware.document import ASGIApp, Document, Receive, Scope, Send, is_preflight
 from a2a_trust.middleware.extended_card import ExtendedCard, Provider
+from a2a_trust.middleware.interfaces import Interfaces, route_path
 from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, PublishedKeys
 from a2a_trust.middleware.readers import CardForCallers, CardForEverybody, CardForNetworks, CardReaders, InNetworks
+from a2a_trust.middleware.rules import RequestRules, RulesMiddleware
 
 __all__ = ["SigningKeys", "protect"]
 
@@ -51,7 +51,7 @@ def protect(
     card_readers: CardReaders = CardForEverybody(),  # noqa: B008  frozen and without fields
     extended_card: bytes | Mapping[str, Any] | Provider | None = None,
     may_read_extended_card: Callable[[Principal], bool] | None = None,
-    may_use_tenant: TenantRule | None = None,
+    rules: RequestRules = RequestRules(),  # noqa: B008  frozen
     public_paths: Iterable[str] = (),
     unguarded: Iterable[str] = (),
     anonymous: Anonymity = AnonymousRefused(),  # noqa: B008  frozen and without fields
@@ -74,7 +74,8 @@ def protect(
     the key set is served and named in signatures (``jku``, when the URL is https).
 
     ``extended_card`` is the card for known callers, or an async function of (principal, tenant) that gives it;
-    ``may_read_extended_card`` says who may have it, ``may_use_tenant`` who may name which tenant.
+    ``may_read_extended_card`` says who may have it. ``rules`` says what requests may ask for: which tenants, and which
+    paths of the application beside those of the card's interfaces.
 
     The other options are those of ``AuthenticationMiddleware``. ConfigurationError for whatever would be left open.
     """
@@ -106,20 +107,18 @@ def protect(
         # The jku has the URL's path. Whether requests have it depends on who is in front, and whether it says so.
         documents[JWKS_PATH] = documents[f"{urlsplit(url).path.rstrip('/')}{JWKS_PATH}"] = keys
     extended = ExtendedCard(view, extended_card, may_read=may_read_extended_card, signer=card_signer, clock=clock)
-    calls = Calls(
-        app,
-        card=view,
-        extended=extended,
-        principal=principal_of,
-        route_path=route_path,
-        may_use_tenant=may_use_tenant,
-    )
+    if not isinstance(rules, RequestRules):
+        raise ConfigurationError("rules: write RequestRules(…), as in RequestRules(other_paths=['/docs'])")
+    unguarded = frozenset(unguarded)
+    interfaces = Interfaces(view, unguarded=unguarded, served_at=rules.served_at)
+    judged = RulesMiddleware(app, card=view, interfaces=interfaces, extended=extended, rules=rules)
     guarded = AuthenticationMiddleware(
-        _Front(cards, calls) if is_for_callers else calls,
+        _Front(cards, judged) if is_for_callers else judged,
         card=view,
         verifiers=verifiers,
         public_paths=public_paths,
         unguarded=unguarded,
+        served_at=rules.served_at,
         anonymous=anonymous,
         skills=skills,
         client_certificates=client_certificates,

@@ -6,7 +6,6 @@ The texts are fixed. Why a request was refused goes to the log, never to the cal
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cache
 from typing import Final
 
@@ -20,18 +19,12 @@ from a2a_trust.errors import (
     TrustError,
 )
 from a2a_trust.middleware.document import json_bytes
+from a2a_trust.middleware.operations import Binding
 
-__all__ = ["FORBIDDEN", "UNAUTHENTICATED", "Binding", "Error", "Refusal", "refusal_for"]
+__all__ = ["FORBIDDEN", "UNAUTHENTICATED", "Error", "Refusal", "refusal_for"]
 
 RETRY_AFTER: Final = 5
 """Seconds after which a caller may try again when the source of keys is down."""
-
-
-class Binding(StrEnum):
-    """The protocol binding of an interface, as cards name it (A2A 5)."""
-
-    JSONRPC = "JSONRPC"
-    HTTP_JSON = "HTTP+JSON"
 
 
 _CHALLENGE: Final = b"www-authenticate"

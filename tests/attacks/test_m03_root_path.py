@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
-from a2a_trust.middleware import authentication
+from a2a_trust.middleware import interfaces
 from tests.middleware.agent import KEY, Agent, guarded, raw_exchange, uvicorn_serving
 
 pytestmark = pytest.mark.anyio
@@ -53,7 +53,7 @@ PATHS = [
 @pytest.mark.parametrize("path", PATHS)
 def test_the_guard_and_the_router_see_the_same_path(root: str, path: str) -> None:
     scope: dict[str, Any] = {"type": "http", "path": path, "root_path": root}
-    assert authentication.route_path(scope) == get_route_path(scope)
+    assert interfaces.route_path(scope) == get_route_path(scope)
 
 
 async def card(request: Request) -> PlainTextResponse:

@@ -5,6 +5,7 @@ Found in a review of the rules of evaluation; through the whole middleware.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ from a2a_trust.middleware.client_certificate import FromTls
 from a2a_trust.middleware.peer import Networks
 from a2a_trust.middleware.protection import protect
 from a2a_trust.middleware.proxies import FromProxy, Nginx, ProxySecret, UnixSocket
+from a2a_trust.middleware.rules import RequestRules
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.attacks.test_m06_client_certificates_in_headers import Believes
 from tests.auth.test_jwt import claims, token
 from tests.certificates import Authority
-from tests.middleware.agent import CARD, KEY, POOR_KEY, Agent, guarded, uvicorn_serving, verifiers
+from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, Agent, guarded, uvicorn_serving, verifiers
 from tests.middleware.test_proxies import ANN, TOLD
 
 pytestmark = pytest.mark.anyio
@@ -120,23 +122,24 @@ def test_no_door_opens_for_want_of_a_verifier() -> None:
     [
         ("POST", "/rpc", '{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"tenant":"acme"}}'),
         ("POST", "/rpc", '{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"ten\\u0061nt":"acme"}}'),
-        ("POST", "/rpc?tenant=acme", "{}"),
+        ("POST", "/rpc?tenant=acme", json.dumps(CALL)),
         ("POST", "/rest/acme/message:send", "{}"),
         ("POST", "/acme/rest/message:send", "{}"),
         ("POST", "/rest/message:send", '{"tenant":"acme"}'),
         ("GET", "/rest/acme/tasks", ""),
         ("GET", "/acme/rest/tasks/1", ""),
         ("GET", "/rest/tasks?tenant=acme", ""),
-        ("GET", "/acme/extendedAgentCard", ""),
+        ("GET", "/rest/acme/extendedAgentCard", ""),
     ],
 )
 async def test_tenant_rules_cannot_be_skipped(method: str, path: str, body: str) -> None:
     for rule in (None, lambda caller, tenant: tenant != "acme"):
         agent = Agent()
-        app = protect(agent, card=CARD, verifiers=verifiers(), may_use_tenant=rule)
+        app = protect(agent, card=CARD, verifiers=verifiers(), rules=RequestRules(may_use_tenant=rule))
         async with client(app) as http:
             assert (await http.request(method, path, content=body)).status_code == 401
-            refused = await http.request(method, path, content=body, headers={"X-API-Key": KEY})
+            given = {"X-API-Key": KEY, "Content-Type": "application/json"} if body else {"X-API-Key": KEY}
+            refused = await http.request(method, path, content=body, headers=given)
             assert refused.status_code == 403
         assert agent.scopes == []
 

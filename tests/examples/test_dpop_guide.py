@@ -22,7 +22,7 @@ from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import public_key_from_jwk
 from tests.auth.proofs import CLIENT, bound_token, proof, scope_of
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
-from tests.middleware.agent import Agent, uvicorn_serving
+from tests.middleware.agent import CALL, Agent, uvicorn_serving
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "dpop.md").read_text(encoding="utf-8")
 SERVER, REDIS, NONCES, CALLER = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
@@ -115,7 +115,7 @@ def test_the_client_gets_a_token_and_through_with_it() -> None:
             names: dict[str, Any] = {"secret": "s"}
             await asyncio.to_thread(exec, CALLER.replace(LOGIN, issuer).replace(HERE, origin), names)
             call: Callable[..., Awaitable[httpx.Response]] = names["http"].post
-            answer = await call(f"{origin}/rpc", json={})
+            answer = await call(f"{origin}/rpc", json=CALL)
             await names["http"].aclose()
             assert answer.status_code == 200
             assert answer.json()["user"] == f'[["login","{ISSUER}","alice"]]'

@@ -30,6 +30,7 @@ from a2a_trust import (
     JwtVerifier,
     MemoryApiKeys,
     OpenIdKeys,
+    RequestRules,
     SqliteApiKeys,
     generate_signer,
     protect,
@@ -37,7 +38,7 @@ from a2a_trust import (
 from a2a_trust.middleware.audit import AuditEvent, Reason
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "protect.md").read_text(encoding="utf-8")
-FIRST, OWN, HANDLER, AUDIT = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+FIRST, RULES, OWN, HANDLER, AUDIT = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 (COMMANDS,) = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
 
 ISSUER = "https://login.example.com"
@@ -108,6 +109,19 @@ def test_a_verifier_of_ones_own_stands_beside_one_for_jwts() -> None:
     app = protect(agent, card=card, verifiers={"own": own, **login(ISSUER)["verifiers"]})
     statuses = [ask(app, "/", authorization=f"Bearer {token}").status_code for token in ("a.b", "x", "y", "z")]
     assert statuses == [401, 200, 401, 503]
+
+
+def test_rules_name_the_tenants_and_the_paths_that_are_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = SqliteApiKeys(tmp_path / "keys.db", create=True).create(owner="ann", scopes=["tenant:acme"]).text
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"agent": Starlette(routes=[Route("/{path:path}", hello)]), "card": CARD}
+    exec(FIRST.partition("app = ")[0], names)
+    exec(RULES, names)
+    found = [
+        ask(names["app"], path, **{"X-API-Key": key}).status_code for path in ("/docs", "/threads/1", "/invoices/7")
+    ]
+    assert found == [200, 200, 200]
+    assert [ask(names["app"], path, **{"X-API-Key": key}).status_code for path in ("/x", "/tasks/1")] == [404, 404]
 
 
 def test_a_handler_knows_its_caller_and_what_the_key_allows() -> None:
@@ -223,7 +237,7 @@ def login(issuer: str) -> dict[str, Any]:
             {**CARD, "supportedInterfaces": [{**JSON_RPC, "tenant": "north"}]},
             KEYED,
             {**CARD, "supportedInterfaces": [{**JSON_RPC, "tenant": "north"}]},
-            {**KEYED, "may_use_tenant": lambda caller, tenant: False},
+            {**KEYED, "rules": RequestRules(may_use_tenant=lambda caller, tenant: False)},
         ),
         (
             "a skill with requirements of its own",

@@ -38,6 +38,9 @@ CARD: dict[str, Any] = {
     "skills": [],
 }
 
+CALL: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {}}
+"""A valid request of JSON-RPC."""
+
 STORE = MemoryApiKeys()
 KEY = STORE.create(owner="ann", scopes=["read"]).text
 POOR_KEY = STORE.create(owner="bob").text

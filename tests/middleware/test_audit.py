@@ -19,11 +19,13 @@ from a2a_trust.keys.signer import generate_signer
 from a2a_trust.middleware.audit import Outages
 from a2a_trust.middleware.card import CardFile
 from a2a_trust.middleware.protection import protect
+from a2a_trust.middleware.rules import RequestRules
 from a2a_trust.signing.sign import sign_card
-from tests.middleware.agent import CARD, KEY, POOR_KEY, verifiers
+from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, verifiers
 from tests.middleware.test_protection import NOW, PROMISING, application, ask
 
 RPC = "/rpc"
+NOBODY = RequestRules(may_use_tenant=lambda *_: False)
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +44,7 @@ def guarded(card: Any = CARD, **options: Any) -> Any:
 
 
 def test_who_was_let_in_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    ask(guarded(), "POST", RPC, headers={"X-API-Key": KEY}, params={"secret": "in the query"})
+    ask(guarded(), "POST", RPC, json=CALL, headers={"X-API-Key": KEY}, params={"secret": "in the query"})
     assert events(caplog) == [
         {
             "event": "allowed",
@@ -108,16 +110,15 @@ def test_so_has_one_by_a_verifier(error: Exception, reason: str, caplog: pytest.
         ({"json": {"jsonrpc": "2.0", "id": 1, "method": "x", "params": {"tenant": "theirs"}}}, "tenant"),
         ({"content": b'{"id":1,"method":"x","params":{"tenant":"a","tenant":"b"}}'}, "ambiguous-request"),
         ({"content": b'{"id":[],"method":"GetExtendedAgentCard"}'}, "ambiguous-request"),
+        ({"content": b"{}" * 10_000_000}, "too-large"),
         ({"json": {"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard"}}, "extended-card"),
     ],
 )
 def test_a_known_caller_who_asks_for_too_much_is_named(
     request_: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = guarded(
-        PROMISING, extended_card=PROMISING, may_read_extended_card=lambda caller: False, may_use_tenant=lambda *_: False
-    )
-    ask(app, "POST", RPC, headers={"X-API-Key": KEY}, **request_)
+    app = guarded(PROMISING, extended_card=PROMISING, may_read_extended_card=lambda caller: False, rules=NOBODY)
+    ask(app, "POST", RPC, headers={"X-API-Key": KEY, "Content-Type": "application/json"}, **request_)
     allowed, refused = events(caplog)
     assert (allowed["event"], refused["event"], refused["reason"]) == ("allowed", "refused", reason)
     assert refused["caller"] == allowed["caller"] == '[["key","api-keys","ann"]]'
@@ -180,7 +181,7 @@ def test_a_card_that_is_not_served_is_told_once(tmp_path: Path, caplog: pytest.L
 
 def test_refusals_are_heard_at_info_and_callers_at_debug(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "a2a_trust.audit")
-    ask(guarded(), "POST", RPC, headers={"X-API-Key": KEY})
+    ask(guarded(), "POST", RPC, json=CALL, headers={"X-API-Key": KEY})
     ask(guarded(), "POST", RPC)
     assert [event["event"] for event in events(caplog)] == ["refused"]
     caplog.clear()

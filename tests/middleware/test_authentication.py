@@ -26,7 +26,7 @@ from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 from a2a_trust.middleware.authentication import AuthenticationMiddleware, principal_of
 from a2a_trust.middleware.protection import protect
 from tests.auth.test_jwt import NOW, claims, token
-from tests.middleware.agent import CARD, KEY, POOR_KEY, Agent, guarded, raw_exchange, uvicorn_serving, verifiers
+from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, Agent, guarded, raw_exchange, uvicorn_serving, verifiers
 
 pytestmark = pytest.mark.anyio
 
@@ -341,7 +341,7 @@ async def test_starlettes_own_views_of_the_caller_work() -> None:
     for app in (inside, protect(Starlette(routes=routes), **options)):
         async with client(app) as http:
             assert (await http.post(RPC)).status_code == 401
-            assert (await http.post(RPC, headers=GOOD)).json() == [True, ["read"], True]
+            assert (await http.post(RPC, json=CALL, headers=GOOD)).json() == [True, ["read"], True]
 
 
 async def told(request: Request) -> JSONResponse:
@@ -432,7 +432,7 @@ async def test_a_mounted_agent_is_guarded_at_its_own_paths(make: Callable[[], St
         refused = await http.post("/team/a/rpc")
         assert (refused.status_code, refused.json()["error"]["code"]) == (401, -31401)
         assert (await http.post("/team/a/rest/x")).json()["error"]["code"] == 401
-        assert (await http.post("/team/a/rpc", headers=GOOD)).json() == [ANN, "/team/a"]
+        assert (await http.post("/team/a/rpc", json=CALL, headers=GOOD)).json() == [ANN, "/team/a"]
         assert (await http.get("/team/a/.well-known/agent-card.json")).status_code == 200
         assert (await http.get("/team/a/team/a/.well-known/agent-card.json")).status_code == 401
         assert (await http.get("/open")).json() == "open"
@@ -449,7 +449,8 @@ async def test_two_mounted_agents_do_not_share_what_they_know() -> None:
     ]
     async with client(Starlette(routes=[Mount("/a", agents[0]), Mount("/b", agents[1])])) as http:
         for path, carried, status in (("/a", KEY, 200), ("/b", KEY, 401), ("/a", key, 401), ("/b", key, 200)):
-            assert (await http.post(f"{path}/rpc", headers={"X-API-Key": carried})).status_code == status
+            answer = await http.post(f"{path}/rpc", json=CALL, headers={"X-API-Key": carried})
+            assert answer.status_code == status
 
 
 async def test_a_guard_around_a_guard_asks_for_both() -> None:
@@ -460,7 +461,7 @@ async def test_a_guard_around_a_guard_asks_for_both() -> None:
         **{**OPTIONS, "card": narrow, "verifiers": {"key": verifiers()["key"]}},
     )
     async with client(protect(inner, **OPTIONS)) as http:
-        assert (await http.post("/rpc", headers=GOOD)).status_code == 403
+        assert (await http.post("/rpc", json=CALL, headers=GOOD)).status_code == 403
 
 
 async def test_anonymous_callers_are_somebody_else_every_time() -> None:

@@ -22,11 +22,13 @@ from a2a_trust.keys.ring_file import KeyRingFile, save_key_ring, update_key_ring
 from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
+from a2a_trust.merged import merged_card
 from a2a_trust.middleware.card import CardFile, FixedCard
 from a2a_trust.middleware.protection import protect
+from a2a_trust.middleware.rules import RequestRules
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import verify_card
-from tests.middleware.agent import CARD, KEY, POOR_KEY, verifiers
+from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, verifiers
 
 URL = "https://agent.example"
 GOOD = {"X-API-Key": KEY}
@@ -87,7 +89,7 @@ def test_everything_else_meets_the_guard() -> None:
     app = guarded()
     assert ask(app, "POST", "/rpc").status_code == 401
     assert ask(app, "POST", "/rpc", headers={"X-API-Key": POOR_KEY}).status_code == 403
-    assert ask(app, "POST", "/rpc", headers=GOOD).text == "the application"
+    assert ask(app, "POST", "/rpc", json=CALL, headers=GOOD).text == "the application"
 
 
 def test_a_key_signs_the_card_and_is_published() -> None:
@@ -157,7 +159,7 @@ def test_a_file_that_comes_to_say_other_rules_is_not_served(tmp_path: Path) -> N
     stricter = {**CARD, "securityRequirements": CARD["securityRequirements"][:1]}
     path.write_text(json.dumps(sign_card(stricter, signer).card))
     assert ask(app, "GET", PATHS[0]).status_code == 503
-    assert ask(app, "POST", "/rpc", headers=GOOD).status_code == 200
+    assert ask(app, "POST", "/rpc", json=CALL, headers=GOOD).status_code == 200
 
 
 def test_a_signed_card_needs_keys_that_prove_it() -> None:
@@ -186,7 +188,8 @@ def test_the_extended_card_is_for_callers_whom_the_card_lets_in() -> None:
     async def provider(principal: Principal, tenant: str) -> dict[str, Any]:
         return {**PROMISING, "description": f"For {principal.identities[0][1].subject}, {tenant or 'no tenant'}."}
 
-    app = guarded(PROMISING, extended_card=provider, may_use_tenant=lambda caller, tenant: tenant == "acme")
+    rules = RequestRules(may_use_tenant=lambda caller, tenant: tenant == "acme")
+    app = guarded(merged_card(PROMISING), extended_card=provider, rules=rules)
     for path in ("/rest/extendedAgentCard", "/rest/v1/card", "/agent/authenticatedExtendedCard"):
         assert ask(app, "GET", path).status_code == 401
         assert ask(app, "GET", path, headers=GOOD).json()["description"] == "For ann, no tenant."
@@ -202,7 +205,7 @@ def test_without_one_the_applications_own_is_not_reached_either() -> None:
     assert ask(app, "GET", "/").text == "the application"
     for path in ("/extendedAgentCard", "/v1/card", "/agent/authenticatedExtendedCard", "/acme/extendedAgentCard"):
         response = ask(app, "GET", path)
-        assert response.status_code in (400, 403)
+        assert response.status_code == 404
         assert response.text != "the application"
 
 

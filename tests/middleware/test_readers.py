@@ -14,7 +14,7 @@ from a2a_trust.middleware.peer import Networks, with_peer
 from a2a_trust.middleware.protection import protect
 from a2a_trust.middleware.readers import CardForCallers, CardForNetworks
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
-from tests.middleware.agent import CARD, KEY, POOR_KEY, Agent, uvicorn_serving, verifiers
+from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, Agent, uvicorn_serving, verifiers
 from tests.middleware.test_protection import GOOD, PATHS, application, ask
 
 
@@ -136,7 +136,7 @@ async def test_uvicorn_proves_the_socket_s_peer(protocol: Any) -> None:
     async with uvicorn_serving(app, protocol) as origin, httpx.AsyncClient() as http:
         card = await http.get(f"{origin}{PATHS[0]}")
         assert (card.status_code, card.json()) == (200, CARD)
-        called = await http.post(f"{origin}/rpc", headers={"X-API-Key": KEY})
+        called = await http.post(f"{origin}/rpc", json=CALL, headers={"X-API-Key": KEY})
         assert json.loads(called.json()["user"]) == [["key", "api-keys", "ann"]]
 
 

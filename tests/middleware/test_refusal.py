@@ -17,7 +17,8 @@ from a2a_trust.errors import (
     MissingCredentialsError,
     TrustError,
 )
-from a2a_trust.middleware.refusal import Binding, Refusal, refusal_for
+from a2a_trust.middleware.operations import Binding
+from a2a_trust.middleware.refusal import Refusal, refusal_for
 from tests.auth.test_jwt import NOW
 from tests.middleware.agent import CARD, verifiers
 

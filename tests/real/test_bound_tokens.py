@@ -94,7 +94,7 @@ async def agent(provider: OpenIdProvider, server: str, nonces: ServerNonces | No
 
     async with served(server, app) as origin:
         keys = OpenIdKeys(provider.issuer, provider.door())
-        inner = Starlette(routes=[Route(path, who, methods=["POST", "PUT"]) for path in ("/rpc", "/other")])
+        inner = Starlette(routes=[Route(path, who, methods=["POST", "PUT"]) for path in ("/who", "/other")])
         guarded.append(
             protect(
                 inner,
@@ -147,7 +147,7 @@ async def test_a_bound_token_is_good_with_a_proof_for_this_request_and_else_for_
 ) -> None:
     token = await token_of(provider)
     async with agent(provider, server) as origin, httpx.AsyncClient() as http:
-        rpc, other = f"{origin}/rpc", f"{origin}/other"
+        rpc, other = f"{origin}/who", f"{origin}/other"
         for _ in range(2):  # the second time the token is remembered
             good = proof(token, rpc)
             dpop = {"Authorization": f"DPoP {token}"}
@@ -167,7 +167,7 @@ async def test_a_bound_token_is_good_with_a_proof_for_this_request_and_else_for_
                 "another host": (
                     http.post(
                         rpc,
-                        headers={**dpop, "DPoP": proof(token, "http://evil.example/rpc"), "Host": "evil.example"},
+                        headers={**dpop, "DPoP": proof(token, "http://evil.example/who"), "Host": "evil.example"},
                     ),
                     "invalid_dpop_proof",
                 ),
@@ -197,14 +197,14 @@ async def test_our_client_calls_our_agent_with_the_providers_token_and_finds_its
     token = await token_of(provider)
     async with agent(provider, "h11", ServerNonces(secrets.token_bytes(32))) as origin:
         async with httpx.AsyncClient(auth=DPoPAuth(SIGNER, origins=[origin], token=token)) as http:
-            first = await http.post(f"{origin}/rpc")
+            first = await http.post(f"{origin}/who")
             assert (first.status_code, [code_of(each) for each in first.history]) == (200, ["use_dpop_nonce"])
             for _ in range(3):
-                answer = await http.post(f"{origin}/rpc", json={"a": "b"})
+                answer = await http.post(f"{origin}/who", json={"a": "b"})
                 assert (answer.status_code, answer.history) == (200, [])
         thief = DPoPAuth(generate_signer("ES256"), origins=[origin], token=token)
         async with httpx.AsyncClient(auth=thief) as http:
-            assert code_of(await http.post(f"{origin}/rpc")) == "invalid_token"
+            assert code_of(await http.post(f"{origin}/who")) == "invalid_token"
         async with httpx.AsyncClient() as http:
             metadata = (await http.get(f"{origin}/.well-known/oauth-protected-resource")).json()
             assert "ES256" in metadata["dpop_signing_alg_values_supported"]
@@ -231,7 +231,7 @@ async def test_a_token_that_is_bound_to_a_certificate_is_good_on_its_connections
         token = await given_to(http, provider, b"bound-service:secret")
     keys = OpenIdKeys(provider.issuer, provider.door())
     app = protect(
-        Starlette(routes=[Route("/rpc", who, methods=["POST"])]),
+        Starlette(routes=[Route("/who", who, methods=["POST"])]),
         card=card_of(provider, AUDIENCE),
         verifiers={"login": JwtVerifier(keys, issuer=provider.issuer, audience=AUDIENCE)},
         url=AUDIENCE,
@@ -244,7 +244,7 @@ async def test_a_token_that_is_bound_to_a_certificate_is_good_on_its_connections
         "ssl_cert_reqs": ssl.CERT_OPTIONAL,
     }
     async with uvicorn_serving(app, "a2a_trust.servers.uvicorn:HttpToolsProtocol", **tls) as origin:
-        url = f"{origin.replace('http:', 'https:')}/rpc"
+        url = f"{origin.replace('http:', 'https:')}/who"
 
         async def ask(leaf: Leaf | None, credential: str) -> httpx.Response:
             async with httpx.AsyncClient(verify=tls_of(authority.pem, tmp_path, leaf)) as http:
@@ -255,7 +255,7 @@ async def test_a_token_that_is_bound_to_a_certificate_is_good_on_its_connections
             assert code_of(await ask(None, token)) == "invalid_token"
             assert code_of(await ask(others, token)) == "invalid_token"
         async with httpx.AsyncClient(verify=tls_of(authority.pem, tmp_path)) as http:
-            metadata = await http.get(url.replace("/rpc", "/.well-known/oauth-protected-resource"))
+            metadata = await http.get(url.replace("/who", "/.well-known/oauth-protected-resource"))
         assert metadata.json()["tls_client_certificate_bound_access_tokens"] is True
         plain = await provider.access_token("ES256")
         assert (await ask(None, plain)).status_code == (await ask(others, plain)).status_code == 200

@@ -344,7 +344,7 @@ async def who(request: Request) -> JSONResponse:
 
 
 def agent_of(provider: OpenIdProvider) -> Any:
-    app = Starlette(routes=[Route("/rpc", who, methods=["POST"])])
+    app = Starlette(routes=[Route("/who", who, methods=["POST"])])
     keys = OpenIdKeys(provider.issuer, provider.door())
     verifier = JwtVerifier(keys, issuer=provider.issuer, audience=AUDIENCE)
     return protect(app, card=card_of(provider), verifiers={"login": verifier})
@@ -366,17 +366,17 @@ async def client_of(provider: OpenIdProvider) -> AsyncIterator[httpx.AsyncClient
 async def test_a_protected_agent_lets_in_who_has_an_access_token_and_nobody_else(provider: OpenIdProvider) -> None:
     tokens = await provider.login("ES256", nonce="n")
     async with client_of(provider) as client:
-        nothing = await client.post("/rpc")
+        nothing = await client.post("/who")
         assert (nothing.status_code, nothing.headers["www-authenticate"]) == (401, "Bearer")
-        good = await client.post("/rpc", headers=bearer(tokens["access_token"]))
+        good = await client.post("/who", headers=bearer(tokens["access_token"]))
         assert good.status_code == 200
         assert good.json() == {"caller": f'[["login","{provider.issuer}","alice"]]', "scopes": ["read"]}
         bad = [tokens["id_token"], tokens["refresh_token"], await provider.dpop_token("ES256")]
         for token in bad:
-            refused = await client.post("/rpc", headers=bearer(token))
+            refused = await client.post("/who", headers=bearer(token))
             assert refused.status_code == 401
             assert refused.headers["www-authenticate"] == 'Bearer error="invalid_token"'
-        poor = await client.post("/rpc", headers=bearer(await provider.access_token("ES256", scope="write")))
+        poor = await client.post("/who", headers=bearer(await provider.access_token("ES256", scope="write")))
         assert (poor.status_code, poor.headers["www-authenticate"]) == (
             403,
             'Bearer error="insufficient_scope", scope="read"',
@@ -387,12 +387,12 @@ async def test_a_protected_agent_says_503_and_not_401_while_the_provider_is_down
     token = await provider.access_token("ES256")
     async with client_of(provider) as client:
         with down(provider):
-            answer = await client.post("/rpc", headers=bearer(token))
+            answer = await client.post("/who", headers=bearer(token))
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
             assert "www-authenticate" not in answer.headers
-            assert (await client.post("/rpc")).status_code == 401  # whoever has no token needs no provider
+            assert (await client.post("/who")).status_code == 401  # whoever has no token needs no provider
         await asyncio.sleep(1.1)  # the first back-off
-        assert (await client.post("/rpc", headers=bearer(token))).status_code == 200
+        assert (await client.post("/who", headers=bearer(token))).status_code == 200
 
 
 async def test_an_issuer_that_is_another_by_one_character_has_no_keys_here(

@@ -309,7 +309,7 @@ def test_a_websocket_is_judged_by_the_certificate_of_its_connection(world: World
     with world.connected(server, world.context()) as tls:
         assert request(tls, lines=HANDSHAKE).status == 401
     with world.connected(server, world.context(world.ann)) as tls:
-        tls.sendall(f"GET /rpc HTTP/1.1\r\nHost: localhost\r\n{HANDSHAKE}\r\n".encode())
+        tls.sendall(f"GET /chat HTTP/1.1\r\nHost: localhost\r\n{HANDSHAKE}\r\n".encode())
         with closing(HTTPResponse(tls)) as response:
             response.begin()
             assert response.status == 101

@@ -59,15 +59,20 @@ class Asked(NamedTuple):
     """What the SDK's server has, by its own word."""
 
     paths: list[str]
+    routes: set[tuple[str, str]]
+    """Method and path."""
     calls: dict[str, list[str]]
 
 
 @pytest.fixture(scope="module")
 def served() -> Asked:
     found = answer_of("server-1.3.0", "sdk_routes.py", None, PYTHONPATH=f"{ROOT}:{FOLDER}")
-    paths = {path.format(id="1", push_id="2", tenant="acme") for path, _ in found["routes"]}
+    routes = {
+        (method, path.format(id="1", push_id="2", tenant="acme")) for path, of in found["routes"] for method in of
+    }
+    paths = {path for _, path in routes}
     assert {JSON_RPC, "/a2a/rest/message:send", "/a2a/rest/v1/message:send", *CARD_PATHS} <= paths
-    return Asked(sorted(paths), found["calls"])
+    return Asked(sorted(paths), routes, found["calls"])
 
 
 @pytest.fixture(scope="module")
@@ -168,12 +173,34 @@ def test_a_good_credential_gives_what_the_agent_answers_without_a_guard(
         for (method, path), answer in asked(origin, everything(served), carried).items():
             if path in CARD_PATHS and method in ("GET", "HEAD"):
                 assert answer.status == 200  # from the guard itself
+            elif looks_like_a_call(method, path) and not is_declared(method, path, served):
+                assert answer.status == 404, (method, path)
             elif is_for_a_tenant(method, path):
                 assert answer.status == 403, (method, path)  # nobody said who may use a tenant
             elif path.endswith(EXTENDED) and method in ("GET", "HEAD"):
                 assert (answer.status, answer.media_type) == (400, "application/json")  # from the guard: there is none
             else:
                 assert answer[:3] == expected[method, path][:3], (method, path)
+
+
+def looks_like_a_call(method: str, path: str) -> bool:
+    if path in ("/", JSON_RPC, f"{JSON_RPC}/"):
+        return method not in ("GET", "HEAD")
+    return any(name in path for name in ("/tasks", "/message:", *EXTENDED))
+
+
+def is_declared(method: str, path: str, served: Asked) -> bool:
+    """Whether the card has an interface for it: those of the SDK's routes that are below, or the path of JSON-RPC."""
+    if path == "/agent/authenticatedExtendedCard":
+        return method in ("GET", "HEAD")  # the card has interfaces of 0.3 too
+    if not path.startswith((REST, JSON_RPC, f"/acme{REST}")) or path == f"{JSON_RPC}/":
+        return False
+    method = "GET" if method == "HEAD" else method
+    without_tenant = path.replace("/v2/", "/").replace("/v1/", "/")
+    is_task = (
+        method == "GET" and "/tasks/" in path and "/" not in path.partition("/tasks/")[2]
+    )  # "1:cancel" can be a task's name
+    return is_task or (method, path) in served.routes or (method, without_tenant) in served.routes
 
 
 def is_for_a_tenant(method: str, path: str) -> bool:

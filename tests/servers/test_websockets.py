@@ -55,5 +55,6 @@ def test_a_websocket_without_a_good_credential_is_refused(
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_a_websocket_with_a_good_credential_is_accepted(servers: GuardedServers, server: str) -> None:
-    status, _, frame = shake(servers.origins[server], "/rpc", f"X-API-Key: {servers.key}")
+    status, _, frame = shake(servers.origins[server], "/chat", f"X-API-Key: {servers.key}")
     assert (status, frame) == (101, b'\x81\x1a[["key","api-keys","ann"]]')
+    assert shake(servers.origins[server], "/rpc", f"X-API-Key: {servers.key}")[0] == 403  # JSON-RPC comes by POST

@@ -29,6 +29,7 @@ from a2a_trust.auth.principal import Principal
 from a2a_trust.keys.ring_file import KeyRingFile
 from a2a_trust.merged import merged_card
 from a2a_trust.middleware.protection import protect
+from a2a_trust.middleware.rules import RequestRules
 from tests.serving_cards.agent_card import EXTENDED, GREETING, JSON_RPC, MARKER, REST, public_card
 
 SETTINGS: Final[dict[str, Any]] = json.loads(os.environ["AGENT"])
@@ -115,7 +116,7 @@ def protected(agent: Any) -> Any:
         card_max_age=SETTINGS["max_age"],
         extended_card=extended_card,
         may_read_extended_card=lambda caller: "extended" in caller.scopes,
-        may_use_tenant=lambda _caller, tenant: tenant == "acme",
+        rules=RequestRules(may_use_tenant=lambda _caller, tenant: tenant == "acme", served_at=SETTINGS["served_at"]),
     )
 
 

@@ -22,6 +22,7 @@ from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.signing.verify import verify_card
 from tests.servers.environments import python_of
 from tests.servers.serving import SERVERS, free_port, serving
+from tests.serving_cards.agent_card import JSON_RPC, REST
 
 SCOPES = {"ann": ["read", "extended"], "ben": ["read", "extended"], "eve": ["read"]}
 AGENTS = ("sdk", "starlette", "fastapi")
@@ -51,11 +52,14 @@ def agents_serving(folder: Path, **prefixes: str) -> Iterator[Agents]:
     origins = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
 
     def start(name: str) -> None:
+        settings_url = origins[name] + prefixes[name]
         settings = {
-            "url": origins[name] + prefixes[name],
+            "url": settings_url,
             "ring": str(ring),
             "keys": {owner: (key, SCOPES[owner]) for owner, key in keys.items()},
             "max_age": 1,
+            # A proxy that says nothing leaves it to the agent's configuration.
+            "served_at": {} if name.endswith("_root") else {settings_url + path: path for path in (JSON_RPC, REST)},
         }
         app, _, how = name.partition("_")
         server = SERVERS["uvicorn-httptools" if how == "root" else "uvicorn-h11"](f"agents:{app}", ports[name])

@@ -18,6 +18,7 @@ from a2a_trust import generate_signer
 from a2a_trust.auth.api_key import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.keys.keyset import read_jwks
 from a2a_trust.middleware.protection import protect
+from a2a_trust.middleware.rules import RequestRules
 
 pytestmark = pytest.mark.anyio
 
@@ -69,24 +70,29 @@ async def test_the_key_set_is_where_the_signature_says(url: str, is_mounted: boo
 
 
 @pytest.mark.parametrize(
-    ("named", "path"),
+    ("named", "served_at", "path"),
     [
-        ("https://agent.example/rpc", "/rpc"),
-        ("https://agent.example/rpc", "/rpc/"),
-        ("https://agent.example/rpc/", "/rpc"),
-        ("https://agent.example/caf%C3%A9/r%70c", "/caf%C3%A9/rpc"),
-        ("https://agent.example/team/rpc", "/rpc"),
-        ("https://agent.example/team/rpc", "/"),
-        ("https://agent.example", "/"),
+        ("https://agent.example/rpc", None, "/rpc"),
+        ("https://agent.example/rpc/", None, "/rpc/"),
+        ("https://agent.example/caf%C3%A9/r%70c", None, "/caf%C3%A9/rpc"),
+        ("https://agent.example", None, "/"),
+        ("https://agent.example/team/rpc", "/rpc", "/rpc"),
+        ("https://agent.example/team/rpc", "/", "/"),
     ],
 )
-async def test_calls_are_known_at_whatever_path_the_application_has_them(named: str, path: str) -> None:
+async def test_calls_are_known_at_the_path_of_the_url_or_where_it_is_said(
+    named: str, served_at: str | None, path: str
+) -> None:
+    rules = RequestRules(served_at={} if served_at is None else {named: served_at})
     call = {"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard"}
-    answer = await ask(agent(named), "POST", f"http://inner{path}", json=call, headers=CREDENTIAL)
+    answer = await ask(agent(named, rules=rules), "POST", f"http://inner{path}", json=call, headers=CREDENTIAL)
     assert answer.json()["error"]["code"] == -32007
     call["method"] = "SendMessage"
-    answer = await ask(agent(named), "POST", f"http://inner{path}", json=call, headers=CREDENTIAL)
+    answer = await ask(agent(named, rules=rules), "POST", f"http://inner{path}", json=call, headers=CREDENTIAL)
     assert answer.text == "the application"
+    if served_at is not None:  # not guessed
+        answer = await ask(agent(named), "POST", f"http://inner{path}", json=call, headers=CREDENTIAL)
+        assert answer.status_code == 404
 
 
 @pytest.mark.parametrize("path", ["/rpc%0A", "/extendedAgentCard%0A", "/%0A", "/a%0Ab"])

@@ -1,0 +1,181 @@
+"""The operations of A2A: how requests name them, in each generation and binding.
+
+The tables are data. They hold everything that the specification's text, ``a2a.proto`` and the released SDKs have; where
+these disagree, all of them (``:subscribe`` is GET in the one and POST in the other). A test compares them with the
+routes and the messages of the SDKs. Sources: A2A 1.0.1 5.3, 9.1, 11.1; A2A 0.3.0 3.2.3, 3.5.6; A2A 0.1 and 0.2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TypeAlias
+from unicodedata import normalize
+from urllib.parse import unquote
+
+__all__ = [
+    "ABSENT_BESIDE_1_0",
+    "EXTENDED_CARD_0_2",
+    "METHODS",
+    "ROUTES",
+    "TENANTS",
+    "Binding",
+    "Generation",
+    "Operation",
+    "Route",
+    "TenantFields",
+    "ends_like_operation",
+    "folded_name",
+    "folded_path",
+    "path_of_interface",
+]
+
+
+class Binding(StrEnum):
+    """The protocol binding of an interface, as cards name it (A2A 5)."""
+
+    JSONRPC = "JSONRPC"
+    HTTP_JSON = "HTTP+JSON"
+
+
+class Generation(StrEnum):
+    """The versions whose requests look alike."""
+
+    V0_1 = "0.1"
+    V0_3 = "0.3"
+    """0.2 too: its paths and methods are those of 0.3."""
+    V1_0 = "1.0"
+
+
+class Operation(StrEnum):
+    """An operation, by its name in ``a2a.proto``."""
+
+    SEND_MESSAGE = "SendMessage"
+    SEND_STREAMING_MESSAGE = "SendStreamingMessage"
+    GET_TASK = "GetTask"
+    LIST_TASKS = "ListTasks"
+    CANCEL_TASK = "CancelTask"
+    SUBSCRIBE_TO_TASK = "SubscribeToTask"
+    CREATE_PUSH_CONFIG = "CreateTaskPushNotificationConfig"
+    GET_PUSH_CONFIG = "GetTaskPushNotificationConfig"
+    LIST_PUSH_CONFIGS = "ListTaskPushNotificationConfigs"
+    DELETE_PUSH_CONFIG = "DeleteTaskPushNotificationConfig"
+    GET_EXTENDED_CARD = "GetExtendedAgentCard"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How HTTP+JSON names an operation: by one of the methods, at a path below the interface's own."""
+
+    operation: Operation
+    methods: tuple[str, ...]
+    template: str
+
+
+_SHARED: Final = (
+    Route(Operation.SEND_MESSAGE, ("POST",), "/message:send"),
+    Route(Operation.SEND_STREAMING_MESSAGE, ("POST",), "/message:stream"),
+    Route(Operation.CANCEL_TASK, ("POST",), "/tasks/{task}:cancel"),
+    Route(Operation.SUBSCRIBE_TO_TASK, ("GET", "POST"), "/tasks/{task}:subscribe"),
+    Route(Operation.GET_TASK, ("GET",), "/tasks/{task}"),
+    Route(Operation.LIST_TASKS, ("GET",), "/tasks"),
+    Route(Operation.GET_PUSH_CONFIG, ("GET",), "/tasks/{task}/pushNotificationConfigs/{config}"),
+    Route(Operation.DELETE_PUSH_CONFIG, ("DELETE",), "/tasks/{task}/pushNotificationConfigs/{config}"),
+    Route(Operation.CREATE_PUSH_CONFIG, ("POST",), "/tasks/{task}/pushNotificationConfigs"),
+    Route(Operation.LIST_PUSH_CONFIGS, ("GET",), "/tasks/{task}/pushNotificationConfigs"),
+)
+
+ROUTES: Final[dict[Generation, tuple[Route, ...]]] = {
+    Generation.V1_0: (*_SHARED, Route(Operation.GET_EXTENDED_CARD, ("GET",), "/extendedAgentCard")),
+    Generation.V0_3: (
+        *(Route(route.operation, route.methods, f"/v1{route.template}") for route in _SHARED),
+        Route(Operation.GET_EXTENDED_CARD, ("GET",), "/v1/card"),
+    ),
+    Generation.V0_1: (
+        Route(Operation.SEND_MESSAGE, ("POST",), "/tasks/send"),
+        Route(Operation.SEND_STREAMING_MESSAGE, ("POST",), "/tasks/sendSubscribe"),
+        Route(Operation.GET_TASK, ("GET",), "/tasks/{task}"),
+    ),
+}
+"""The routes of HTTP+JSON. Those of 1.0 may have a tenant's segment too: where the specification has it, behind the
+interface's own path, and where a2a-sdk has it, before that path. HEAD is understood wherever GET is."""
+
+EXTENDED_CARD_0_2: Final = "/agent/authenticatedExtendedCard"
+"""Where 0.2 has the extended card, by GET, beside the interface of either binding."""
+
+ABSENT_BESIDE_1_0: Final = frozenset({Operation.LIST_TASKS, Operation.DELETE_PUSH_CONFIG})
+"""What a server of both generations has in 1.0 alone: there ``/v1/tasks`` names the tenant ``v1`` of 1.0."""
+
+METHODS: Final[dict[str, tuple[Generation, Operation]]] = {
+    **{operation.value: (Generation.V1_0, operation) for operation in Operation},
+    "message/send": (Generation.V0_3, Operation.SEND_MESSAGE),
+    "message/stream": (Generation.V0_3, Operation.SEND_STREAMING_MESSAGE),
+    "tasks/get": (Generation.V0_3, Operation.GET_TASK),
+    "tasks/list": (Generation.V0_3, Operation.LIST_TASKS),
+    "tasks/cancel": (Generation.V0_3, Operation.CANCEL_TASK),
+    "tasks/resubscribe": (Generation.V0_3, Operation.SUBSCRIBE_TO_TASK),
+    "tasks/pushNotificationConfig/set": (Generation.V0_3, Operation.CREATE_PUSH_CONFIG),
+    "tasks/pushNotificationConfig/get": (Generation.V0_3, Operation.GET_PUSH_CONFIG),
+    "tasks/pushNotificationConfig/list": (Generation.V0_3, Operation.LIST_PUSH_CONFIGS),
+    "tasks/pushNotificationConfig/delete": (Generation.V0_3, Operation.DELETE_PUSH_CONFIG),
+    "agent/getAuthenticatedExtendedCard": (Generation.V0_3, Operation.GET_EXTENDED_CARD),
+    "tasks/send": (Generation.V0_1, Operation.SEND_MESSAGE),
+    "tasks/sendSubscribe": (Generation.V0_1, Operation.SEND_STREAMING_MESSAGE),
+    "tasks/pushNotification/set": (Generation.V0_1, Operation.CREATE_PUSH_CONFIG),
+    "tasks/pushNotification/get": (Generation.V0_1, Operation.GET_PUSH_CONFIG),
+}
+"""The methods of JSON-RPC."""
+
+TenantFields: TypeAlias = "dict[str, TenantFields | None]"
+
+_PUSH_CONFIG: Final[TenantFields] = {"tenant": None}
+TENANTS: Final[TenantFields] = {
+    "tenant": None,
+    # Readers of protobuf know both spellings of a member.
+    "configuration": {"taskPushNotificationConfig": _PUSH_CONFIG, "task_push_notification_config": _PUSH_CONFIG},
+}
+"""Where the parameters of an operation can name a tenant: None at a member that does, else the members within it."""
+
+
+def folded_name(name: str) -> str:
+    """The name as the most lenient reader compares it: without case, blanks, invisible and compatible characters."""
+    folded = normalize("NFKC", normalize("NFKC", name).casefold())
+    return "".join(char for char in folded if char.isprintable() and not char.isspace())
+
+
+_PLAIN_PATH: Final = re.compile(r"(?:/[a-z0-9_~:-][a-z0-9._~:-]*)+")
+
+
+def folded_path(path: str) -> str:
+    """The path as the most lenient router reads it: decoded again, without case, parameters, empty and dot segments."""
+    if _PLAIN_PATH.fullmatch(path):
+        return path
+    segments: list[str] = []
+    for segment in normalize("NFKC", unquote(path)).casefold().replace("\\", "/").split("/"):
+        plain = segment.partition(";")[0].strip()
+        if plain == "..":
+            del segments[-1:]
+        elif plain not in ("", "."):
+            segments.append(plain)
+    return "/" + "/".join(segments)
+
+
+def _endings() -> Iterator[str]:
+    templates = [route.template for routes in ROUTES.values() for route in routes]
+    for template in dict.fromkeys([*templates, EXTENDED_CARD_0_2]):
+        yield re.sub(r"\\{\w+\\}", "[^/]+", re.escape(template.casefold()))
+
+
+_OPERATION_AT_THE_END: Final = re.compile(rf"(?:{'|'.join(_endings())})\Z")
+
+
+def ends_like_operation(path: str) -> bool:
+    """Whether the path ends as a path of HTTP+JSON does, in any generation and any spelling."""
+    return _OPERATION_AT_THE_END.search(folded_path(path)) is not None
+
+
+def path_of_interface(path: str) -> str:
+    """What stands before the operation at the end of a path: the path of the interface, where it names no tenant."""
+    return _OPERATION_AT_THE_END.split(folded_path(path))[0] or "/"

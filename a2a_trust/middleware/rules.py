@@ -1,0 +1,326 @@
+"""The rules for requests that the guard has let in: what is valid is defined, and the rest is refused.
+
+A request of an interface is read before the application gets it, and becomes one ``Call`` in the scope (``call_of``);
+every rule decides on that value, and nothing is read twice. A request that only looks like one of an interface is 404.
+Every other request is the application's own: it streams, its body is never read, and where rules are given its path has
+to be named, since nothing is known of what the application does there.
+
+A request may name a tenant in its path, its query and its body. All of them must say the same, and the caller must be
+allowed to use it; without a rule for that (``may_use_tenant``) no tenant may be named at all. Source: A2A 1.0.1 3.2,
+9.1, 11.1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import anyio
+from anyio import to_thread
+
+from a2a_trust.auth.principal import Anonymous, Principal
+from a2a_trust.card import CardView
+from a2a_trust.errors import ConfigurationError
+from a2a_trust.middleware import audit
+from a2a_trust.middleware.authentication import is_public, principal_of
+from a2a_trust.middleware.call import INVALID, Call, CallRefusedError, check_media_type, read_call
+from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send
+from a2a_trust.middleware.extended_card import ExtendedCard, check_rule, respond
+from a2a_trust.middleware.interfaces import Interfaces, Other, Target, Undeclared, quoted, route_path
+from a2a_trust.middleware.operations import Binding, Generation, Operation
+from a2a_trust.middleware.refusal import FORBIDDEN, Error
+
+__all__ = ["RequestRules", "RulesMiddleware", "TenantRule", "call_of"]
+
+TenantRule: TypeAlias = Callable[[Principal | Anonymous, str], bool]
+"""Whether a caller may use a tenant, whose name is not empty: True, or it may not."""
+
+TOO_LARGE: Final = Error(413, -32600, "INVALID_ARGUMENT", "INVALID_REQUEST", "The request is too large.", True)
+NOT_FOUND: Final = Error(404, -32601, "NOT_FOUND", "METHOD_NOT_FOUND", "There is nothing here.", True)
+
+_CALL: Final = "a2a_trust.call"
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_Message: TypeAlias = MutableMapping[str, Any]
+
+_SHORT: Final = 1_048_576
+"""Bodies up to here, in bytes, are read at once, in about a millisecond; larger ones in a thread. A thread costs
+0.3 ms, five times what reading 68 kB costs, and msgspec holds the interpreter's lock for as long as it reads."""
+
+_READERS: Final = 4
+"""How many larger bodies are read at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRules:
+    """What requests may ask for.
+
+    ``may_use_tenant`` says which caller may use which tenant; without it no tenant may be named.
+
+    ``other_paths`` are paths of the application that are of no interface: exact ones (``"/docs"``; ``"/"`` is the root
+    alone), templates (``"/tasks/{id}"``: each name in braces stands for one segment), and all paths that begin with an
+    entry that ends in ``/``. They have to be named where there are rules: with ``may_use_tenant``, and where the card
+    promises an extended card. A path that ends like an operation of A2A has to be named anyway, by itself or by a
+    template, if the card has no interface for it.
+
+    ``max_body`` is the largest body of a call, in bytes. ``served_at`` has, by the URLs of interfaces, the paths at
+    which the application sees them, where a proxy changes paths and ``root_path`` does not say so.
+    """
+
+    may_use_tenant: TenantRule | None = None
+    other_paths: Iterable[str] = ()
+    max_body: int = 16_777_216
+    served_at: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.may_use_tenant is not None:
+            check_rule("may_use_tenant", self.may_use_tenant)
+        if isinstance(self.other_paths, str):
+            raise ConfigurationError(f"other_paths: write a list: other_paths=[{self.other_paths!r}]")
+        if type(self.max_body) is not int or self.max_body < 1:
+            raise ConfigurationError(f"max_body: write a number of bytes, 1 or more, not {self.max_body!r:.40}")
+        if not isinstance(self.served_at, Mapping):
+            raise ConfigurationError('served_at: write a dict: served_at={"https://host/path": "/path"}')
+
+
+def call_of(scope: Mapping[str, Any]) -> Call | None:
+    """What the request calls, for handlers behind ``protect``; None where it is of no interface of the card."""
+    call = scope.get(_CALL)
+    return call if isinstance(call, Call) else None
+
+
+class RulesMiddleware:
+    """Enforces the rules in front of ``app``, behind the guard; has ``extended`` answer for the extended card."""
+
+    def __init__(
+        self, app: ASGIApp, *, card: CardView, interfaces: Interfaces, extended: ExtendedCard, rules: RequestRules
+    ) -> None:
+        named = next((interface for interface in card.interfaces if interface.tenant), None)
+        if named is not None and rules.may_use_tenant is None:
+            raise ConfigurationError(
+                f"{named.pointer}: this interface is for the tenant {named.tenant[:64]!a}, and nothing says who may "
+                "use it; pass rules=RequestRules(may_use_tenant=lambda caller, tenant: …)"
+            )
+        self._app, self._interfaces, self._extended = app, interfaces, extended
+        self._may_use_tenant, self._max_body = rules.may_use_tenant, rules.max_body
+        self._other = _OtherPaths(rules.other_paths, interfaces)
+        self._must_be_named = rules.may_use_tenant is not None or card.has_extended_card
+        self._readers: anyio.CapacityLimiter | None = None  # of the loop that serves
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        scope.pop(_CALL, None)
+        method = scope["method"] if scope["type"] == "http" else "WEBSOCKET"
+        meaning = self._interfaces.meaning(scope, method)
+        try:
+            if _CONTROL.search(scope["path"]):
+                # Starlette's patterns end in "$", which stands before a last newline too: another name for every route.
+                raise CallRefusedError(INVALID, "the path holds a control character")
+            if isinstance(meaning, Target):
+                await self._call(meaning, scope, receive, send)
+                return
+            if not is_public(scope):
+                self._check_other(meaning, scope)
+            if isinstance(meaning, Other) and meaning.is_json_rpc:  # what is not read there may not come
+                receive = _replayed([], await _read(receive, 0, scope), receive)
+        except CallRefusedError as refused:
+            await self._refuse(refused, meaning, scope, receive, send)
+        except _ClientGoneError:
+            return
+        else:
+            await self._app(scope, receive, send)
+
+    async def _call(self, target: Target, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await _read(receive, self._max_body if target.has_body else 0, scope)
+        if body:
+            check_media_type(scope["headers"])
+        query = scope.get("query_string", b"")
+        waiting: list[_Message] = []
+        if len(body) <= _SHORT:
+            call = read_call(target, body, query)
+        else:
+            call, waiting = await self._read_in_thread(partial(read_call, target, body, query), receive)
+        self._check_tenants(call, scope)
+        if call.operation is Operation.GET_EXTENDED_CARD:
+            await self._extended.answer(
+                principal_of(scope),
+                call.tenant,
+                scope,
+                send,
+                legacy=call.generation is not Generation.V1_0,
+                call_id=call.call_id,
+            )
+            return
+        scope[_CALL] = call
+        await self._app(scope, _replayed(waiting, body, receive), send)
+
+    async def _read_in_thread(self, read: Callable[[], Call], receive: Receive) -> tuple[Call, list[_Message]]:
+        """The call, and the messages that came meanwhile. A client that goes away ends the work, or the wait for it."""
+        if self._readers is None:
+            self._readers = anyio.CapacityLimiter(_READERS)
+        came: list[_Message] = []
+        outcome: Call | CallRefusedError | None = None
+
+        async def watch() -> None:
+            came.append(await receive())
+            if came[0]["type"] == "http.disconnect":
+                tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            try:
+                outcome = await to_thread.run_sync(read, abandon_on_cancel=True, limiter=self._readers)
+            except CallRefusedError as refused:
+                outcome = refused  # a group of tasks would wrap it
+            tasks.cancel_scope.cancel()
+        if outcome is None:
+            raise _ClientGoneError
+        if isinstance(outcome, CallRefusedError):
+            raise outcome
+        return outcome, came
+
+    def _check_tenants(self, call: Call, scope: Scope) -> None:
+        """Return when the caller may use the tenant that the call names, or it names none."""
+        if not call.tenants:
+            return
+        call_id = call.call_id or b"null"
+        if len(call.tenants) > 1:
+            raise CallRefusedError(INVALID, "it names several tenants", call_id)
+        if self._may_use_tenant is not None and self._may_use_tenant(principal_of(scope), call.tenant) is True:
+            return
+        why = "the caller may not use it" if self._may_use_tenant else "there is no may_use_tenant"
+        raise CallRefusedError(FORBIDDEN, f"the tenant {call.tenant[:64]!a}: {why}", call_id)
+
+    def _check_other(self, meaning: Other | Undeclared, scope: Scope) -> None:
+        """Return when a request of no interface is one that the application may have."""
+        path = route_path(scope) or "/"
+        advice = f"if it is the application's own, write rules=RequestRules(other_paths=[{quoted(path)}])"
+        if isinstance(meaning, Undeclared):
+            if meaning.may_be_named and self._other.has_exactly(path):
+                return
+            raise CallRefusedError(NOT_FOUND, f"{meaning.why}; {advice}" if meaning.may_be_named else meaning.why)
+        if self._must_be_named and not self._other.has(path):
+            raise CallRefusedError(NOT_FOUND, f"{quoted(path)} is of no interface, and not named; {advice}")
+
+    async def _refuse(
+        self,
+        refused: CallRefusedError,
+        meaning: Target | Other | Undeclared,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        reason = _REASONS.get(refused.error.status, audit.Reason.AMBIGUOUS_REQUEST)
+        audit.request_refused(scope, reason, refused.why, None if is_public(scope) else principal_of(scope))
+        if scope["type"] == "websocket":
+            await receive()  # websocket.connect, which has to be taken before it can be refused
+            await send({"type": "websocket.close", "code": 1008, "reason": ""})
+            return
+        is_json_rpc = isinstance(meaning, Target) and meaning.binding is Binding.JSONRPC
+        await respond(refused.error, refused.call_id if is_json_rpc else None, scope, send)
+
+
+_REASONS: Final = {
+    403: audit.Reason.TENANT,
+    404: audit.Reason.UNDECLARED_PATH,
+    413: audit.Reason.TOO_LARGE,
+}
+
+
+class _ClientGoneError(Exception):
+    """The client has gone away; nobody waits for an answer."""
+
+
+class _OtherPaths:
+    """The paths that are named beside those of the interfaces."""
+
+    def __init__(self, entries: Iterable[str], interfaces: Interfaces) -> None:
+        entries = tuple(entries)
+        for entry in entries:
+            _check_entry(entry, interfaces)
+        exact = [entry for entry in entries if entry == "/" or not entry.endswith("/")]
+        self._subtrees = tuple(entry for entry in entries if entry not in exact)
+        self._exact = frozenset(exact)
+        templates = [re.sub(r"\\{\w+\\}", "[^/]+", re.escape(entry)) for entry in exact if "{" in entry]
+        self._templates = re.compile("|".join(templates)) if templates else None
+
+    def has_exactly(self, path: str) -> bool:
+        """Whether an entry is the path, or a template of it."""
+        return path in self._exact or (self._templates is not None and self._templates.fullmatch(path) is not None)
+
+    def has(self, path: str) -> bool:
+        """Whether an entry is the path, a template of it, or what it stands below."""
+        if self.has_exactly(path):
+            return True
+        # What a lenient router resolves to another path is below nothing.
+        return path.startswith(self._subtrees) and not _RESOLVED.search(path)
+
+
+_RESOLVED: Final = re.compile(r"//|\\|/\.{1,2}(?:/|$)|%")
+_ENTRY: Final = re.compile(r"/|(?:/(?:\{\w+\}|[^/{}?#%*\\\x00-\x20\x7f])+)+/?")
+
+
+def _check_entry(entry: Any, interfaces: Interfaces) -> None:
+    if not isinstance(entry, str) or not _ENTRY.fullmatch(entry) or _RESOLVED.search(entry):
+        raise ConfigurationError(
+            f'other_paths: {entry!a:.128} is no path; write an exact one ("/docs"), a template ("/tasks/{{id}}"), or '
+            'what others stand below ("/docs/")'
+        )
+    if entry == "/" or not entry.endswith("/"):
+        return
+    if "{" in entry:
+        raise ConfigurationError(f"other_paths: {entry!a} is a template and cannot stand for all paths below it")
+    for path in interfaces.paths:
+        if f"{path}/".startswith(entry):
+            raise ConfigurationError(
+                f"other_paths: the interface at {path!a} lies below {entry!a}, and nothing below an interface "
+                "may be left out; name the other paths one by one"
+            )
+
+
+async def _read(receive: Receive, most: int, scope: Scope) -> bytes:
+    """The whole body, of ``most`` bytes at most; CallRefusedError for a longer one."""
+    announced = next((value for name, value in scope["headers"] if name.lower() == b"content-length"), b"0")
+    body: bytes | bytearray = b""
+    if not (announced.isdigit() and len(announced) < _MANY_DIGITS and int(announced) <= most):
+        raise _too_large(most)
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise _ClientGoneError
+        chunk = message.get("body", b"")
+        if len(body) + len(chunk) > most:
+            raise _too_large(most)
+        if not message.get("more_body", False):
+            return bytes(chunk) if not body else bytes(body + chunk)
+        if chunk:
+            # Not a list of chunks: of many small ones it takes many times the body.
+            body = bytearray(body) if isinstance(body, bytes) else body
+            body += chunk
+
+
+_MANY_DIGITS: Final = 20
+
+
+def _too_large(most: int) -> CallRefusedError:
+    if most:
+        return CallRefusedError(
+            TOO_LARGE, f"the body is longer than {most} bytes; to take it: rules=RequestRules(max_body=...)"
+        )
+    return CallRefusedError(INVALID, "a body came with a request that has none")
+
+
+def _replayed(waiting: list[_Message], body: bytes, receive: Receive) -> Receive:
+    """The body in one message, what came meanwhile, then the real messages: an early http.disconnect would end a
+    streamed answer."""
+    messages = iter([{"type": "http.request", "body": body, "more_body": False}, *waiting])
+
+    async def again() -> _Message:
+        message = next(messages, None)
+        return await receive() if message is None else message
+
+    return again

@@ -61,10 +61,18 @@ class CardSigner:
     """Signs the cards of one agent: with one key, or with whichever key signs at the moment.
 
     ``lifetime`` is for how many seconds a signature is good (protected ``exp``); None: until the key is revoked.
-    ``jku`` is the URL at which the key set is served; it goes into the protected header.
+    ``jku`` is the URL at which the key set is served; it goes into the protected header. ``companion`` is that of
+    ``sign_card``. What signing does to a card is logged at INFO, once for each outcome.
     """
 
-    def __init__(self, signer: Signer | SignerSource, *, lifetime: float | None = None, jku: str | None = None) -> None:
+    def __init__(
+        self,
+        signer: Signer | SignerSource,
+        *,
+        lifetime: float | None = None,
+        jku: str | None = None,
+        companion: bool = True,
+    ) -> None:
         if not (isinstance(signer, Signer) or callable(getattr(signer, "signer", None))):
             raise ConfigurationError(
                 f"signer: {type(signer).__name__} is not a signer; write signer=load_private_key(path), or "
@@ -72,7 +80,8 @@ class CardSigner:
             )
         if lifetime is not None and not lifetime >= 60:
             raise ConfigurationError("lifetime: 60 seconds or more, or None for signatures without an end")
-        self._signer, self._lifetime, self._jku = signer, lifetime, jku
+        self._signer, self._lifetime, self._jku, self._companion = signer, lifetime, jku, companion
+        self._logged: tuple[str, ...] = ()
 
     def kid(self, now: float) -> str:
         """The name of the key that signs now."""
@@ -82,7 +91,11 @@ class CardSigner:
         """The signed card as it is to be served, and the moment at which the signature ends."""
         iat = int(now)
         exp = None if self._lifetime is None else iat + self._lifetime
-        signed = sign_card(card, self._now(now), jku=self._jku, iat=iat, exp=exp)
+        signed = sign_card(card, self._now(now), jku=self._jku, iat=iat, exp=exp, companion=self._companion)
+        if signed.notes != self._logged:
+            self._logged = signed.notes
+            for note in signed.notes:
+                _log.info("the card: %s", note)
         return json_bytes(signed.card), inf if exp is None else exp
 
     def _now(self, now: float) -> Signer:

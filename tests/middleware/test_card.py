@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -77,6 +78,22 @@ def test_a_card_that_is_signed_here_is_proven_by_its_callers(signer: LocalSigner
     assert proven(first.content, signer) == CARD
     assert first.content == second.content
     assert get(source, clock, **{"If-None-Match": first.headers["etag"]}).status_code == 304
+
+
+def test_a_companion_is_the_servers_choice_and_what_it_leaves_open_is_logged_once(
+    signer: LocalSigner, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    demanded = {**CARD, "securityRequirements": [{"schemes": {"key": {"list": []}}}]}
+    with caplog.at_level(logging.INFO, logger="a2a_trust.middleware.card"):
+        source = CardSignedHere(demanded, CardSigner(signer, lifetime=3600), clock=clock)
+        clock.now += 3000
+        assert len(get(source, clock).json()["signatures"]) == 2
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert "/securityRequirements" in told
+    alone = CardSignedHere(demanded, CardSigner(signer, companion=False), clock=clock)
+    (entry,) = get(alone, clock).json()["signatures"]
+    assert proven(get(alone, clock).content, signer, clock.now) == demanded
+    assert entry["protected"]
 
 
 def test_it_is_signed_anew_before_its_signature_ends(signer: LocalSigner, clock: Clock) -> None:

@@ -138,7 +138,9 @@ def _verify_cards(trust: TrustStore, chunk: list[Served]) -> None:
 
 def _trust(public: list[dict[str, Any]]) -> TrustStore:
     origins = Origins(f"*.{cards.HOST}")
-    return TrustStore(TrustedKey(key=public_key_from_jwk(jwk), origins=origins) for jwk in public)
+    # Signed without our mark, as by a tool that signs complete cards.
+    keys = map(public_key_from_jwk, public)
+    return TrustStore(TrustedKey(key=key, origins=origins, signer=SigningTool.WHOLE) for key in keys)
 
 
 def _pool(public: list[dict[str, Any]], workers: int) -> ProcessPoolExecutor:

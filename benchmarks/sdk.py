@@ -27,7 +27,9 @@ def find_sdk() -> Path | None:
     named = os.environ.get(_VARIABLE)
     if named:
         return Path(named)
-    for installed in sorted(_ROOT.glob(f".sdk/*/lib/python*/site-packages/a2a_sdk-{SDK_VERSION}.dist-info")):
+    for installed in sorted(
+        _ROOT.glob(f".sdk/python-{SDK_VERSION}-*/lib/python*/site-packages/a2a_sdk-{SDK_VERSION}.dist-info")
+    ):
         return installed.parents[3] / "bin" / "python"
     return None
 

@@ -10,7 +10,7 @@ from multiprocessing import get_context
 from time import perf_counter
 from typing import Any, Final, TypeAlias
 
-from a2a_trust import Origins, TrustedKey, TrustStore, verify_card
+from a2a_trust import Origins, SigningTool, TrustedKey, TrustStore, verify_card
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import public_key_from_jwk
 from a2a_trust.keys.jws import signing_input

@@ -34,7 +34,16 @@ from a2a_trust.signing.models_0_3 import DEFAULTS, MESSAGES_0_3
 from a2a_trust.signing.presence import MESSAGES, Field, Kind, Presence
 from a2a_trust.strict_json import JSON, JSONObject
 
-__all__ = ["MAX_POINTER", "UNPROVEN_BY_PRUNING", "Form", "Projection", "present_members", "project", "shown"]
+__all__ = [
+    "MAX_POINTER",
+    "UNPROVEN_BY_PRUNING",
+    "Form",
+    "Projection",
+    "is_within",
+    "present_members",
+    "project",
+    "shown",
+]
 
 
 UNPROVEN_BY_PRUNING: Final = (
@@ -134,6 +143,16 @@ def _with_meaning(dropped: list[_Path], members: JSONObject) -> list[_Path]:
         _present(members, "AgentCard", None, without_meaning)
     gone = set(without_meaning)
     return list(islice((path for path in dropped if path not in gone), MAX_POINTERS))
+
+
+def is_within(part: JSON, whole: JSON) -> bool:
+    """Whether all that ``part`` says is in ``whole``: members of objects, and elements of lists in their order."""
+    if type(part) is dict and type(whole) is dict:
+        return all(name in whole and is_within(value, whole[name]) for name, value in part.items())
+    if type(part) is list and type(whole) is list:
+        rest = iter(whole)
+        return all(any(is_within(item, each) for each in rest) for item in part)
+    return type(part) is type(whole) and part == whole
 
 
 def present_members(card: JSONObject) -> tuple[JSONObject, tuple[str, ...]]:

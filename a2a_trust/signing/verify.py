@@ -52,7 +52,7 @@ from a2a_trust.keys.origins import (
 )
 from a2a_trust.keys.policy import AnyKey, Policy, Threshold, is_thumbprint
 from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustSource, TrustStore
-from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING, Form, Projection, project, shown
+from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING, Form, Projection, is_within, project, shown
 from a2a_trust.signing.gate import check_card, is_simple
 from a2a_trust.signing.jcs import canonicalize_received
 from a2a_trust.signing.signature import Signature, parse_signature, signature_entries
@@ -121,6 +121,8 @@ class VerifiedCard:
 
 
 class _Proof(NamedTuple):
+    signature: int
+    """The place of the signature in the card: one signature is by one party, whatever keys it verifies with."""
     trusted: TrustedKey
     projection: Projection
     is_whole: bool
@@ -174,9 +176,9 @@ def _result(
     counted: list[_Proof], failures: tuple[SignatureFailure, ...], host: str | None, coverage: Coverage
 ) -> VerifiedCard:
     """What the proofs that count have proven together; UncoveredFieldsError when that is less than was served."""
-    weakest = max(counted, key=_openness)
-    projection = weakest.projection
-    if not weakest.is_whole and projection.uncovered and not isinstance(coverage, SignedPartOnly):
+    common, is_whole = _common(counted, failures), all(proof.is_whole for proof in counted)
+    projection = common.projection
+    if not is_whole and projection.uncovered and not isinstance(coverage, SignedPartOnly):
         raise UncoveredFieldsError(
             f"members of the card are not in what was signed, in the form {projection.form}: "
             f"{shown(projection.uncovered)}",
@@ -187,19 +189,35 @@ def _result(
     bound = host is not None and not any(isinstance(proof.trusted.origins, UnsafeAnyOrigin) for proof in counted)
     return VerifiedCard(
         payload=projection.payload,
-        key=weakest.trusted.key,
+        key=common.trusted.key,
         keys=tuple([proof.trusted.key for proof in sorted(counted, key=_openness)]),
         form=projection.form,
         origin=host if bound else None,
         dropped=projection.dropped,
-        unproven=() if weakest.is_whole else UNPROVEN_BY_PRUNING,
-        warnings=_warnings(weakest, bound=bound),
+        unproven=() if is_whole else UNPROVEN_BY_PRUNING,
+        warnings=_warnings(projection, is_whole=is_whole, bound=bound),
         ignored=failures,
         proven_from=max([proof.proven_from for proof in counted]),
         proven_until=min([proof.proven_until for proof in counted]),
         issued=None if issued == -inf else issued,
         on_first_use=any(proof.trusted.on_first_use for proof in counted),
     )
+
+
+def _common(counted: list[_Proof], failures: tuple[SignatureFailure, ...]) -> _Proof:
+    """The proof whose members every other proof that counts has signed, too; PolicyNotMetError when there is none.
+
+    Two pruned forms of one card need not contain each other, so how much each drops decides nothing.
+    """
+    for proof in sorted(counted, key=_openness, reverse=True):
+        if all(
+            proof.projection.payload == other.projection.payload
+            or is_within(proof.projection.members, other.projection.members)
+            for other in counted
+            if other is not proof
+        ):
+            return proof
+    raise PolicyNotMetError("the parties that the policy demands have signed different parts of this card", failures)
 
 
 def _check_parties(policy: Policy, trust: TrustStore) -> None:
@@ -232,7 +250,7 @@ def _judged(
         try:
             signature = parse_signature(entry)
             kid = signature.kid
-            proofs += _judge(signature, trust, host, now, forms)
+            proofs += _judge(index, signature, trust, host, now, forms)
         except MalformedError as error:
             failures.append(_failure(index, kid, FailureReason.MALFORMED, str(error)))
         except _RefusedError as refusal:
@@ -240,7 +258,9 @@ def _judged(
     return proofs, tuple(failures)
 
 
-def _judge(signature: Signature, trust: TrustStore, host: str | None, now: float, forms: _Forms) -> list[_Proof]:
+def _judge(
+    index: int, signature: Signature, trust: TrustStore, host: str | None, now: float, forms: _Forms
+) -> list[_Proof]:
     """The proofs that one signature gives, one for each trust entry of its key; _RefusedError when it gives none.
 
     Several parties may have published keys under one kid. The signature says which of these keys made it.
@@ -251,7 +271,7 @@ def _judge(signature: Signature, trust: TrustStore, host: str | None, now: float
     refusals: list[tuple[FailureReason, str]] = []  # not the exceptions, whose frames would hold the card
     for trusted in _trusted_keys(signature, trust, host):
         try:
-            proofs.append(_prove(signature, trusted, now, forms))
+            proofs.append(_prove(index, signature, trusted, now, forms))
         except _RefusedError as refusal:
             refusals.append((refusal.reason, refusal.detail))
     if not proofs:
@@ -263,7 +283,7 @@ def _judge(signature: Signature, trust: TrustStore, host: str | None, now: float
 _LEAST_TELLING: Final = {FailureReason.PARTIAL: 0, FailureReason.BAD_SIGNATURE: 2}
 
 
-def _prove(signature: Signature, trusted: TrustedKey, now: float, forms: _Forms) -> _Proof:
+def _prove(index: int, signature: Signature, trusted: TrustedKey, now: float, forms: _Forms) -> _Proof:
     """The proof that a signature gives by one trusted key, or _RefusedError."""
     if trusted.revoked:
         raise _RefusedError(FailureReason.REVOKED_KEY, "the key is revoked")
@@ -282,6 +302,7 @@ def _prove(signature: Signature, trusted: TrustedKey, now: float, forms: _Forms)
     for pointer, url in interface_urls(projection.members):
         _check_interface(pointer, url, trusted.origins)
     return _Proof(
+        signature=index,
         trusted=trusted,
         projection=projection,
         is_whole=is_whole,
@@ -454,35 +475,49 @@ def _counted(proofs: list[_Proof], policy: Policy, failures: tuple[SignatureFail
 
 
 def _one_of_each_party(proofs: list[_Proof], policy: Threshold) -> list[_Proof]:
-    """As many proofs as can be had of different parties by different keys, best first.
+    """As many proofs as can be had of different parties by different keys and signatures, best first.
 
-    A key may stand in the entries of several parties: it counts for one of them, so that the most are satisfied
-    (a maximum matching of parties and keys, by augmenting paths).
+    A key may stand in the entries of several parties, and several keys may verify one signature: all of these count for
+    one party, so that the most parties are satisfied (a maximum matching, by augmenting paths).
     """
     offers: dict[str, list[_Proof]] = {}
     for proof in proofs:
         party = policy.party_of(proof.trusted.key.thumbprint, proof.trusted.name)
         if party is not None:
             offers.setdefault(party, []).append(proof)
-    taken: dict[str, tuple[str, _Proof]] = {}  # thumbprint -> the party that it counts for
+    group_of = _groups([proof for offered in offers.values() for proof in offered])
+    taken: dict[int, tuple[str, _Proof]] = {}  # group -> the party that it counts for
 
-    def satisfy(party: str, seen: set[str]) -> bool:
+    def satisfy(party: str, seen: set[int]) -> bool:
         for proof in offers[party]:
-            thumbprint = proof.trusted.key.thumbprint
-            if thumbprint not in seen:
-                seen.add(thumbprint)
-                if thumbprint not in taken or satisfy(taken[thumbprint][0], seen):
-                    taken[thumbprint] = (party, proof)
+            group = group_of[proof.signature]
+            if group not in seen:
+                seen.add(group)
+                if group not in taken or satisfy(taken[group][0], seen):
+                    taken[group] = (party, proof)
                     return True
         return False
 
     for party in offers:
         satisfy(party, set())
     # Keys of one entry are one party, unless the policy names each by thumbprint.
-    named = {thumbprint for thumbprint, (party, _) in taken.items() if party == thumbprint}
+    named = {party for party, proof in taken.values() if party == proof.trusted.key.thumbprint}
     spent = {proof.trusted.name for proof in proofs if proof.trusted.key.thumbprint in named}
     chosen = [proof for party, proof in taken.values() if party in named or party not in spent]
     return sorted(chosen, key=_preference)
+
+
+def _groups(proofs: list[_Proof]) -> dict[int, int]:
+    """For every signature the first of those that are connected with it by a key."""
+    first: dict[int, int] = {}
+    by_key: dict[str, int] = {}
+    for proof in sorted(proofs, key=lambda proof: proof.signature):
+        group = first.setdefault(proof.signature, proof.signature)
+        other = by_key.setdefault(proof.trusted.key.thumbprint, group)
+        if other != group:  # the key has made an earlier signature: both groups are one
+            first = {each: other if held == group else held for each, held in first.items()}
+            by_key = {each: other if held == group else held for each, held in by_key.items()}
+    return first
 
 
 def _policies(trust: TrustStore, host: str | None, card: JSONObject) -> list[Policy]:
@@ -504,19 +539,19 @@ def _preference(proof: _Proof) -> tuple[bool, int, float]:
     return (*_openness(proof), -proof.issued)
 
 
-def _warnings(proof: _Proof, *, bound: bool) -> tuple[str, ...]:
+def _warnings(projection: Projection, *, is_whole: bool, bound: bool) -> tuple[str, ...]:
     warnings = []
     if not bound:
         warnings.append("origin: not bound; the key may speak for every host, or the host of the card was not given")
-    unencrypted = tuple(pointer for pointer, url in interface_urls(proof.projection.members) if is_unencrypted(url))
+    unencrypted = tuple(pointer for pointer, url in interface_urls(projection.members) if is_unencrypted(url))
     if unencrypted:
         warnings.append(
             f"not encrypted: {shown(unencrypted)}; anybody on the way can read and change what is sent there, "
             "credentials too: call an interface whose URL is https, or have the agent served over TLS"
         )
-    if not proof.is_whole:
+    if not is_whole:
         warnings.append(
-            f"signed in the form {proof.projection.form}, which drops members: security requirements and schemes may "
+            f"signed in the form {projection.form}, which drops members: security requirements and schemes may "
             "have been removed, and nothing shows it"
         )
     return tuple(warnings)

@@ -224,9 +224,9 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
         put(f"{mark('revoked', 'green', sys.stdout)} {printable(key.kid or key.thumbprint)}")
         if was_revoked[-1]:
             put("  it was revoked already; nothing was changed")
-        elif key.thumbprint is None:
-            put(f"  its thumbprint is not known: the kid is revoked in the entry {printable(key.entry)} only.")
-            put("  To revoke the key under every kid, add --fetch or --thumbprint")
+        elif key.entry is not None:
+            what = "the kid" if key.thumbprint is None else f"the key {key.thumbprint}, under every kid,"
+            put(f"  {what} is revoked in the entry {printable(key.entry)} only; --thumbprint revokes a key everywhere")
     return {
         "kid": key.kid,
         "thumbprint": key.thumbprint,
@@ -300,9 +300,11 @@ def _fetched_thumbprint(url: str, kid: str) -> str:
 
 def _is_said_by(known: RevokedKey, key: RevokedKey) -> bool:
     """Whether an earlier revocation says as much."""
+    if known.entry not in (None, key.entry):
+        return False
     if key.thumbprint is not None:
         return known.thumbprint == key.thumbprint
-    return (known.kid, known.entry, known.thumbprint) == (key.kid, key.entry, None)
+    return (known.kid, known.thumbprint) == (key.kid, None)
 
 
 def _existing(name: str, change: Callable[[str, TrustDocument], str]) -> TrustDocument:
@@ -339,7 +341,7 @@ def _list(options: argparse.Namespace) -> dict[str, Any]:
             put(f"policy: cards of {printable(hosts)} need {needed} of {printable(', '.join(parties))}")
         for key in document.revoked:
             since = "" if key.at is None else f" since {written(key.at)}"
-            where = f" in {key.entry}" if key.thumbprint is None and key.entry is not None else ""
+            where = "" if key.entry is None else f" in {key.entry}"
             what = key.kid or key.thumbprint
             put(f"revoked: {printable(f'{what}{where}')}{since}{f': {printable(key.reason)}' if key.reason else ''}")
     return {

@@ -140,7 +140,7 @@ class TrustOnFirstUse:
     def trust_store(self, published: Iterable[PublicKey], url: str, trust: TrustStore) -> TrustStore:
         """The keys that the origin of ``url`` has published, trusted for its host; none if this does not apply.
 
-        A key that the trust store names anywhere is left out: how far it is trusted was said there. So is one that is
+        A key that the operator wrote down anywhere is left out: how far it is trusted was said there. So is one that is
         revoked there, by name or by thumbprint. A card that is verified with this store must go through
         ``CardMemory.admit``, which knows it by its mark.
         """

@@ -374,6 +374,8 @@ def _check_strength(public: PublicKeyObject) -> None:
         numbers = public.public_numbers()
         if numbers.e < 65537:
             raise MalformedError("RSA key with a public exponent below 65537 (NIST SP 800-56B 6.2)")
+        if numbers.e.bit_length() > _MAX_EXPONENT_BITS:  # each verification would take longer with every bit
+            raise MalformedError(f"RSA key with a public exponent of more than {_MAX_EXPONENT_BITS} bits")
         if _is_roca(numbers.n):
             raise MalformedError("RSA key made by the broken generator of CVE-2017-15361 (ROCA); make a new key")
     elif isinstance(public, ed25519.Ed25519PublicKey):
@@ -384,6 +386,8 @@ def _check_rsa_bits(bits: int) -> None:
     if not MIN_RSA_BITS <= bits <= MAX_RSA_BITS:
         raise MalformedError(f"RSA key of {bits} bits; {MIN_RSA_BITS} to {MAX_RSA_BITS} are taken")
 
+
+_MAX_EXPONENT_BITS: Final = 64
 
 _P: Final = 2**255 - 19
 _Y_OF_ORDER_8: Final = int.from_bytes(

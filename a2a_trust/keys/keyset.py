@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -53,12 +54,14 @@ def read_jwks(document: bytes) -> KeySet:
         raise MalformedError("JWK Set: it holds a symmetric key; publish only public keys")
     found: list[tuple[int, PublicKey]] = []
     skipped: list[SkippedKey] = []
+    revoked = set[str]()
     for index, member in enumerate(members):
         try:
             found.append((index, public_key_from_jwk(member)))
         except MalformedError as error:
             skipped.append(SkippedKey(index=index, reason=str(error)))
-    revoked = {key.thumbprint for _, key in found if key.revoked}
+            revoked |= _revoked_all_the_same(member)
+    revoked |= {key.thumbprint for _, key in found if key.revoked}
     named: dict[tuple[str, str], list[PublicKey]] = {}
     for _, key in found:
         named.setdefault((key.kid, key.kty), []).append(replace(key, revoked=key.thumbprint in revoked))
@@ -69,6 +72,16 @@ def read_jwks(document: bytes) -> KeySet:
         keys=tuple(_strictest(keys) for keys in named.values() if _are_one(keys)),
         skipped=tuple(sorted(skipped, key=lambda key: key.index)),
     )
+
+
+def _revoked_all_the_same(jwk: object) -> set[str]:
+    """The thumbprint of a revoked key whose other members are wrong: it may stand in the set under another kid."""
+    if type(jwk) is not dict or jwk.get("revoked") is None or jwk["revoked"] is False:
+        return set()
+    material = {name: jwk[name] for name in ("kty", "crv", "x", "y", "n", "e") if name in jwk}
+    with suppress(MalformedError):
+        return {public_key_from_jwk(material).thumbprint}
+    return set()
 
 
 def _are_one(keys: list[PublicKey]) -> bool:

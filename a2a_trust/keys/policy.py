@@ -46,8 +46,8 @@ class Threshold:
     parties: frozenset[str]
 
     def __post_init__(self) -> None:
-        if "" in self.parties or any(type(party) is not str for party in self.parties):
-            raise ConfigurationError("policy: name parties one by one, as in n_of(2, 'bank', 'auditor')")
+        if not all(_texts(tuple(self.parties))):
+            raise ConfigurationError("policy: the name of a party is empty")
         if not 1 <= self.count <= len(self.parties):
             raise ConfigurationError(
                 f"policy: it demands {self.count} of {len(self.parties)} parties; "
@@ -72,17 +72,24 @@ class OriginPolicy:
 
 def all_of(*parties: str) -> Threshold:
     """Every one of these parties must have signed."""
-    return Threshold(len(set(parties)), frozenset(parties))
+    return n_of(len(set(_texts(parties))), *parties)
 
 
 def n_of(count: int, *parties: str) -> Threshold:
     """At least ``count`` of these parties must have signed."""
-    return Threshold(count, frozenset(parties))
+    return Threshold(count, frozenset(_texts(parties)))
 
 
 def named(party: str) -> Threshold:
     """This party must have signed."""
-    return Threshold(1, frozenset({party}))
+    return n_of(1, party)
+
+
+def _texts(parties: tuple[str, ...]) -> tuple[str, ...]:
+    for party in parties:
+        if not isinstance(party, str):
+            raise ConfigurationError("policy: name parties one by one, as in n_of(2, 'bank', 'auditor')")
+    return parties
 
 
 def is_thumbprint(text: str) -> bool:

@@ -127,6 +127,9 @@ class TrustStore:
         Revoking a key that the operator wrote down revokes its thumbprint: it proves nothing under another kid either.
         A fetched key revokes only itself, because its publisher chose which kid stands beside which key.
         """
+        for option, value in (("revoked", revoked), ("names", names)):
+            if isinstance(value, str):
+                raise ConfigurationError(f"TrustStore: {option} is a list; write {option}=[{value[:64]!r}]")
         entries = tuple(dict.fromkeys(keys))  # one entry given twice is one entry
         for entry in entries:
             if not isinstance(entry, TrustedKey):
@@ -146,6 +149,8 @@ class TrustStore:
             by_name[name] = (*by_name.get(name, ()), entry)
         object.__setattr__(self, "keys", entries)
         object.__setattr__(self, "policies", tuple(policies))
+        if not all(isinstance(each, OriginPolicy) for each in self.policies):
+            raise ConfigurationError("TrustStore: policies are OriginPolicy(origins=…, policy=…)")
         hosts = [*[entry.origins for entry in entries], *[each.origins for each in self.policies], *spoken_for]
         object.__setattr__(self, "spoken_for", tuple(dict.fromkeys(hosts)))
         object.__setattr__(self, "revoked", gone)

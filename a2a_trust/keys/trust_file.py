@@ -29,7 +29,7 @@ Members of ``[[trust]]``: ``origins`` (or ``unsafe_any_origin = true``); one of 
 ``pem`` (a text) and ``jwks_url``; ``kid`` to name the key of ``pem``, of ``jwk``, or of a file with one key; ``alg``
 for RSA keys that do not say themselves which algorithm they are for; ``name``, ``signer``, ``not_before``,
 ``not_after``. ``nbf``, ``exp`` and ``revoked`` of a JWK count, too. ``[[revoked]]`` has ``kid`` or ``thumbprint`` or
-both, ``entry`` (the name or the ``jwks_url`` of the one entry in which the kid is revoked), and for people ``at`` and
+both, ``entry`` (the name or the ``jwks_url`` of the only entry in which the key is revoked), and for people ``at`` and
 ``reason``.
 
 Only the ``jwks_url`` of this file are ever fetched.
@@ -116,7 +116,7 @@ class TrustEntry:
     def trusted(self, keys: tuple[PublicKey, ...], revoked: frozenset[str] = frozenset()) -> Iterator[TrustedKey]:
         """These keys, trusted as the entry says; without those that are not for its ``alg``.
 
-        Those of the ``revoked`` kids prove nothing.
+        Those whose kid or thumbprint is in ``revoked`` prove nothing.
         """
         for key in self.fitting(keys):
             yield TrustedKey(
@@ -126,7 +126,7 @@ class TrustEntry:
                 name=self.name,
                 not_before=self.not_before,
                 not_after=self.not_after,
-                revoked=key.kid in revoked,
+                revoked=not revoked.isdisjoint((key.kid, key.thumbprint)),
                 source=self.url,
             )
 
@@ -147,8 +147,8 @@ class TrustEntry:
 class RevokedKey:
     """One ``[[revoked]]``.
 
-    With a ``thumbprint`` (RFC 7638) that key is revoked everywhere, under every kid. Otherwise the ``kid`` is: in the
-    one ``entry`` that is named, or in all of them. ``at`` (seconds since the epoch) and ``reason`` are for people.
+    With a ``thumbprint`` (RFC 7638) that key is revoked under every kid, otherwise the ``kid`` is: in the one ``entry``
+    that is named, or everywhere. ``at`` (seconds since the epoch) and ``reason`` are for people.
     """
 
     kid: str | None = None
@@ -187,16 +187,19 @@ class TrustDocument:
             trusted,
             self.policies,
             spoken_for=[entry.origins for entry in self.entries],
-            revoked=[name for key in self.revoked if (name := key.thumbprint or (key.kid if not key.entry else None))],
+            revoked=[key.thumbprint or key.kid or "" for key in self.revoked if key.entry is None],
             names=[entry.name for entry in self.entries if entry.name is not None],
         )
 
     def _revoked_in(self, entry: TrustEntry) -> frozenset[str]:
-        """The kids that are revoked in this entry only, because nobody has recorded the thumbprints yet."""
+        """The thumbprints, or the kids without one, that are revoked in this entry only.
+
+        Its publisher chose which key stands under a kid: what is said of them says nothing about other entries.
+        """
         return frozenset(
-            key.kid
+            key.thumbprint or key.kid or ""
             for key in self.revoked
-            if key.kid is not None and key.thumbprint is None and key.entry is not None and entry.is_called(key.entry)
+            if key.entry is not None and entry.is_called(key.entry)
         )
 
 

@@ -351,6 +351,8 @@ def _check_spelling(name: str, members: JSONObject, message: _Message) -> Field 
             raise _RefusedError(f"{field.name} and {name} are one field; keep {field.name}", name)
         if name == "security" and members[name]:
             _check_no_empty_twin(members)
+        if field.name == "supportsAuthenticatedExtendedCard":
+            _check_no_null_twin(members)
         return field
     if name.casefold() in message.spellings:
         raise _RefusedError("this differs from a member of A2A only in case; readers disagree about it", name)
@@ -368,6 +370,23 @@ def _check_no_empty_twin(members: JSONObject) -> None:
     for twin in ("securityRequirements", "security_requirements"):
         if twin in members and not members[twin]:
             raise _RefusedError(f"{twin} has nothing in it, and security beside it has; leave {twin} out", twin)
+
+
+def _check_no_null_twin(card: JSONObject) -> None:
+    """Refuse an extended card of 1.0 that is null beside the one that 0.3 promises.
+
+    The form of the specification drops null, so whoever serves a signed card may add it; and a2a-python then reads
+    that there is none.
+    """
+    found = card.get("capabilities")
+    capabilities = found if type(found) is dict else {}
+    for twin in ("extendedAgentCard", "extended_agent_card"):
+        if twin in capabilities and capabilities[twin] is None:
+            raise _RefusedError(
+                f"{twin} is null, and supportsAuthenticatedExtendedCard is there; leave {twin} out",
+                twin,
+                "capabilities",
+            )
 
 
 def _check_params(value: JSON) -> None:

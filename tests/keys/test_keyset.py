@@ -179,3 +179,24 @@ def test_two_keys_of_one_name_and_type_are_not_published() -> None:
 def test_one_key_under_two_names_is_published_twice() -> None:
     alias = LocalSigner(A.private_key, kid="alias").public_key
     assert [jwk["kid"] for jwk in publish_jwks([A.public_key, alias])["keys"]] == ["a", "alias"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"exp": "2025-01-01"},
+        {"nbf": -1},
+        {"use": "enc"},
+        {"key_ops": []},
+        {"alg": "HS256"},
+        {"x5c": ["AAAA"]},
+        {"kid": ""},
+    ],
+)
+def test_a_revoked_key_with_a_wrong_member_is_revoked_under_its_other_kids(wrong: dict[str, Any]) -> None:
+    jwk = generate_signer().public_key.to_jwk()
+    members = [{**jwk, "kid": "old", "revoked": True, **wrong}, {**jwk, "kid": "new"}]
+    for order in (members, members[::-1]):
+        found = read_jwks(json.dumps({"keys": order}).encode())
+        assert [(key.kid, key.revoked) for key in found.keys] == [("new", True)]
+        assert len(found.skipped) == 1

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import pytest
 
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
+from a2a_trust.keys.policy import all_of, n_of, named
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustStore
 
@@ -141,3 +143,18 @@ def test_a_store_knows_kids_and_the_names_of_parties() -> None:
     assert store.names == {"bank", "auditor"}
     assert store.knows("k")
     assert not store.knows("bank")
+
+
+def test_a_text_where_a_list_belongs_is_a_mistake() -> None:
+    text: Any = "bank-2025"
+    for option in ("revoked", "names"):
+        with pytest.raises(ConfigurationError, match=rf"write {option}=\['bank-2025'\]"):
+            TrustStore([TrustedKey(key=KEY, origins=HOST)], **{option: text})
+    policies: Any = [all_of("bank")]
+    with pytest.raises(ConfigurationError, match="policies are OriginPolicy"):
+        TrustStore([], policies)
+    wrong: list[Any] = [["bank", "auditor"], None, 1, b"bank"]
+    for parties in wrong:
+        for policy in (all_of, named, partial(n_of, 1)):
+            with pytest.raises(ConfigurationError, match="name parties one by one"):
+                policy(parties)

@@ -647,3 +647,16 @@ def test_a_field_is_found_by_both_its_names_in_every_generation() -> None:
 @pytest.mark.parametrize("odd", ODD, ids=repr)
 def test_what_is_no_card_is_not_simple(odd: Any) -> None:
     assert not is_simple(odd)
+
+
+@pytest.mark.parametrize("twin", ["extendedAgentCard", "extended_agent_card"])
+@pytest.mark.parametrize("older", ["supportsAuthenticatedExtendedCard", "supports_authenticated_extended_card"])
+def test_an_extended_card_of_0_3_stands_beside_no_null(twin: str, older: str) -> None:
+    """The form of the specification drops null, and a2a-python reads there that the card promises none."""
+    card = {**full_card(), older: True}
+    for members in ({**card, "capabilities": {twin: None}}, {"capabilities": {twin: None}, **card, older: True}):
+        members["capabilities"] = {twin: None}
+        with pytest.raises(MalformedError, match=f"/capabilities/{twin}: {twin} is null"):
+            check_card(members)
+        with pytest.raises(MalformedError):
+            verify_card(served(members), trust_in(), origin=ANYWHERE, now=0)

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from a2a_trust import strict_json
 from a2a_trust.errors import MalformedError
+from a2a_trust.json_pointer import escaped
 from a2a_trust.strict_json import JSON, JSONObject
 
 __all__ = [
@@ -269,10 +270,6 @@ def _text(members: Mapping[str, JSON], name: str, pointer: str, *, needed: bool 
     return value
 
 
-def _step(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
-
-
 # Requirements
 
 
@@ -283,7 +280,7 @@ def _requirements(holder: Mapping[str, JSON], pointer: str) -> tuple[Alternative
     """What a card or a skill demands, in the spelling of 1.0, of 0.3, or in both alike."""
     for member in holder:
         if member not in _REQUIREMENTS and member.casefold() in {name.casefold() for name in _REQUIREMENTS}:
-            raise _unread(f"{pointer}/{_step(member)}", "write securityRequirements; in this spelling it goes unread")
+            raise _unread(f"{pointer}/{escaped(member)}", "write securityRequirements; in this spelling it goes unread")
     found = {}
     for name in ("securityRequirements", "security"):
         value = _member(holder, name, pointer)
@@ -306,7 +303,7 @@ def _alternative(value: JSON, pointer: str) -> Alternative:
         members = {} if inner is None else _object(inner, f"{pointer}/schemes")
         pointer = f"{pointer}/schemes"
     return Alternative(
-        tuple(sorted((name, _scopes(scopes, f"{pointer}/{_step(name)}")) for name, scopes in members.items()))
+        tuple(sorted((name, _scopes(scopes, f"{pointer}/{escaped(name)}")) for name, scopes in members.items()))
     )
 
 
@@ -341,7 +338,7 @@ def _schemes(card: Mapping[str, JSON]) -> dict[str, SecurityScheme]:
     if value is None:
         return {}
     members = _object(value, "/securitySchemes")
-    return {name: _scheme(name, item, f"/securitySchemes/{_step(name)}") for name, item in members.items()}
+    return {name: _scheme(name, item, f"/securitySchemes/{escaped(name)}") for name, item in members.items()}
 
 
 def _scheme(name: str, value: JSON, pointer: str) -> SecurityScheme:

@@ -29,6 +29,7 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from a2a_trust.card import is_legacy, proto_name
+from a2a_trust.json_pointer import pointer_of
 from a2a_trust.signing.jcs import canonicalize_parsed, canonicalize_received
 from a2a_trust.signing.models_0_3 import DEFAULTS, MESSAGES_0_3
 from a2a_trust.signing.presence import MESSAGES, Field, Kind, Presence
@@ -163,8 +164,8 @@ def _pointer(path: _Path) -> str:
     rest: _Path | None = path
     while rest is not None:
         rest, step = rest
-        steps.append(f"/{str(step)[:MAX_POINTER].replace('~', '~0').replace('/', '~1')}")
-    return "".join(reversed(steps))
+        steps.append(str(step)[:MAX_POINTER])
+    return pointer_of(reversed(steps))
 
 
 def _present(members: JSONObject, message: str, path: _Path | None, dropped: list[_Path]) -> JSONObject:

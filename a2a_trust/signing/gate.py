@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from a2a_trust.errors import MalformedError
+from a2a_trust.json_pointer import pointer_of
 from a2a_trust.signing.presence import MESSAGES, Field, Kind, Presence
 from a2a_trust.strict_json import JSON, JSONObject
 
@@ -219,7 +220,7 @@ def check_card(card: JSON) -> bool:
     try:
         return _check_message(card, _CARD, ignore="signatures")
     except _RefusedError as refusal:
-        pointer = "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in reversed(refusal.path))
+        pointer = pointer_of(reversed(refusal.path))
         text = f"card: {ascii(pointer[:256])[1:-1]}: {refusal.reason}"
         raise MalformedError(text, pointer, refusal.reason) from None
 

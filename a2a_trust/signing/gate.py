@@ -23,7 +23,7 @@ from a2a_trust.strict_json import JSON, JSONObject
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["check_card", "field_of", "is_simple"]
+__all__ = ["check_card", "field_of", "is_full", "is_simple"]
 
 
 def _legacy(name: str, kind: Kind, message: str = "") -> Field:
@@ -294,7 +294,7 @@ def _check_value(value: JSON, field: Field) -> bool:
         _refuse_type("an object", value)
     if kind is Kind.STRUCT:
         _check_params(value)
-        return _is_full(value)
+        return is_full(value)
     if _LOST_NAME in value:
         raise _RefusedError(_LOST, _LOST_NAME)
     if kind is Kind.MESSAGE_MAP:
@@ -384,12 +384,10 @@ def _check_params(value: JSON) -> None:
             raise
 
 
-def _is_full(value: JSON) -> bool:
+def is_full(value: JSON) -> bool:
     """Whether nothing within is null or an empty string, list or object: then pruning leaves it as it is."""
-    if type(value) is dict:
-        return bool(value) and all(map(_is_full, value.values()))
-    if type(value) is list:
-        return bool(value) and all(map(_is_full, value))
+    if type(value) in (dict, list):
+        return bool(value) and all(map(is_full, value.values() if type(value) is dict else value))
     return value is not None and value != ""
 
 

@@ -23,7 +23,6 @@ from a2a_trust.strict_json import JSON, JSONObject
 
 __all__ = [
     "CARD_PATHS",
-    "EXTENDED_CARD_METHODS",
     "LEGACY_MEMBERS",
     "SCHEME_TYPES",
     "Alternative",
@@ -46,9 +45,6 @@ __all__ = [
 
 CARD_PATHS: Final = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 """Where agents serve their public card: 0.3 and 1.0, and 0.2."""
-
-EXTENDED_CARD_METHODS: Final = frozenset({"GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"})
-"""By which method of JSON-RPC the extended card is asked for: 1.0, and 0.3."""
 
 LEGACY_MEMBERS: Final = (
     "url",

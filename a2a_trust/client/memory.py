@@ -44,6 +44,7 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import Origins, host_of
+from a2a_trust.keys.policy import is_thumbprint
 from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.signing.verify import CLOCK_SKEW, VerifiedCard
 
@@ -64,7 +65,6 @@ __all__ = [
 
 _log: Final = logging.getLogger(__name__)
 
-_THUMBPRINT: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _VERSION: Final = re.compile(r"v?([0-9]{1,9}(?:\.[0-9]{1,9}){0,7})(?:[-+].*)?", re.DOTALL)
 _LONGEST_VERSION: Final = 64  # longer ones are no version, and not remembered
 
@@ -356,7 +356,7 @@ class JudgingMemory:
         """
         named = named_location(location, with_query=True)
         keys = frozenset([thumbprints] if isinstance(thumbprints, str) else thumbprints)
-        if not keys or not all(_THUMBPRINT.fullmatch(key) for key in keys):
+        if not keys or not all(map(is_thumbprint, keys)):
             raise ConfigurationError(
                 "accept: write the key's RFC 7638 thumbprint, 43 letters, digits, - and _, as the refusal shows it"
             )

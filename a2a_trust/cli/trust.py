@@ -16,7 +16,7 @@ from typing import Any, Final
 from a2a_trust.atomic_write import write_atomically
 from a2a_trust.cli.moments import moment, written
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, put_table, warn
-from a2a_trust.cli.sources import algorithm_option, given_alg, public_key, public_keys
+from a2a_trust.cli.sources import algorithm_option, given_alg, needing_client, public_key, public_keys
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import KeySet, read_jwks
@@ -289,12 +289,8 @@ def _written_keys(document: TrustDocument, path: Path, kid: str, entry: str | No
 
 def _fetched_thumbprint(url: str, kid: str) -> str:
     """The thumbprint of the key with that kid in the key set at that URL, as it is served now."""
-    try:
+    with needing_client("for --fetch"):
         from a2a_trust.fetch import Door
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f'--fetch needs {error.name}, which is not installed: pip install "a2a-trust[client]"'
-        ) from None
     fetched = asyncio.run(Door().fetch(url, configured=True))
     found = {key.thumbprint for key in read_jwks(fetched.body).keys if key.kid == kid}
     if len(found) != 1:

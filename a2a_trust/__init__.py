@@ -5,6 +5,8 @@ Rooms, from the ground up; each imports only from rooms before it:
 ==================  =================================================================================
 ``errors``          the exception tree
 ``strict_json``     the reader for JSON from strangers
+``dates``           moments as people read them
+``json_pointer``    places in a JSON document
 ``atomic_write``    files written whole or not at all
 ``file_changes``    how a change of a file is noticed
 ``file_rights``     who can write to a file that says whom to trust

@@ -18,11 +18,11 @@ from typing import Any, Final, TypeAlias
 
 from a2a_trust import strict_json
 from a2a_trust.errors import MalformedError
+from a2a_trust.json_pointer import escaped
 from a2a_trust.strict_json import JSON, JSONObject
 
 __all__ = [
     "CARD_PATHS",
-    "EXTENDED_CARD_METHODS",
     "LEGACY_MEMBERS",
     "SCHEME_TYPES",
     "Alternative",
@@ -45,9 +45,6 @@ __all__ = [
 
 CARD_PATHS: Final = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 """Where agents serve their public card: 0.3 and 1.0, and 0.2."""
-
-EXTENDED_CARD_METHODS: Final = frozenset({"GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"})
-"""By which method of JSON-RPC the extended card is asked for: 1.0, and 0.3."""
 
 LEGACY_MEMBERS: Final = (
     "url",
@@ -269,10 +266,6 @@ def _text(members: Mapping[str, JSON], name: str, pointer: str, *, needed: bool 
     return value
 
 
-def _step(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
-
-
 # Requirements
 
 
@@ -283,7 +276,7 @@ def _requirements(holder: Mapping[str, JSON], pointer: str) -> tuple[Alternative
     """What a card or a skill demands, in the spelling of 1.0, of 0.3, or in both alike."""
     for member in holder:
         if member not in _REQUIREMENTS and member.casefold() in {name.casefold() for name in _REQUIREMENTS}:
-            raise _unread(f"{pointer}/{_step(member)}", "write securityRequirements; in this spelling it goes unread")
+            raise _unread(f"{pointer}/{escaped(member)}", "write securityRequirements; in this spelling it goes unread")
     found = {}
     for name in ("securityRequirements", "security"):
         value = _member(holder, name, pointer)
@@ -306,7 +299,7 @@ def _alternative(value: JSON, pointer: str) -> Alternative:
         members = {} if inner is None else _object(inner, f"{pointer}/schemes")
         pointer = f"{pointer}/schemes"
     return Alternative(
-        tuple(sorted((name, _scopes(scopes, f"{pointer}/{_step(name)}")) for name, scopes in members.items()))
+        tuple(sorted((name, _scopes(scopes, f"{pointer}/{escaped(name)}")) for name, scopes in members.items()))
     )
 
 
@@ -341,7 +334,7 @@ def _schemes(card: Mapping[str, JSON]) -> dict[str, SecurityScheme]:
     if value is None:
         return {}
     members = _object(value, "/securitySchemes")
-    return {name: _scheme(name, item, f"/securitySchemes/{_step(name)}") for name, item in members.items()}
+    return {name: _scheme(name, item, f"/securitySchemes/{escaped(name)}") for name, item in members.items()}
 
 
 def _scheme(name: str, value: JSON, pointer: str) -> SecurityScheme:

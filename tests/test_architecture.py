@@ -17,7 +17,7 @@ PACKAGE = Path(a2a_trust.__file__).parent
 
 #: From the ground up; a room imports from its own and from lower floors only.
 FLOORS = (
-    ("errors", "atomic_write", "file_changes", "file_rights"),
+    ("errors", "atomic_write", "dates", "file_changes", "file_rights", "json_pointer"),
     ("strict_json", "sqlite_file"),
     ("addresses", "card", "merged", "fetch"),
     ("keys",),

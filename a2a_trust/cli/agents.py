@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from a2a_trust.cli.report import warn
-from a2a_trust.cli.sources import default_memory_path, read_input
+from a2a_trust.cli.sources import default_memory_path, needing_client, read_input
 from a2a_trust.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def received(name: str) -> bytes:
     """
     if not is_url(name):
         return read_input(name)
-    with _needing_the_client():
+    with needing_client("to ask agents"):
         from a2a_trust.client.fetch_card import finding
         from a2a_trust.client.flow import run
     _, fetched = run(finding(name))
@@ -52,7 +52,7 @@ class Agents:
 
     def prove(self, document: bytes, origin: str, trust: TrustStore) -> VerifiedCard:
         """The proof of a card that was asked for; the errors are those of ``fetch_card``."""
-        with _needing_the_client():
+        with needing_client("to ask agents"):
             from a2a_trust.client.flow import run
             from a2a_trust.client.memory import TrustOnFirstUse
             from a2a_trust.client.proving import Proving
@@ -80,16 +80,6 @@ def agents(options: argparse.Namespace) -> Agents | None:
         return Agents(SqliteCardMemory(path, create=True), options.on_first_use)
     except OSError as error:
         raise OSError(f"the memory of this user cannot be made: {error}; name another: --memory FILE") from None
-
-
-@contextmanager
-def _needing_the_client() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f'to ask agents, {error.name} has to be installed: pip install "a2a-trust[client]"'
-        ) from None
 
 
 class _Shown(logging.Handler):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import io
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -77,27 +78,9 @@ def _run(arguments: list[str]) -> int:
         options = parser.parse_args(arguments)
     except SystemExit as end:  # after --help, --version, or a mistake
         return end.code if isinstance(end.code, int) else 2
-    if options.command == "keygen":
-        from a2a_trust.cli.keygen import run
-    elif options.command == "verify":
-        from a2a_trust.cli.verify import run
-    elif options.command == "inspect":
-        from a2a_trust.cli.inspect import run
-    elif options.command == "lint":
-        from a2a_trust.cli.lint import run
-    elif options.command == "rotate":
-        from a2a_trust.cli.rotate import run
-    elif options.command == "keys":
-        from a2a_trust.cli.keys import run
-    elif options.command == "api-key":
-        from a2a_trust.cli.api_key import run
-    elif options.command == "trust":
-        from a2a_trust.cli.trust import run
-    elif options.command == "pins":
-        from a2a_trust.cli.pins import run
-    else:
-        from a2a_trust.cli.sign import run
-    return run(options)
+    command = import_module(f"a2a_trust.cli.{options.command.replace('-', '_')}")
+    code: int = command.run(options)
+    return code
 
 
 def _is_word(text: str) -> bool:

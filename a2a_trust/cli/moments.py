@@ -6,6 +6,7 @@ import math
 import re
 from datetime import UTC, datetime, timedelta
 
+from a2a_trust.dates import date_of
 from a2a_trust.errors import ConfigurationError
 
 __all__ = ["duration", "moment", "written"]
@@ -36,7 +37,7 @@ def written(moment: float | None) -> str | None:
     """The moment as RFC 3339 writes it; None for none, and for the end of what never ends."""
     if moment is None or moment == math.inf:
         return None
-    return datetime.fromtimestamp(int(moment), UTC).isoformat().replace("+00:00", "Z")
+    return date_of(moment)
 
 
 def _date(text: str, option: str) -> datetime:

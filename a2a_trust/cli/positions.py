@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from a2a_trust.json_pointer import steps_of
+
 __all__ = ["Position", "positions_of"]
 
 _PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]+')
@@ -50,8 +52,8 @@ def positions_of(text: str, pointers: Iterable[str]) -> dict[str, Position]:
     ways: dict[str, list[_Wanted]] = {}
     for pointer in pointers:
         way = [root]
-        for step in pointer.split("/")[1:]:
-            way.append(way[-1].below.setdefault(step.replace("~1", "/").replace("~0", "~"), _Wanted()))
+        for step in steps_of(pointer):
+            way.append(way[-1].below.setdefault(step, _Wanted()))
         ways[pointer] = way
     _find(text, root)
     lines = [0, *(match.end() for match in re.finditer("\n", text))]

@@ -17,14 +17,10 @@ from a2a_trust.cli.moments import moment
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, warn
 from a2a_trust.cli.sources import load_signers, read_input
 from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, TrustError
-from a2a_trust.keys.origins import UnsafeAnyOrigin
-from a2a_trust.keys.policy import all_of
 from a2a_trust.keys.signer import LocalSigner
-from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.lint.findings import Finding, Severity
 from a2a_trust.lint.lint_card import lint_card
-from a2a_trust.signing.sign import SignedCard, sign_card
-from a2a_trust.signing.verify import verify_card
+from a2a_trust.signing.sign import SignedCard, check_own_work, sign_card
 
 __all__ = ["run"]
 
@@ -171,11 +167,7 @@ def _signed(name: str, options: argparse.Namespace, signers: list[LocalSigner], 
     findings = _errors(name, data, options.allow)
     # The object was verified; what is written is this text, so this text is verified too.
     result = rewritten(data.decode("utf-8"), original, signed.card).encode("utf-8")
-    trust = TrustStore(TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin()) for signer in signers)
-    policy = all_of(*(signer.public_key.thumbprint for signer in signers))
-    proven = verify_card(result, trust, origin=UnsafeAnyOrigin(), now=now, policy=policy)
-    if proven.payload != signed.payload:
-        raise SigningError("the text that would be written says something else than the card; nothing was written")
+    check_own_work(result, signed.payload, signers, now)
     return _Work(name, options.output or name, result, signed, findings)
 
 

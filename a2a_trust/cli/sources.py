@@ -30,6 +30,7 @@ __all__ = [
     "key_file_warnings",
     "load_signers",
     "naming",
+    "needing_client",
     "new_passphrase",
     "opened",
     "public_key",
@@ -146,6 +147,17 @@ def _check_different(files: list[str], signers: list[LocalSigner]) -> None:
                 raise ConfigurationError(
                     f"--key: {first} and {file} have the same {what}, {name}; sign with different keys"
                 )
+
+
+@contextmanager
+def needing_client(purpose: str) -> Iterator[None]:
+    """What the block imports is for clients only; ConfigurationError says what to install, and for which purpose."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f'{purpose}, {error.name} has to be installed: pip install "a2a-trust[client]"'
+        ) from None
 
 
 @contextmanager

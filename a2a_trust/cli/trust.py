@@ -7,7 +7,7 @@ import asyncio
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any, Final
 from a2a_trust.atomic_write import write_atomically
 from a2a_trust.cli.moments import moment, written
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, put_table, warn
-from a2a_trust.cli.sources import algorithm_option, given_alg, public_key, public_keys
+from a2a_trust.cli.sources import algorithm_option, given_alg, needing_client, public_key, public_keys
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import KeySet, read_jwks
@@ -71,12 +71,7 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
         members["not_before"] = moment(options.not_before, now, "--not-before", may_have_passed=True)
     if options.not_after is not None:
         members["not_after"] = moment(options.not_after, now, "--not-after")
-    keys = given_alg(_given_keys(options), options.alg, options.key or options.jwks)
-    if options.name is not None and len(keys) > 1:
-        raise ConfigurationError(
-            f"--name: {options.jwks} has {len(keys)} keys, and one name stands on one entry; use --jwks-url, or write "
-            f'an entry with keys = "{options.jwks}" by hand'
-        )
+    keys = _given_keys(options)
     entries = [entry_of_key(key, **members) for key in keys]
     if options.jwks_url is not None:
         members["alg"] = None if options.alg is None else algorithm_option(options.alg)
@@ -99,12 +94,7 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
         with suppress(FileExistsError):  # somebody else was faster, with the same
             write_atomically(path, EMPTY.encode(), mode=0o644, replace=False)
     after = update_trust_file(path, add)
-    for key in keys:
-        if not key.is_valid_at(now):
-            warn(f"{key.kid}: the key says of itself that it is revoked, or not valid now; it proves nothing now")
-    for key in _revoked_keys(after, path):
-        if key.kid in added and not key.revoked:
-            warn(f"{key.kid} is revoked in {path}: it proves nothing, although it was added")
+    _warn_of_dead(keys, [key for key in _revoked_keys(after, path) if key.kid in added], path, now)
     if not options.json:
         word = "made" if is_new else "changed" if added else "unchanged"
         put(f"{mark(word, 'green', sys.stdout)} {printable(options.file)}")
@@ -113,6 +103,16 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
         for name in added:
             put(f"  {printable(name)} may speak for {printable(', '.join(members['origins']))}")
     return {"added": added, "origins": members["origins"]}
+
+
+def _warn_of_dead(given: Iterable[PublicKey], revoked: Iterable[PublicKey], path: Path, now: float) -> None:
+    """Tell which of the keys prove nothing now: by what they say of themselves, or by what the file says."""
+    for key in given:
+        if not key.is_valid_at(now):
+            warn(f"{key.kid}: the key says of itself that it is revoked, or not valid now; it proves nothing now")
+    for key in revoked:
+        if not key.revoked:
+            warn(f"{key.kid} is revoked in {path}: it proves nothing, although it was added")
 
 
 def _check_new(new: TrustEntry, before: TrustDocument, path: Path) -> None:
@@ -145,8 +145,16 @@ def _given_keys(options: argparse.Namespace) -> list[PublicKey]:
     if options.kid is not None and options.key is None:
         raise ConfigurationError("--kid names the key of --key; the keys of a set have names of their own")
     if options.key is not None:
-        return [public_key(options.key, options.kid)]
-    return [] if options.jwks is None else list(public_keys(options.jwks))
+        return given_alg([public_key(options.key, options.kid)], options.alg, options.key)
+    if options.jwks is None:
+        return []
+    keys = given_alg(public_keys(options.jwks), options.alg, options.jwks)
+    if options.name is not None and len(keys) > 1:
+        raise ConfigurationError(
+            f"--name: {options.jwks} has {len(keys)} keys, and one name stands on one entry; use --jwks-url, or write "
+            f'an entry with keys = "{options.jwks}" by hand'
+        )
+    return keys
 
 
 def _origin(text: str) -> str:
@@ -281,12 +289,8 @@ def _written_keys(document: TrustDocument, path: Path, kid: str, entry: str | No
 
 def _fetched_thumbprint(url: str, kid: str) -> str:
     """The thumbprint of the key with that kid in the key set at that URL, as it is served now."""
-    try:
+    with needing_client("for --fetch"):
         from a2a_trust.fetch import Door
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f'--fetch needs {error.name}, which is not installed: pip install "a2a-trust[client]"'
-        ) from None
     fetched = asyncio.run(Door().fetch(url, configured=True))
     found = {key.thumbprint for key in read_jwks(fetched.body).keys if key.kid == kid}
     if len(found) != 1:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from a2a_trust.card import interface_urls
 from a2a_trust.cli.agents import is_url
 from a2a_trust.cli.report import warn
-from a2a_trust.cli.sources import given_alg, public_key, public_keys
+from a2a_trust.cli.sources import given_alg, needing_client, public_key, public_keys
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError, TrustError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of, interface_host
@@ -89,12 +89,8 @@ def _trust_file(path: Path) -> TrustFile:
 
     if not load_trust(path).urls:
         return TrustFile(path)
-    try:
+    with needing_client(f"for the key sets on the network that {path} names"):
         from a2a_trust.fetch import Door
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f'{path} names key sets on the network, and {error.name} is not installed: pip install "a2a-trust[client]"'
-        ) from None
     return TrustFile(path, door=Door())
 
 

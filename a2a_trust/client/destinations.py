@@ -25,6 +25,7 @@ from a2a_trust.addresses import is_this_machine
 from a2a_trust.card import CARD_PATHS, read_card
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys.origins import host_of, origin_of
+from a2a_trust.middleware.operations import EXTENDED_CARD_0_2, ROUTES, Generation
 from a2a_trust.signing.verify import VerifiedCard
 
 __all__ = ["Destination", "Destinations", "UnsafePassAnything"]
@@ -35,13 +36,11 @@ _UNRESERVED: Final = re.compile(r"[A-Za-z0-9._~-]")
 _AMBIGUOUS: Final = re.compile(r"\.{0,2}|.*(?:%2F|%5C|%00|\\).*", re.DOTALL)
 
 #: What is below the base of HTTP+JSON: 1.0 without a prefix and with a tenant, 0.3 below /v1.
-_OPERATION: Final = (
-    r"(?:/message:(?:send|stream)|/tasks(?:/[^/]+(?:/pushNotificationConfigs(?:/[^/]+)?)?)?|/extendedAgentCard)"
-)
-_OPERATION_BELOW_BASE: Final = re.compile(rf"(?:/[^/]+)?{_OPERATION}|/v1/card|/agent/authenticatedExtendedCard")
-_OPERATION_AT_END: Final = re.compile(rf"(?:/v1)?(?:{_OPERATION}|/card|/agent/authenticatedExtendedCard)\Z")
+_OPERATION: Final = f"(?:{'|'.join(route.expression() for route in ROUTES[Generation.V1_0])})"
+_OPERATION_BELOW_BASE: Final = re.compile(rf"(?:/[^/]+)?{_OPERATION}|/v1/card|{EXTENDED_CARD_0_2}")
+_OPERATION_AT_END: Final = re.compile(rf"(?:/v1)?(?:{_OPERATION}|/card|{EXTENDED_CARD_0_2})\Z")
 _URL_ITSELF: Final = re.compile(r"")
-_EXTENDED_OF_0_2: Final = re.compile(r"/agent/authenticatedExtendedCard")
+_EXTENDED_OF_0_2: Final = re.compile(EXTENDED_CARD_0_2)
 
 _MOST_FOLDERS: Final = 4  # each is asked for two names
 

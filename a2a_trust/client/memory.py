@@ -30,11 +30,11 @@ import re
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol
 
 from a2a_trust.client.location import Location, location_of
+from a2a_trust.dates import date_of
 from a2a_trust.errors import (
     CardMemoryError,
     ConfigurationError,
@@ -44,6 +44,7 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import Origins, host_of
+from a2a_trust.keys.policy import is_thumbprint
 from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.signing.verify import CLOCK_SKEW, VerifiedCard
 
@@ -64,7 +65,6 @@ __all__ = [
 
 _log: Final = logging.getLogger(__name__)
 
-_THUMBPRINT: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _VERSION: Final = re.compile(r"v?([0-9]{1,9}(?:\.[0-9]{1,9}){0,7})(?:[-+].*)?", re.DOTALL)
 _LONGEST_VERSION: Final = 64  # longer ones are no version, and not remembered
 
@@ -226,7 +226,7 @@ def _check_pinned(before: Remembered, presented: frozenset[str], way_out: WayOut
     raise PinnedKeyError(
         f"THE KEY OF {before.location} HAS CHANGED\n"
         "  Either the agent has a new key, or somebody answers in its place. The card was rejected.\n"
-        f"  remembered since {_written(before.first_seen)}: {_shown(before.thumbprints)}\n"
+        f"  remembered since {date_of(before.first_seen)}: {_shown(before.thumbprints)}\n"
         f"  signed the card now: {_shown(presented)}\n"
         "  Ask whoever runs the agent, not the agent, for the thumbprint of its key. If it is the new one:\n"
         f"    {way_out('accept', before.location, presented)}",
@@ -263,9 +263,9 @@ def _check_rollback(binding: Remembered | None, issued: float | None, way_out: W
     if binding is None or binding.issued is None or (issued is not None and issued >= binding.issued):
         return
     location, remembered = binding.location, binding.issued
-    said = "does not say when it was signed" if issued is None else f"was signed at {_written(issued)}"
+    said = "does not say when it was signed" if issued is None else f"was signed at {date_of(issued)}"
     raise RolledBackCardError(
-        f"{location}: an older card came after a newer one: it {said}, one of {_written(remembered)} was seen before. "
+        f"{location}: an older card came after a newer one: it {said}, one of {date_of(remembered)} was seen before. "
         "Have whoever runs the agent sign its card again; or, if it went back on purpose, run: "
         f"{way_out('forget', location)}",
         location,
@@ -356,7 +356,7 @@ class JudgingMemory:
         """
         named = named_location(location, with_query=True)
         keys = frozenset([thumbprints] if isinstance(thumbprints, str) else thumbprints)
-        if not keys or not all(_THUMBPRINT.fullmatch(key) for key in keys):
+        if not keys or not all(map(is_thumbprint, keys)):
             raise ConfigurationError(
                 "accept: write the key's RFC 7638 thumbprint, 43 letters, digits, - and _, as the refusal shows it"
             )
@@ -452,10 +452,6 @@ def _numbers(text: str) -> tuple[int, ...]:
     while numbers and numbers[-1] == 0:  # 1.0 is 1
         numbers.pop()
     return tuple(numbers)
-
-
-def _written(moment: float) -> str:
-    return datetime.fromtimestamp(int(moment), UTC).isoformat().replace("+00:00", "Z")
 
 
 def _shown(thumbprints: Iterable[str]) -> str:

@@ -30,7 +30,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from a2a_trust import strict_json
-from a2a_trust.card import CARD_PATHS, EXTENDED_CARD_METHODS
+from a2a_trust.card import CARD_PATHS
 from a2a_trust.client.destinations import Destination, Destinations, UnsafePassAnything
 from a2a_trust.client.flow import Flow
 from a2a_trust.client.location import Location, location_of, plain_url
@@ -45,6 +45,7 @@ from a2a_trust.errors import (
     UncoveredFieldsError,
 )
 from a2a_trust.keys.trust import TrustStore
+from a2a_trust.middleware.operations import EXTENDED_CARD_0_2, METHODS, ROUTES, Operation
 from a2a_trust.signing.forms import shown
 from a2a_trust.signing.verify import VerifiedCard
 
@@ -55,7 +56,15 @@ DROPPED_HEADERS: Final = ("if-none-match", "if-modified-since", "if-match", "if-
 BARE_HEADERS: Final = ("accept", "accept-language", "a2a-version", "user-agent")
 """The headers that go with the GET of a card to a URL that nobody has vouched for; every other one may be a secret."""
 
-_EXTENDED: Final = ("/extendedagentcard", "/v1/card", "/agent/authenticatedextendedcard")
+_GET_EXTENDED: Final = Operation.GET_EXTENDED_CARD
+_EXTENDED: Final = tuple(
+    path.casefold()
+    for path in (
+        EXTENDED_CARD_0_2,
+        *[each.template for routes in ROUTES.values() for each in routes if each.operation is _GET_EXTENDED],
+    )
+)
+_EXTENDED_METHODS: Final = frozenset(method for method, (_, of) in METHODS.items() if of is _GET_EXTENDED)
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
@@ -354,4 +363,4 @@ def _calls(body: bytes) -> bool:
         return False
     calls = request if type(request) is list else [request]
     methods = [call.get("method") for call in calls if type(call) is dict]
-    return any(type(method) is str and method in EXTENDED_CARD_METHODS for method in methods)
+    return any(type(method) is str and method in _EXTENDED_METHODS for method in methods)

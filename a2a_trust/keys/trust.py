@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from a2a_trust.dates import date_of
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
@@ -75,15 +75,8 @@ class TrustedKey:
         if self.revoked:
             return "revoked"
         if now < self.not_before:
-            return f"not valid before {_date(self.not_before)}"
-        return "trusted" if now < self.not_after else f"expired on {_date(self.not_after)}"
-
-
-def _date(moment: float) -> str:
-    try:
-        return datetime.fromtimestamp(int(moment), UTC).isoformat().replace("+00:00", "Z")
-    except (OverflowError, ValueError, OSError):
-        return repr(moment)
+            return f"not valid before {date_of(self.not_before)}"
+        return "trusted" if now < self.not_after else f"expired on {date_of(self.not_after)}"
 
 
 def signing_tool(text: object) -> SigningTool:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Required, TypedDict, Unpack
 
 from a2a_trust.atomic_write import locked, write_atomically
+from a2a_trust.dates import date_of
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.file_rights import check_writers
 from a2a_trust.keys.jwk import PublicKey
@@ -77,7 +77,7 @@ def _entry(source: str, members: Members) -> str:
     lines = ["[[trust]]", *[f"{name} = {_written(value)}" for name, value in texts if value is not None]]
     lines += [f"origins = {_written(list(members['origins']))}", source]
     times = (("not_before", members.get("not_before")), ("not_after", members.get("not_after")))
-    lines += [f"{name} = {_moment(value)}" for name, value in times if value is not None]
+    lines += [f"{name} = {date_of(value)}" for name, value in times if value is not None]
     return "\n".join(lines)
 
 
@@ -93,7 +93,7 @@ def with_revoked(text: str, key: RevokedKey) -> str:
     members = (("kid", key.kid), ("thumbprint", key.thumbprint), ("entry", key.entry), ("reason", key.reason or None))
     lines = ["[[revoked]]", *[f"{name} = {_written(value)}" for name, value in members if value is not None]]
     if key.at is not None:
-        lines.append(f"at = {_moment(key.at)}")
+        lines.append(f"at = {date_of(key.at)}")
     return with_entries(text, ["\n".join(lines)])
 
 
@@ -121,7 +121,3 @@ def _written(value: object) -> str:
     if not written.isascii() and any("\ud800" <= char <= "\udfff" for char in written):
         raise ConfigurationError("a trust file holds text that is well-formed in UTF-8; this is not")
     return written.replace("\x7f", "\\u007f")  # JSON lets it stand, TOML does not
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(int(seconds), UTC).isoformat().replace("+00:00", "Z")

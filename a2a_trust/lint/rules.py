@@ -14,13 +14,15 @@ from typing import Final, NamedTuple, TypeAlias
 from a2a_trust.addresses import address_of, is_loopback, is_public
 from a2a_trust.card import Alternative, NamedScheme, proto_name
 from a2a_trust.errors import MalformedError
+from a2a_trust.json_pointer import steps_of
 from a2a_trust.keys.origins import host_of, interface_host
 from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.secret_shapes import is_private_jwk, is_secret_name, looks_random, secret_kind
-from a2a_trust.lint.subject import Path, Subject, at, pointer_of, shown_name, spelled, steps_of
+from a2a_trust.lint.subject import Path, Subject, at, pointer_of, shown_name, spelled
 from a2a_trust.signing.forms import Form, present_members, project
 from a2a_trust.signing.gate import field_of
 from a2a_trust.signing.jcs import MAX_SAFE_INTEGER
+from a2a_trust.signing.models_0_3 import REQUIRED_0_3
 from a2a_trust.signing.presence import MESSAGES, Kind, Presence
 from a2a_trust.signing.python_resolver import rewritten_members
 from a2a_trust.strict_json import JSON, JSONObject
@@ -105,19 +107,10 @@ def _ambiguous_member(subject: Subject) -> Iterator[Found]:
 
 
 #: What the JSON schemas of 0.2 and 0.3 demand where 1.0 demands something else, or nothing.
-_REQUIRED_IN_0_3: Final[dict[str, tuple[str, ...]]] = {
-    "AgentCard": (
-        "name",
-        "description",
-        "url",
-        "version",
-        "capabilities",
-        "defaultInputModes",
-        "defaultOutputModes",
-        "skills",
-    ),
-    "AgentExtension": ("uri",),
-    "AgentInterface03": ("url", "transport"),
+_REQUIRED_IN_0_3: Final = {
+    "AgentCard": REQUIRED_0_3["AgentCard"],
+    "AgentExtension": REQUIRED_0_3["AgentExtension"],
+    "AgentInterface03": REQUIRED_0_3["AgentInterface"],
 }
 _REQUIRED_IN_0_1: Final = {
     "AgentCard": ("name", "url", "version", "capabilities", "skills"),

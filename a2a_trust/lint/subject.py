@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from a2a_trust import strict_json
+from a2a_trust import json_pointer, strict_json
 from a2a_trust.card import CardView, is_legacy, proto_name, read_card
 from a2a_trust.errors import MalformedError
 from a2a_trust.lint.secret_shapes import secret_kind
@@ -20,7 +20,7 @@ from a2a_trust.signing.jcs import canonicalize_received
 from a2a_trust.signing.presence import Kind
 from a2a_trust.strict_json import JSON, JSONObject
 
-__all__ = ["Path", "Subject", "at", "pointer_of", "shown_name", "spelled", "steps_of", "subject_of"]
+__all__ = ["Path", "Subject", "at", "pointer_of", "shown_name", "spelled", "subject_of"]
 
 Path: TypeAlias = "tuple[Path | None, str | int] | None"
 """The way to a member: that of the object around it, and its own name or index; None is the card itself. Texts would
@@ -145,7 +145,7 @@ def _what_passes(
             check(rest)
         except MalformedError as refusal:
             refusals.append(refusal)
-            rest = _without(rest, taken_out(steps_of(refusal.pointer or "")))
+            rest = _without(rest, taken_out(json_pointer.steps_of(refusal.pointer or "")))
         else:
             return rest, tuple(refusals)
     return None, tuple(refusals)
@@ -177,7 +177,7 @@ def _without(card: JSONObject, steps: list[str]) -> JSONObject | None:
 
 def at(card: JSONObject, pointer: str) -> JSON:
     """The value at a pointer; None when there is nothing."""
-    steps = steps_of(pointer)
+    steps = json_pointer.steps_of(pointer)
     found = list(_along(card, steps))
     if len(found) < len(steps):
         return None
@@ -203,17 +203,12 @@ def _along(value: JSON, steps: list[str]) -> Iterator[tuple[Any, Any]]:
 
 def spelled(card: JSONObject, pointer: str) -> Path:
     """The place that a pointer names, with the names that the card has for what is there."""
-    steps = steps_of(pointer)
+    steps = json_pointer.steps_of(pointer)
     names = [name for _, name in _along(card, steps)]
     path: Path = None
     for step in (*names, *steps[len(names) :]):
         path = (path, step)
     return path
-
-
-def steps_of(pointer: str) -> list[str]:
-    """The steps of a JSON pointer (RFC 6901)."""
-    return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
 
 
 def pointer_of(path: Path) -> str:
@@ -222,8 +217,8 @@ def pointer_of(path: Path) -> str:
     while path is not None:
         path, step = path
         text = "(hidden)" if type(step) is str and secret_kind(step[:MAX_POINTER]) else str(step)[:MAX_POINTER]
-        steps.append(f"/{text.replace('~', '~0').replace('/', '~1')}")
-    return "".join(reversed(steps))[:MAX_POINTER]
+        steps.append(text)
+    return json_pointer.pointer_of(reversed(steps))[:MAX_POINTER]
 
 
 def shown_name(name: str) -> str:

@@ -73,6 +73,14 @@ class Route:
     methods: tuple[str, ...]
     template: str
 
+    def expression(self) -> str:
+        """The regular expression of its paths."""
+        return _expression(self.template)
+
+
+def _expression(template: str) -> str:
+    return re.sub(r"\\{\w+\\}", "[^/]+", re.escape(template))
+
 
 _SHARED: Final = (
     Route(Operation.SEND_MESSAGE, ("POST",), "/message:send"),
@@ -165,7 +173,7 @@ def folded_path(path: str) -> str:
 def _endings() -> Iterator[str]:
     templates = [route.template for routes in ROUTES.values() for route in routes]
     for template in dict.fromkeys([*templates, EXTENDED_CARD_0_2]):
-        yield re.sub(r"\\{\w+\\}", "[^/]+", re.escape(template.casefold()))
+        yield _expression(template.casefold())
 
 
 _OPERATION_AT_THE_END: Final = re.compile(rf"(?:{'|'.join(_endings())})\Z")

@@ -29,6 +29,8 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from a2a_trust.card import is_legacy, proto_name
+from a2a_trust.json_pointer import pointer_of
+from a2a_trust.signing.gate import is_full
 from a2a_trust.signing.jcs import canonicalize_parsed, canonicalize_received
 from a2a_trust.signing.models_0_3 import DEFAULTS, MESSAGES_0_3
 from a2a_trust.signing.presence import MESSAGES, Field, Kind, Presence
@@ -182,8 +184,8 @@ def _pointer(path: _Path) -> str:
     rest: _Path | None = path
     while rest is not None:
         rest, step = rest
-        steps.append(f"/{str(step)[:MAX_POINTER].replace('~', '~0').replace('/', '~1')}")
-    return "".join(reversed(steps))
+        steps.append(str(step)[:MAX_POINTER])
+    return pointer_of(reversed(steps))
 
 
 def _present(members: JSONObject, message: str, path: _Path | None, dropped: list[_Path]) -> JSONObject:
@@ -292,20 +294,13 @@ def _is_dropped_empty(value: JSON, messages: _Messages, field: Field) -> bool:
     if value in ("", [], {}):
         return True
     if field.kind is Kind.STRUCT:
-        return field.name == "security" and not _has_no_empty(value)
+        return field.name == "security" and value is not None and not is_full(value)
     if field.kind is Kind.MESSAGE:
         return type(value) is dict and _holds_empty(value, messages, field.message)
     items: list[JSON] = list(value.values()) if type(value) is dict else value if type(value) is list else []
     if field.kind in (Kind.MESSAGES, Kind.MESSAGE_MAP):
         return any(item == {} or (type(item) is dict and _holds_empty(item, messages, field.message)) for item in items)
     return "" in items
-
-
-def _has_no_empty(value: JSON) -> bool:
-    """Whether nothing in the value is an empty string, list or object."""
-    if type(value) in (dict, list):
-        return bool(value) and all(map(_has_no_empty, value.values() if type(value) is dict else value))
-    return type(value) is not str or value != ""
 
 
 _DEFAULT_OF: Final = {**DEFAULTS, **{proto_name(name): value for name, value in DEFAULTS.items()}}

@@ -16,13 +16,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from a2a_trust.errors import MalformedError
+from a2a_trust.json_pointer import pointer_of
 from a2a_trust.signing.presence import MESSAGES, Field, Kind, Presence
 from a2a_trust.strict_json import JSON, JSONObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["check_card", "field_of", "is_simple"]
+__all__ = ["check_card", "field_of", "is_full", "is_simple"]
 
 
 def _legacy(name: str, kind: Kind, message: str = "") -> Field:
@@ -219,7 +220,7 @@ def check_card(card: JSON) -> bool:
     try:
         return _check_message(card, _CARD, ignore="signatures")
     except _RefusedError as refusal:
-        pointer = "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in reversed(refusal.path))
+        pointer = pointer_of(reversed(refusal.path))
         text = f"card: {ascii(pointer[:256])[1:-1]}: {refusal.reason}"
         raise MalformedError(text, pointer, refusal.reason) from None
 
@@ -293,7 +294,7 @@ def _check_value(value: JSON, field: Field) -> bool:
         _refuse_type("an object", value)
     if kind is Kind.STRUCT:
         _check_params(value)
-        return _is_full(value)
+        return is_full(value)
     if _LOST_NAME in value:
         raise _RefusedError(_LOST, _LOST_NAME)
     if kind is Kind.MESSAGE_MAP:
@@ -402,12 +403,10 @@ def _check_params(value: JSON) -> None:
             raise
 
 
-def _is_full(value: JSON) -> bool:
+def is_full(value: JSON) -> bool:
     """Whether nothing within is null or an empty string, list or object: then pruning leaves it as it is."""
-    if type(value) is dict:
-        return bool(value) and all(map(_is_full, value.values()))
-    if type(value) is list:
-        return bool(value) and all(map(_is_full, value))
+    if type(value) in (dict, list):
+        return bool(value) and all(map(is_full, value.values() if type(value) is dict else value))
     return value is not None and value != ""
 
 

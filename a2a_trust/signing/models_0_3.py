@@ -15,6 +15,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from a2a_trust.json_pointer import escaped
 from a2a_trust.signing.presence import Field, Kind, Presence
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from a2a_trust.strict_json import JSONObject
 
-__all__ = ["DEFAULTS", "MESSAGES_0_3", "SCHEMES_0_3", "unread_in_0_3"]
+__all__ = ["DEFAULTS", "MESSAGES_0_3", "REQUIRED_0_3", "SCHEMES_0_3", "unread_in_0_3"]
 
 DEFAULTS: Final[Mapping[str, str]] = MappingProxyType({"protocolVersion": "0.3.0", "preferredTransport": "JSONRPC"})
 """Members of the card that are not signed when they have this value."""
@@ -99,8 +100,7 @@ _MEMBERS: Final[dict[str, dict[str, Kind | tuple[Kind, str]]]] = {
     "PasswordOAuthFlow": {"tokenUrl": Kind.STRING, **_FLOW},
 }
 
-
-_REQUIRED: Final[dict[str, tuple[str, ...]]] = {
+REQUIRED_0_3: Final[Mapping[str, tuple[str, ...]]] = {
     "AgentCard": (
         "name",
         "description",
@@ -120,11 +120,12 @@ _REQUIRED: Final[dict[str, tuple[str, ...]]] = {
     "ImplicitOAuthFlow": ("authorizationUrl", "scopes"),
     "PasswordOAuthFlow": ("tokenUrl", "scopes"),
 }
+"""Message name, then the members without which its model refuses it."""
 
 
 def _field(message: str, name: str, kind: Kind | tuple[Kind, str]) -> Field:
     kind, inner = kind if isinstance(kind, tuple) else (kind, "")
-    presence = Presence.REQUIRED if name in _REQUIRED.get(message, ()) else Presence.EXPLICIT
+    presence = Presence.REQUIRED if name in REQUIRED_0_3.get(message, ()) else Presence.EXPLICIT
     return Field(name, kind, presence, inner)
 
 
@@ -173,7 +174,7 @@ def _unread(members: JSONObject, message: str, path: str) -> Iterator[str]:
             yield from _unread(value, field.message, here)
         elif field.kind in (Kind.MESSAGES, Kind.MESSAGE_MAP):
             for key, item in enumerate(value) if field.kind is Kind.MESSAGES else value.items():
-                yield from _unread(item, field.message, f"{here}/{_step(key)}")
+                yield from _unread(item, field.message, f"{here}/{escaped(key)}")
 
 
 def _unread_in_scheme(scheme: JSONObject, path: str) -> Iterator[str]:
@@ -188,7 +189,3 @@ def _unread_in_scheme(scheme: JSONObject, path: str) -> Iterator[str]:
             yield f"{path}/{name}"
     if "in" in needed and scheme.get("in") not in _PLACES:
         yield f"{path}/in"
-
-
-def _step(key: str | int) -> str:
-    return str(key).replace("~", "~0").replace("/", "~1")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from a2a_trust.card import SCHEME_TYPES, is_legacy
+from a2a_trust.json_pointer import pointer_of
 from a2a_trust.signing.forms import Form, project
 from a2a_trust.strict_json import JSON, JSONObject
 
@@ -46,7 +47,7 @@ def _rewrites(card: JSONObject) -> Iterator[tuple[str, JSONObject, JSONObject]]:
         wrapper = _WRAPPERS.get(scheme.get("type", ""))
         if wrapper is not None:
             flat = {("location" if key == "in" else key): value for key, value in scheme.items() if key != "type"}
-            pointer = f"/securitySchemes/{name.replace('~', '~0').replace('/', '~1')}"
+            pointer = pointer_of(("securitySchemes", name))
             yield pointer, {"securitySchemes": {"": scheme}}, {"securitySchemes": {"": {wrapper: flat}}}
 
 

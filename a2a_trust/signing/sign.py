@@ -9,7 +9,7 @@ a2a-python 0.3 and never in the pruned one, which knows neither its ``url`` nor 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -42,7 +42,7 @@ from a2a_trust.signing.signature import MAX_SIGNATURES, content_type, parse_sign
 from a2a_trust.signing.verify import seconds, verify_card
 from a2a_trust.strict_json import JSON, JSONObject
 
-__all__ = ["SignedCard", "sign_card"]
+__all__ = ["SignedCard", "check_own_work", "sign_card"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +123,10 @@ def sign_card(
 
     Signatures that the same kids made before are replaced, those of others stay where they are. Others' signatures
     that normalising the card may break are an error, unless ``drop_broken`` has them removed; whether an edit before
-    has broken them cannot be told without their keys. ``jku`` (https),
-    ``iat`` and ``exp`` (aware datetime or seconds since the epoch) go into the protected headers. ``crit`` does not
-    name them, so other verifiers ignore them; ours honours ``iat`` and ``exp``. With ``companion=False`` each key signs
-    the full form only: nothing is left open to other SDKs, and those that need the companion reject the card.
+    has broken them cannot be told without their keys. ``jku`` (https), ``iat`` and ``exp`` (aware datetime or seconds
+    since the epoch) go into the protected headers. ``crit`` does not name them, so other verifiers ignore them; ours
+    honours ``iat`` and ``exp``. With ``companion=False`` each key signs the full form only: nothing is left open to
+    other SDKs, and those that need the companion reject the card.
 
     MalformedError: not a card that every reader reads alike. SigningError: it cannot be signed as asked, or a signer
     gave a wrong signature. ConfigurationError: the arguments. Source: A2A 8.4.2.
@@ -174,7 +174,7 @@ def sign_card(
             signed_card.setdefault(name, [*kept, *made])
         elif name in members:
             signed_card[name] = members[name]
-    _check_own_work(signed_card, payload, signers, times.get("iat", 0.0))
+    check_own_work(orjson.dumps(signed_card), payload, signers, times.get("iat", 0.0))
     return SignedCard(
         card=signed_card,
         payload=payload,
@@ -304,12 +304,12 @@ def _signature(signer: Signer, optional: JSONObject, payload: bytes) -> JSONObje
     return {"protected": protected, "signature": signature}
 
 
-def _check_own_work(card: JSONObject, payload: bytes, signers: tuple[Signer, ...], now: float) -> None:
-    """Verify the whole card as a stranger would, before anybody sees it."""
+def check_own_work(document: bytes, payload: bytes, signers: Sequence[Signer], now: float) -> None:
+    """Verify the whole card as a stranger would, before anybody sees it; SigningError unless it says ``payload``."""
     trust = TrustStore(TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin()) for signer in signers)
     policy = all_of(*(signer.public_key.thumbprint for signer in signers))
     try:
-        proven = verify_card(orjson.dumps(card), trust, origin=UnsafeAnyOrigin(), now=now, policy=policy)
+        proven = verify_card(document, trust, origin=UnsafeAnyOrigin(), now=now, policy=policy)
     except CardVerificationError as error:
         raise SigningError(f"the signed card does not verify: {error}") from None
     if proven.payload != payload:

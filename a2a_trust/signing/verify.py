@@ -579,7 +579,9 @@ def _check_arguments(trust: TrustStore, policy: Policy, coverage: Coverage) -> N
             "write verify_card(card, trust, …), and of a TrustFile pass trust_file.trust_store()"
         )
     if not isinstance(policy, Policy):
-        raise ConfigurationError("policy: write named(kid), all_of(kid, …) or n_of(count, kid, …)")
+        raise ConfigurationError(
+            'policy: write named("bank"), all_of("bank", "auditor") or n_of(2, …), with the names of trust entries'
+        )
     if not isinstance(coverage, Coverage):
         raise ConfigurationError("coverage: write WholeCard() or SignedPartOnly(), with parentheses")
 

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from a2a_trust.card import read_card
 from a2a_trust.errors import ConfigurationError, MalformedError
+from a2a_trust.json_pointer import steps_of
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.lint.findings import Finding, Severity
 from a2a_trust.lint.lint_card import MAX_OF_A_RULE, lint_card, mend_card
 from a2a_trust.lint.rules import RULES
-from a2a_trust.lint.subject import at, steps_of
+from a2a_trust.lint.subject import at
 from a2a_trust.merged import merged_card
 from a2a_trust.signing.forms import Form, project
 from a2a_trust.signing.gate import check_card

@@ -24,10 +24,12 @@ from a2a_trust.errors import (
     AuthenticationError,
     AuthorizationError,
     ConfigurationError,
+    CrossSiteError,
     KeySourceUnavailableError,
     TrustError,
 )
 from a2a_trust.middleware import audit
+from a2a_trust.middleware.browsers import BrowserRules, is_attached_by_browsers
 from a2a_trust.middleware.caching import CachingRules
 from a2a_trust.middleware.client_certificate import CertificateSource
 from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send, is_preflight
@@ -63,6 +65,8 @@ class AuthenticationMiddleware:
         client_certificates: CertificateSource | None = None,
         dpop: DPoP | None = None,
         allow_cors_preflight: bool = False,
+        url: str | None = None,
+        allowed_origins: Iterable[str] = (),
         hide_credentials: bool = False,
         resource_metadata: str | None = None,
         clock: Callable[[], float] = time,
@@ -73,6 +77,8 @@ class AuthenticationMiddleware:
         ``served_at`` is that of ``RequestRules``: refusals are written in the words of the interface that is called.
         ``client_certificates`` is where the certificates of callers come from, ``FromTls()`` or ``FromProxy(…)``.
         ``dpop`` takes tokens that are bound to a key of their client, with its proof; without it they are refused.
+        ``url`` is the agent's public URL and ``allowed_origins`` is that of ``RequestRules``: pages of other origins
+        may not call with a cookie or a client certificate.
         ``hide_credentials`` removes credentials from judged requests before ``app`` sees them. ``resource_metadata``
         is the URL of the metadata of RFC 9728, which challenges name.
         """
@@ -99,8 +105,10 @@ class AuthenticationMiddleware:
         self._hidden_parameters = frozenset(place.name for place in places if isinstance(place, Query))
         self._resource_metadata = resource_metadata
         self._clock = clock
-        used = (self._guard.place(scheme.name) for scheme in self._guard.schemes)
-        self._caching = CachingRules(used)
+        used = {scheme.name: self._guard.place(scheme.name) for scheme in self._guard.schemes}
+        self._caching = CachingRules(used.values())
+        self._browsers = BrowserRules(url=url, allowed_origins=allowed_origins)
+        self._attached = frozenset(name for name, place in used.items() if is_attached_by_browsers(place))
         self._outages = audit.Outages()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,6 +120,9 @@ class AuthenticationMiddleware:
                 public.pop(CERTIFICATES, None)
                 if self._certificates is not None:  # what claims certificates, and the proxy's secret, is for us alone
                     public["headers"] = _lines_without(self._certificates.headers, scope["headers"])
+                if scope["method"] == "OPTIONS":  # nobody asked who it is from, so it may call nothing
+                    public["headers"] = _lines_without(_OF_BODIES, public["headers"])
+                    receive = _without_body(receive)
                 await self._app(public, receive, send)
                 return
         elif kind == "lifespan":
@@ -129,6 +140,8 @@ class AuthenticationMiddleware:
             if self._certificates is not None:
                 inner[CERTIFICATES] = self._certificates.chain(inner)
             caller = await self._guard.authenticate(inner, self._clock())
+            if self._attached:
+                self._check_page(caller, inner)
         except (AuthenticationError, AuthorizationError, KeySourceUnavailableError) as error:
             await self._refuse(error, scope, receive, send)
             return
@@ -143,6 +156,15 @@ class AuthenticationMiddleware:
         if self._hidden_parameters:
             inner["query_string"] = _without(self._hidden_parameters, scope.get("query_string", b""))
         await self._app(inner, receive, send)
+
+    def _check_page(self, caller: Principal | Anonymous, scope: Scope) -> None:
+        """CrossSiteError when a page of another site asks, and it is the browser that has proven who the caller is."""
+        if isinstance(caller, Principal) and any(name in self._attached for name, _ in caller.identities):
+            try:
+                self._browsers.check(scope)
+            except CrossSiteError as error:
+                error.caller = caller
+                raise
 
     def _is_public(self, scope: Scope) -> bool:
         if scope["method"] in ("GET", "HEAD"):
@@ -237,6 +259,25 @@ def _exact_path(path: str) -> str:
             f"public_paths: {path!r} is no exact path; write one as it is requested, without patterns"
         )
     return path
+
+
+_OF_BODIES: Final = frozenset({b"content-length", b"transfer-encoding", b"content-type", b"content-encoding"})
+
+
+def _without_body(receive: Receive) -> Receive:
+    """An empty body, then whatever comes that is none."""
+    is_told = False
+
+    async def received() -> MutableMapping[str, Any]:
+        nonlocal is_told
+        if not is_told:
+            is_told = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        while (message := await receive())["type"] == "http.request":
+            pass
+        return message
+
+    return received
 
 
 def _lines_without(names: frozenset[bytes], headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

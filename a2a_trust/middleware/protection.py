@@ -124,6 +124,8 @@ def protect(
         client_certificates=client_certificates,
         dpop=dpop,
         allow_cors_preflight=allow_cors_preflight,
+        url=url,
+        allowed_origins=rules.allowed_origins,
         hide_credentials=hide_credentials,
         resource_metadata=metadata_url,
         clock=clock,

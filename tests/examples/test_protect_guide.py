@@ -38,7 +38,7 @@ from a2a_trust import (
 from a2a_trust.middleware.audit import AuditEvent, Reason
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "protect.md").read_text(encoding="utf-8")
-FIRST, RULES, OWN, HANDLER, AUDIT = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+FIRST, RULES, BROWSERS, OWN, HANDLER, AUDIT = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 (COMMANDS,) = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
 
 ISSUER = "https://login.example.com"
@@ -122,6 +122,21 @@ def test_rules_name_the_tenants_and_the_paths_that_are_allowed(tmp_path: Path, m
     ]
     assert found == [200, 200, 200]
     assert [ask(names["app"], path, **{"X-API-Key": key}).status_code for path in ("/x", "/tasks/1")] == [404, 404]
+
+
+def test_a_page_of_an_allowed_origin_calls_with_a_cookie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = SqliteApiKeys(tmp_path / "keys.db", create=True).create(owner="ann").text
+    monkeypatch.chdir(tmp_path)
+    cookie = {"key": {"apiKeySecurityScheme": {"location": "cookie", "name": "sid"}}}
+    card = {**CARD, "securitySchemes": cookie}
+    names: dict[str, Any] = {"agent": Starlette(routes=[Route("/", hello)]), "card": card}
+    exec(FIRST.partition("app = ")[0] + RULES.partition("app = ")[0] + BROWSERS, names)
+    origins = (HERE, "https://app.example.com", "https://evil.example")
+    assert [ask(names["app"], "/", cookie=f"sid={key}", origin=origin).status_code for origin in origins] == [
+        200,
+        200,
+        403,
+    ]
 
 
 def test_a_handler_knows_its_caller_and_what_the_key_allows() -> None:

@@ -180,6 +180,8 @@ class CardView:
     interfaces: tuple[Interface, ...]
     skills: tuple[Skill, ...]
     has_extended_card: bool
+    is_legacy: bool
+    """Whether it has only the shape of 0.1 to 0.3."""
 
 
 def is_legacy(card: JSONObject) -> bool:
@@ -226,6 +228,7 @@ def read_card(document: bytes | Mapping[str, Any]) -> CardView:
         interfaces=tuple(_interfaces(card)),
         skills=tuple(_skills(card)),
         has_extended_card=_has_extended_card(card),
+        is_legacy=is_legacy(card),
     )
 
 

@@ -34,7 +34,8 @@ from a2a_trust.middleware.caching import CachingRules
 from a2a_trust.middleware.client_certificate import CertificateSource
 from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send, is_preflight
 from a2a_trust.middleware.interfaces import Interfaces, route_path
-from a2a_trust.middleware.operations import ends_like_operation
+from a2a_trust.middleware.operations import ends_like_operation, folded_path
+from a2a_trust.middleware.options import check_app, listed
 from a2a_trust.middleware.refusal import Refusal, refusal_for
 
 __all__ = ["AuthenticationMiddleware", "is_exactly", "is_public", "principal_of"]
@@ -88,13 +89,14 @@ class AuthenticationMiddleware:
         ):
             if type(value) is not bool:
                 raise ConfigurationError(f"{name}: write True or False, not {value!r:.40}")
+        check_app(app)
         view = card if isinstance(card, CardView) else read_card(card)
         self._app = app
         self._guard = Guard(view, verifiers, anonymous=anonymous, skills=skills, dpop=dpop)
         _check_source(client_certificates, self._guard)
         self._certificates = client_certificates
-        self._interfaces = Interfaces(view, unguarded=frozenset(unguarded), served_at=served_at)
-        self._public = frozenset(map(_exact_path, public_paths))
+        self._interfaces = Interfaces(view, unguarded=frozenset(listed("unguarded", unguarded)), served_at=served_at)
+        self._public = frozenset(map(_exact_path, listed("public_paths", public_paths)))
         self._endings = tuple(self._public)
         self._allow_cors_preflight = allow_cors_preflight
         places = self._guard.places if hide_credentials else ()
@@ -251,9 +253,17 @@ def is_exactly(paths: frozenset[str], scope: Scope) -> bool:
 _NOT_EXACT: Final = re.compile(r"[?#%*{}\\\x00-\x20\x7f]|//|/\.{1,2}(?:/|$)")
 
 
+_CARD_ENDINGS: Final = tuple(f"/{path.rpartition('/')[2]}" for path in CARD_PATHS)
+
+
 def _exact_path(path: str) -> str:
     if ends_like_operation(path):
         raise ConfigurationError(f"public_paths: {path!r} is a path of the protocol, and for known callers only")
+    if path not in CARD_PATHS and folded_path(path).endswith(_CARD_ENDINGS):
+        raise ConfigurationError(
+            f"public_paths: {path!r} ends like the path of a card, and the application's own card would be public "
+            "there; leave it out. protect() serves the card itself: mount it where the agent's prefix is"
+        )
     if not path.startswith("/") or not path.isascii() or _NOT_EXACT.search(path):
         raise ConfigurationError(
             f"public_paths: {path!r} is no exact path; write one as it is requested, without patterns"

@@ -22,6 +22,7 @@ from typing import Any, Final
 from a2a_trust.auth.credentials import Extractor, Header, HeaderLines, HttpAuthorization, Lines, Query
 from a2a_trust.errors import ConfigurationError, CrossSiteError, MalformedError
 from a2a_trust.keys.origins import origin_of
+from a2a_trust.middleware.options import listed
 
 __all__ = ["BrowserRules", "check_origins", "is_attached_by_browsers"]
 
@@ -87,9 +88,7 @@ def _only(lines: dict[bytes, Lines], name: bytes) -> bytes | None:
 
 def check_origins(origins: Iterable[str]) -> tuple[str, ...]:
     """The origins; ConfigurationError for what is not one, in the spelling of browsers."""
-    if isinstance(origins, str):
-        raise ConfigurationError(f"allowed_origins: write a list: allowed_origins=[{origins!r:.128}]")
-    origins = tuple(origins)
+    origins = listed("allowed_origins", origins)
     for origin in origins:
         try:
             spelling = origin_of(origin) if isinstance(origin, str) else ""

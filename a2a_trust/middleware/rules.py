@@ -29,9 +29,10 @@ from a2a_trust.middleware.authentication import is_public, principal_of
 from a2a_trust.middleware.browsers import check_origins
 from a2a_trust.middleware.call import INVALID, Call, CallRefusedError, check_media_type, read_call
 from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send
-from a2a_trust.middleware.extended_card import ExtendedCard, check_rule, respond
+from a2a_trust.middleware.extended_card import ExtendedCard, respond
 from a2a_trust.middleware.interfaces import Interfaces, Other, Target, Undeclared, quoted, route_path
 from a2a_trust.middleware.operations import Binding, Generation, Operation
+from a2a_trust.middleware.options import check_rule, listed
 from a2a_trust.middleware.refusal import FORBIDDEN, Error
 
 __all__ = ["RequestRules", "RulesMiddleware", "TenantRule", "call_of"]
@@ -82,8 +83,7 @@ class RequestRules:
     def __post_init__(self) -> None:
         if self.may_use_tenant is not None:
             check_rule("may_use_tenant", self.may_use_tenant)
-        if isinstance(self.other_paths, str):
-            raise ConfigurationError(f"other_paths: write a list: other_paths=[{self.other_paths!r}]")
+        object.__setattr__(self, "other_paths", listed("other_paths", self.other_paths))
         object.__setattr__(self, "allowed_origins", check_origins(self.allowed_origins))
         if type(self.max_body) is not int or self.max_body < 1:
             raise ConfigurationError(f"max_body: write a number of bytes, 1 or more, not {self.max_body!r:.40}")
@@ -111,7 +111,7 @@ class RulesMiddleware:
             )
         self._app, self._interfaces, self._extended = app, interfaces, extended
         self._may_use_tenant, self._max_body = rules.may_use_tenant, rules.max_body
-        self._other = _OtherPaths(rules.other_paths, interfaces)
+        self._other = _OtherPaths(tuple(rules.other_paths), interfaces)
         self._must_be_named = rules.may_use_tenant is not None or card.has_extended_card
         self._readers: anyio.CapacityLimiter | None = None  # of the loop that serves
 
@@ -244,8 +244,7 @@ class _ClientGoneError(Exception):
 class _OtherPaths:
     """The paths that are named beside those of the interfaces."""
 
-    def __init__(self, entries: Iterable[str], interfaces: Interfaces) -> None:
-        entries = tuple(entries)
+    def __init__(self, entries: tuple[str, ...], interfaces: Interfaces) -> None:
         for entry in entries:
             _check_entry(entry, interfaces)
         exact = [entry for entry in entries if entry == "/" or not entry.endswith("/")]

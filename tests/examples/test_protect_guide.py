@@ -36,6 +36,7 @@ from a2a_trust import (
     protect,
 )
 from a2a_trust.middleware.audit import AuditEvent, Reason
+from tests.attacks.test_m06_client_certificates_in_headers import Believes
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "protect.md").read_text(encoding="utf-8")
 FIRST, RULES, BROWSERS, OWN, HANDLER, AUDIT = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
@@ -186,6 +187,8 @@ def test_the_commands_run(tmp_path: Path) -> None:
 
 
 KEYED: dict[str, Any] = {"verifiers": {"key": VERIFIER}}
+OF_CERTIFICATES = Believes()
+PROMISING = {**CARD, "capabilities": {"extendedAgentCard": True}}
 OPEN = {key: value for key, value in CARD.items() if key != "securityRequirements"}
 
 
@@ -214,9 +217,9 @@ def login(issuer: str) -> dict[str, Any]:
         (
             "mutual TLS",
             {**CARD, "securitySchemes": {"key": {"mtlsSecurityScheme": {}}}},
-            KEYED,
+            {"verifiers": {"key": OF_CERTIFICATES}},
             {**CARD, "securitySchemes": {"key": {"mtlsSecurityScheme": {}}}},
-            {**KEYED, "client_certificates": FromTls()},
+            {"verifiers": {"key": OF_CERTIFICATES}, "client_certificates": FromTls()},
         ),
         ("no requirements", OPEN, {"verifiers": {}}, OPEN, {"verifiers": {}, "anonymous": AnonymousAllowed()}),
         (
@@ -281,6 +284,29 @@ def login(issuer: str) -> dict[str, Any]:
             login("https://other.example.com"),
             {**EITHER, "securityRequirements": demanding("login")},
             login(ISSUER),
+        ),
+        (
+            "for another kind of credential",
+            EITHER,
+            {"verifiers": {"login": VERIFIER, "key": login(ISSUER)["verifiers"]["login"]}},
+            EITHER,
+            {"verifiers": {"key": VERIFIER, **login(ISSUER)["verifiers"]}},
+        ),
+        (
+            "at another host than the interfaces",
+            CARD,
+            {**KEYED, "url": "https://a.example"},
+            CARD,
+            {**KEYED, "url": HERE},
+        ),
+        ("nobody gives", PROMISING, KEYED, PROMISING, {**KEYED, "extended_card": PROMISING}),
+        ("ends like that of a card", CARD, {**KEYED, "public_paths": ["/a/agent-card.json"]}, CARD, KEYED),
+        (
+            "one string where a list belongs",
+            CARD,
+            {**KEYED, "public_paths": "/healthz"},
+            CARD,
+            {**KEYED, "public_paths": ["/healthz"]},
         ),
     ],
 )

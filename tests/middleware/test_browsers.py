@@ -35,7 +35,7 @@ def test_blanks_around_a_value_mean_nothing() -> None:
 @pytest.mark.parametrize(
     ("origins", "words"),
     [
-        ("https://app.example", r"write a list: allowed_origins=\['https://app.example'\]"),
+        ("https://app.example", r"write a list, even of one: allowed_origins=\['https://app.example'\]"),
         (["https://app.example/"], "write 'https://app.example'"),
         (["https://App.example"], "write 'https://app.example'"),
         (["https://app.example:443"], "write 'https://app.example'"),

@@ -184,7 +184,7 @@ class CardView:
     """Whether it has only the shape of 0.1 to 0.3."""
 
 
-def is_legacy(card: JSONObject) -> bool:
+def is_legacy(card: Mapping[str, JSON]) -> bool:
     """Whether the card has only the shape of 0.1 to 0.3: their members, and no ``supportedInterfaces`` of 1.0."""
     if card.get("supportedInterfaces") or card.get("supported_interfaces"):
         return False

@@ -86,12 +86,12 @@ def _only(lines: dict[bytes, Lines], name: bytes) -> bytes | None:
     return found[0].strip(b" \t")
 
 
-def check_origins(origins: Iterable[str]) -> tuple[str, ...]:
+def check_origins(origins: Any) -> tuple[str, ...]:
     """The origins; ConfigurationError for what is not one, in the spelling of browsers."""
-    origins = listed("allowed_origins", origins)
-    for origin in origins:
+    named = listed("allowed_origins", origins)
+    for origin in named:
         try:
-            spelling = origin_of(origin) if isinstance(origin, str) else ""
+            spelling = origin_of(origin) if type(origin) is str else ""
         except MalformedError:
             spelling = ""
         if origin != spelling or not origin.startswith(("https://", "http://")):
@@ -99,4 +99,4 @@ def check_origins(origins: Iterable[str]) -> tuple[str, ...]:
             raise ConfigurationError(
                 f"allowed_origins: {origin!a:.128} is not scheme, host and port as browsers send them{mend}"
             )
-    return origins
+    return named

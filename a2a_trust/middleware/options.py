@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -11,7 +11,7 @@ from a2a_trust.errors import ConfigurationError
 __all__ = ["check_app", "check_rule", "listed"]
 
 
-def listed(name: str, values: Iterable[str]) -> tuple[str, ...]:
+def listed(name: str, values: Any) -> tuple[str, ...]:
     """The values of an option that takes several; ConfigurationError for a string, whose letters nobody means."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         example = f"[{values!r:.128}]" if isinstance(values, str) else "[…]"
@@ -28,7 +28,7 @@ def check_app(app: Any) -> None:
         )
 
 
-def check_rule(name: str, rule: Callable[..., bool]) -> None:
+def check_rule(name: str, rule: Any) -> None:
     """Return when the rule can say no. What ``async def`` returns is something, whatever it comes to."""
     if not callable(rule) or iscoroutinefunction(rule) or iscoroutinefunction(type(rule).__call__):
         raise ConfigurationError(

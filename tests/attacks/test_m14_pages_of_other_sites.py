@@ -86,6 +86,7 @@ async def outcomes(app: Any, agent: Agent, kind: str, requests: list[tuple[str, 
         for headers in requests:
             agent.scopes.clear()
             if kind == "websocket":
+                more: tuple[str, ...]
                 method, more, until = "GET", WEBSOCKET, b"\r\n\r\n"
             else:
                 method, more, until = kind, ("Connection: close", *(["Content-Length: 0"] * (kind == "POST"))), None

@@ -674,7 +674,7 @@ def test_words_of_0_1_are_not_swapped_either(word: str, wrong: Any) -> None:
 
 @pytest.mark.parametrize("of", [{"url": "https://a.example"}, {"supportedInterfaces": [{"url": "https://a.example"}]}])
 def test_a_card_without_schemes_is_told_what_to_paste(of: dict[str, Any]) -> None:
-    given = {
+    given: Any = {
         "key": API_KEYS,
         "login": JwtVerifier(OpenIdKeys(ISSUER, Door()), issuer=ISSUER, audience=AUDIENCE),
         "tokens": TOKENS,

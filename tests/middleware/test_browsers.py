@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from a2a_trust.auth.credentials import ClientCertificate, Cookie, Header, HttpAuthorization, Query
+from a2a_trust.auth.credentials import ClientCertificate, Cookie, Extractor, Header, HttpAuthorization, Query
 from a2a_trust.errors import ConfigurationError, CrossSiteError
 from a2a_trust.middleware.browsers import BrowserRules, is_attached_by_browsers
 from a2a_trust.middleware.rules import RequestRules
-from tests.attacks.test_m14_pages_of_other_sites import APP, COOKIE, OTHER, Agent, outcome, protected
+from tests.attacks.test_m14_pages_of_other_sites import APP, COOKIE, OTHER, outcome, protected
+from tests.middleware.agent import Agent
 
 
 def judged(rules: BrowserRules, **headers: str) -> None:
@@ -67,8 +68,8 @@ class Basic:
 
 
 def test_only_what_a_program_has_to_attach_is_left_alone() -> None:
-    attached = [Cookie("sid"), ClientCertificate(), Basic()]
-    written = [Header("X-API-Key"), Query("key"), HttpAuthorization("bearer")]
+    attached: list[Extractor] = [Cookie("sid"), ClientCertificate(), Basic()]
+    written: list[Extractor] = [Header("X-API-Key"), Query("key"), HttpAuthorization("bearer")]
     assert [is_attached_by_browsers(place) for place in [*attached, *written]] == [True] * 3 + [False] * 3
 
 

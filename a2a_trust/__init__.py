@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from a2a_trust.errors import CardNotServedError as CardNotServedError
     from a2a_trust.errors import CardVerificationError as CardVerificationError
     from a2a_trust.errors import ConfigurationError as ConfigurationError
+    from a2a_trust.errors import CrossSiteError as CrossSiteError
     from a2a_trust.errors import FetchError as FetchError
     from a2a_trust.errors import InvalidCredentialsError as InvalidCredentialsError
     from a2a_trust.errors import InvalidSignatureError as InvalidSignatureError
@@ -206,6 +207,7 @@ _HOMES = {
     "ClientAuthority": "auth.client_certificate",
     "ConfigurationError": "errors",
     "Cookie": "auth.credentials",
+    "CrossSiteError": "errors",
     "DPoP": "auth.dpop",
     "DPoPAuth": "client.dpop",
     "DPoPAuthError": "client.dpop",

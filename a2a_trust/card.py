@@ -177,9 +177,11 @@ class CardView:
     interfaces: tuple[Interface, ...]
     skills: tuple[Skill, ...]
     has_extended_card: bool
+    is_legacy: bool
+    """Whether it has only the shape of 0.1 to 0.3."""
 
 
-def is_legacy(card: JSONObject) -> bool:
+def is_legacy(card: Mapping[str, JSON]) -> bool:
     """Whether the card has only the shape of 0.1 to 0.3: their members, and no ``supportedInterfaces`` of 1.0."""
     if card.get("supportedInterfaces") or card.get("supported_interfaces"):
         return False
@@ -223,6 +225,7 @@ def read_card(document: bytes | Mapping[str, Any]) -> CardView:
         interfaces=tuple(_interfaces(card)),
         skills=tuple(_skills(card)),
         has_extended_card=_has_extended_card(card),
+        is_legacy=is_legacy(card),
     )
 
 

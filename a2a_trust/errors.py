@@ -22,6 +22,7 @@
     │   └── InvalidCredentialsError  a credential came and is not good
     │       └── UnrecognizedCredentialsError  it is of another kind or issuer than this verifier is for
     ├── AuthorizationError           403: the caller is known and may not; ``scopes`` would be needed
+    │   └── CrossSiteError           a page of another site makes the caller's browser ask
     ├── KeySourceUnavailableError    503: whoever could judge the credential is out of reach
     └── CardNotServedError           503: our own card proves nothing now, so it must not be handed out
     ConfigurationError(ValueError)   wrong use, at start-up; the text says what to write instead
@@ -50,6 +51,7 @@ __all__ = [
     "CardNotServedError",
     "CardVerificationError",
     "ConfigurationError",
+    "CrossSiteError",
     "FailureReason",
     "FetchError",
     "InvalidCredentialsError",
@@ -347,6 +349,12 @@ class AuthorizationError(TrustError):
         self.scopes = scopes
         self.by_scheme = by_scheme or {}
         super().__init__(message)
+
+
+class CrossSiteError(AuthorizationError):
+    """A page of another site makes the caller's browser ask for this, with a credential that browsers attach."""
+
+    code = "cross-site"
 
 
 class KeySourceUnavailableError(TrustError):

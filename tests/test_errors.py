@@ -141,6 +141,7 @@ CODES = {
     "InvalidCredentialsError": "invalid-credentials",
     "UnrecognizedCredentialsError": "unrecognized-credentials",
     "AuthorizationError": "insufficient-scope",
+    "CrossSiteError": "cross-site",
     "KeySourceUnavailableError": "key-source-unavailable",
     "CardNotServedError": "card-not-served",
 }

@@ -15,9 +15,10 @@ Nothing is fetched before the first token comes.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from a2a_trust import strict_json
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
@@ -26,7 +27,7 @@ from a2a_trust.keys.jwks_cache import JwksCache, JwksCacheTimes
 if TYPE_CHECKING:
     from a2a_trust.fetch import Door
 
-__all__ = ["IssuerKeys", "OAuth2Keys", "OpenIdKeys"]
+__all__ = ["IssuerKeys", "OAuth2Keys", "OpenIdKeys", "check_issuer"]
 
 
 class IssuerKeys(JwksCache):
@@ -114,8 +115,22 @@ class OAuth2Keys(IssuerKeys):
         super().__init__(issuer, url, door, times, clock)
 
 
+_METADATA: Final = re.compile(r"/\.well-known/(?:openid-configuration|oauth-authorization-server)(?=/|\Z)")
+
+
+def check_issuer(issuer: str) -> None:
+    """ConfigurationError for the URL of an issuer's metadata: tokens name the issuer itself."""
+    name = _METADATA.sub("", issuer)
+    if name != issuer:
+        raise ConfigurationError(
+            f"issuer {issuer[:128]!a}: that is the URL of its metadata; write the issuer as tokens have it in iss, "
+            f"such as {name[:128]!a}"
+        )
+
+
 def _locations(issuer: str, document: str) -> tuple[str, str]:
     """Where the issuer's document can be: between host and path (RFC 8414 3.1), and behind the path (Discovery 4.1)."""
+    check_issuer(issuer)
     scheme, separator, rest = issuer.removesuffix("/").partition("://")
     host, slash, path = rest.partition("/")
     if not separator or not host or "?" in issuer or "#" in issuer:

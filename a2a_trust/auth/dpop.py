@@ -178,6 +178,11 @@ class DPoP:
             raise ConfigurationError("DPoP: memory has no method first_use; write memory=VolatileProofMemory()")
         self._base, self._window, self._memory, self._nonces = base.rstrip("/"), window, memory, nonces
 
+    @property
+    def url(self) -> str:
+        """What the URLs of requests begin with."""
+        return self._base
+
     def nonce(self, now: float) -> str | None:
         """The nonce that callers are given now; None where no nonces are."""
         return None if self._nonces is None else self._nonces.given(now)

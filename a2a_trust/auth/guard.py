@@ -11,10 +11,12 @@ guard is made, and its text shows what to write.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
+from a2a_trust.auth.api_key import ApiKeyVerifier
 from a2a_trust.auth.client_certificate import CertificateVerifier
 from a2a_trust.auth.credentials import (
     CERTIFICATES,
@@ -30,7 +32,9 @@ from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import SCOPE, Anonymous, Identity, Principal, Verifier
 from a2a_trust.card import (
+    SCHEME_TYPES,
     Alternative,
+    ApiKeyScheme,
     CardView,
     NamedScheme,
     OAuth2Scheme,
@@ -185,7 +189,7 @@ class Guard:
         _check_names(card, verifiers)
         requirements = card.requirements or (Alternative(()),)
         _check_scopes(requirements)
-        _check_anonymous(card, requirements, anonymous)
+        _check_anonymous(card, requirements, anonymous, verifiers)
         _check_skills(card, skills)
         used = sorted({name for alternative in requirements for name, _ in alternative.schemes})
         self._checked = tuple(_checked(name, card, verifiers, dpop is not None) for name in used)
@@ -396,21 +400,53 @@ def _place(scheme: SecurityScheme) -> Extractor | None:
 
 
 def _check_names(card: CardView, verifiers: Mapping[str, Verifier | At]) -> None:
+    if verifiers and not card.schemes:
+        schemes = {name: _declaration(given, is_legacy=card.is_legacy) for name, given in verifiers.items()}
+        raise ConfigurationError(
+            "verifiers: the card declares no security schemes, so nothing is demanded of callers; write into the card: "
+            f'"securitySchemes": {json.dumps(schemes)}, {_demand(card, verifiers)}'
+        )
     for name in verifiers:
         if name not in card.schemes:
             declared = ", ".join(map(repr, card.schemes)) or "none"
             raise ConfigurationError(f"verifiers: {name!r} is no scheme of the card; declared are: {declared}")
 
 
-def _check_anonymous(card: CardView, requirements: tuple[Alternative, ...], anonymous: Anonymity) -> None:
+def _demand(card: CardView, names: Iterable[str]) -> str:
+    """The member of the card that demands any one of these schemes, as JSON."""
+    if card.is_legacy:
+        return f'"security": {json.dumps([{name: []} for name in names])}'
+    return f'"securityRequirements": {json.dumps([{"schemes": {name: {"list": []}}} for name in names])}'
+
+
+def _declaration(given: Verifier | At, *, is_legacy: bool) -> dict[str, Any]:
+    """How a card declares a scheme for this verifier."""
+    verifier = given.verifier if isinstance(given, At) else given
+    url = verifier.metadata_url if isinstance(verifier, JwtVerifier) else None
+    kind, members = "http", {"scheme": "bearer"}
+    if isinstance(verifier, ApiKeyVerifier):
+        kind, members = "apiKey", {"in" if is_legacy else "location": "header", "name": "X-API-Key"}
+    elif isinstance(verifier, CertificateVerifier):
+        kind, members = "mutualTLS", {}
+    elif url is not None and url.endswith("/openid-configuration"):
+        kind, members = "openIdConnect", {"openIdConnectUrl": url}
+    if is_legacy:
+        return {"type": kind, **members}
+    return {wrapper: members for wrapper, name in SCHEME_TYPES.items() if name == kind}
+
+
+def _check_anonymous(
+    card: CardView, requirements: tuple[Alternative, ...], anonymous: Anonymity, names: Iterable[str]
+) -> None:
     if not any(alternative.is_anonymous for alternative in requirements):
         return
     if isinstance(anonymous, AnonymousRefused):
-        what = "has no securityRequirements" if not card.requirements else "has {} among its securityRequirements"
+        member = "security" if card.is_legacy else "securityRequirements"
+        what = f"has no {member}" if not card.requirements else f"has {{}} among its {member}"
         mend = "demand a scheme in the card:" if not card.requirements else "take {} out, so that there remain such as"
         raise ConfigurationError(
             f"the card {what}, so everybody may call the agent. If that is meant, pass anonymous=AnonymousAllowed(); "
-            f'else {mend} "securityRequirements": [{{"schemes": {{"NAME": {{"list": []}}}}}}]'
+            f"else {mend} {_demand(card, [*names] or ['NAME'])}"
         )
     if card.has_extended_card:
         raise ConfigurationError(
@@ -483,10 +519,10 @@ def _checked(name: str, card: CardView, verifiers: Mapping[str, Verifier | At], 
         if isinstance(given, At):
             if given.place == _BY_DPOP:
                 raise ConfigurationError(f'{name!r}: write At(HttpAuthorization("bearer"), …); DPoP goes without At')
-            _check_kind(name, given.place, given.verifier)
+            _check_kind(scheme, given.place, given.verifier)
             return _Checked(name, given.place, given.verifier)
-        if name.lower() in ("bearer", "oauth2", "openidconnect"):
-            _check_kind(name, HttpAuthorization("bearer"), given)
+        if name.lower() in _WORDS_FOR_TOKENS:
+            _check_kind(scheme, HttpAuthorization("bearer"), given)
             takes_dpop = has_dpop and name.lower() != "bearer"
             return _Checked(name, HttpAuthorization("bearer"), given, takes_dpop=takes_dpop)
         raise ConfigurationError(
@@ -498,24 +534,57 @@ def _checked(name: str, card: CardView, verifiers: Mapping[str, Verifier | At], 
             f"the card says where the credential of {name!r} travels; pass the verifier without At"
         )
     place = extractor_for(scheme)
-    _check_kind(name, place, given)
+    _check_kind(scheme, place, given)
     _check_metadata(scheme, given)
     takes_dpop = has_dpop and isinstance(scheme, OAuth2Scheme | OpenIdConnectScheme)
     return _Checked(name, place, given, takes_dpop=takes_dpop)
 
 
-def _check_kind(name: str, place: Extractor, verifier: Verifier) -> None:
-    """Refuse a certificate as a password: anybody can have its text, and it is TLS that proves who has its key."""
-    if isinstance(verifier, CertificateVerifier) and not isinstance(place, ClientCertificate):
-        raise ConfigurationError(
-            f"verifiers: that of {name!r} is for client certificates, whose keys TLS has proven, and what comes there "
-            "is text; declare mutual TLS in the card, or pass a verifier for what the card declares"
-        )
-    if isinstance(verifier, JwtVerifier) and isinstance(place, ClientCertificate):
-        raise ConfigurationError(
-            f"verifiers: that of {name!r} is for tokens, and the card demands a certificate; pass "
-            "CertificateVerifier(…)"
-        )
+def _check_kind(scheme: SecurityScheme, place: Extractor, verifier: Verifier) -> None:
+    """Refuse a verifier for another kind of credential than the card declares: two were swapped. A certificate is never
+    a password: anybody can have its text, and it is TLS that proves who has its key."""
+    kind = next((kind for kind in _KINDS if isinstance(verifier, kind.verifier)), None)
+    demanded = _kind_of(scheme, place)
+    if kind is None or kind is demanded or (demanded is None and kind is not _CERTIFICATES):
+        return
+    there, mend = ("text", "") if demanded is None else (demanded.words, f"pass {demanded.example}, or ")
+    raise ConfigurationError(
+        f"verifiers: that of {scheme.name!r} is for {kind.words}, and the card demands {there}; "
+        f"{mend}declare {kind.declared} in the card"
+    )
+
+
+class _Kind(NamedTuple):
+    """A kind of credentials, and the words for it in errors."""
+
+    verifier: type
+    words: str
+    example: str
+    declared: str
+
+
+_API_KEYS: Final = _Kind(ApiKeyVerifier, "API keys", "ApiKeyVerifier(store)", "an API key")
+_TOKENS: Final = _Kind(
+    JwtVerifier, "tokens", "JwtVerifier(keys, issuer=…, audience=…)", "OAuth 2.0, OpenID Connect or HTTP bearer"
+)
+_CERTIFICATES: Final = _Kind(
+    CertificateVerifier,
+    "client certificates, whose keys TLS has proven",
+    "CertificateVerifier(…)",
+    "mutual TLS",
+)
+_KINDS: Final = (_API_KEYS, _TOKENS, _CERTIFICATES)
+_WORDS_FOR_TOKENS: Final = ("bearer", "oauth2", "openidconnect")
+
+
+def _kind_of(scheme: SecurityScheme, place: Extractor) -> _Kind | None:
+    """What the card demands there; None where a word of 0.1 leaves it open."""
+    if isinstance(place, ClientCertificate):
+        return _CERTIFICATES
+    if isinstance(scheme, NamedScheme):
+        word = scheme.name.lower()
+        return _API_KEYS if word == "apikey" else _TOKENS if word in _WORDS_FOR_TOKENS else None
+    return _API_KEYS if isinstance(scheme, ApiKeyScheme) else _TOKENS
 
 
 def _check_metadata(scheme: SecurityScheme, verifier: Verifier) -> None:

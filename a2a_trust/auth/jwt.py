@@ -23,12 +23,13 @@ not beyond the loss of any of the issuer's keys: so long may a key that the issu
 from __future__ import annotations
 
 import hashlib
+import json
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
 from a2a_trust import strict_json
-from a2a_trust.auth.discovery import IssuerKeys
+from a2a_trust.auth.discovery import IssuerKeys, check_issuer
 from a2a_trust.auth.principal import Identity, KeyBinding
 from a2a_trust.errors import (
     ConfigurationError,
@@ -155,6 +156,7 @@ class JwtVerifier:
                 raise ConfigurationError(
                     f"JwtVerifier: {name} must be a string that is not empty; several need a verifier each"
                 )
+        check_issuer(issuer)
         if isinstance(keys, IssuerKeys) and keys.issuer != issuer:
             raise ConfigurationError(f"JwtVerifier: the keys are those of {keys.issuer!a}; pass that as issuer")
         if not 0 <= skew <= MAX_SKEW:
@@ -321,7 +323,7 @@ def _identity(claims: JSONObject, issuer: str, audience: str, now: float, skew: 
     """Rules 4 to 6: the identity that the claims tell of, and the moment from which the token is good."""
     aud = claims.get("aud")
     if aud != audience and not (type(aud) is list and audience in aud and all(type(item) is str for item in aud)):
-        raise InvalidCredentialsError("token: aud is not our audience")
+        raise InvalidCredentialsError(f"token: audience {_shown(aud)} does not include {_shown(audience)}")
     subject = claims.get("sub")
     if type(subject) is not str or not subject:
         raise InvalidCredentialsError("token: sub names nobody")
@@ -343,6 +345,11 @@ def _identity(claims: JSONObject, issuer: str, audience: str, now: float, skew: 
         bound_to=_binding(claims["cnf"]) if "cnf" in claims else None,
     )
     return identity, good_from
+
+
+def _shown(value: object) -> str:
+    """A claim for the audit trail: it is anybody's, so escaped, and cut."""
+    return json.dumps(value, default=repr)[:200]
 
 
 _CONFIRMATIONS: Final = {"jkt": "jkt", "x5t#S256": "x5t_s256"}

@@ -31,6 +31,7 @@ from typing import Any, Final, TypedDict
 from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.errors import (
     AuthorizationError,
+    CrossSiteError,
     InvalidCredentialsError,
     KeySourceUnavailableError,
     MissingCredentialsError,
@@ -59,6 +60,8 @@ class Reason(StrEnum):
     MISSING_CREDENTIALS = "missing-credentials"
     INVALID_CREDENTIALS = "invalid-credentials"
     INSUFFICIENT_SCOPE = "insufficient-scope"
+    CROSS_SITE = "cross-site"
+    """A page of another site makes the caller's browser ask."""
     KEY_SOURCE_UNAVAILABLE = "key-source-unavailable"
     AMBIGUOUS_REQUEST = "ambiguous-request"
     """Readers could disagree about what the request says."""
@@ -205,6 +208,7 @@ def reason_of(error: Exception) -> Reason:
 _REASONS: Final[dict[type[Exception], Reason]] = {
     MissingCredentialsError: Reason.MISSING_CREDENTIALS,
     InvalidCredentialsError: Reason.INVALID_CREDENTIALS,
+    CrossSiteError: Reason.CROSS_SITE,  # before what it derives from
     AuthorizationError: Reason.INSUFFICIENT_SCOPE,
     KeySourceUnavailableError: Reason.KEY_SOURCE_UNAVAILABLE,
     Exception: Reason.INVALID_CREDENTIALS,  # an AuthenticationError of a verifier of somebody else's

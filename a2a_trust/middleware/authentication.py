@@ -24,15 +24,18 @@ from a2a_trust.errors import (
     AuthenticationError,
     AuthorizationError,
     ConfigurationError,
+    CrossSiteError,
     KeySourceUnavailableError,
     TrustError,
 )
 from a2a_trust.middleware import audit
+from a2a_trust.middleware.browsers import BrowserRules, is_attached_by_browsers
 from a2a_trust.middleware.caching import CachingRules
 from a2a_trust.middleware.client_certificate import CertificateSource
 from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send, is_preflight
 from a2a_trust.middleware.interfaces import Interfaces, route_path
-from a2a_trust.middleware.operations import ends_like_operation
+from a2a_trust.middleware.operations import ends_like_operation, folded_path
+from a2a_trust.middleware.options import check_app, listed
 from a2a_trust.middleware.refusal import Refusal, refusal_for
 
 __all__ = ["AuthenticationMiddleware", "is_exactly", "is_public", "principal_of"]
@@ -63,6 +66,8 @@ class AuthenticationMiddleware:
         client_certificates: CertificateSource | None = None,
         dpop: DPoP | None = None,
         allow_cors_preflight: bool = False,
+        url: str | None = None,
+        allowed_origins: Iterable[str] = (),
         hide_credentials: bool = False,
         resource_metadata: str | None = None,
         clock: Callable[[], float] = time,
@@ -73,6 +78,8 @@ class AuthenticationMiddleware:
         ``served_at`` is that of ``RequestRules``: refusals are written in the words of the interface that is called.
         ``client_certificates`` is where the certificates of callers come from, ``FromTls()`` or ``FromProxy(…)``.
         ``dpop`` takes tokens that are bound to a key of their client, with its proof; without it they are refused.
+        ``url`` is the agent's public URL and ``allowed_origins`` is that of ``RequestRules``: pages of other origins
+        may not call with a cookie or a client certificate.
         ``hide_credentials`` removes credentials from judged requests before ``app`` sees them. ``resource_metadata``
         is the URL of the metadata of RFC 9728, which challenges name.
         """
@@ -82,13 +89,14 @@ class AuthenticationMiddleware:
         ):
             if type(value) is not bool:
                 raise ConfigurationError(f"{name}: write True or False, not {value!r:.40}")
+        check_app(app)
         view = card if isinstance(card, CardView) else read_card(card)
         self._app = app
         self._guard = Guard(view, verifiers, anonymous=anonymous, skills=skills, dpop=dpop)
         _check_source(client_certificates, self._guard)
         self._certificates = client_certificates
-        self._interfaces = Interfaces(view, unguarded=frozenset(unguarded), served_at=served_at)
-        self._public = frozenset(map(_exact_path, public_paths))
+        self._interfaces = Interfaces(view, unguarded=frozenset(listed("unguarded", unguarded)), served_at=served_at)
+        self._public = frozenset(map(_exact_path, listed("public_paths", public_paths)))
         self._endings = tuple(self._public)
         self._allow_cors_preflight = allow_cors_preflight
         places = self._guard.places if hide_credentials else ()
@@ -99,8 +107,10 @@ class AuthenticationMiddleware:
         self._hidden_parameters = frozenset(place.name for place in places if isinstance(place, Query))
         self._resource_metadata = resource_metadata
         self._clock = clock
-        used = (self._guard.place(scheme.name) for scheme in self._guard.schemes)
-        self._caching = CachingRules(used)
+        used = {scheme.name: self._guard.place(scheme.name) for scheme in self._guard.schemes}
+        self._caching = CachingRules(used.values())
+        self._browsers = BrowserRules(url=url, allowed_origins=allowed_origins)
+        self._attached = frozenset(name for name, place in used.items() if is_attached_by_browsers(place))
         self._outages = audit.Outages()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,6 +122,9 @@ class AuthenticationMiddleware:
                 public.pop(CERTIFICATES, None)
                 if self._certificates is not None:  # what claims certificates, and the proxy's secret, is for us alone
                     public["headers"] = _lines_without(self._certificates.headers, scope["headers"])
+                if scope["method"] == "OPTIONS":  # nobody asked who it is from, so it may call nothing
+                    public["headers"] = _lines_without(_OF_BODIES, public["headers"])
+                    receive = _without_body(receive)
                 await self._app(public, receive, send)
                 return
         elif kind == "lifespan":
@@ -129,6 +142,8 @@ class AuthenticationMiddleware:
             if self._certificates is not None:
                 inner[CERTIFICATES] = self._certificates.chain(inner)
             caller = await self._guard.authenticate(inner, self._clock())
+            if self._attached:
+                self._check_page(caller, inner)
         except (AuthenticationError, AuthorizationError, KeySourceUnavailableError) as error:
             await self._refuse(error, scope, receive, send)
             return
@@ -143,6 +158,15 @@ class AuthenticationMiddleware:
         if self._hidden_parameters:
             inner["query_string"] = _without(self._hidden_parameters, scope.get("query_string", b""))
         await self._app(inner, receive, send)
+
+    def _check_page(self, caller: Principal | Anonymous, scope: Scope) -> None:
+        """CrossSiteError when a page of another site asks, and it is the browser that has proven who the caller is."""
+        if isinstance(caller, Principal) and any(name in self._attached for name, _ in caller.identities):
+            try:
+                self._browsers.check(scope)
+            except CrossSiteError as error:
+                error.caller = caller
+                raise
 
     def _is_public(self, scope: Scope) -> bool:
         if scope["method"] in ("GET", "HEAD"):
@@ -229,14 +253,41 @@ def is_exactly(paths: frozenset[str], scope: Scope) -> bool:
 _NOT_EXACT: Final = re.compile(r"[?#%*{}\\\x00-\x20\x7f]|//|/\.{1,2}(?:/|$)")
 
 
+_CARD_ENDINGS: Final = tuple(f"/{path.rpartition('/')[2]}" for path in CARD_PATHS)
+
+
 def _exact_path(path: str) -> str:
     if ends_like_operation(path):
         raise ConfigurationError(f"public_paths: {path!r} is a path of the protocol, and for known callers only")
+    if path not in CARD_PATHS and folded_path(path).endswith(_CARD_ENDINGS):
+        raise ConfigurationError(
+            f"public_paths: {path!r} ends like the path of a card, and the application's own card would be public "
+            "there; leave it out. protect() serves the card itself: mount it where the agent's prefix is"
+        )
     if not path.startswith("/") or not path.isascii() or _NOT_EXACT.search(path):
         raise ConfigurationError(
             f"public_paths: {path!r} is no exact path; write one as it is requested, without patterns"
         )
     return path
+
+
+_OF_BODIES: Final = frozenset({b"content-length", b"transfer-encoding", b"content-type", b"content-encoding"})
+
+
+def _without_body(receive: Receive) -> Receive:
+    """An empty body, then whatever comes that is none."""
+    is_told = False
+
+    async def received() -> MutableMapping[str, Any]:
+        nonlocal is_told
+        if not is_told:
+            is_told = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        while (message := await receive())["type"] == "http.request":
+            pass
+        return message
+
+    return received
 
 
 def _lines_without(names: frozenset[bytes], headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

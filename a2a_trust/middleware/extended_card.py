@@ -19,7 +19,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
-from inspect import iscoroutinefunction
 from math import inf
 from typing import Any, Final, TypeAlias
 
@@ -32,9 +31,10 @@ from a2a_trust.middleware import audit
 from a2a_trust.middleware.authentication import principal_of
 from a2a_trust.middleware.card import CardSigner
 from a2a_trust.middleware.document import Receive, Scope, Send, json_bytes, refuse
+from a2a_trust.middleware.options import check_rule
 from a2a_trust.middleware.refusal import FORBIDDEN, UNAUTHENTICATED, Error
 
-__all__ = ["ExtendedCard", "Provider", "check_rule", "respond"]
+__all__ = ["ExtendedCard", "Provider", "respond"]
 
 Provider: TypeAlias = Callable[[Principal, str], Awaitable[bytes | Mapping[str, Any] | None]]
 """Gives the card for a caller and a tenant ("" for none); None when this caller has none for that tenant."""
@@ -58,9 +58,9 @@ class ExtendedCard:
     """Answers for the extended card: under all of its names as a part of ``protect``, or, as an ASGI application of its
     own, at whatever path it is mounted behind ``AuthenticationMiddleware``; there it knows no tenants.
 
-    ``source`` is the card, or an async function of caller and tenant that gives it; None where there is none, and then
-    every caller is told so. ``may_read`` says True of a caller who may have it. Clients of 0.2 and 0.3 get it merged
-    (``merged_card``), each shape signed by ``signer``.
+    ``source`` is the card, or an async function of caller and tenant that gives it; None where the public card promises
+    none, and then every caller is told so. ``may_read`` says True of a caller who may have it. Clients of 0.2 and 0.3
+    get it merged (``merged_card``), each shape signed by ``signer``.
     """
 
     def __init__(
@@ -77,6 +77,13 @@ class ExtendedCard:
             raise ConfigurationError(
                 "the card does not promise an extended card, so nobody would ask for it; say so in the card: "
                 '"capabilities": {"extendedAgentCard": true}'
+            )
+        if source is None and card.has_extended_card:
+            raise ConfigurationError(
+                "the card promises an extended card, and there is none: pass extended_card=… (the card as bytes or as "
+                "a dict, or an async function of the caller and the tenant that gives it), even if the application has "
+                "its own; or take the promise out of the card: "
+                '"capabilities": {"extendedAgentCard": true}, "supportsAuthenticatedExtendedCard": true'
             )
         if may_read is not None:
             check_rule("may_read_extended_card", may_read)
@@ -164,14 +171,13 @@ async def respond(result: bytes | Error, call_id: bytes | None, scope: Scope, se
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
-def check_rule(name: str, rule: Callable[..., bool]) -> None:
-    """Refuse a rule that could not say no: what ``async def`` returns is something, whatever it comes to."""
-    if iscoroutinefunction(rule) or iscoroutinefunction(type(rule).__call__):
-        raise ConfigurationError(f"{name}: write a plain function (def, not async def) that returns True or False")
-
-
-def _fixed(card: bytes | Mapping[str, Any]) -> Provider:
+def _fixed(card: Any) -> Provider:
     """One card for all callers, and for no tenant."""
+    if not isinstance(card, bytes | Mapping):
+        raise ConfigurationError(
+            f"extended_card: pass the card as bytes or as a dict, or an async function that gives it, not "
+            f"{type(card).__name__}; for a card of a2a-sdk write extended_card=agent_card_to_dict(extended_agent_card)"
+        )
     body = card if isinstance(card, bytes) else json_bytes(dict(card))
     if type(strict_json.parse(body, what="extended card")) is not dict:
         raise ConfigurationError("extended card: a JSON object is needed")

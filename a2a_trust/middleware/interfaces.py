@@ -114,6 +114,11 @@ class Interfaces:
         """The paths of the interfaces: as the application sees them where that is said, else those of the URLs."""
         return tuple(served.served_at or unquote(served.path) for served in self._served)
 
+    @property
+    def url(self) -> str | None:
+        """The URL of one of the interfaces, which all have one host; None where there is none."""
+        return self._served[0].url if self._served else None
+
     def meaning(self, scope: Mapping[str, Any], method: str) -> Meaning:
         """What a request by this method asks for. A websocket's handshake is none of HTTP: call it "WEBSOCKET"."""
         path, root = route_path(scope) or "/", scope.get("root_path", "")

@@ -16,8 +16,9 @@ from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard import Anonymity, AnonymousRefused, At, Skills, SkillsRefused
 from a2a_trust.auth.principal import Principal, Verifier
 from a2a_trust.card import CARD_PATHS, CardView, read_card
-from a2a_trust.errors import CardNotServedError, ConfigurationError
+from a2a_trust.errors import CardNotServedError, ConfigurationError, MalformedError
 from a2a_trust.keys.keyset import JWKS_PATH
+from a2a_trust.keys.origins import origin_of
 from a2a_trust.keys.signer import Signer
 from a2a_trust.middleware.authentication import (
     AuthenticationMiddleware,
@@ -29,6 +30,7 @@ from a2a_trust.middleware.document import ASGIApp, Document, Receive, Scope, Sen
 from a2a_trust.middleware.extended_card import ExtendedCard, Provider
 from a2a_trust.middleware.interfaces import Interfaces, route_path
 from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, PublishedKeys
+from a2a_trust.middleware.options import check_app, listed
 from a2a_trust.middleware.readers import CardForCallers, CardForEverybody, CardForNetworks, CardReaders, InNetworks
 from a2a_trust.middleware.rules import RequestRules, RulesMiddleware
 
@@ -79,13 +81,14 @@ def protect(
 
     The other options are those of ``AuthenticationMiddleware``. ConfigurationError for whatever would be left open.
     """
+    check_app(app)
     if signer is None and signature_lifetime is not None:
         raise ConfigurationError("signature_lifetime: nobody signs; pass signer=… too")
     jku = f"{url.rstrip('/')}{JWKS_PATH}" if url is not None and url.startswith("https://") else None
     card_signer = None if signer is None else CardSigner(signer, lifetime=signature_lifetime, jku=jku)
     source = _source(card, card_signer, clock)
     view = read_card(source.document(clock()).body)
-    public_paths = tuple(public_paths)
+    public_paths = listed("public_paths", public_paths)
     if not set(CARD_PATHS).isdisjoint(public_paths):
         raise ConfigurationError("public_paths: who may read the card is said by card_readers; leave its paths out")
     if not isinstance(card_readers, CardForEverybody | CardForCallers | CardForNetworks):
@@ -109,8 +112,9 @@ def protect(
     extended = ExtendedCard(view, extended_card, may_read=may_read_extended_card, signer=card_signer, clock=clock)
     if not isinstance(rules, RequestRules):
         raise ConfigurationError("rules: write RequestRules(…), as in RequestRules(other_paths=['/docs'])")
-    unguarded = frozenset(unguarded)
+    unguarded = frozenset(listed("unguarded", unguarded))
     interfaces = Interfaces(view, unguarded=unguarded, served_at=rules.served_at)
+    _check_hosts(url, interfaces, dpop)
     judged = RulesMiddleware(app, card=view, interfaces=interfaces, extended=extended, rules=rules)
     guarded = AuthenticationMiddleware(
         _Front(cards, judged) if is_for_callers else judged,
@@ -124,6 +128,8 @@ def protect(
         client_certificates=client_certificates,
         dpop=dpop,
         allow_cors_preflight=allow_cors_preflight,
+        url=url,
+        allowed_origins=rules.allowed_origins,
         hide_credentials=hide_credentials,
         resource_metadata=metadata_url,
         clock=clock,
@@ -144,6 +150,29 @@ def _source(
             raise ConfigurationError("card: a source of its own signs by itself; pass the card as bytes or as a dict")
         return card
     return FixedCard(card, clock=clock) if signer is None else CardSignedHere(card, signer, clock=clock)
+
+
+def _check_hosts(url: str | None, interfaces: Interfaces, dpop: Any) -> None:
+    """Return when the agent is said to be at one place; callers would find nothing at the others."""
+    if url is None:
+        return
+    host, base = _origin(url).partition("://")[2], getattr(dpop, "url", url)
+    if interfaces.url is not None and _origin(interfaces.url).partition("://")[2] != host:
+        raise ConfigurationError(
+            f"url: {url!a:.128} is at another host than the card's interface {interfaces.url!a:.128}; make both alike"
+        )
+    if _origin(base) != _origin(url):
+        raise ConfigurationError(
+            f"url: {url!a:.128} is of another origin than DPoP(url={base!a:.128}), so every proof would be refused; "
+            "make both alike"
+        )
+
+
+def _origin(url: str) -> str:
+    try:
+        return origin_of(url)
+    except MalformedError:
+        return url
 
 
 class _Front:

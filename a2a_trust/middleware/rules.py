@@ -26,11 +26,13 @@ from a2a_trust.card import CardView
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.authentication import is_public, principal_of
+from a2a_trust.middleware.browsers import check_origins
 from a2a_trust.middleware.call import INVALID, Call, CallRefusedError, check_media_type, read_call
 from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send
-from a2a_trust.middleware.extended_card import ExtendedCard, check_rule, respond
+from a2a_trust.middleware.extended_card import ExtendedCard, respond
 from a2a_trust.middleware.interfaces import Interfaces, Other, Target, Undeclared, quoted, route_path
 from a2a_trust.middleware.operations import Binding, Generation, Operation
+from a2a_trust.middleware.options import check_rule, listed
 from a2a_trust.middleware.refusal import FORBIDDEN, Error
 
 __all__ = ["RequestRules", "RulesMiddleware", "TenantRule", "call_of"]
@@ -65,20 +67,24 @@ class RequestRules:
     promises an extended card. A path that ends like an operation of A2A has to be named anyway, by itself or by a
     template, if the card has no interface for it.
 
+    ``allowed_origins`` are the origins of pages (``"https://app.example"``) that may call with a cookie or a client
+    certificate; pages of the agent's own origin always may.
+
     ``max_body`` is the largest body of a call, in bytes. ``served_at`` has, by the URLs of interfaces, the paths at
     which the application sees them, where a proxy changes paths and ``root_path`` does not say so.
     """
 
     may_use_tenant: TenantRule | None = None
     other_paths: Iterable[str] = ()
+    allowed_origins: Iterable[str] = ()
     max_body: int = 16_777_216
     served_at: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.may_use_tenant is not None:
             check_rule("may_use_tenant", self.may_use_tenant)
-        if isinstance(self.other_paths, str):
-            raise ConfigurationError(f"other_paths: write a list: other_paths=[{self.other_paths!r}]")
+        object.__setattr__(self, "other_paths", listed("other_paths", self.other_paths))
+        object.__setattr__(self, "allowed_origins", check_origins(self.allowed_origins))
         if type(self.max_body) is not int or self.max_body < 1:
             raise ConfigurationError(f"max_body: write a number of bytes, 1 or more, not {self.max_body!r:.40}")
         if not isinstance(self.served_at, Mapping):
@@ -105,7 +111,7 @@ class RulesMiddleware:
             )
         self._app, self._interfaces, self._extended = app, interfaces, extended
         self._may_use_tenant, self._max_body = rules.may_use_tenant, rules.max_body
-        self._other = _OtherPaths(rules.other_paths, interfaces)
+        self._other = _OtherPaths(tuple(rules.other_paths), interfaces)
         self._must_be_named = rules.may_use_tenant is not None or card.has_extended_card
         self._readers: anyio.CapacityLimiter | None = None  # of the loop that serves
 
@@ -238,8 +244,7 @@ class _ClientGoneError(Exception):
 class _OtherPaths:
     """The paths that are named beside those of the interfaces."""
 
-    def __init__(self, entries: Iterable[str], interfaces: Interfaces) -> None:
-        entries = tuple(entries)
+    def __init__(self, entries: tuple[str, ...], interfaces: Interfaces) -> None:
         for entry in entries:
             _check_entry(entry, interfaces)
         exact = [entry for entry in entries if entry == "/" or not entry.endswith("/")]

@@ -183,6 +183,10 @@ async def came_of(app: Any, behind: WithoutManners, request: dict[str, Any]) -> 
     }
 
 
+async def no_card(caller: Any, tenant: str) -> None:
+    """The source of an extended card that nobody has."""
+
+
 def protected(app: Any, name: str) -> Any:
     if name == "bare":
         return app
@@ -199,6 +203,7 @@ def protected(app: Any, name: str) -> Any:
     card = merged_card(CARD) if name == "rules" else CARD
     if name == "plain":  # no rules, and no extended card: other paths need no names
         card = {**CARD, "capabilities": {}}
+    given["extended_card"] = None if name == "plain" else no_card
     return protect(app, card=card, verifiers={"key": ApiKeyVerifier(STORE)}, **given)
 
 

@@ -227,7 +227,7 @@ def test_a_token_is_no_certificate() -> None:
         "securitySchemes": {"m": {"mtlsSecurityScheme": {}}},
         "securityRequirements": [{"schemes": {"m": {}}}],
     }
-    with pytest.raises(ConfigurationError, match="is for tokens, and the card demands a certificate"):
+    with pytest.raises(ConfigurationError, match="is for tokens, and the card demands client certificates"):
         protect(Agent(), card=card, verifiers={"m": verifiers()["oauth"]}, client_certificates=FromTls())
 
 

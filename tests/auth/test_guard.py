@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -382,7 +383,14 @@ def test_a_card_that_lets_everybody_in_starts_only_with_the_named_permission(mem
     given = verifiers_for("key") if members["security"] == [{"key": []}, {}] else {}
     with pytest.raises(ConfigurationError, match=r"pass anonymous=AnonymousAllowed\(\)") as caught:
         guard(given=given, card=members)
-    assert '"securityRequirements": [{"schemes": {"NAME": {"list": []}}}]' in str(caught.value)
+    assert f'"security": [{{"{"key" if given else "NAME"}": []}}]' in str(caught.value)
+    in_1_0 = {**members, "security": None, "supportedInterfaces": [{"url": "https://agent.example"}]}
+    if "authentication" not in members and not given:
+        with pytest.raises(
+            ConfigurationError, match=r'has no securityRequirements, .* "securityRequirements": '
+        ) as caught:
+            guard(card=in_1_0, given={})
+        assert '"securityRequirements": [{"schemes": {"NAME": {"list": []}}}]' in str(caught.value)
     with pytest.raises(ConfigurationError):
         guard(given=given, card=members, anonymous=AnonymousRefused())
     assert isinstance(guard(given=given, card=members, anonymous=AnonymousAllowed()), Guard)
@@ -412,8 +420,6 @@ def test_a_requirement_that_names_no_declared_scheme_does_not_start() -> None:
 def test_a_verifier_for_no_declared_scheme_does_not_start() -> None:
     with pytest.raises(ConfigurationError, match=r"'kee' is no scheme of the card; declared are: 'key'"):
         guard({"key": []}, given={**verifiers_for("key"), "kee": Words("x")})
-    with pytest.raises(ConfigurationError, match="declared are: none"):
-        Guard(read_card({"name": "n"}), {"key": Words("x")}, anonymous=AnonymousAllowed())
 
 
 @pytest.mark.parametrize("name", ["basic"])
@@ -641,6 +647,44 @@ def test_a_path_is_no_store_of_keys() -> None:
     for store in ("keys.db", MemoryApiKeys):
         with pytest.raises(ConfigurationError, match=r"ApiKeyVerifier\(SqliteApiKeys"):
             ApiKeyVerifier(store)  # type: ignore[arg-type]
+
+
+API_KEYS, TOKENS = ApiKeyVerifier(MemoryApiKeys()), JwtVerifier(Keys(EC), issuer=ISSUER, audience=AUDIENCE)
+BEARER: dict[str, Any] = {"type": "http", "scheme": "bearer"}
+
+
+@pytest.mark.parametrize("scheme", [SCHEMES["oauth"], SCHEMES["oidc"], BEARER, SCHEMES["mtls"]])
+def test_api_keys_are_verified_only_where_the_card_declares_them(scheme: dict[str, Any]) -> None:
+    card = {"name": "n", "securitySchemes": {"s": scheme}, "security": [{"s": []}]}
+    with pytest.raises(ConfigurationError, match=r"that of 's' is for API keys, and the card demands .*; pass "):
+        Guard(read_card(card), {"s": API_KEYS})
+
+
+@pytest.mark.parametrize("name", ["key", "query", "sid", "mtls"])
+def test_tokens_are_verified_only_where_the_card_declares_them(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"that of '{name}' is for tokens, and the card demands .*; pass "):
+        guard({name: []}, given={name: TOKENS})
+
+
+@pytest.mark.parametrize(("word", "wrong"), [("bearer", API_KEYS), ("OAuth2", API_KEYS), ("apiKey", TOKENS)])
+def test_words_of_0_1_are_not_swapped_either(word: str, wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match="and the card demands "):
+        guard_of_words(word, given={word: At(Header("X-API-Key"), wrong) if word == "apiKey" else wrong})
+
+
+@pytest.mark.parametrize("of", [{"url": "https://a.example"}, {"supportedInterfaces": [{"url": "https://a.example"}]}])
+def test_a_card_without_schemes_is_told_what_to_paste(of: dict[str, Any]) -> None:
+    given: Any = {
+        "key": API_KEYS,
+        "login": JwtVerifier(OpenIdKeys(ISSUER, Door()), issuer=ISSUER, audience=AUDIENCE),
+        "tokens": TOKENS,
+    }
+    with pytest.raises(ConfigurationError, match=r"declares no security schemes, .* write into the card: ") as caught:
+        Guard(read_card({"name": "n", **of}), given, anonymous=AnonymousAllowed())
+    pasted = json.loads("{" + str(caught.value).partition("write into the card: ")[2] + "}")
+    assert set(pasted) == {"securitySchemes", "security" if "url" in of else "securityRequirements"}
+    judge = Guard(read_card({"name": "n", **of, **pasted}), given)
+    assert [scheme.name for scheme in judge.schemes] == ["key", "login", "tokens"]
 
 
 def test_an_anonymous_caller_has_no_identity() -> None:

@@ -15,6 +15,7 @@ from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from a2a_trust import LocalSigner, generate_signer
 from a2a_trust.auth import jwt as jwt_module
+from a2a_trust.auth.discovery import OAuth2Keys, OpenIdKeys
 from a2a_trust.auth.jwt import MAX_TOKEN, IdTokenVerifier, JwtVerifier, TokenBinding, TokenProfile
 from a2a_trust.auth.principal import Identity, KeyBinding
 from a2a_trust.errors import (
@@ -23,6 +24,7 @@ from a2a_trust.errors import (
     KeySourceUnavailableError,
     UnrecognizedCredentialsError,
 )
+from a2a_trust.fetch import Door
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jwks_cache import JwksCache
 from a2a_trust.keys.keyset import publish_jwks
@@ -206,7 +208,7 @@ async def test_the_issuer_is_compared_exactly(iss: Any) -> None:
     ],
 )
 async def test_the_audience_is_ours_or_a_list_of_strings_with_ours(aud: Any) -> None:
-    await refuses(verifier(), token(claims(aud=aud)), "aud is not our audience")
+    await refuses(verifier(), token(claims(aud=aud)), r'audience .* does not include "https?:')
 
 
 @pytest.mark.parametrize("aud", [AUDIENCE, [AUDIENCE], ["https://other.example", AUDIENCE]])
@@ -511,11 +513,37 @@ async def test_a_token_is_ascii(credential: str) -> None:
 
 
 async def test_the_reason_never_holds_the_token() -> None:
-    for bad in (token(signer=STRANGER), token(claims(exp=0)), token(claims(aud="secret-audience"))):
+    for bad in (token(signer=STRANGER), token(claims(exp=0)), token(claims(sub="", x="secret-claim"))):
         with pytest.raises(InvalidCredentialsError) as caught:
             await verifier().verify(bad, NOW)
-        assert all(part not in str(caught.value) for part in (*bad.split("."), "secret-audience"))
+        assert all(part not in str(caught.value) for part in (*bad.split("."), "secret-claim"))
         assert caught.value.__cause__ is None
+
+
+async def test_a_wrong_audience_is_named_beside_ours_cut_and_escaped() -> None:
+    for aud in ("https://a", ["x", "y"], "a\n\u202e", None):
+        with pytest.raises(InvalidCredentialsError) as caught:
+            await verifier().verify(token(claims(aud=aud)), NOW)
+        assert str(caught.value) == f'token: audience {json.dumps(aud)} does not include "{AUDIENCE}"'
+    with pytest.raises(InvalidCredentialsError) as caught:
+        await verifier().verify(token(claims(aud="x" * 5000)), NOW)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("issuer", "name"),
+    [
+        ("https://idp.example/.well-known/openid-configuration", "https://idp.example"),
+        ("https://idp.example/team/.well-known/openid-configuration", "https://idp.example/team"),
+        ("https://idp.example/.well-known/oauth-authorization-server/team", "https://idp.example/team"),
+    ],
+)
+def test_the_url_of_an_issuers_metadata_is_not_its_name(issuer: str, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"such as '{name}'"):
+        verifier(issuer=issuer)
+    for kind in (OpenIdKeys, OAuth2Keys):
+        with pytest.raises(ConfigurationError, match=f"such as '{name}'"):
+            kind(issuer, Door())
 
 
 # Out of reach
@@ -592,7 +620,7 @@ async def test_two_verifiers_remember_nothing_for_each_other() -> None:
     ours, theirs = verifier(keys), verifier(keys, audience="https://other.example")
     made = token()
     await ours.verify(made, NOW)
-    await refuses(theirs, made, "aud is not our audience")
+    await refuses(theirs, made, r'audience .* does not include "https?:')
 
 
 async def test_memory_is_bounded_and_keeps_working_when_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,9 +36,10 @@ from a2a_trust import (
     protect,
 )
 from a2a_trust.middleware.audit import AuditEvent, Reason
+from tests.attacks.test_m06_client_certificates_in_headers import Believes
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "protect.md").read_text(encoding="utf-8")
-FIRST, RULES, OWN, HANDLER, AUDIT = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+FIRST, RULES, BROWSERS, OWN, HANDLER, AUDIT = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 (COMMANDS,) = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
 
 ISSUER = "https://login.example.com"
@@ -124,6 +125,21 @@ def test_rules_name_the_tenants_and_the_paths_that_are_allowed(tmp_path: Path, m
     assert [ask(names["app"], path, **{"X-API-Key": key}).status_code for path in ("/x", "/tasks/1")] == [404, 404]
 
 
+def test_a_page_of_an_allowed_origin_calls_with_a_cookie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = SqliteApiKeys(tmp_path / "keys.db", create=True).create(owner="ann").text
+    monkeypatch.chdir(tmp_path)
+    cookie = {"key": {"apiKeySecurityScheme": {"location": "cookie", "name": "sid"}}}
+    card = {**CARD, "securitySchemes": cookie}
+    names: dict[str, Any] = {"agent": Starlette(routes=[Route("/", hello)]), "card": card}
+    exec(FIRST.partition("app = ")[0] + RULES.partition("app = ")[0] + BROWSERS, names)
+    origins = (HERE, "https://app.example.com", "https://evil.example")
+    assert [ask(names["app"], "/", cookie=f"sid={key}", origin=origin).status_code for origin in origins] == [
+        200,
+        200,
+        403,
+    ]
+
+
 def test_a_handler_knows_its_caller_and_what_the_key_allows() -> None:
     keys = MemoryApiKeys()
     may = keys.create(owner="ann", scopes=["invoices:write"]).text
@@ -171,6 +187,8 @@ def test_the_commands_run(tmp_path: Path) -> None:
 
 
 KEYED: dict[str, Any] = {"verifiers": {"key": VERIFIER}}
+OF_CERTIFICATES = Believes()
+PROMISING = {**CARD, "capabilities": {"extendedAgentCard": True}}
 OPEN = {key: value for key, value in CARD.items() if key != "securityRequirements"}
 
 
@@ -199,9 +217,9 @@ def login(issuer: str) -> dict[str, Any]:
         (
             "mutual TLS",
             {**CARD, "securitySchemes": {"key": {"mtlsSecurityScheme": {}}}},
-            KEYED,
+            {"verifiers": {"key": OF_CERTIFICATES}},
             {**CARD, "securitySchemes": {"key": {"mtlsSecurityScheme": {}}}},
-            {**KEYED, "client_certificates": FromTls()},
+            {"verifiers": {"key": OF_CERTIFICATES}, "client_certificates": FromTls()},
         ),
         ("no requirements", OPEN, {"verifiers": {}}, OPEN, {"verifiers": {}, "anonymous": AnonymousAllowed()}),
         (
@@ -266,6 +284,29 @@ def login(issuer: str) -> dict[str, Any]:
             login("https://other.example.com"),
             {**EITHER, "securityRequirements": demanding("login")},
             login(ISSUER),
+        ),
+        (
+            "for another kind of credential",
+            EITHER,
+            {"verifiers": {"login": VERIFIER, "key": login(ISSUER)["verifiers"]["login"]}},
+            EITHER,
+            {"verifiers": {"key": VERIFIER, **login(ISSUER)["verifiers"]}},
+        ),
+        (
+            "at another host than the interfaces",
+            CARD,
+            {**KEYED, "url": "https://a.example"},
+            CARD,
+            {**KEYED, "url": HERE},
+        ),
+        ("nobody gives", PROMISING, KEYED, PROMISING, {**KEYED, "extended_card": PROMISING}),
+        ("ends like that of a card", CARD, {**KEYED, "public_paths": ["/a/agent-card.json"]}, CARD, KEYED),
+        (
+            "one string where a list belongs",
+            CARD,
+            {**KEYED, "public_paths": "/healthz"},
+            CARD,
+            {**KEYED, "public_paths": ["/healthz"]},
         ),
     ],
 )

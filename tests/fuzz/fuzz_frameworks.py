@@ -397,15 +397,28 @@ AGENTS: Final[dict[str, Callable[[], Any]]] = {
 }
 
 
+async def no_card(caller: Any, tenant: str) -> None:
+    """The source of an extended card that nobody has."""
+
+
 async def fuzzed(make: Callable[[], Any], seed: int, count: int) -> dict[str, Any]:
     made = make()
     app = await made if isinstance(made, Awaitable) else made
     rules = RequestRules(may_use_tenant=lambda caller, tenant: tenant == "acme", other_paths=[RPC, "/docs"])
     # Of a card that has 0.3 too, /v1 is no tenant: an application without the paths of 0.3 has no tenant of that name.
     guards = {
-        "default": (protect(app, card=CARD, verifiers={"key": ApiKeyVerifier(STORE)}), set[str]()),
+        "default": (
+            protect(app, card=CARD, verifiers={"key": ApiKeyVerifier(STORE)}, extended_card=no_card),
+            set[str](),
+        ),
         "rules": (
-            protect(app, card=merged_card(CARD), verifiers={"key": ApiKeyVerifier(STORE)}, rules=rules),
+            protect(
+                app,
+                card=merged_card(CARD),
+                verifiers={"key": ApiKeyVerifier(STORE)},
+                extended_card=no_card,
+                rules=rules,
+            ),
             {"acme", "v1"},
         ),
     }

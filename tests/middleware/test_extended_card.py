@@ -183,9 +183,22 @@ def test_a_card_that_promises_none_has_none_whatever_the_application_thinks() ->
     assert agent.behind.bodies == []
 
 
-def test_a_promise_without_a_card_is_told() -> None:
+def test_a_promise_that_nothing_can_keep_does_not_start() -> None:
+    for card in (PUBLIC, {"name": "n", "url": "https://agent.example/", "supportsAuthenticatedExtendedCard": True}):
+        with pytest.raises(
+            ConfigurationError, match="promises an extended card, and there is none: pass extended_card"
+        ):
+            Agent(None, card)
+
+
+@pytest.mark.parametrize("source", ["card.json", 5, [EXTENDED]])
+def test_what_is_no_source_does_not_start(source: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"write extended_card=agent_card_to_dict\(extended_agent_card\)"):
+        Agent(source)
+
+
+def test_a_caller_without_a_card_is_told() -> None:
     wanted = [(200, -32007, "FAILED_PRECONDITION"), (400, 0, "EXTENDED_AGENT_CARD_NOT_CONFIGURED")]
-    assert errors_of(Agent(None)) == wanted
 
     async def nobody(principal: Principal, tenant: str) -> None:
         return None

@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
+from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard import AnonymousAllowed
 from a2a_trust.auth.principal import Principal
 from a2a_trust.errors import ConfigurationError, TrustError
@@ -23,6 +24,7 @@ from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.merged import merged_card
+from a2a_trust.middleware.authentication import AuthenticationMiddleware
 from a2a_trust.middleware.card import CardFile, FixedCard
 from a2a_trust.middleware.protection import protect
 from a2a_trust.middleware.rules import RequestRules
@@ -242,3 +244,47 @@ def test_credentials_can_be_hidden_wherever_they_travel() -> None:
 def test_what_is_no_card_does_not_start(card: Any) -> None:
     with pytest.raises(ConfigurationError, match="read_bytes"):
         guarded(card)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"url": "https://other.example"}, "url: .* is at another host than the card's interface"),
+        ({"url": "https://agent.example:8443"}, "url: .* is at another host than the card's interface"),
+        ({"url": URL, "dpop": DPoP(url="https://other.example")}, r"is of another origin than DPoP\(url="),
+        ({"url": URL, "dpop": DPoP(url="http://agent.example")}, r"is of another origin than DPoP\(url="),
+        ({"public_paths": "/healthz"}, r"public_paths: write a list, even of one: public_paths=\['/healthz'\]"),
+        ({"public_paths": None}, r"public_paths: write a list"),
+        ({"unguarded": "http://agent.example/rpc"}, r"unguarded: write a list, even of one: unguarded=\['http"),
+        ({"public_paths": ["/team/.well-known/agent-card.json"]}, "ends like the path of a card"),
+        ({"public_paths": ["/Agent.JSON"]}, "ends like the path of a card"),
+        ({"public_paths": ["/team/v1/card"]}, "is a path of the protocol"),
+    ],
+)
+def test_what_was_meant_otherwise_does_not_start(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        guarded(**options)
+
+
+def test_the_host_of_the_url_may_be_written_differently() -> None:
+    guarded(url="https://AGENT.example:443/team", dpop=DPoP(url="https://agent.example"))
+    elsewhere = [interface["url"] for interface in CARD["supportedInterfaces"]]
+    guarded(url="https://other.example", unguarded=elsewhere)
+
+
+@pytest.mark.parametrize("app", [None, "main:app", 5])
+def test_what_is_no_application_is_not_protected(app: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"app: .* is not an ASGI application"):
+        protect(app, card=CARD, verifiers=verifiers())
+    with pytest.raises(ConfigurationError, match=r"app: .* is not an ASGI application"):
+        AuthenticationMiddleware(app, card=CARD, verifiers=verifiers())
+
+
+@pytest.mark.parametrize("rule", [True, False, "acme"])
+def test_a_rule_is_a_function(rule: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"may_use_tenant: write a plain function .* may_use_tenant=lambda"):
+        RequestRules(may_use_tenant=rule)
+    with pytest.raises(ConfigurationError, match="may_read_extended_card: write a plain function"):
+        guarded(PROMISING, extended_card=PROMISING, may_read_extended_card=rule)
+    with pytest.raises(ConfigurationError, match=r"other_paths: write a list, even of one: other_paths=\['/docs'\]"):
+        RequestRules(other_paths="/docs")

@@ -41,7 +41,10 @@ def refuse(
 ) -> Refusal:
     card = {**CARD, **members}
     used = {name for item in card["securityRequirements"] for name in item["schemes"]}
-    chosen = {name: verifier for name, verifier in verifiers().items() if name in used}
+    given = verifiers()
+    if card["securitySchemes"]["key"].get("type") == "http":
+        given["key"] = given["oauth"]
+    chosen = {name: verifier for name, verifier in given.items() if name in used}
     nonce = None if dpop is None else dpop.nonce(NOW)
     return refusal_for(error, Guard(read_card(card), chosen, dpop=dpop), binding, dpop_nonce=nonce)
 

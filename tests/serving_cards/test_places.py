@@ -36,6 +36,10 @@ async def reached(request: Request) -> PlainTextResponse:
     return PlainTextResponse("the application")
 
 
+async def no_card(caller: Any, tenant: str) -> None:
+    """The source of an extended card that nobody has."""
+
+
 def agent(*urls: str, url: str | None = None, **options: Any) -> Any:
     """An agent whose card names those URLs for JSON-RPC, with an application that answers everything."""
     card = {
@@ -47,6 +51,7 @@ def agent(*urls: str, url: str | None = None, **options: Any) -> Any:
         "skills": [],
     }
     application = Starlette(routes=[Route("/{path:path}", reached, methods=["GET", "POST"])])
+    options = {"extended_card": no_card, **options}
     return protect(application, card=card, verifiers={"key": ApiKeyVerifier(STORE)}, url=url, **options)
 
 

@@ -36,6 +36,7 @@ from a2a_trust.card import (
     Alternative,
     ApiKeyScheme,
     CardView,
+    HttpScheme,
     NamedScheme,
     OAuth2Scheme,
     OpenIdConnectScheme,
@@ -578,9 +579,14 @@ _WORDS_FOR_TOKENS: Final = ("bearer", "oauth2", "openidconnect")
 
 
 def _kind_of(scheme: SecurityScheme, place: Extractor) -> _Kind | None:
-    """What the card demands there; None where a word of 0.1 leaves it open."""
+    """What the card demands there; None where HTTP bearer, or a word of 0.1, leaves it open.
+
+    An agent may take its API keys as bearer credentials, which OAuth 2.0 and OpenID Connect do not allow.
+    """
     if isinstance(place, ClientCertificate):
         return _CERTIFICATES
+    if isinstance(scheme, HttpScheme):
+        return None
     if isinstance(scheme, NamedScheme):
         word = scheme.name.lower()
         return _API_KEYS if word == "apikey" else _TOKENS if word in _WORDS_FOR_TOKENS else None

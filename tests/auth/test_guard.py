@@ -653,11 +653,16 @@ API_KEYS, TOKENS = ApiKeyVerifier(MemoryApiKeys()), JwtVerifier(Keys(EC), issuer
 BEARER: dict[str, Any] = {"type": "http", "scheme": "bearer"}
 
 
-@pytest.mark.parametrize("scheme", [SCHEMES["oauth"], SCHEMES["oidc"], BEARER, SCHEMES["mtls"]])
+@pytest.mark.parametrize("scheme", [SCHEMES["oauth"], SCHEMES["oidc"], SCHEMES["mtls"]])
 def test_api_keys_are_verified_only_where_the_card_declares_them(scheme: dict[str, Any]) -> None:
     card = {"name": "n", "securitySchemes": {"s": scheme}, "security": [{"s": []}]}
     with pytest.raises(ConfigurationError, match=r"that of 's' is for API keys, and the card demands .*; pass "):
         Guard(read_card(card), {"s": API_KEYS})
+
+
+@pytest.mark.parametrize("verifier", [API_KEYS, TOKENS])
+def test_http_bearer_is_for_either(verifier: ApiKeyVerifier | JwtVerifier) -> None:
+    Guard(read_card({"name": "n", "securitySchemes": {"s": BEARER}, "security": [{"s": []}]}), {"s": verifier})
 
 
 @pytest.mark.parametrize("name", ["key", "query", "sid", "mtls"])

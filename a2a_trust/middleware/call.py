@@ -122,6 +122,8 @@ def tenants_in_query(query: bytes) -> frozenset[str]:
     named = []
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         last = name.rpartition(".")[2]  # as transcoders of protobuf name members of members
+        if len(last) > MAX_NAME and not last.isascii():
+            raise CallRefusedError(INVALID, "the query has a name that is too long to be read")
         if last == "tenant":
             named.append(value)
         elif folded_name(last) == "tenant":

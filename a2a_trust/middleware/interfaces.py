@@ -27,6 +27,7 @@ from a2a_trust.middleware.operations import (
     Route,
     ends_like_operation,
     folded_path,
+    is_foldable,
     path_of_interface,
 )
 
@@ -111,8 +112,8 @@ class Interfaces:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The paths of the interfaces: as the application sees them where that is said, else those of the URLs."""
-        return tuple(served.served_at or unquote(served.path) for served in self._served)
+        """The paths of the interfaces: those of the URLs, and those at which the application sees them."""
+        return tuple(path for served in self._served for path in (served.served_at, unquote(served.path)) if path)
 
     @property
     def url(self) -> str | None:
@@ -122,6 +123,10 @@ class Interfaces:
     def meaning(self, scope: Mapping[str, Any], method: str) -> Meaning:
         """What a request by this method asks for. A websocket's handshake is none of HTTP: call it "WEBSOCKET"."""
         path, root = route_path(scope) or "/", scope.get("root_path", "")
+        if not is_foldable(path):
+            return Undeclared(
+                f"{quoted(path)} is longer than a path with escapes or letters beyond ASCII may be", may_be_named=False
+            )
         paths = self._below(root)
         if path in paths.json_rpc:
             if method == "POST":
@@ -135,7 +140,10 @@ class Interfaces:
         if ends_like_operation(path):
             why = f"{quoted(path)} ends like an operation of A2A, and no interface of the card has {method} of it"
             return self._undeclared(why, Binding.HTTP_JSON, path, root)
-        if method == "WEBSOCKET" or folded_path(path) not in paths.like_json_rpc:
+        folded = folded_path(path)
+        is_like = folded in paths.like_json_rpc
+        # Applications may take off a prefix that this layer knows nothing of, as FastAPI does with its own root_path.
+        if method == "WEBSOCKET" or not (is_like or (method not in _READ and folded.endswith(paths.ends_json_rpc))):
             return _OTHER
         if method in _READ:
             return _OTHER_AT_JSON_RPC
@@ -190,6 +198,7 @@ class Interfaces:
             bases=tuple(sorted(((base, frozenset(of)) for base, of in bases.items()), reverse=True)),
             extended_0_2=frozenset(extended),
             like_json_rpc=frozenset(folded_path(ending) for path in json_rpc for ending in _endings(path)),
+            ends_json_rpc=tuple({folded_path(path) for path in json_rpc} - {"/"}),
         )
 
 
@@ -222,6 +231,8 @@ class _Paths:
     extended_0_2: frozenset[str]
     like_json_rpc: frozenset[str]
     """In their folded form: those of JSON-RPC, and what is left of them where a proxy takes a prefix off."""
+    ends_json_rpc: tuple[str, ...]
+    """In their folded form: those of JSON-RPC, which other paths may end with."""
 
     def target(self, path: str, method: str) -> Target | None:
         """The operation that the path and the method name: with the tenants of all ways to read them."""

@@ -29,6 +29,7 @@ __all__ = [
     "ends_like_operation",
     "folded_name",
     "folded_path",
+    "is_foldable",
     "path_of_interface",
 ]
 
@@ -154,6 +155,14 @@ def folded_name(name: str) -> str:
 
 
 _PLAIN_PATH: Final = re.compile(r"(?:/[a-z0-9_~:-][a-z0-9._~:-]*)+")
+
+
+_LONGEST_ODD_PATH: Final = 2048
+
+
+def is_foldable(path: str) -> bool:
+    """Whether the path may be folded: to normalize characters beyond ASCII can take time with the square of them."""
+    return len(path) <= _LONGEST_ODD_PATH or (path.isascii() and "%" not in path)
 
 
 def folded_path(path: str) -> str:

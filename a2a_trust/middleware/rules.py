@@ -31,7 +31,7 @@ from a2a_trust.middleware.call import INVALID, Call, CallRefusedError, check_med
 from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send
 from a2a_trust.middleware.extended_card import ExtendedCard, respond
 from a2a_trust.middleware.interfaces import Interfaces, Other, Target, Undeclared, quoted, route_path
-from a2a_trust.middleware.operations import Binding, Generation, Operation
+from a2a_trust.middleware.operations import Binding, Generation, Operation, ends_like_operation
 from a2a_trust.middleware.options import check_rule, listed
 from a2a_trust.middleware.refusal import FORBIDDEN, Error
 
@@ -206,7 +206,7 @@ class RulesMiddleware:
         path = route_path(scope) or "/"
         advice = f"if it is the application's own, write rules=RequestRules(other_paths=[{quoted(path)}])"
         if isinstance(meaning, Undeclared):
-            if meaning.may_be_named and self._other.has_exactly(path):
+            if meaning.may_be_named and self._other.names_operation(path):
                 return
             raise CallRefusedError(NOT_FOUND, f"{meaning.why}; {advice}" if meaning.may_be_named else meaning.why)
         if self._must_be_named and not self._other.has(path):
@@ -250,19 +250,30 @@ class _OtherPaths:
         exact = [entry for entry in entries if entry == "/" or not entry.endswith("/")]
         self._subtrees = tuple(entry for entry in entries if entry not in exact)
         self._exact = frozenset(exact)
-        templates = [re.sub(r"\\{\w+\\}", "[^/]+", re.escape(entry)) for entry in exact if "{" in entry]
-        self._templates = re.compile("|".join(templates)) if templates else None
+        templates = [entry for entry in exact if "{" in entry]
+        self._templates = _matching(templates)
+        # What only placeholders make an operation was meant for pages.
+        self._operations = _matching([each for each in templates if ends_like_operation(_PLACEHOLDER.sub("x", each))])
 
-    def has_exactly(self, path: str) -> bool:
-        """Whether an entry is the path, or a template of it."""
-        return path in self._exact or (self._templates is not None and self._templates.fullmatch(path) is not None)
+    def names_operation(self, path: str) -> bool:
+        """Whether an entry is the path, or a template of it that has the words of an operation itself."""
+        return path in self._exact or self._operations.fullmatch(path) is not None
 
     def has(self, path: str) -> bool:
         """Whether an entry is the path, a template of it, or what it stands below."""
-        if self.has_exactly(path):
+        if path in self._exact or self._templates.fullmatch(path):
             return True
         # What a lenient router resolves to another path is below nothing.
         return path.startswith(self._subtrees) and not _RESOLVED.search(path)
+
+
+_PLACEHOLDER: Final = re.compile(r"\{\w+\}")
+
+
+def _matching(templates: list[str]) -> re.Pattern[str]:
+    """What matches the paths of these templates; nothing for none."""
+    patterns = ["[^/]+".join(map(re.escape, _PLACEHOLDER.split(template))) for template in templates]
+    return re.compile("|".join(patterns) or r"(?!)")
 
 
 _RESOLVED: Final = re.compile(r"//|\\|/\.{1,2}(?:/|$)|%")

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
+from starlette.requests import Request
 
+from a2a_trust.middleware.protection import protect
+from a2a_trust.middleware.rules import RequestRules
+from tests.middleware.agent import CALL, CARD, verifiers
+from tests.middleware.test_rules import GOOD, Behind, ask, guarded
 from tests.servers.environments import answer_of
 from tests.servers.serving import ROOT
 
@@ -177,3 +183,62 @@ def test_no_other_path_gives_away_what_rules_forbid(found: Any, protection: str)
     outcomes = found[protection][len(CARDS) + len(TENANTS) :]
     assert leaks(outcomes, UNLISTED) == []
     assert {came["status"] for came in outcomes} <= {404, None}
+
+
+# Prefixes that only the application knows, and templates that were meant for pages
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        RequestRules(),
+        RequestRules(served_at={"http://agent.example/rpc": "/rpc"}),
+        RequestRules(may_use_tenant=lambda caller, tenant: False, other_paths=["/api/"]),
+        RequestRules(may_use_tenant=lambda caller, tenant: False, other_paths=["/api/{page}"]),
+    ],
+    ids=["no rules", "served_at", "subtree", "template"],
+)
+def test_a_prefix_that_the_application_takes_off_is_no_way_past_the_rules(rules: RequestRules) -> None:
+    """FastAPI sets its own root_path inside of this layer, and then serves ``/api/rpc`` as ``/rpc``."""
+    executed: list[str] = []
+    agent = FastAPI()
+    agent.root_path = "/api"  # as FastAPI(root_path=…) does, which warns
+
+    @agent.post("/rpc")
+    async def rpc(request: Request) -> dict[str, str]:
+        executed.append((await request.json())["params"]["tenant"])
+        return {}
+
+    app = protect(agent, card=CARD, verifiers=verifiers(), rules=rules)
+    for path in ("/rpc", "/api/rpc", "/API/rpc", "/api/rpc/", "/x/api/rpc"):
+        call = {**CALL, "params": {"tenant": "other"}}
+        assert ask(app, "POST", path, json=call, headers=GOOD).status_code in (403, 404), path
+    assert executed == []
+
+
+@pytest.mark.parametrize("entry", ["/{lang}/{page}", "/{page}", "/docs/{page}", "/{a}/{b}/{c}"])
+def test_a_template_of_placeholders_admits_no_operation(entry: str) -> None:
+    """Whoever names ``/{lang}/{page}`` means pages, and not the routes that the SDK has beside the card's."""
+    behind = Behind()
+    app = guarded(behind, may_use_tenant=lambda caller, tenant: False, other_paths=[entry])
+    for method, path in (
+        ("GET", "/v1/card"),
+        ("GET", "/extendedAgentCard"),
+        ("GET", "/acme/extendedAgentCard"),
+        ("GET", "/docs/extendedAgentCard"),
+        ("GET", "/docs/acme/extendedAgentCard"),
+        ("POST", "/acme/message:send"),
+        ("GET", "/acme/tasks"),
+        ("POST", "/docs/rpc"),
+    ):
+        assert ask(app, method, path, headers=GOOD).status_code == 404, path
+    assert behind.calls == []
+    page = entry.replace("{lang}", "en").replace("{page}", "start")
+    if "{" not in page:
+        assert ask(app, "GET", page, headers=GOOD).status_code == 299  # control
+
+
+def test_a_template_with_the_words_of_an_operation_admits_it() -> None:
+    app = guarded(Behind(), may_use_tenant=lambda caller, tenant: False, other_paths=["/{tenant}/tasks", "/docs/rpc"])
+    assert ask(app, "GET", "/acme/tasks", headers=GOOD).status_code == 299
+    assert ask(app, "POST", "/docs/rpc", headers=GOOD).status_code == 299

@@ -14,15 +14,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
+from unicodedata import normalize
 
 import pytest
 
 from a2a_trust.middleware.call import CallRefusedError, read_call
 from a2a_trust.middleware.interfaces import Target
 from a2a_trust.middleware.operations import Binding
+from a2a_trust.middleware.protection import protect
 from a2a_trust.middleware.rules import RequestRules
-from tests.middleware.agent import CALL
-from tests.middleware.test_rules import Behind, Server, guarded
+from tests.middleware.agent import CALL, CARD, KEY, verifiers
+from tests.middleware.test_rules import Behind, Server, ask, guarded
 
 SIZE = RequestRules().max_body
 KINDS: dict[str, bytes] = {
@@ -168,3 +170,41 @@ def test_a_cut_off_upload_leaves_nothing_behind() -> None:
         server.run(app)
         assert behind.bodies == []
         assert bool(server.sent) is (end["type"] == "http.request")
+
+
+# Paths and queries
+
+
+ODD = "%CC%81" * 5_000 + "%CC%A7" * 5_000  # to normalize them takes time with the square of their number
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "status"),
+    [
+        ("GET", f"/{ODD}", 404),
+        ("POST", f"/{ODD}/rpc", 404),
+        ("OPTIONS", f"/{ODD}", 299),  # public: what it asks for decides nothing
+        ("GET", f"/rest/tasks?{ODD}=1", 400),
+        ("GET", f"/rest/tasks?tenant.{ODD}=1", 400),
+        ("GET", "/" + "Aa0%2D" * 5_000, 299),
+        ("GET", "/rest/tasks?" + "x" * 5_000 + "=%20", 299),
+    ],
+)
+def test_odd_paths_and_queries_are_not_normalized_at_any_length(
+    method: str, target: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One request line of 65 kB kept an event loop busy for 0.4 s, in one configuration without any credential."""
+    lengths: list[int] = []
+
+    def normalized(form: Any, text: str) -> str:
+        lengths.append(0 if text.isascii() else len(text))
+        return normalize(form, text)
+
+    app = protect(
+        Behind(), card=CARD, verifiers=verifiers(), allow_cors_preflight=True, rules=RequestRules(max_body=1000)
+    )
+    monkeypatch.setattr("a2a_trust.middleware.operations.normalize", normalized)
+    preflight = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
+    headers = preflight if method == "OPTIONS" else {"X-API-Key": KEY}
+    assert ask(app, method, target, headers=headers).status_code == status
+    assert max(lengths, default=0) <= 2048

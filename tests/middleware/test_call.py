@@ -302,7 +302,9 @@ def test_no_value_is_made_of_what_no_rule_reads() -> None:
         tracemalloc.stop()
 
 
-_scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
+_scalars = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8)
+)
 _names = st.sampled_from(["tenant", "configuration", "taskPushNotificationConfig", "params", "x", "é"])
 _values = st.recursive(
     _scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_names, inner, max_size=4), max_leaves=12

@@ -316,6 +316,36 @@ def test_the_key_is_never_written_over(run: Run, card: Path, key: Path) -> None:
     assert key.read_bytes() == before
 
 
+@pytest.mark.parametrize("given", ["A2A_SIGN_KEY_FILE", "the default key", "A2A_SIGN_KEY_PASSPHRASE_FILE", "unused"])
+def test_no_secret_that_the_command_reads_is_written_over(
+    given: str, run: Run, card: Path, key: Path, tmp_path: Path
+) -> None:
+    secret, arguments, environment = key, list[str](), dict[str, str]()
+    if given == "the default key":
+        assert run("keygen").code == 0
+        secret = tmp_path / "config" / "a2a-trust" / "signing-key"
+    elif given == "A2A_SIGN_KEY_PASSPHRASE_FILE":
+        secret = tmp_path / "pass"
+        secret.write_text("correct horse battery staple\n")
+        assert run("keygen", "-o", "secret", "--encrypt", **ENCRYPTED).code == 0
+        arguments, environment = ["--key", "secret"], {given: "pass"}
+    elif given == "unused":  # --key takes precedence
+        assert run("keygen", "-o", "other.pem").code == 0
+        arguments, environment = ["--key", "other.pem"], {"A2A_SIGN_KEY_FILE": "key.pem"}
+    else:
+        environment = {given: "key.pem"}
+    (tmp_path / "link.json").symlink_to(secret)
+    before, link = secret.read_bytes(), tmp_path / "link.json"
+    for output in (secret, link):
+        done = run("card.json", *arguments, "-o", output, **environment)
+        assert (done.code, secret.read_bytes()) == (2, before), done
+        assert "would be written over" in done.err
+    assert run("keys", "create", "ring").code == 0
+    assert run("keys", "export", "ring", "-o", link, **environment).code == 2
+    assert secret.read_bytes() == before
+    assert run("card.json", *arguments, "-o", "signed.json", **environment).code == 0
+
+
 def test_no_card_is_changed_when_one_of_them_cannot_be_written(run: Run, card: Path, key: Path, tmp_path: Path) -> None:
     before = card.read_bytes()
     (tmp_path / "second.json").write_bytes(before)

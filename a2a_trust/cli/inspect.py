@@ -138,7 +138,7 @@ def _inspected(document: bytes, keys: TrustedKeys | None, name: str) -> tuple[di
 
 
 def _leave_open(entry: dict[str, Any], view: CardView) -> None:
-    """Say what callers need by a signature that proves a part: a requirement that is not there may have been removed."""
+    """Say what callers need by a signature that proves a part: a requirement that is absent may have been removed."""
     if _lets_everybody_in(view):
         entry["authentication"], entry["anonymous"] = _UNKNOWN, None
     else:
@@ -277,9 +277,9 @@ def _signature(card: JSONObject, entry: JSON, proof: _Proof | None) -> dict[str,
         "kid": signature.kid,
         "alg": signature.alg,
         "jku": header.get("jku") if type(header.get("jku")) is str else None,
-        "issued": _moment(header.get("iat")),
-        "not_before": _moment(header.get("nbf")),
-        "expires": _moment(header.get("exp")),
+        "issued": written(header.get("iat")),
+        "not_before": written(header.get("nbf")),
+        "expires": written(header.get("exp")),
         "companion": signature.is_companion,
     }
     if proof is None:
@@ -304,14 +304,6 @@ def _signature(card: JSONObject, entry: JSON, proof: _Proof | None) -> dict[str,
         "unproven": list(proven.unproven),
         "key_expires": written(proven.key.not_after),
     }
-
-
-def _moment(seconds: Any) -> str | None:
-    """The date of a protected time; as it stands where that is no date."""
-    try:
-        return written(seconds)
-    except (ValueError, OverflowError, OSError):
-        return repr(seconds)
 
 
 def _verdict(document: bytes, proof: _Proof) -> tuple[dict[str, Any], Exit]:

@@ -221,7 +221,7 @@ def _named(origins: Iterable[str]) -> frozenset[str]:
 
 def _origin_named(text: str) -> str:
     try:
-        host_of(text)  # what two readers could take for two hosts
+        host = host_of(text)  # what two readers could take for two hosts
         url = httpx.URL(text)
         if url.scheme not in ("https", "http") or url.raw_path != b"/" or text.endswith(("/", "?", "#")):
             raise ValueError

@@ -30,7 +30,14 @@ __all__ = ["run"]
 
 #: Rules of lint whose errors make a card ambiguous or contradictory: it is signed only with --allow RULE.
 #: ``ambiguous-member`` is not among them: ``sign_card`` refuses such a card, and nothing allows it.
-_REJECTED: Final = ("missing-member", "proto-name", "requirement-spelling", "undeclared-scheme", "unclear-url")
+_REJECTED: Final = (
+    "missing-member",
+    "proto-name",
+    "requirement-spelling",
+    "undeclared-scheme",
+    "unclear-url",
+    "unread-member",
+)
 _SHOWN: Final = 5
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 import shlex
 import sys
 import time
@@ -100,8 +101,11 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
             added.append(entry.url or entry.keys[0].kid)
         return text
 
-    # Before a new file is made for them: what is wrong with them is told by their members.
-    new = read_trust(with_entries(EMPTY, entries).encode(), "what would be added")
+    # Before a new file is made for them.
+    try:
+        new = read_trust(with_entries(EMPTY, entries).encode(), "what would be added")
+    except ConfigurationError as error:
+        raise _of_option(error) from None
     is_new = not path.exists()
     if is_new:
         with suppress(FileExistsError):  # somebody else was faster, with the same
@@ -121,6 +125,15 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
         for name in added:
             put(f"  {printable(name)} may speak for {printable(', '.join(members['origins']))}")
     return {"added": added, "origins": members["origins"]}
+
+
+def _of_option(error: ConfigurationError) -> ConfigurationError:
+    """The reader's error, which names a line and a member that nobody wrote, with the option that it comes from."""
+    found = re.fullmatch(r".*?, line [0-9]+: trust\[[0-9]+\]\.(\w+): (.*)", str(error), re.DOTALL)
+    if found is None:
+        return error
+    option = {"origins": "origin", "jwk": "key"}.get(found[1], found[1].replace("_", "-"))
+    return ConfigurationError(f"--{option}: {found[2].replace('not_before', '--not-before')}")
 
 
 def _check_new(new: TrustEntry, before: TrustDocument, path: Path) -> None:
@@ -159,12 +172,12 @@ def _given_keys(options: argparse.Namespace) -> list[PublicKey]:
 
 def _origin(text: str) -> str:
     """The host of a URL, or a host or a pattern as it is."""
-    if "://" in text:
-        try:
+    try:
+        if "://" in text:
             return host_of(text)
-        except MalformedError as error:
-            raise ConfigurationError(f"--origin: {error}") from None
-    Origins(text)
+        Origins(text)
+    except (MalformedError, ConfigurationError) as error:
+        raise ConfigurationError(f"--origin: {error}") from None
     return text
 
 
@@ -313,8 +326,8 @@ def _written_keys(document: TrustDocument, path: Path, kid: str, entry: str | No
                 found.update(key.thumbprint for key in keys if kid in (key.kid, key.thumbprint))
     if unread and not found:
         raise ConfigurationError(f"{unread[0]}. To revoke the key without that file, name it by --thumbprint")
-    for error in unread:
-        warn(f"not searched for this kid: {error}")
+    for reason in unread:
+        warn(f"not searched for this kid: {reason}")
     return found
 
 

@@ -470,6 +470,18 @@ REJECTED = {
         having(supportedInterfaces=[{**INTERFACE, "url": "https://a.example@evil.example/"}]),
         "/supportedInterfaces/0/url",
     ),
+    "unread-member": (
+        having(
+            securitySchemes={
+                "bearer": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "apiKeySecurityScheme": {"location": "header", "name": "X-Key"},
+                }
+            }
+        ),
+        "/securitySchemes/bearer",
+    ),
 }
 
 
@@ -495,6 +507,22 @@ def test_a_card_that_contradicts_itself_is_signed_only_by_naming_the_exception(
     assert (done.code, done.err.count("\n")) == (0, 1)
     assert done.err.startswith(f"warning: card.json:{pointer} {rule}: ")
     assert run("verify", "card.json", "--key", "key.pem").code == 0
+
+
+@pytest.mark.parametrize("url", ["dns:///invoice.example.com:443", "unix:443", "ftp://invoice.example.com/"])
+def test_a_scheme_that_no_verifier_accepts_is_named_and_cannot_be_allowed(
+    url: str, run: Run, card: Path, key: Path
+) -> None:
+    card.write_text(having(supportedInterfaces=[{**INTERFACE, "url": url}]))
+    for allowed in ((), ("--allow", "unclear-url")):
+        done = run("card.json", "--key", "key.pem", *allowed)
+        scheme = url.partition(":")[0]
+        assert done.code == 1
+        assert done.err.startswith(
+            f"a2a-sign: error: card.json: /supportedInterfaces/0/url: URL: the scheme '{scheme}' "
+        )
+        assert "does not verify" not in done.err
+        assert "--allow" not in done.err
 
 
 def test_what_the_gate_refuses_cannot_be_allowed(run: Run, card: Path, key: Path) -> None:

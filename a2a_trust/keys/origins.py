@@ -41,6 +41,7 @@ _NAME: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[
 #: What most URLs look like: their host needs no second thought.
 _USUAL_URL: Final = re.compile(rf"https?://({_NAME.pattern})(?::[0-9]{{1,5}})?(?:/[A-Za-z0-9._~/-]*)?")
 _IPV6: Final = re.compile(r"\[[0-9a-f:.]+\]")
+_HOST_ALONE: Final = "a host alone, without scheme, port and path"
 _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 _UNENCRYPTED: Final = ("http://", "ws://")
 _INTERFACE_SCHEMES: Final = frozenset({"https", "wss", "grpc", "grpcs", "http", "ws"})
@@ -166,10 +167,9 @@ class Origins:
                 if host is None or "." not in host or not host.rpartition(".")[2].strip("0123456789"):
                     raise ConfigurationError(f'{pattern!r}: write "*." and a parent of two labels or more')
             elif host is None:
-                raise ConfigurationError(
-                    f"{pattern!r}: write a host alone, without scheme, port and path; an IPv4 address as four decimal "
-                    "numbers"
-                )
+                is_address = _NAME.fullmatch(pattern.lower()) or _IPV6.fullmatch(pattern.lower())
+                what = "an address as 192.0.2.1 or [2001:db8::1]" if is_address else _HOST_ALONE
+                raise ConfigurationError(f"{pattern!r}: write {what}")
             hosts.append(f"*.{host}" if is_wildcard else host)
         self.patterns = tuple(hosts)
         self._exact = frozenset([host for host in hosts if not host.startswith("*")])

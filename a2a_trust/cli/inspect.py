@@ -59,6 +59,7 @@ __all__ = ["run"]
 _LONGEST: Final = 240
 _COLUMN: Final = 16
 """Where that stands which has a label."""
+_UNKNOWN: Final = "unknown: not proven by this signature"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -131,7 +132,19 @@ def _inspected(document: bytes, keys: TrustedKeys | None, name: str) -> tuple[di
     if proof is None:
         return entry, Exit.OK
     verdict, code = _verdict(document, proof)
+    if verdict.get("unproven") and view is not None:
+        _leave_open(entry, view)
     return {**entry, **verdict}, code
+
+
+def _leave_open(entry: dict[str, Any], view: CardView) -> None:
+    """Say what callers need by a signature that proves a part: a requirement that is absent may have been removed."""
+    if _lets_everybody_in(view):
+        entry["authentication"], entry["anonymous"] = _UNKNOWN, None
+    else:
+        entry["authentication"] = f"at least {entry['authentication']}"
+    for skill in entry["skills"]:
+        skill["authentication"] = f"at least {skill['authentication']}" if skill["authentication"] else _UNKNOWN
 
 
 def _text(members: JSON, name: str) -> str | None:
@@ -307,8 +320,13 @@ def _verdict(document: bytes, proof: _Proof) -> tuple[dict[str, Any], Exit]:
             "message": message.rstrip(":"),
             "uncovered": uncovered,
         }, code
-    origin = proven.origin
-    return {"verified": True, "class": "ok", "signed_by": [key.kid for key in proven.keys], "origin": origin}, Exit.OK
+    return {
+        "verified": True,
+        "class": "ok",
+        "signed_by": [key.kid for key in proven.keys],
+        "origin": proven.origin,
+        "unproven": list(proven.unproven),
+    }, Exit.OK
 
 
 # For people
@@ -324,7 +342,7 @@ def _put(name: str, entry: dict[str, Any]) -> None:
     for problem in entry["problems"]:
         put(f"  {mark('unreadable:', 'red', sys.stdout)}   {_filled(problem)}")
     if entry["authentication"] is not None:
-        colour = "yellow" if entry["anonymous"] else "green"
+        colour = "green" if entry["anonymous"] is False else "yellow"
         put(f"  {'callers need:':<14}{mark(_filled(entry['authentication']), colour, sys.stdout)}")
     for scheme, what in (entry["schemes"] or {}).items():
         put(f"  {'scheme:':<14}{_filled(f'{scheme} is {what}')}")
@@ -370,7 +388,9 @@ def _put_signatures(entry: dict[str, Any]) -> None:
     if "verified" in entry:
         if entry["verified"]:
             bound = f"for {entry['origin']}" if entry["origin"] else "origin not bound; give --origin"
-            put(f"  {'trusted:':<14}{mark('verified', 'green', sys.stdout)}, {_shown(bound)}")
+            in_part = bool(entry["unproven"])
+            label = mark("verified in part", "yellow", sys.stdout) if in_part else mark("verified", "green", sys.stdout)
+            put(f"  {'trusted:':<14}{label}, {_shown(bound)}")
         else:
             label = f"{mark('NOT VERIFIED', 'red', sys.stdout)} ({entry['class']})"
             put(f"  {'trusted:':<14}{label}: {_shown(entry['message'])}")

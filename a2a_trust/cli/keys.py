@@ -15,7 +15,7 @@ from typing import Any
 from a2a_trust.atomic_write import write_atomically
 from a2a_trust.cli.moments import written
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, put_table
-from a2a_trust.cli.sources import key_file_warnings, load_signers, naming, new_passphrase, opened
+from a2a_trust.cli.sources import check_not_secret, key_file_warnings, load_signers, naming, new_passphrase, opened
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.ring_file import load_key_ring, save_key_ring, update_key_ring
@@ -164,8 +164,7 @@ def _export(options: argparse.Namespace) -> dict[str, Any]:
         sys.stdout.flush()
     else:
         target = Path(options.output)
-        if target.exists() and target.samefile(options.file):
-            raise ConfigurationError(f"{options.output} is the key ring, and its key set would be written over it")
+        check_not_secret([target], [options.file])
         write_atomically(target, data.encode())
         if not options.json:
             number = len(jwks["keys"])

@@ -12,6 +12,7 @@ from a2a_trust.errors import ConfigurationError
 __all__ = ["duration", "moment", "written"]
 
 _UNITS = {"d": "days", "h": "hours", "m": "minutes"}
+_FIRST, _LAST = datetime(1, 1, 1, tzinfo=UTC).timestamp(), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
 
 
 def duration(text: str, option: str) -> timedelta:
@@ -28,13 +29,20 @@ def moment(text: str, now: float, option: str, *, may_have_passed: bool = False)
         seconds = int(now) + duration(text, option).total_seconds()
     else:
         seconds = _date(text, option).timestamp()
+    if not _FIRST <= seconds <= _LAST:
+        raise ConfigurationError(
+            f"{option}: this moment is outside of the years 1 to 9999 in UTC, so no file can hold it"
+        )
     if seconds <= now and not may_have_passed:
         raise ConfigurationError(f"{option}: this moment has passed")
     return seconds
 
 
 def written(moment: float | None) -> str | None:
-    """The moment as RFC 3339 writes it; None for none, and for the end of what never ends."""
+    """The moment as RFC 3339 writes it; None for none, and for the end of what never ends.
+
+    As it stands where that is no date: cards of others, and files written by hand, may say anything.
+    """
     if moment is None or moment == math.inf:
         return None
     return date_of(moment)

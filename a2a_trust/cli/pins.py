@@ -11,7 +11,7 @@ from typing import Any
 from a2a_trust.cli.moments import written
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, put_table
 from a2a_trust.cli.sources import default_memory_path, naming
-from a2a_trust.client.memory import Remembered
+from a2a_trust.client.memory import Remembered, acceptance
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import ConfigurationError, TrustError
 
@@ -44,6 +44,7 @@ def _list(path: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _accept(path: Path, options: argparse.Namespace) -> dict[str, Any]:
+    acceptance(options.location, options.thumbprints)  # a mistake makes no file
     if options.file is None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     record = SqliteCardMemory(path, create=True).accept(options.location, options.thumbprints, now=time.time())

@@ -15,7 +15,7 @@ from a2a_trust.atomic_write import PreparedFile
 from a2a_trust.cli.card_text import rewritten
 from a2a_trust.cli.moments import moment
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, warn
-from a2a_trust.cli.sources import load_signers, read_input
+from a2a_trust.cli.sources import check_not_secret, load_signers, read_input
 from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, TrustError
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.lint.findings import Finding, Severity
@@ -26,7 +26,14 @@ __all__ = ["run"]
 
 #: Rules of lint whose errors make a card ambiguous or contradictory: it is signed only with --allow RULE.
 #: ``ambiguous-member`` is not among them: ``sign_card`` refuses such a card, and nothing allows it.
-_REJECTED: Final = ("missing-member", "proto-name", "requirement-spelling", "undeclared-scheme", "unclear-url")
+_REJECTED: Final = (
+    "missing-member",
+    "proto-name",
+    "requirement-spelling",
+    "undeclared-scheme",
+    "unclear-url",
+    "unread-member",
+)
 _SHOWN: Final = 5
 
 
@@ -138,9 +145,7 @@ def _check_targets(options: argparse.Namespace) -> None:
     if options.files.count("-") and len(options.files) > 1:
         raise ConfigurationError("- (standard input) stands alone; name files, or call once for each")
     targets = [Path(name) for name in ([options.output] if options.output else options.files) if name != "-"]
-    for name in options.key or ():
-        if any(target.exists() and target.samefile(name) for target in targets):
-            raise ConfigurationError(f"{name} is the private key, and a card would be written over it")
+    check_not_secret(targets, options.key or [])
     if options.output == "":
         raise ConfigurationError("-o needs a file name, or - for standard output")
     for rule in options.allow:

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "algorithm_option",
+    "check_not_secret",
     "default_key_path",
     "default_memory_path",
     "given_alg",
@@ -69,6 +70,23 @@ def read_input(name: str) -> bytes:
 def load_signers(files: list[str] | None, kid: str | None, alg: str | None = None) -> list[LocalSigner]:
     """The signers that the arguments, the environment or the default key give; ``alg`` is --alg."""
     return [_with_alg(signer, alg, name) for signer, name in _signers(files, kid)]
+
+
+def check_not_secret(targets: Iterable[Path], keys: Iterable[str]) -> None:
+    """Refuse to write over a secret: these key files, those that the environment names, and the default key.
+
+    All of them, in use now or not: a key that another one takes precedence over would be lost just the same.
+    """
+    secrets = dict.fromkeys(keys, "the private key")
+    secrets[str(default_key_path())] = "the default private key"
+    for variable, what in (("A2A_SIGN_KEY_FILE", "private key"), ("A2A_SIGN_KEY_PASSPHRASE_FILE", "passphrase")):
+        if name := os.environ.get(variable):
+            secrets[name] = f"the {what} of {variable}"
+    written = [target for target in targets if target.exists()]
+    for name, what in secrets.items():
+        secret = Path(name)
+        if any(secret.exists() and target.samefile(secret) for target in written):
+            raise ConfigurationError(f"{name} is {what}, and would be written over; name another file")
 
 
 def _signers(files: list[str] | None, kid: str | None) -> list[tuple[LocalSigner, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 import shlex
 import sys
 import time
@@ -33,7 +34,15 @@ from a2a_trust.keys.trust_edit import (
     with_revoked,
     without_entry,
 )
-from a2a_trust.keys.trust_file import RevokedKey, TrustDocument, TrustEntry, keys_of_file, read_trust
+from a2a_trust.keys.trust_file import (
+    RevokedKey,
+    TrustDocument,
+    TrustEntry,
+    keys_of_file,
+    load_trust,
+    places,
+    read_trust,
+)
 
 __all__ = ["run"]
 
@@ -87,8 +96,11 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
             added.append(entry.url or entry.keys[0].kid)
         return text
 
-    # Before a new file is made for them: what is wrong with them is told by their members.
-    new = read_trust(with_entries(EMPTY, entries).encode(), "what would be added")
+    # Before a new file is made for them.
+    try:
+        new = read_trust(with_entries(EMPTY, entries).encode(), "what would be added")
+    except ConfigurationError as error:
+        raise _of_option(error) from None
     is_new = not path.exists()
     if is_new:
         with suppress(FileExistsError):  # somebody else was faster, with the same
@@ -113,6 +125,15 @@ def _warn_of_dead(given: Iterable[PublicKey], revoked: Iterable[PublicKey], path
     for key in revoked:
         if not key.revoked:
             warn(f"{key.kid} is revoked in {path}: it proves nothing, although it was added")
+
+
+def _of_option(error: ConfigurationError) -> ConfigurationError:
+    """The reader's error, which names a line and a member that nobody wrote, with the option that it comes from."""
+    found = re.fullmatch(r".*?, line [0-9]+: trust\[[0-9]+\]\.(\w+): (.*)", str(error), re.DOTALL)
+    if found is None:
+        return error
+    option = {"origins": "origin", "jwk": "key"}.get(found[1], found[1].replace("_", "-"))
+    return ConfigurationError(f"--{option}: {found[2].replace('not_before', '--not-before')}")
 
 
 def _check_new(new: TrustEntry, before: TrustDocument, path: Path) -> None:
@@ -159,12 +180,12 @@ def _given_keys(options: argparse.Namespace) -> list[PublicKey]:
 
 def _origin(text: str) -> str:
     """The host of a URL, or a host or a pattern as it is."""
-    if "://" in text:
-        try:
+    try:
+        if "://" in text:
             return host_of(text)
-        except MalformedError as error:
-            raise ConfigurationError(f"--origin: {error}") from None
-    Origins(text)
+        Origins(text)
+    except (MalformedError, ConfigurationError) as error:
+        raise ConfigurationError(f"--origin: {error}") from None
     return text
 
 
@@ -190,9 +211,11 @@ def _remove(options: argparse.Namespace) -> dict[str, Any]:
                 f"no entry has this kid, name, URL or file; see: a2a-sign trust list {shlex.quote(options.file)}"
             )
         gone[:] = [before.entries[index] for index in removed]
+        before_text = text
         for index in reversed(removed):
             text = without_entry(text, index)
         kept = [entry for index, entry in enumerate(before.entries) if index not in removed]
+        _check_unreferenced(before_text, before, gone, kept)
         if not _holds(text, kept):  # pragma: no cover  the lines of an entry are known; if they were not, all stays
             raise ConfigurationError(f"{options.file}: the lines of this entry cannot be told; edit the file by hand")
         return text
@@ -203,6 +226,25 @@ def _remove(options: argparse.Namespace) -> dict[str, Any]:
         for entry in gone:
             put(f"  it spoke for {printable(', '.join(_patterns(entry)))}")
     return {"removed": options.what, "entries": len(removed)}
+
+
+def _check_unreferenced(text: str, before: TrustDocument, gone: list[TrustEntry], kept: list[TrustEntry]) -> None:
+    """Refuse to remove an entry that a policy or a revocation names: without it they would mean nothing."""
+
+    def is_lost(name: str) -> bool:
+        return any(each.is_called(name) for each in gone) and not any(each.is_called(name) for each in kept)
+
+    lines = dict(reversed(list(places(text))))
+    named = [
+        (("policy", index, "parties"), party)
+        for index, each in enumerate(before.policies)
+        for party in sorted(each.policy.parties)
+    ] + [(("revoked", index, "entry"), key.entry) for index, key in enumerate(before.revoked) if key.entry is not None]
+    lost = [f"line {lines[place]} ({place[0]}.{place[2]})" for place, name in named if is_lost(name)]
+    if lost:
+        raise ConfigurationError(
+            f"{before.name}: this entry is still named on {', '.join(dict.fromkeys(lost))}; change that first"
+        )
 
 
 def _holds(text: str, entries: list[TrustEntry]) -> bool:
@@ -277,14 +319,24 @@ def _meant(options: argparse.Namespace, document: TrustDocument, path: Path) -> 
 
 
 def _written_keys(document: TrustDocument, path: Path, kid: str, entry: str | None) -> set[str]:
-    """The thumbprints of the keys with that kid that the operator wrote down, in one entry or in all of them."""
-    return {
-        key.thumbprint
-        for each in document.entries
-        if entry is None or each.is_called(entry)
-        for key in _keys(each, path, str(path))
-        if kid in (key.kid, key.thumbprint)
-    }
+    """The thumbprints of the keys with that kid that the operator wrote down, in one entry or in all of them.
+
+    A key file that cannot be read is a warning if the key stands elsewhere: a revocation waits for no other repair.
+    """
+    found, unread = set[str](), list[ConfigurationError]()
+    for each in document.entries:
+        if entry is None or each.is_called(entry):
+            try:
+                keys = _keys(each, path, str(path))
+            except ConfigurationError as error:
+                unread.append(error)
+            else:
+                found.update(key.thumbprint for key in keys if kid in (key.kid, key.thumbprint))
+    if unread and not found:
+        raise ConfigurationError(f"{unread[0]}. To revoke the key without that file, name it by --thumbprint")
+    for reason in unread:
+        warn(f"not searched for this kid: {reason}")
+    return found
 
 
 def _fetched_thumbprint(url: str, kid: str) -> str:
@@ -330,7 +382,7 @@ _HEADINGS: Final = ("KID", "ALG", "NAME", "MAY SPEAK FOR", "SIGNER", "VALID", "S
 def _list(options: argparse.Namespace) -> dict[str, Any]:
     path = Path(options.file)
     try:
-        document = read_trust(path.read_bytes(), options.file)
+        document = load_trust(path)
     except FileNotFoundError:
         raise _no_file(options.file) from None
     now, revoked = time.time(), _revoked_keys(document, path)

@@ -57,6 +57,12 @@ class TrustedKeys:
                 warn(f"going on without its keys: {error}")
         return self.file.trust_store()
 
+    def names_no_signer(self, kids: set[str | None]) -> bool:
+        """Whether nothing is said of how the signer of one of these keys signs."""
+        if self.file is None:
+            return self.signer is None
+        return any(each.signer is None for each in self.file.trust_store().keys if each.key.kid in kids)
+
 
 def trusted_keys(options: argparse.Namespace) -> TrustedKeys:
     """What the arguments name; ConfigurationError, MalformedError, OSError."""

@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
             code = exit_of(error)
             entries.append(_failure(name, error, code))
             if not options.json:
-                _put_failure(name, error, code)
+                _put_failure(name, error, code, keys)
         else:
             code = Exit.OK
             entries.append(_success(name, proven))
@@ -131,10 +131,11 @@ def _put_success(name: str, proven: VerifiedCard) -> None:
             warn(f"{name}: {warning}")
 
 
-def _put_failure(name: str, error: Exception, code: Exit) -> None:
+def _put_failure(name: str, error: Exception, code: Exit, keys: TrustedKeys) -> None:
     label = mark("NOT VERIFIED", "red", sys.stdout)
     put(f"{printable(name)}: {label} ({class_of(code)}): {printable_lines(said(error, name))}")
-    if isinstance(error, PartialSignatureError):
+    # Whoever has said how the signer signs has not said it by mistake.
+    if isinstance(error, PartialSignatureError) and keys.names_no_signer({each.kid for each in error.failures}):
         put('  accept it: --signer a2a-python or --signer a2a-js; in a trust file, signer = "a2a-python" in the entry')
     if isinstance(error.__cause__, TrustError):
         put(f"  because:   {printable(error.__cause__)}")

@@ -35,7 +35,7 @@ from typing import Any, Final, TypeAlias
 import httpx
 
 from a2a_trust import strict_json
-from a2a_trust.addresses import address_of, is_this_machine
+from a2a_trust.addresses import is_this_machine
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jws import signing_input
@@ -222,7 +222,6 @@ def _named(origins: Iterable[str]) -> frozenset[str]:
 def _origin_named(text: str) -> str:
     try:
         host = host_of(text)  # what two readers could take for two hosts
-        address_of(host)  # what some readers take for an address
         url = httpx.URL(text)
         if url.scheme not in ("https", "http") or url.raw_path != b"/" or text.endswith(("/", "?", "#")):
             raise ValueError

@@ -45,6 +45,11 @@ class Location(str):
         """Scheme, host and port: ``https://example.com``."""
         return origin_of(self)
 
+    @property
+    def host(self) -> str:
+        """The host alone, for which a key of first use speaks: ``example.com``."""
+        return host_of(self)
+
 
 def location_of(url: str, *, with_query: bool = False) -> Location:
     """The location of the agent whose card is asked from that URL, or whose own URL it is: rules 1 to 5.

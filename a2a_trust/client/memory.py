@@ -8,7 +8,8 @@ and the highest protected ``iat``. The rules, numbered as in ``judge``:
 2. A key that the trust store names is accepted, whichever key was there before. A key for which only its own origin
    vouches (``TrustOnFirstUse``) is accepted on first use; later it must be one of those remembered for the location.
 3. The first use of a new location on a host that is remembered is limited to the keys that were trusted on first use
-   there. Any other key must be accepted by a person. Else everybody who may choose a path would get a first use.
+   there, at any port. Any other key must be accepted by a person. Else everybody who may choose a path or a port would
+   get a first use, of a key that speaks for the whole host.
 4. If a key that was trusted on first use is replaced by one that the trust store names, its ``iat`` and version no
    longer count.
 5. An ``iat`` lower than the remembered one is rejected; an equal one is fine. So is rejected a card without ``iat``
@@ -44,7 +45,6 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import Origins, host_of
-from a2a_trust.keys.policy import is_thumbprint
 from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.signing.verify import CLOCK_SKEW, VerifiedCard
 
@@ -59,6 +59,7 @@ __all__ = [
     "Remembered",
     "TrustOnFirstUse",
     "VolatileCardMemory",
+    "acceptance",
     "judge",
     "named_location",
 ]
@@ -159,6 +160,17 @@ def named_location(url: str, *, with_query: bool = False) -> Location:
         return location_of(url, with_query=with_query)
     except MalformedError as error:
         raise ConfigurationError(str(error)) from None
+
+
+def acceptance(location: str, thumbprints: Iterable[str]) -> tuple[Location, frozenset[str]]:
+    """What a person accepts, as ``JudgingMemory.accept`` has it; ConfigurationError if it is no location or no key."""
+    named = named_location(location, with_query=True)
+    keys = frozenset([thumbprints] if isinstance(thumbprints, str) else thumbprints)
+    if not keys or not all(_THUMBPRINT.fullmatch(key) for key in keys):
+        raise ConfigurationError(
+            "accept: write the key's RFC 7638 thumbprint, 43 letters, digits, - and _, as the refusal shows it"
+        )
+    return named, keys
 
 
 def judge(table: CardTable, proven: VerifiedCard, location: Location, *, now: float, way_out: WayOut) -> Admitted:
@@ -309,7 +321,7 @@ class CardTable(Protocol):
     def get(self, location: Location) -> Remembered | None: ...
 
     def neighbours(self, location: Location) -> Iterable[Remembered]:
-        """What is remembered of the other locations of the same origin."""
+        """What is remembered of the other locations of the same host, at every port."""
         ...
 
     def put(self, record: Remembered) -> None: ...
@@ -354,12 +366,7 @@ class JudgingMemory:
         from the agent. With other keys than before ``iat`` and version start again: those of a card that a stranger has
         signed say nothing about the right ones.
         """
-        named = named_location(location, with_query=True)
-        keys = frozenset([thumbprints] if isinstance(thumbprints, str) else thumbprints)
-        if not keys or not all(map(is_thumbprint, keys)):
-            raise ConfigurationError(
-                "accept: write the key's RFC 7638 thumbprint, 43 letters, digits, - and _, as the refusal shows it"
-            )
+        named, keys = acceptance(location, thumbprints)
         with self._writing() as table:
             before = table.get(named)
             binding = before if before is not None and before.thumbprints & keys else None
@@ -429,7 +436,7 @@ class _Table:
         return self.records.get(location)
 
     def neighbours(self, location: Location) -> Iterable[Remembered]:
-        here = f"{location.origin}/"
+        here = tuple(f"{scheme}://{location.host}{end}" for scheme in ("https", "http") for end in "/:")
         return [
             each for each in self.records.values() if f"{each.location}/".startswith(here) and each.location != location
         ]

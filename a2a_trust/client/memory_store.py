@@ -6,6 +6,7 @@ would trust everybody for the first time again.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import shlex
 import sqlite3
@@ -125,10 +126,13 @@ class _Table:
         return next(iter(_records(self._connection, "WHERE location = ?", location)), None)
 
     def neighbours(self, location: Location) -> tuple[Remembered, ...]:
-        here = location.origin
-        # From "https://host/" to what comes next after all that begins so: "0" follows "/".
-        where = "WHERE (location = ? OR (location > ? AND location < ?)) AND location != ?"
-        return _records(self._connection, where, here, f"{here}/", f"{here}0", location)
+        # The host itself, its paths and its other ports: all from "https://host/" to what comes next after what begins
+        # so. "0" follows "/", and ";" follows ":".
+        bases = [f"{scheme}://{location.host}" for scheme in ("https", "http")]
+        ranges = [(base, f"{base}/", f"{base}0", f"{base}:", f"{base};") for base in bases]
+        one = "location = ? OR (location > ? AND location < ?) OR (location > ? AND location < ?)"
+        where = f"WHERE ({' OR '.join([one] * len(ranges))}) AND location != ?"
+        return _records(self._connection, where, *itertools.chain(*ranges), location)
 
     def put(self, record: Remembered) -> None:
         self._connection.execute(

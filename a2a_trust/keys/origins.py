@@ -10,15 +10,21 @@ The interfaces of a card are read by a stricter rule than other URLs, because cl
 
 Hosts are compared as lower-case ASCII names, label by label, never as substrings: ``*.example.com`` covers
 ``a.example.com`` and ``a.b.example.com``, neither ``example.com`` nor ``badexample.com``.
+
+An address is a host in one spelling: IPv6 as RFC 5952 writes it, IPv4 as four decimal numbers. The other spellings of
+IPv4 (``192.0.513``, ``0xc0000201``, ``[::ffff:192.0.2.1]``) are refused: else each would be a host of its own, of which
+neither a trust store nor a memory knows anything.
 """
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
+from ipaddress import IPv6Address
 from typing import Final
 from urllib.parse import urlsplit
 
+from a2a_trust.addresses import address_of
 from a2a_trust.errors import ConfigurationError, MalformedError
 
 __all__ = [
@@ -35,6 +41,7 @@ _NAME: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[
 #: What most URLs look like: their host needs no second thought.
 _USUAL_URL: Final = re.compile(rf"https?://({_NAME.pattern})(?::[0-9]{{1,5}})?(?:/[A-Za-z0-9._~/-]*)?")
 _IPV6: Final = re.compile(r"\[[0-9a-f:.]+\]")
+_HOST_ALONE: Final = "a host alone, without scheme, port and path"
 _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 _UNENCRYPTED: Final = ("http://", "ws://")
 _INTERFACE_SCHEMES: Final = frozenset({"https", "wss", "grpc", "grpcs", "http", "ws"})
@@ -51,14 +58,16 @@ _AUTHORITY: Final = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>[0-9
 
 @lru_cache(maxsize=4096)
 def host_of(url: str) -> str:
-    """The host of a URL, or of ``host:port`` as gRPC addresses are written, in lower case.
+    """The host of a URL, or of ``host:port`` as gRPC addresses are written, in lower case and in one spelling.
 
     MalformedError for what two readers could take for two hosts: user information, blanks, backslashes, control
-    and non-ASCII characters (write such a name in its xn-- form), percent escapes and empty labels in the host.
+    and non-ASCII characters (write such a name in its xn-- form), percent escapes and empty labels in the host; and
+    IPv4 addresses that are not written as four decimal numbers.
     """
     usual = _USUAL_URL.fullmatch(url) if len(url) <= 2048 else None
-    if usual is not None and len(usual[1]) <= 253:
-        return usual[1]
+    host = None if usual is None else _in_one_spelling(usual[1])
+    if host is not None:
+        return host
     if len(url) > 2048 or not url.isascii() or re.search(r"[\x00-\x20\x7f\\]", url):
         raise MalformedError("URL: too long, or with blanks, backslashes, control or non-ASCII characters")
     authority = url
@@ -70,10 +79,23 @@ def host_of(url: str) -> str:
         if not url.partition(":")[2].startswith("//"):
             authority = ""  # relative, or of a scheme that has no host
     match = _AUTHORITY.fullmatch(authority)
-    host = match["host"].lower() if match else ""
-    if len(host) > 253 or not (_NAME.fullmatch(host) or _IPV6.fullmatch(host)):
+    host = _in_one_spelling(match["host"].lower()) if match else None
+    if host is None:
         raise MalformedError("URL: no host that every reader takes for the same; write https://host/path or host:port")
     return host
+
+
+def _in_one_spelling(host: str) -> str | None:
+    """A host in lower case as everybody writes it; None for what is none, or an address in the eyes of some readers."""
+    if len(host) > 253 or not (_NAME.fullmatch(host) or _IPV6.fullmatch(host)):
+        return None
+    try:
+        address = address_of(host)
+    except ValueError:
+        return None
+    if not isinstance(address, IPv6Address):
+        return host
+    return None if address.ipv4_mapped else f"[{address}]"
 
 
 def origin_of(url: str) -> str:
@@ -137,21 +159,21 @@ class Origins:
                 'Origins() covers nothing; name hosts, as in Origins("agent.example.com", "*.example.org"), '
                 "or write UnsafeAnyOrigin() to let the key speak for every host"
             )
-        exact, suffixes = set(), set()
+        hosts = list[str]()
         for pattern in patterns:
-            if pattern.startswith("*."):
-                parent = pattern[2:].lower()
-                if not _NAME.fullmatch(parent) or "." not in parent:
+            is_wildcard = pattern.startswith("*.")
+            host = _in_one_spelling(pattern[2:].lower() if is_wildcard else pattern.lower())
+            if is_wildcard:
+                if host is None or "." not in host or not host.rpartition(".")[2].strip("0123456789"):
                     raise ConfigurationError(f'{pattern!r}: write "*." and a parent of two labels or more')
-                suffixes.add(f".{parent}")
-            else:
-                host = pattern.lower()
-                if not (_NAME.fullmatch(host) or _IPV6.fullmatch(host)):
-                    raise ConfigurationError(f"{pattern!r}: write a host alone, without scheme, port and path")
-                exact.add(host)
-        self.patterns = patterns
-        self._exact = frozenset(exact)
-        self._suffixes = tuple(sorted(suffixes))
+            elif host is None:
+                is_address = _NAME.fullmatch(pattern.lower()) or _IPV6.fullmatch(pattern.lower())
+                what = "an address as 192.0.2.1 or [2001:db8::1]" if is_address else _HOST_ALONE
+                raise ConfigurationError(f"{pattern!r}: write {what}")
+            hosts.append(f"*.{host}" if is_wildcard else host)
+        self.patterns = tuple(hosts)
+        self._exact = frozenset([host for host in hosts if not host.startswith("*")])
+        self._suffixes = tuple(sorted({host[1:] for host in hosts if host.startswith("*")}))
 
     def covers(self, host: str) -> bool:
         """Whether a host, as ``host_of`` gives it, is among these."""

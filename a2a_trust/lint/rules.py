@@ -648,8 +648,8 @@ def _unclear_url(subject: Subject) -> Iterator[Found]:
             continue
         try:
             read = interface_host if pointer_of(url.path).endswith("/url") else host_of
-            address_of(read(url.text))
-        except (MalformedError, ValueError):
+            read(url.text)
+        except MalformedError:
             yield Found(
                 pointer_of(url.path),
                 "no host that every reader takes for the same: credentials may go to another one",

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from a2a_trust import strict_json
-from a2a_trust.card import LEGACY_MEMBERS, is_legacy, read_card
+from a2a_trust.card import LEGACY_MEMBERS, interface_urls, is_legacy, read_card
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
@@ -29,7 +29,7 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jws import signing_input, verify_jws
-from a2a_trust.keys.origins import UnsafeAnyOrigin, host_of
+from a2a_trust.keys.origins import UnsafeAnyOrigin, host_of, interface_scheme
 from a2a_trust.keys.policy import all_of
 from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
@@ -147,6 +147,7 @@ def sign_card(
     normalised: tuple[str, ...] = ()
     if not is_legacy(members):
         members, normalised = present_members(members)
+    _check_interfaces(members)
     payload = canonicalize(members)
     kept = _others(entries, {signer.kid for signer in signers})
     if kept and payload != before:
@@ -184,6 +185,17 @@ def sign_card(
         rejections=rejections,
         discarded=len(given) - len(entries),
     )
+
+
+def _check_interfaces(members: JSONObject) -> None:
+    """Refuse interfaces whose scheme verifiers refuse: the card would verify nowhere."""
+    for pointer, url in interface_urls(members):
+        try:
+            interface_scheme(url)
+        except MalformedError as error:
+            raise SigningError(
+                f"{pointer}: {error}. Verifiers reject every other scheme, so no card is signed with it"
+            ) from None
 
 
 def _companion(members: JSONObject, payload: bytes, *, is_wanted: bool) -> tuple[Projection | None, tuple[str, ...]]:

@@ -199,6 +199,52 @@ def test_another_key_at_a_new_path_of_a_known_host(
     assert seen(memory, by(owner, card), published(owner, mallory), SITE + path).before is None
 
 
+@pytest.mark.parametrize(
+    "url", [f"{SITE}:8443", f"{SITE}:8443/new", f"http://{HOST}", f"http://{HOST}/new", f"http://{HOST}:8080/new"]
+)
+def test_another_key_at_another_port_of_a_known_host(
+    memory: Memory, card: JSONObject, owner: LocalSigner, mallory: LocalSigner, url: str
+) -> None:
+    """The key of a first use speaks for the whole host: whoever has a port of it would get one."""
+    both = published(owner, mallory)
+    seen(memory, by(owner, card), both, SITE)
+    with pytest.raises(PinnedKeyError, match=r"^ANOTHER KEY AT"):
+        seen(memory, by(mallory, card), both, url)
+    assert seen(memory, by(owner, card), both, url).before is None  # the same key may be used there
+    # Control: names that only begin or end like it are other hosts.
+    for number, host in enumerate((f"{HOST}0.example", f"{HOST}-a.example", f"a.{HOST}", f"{HOST}.example")):
+        elsewhere = f"https://{host}"
+        moved = {**card, "supportedInterfaces": [{**card["supportedInterfaces"][0], "url": elsewhere}]}
+        trust = TOFU.trust_store([mallory.public_key], elsewhere, NOBODY)
+        assert seen(memory, by(mallory, moved, NOW - number), trust, elsewhere).before is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://[2001:db8:0:0::1]",
+        "https://[2001:DB8::0001]/a",
+        "https://[2001:db8::0.0.0.1]:8443",
+        "https://192.0.2.1:8443",
+        "https://192.0.513",
+        "https://3221225985/a",
+        "https://0xc0.0.2.1",
+        "https://192.0.2.0x1",
+        "https://[::ffff:192.0.2.1]",
+        "https://[::ffff:c000:201]",
+    ],
+)
+def test_another_spelling_of_an_address_gets_no_first_use(url: str, owner: LocalSigner, mallory: LocalSigner) -> None:
+    """The trust store names both hosts, so that nothing of them is believed."""
+    trust = TrustStore([TrustedKey(key=owner.public_key, origins=Origins("[2001:db8:0::1]", "192.0.2.1"))])
+    try:
+        assert not TOFU.applies_to(url, trust)
+        assert TOFU.trust_store([mallory.public_key], url, trust).keys == ()
+    except ConfigurationError as error:
+        assert "location: write the URL" in str(error)  # noqa: PT017  refused, or known
+    assert TOFU.applies_to("https://[2001:db8::2]", trust)
+
+
 @pytest.mark.parametrize("url", [B, f"{SITE}/it's%20b"])
 def test_the_refusal_at_a_new_path_says_how_to_accept_the_key(
     card: JSONObject,

@@ -153,6 +153,45 @@ def test_the_command_does_not_call_it_verified(
         assert command != "verify" or "warning:" in err
 
 
+def test_inspect_leaves_open_what_the_signature_leaves_open(
+    card: JSONObject,
+    by_sdk: JSONObject,
+    owner: LocalSigner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Else people and programs read that a stripped card is verified and that anybody may call."""
+    monkeypatch.chdir(tmp_path)
+    Path("keys.json").write_text(json.dumps(publish_jwks([owner.public_key])))
+    keys = ["--jwks", "keys.json", "--origin", ORIGIN, "--signer", "a2a-python"]
+
+    def inspected(document: bytes) -> tuple[str, Any]:
+        Path("card.json").write_bytes(document)
+        assert main(["inspect", "card.json", *keys]) == 0
+        out = capsys.readouterr().out
+        assert main(["inspect", "card.json", *keys, "--json"]) == 0
+        return out, json.loads(capsys.readouterr().out)["results"][0]
+
+    out, told = inspected(served(pruned(card), by_sdk))
+    assert "callers need: unknown: not proven by this signature\n" in out
+    assert "trusted:      verified in part, " in out
+    assert "anybody may call" not in out
+    assert (told["authentication"], told["anonymous"]) == ("unknown: not proven by this signature", None)
+    assert "/securityRequirements" in told["unproven"]
+    assert [skill["authentication"] for skill in told["skills"]] == ["unknown: not proven by this signature"]
+    # A requirement that was signed is shown as what it is: the least.
+    scoped = pruned({**card, "securityRequirements": [{"schemes": {"key": {"list": ["read"]}}}]})
+    signed = entry({"alg": "ES256", "kid": "owner"}, canonical(scoped), signs_of(owner))
+    out, told = inspected(served(scoped, signed))
+    assert "callers need: at least an API key in the header" in out
+    assert told["anonymous"] is False
+    # Control: a whole signature proves that nothing is demanded.
+    out, told = inspected(json.dumps(sign_card(pruned(card), owner).card).encode())
+    assert "trusted:      verified, " in out
+    assert (told["anonymous"], told["unproven"]) == (True, [])
+
+
 def test_first_use_follows_the_same_rule(card: JSONObject, by_sdk: JSONObject, owner: LocalSigner) -> None:
     first = TrustOnFirstUse().trust_store([owner.public_key], ORIGIN, TrustStore([]))
     refusal(PartialSignatureError, served(pruned(card), by_sdk), first, PARTIAL)

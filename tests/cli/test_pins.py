@@ -183,6 +183,8 @@ def test_a_key_is_accepted_before_the_agent_is_ever_asked(run: Run, tmp_path: Pa
         (("accept", *FILE, "ftp://invoice.example.com", "x" * 43), "https"),
         (("accept", *FILE, "https://a@invoice.example.com", "x" * 43), "location: write the URL"),
         (("forget", *FILE, ""), "location: write the URL"),
+        (("accept", "--file", "missing.db", AGENT, "x" * 42), "RFC 7638 thumbprint"),
+        (("accept", "--file", "missing.db", "ftp://invoice.example.com", "x" * 43), "https"),
         (("list", "--file", "missing.db"), "there is no memory of cards at missing.db"),
         (("forget", "--file", "missing.db", AGENT), "there is no memory of cards at missing.db"),
     ],

@@ -261,7 +261,7 @@ def test_the_key_set_goes_alone_to_standard_output(run: Run, ring: Path, tmp_pat
     assert (tmp_path / "jwks.json").read_text() == done.out
     before = ring.read_bytes()
     refused = run("keys", "export", "ring.json", "-o", "./ring.json")
-    assert (refused.code, "is the key ring" in refused.err) == (2, True)
+    assert (refused.code, "is the private key, and would be written over" in refused.err) == (2, True)
     assert ring.read_bytes() == before
 
 

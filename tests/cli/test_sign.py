@@ -306,7 +306,8 @@ def test_a_reader_that_goes_away_is_no_crash(card: Path, key: Path, tmp_path: Pa
 
 def test_an_empty_expiry_is_a_mistake_and_not_for_ever(run: Run, card: Path, key: Path) -> None:
     before = card.read_bytes()
-    assert run("card.json", "--key", "key.pem", "--expires", "").code == 2
+    for never in ("", "9999-12-31T23:59:59-14:00"):
+        assert run("card.json", "--key", "key.pem", "--expires", never).code == 2
     assert card.read_bytes() == before
 
 
@@ -314,6 +315,36 @@ def test_the_key_is_never_written_over(run: Run, card: Path, key: Path) -> None:
     before = key.read_bytes()
     assert run("card.json", "--key", "key.pem", "-o", "key.pem").code == 2
     assert key.read_bytes() == before
+
+
+@pytest.mark.parametrize("given", ["A2A_SIGN_KEY_FILE", "the default key", "A2A_SIGN_KEY_PASSPHRASE_FILE", "unused"])
+def test_no_secret_that_the_command_reads_is_written_over(
+    given: str, run: Run, card: Path, key: Path, tmp_path: Path
+) -> None:
+    secret, arguments, environment = key, list[str](), dict[str, str]()
+    if given == "the default key":
+        assert run("keygen").code == 0
+        secret = tmp_path / "config" / "a2a-trust" / "signing-key"
+    elif given == "A2A_SIGN_KEY_PASSPHRASE_FILE":
+        secret = tmp_path / "pass"
+        secret.write_text("correct horse battery staple\n")
+        assert run("keygen", "-o", "secret", "--encrypt", **ENCRYPTED).code == 0
+        arguments, environment = ["--key", "secret"], {given: "pass"}
+    elif given == "unused":  # --key takes precedence
+        assert run("keygen", "-o", "other.pem").code == 0
+        arguments, environment = ["--key", "other.pem"], {"A2A_SIGN_KEY_FILE": "key.pem"}
+    else:
+        environment = {given: "key.pem"}
+    (tmp_path / "link.json").symlink_to(secret)
+    before, link = secret.read_bytes(), tmp_path / "link.json"
+    for output in (secret, link):
+        done = run("card.json", *arguments, "-o", output, **environment)
+        assert (done.code, secret.read_bytes()) == (2, before), done
+        assert "would be written over" in done.err
+    assert run("keys", "create", "ring").code == 0
+    assert run("keys", "export", "ring", "-o", link, **environment).code == 2
+    assert secret.read_bytes() == before
+    assert run("card.json", *arguments, "-o", "signed.json", **environment).code == 0
 
 
 def test_no_card_is_changed_when_one_of_them_cannot_be_written(run: Run, card: Path, key: Path, tmp_path: Path) -> None:
@@ -439,6 +470,18 @@ REJECTED = {
         having(supportedInterfaces=[{**INTERFACE, "url": "https://a.example@evil.example/"}]),
         "/supportedInterfaces/0/url",
     ),
+    "unread-member": (
+        having(
+            securitySchemes={
+                "bearer": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "apiKeySecurityScheme": {"location": "header", "name": "X-Key"},
+                }
+            }
+        ),
+        "/securitySchemes/bearer",
+    ),
 }
 
 
@@ -464,6 +507,22 @@ def test_a_card_that_contradicts_itself_is_signed_only_by_naming_the_exception(
     assert (done.code, done.err.count("\n")) == (0, 1)
     assert done.err.startswith(f"warning: card.json:{pointer} {rule}: ")
     assert run("verify", "card.json", "--key", "key.pem").code == 0
+
+
+@pytest.mark.parametrize("url", ["dns:///invoice.example.com:443", "unix:443", "ftp://invoice.example.com/"])
+def test_a_scheme_that_no_verifier_accepts_is_named_and_cannot_be_allowed(
+    url: str, run: Run, card: Path, key: Path
+) -> None:
+    card.write_text(having(supportedInterfaces=[{**INTERFACE, "url": url}]))
+    for allowed in ((), ("--allow", "unclear-url")):
+        done = run("card.json", "--key", "key.pem", *allowed)
+        scheme = url.partition(":")[0]
+        assert done.code == 1
+        assert done.err.startswith(
+            f"a2a-sign: error: card.json: /supportedInterfaces/0/url: URL: the scheme '{scheme}' "
+        )
+        assert "does not verify" not in done.err
+        assert "--allow" not in done.err
 
 
 def test_what_the_gate_refuses_cannot_be_allowed(run: Run, card: Path, key: Path) -> None:

@@ -19,6 +19,7 @@ from a2a_trust.cli.main import main
 from a2a_trust.file_changes import stamp_of_path
 from a2a_trust.keys.rotation import read_key_ring
 from a2a_trust.keys.trust_file import TrustDocument, read_trust
+from a2a_trust.strict_json import MAX_BYTES
 from tests.cli.conftest import CARD, Done
 from tests.cli.test_verify import pruned
 from tests.client.agents import serving_agent
@@ -208,20 +209,34 @@ def test_adding_a_revoked_key_says_that_it_proves_nothing(a2a_sign: A2aSign) -> 
     ("arguments", "code", "what"),
     [
         ("--origin 'https://a b/' --key ann.jwk", 2, "--origin: URL"),
-        ("--origin '*.com' --key ann.jwk", 2, "a parent of two labels"),
-        ("--origin a.example/path --key ann.jwk", 2, "a host alone"),
+        ("--origin '*.com' --key ann.jwk", 2, "error: --origin: '*.com': write \"*.\" and a parent"),
+        ("--origin a.example/path --key ann.jwk", 2, "error: --origin: 'a.example/path': write a host alone"),
         ("--origin '' --key ann.jwk", 2, "a host alone"),
         ("--key ann.jwk", 2, "--origin"),
         ("--origin a.example", 2, "--key --jwks --jwks-url"),
         ("--origin a.example --key ann.jwk --jwks ann.jwks.json", 2, "not allowed with"),
         ("--origin a.example --jwks ann.jwks.json --kid x", 2, "--kid names the key of --key"),
-        ("--origin a.example --jwks-url http://a.example/k", 2, "jwks_url: write an https URL"),
-        ("--origin a.example --jwks-url https://u:p@a.example/k", 2, "jwks_url: write an https URL"),
-        ("--origin a.example --key ann.jwk --not-before 90d --not-after 30d", 2, "it must be later than not_before"),
+        ("--origin a.example --jwks-url http://a.example/k", 2, "error: --jwks-url: write an https URL"),
+        ("--origin a.example --jwks-url https://u:p@a.example/k", 2, "error: --jwks-url: write an https URL"),
+        (
+            "--origin a.example --key ann.jwk --not-before 90d --not-after 30d",
+            2,
+            "--not-after: it must be later than --not",
+        ),
         ("--origin a.example --key ann.jwk --not-after 2020-01-01", 2, "--not-after: this moment has passed"),
+        (
+            "--origin a.example --key ann.jwk --not-before 0001-01-01T00:00:00+14:00",
+            2,
+            "--not-before: this moment is out",
+        ),
+        (
+            "--origin a.example --key ann.jwk --not-after 9999-12-31T23:59:59-14:00",
+            2,
+            "--not-after: this moment is out",
+        ),
         ("--origin a.example --key ann.jwk --not-before soon", 2, "--not-before: write 90d"),
         ("--origin a.example --key ann.jwk --signer pruned", 2, "invalid choice"),
-        ("--origin a.example --key ann.jwk --name ''", 2, "name: write 1 to 128 printable characters"),
+        ("--origin a.example --key ann.jwk --name ''", 2, "error: --name: write 1 to 128 printable characters"),
         ("--origin a.example --jwks two.json --name Ann", 2, "--name: two.json has 2 keys, and one name stands on one"),
         ("--origin a.example --key ann.jwks.json", 2, "give it with --jwks"),
         ("--origin a.example --jwks ann.jwk", 2, "JWK Set: no list of keys"),
@@ -298,6 +313,21 @@ def test_a_key_of_a_key_file_is_taken_out_there(a2a_sign: A2aSign) -> None:
     assert Path("trust.toml").read_text() == "version = 1\n"
 
 
+def test_an_entry_that_is_named_elsewhere_stays_and_the_lines_that_name_it_are_told(a2a_sign: A2aSign) -> None:
+    named = f'[[trust]]\nname = "Ann"\norigins = ["{HOST}"]\n{jwk(ANN)}\n'
+    policy = f'[[policy]]\norigins = ["{HOST}"]\nparties = ["Ann"]\n'
+    revoked = '[[revoked]]\nkid = "old"\nentry = "Ann"\n'
+    before = f"version = 1\n{named}{policy}{revoked}"
+    Path("trust.toml").write_text(before)
+    for what in ("Ann", "ann"):
+        done = a2a_sign(f"trust remove trust.toml {what}")
+        assert done.code == 2
+        assert "trust.toml: this entry is still named on line 8 (policy.parties), line 11 (revoked.entry); " in done.err
+        assert Path("trust.toml").read_text() == before
+    Path("trust.toml").write_text(f"version = 1\n{named}")
+    assert a2a_sign("trust remove trust.toml Ann").code == 0
+
+
 def test_an_entry_goes_whole_though_its_last_line_looks_like_a_comment(a2a_sign: A2aSign) -> None:
     pem = ANN.public_key.to_pem().decode()
     text = f"version = 1\n[[trust]]\norigins = ['{HOST}']\npem = '''{pem}'''\nkid = '''ann\n# no comment'''\n"
@@ -345,6 +375,20 @@ def test_a_key_in_a_key_file_is_revoked_by_its_thumbprint(a2a_sign: A2aSign) -> 
     Path("trust.toml").write_text(f'version = 1\n[[trust]]\norigins = ["{HOST}"]\nkeys = "ann.jwks.json"\n')
     assert a2a_sign("trust revoke trust.toml ann").code == 0
     assert written().revoked[0].thumbprint == ANN.public_key.thumbprint
+
+
+def test_a_revocation_does_not_wait_for_the_key_file_of_another_entry(a2a_sign: A2aSign) -> None:
+    gone = f'[[trust]]\norigins = ["{HOST}"]\nkeys = "gone.json"\n'
+    Path("trust.toml").write_text(f'version = 1\n{gone}[[trust]]\norigins = ["{HOST}"]\nkeys = "ann.jwks.json"\n')
+    unknown = a2a_sign("trust revoke trust.toml bob")  # it may be in that file
+    assert unknown.code == 2
+    assert "line 2: gone.json: No such file" in unknown.err
+    assert "--thumbprint" in unknown.err
+    assert written().revoked == ()
+    done = a2a_sign("trust revoke trust.toml ann")
+    assert done.code == 0
+    assert "warning: not searched for this kid: trust.toml, line 2: gone.json: No such file" in done.err
+    assert [key.thumbprint for key in written().revoked] == [ANN.public_key.thumbprint]
 
 
 def test_an_unknown_kid_is_told_with_the_ways_to_revoke_it(a2a_sign: A2aSign, by_hand: Path) -> None:
@@ -439,6 +483,20 @@ def test_the_list_says_who_may_speak_for_whom(a2a_sign: A2aSign) -> None:
     assert report["policies"] == [{"origins": ["*.example.com"], "parties": ["Ann"], "count": 1}]
     assert report["revoked"][0]["reason"] == "gone"
     assert report["entries"][1]["thumbprint"] == ANN.public_key.thumbprint
+
+
+def test_a_list_is_read_as_every_command_reads_a_trust_file(a2a_sign: A2aSign, by_hand: Path) -> None:
+    """It does not show as trusted what no other command would trust."""
+    by_hand.chmod(0o666)
+    done = a2a_sign("trust list trust.toml")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == a2a_sign("trust remove trust.toml ann").err
+    by_hand.chmod(0o644)
+    assert a2a_sign("trust list trust.toml").code == 0
+    with by_hand.open("a") as file:
+        file.write("#" * MAX_BYTES)
+    done = a2a_sign("trust list trust.toml")
+    assert (done.code, done.out) == (2, "")
 
 
 def test_nothing_in_the_file_steers_the_terminal(a2a_sign: A2aSign) -> None:

@@ -99,6 +99,18 @@ def test_a_partial_signature_says_how_to_accept_it(run: Run, key: Path, tmp_path
     assert (done.code, done.json["results"][0]["unproven"]) == (0, [])
 
 
+def test_who_has_named_the_signer_is_not_told_to_name_another(run: Run, key: Path, tmp_path: Path) -> None:
+    (tmp_path / "sdk.json").write_bytes(pruned(CARD, load_private_key(key)))
+    done = run("verify", "sdk.json", "--key", "key.pem", "--signer", "a2a-trust")
+    assert (done.code, "accept it" in done.out) == (5, False)
+    for signer, is_told in (([], True), (["--signer", "a2a-trust"], False)):
+        (tmp_path / "trust.toml").unlink(missing_ok=True)
+        arguments = ["--origin", "invoice.example.com", "--key", "key.pem", *signer]
+        assert run("trust", "add", "trust.toml", *arguments).code == 0
+        done = run("verify", "sdk.json", "--trust", "trust.toml")
+        assert (done.code, "accept it" in done.out) == (5, is_told)
+
+
 def test_several_cards_are_all_reported_and_the_first_failure_is_the_exit_code(
     run: Run, signed: Path, tmp_path: Path
 ) -> None:

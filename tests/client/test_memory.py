@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import settings
@@ -215,14 +215,19 @@ def test_a_key_that_a_trust_store_named_opens_no_first_use_at_a_new_location(mem
     assert memory.admit(proof(BOB), f"{AGENT}/b", now=NOW).warnings == ()
 
 
-def test_other_hosts_and_ports_are_not_neighbours(memory: Memory) -> None:
-    places = [f"{AGENT}:8443/a", "http://agent.example.com/a", f"{AGENT}.evil.example/a", f"{AGENT}0/a"]
-    for place in places:
+def test_every_port_of_a_host_is_a_neighbour_and_no_other_host_is(memory: Memory) -> None:
+    """A key of first use speaks for the whole host."""
+    others = ["https://agent.example.com.evil.example/a", "https://agent.example.com0/a", "https://agent.example.co/a"]
+    same = [f"{AGENT}/a", f"{AGENT}/?x", f"{AGENT}:8443", f"{AGENT}:8443/a"]
+    same += [place.replace("https", "http") for place in (AGENT, *same)]
+    for place in others[:1]:
         memory.accept(place, [thumbprint(BOB)], now=NOW)
     assert memory.admit(proof(ALICE, on_first_use=True), AGENT, now=NOW).before is None
+    for place in (*same, *others):
+        memory.accept(place, [thumbprint(BOB)], now=NOW)
     with memory._writing() as table:
-        assert list(table.neighbours(location_of(f"{AGENT}/x"))) == [table.get(location_of(AGENT))]
-        assert list(table.neighbours(location_of(AGENT))) == []
+        assert {str(each.location) for each in table.neighbours(location_of(AGENT))} == set(same)
+        assert {str(each.location) for each in table.neighbours(location_of(f"{AGENT}:1/x"))} == {AGENT, *same}
 
 
 def test_the_key_of_a_neighbour_in_the_place_of_another_is_a_warning(memory: Memory) -> None:
@@ -338,8 +343,8 @@ class OneLife(RuleBasedStateMachine):
         is_new, known = location not in self.keys, self.keys.get(location, frozenset())
         replaced = location in self.unvouched and not on_first_use and not prints & known
         highest = None if is_new or replaced else self.highest[location]
-        origin = re.match(r"https?://[^/]+", location)[0]  # type: ignore[index]
-        neighbours = [each for each in self.keys if each == origin or each.startswith(f"{origin}/")]
+        host = urlsplit(location).hostname
+        neighbours = [each for each in self.keys if urlsplit(each).hostname == host]
         usable = frozenset[str]().union(*[self.keys[each] for each in neighbours if each in self.unvouched])
         refused = isinstance(outcome, type)
         assert refused == (

@@ -340,7 +340,6 @@ EXAMPLES: dict[str, list[Example]] = {
                 "https://10.1.2.3/",
                 "https://169.254.169.254/",
                 "https://[::1]/",
-                "https://[::ffff:8.8.8.8]/",
                 "https://idp.internal/",
             )
         ),
@@ -357,6 +356,7 @@ EXAMPLES: dict[str, list[Example]] = {
                 "/a2a",
                 "https://good.example.com\\@evil.example.com/",
                 "https://127.1/",
+                "https://[::ffff:8.8.8.8]/",
                 "https://exämple.com/",
                 "dns:///agent.example.com:443",
                 "unix:443",

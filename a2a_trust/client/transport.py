@@ -80,7 +80,9 @@ class VerifyingTransport(httpx.BaseTransport):
             raise _not_sent(request, error) from error.with_traceback(None)  # it may be kept
         if asked is None:
             return self._transport.handle_request(request)
-        return self._card(_plain(request) if is_permitted else _bare_request(str(request.url), request), asked)
+        if is_permitted:
+            return self._card(_plain(request), asked)
+        return _of_a_stranger(self._card(_bare_request(url, request), asked))
 
     def _is_permitted_now(self, request: httpx.Request, url: str, asked: Asked | None) -> bool:
         """Whether the request goes as it is; False: without credentials. TrustError: not at all."""
@@ -157,7 +159,9 @@ class AsyncVerifyingTransport(httpx.AsyncBaseTransport):
             raise _not_sent(request, error) from error.with_traceback(None)  # it may be kept
         if asked is None:
             return await self._transport.handle_async_request(request)
-        return await self._card(_plain(request) if is_permitted else _bare_request(str(request.url), request), asked)
+        if is_permitted:
+            return await self._card(_plain(request), asked)
+        return _of_a_stranger(await self._card(_bare_request(url, request), asked))
 
     async def _is_permitted_now(self, request: httpx.Request, url: str, asked: Asked | None) -> bool:
         """Whether the request goes as it is; False: without credentials. TrustError: not at all."""
@@ -303,6 +307,17 @@ def _bare(response: httpx.Response) -> httpx.Response:
 
 
 _OF_BODIES: Final = ("content-length", "content-encoding", "content-type", "transfer-encoding")
+
+
+def _of_a_stranger(response: httpx.Response) -> httpx.Response:
+    """The answer to a bare request, without what makes the program send more: cookies, which go to every host below
+    their ``Domain``, and challenges, to which ``httpx.DigestAuth`` computes an answer from the password."""
+    for name in _DEMANDS:
+        response.headers.pop(name, None)
+    return response
+
+
+_DEMANDS: Final = ("set-cookie", "set-cookie2", "www-authenticate")
 
 
 def _again(response: httpx.Response, body: bytearray) -> httpx.Response:

@@ -40,6 +40,7 @@ def location(url: str) -> Destination:
         ("https://Agent.TEST:443", "https://agent.test/"),
         ("HTTPS://agent.test/a%7Eb/%c3%a9", "https://agent.test/a~b/%C3%A9/"),
         ("https://agent.test/rpc?x#y", "https://agent.test/rpc/?x"),
+        ("https://agent.test/a;b=../c%3bd/...;/50%25/%2541", "https://agent.test/a;b=../c%3Bd/...;/50%25/%2541/"),
         ("http://127.0.0.1:80/rpc", "http://127.0.0.1/rpc"),
         ("http://[::1]/rpc", "http://[::1]:80/rpc"),
         ("http://localhost:8000", "http://LOCALHOST:8000"),
@@ -70,6 +71,15 @@ def test_two_spellings_of_one_url_are_one_location(url: str, same: str) -> None:
         "https://agent.test/rpc%2Fx",
         "https://agent.test/rpc%5cx",
         "https://agent.test/rpc%00",
+        "https://agent.test/rpc/..;",
+        "https://agent.test/.;a=b/rpc",
+        "https://agent.test/;a=b/rpc",
+        "https://agent.test/%2e.%3B/rpc",
+        "https://agent.test/%252E%252e/rpc",
+        "https://agent.test/rpc%2525252fx",
+        "https://agent.test/rpc%255Cx",
+        "https://agent.test/rpc%2500",
+        "https://agent.test/rpc%253bx",
     ],
 )
 def test_a_url_with_two_readings_or_in_clear_is_no_location(url: str) -> None:

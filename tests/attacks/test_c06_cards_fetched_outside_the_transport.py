@@ -243,7 +243,7 @@ def test_a_server_without_a_verified_card_plants_no_cookie_for_its_siblings(is_s
         assert not http.cookies
 
 
-def test_a_server_without_a_verified_card_gets_no_answer_computed_from_the_password(make: Make, impostor: Agent) -> None:
+def test_a_server_without_a_verified_card_gets_no_digest_of_the_password(make: Make, impostor: Agent) -> None:
     challenge = {"WWW-Authenticate": 'Digest realm="a", nonce="b", qop="auth"', "Retry-After": "7"}
     impostor.pages[NEW] = Page(status=401, headers=challenge)
     answer = make().ask("GET", impostor.origin(EVIL) + NEW, auth=httpx.DigestAuth("ann", "secret"))

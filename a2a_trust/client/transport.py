@@ -71,10 +71,10 @@ class VerifyingTransport(httpx.BaseTransport):
         self._turns = _Turns(Lock)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        body = request.read() if _may_be_call(request) else b""
-        url = _whole(request)
-        asked = self._cards.asked(request.method, url, body)
         try:
+            body = request.read() if _may_be_call(request) else b""
+            url = _sent_to(request)
+            asked = self._cards.asked(request.method, url, body)
             is_permitted = self._cards.permits(url) or self._is_permitted_now(request, url, asked)
         except TrustError as error:
             raise _not_sent(request, error) from error.with_traceback(None)  # it may be kept
@@ -120,7 +120,7 @@ class VerifyingTransport(httpx.BaseTransport):
             for chunk in cast("httpx.SyncByteStream", response.stream):
                 card += chunk
                 _check_size(card)
-            run(self._cards.judged(asked, _whole(request), bytes(card), response.charset_encoding))
+            run(self._cards.judged(asked, _sent_to(request), bytes(card), response.charset_encoding))
         except TrustError as error:
             raise _refusal(request, error) from error
         finally:
@@ -150,10 +150,10 @@ class AsyncVerifyingTransport(httpx.AsyncBaseTransport):
         self._turns = _Turns(anyio.Lock)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        body = await request.aread() if _may_be_call(request) else b""
-        url = _whole(request)
-        asked = self._cards.asked(request.method, url, body)
         try:
+            body = await request.aread() if _may_be_call(request) else b""
+            url = _sent_to(request)
+            asked = self._cards.asked(request.method, url, body)
             is_permitted = self._cards.permits(url) or await self._is_permitted_now(request, url, asked)
         except TrustError as error:
             raise _not_sent(request, error) from error.with_traceback(None)  # it may be kept
@@ -200,7 +200,7 @@ class AsyncVerifyingTransport(httpx.AsyncBaseTransport):
             async for chunk in cast("httpx.AsyncByteStream", response.stream):
                 card += chunk
                 _check_size(card)
-            await run_async(self._cards.judged(asked, _whole(request), bytes(card), response.charset_encoding))
+            await run_async(self._cards.judged(asked, _sent_to(request), bytes(card), response.charset_encoding))
         except TrustError as error:
             raise _refusal(request, error) from error
         finally:
@@ -296,8 +296,19 @@ def _address(request: httpx.Request) -> str:
     return f"{url.scheme}://{url.netloc.decode('ascii')}{url.raw_path.partition(b'?')[0].decode('ascii')}"
 
 
-def _whole(request: httpx.Request) -> str:
-    return str(request.url.copy_with(username=None, password=None))
+def _sent_to(request: httpx.Request) -> str:
+    """The URL that the request is sent to, and its fragment, of the parts that go out: ``str(url)`` has another host
+    than these where httpx gives an ambiguous URL another spelling.
+
+    MalformedError: it goes to no host, or the program has replaced its path.
+    """
+    url = request.url
+    if not url.raw_host:
+        raise MalformedError("URL: it has no host; write https://host/path")
+    if "target" in request.extensions:
+        raise MalformedError("URL: the extension target sends the request to another one; leave it out")
+    _, mark, fragment = str(url).partition("#")
+    return f"{url.scheme}://{url.netloc.decode('ascii')}{url.raw_path.decode('ascii')}{mark}{fragment}"
 
 
 def _bare(response: httpx.Response) -> httpx.Response:

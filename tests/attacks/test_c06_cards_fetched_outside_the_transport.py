@@ -383,6 +383,27 @@ def test_one_url_has_one_spelling(make: Make, agent: Agent, impostor: Agent, bot
     assert_saw_no_secret(impostor)
 
 
+@pytest.mark.parametrize("also", [(), [f"https://{VICTIM}"], UnsafePassAnything()])
+def test_the_url_that_is_judged_is_the_one_that_is_sent(also: Any) -> None:
+    """httpx writes the first of these as ``https://127.0.0.1/rpc``, and sends it to no host at all."""
+    sent: list[httpx.URL] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request.url)
+        return httpx.Response(200, content=signed(card_of(f"https://{VICTIM}")))
+
+    inner = httpx.MockTransport(answer)
+    with httpx.Client(transport=VerifyingTransport(inner, trusting(VICTIM), also=also)) as http:
+        assert http.get(f"https://{VICTIM}{NEW}").status_code == 200
+        sent.clear()
+        for url in (f"https:////{VICTIM}/rpc", f"https:////{VICTIM}{NEW}", f"https:///{VICTIM}/rpc", "https:/rpc"):
+            with pytest.raises(UnverifiedCardError, match="no host"):
+                http.send(httpx.Request("POST", url, headers=SECRETS))
+        with pytest.raises(UnverifiedCardError, match="target"):
+            http.post(f"https://{VICTIM}/rpc", extensions={"target": b"/admin"})
+    assert sent == []
+
+
 # --- older cards ---------------------------------------------------------------------------------------------------
 
 

@@ -37,6 +37,8 @@ from a2a_trust.strict_json import MAX_BYTES
 
 __all__ = ["AsyncVerifyingTransport", "UnverifiedCardError", "VerifyingTransport"]
 
+#: For the whole card, as long as a ``Door`` waits: other requests to that agent wait meanwhile.
+_FETCH_SECONDS: Final = 5.0
 _NO_CARDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -82,7 +84,7 @@ class VerifyingTransport(httpx.BaseTransport):
             return self._transport.handle_request(request)
         if is_permitted:
             return self._card(_plain(request), asked)
-        return _of_a_stranger(self._card(_bare_request(url, request), asked))
+        return _of_a_stranger(self._fetched(url, request))
 
     def _is_permitted_now(self, request: httpx.Request, url: str, asked: Asked | None) -> bool:
         """Whether the request goes as it is; False: without credentials. TrustError: not at all."""
@@ -104,12 +106,16 @@ class VerifyingTransport(httpx.BaseTransport):
     def _outcome(self, card_url: str, request: httpx.Request) -> str | TrustError:
         """What came from the URL of a card."""
         try:
-            return _said(self._card(_bare_request(card_url, request), Asked.CARD))
+            return _said(self._fetched(card_url, request))
         except (UnverifiedCardError, httpx.TransportError) as error:
             return _cause(error)
 
-    def _card(self, request: httpx.Request, asked: Asked) -> httpx.Response:
-        """The answer to a request for a card, when the card is verified."""
+    def _fetched(self, card_url: str, request: httpx.Request) -> httpx.Response:
+        """The card at a URL that nobody has vouched for, or an error in its place, within the deadline."""
+        return self._card(_bare_request(card_url, request), Asked.CARD, until=time.monotonic() + _FETCH_SECONDS)
+
+    def _card(self, request: httpx.Request, asked: Asked, until: float = float("inf")) -> httpx.Response:
+        """The answer to a request for a card, when the card is verified; ``until`` is by the monotonic clock."""
         response = self._transport.handle_request(request)
         if response.is_error:
             response.close()
@@ -120,6 +126,8 @@ class VerifyingTransport(httpx.BaseTransport):
             for chunk in cast("httpx.SyncByteStream", response.stream):
                 card += chunk
                 _check_size(card)
+                if time.monotonic() > until:
+                    raise _too_slow()
             run(self._cards.judged(asked, _sent_to(request), bytes(card), response.charset_encoding))
         except TrustError as error:
             raise _refusal(request, error) from error
@@ -161,7 +169,7 @@ class AsyncVerifyingTransport(httpx.AsyncBaseTransport):
             return await self._transport.handle_async_request(request)
         if is_permitted:
             return await self._card(_plain(request), asked)
-        return _of_a_stranger(await self._card(_bare_request(url, request), asked))
+        return _of_a_stranger(await self._fetched(url, request))
 
     async def _is_permitted_now(self, request: httpx.Request, url: str, asked: Asked | None) -> bool:
         """Whether the request goes as it is; False: without credentials. TrustError: not at all."""
@@ -184,9 +192,18 @@ class AsyncVerifyingTransport(httpx.AsyncBaseTransport):
     async def _outcome(self, card_url: str, request: httpx.Request) -> str | TrustError:
         """What came from the URL of a card."""
         try:
-            return _said(await self._card(_bare_request(card_url, request), Asked.CARD))
+            return _said(await self._fetched(card_url, request))
         except (UnverifiedCardError, httpx.TransportError) as error:
             return _cause(error)
+
+    async def _fetched(self, card_url: str, request: httpx.Request) -> httpx.Response:
+        """The card at a URL that nobody has vouched for, or an error in its place, within the deadline."""
+        bare = _bare_request(card_url, request)
+        try:
+            with anyio.fail_after(_FETCH_SECONDS):
+                return await self._card(bare, Asked.CARD)
+        except TimeoutError:
+            raise _refusal(bare, _too_slow()) from _too_slow()
 
     async def _card(self, request: httpx.Request, asked: Asked) -> httpx.Response:
         """The answer to a request for a card, when the card is verified."""
@@ -255,8 +272,12 @@ def _plain(request: httpx.Request) -> httpx.Request:
 def _bare_request(url: str, request: httpx.Request) -> httpx.Request:
     """The GET of a card for that request, with nothing that could be a credential."""
     headers = {name: request.headers[name] for name in BARE_HEADERS if name in request.headers}
-    within = {name: value for name, value in request.extensions.items() if name == "timeout"}
-    return httpx.Request("GET", url, headers={**headers, "Accept-Encoding": "identity"}, extensions=within)
+    given = request.extensions.get("timeout", {})
+    seconds = {step: given.get(step) for step in ("connect", "read", "write", "pool")}
+    timeout = {step: _FETCH_SECONDS if each is None else min(each, _FETCH_SECONDS) for step, each in seconds.items()}
+    return httpx.Request(
+        "GET", url, headers={**headers, "Accept-Encoding": "identity"}, extensions={"timeout": timeout}
+    )
 
 
 def _said(response: httpx.Response) -> str:
@@ -275,6 +296,10 @@ def _check_head(response: httpx.Response) -> None:
         raise MalformedError(f"card: status {response.status_code} leads to one that has not come through here")
     if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise MalformedError("card: it is compressed although only identity was accepted")
+
+
+def _too_slow() -> FetchError:
+    return FetchError(f"card: it has not come within {_FETCH_SECONDS:g} seconds")
 
 
 def _check_size(card: bytearray) -> None:

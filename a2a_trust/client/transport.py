@@ -74,7 +74,7 @@ class VerifyingTransport(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         try:
-            body = request.read() if _may_be_call(request) else b""
+            body = _body(request) if _may_be_call(request) else b""
             url = _sent_to(request)
             asked = self._cards.asked(request.method, url, body)
             is_permitted = self._cards.permits(url) or self._is_permitted_now(request, url, asked)
@@ -159,7 +159,7 @@ class AsyncVerifyingTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         try:
-            body = await request.aread() if _may_be_call(request) else b""
+            body = await _body_async(request) if _may_be_call(request) else b""
             url = _sent_to(request)
             asked = self._cards.asked(request.method, url, body)
             is_permitted = self._cards.permits(url) or await self._is_permitted_now(request, url, asked)
@@ -256,6 +256,38 @@ class _Turns(Generic[_LockT]):
 def _may_be_call(request: httpx.Request) -> bool:
     """Whether the body has to be looked into; others are sent as they come, however long."""
     return request.method == "POST" and "json" in request.headers.get("content-type", "json").lower()
+
+
+def _body(request: httpx.Request) -> bytes:
+    """The body, to be sent from memory; MalformedError: it is a stream, and too long for a call."""
+    if isinstance(request.stream, httpx.ByteStream):
+        return request.read()
+    body = bytearray()
+    for chunk in cast("httpx.SyncByteStream", request.stream):
+        body += chunk
+        _check_stream(body)
+    request.stream = httpx.ByteStream(bytes(body))
+    return request.read()
+
+
+async def _body_async(request: httpx.Request) -> bytes:
+    """As ``_body``."""
+    if isinstance(request.stream, httpx.ByteStream):
+        return await request.aread()
+    body = bytearray()
+    async for chunk in cast("httpx.AsyncByteStream", request.stream):
+        body += chunk
+        _check_stream(body)
+    request.stream = httpx.ByteStream(bytes(body))
+    return await request.aread()
+
+
+def _check_stream(body: bytearray) -> None:
+    if len(body) > MAX_BYTES:
+        raise MalformedError(
+            f"body: a stream of more than {MAX_BYTES} bytes that may be JSON may call for a card further on; give it "
+            "as bytes, or with a Content-Type that is not JSON"
+        )
 
 
 def _plain(request: httpx.Request) -> httpx.Request:

@@ -228,6 +228,35 @@ def test_a_stream_as_the_body_of_a_call_is_looked_into(make: Make, agent: Agent,
     assert agent.asked[0].body == call
 
 
+@pytest.mark.parametrize("headers", [{}, {"Content-Type": "application/json"}, {"Content-Type": "text/plain"}])
+def test_a_stream_that_may_be_a_call_is_read_to_a_bound(
+    make: Make, agent: Agent, url: str, headers: dict[str, str]
+) -> None:
+    """What comes behind the bound may be a call for a card: it is refused, not sent unread."""
+    agent.pages["/rpc"] = b"{}"
+    client, chunks = make(), 0
+
+    def blanks() -> Iterator[bytes]:
+        nonlocal chunks
+        while chunks < 80:
+            chunks += 1
+            yield b" " * 65_536
+
+    async def slowly() -> AsyncIterator[bytes]:
+        for chunk in blanks():
+            yield chunk
+
+    content = slowly() if client._is_async else blanks()
+    length = {"Content-Length": str(80 * 65_536)}
+    if headers.get("Content-Type") == "text/plain":
+        assert client.ask("POST", url + "/rpc", content=content, headers={**headers, **length}).status_code == 200
+        return
+    with pytest.raises(UnverifiedCardError, match="give it as bytes"):
+        client.ask("POST", url + "/rpc", content=content, headers={**headers, **length})
+    assert (agent.asked, chunks) == ([], 17)
+    assert client.ask("POST", url + "/rpc", content=b" " * 2_000_000, headers=headers).status_code == 200
+
+
 def test_a_card_under_any_status_of_success_is_a_card(make: Make, agent: Agent, url: str) -> None:
     """``raise_for_status`` lets all of them through."""
     client = make()

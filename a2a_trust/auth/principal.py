@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, Final, Protocol
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from types import MappingProxyType, NoneType
+from typing import Any, Final, Protocol, Self
+from uuid import UUID
 
 from a2a_trust.errors import ConfigurationError
 
@@ -41,8 +45,9 @@ class Identity:
     ``issuer`` says who vouches (an issuer URL, the name of a key store), ``subject`` whom they vouch for; together they
     name the caller, and no two callers share them. ``scopes`` are what the credential allows. It is good until just
     before ``expires_at`` (seconds since the epoch). ``claims`` hold the rest, never the credential itself. Requests
-    share them, so they are read-only: an object is a mapping that cannot be changed, a list is a tuple. With
-    ``bound_to`` it proves nothing by itself: the guard lets nobody in whose request does not prove those keys, too.
+    share them, so they are read-only: an object is a mapping that cannot be changed, a list is a tuple, a set is a
+    frozenset. With ``bound_to`` it proves nothing by itself: the guard lets nobody in whose request does not prove
+    those keys, too. ConfigurationError: a claim has a type that may be changed.
     """
 
     issuer: str
@@ -53,20 +58,70 @@ class Identity:
     bound_to: KeyBinding | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "claims", _read_only(self.claims))
+        object.__setattr__(self, "claims", _read_only(self.claims, ""))
+
+
+class _ReadOnly(Mapping[str, Any]):
+    """A mapping that nobody can change.
+
+    Unlike ``MappingProxyType`` it can be copied and pickled, so identities can. It is no dataclass: ``asdict`` would
+    take it apart.
+    """
+
+    __slots__ = ("_members",)
+    _members: MappingProxyType[str, Any]
+
+    def __init__(self, members: dict[str, Any]) -> None:
+        object.__setattr__(self, "_members", MappingProxyType(members))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("claims are read-only: requests share them")
+
+    def __getitem__(self, name: str) -> Any:
+        return self._members[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __repr__(self) -> str:
+        return repr(dict(self._members))
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _read_only, (dict(self._members), "")
 
 
 _FLAT: Final = frozenset({str, int, float, bool, type(None)})
+_UNCHANGEABLE: Final = (str, int, float, NoneType, bytes, Decimal, date, time, timedelta, UUID, Enum)
 
 
-def _read_only(value: Any) -> Any:
-    """A copy of a JSON value that nobody can change, at any depth."""
+def _read_only(value: Any, name: str) -> Any:
+    """A copy of a claim that nobody can change, at any depth. ConfigurationError: it is of another type."""
+    if isinstance(value, _ReadOnly):
+        return value
     if isinstance(value, Mapping):
-        return MappingProxyType(
-            {name: item if type(item) in _FLAT else _read_only(item) for name, item in value.items()}
+        within = f"{name}." if name else ""
+        return _ReadOnly(
+            {key: item if type(item) in _FLAT else _read_only(item, f"{within}{key}") for key, item in value.items()}
         )
-    if isinstance(value, list | tuple):
-        return tuple(map(_read_only, value))
+    if isinstance(value, list | tuple | set | frozenset):
+        items = [_read_only(item, f"{name}[{index}]") for index, item in enumerate(value)]
+        return tuple(items) if isinstance(value, list | tuple) else frozenset(items)
+    if isinstance(value, bytearray):
+        return bytes(value)
+    if not isinstance(value, _UNCHANGEABLE):
+        raise ConfigurationError(
+            f"claims: {name} is of the type {type(value).__name__}, which requests cannot share; "
+            "put what JSON knows there, or a date, a Decimal, a UUID, bytes or a set"
+        )
     return value
 
 

@@ -3,7 +3,7 @@
 The rules:
 
 1. A URL is compared part by part: the origin in one spelling, the path segment by segment, the query when the card's
-   URL has one. A path that two servers could read as two (``..``, ``//``, an encoded slash) is not compared.
+   URL has one. A path that two servers could read as two (``..``, ``..;``, ``//``, an encoded slash) is not compared.
 2. https, or http to this machine.
 3. A card names the URLs of its interfaces. Of an HTTP+JSON interface these are the paths of the operations below its
    base, with and without a tenant segment; of every other interface it is the URL alone. Interfaces before 1.0 add the
@@ -32,8 +32,11 @@ __all__ = ["Destination", "Destinations", "UnsafePassAnything"]
 
 _ESCAPE: Final = re.compile(r"%([0-9A-Fa-f]{2})")
 _UNRESERVED: Final = re.compile(r"[A-Za-z0-9._~-]")
-#: Segments that servers read differently: some resolve them, and some decode them before they look for slashes.
-_AMBIGUOUS: Final = re.compile(r"\.{0,2}|.*(?:%2F|%5C|%00|\\).*", re.DOTALL)
+#: Segments that servers read differently: some take off what follows ";" and resolve the dots that are left, and some
+#: decode, once or twice, before they look for dots, ";" and slashes.
+_AMBIGUOUS: Final = re.compile(
+    r"\.{0,2}(?:(?:;|%3B).*)?|.*(?:%2F|%5C|%00|\\|%(?:25)+(?:2E|2F|3B|5C|00)).*", re.DOTALL | re.IGNORECASE
+)
 
 #: What is below the base of HTTP+JSON: 1.0 without a prefix and with a tenant, 0.3 below /v1.
 _OPERATION: Final = f"(?:{'|'.join(route.expression() for route in ROUTES[Generation.V1_0])})"

@@ -11,8 +11,9 @@ The rules:
 4. The card is proven as one of the host that was asked, and with nothing left open: the program reads all of it. An
    extended card leads no further than a public card that came through here before and names its origin.
 5. A request goes only to URLs that a verified card names, or that the program wrote in ``also``. To other URLs, and so
-   to those of cards, only the GET of a public card goes, without credentials. What a card names counts until its proof
-   ends, and is verified again when the trusted keys change, and every 5 minutes.
+   to those of cards, only the GET of a public card goes, without credentials; its answer passes without cookies and
+   challenges. What a card names counts until its proof ends, and is verified again when the trusted keys change, and
+   every 5 minutes.
 6. For the first request to another URL the card is searched there; what was not found, or not verified, is not searched
    again for 10 seconds.
 7. The memory keeps a card by its location. The query of its URL counts only if the program named the URL with it.

@@ -37,6 +37,8 @@ from a2a_trust.strict_json import MAX_BYTES
 
 __all__ = ["AsyncVerifyingTransport", "UnverifiedCardError", "VerifyingTransport"]
 
+#: For the whole card, as long as a ``Door`` waits: other requests to that agent wait meanwhile.
+_FETCH_SECONDS: Final = 5.0
 _NO_CARDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -71,16 +73,18 @@ class VerifyingTransport(httpx.BaseTransport):
         self._turns = _Turns(Lock)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        body = request.read() if _may_be_call(request) else b""
-        url = _whole(request)
-        asked = self._cards.asked(request.method, url, body)
         try:
+            body = _body(request) if _may_be_call(request) else b""
+            url = _sent_to(request)
+            asked = self._cards.asked(request.method, url, body)
             is_permitted = self._cards.permits(url) or self._is_permitted_now(request, url, asked)
         except TrustError as error:
             raise _not_sent(request, error) from error.with_traceback(None)  # it may be kept
         if asked is None:
             return self._transport.handle_request(request)
-        return self._card(_plain(request) if is_permitted else _bare_request(str(request.url), request), asked)
+        if is_permitted:
+            return self._card(_plain(request), asked)
+        return _of_a_stranger(self._fetched(url, request))
 
     def _is_permitted_now(self, request: httpx.Request, url: str, asked: Asked | None) -> bool:
         """Whether the request goes as it is; False: without credentials. TrustError: not at all."""
@@ -102,12 +106,16 @@ class VerifyingTransport(httpx.BaseTransport):
     def _outcome(self, card_url: str, request: httpx.Request) -> str | TrustError:
         """What came from the URL of a card."""
         try:
-            return _said(self._card(_bare_request(card_url, request), Asked.CARD))
+            return _said(self._fetched(card_url, request))
         except (UnverifiedCardError, httpx.TransportError) as error:
             return _cause(error)
 
-    def _card(self, request: httpx.Request, asked: Asked) -> httpx.Response:
-        """The answer to a request for a card, when the card is verified."""
+    def _fetched(self, card_url: str, request: httpx.Request) -> httpx.Response:
+        """The card at a URL that nobody has vouched for, or an error in its place, within the deadline."""
+        return self._card(_bare_request(card_url, request), Asked.CARD, until=time.monotonic() + _FETCH_SECONDS)
+
+    def _card(self, request: httpx.Request, asked: Asked, until: float = float("inf")) -> httpx.Response:
+        """The answer to a request for a card, when the card is verified; ``until`` is by the monotonic clock."""
         response = self._transport.handle_request(request)
         if response.is_error:
             response.close()
@@ -118,7 +126,9 @@ class VerifyingTransport(httpx.BaseTransport):
             for chunk in cast("httpx.SyncByteStream", response.stream):
                 card += chunk
                 _check_size(card)
-            run(self._cards.judged(asked, _whole(request), bytes(card), response.charset_encoding))
+                if time.monotonic() > until:
+                    raise _too_slow()
+            run(self._cards.judged(asked, _sent_to(request), bytes(card), response.charset_encoding))
         except TrustError as error:
             raise _refusal(request, error) from error
         finally:
@@ -148,16 +158,18 @@ class AsyncVerifyingTransport(httpx.AsyncBaseTransport):
         self._turns = _Turns(anyio.Lock)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        body = await request.aread() if _may_be_call(request) else b""
-        url = _whole(request)
-        asked = self._cards.asked(request.method, url, body)
         try:
+            body = await _body_async(request) if _may_be_call(request) else b""
+            url = _sent_to(request)
+            asked = self._cards.asked(request.method, url, body)
             is_permitted = self._cards.permits(url) or await self._is_permitted_now(request, url, asked)
         except TrustError as error:
             raise _not_sent(request, error) from error.with_traceback(None)  # it may be kept
         if asked is None:
             return await self._transport.handle_async_request(request)
-        return await self._card(_plain(request) if is_permitted else _bare_request(str(request.url), request), asked)
+        if is_permitted:
+            return await self._card(_plain(request), asked)
+        return _of_a_stranger(await self._fetched(url, request))
 
     async def _is_permitted_now(self, request: httpx.Request, url: str, asked: Asked | None) -> bool:
         """Whether the request goes as it is; False: without credentials. TrustError: not at all."""
@@ -180,9 +192,18 @@ class AsyncVerifyingTransport(httpx.AsyncBaseTransport):
     async def _outcome(self, card_url: str, request: httpx.Request) -> str | TrustError:
         """What came from the URL of a card."""
         try:
-            return _said(await self._card(_bare_request(card_url, request), Asked.CARD))
+            return _said(await self._fetched(card_url, request))
         except (UnverifiedCardError, httpx.TransportError) as error:
             return _cause(error)
+
+    async def _fetched(self, card_url: str, request: httpx.Request) -> httpx.Response:
+        """The card at a URL that nobody has vouched for, or an error in its place, within the deadline."""
+        bare = _bare_request(card_url, request)
+        try:
+            with anyio.fail_after(_FETCH_SECONDS):
+                return await self._card(bare, Asked.CARD)
+        except TimeoutError:
+            raise _refusal(bare, _too_slow()) from _too_slow()
 
     async def _card(self, request: httpx.Request, asked: Asked) -> httpx.Response:
         """The answer to a request for a card, when the card is verified."""
@@ -196,7 +217,7 @@ class AsyncVerifyingTransport(httpx.AsyncBaseTransport):
             async for chunk in cast("httpx.AsyncByteStream", response.stream):
                 card += chunk
                 _check_size(card)
-            await run_async(self._cards.judged(asked, _whole(request), bytes(card), response.charset_encoding))
+            await run_async(self._cards.judged(asked, _sent_to(request), bytes(card), response.charset_encoding))
         except TrustError as error:
             raise _refusal(request, error) from error
         finally:
@@ -237,6 +258,38 @@ def _may_be_call(request: httpx.Request) -> bool:
     return request.method == "POST" and "json" in request.headers.get("content-type", "json").lower()
 
 
+def _body(request: httpx.Request) -> bytes:
+    """The body, to be sent from memory; MalformedError: it is a stream, and too long for a call."""
+    if isinstance(request.stream, httpx.ByteStream):
+        return request.read()
+    body = bytearray()
+    for chunk in cast("httpx.SyncByteStream", request.stream):
+        body += chunk
+        _check_stream(body)
+    request.stream = httpx.ByteStream(bytes(body))
+    return request.read()
+
+
+async def _body_async(request: httpx.Request) -> bytes:
+    """As ``_body``."""
+    if isinstance(request.stream, httpx.ByteStream):
+        return await request.aread()
+    body = bytearray()
+    async for chunk in cast("httpx.AsyncByteStream", request.stream):
+        body += chunk
+        _check_stream(body)
+    request.stream = httpx.ByteStream(bytes(body))
+    return await request.aread()
+
+
+def _check_stream(body: bytearray) -> None:
+    if len(body) > MAX_BYTES:
+        raise MalformedError(
+            f"body: a stream of more than {MAX_BYTES} bytes that may be JSON may call for a card further on; give it "
+            "as bytes, or with a Content-Type that is not JSON"
+        )
+
+
 def _plain(request: httpx.Request) -> httpx.Request:
     """The request for the whole card, in no encoding."""
     headers = httpx.Headers(request.headers)
@@ -251,8 +304,12 @@ def _plain(request: httpx.Request) -> httpx.Request:
 def _bare_request(url: str, request: httpx.Request) -> httpx.Request:
     """The GET of a card for that request, with nothing that could be a credential."""
     headers = {name: request.headers[name] for name in BARE_HEADERS if name in request.headers}
-    within = {name: value for name, value in request.extensions.items() if name == "timeout"}
-    return httpx.Request("GET", url, headers={**headers, "Accept-Encoding": "identity"}, extensions=within)
+    given = request.extensions.get("timeout", {})
+    seconds = {step: given.get(step) for step in ("connect", "read", "write", "pool")}
+    timeout = {step: _FETCH_SECONDS if each is None else min(each, _FETCH_SECONDS) for step, each in seconds.items()}
+    return httpx.Request(
+        "GET", url, headers={**headers, "Accept-Encoding": "identity"}, extensions={"timeout": timeout}
+    )
 
 
 def _said(response: httpx.Response) -> str:
@@ -271,6 +328,10 @@ def _check_head(response: httpx.Response) -> None:
         raise MalformedError(f"card: status {response.status_code} leads to one that has not come through here")
     if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise MalformedError("card: it is compressed although only identity was accepted")
+
+
+def _too_slow() -> FetchError:
+    return FetchError(f"card: it has not come within {_FETCH_SECONDS:g} seconds")
 
 
 def _check_size(card: bytearray) -> None:
@@ -292,8 +353,19 @@ def _address(request: httpx.Request) -> str:
     return f"{url.scheme}://{url.netloc.decode('ascii')}{url.raw_path.partition(b'?')[0].decode('ascii')}"
 
 
-def _whole(request: httpx.Request) -> str:
-    return str(request.url.copy_with(username=None, password=None))
+def _sent_to(request: httpx.Request) -> str:
+    """The URL that the request is sent to, and its fragment, of the parts that go out: ``str(url)`` has another host
+    than these where httpx gives an ambiguous URL another spelling.
+
+    MalformedError: it goes to no host, or the program has replaced its path.
+    """
+    url = request.url
+    if not url.raw_host:
+        raise MalformedError("URL: it has no host; write https://host/path")
+    if "target" in request.extensions:
+        raise MalformedError("URL: the extension target sends the request to another one; leave it out")
+    _, mark, fragment = str(url).partition("#")
+    return f"{url.scheme}://{url.netloc.decode('ascii')}{url.raw_path.decode('ascii')}{mark}{fragment}"
 
 
 def _bare(response: httpx.Response) -> httpx.Response:
@@ -303,6 +375,17 @@ def _bare(response: httpx.Response) -> httpx.Response:
 
 
 _OF_BODIES: Final = ("content-length", "content-encoding", "content-type", "transfer-encoding")
+
+
+def _of_a_stranger(response: httpx.Response) -> httpx.Response:
+    """The answer to a bare request, without what makes the program send more: cookies, which go to every host below
+    their ``Domain``, and challenges, to which ``httpx.DigestAuth`` computes an answer from the password."""
+    for name in _DEMANDS:
+        response.headers.pop(name, None)
+    return response
+
+
+_DEMANDS: Final = ("set-cookie", "set-cookie2", "www-authenticate")
 
 
 def _again(response: httpx.Response, body: bytearray) -> httpx.Response:

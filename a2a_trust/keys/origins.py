@@ -105,11 +105,11 @@ def origin_of(url: str) -> str:
     MalformedError as for ``host_of``, and for what is no port.
     """
     host = host_of(url)
-    parts = urlsplit(url if "//" in url else f"//{url}")
     try:
+        parts = urlsplit(url if "//" in url else f"//{url}")
         port = parts.port
     except ValueError:
-        raise MalformedError("URL: its port is none; write a number up to 65535") from None
+        raise MalformedError("URL: no IPv6 address in its brackets, or a port above 65535; correct it") from None
     return f"{parts.scheme}://{host}" + ("" if port in (None, _DEFAULT_PORTS.get(parts.scheme)) else f":{port}")
 
 

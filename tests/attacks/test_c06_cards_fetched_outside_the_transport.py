@@ -222,6 +222,48 @@ def test_only_the_program_says_which_card_may_have_credentials(make: Make, agent
             assert ("x-api-key" in agent.asked[-1].headers) is sent
 
 
+@pytest.mark.parametrize("is_signed", [False, True])
+def test_a_server_without_a_verified_card_plants_no_cookie_for_its_siblings(is_signed: bool) -> None:
+    """``Domain=`` makes httpx send the cookie of one host to every other host below the domain."""
+    cookies = [("Set-Cookie", "session=planted; Domain=example.com; Path=/"), ("Set-Cookie", "more=planted; Path=/")]
+    sent: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        if request.url.host == "agent.example.com":
+            return httpx.Response(200, content=signed(card_of("https://agent.example.com")))
+        card = signed(card_of("https://evil.example.com"))
+        return httpx.Response(200 if is_signed else 404, headers=cookies, content=card)
+
+    trust = trusting("agent.example.com", "evil.example.com")
+    with httpx.Client(transport=VerifyingTransport(httpx.MockTransport(answer), trust)) as http:
+        assert http.get(f"https://evil.example.com{NEW}").is_success is is_signed
+        assert http.post("https://agent.example.com/rpc", json=CALL).status_code == 200
+        assert "cookie" not in sent[-1].headers
+        assert not http.cookies
+
+
+def test_a_server_without_a_verified_card_gets_no_digest_of_the_password(make: Make, impostor: Agent) -> None:
+    challenge = {"WWW-Authenticate": 'Digest realm="a", nonce="b", qop="auth"', "Retry-After": "7"}
+    impostor.pages[NEW] = Page(status=401, headers=challenge)
+    answer = make().ask("GET", impostor.origin(EVIL) + NEW, auth=httpx.DigestAuth("ann", "secret"))
+    assert (answer.status_code, answer.headers["retry-after"]) == (401, "7")
+    assert "www-authenticate" not in answer.headers
+    assert impostor.paths() == [NEW]
+
+
+def test_a_permitted_server_may_ask_for_a_digest(make: Make, agent: Agent) -> None:
+    challenge = {"WWW-Authenticate": 'Digest realm="a", nonce="b", qop="auth"'}
+    card, url = signed(card_of(agent.origin(VICTIM))), agent.origin(VICTIM) + NEW
+
+    def page(asked: Asked) -> Page:
+        is_answered = asked.headers["authorization"].startswith("Digest ")
+        return Page(body=card) if is_answered else Page(status=401, headers=challenge)
+
+    agent.pages[NEW] = page
+    assert make(also=[url]).ask("GET", url, auth=httpx.DigestAuth("ann", "secret")).content == card
+
+
 # --- interfaces and redirects elsewhere ----------------------------------------------------------------------------
 
 
@@ -297,6 +339,17 @@ def test_a_redirect_leads_only_where_a_verified_card_says(
         "/rest/message:send/../../admin",
         "/rest/tasks/..%2f..%2fadmin",
         "/rest/tasks/%2e%2e",
+        "/rest/tasks/..;",
+        "/rest/tasks/..;x=y",
+        "/rest/tasks/..%3b",
+        "/rest/tasks/%2E%2e%3Bx",
+        "/rest/tasks/..%253bx",
+        "/rest/tasks/%252e%252E",
+        "/rest/tasks/.%25252e",
+        "/rest/tasks/..%252fadmin",
+        "/rest/tasks/..%255Cadmin",
+        "/rest/..;/message:send",
+        "/rest/;/message:send",
         "/rest//message:send",
         "/message:send",
         "/",
@@ -328,6 +381,27 @@ def test_one_url_has_one_spelling(make: Make, agent: Agent, impostor: Agent, bot
             program.call(other)
     assert len(agent.asked) == asked
     assert_saw_no_secret(impostor)
+
+
+@pytest.mark.parametrize("also", [(), [f"https://{VICTIM}"], UnsafePassAnything()])
+def test_the_url_that_is_judged_is_the_one_that_is_sent(also: Any) -> None:
+    """httpx writes the first of these as ``https://127.0.0.1/rpc``, and sends it to no host at all."""
+    sent: list[httpx.URL] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request.url)
+        return httpx.Response(200, content=signed(card_of(f"https://{VICTIM}")))
+
+    inner = httpx.MockTransport(answer)
+    with httpx.Client(transport=VerifyingTransport(inner, trusting(VICTIM), also=also)) as http:
+        assert http.get(f"https://{VICTIM}{NEW}").status_code == 200
+        sent.clear()
+        for url in (f"https:////{VICTIM}/rpc", f"https:////{VICTIM}{NEW}", f"https:///{VICTIM}/rpc", "https:/rpc"):
+            with pytest.raises(UnverifiedCardError, match="no host"):
+                http.send(httpx.Request("POST", url, headers=SECRETS))
+        with pytest.raises(UnverifiedCardError, match="target"):
+            http.post(f"https://{VICTIM}/rpc", extensions={"target": b"/admin"})
+    assert sent == []
 
 
 # --- older cards ---------------------------------------------------------------------------------------------------

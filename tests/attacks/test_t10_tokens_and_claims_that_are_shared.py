@@ -89,6 +89,18 @@ async def test_a_handler_cannot_change_the_claims_that_the_next_one_gets(change:
     assert first[1:] == (("reader",), ("ledger",))
 
 
+async def test_what_a_verifier_keeps_in_sets_and_buffers_is_not_shared() -> None:
+    kept: dict[str, Any] = {"roles": {"reader"}, "realm": [{"key": bytearray(b"k")}]}
+    seen = Identity(issuer="own", subject="ann", claims=kept).claims
+    kept["roles"].add("admin")
+    kept["realm"][0]["key"][:] = b"x"
+    with pytest.raises(AttributeError):
+        seen["roles"].add("admin")
+    with pytest.raises(AttributeError):
+        seen["realm"][0]["key"].append(1)
+    assert (seen["roles"], seen["realm"][0]["key"]) == ({"reader"}, b"k")
+
+
 ORDERS = {
     "ES256": 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551,
     "ES384": 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFC7634D81F4372DDF581A0DB248B0A77AECEC196ACCC52973,

@@ -42,7 +42,7 @@ from a2a_trust import (
     verify_card,
 )
 from a2a_trust.client.memory import VolatileCardMemory
-from a2a_trust.errors import CardMemoryError, RolledBackCardError
+from a2a_trust.errors import CardMemoryError, FetchError, RolledBackCardError
 from tests.attacks.forgery import canonical, entry, pruned, served, signs
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, signed, trusting
 from tests.test_fetch import Authority
@@ -228,6 +228,35 @@ def test_a_stream_as_the_body_of_a_call_is_looked_into(make: Make, agent: Agent,
     assert agent.asked[0].body == call
 
 
+@pytest.mark.parametrize("headers", [{}, {"Content-Type": "application/json"}, {"Content-Type": "text/plain"}])
+def test_a_stream_that_may_be_a_call_is_read_to_a_bound(
+    make: Make, agent: Agent, url: str, headers: dict[str, str]
+) -> None:
+    """What comes behind the bound may be a call for a card: it is refused, not sent unread."""
+    agent.pages["/rpc"] = b"{}"
+    client, chunks = make(), 0
+
+    def blanks() -> Iterator[bytes]:
+        nonlocal chunks
+        while chunks < 80:
+            chunks += 1
+            yield b" " * 65_536
+
+    async def slowly() -> AsyncIterator[bytes]:
+        for chunk in blanks():
+            yield chunk
+
+    content = slowly() if client._is_async else blanks()
+    length = {"Content-Length": str(80 * 65_536)}
+    if headers.get("Content-Type") == "text/plain":
+        assert client.ask("POST", url + "/rpc", content=content, headers={**headers, **length}).status_code == 200
+        return
+    with pytest.raises(UnverifiedCardError, match="give it as bytes"):
+        client.ask("POST", url + "/rpc", content=content, headers={**headers, **length})
+    assert (agent.asked, chunks) == ([], 17)
+    assert client.ask("POST", url + "/rpc", content=b" " * 2_000_000, headers=headers).status_code == 200
+
+
 def test_a_card_under_any_status_of_success_is_a_card(make: Make, agent: Agent, url: str) -> None:
     """``raise_for_status`` lets all of them through."""
     client = make()
@@ -337,6 +366,59 @@ def test_a_charset_that_would_make_another_text_of_it_is_refused(
 def test_a_card_that_never_ends_is_not_read_to_its_end(make: Make, agent: Agent, url: str) -> None:
     agent.pages[NEW] = Page(body=b" " * 5_000_000)
     assert "larger than 1048576 bytes" in str(make().refusal(MalformedError, url + NEW))
+
+
+class Dripping(httpx.AsyncByteStream, httpx.SyncByteStream):
+    """A card that comes blank by blank, and ends as one that is refused for another reason."""
+
+    def __init__(self) -> None:
+        self.chunks = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for self.chunks in range(100):
+            time.sleep(0.01)
+            yield b" "
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for chunk in range(100):
+            self.chunks = chunk
+            await asyncio.sleep(0.01)
+            yield b" "
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("timeout", [None, 60.0, 0.05])
+def test_a_card_that_drips_is_given_up(monkeypatch: pytest.MonkeyPatch, method: str, timeout: float | None) -> None:
+    """Nobody has vouched for its server; requests to that agent wait for their turn meanwhile."""
+    monkeypatch.setattr("a2a_trust.client.transport._FETCH_SECONDS", 0.1)
+    streams: list[Dripping] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        steps = dict.fromkeys(("connect", "read", "write", "pool"), min(timeout or 0.1, 0.1))
+        assert request.extensions == {"timeout": steps}
+        streams.append(Dripping())
+        return httpx.Response(200, stream=streams[-1])
+
+    async def ask() -> None:
+        async with httpx.AsyncClient(
+            transport=AsyncVerifyingTransport(httpx.MockTransport(answer), trusting(HOST)), timeout=timeout
+        ) as http:
+            await http.request(method, f"https://{HOST}{NEW}")
+
+    with pytest.raises(UnverifiedCardError, match=r"not come within 0\.1 seconds"):
+        asyncio.run(ask())
+    with (
+        httpx.Client(
+            transport=VerifyingTransport(httpx.MockTransport(answer), trusting(HOST)), timeout=timeout
+        ) as http,
+        pytest.raises(UnverifiedCardError, match=r"not come within 0\.1 seconds") as caught,
+    ):
+        http.request(method, f"https://{HOST}{NEW}")
+    cause = caught.value.__cause__
+    assert cause is not None
+    assert isinstance(cause if method == "GET" else cause.__cause__, FetchError)
+    assert len(streams) == 2  # the search ends with the first
+    assert all(stream.chunks < 99 for stream in streams)
 
 
 def test_a_proof_with_open_ends_is_not_enough(make: Make, agent: Agent, url: str) -> None:

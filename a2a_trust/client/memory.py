@@ -166,7 +166,7 @@ def acceptance(location: str, thumbprints: Iterable[str]) -> tuple[Location, fro
     """What a person accepts, as ``JudgingMemory.accept`` has it; ConfigurationError if it is no location or no key."""
     named = named_location(location, with_query=True)
     keys = frozenset([thumbprints] if isinstance(thumbprints, str) else thumbprints)
-    if not keys or not all(_THUMBPRINT.fullmatch(key) for key in keys):
+    if not keys or not all(map(is_thumbprint, keys)):
         raise ConfigurationError(
             "accept: write the key's RFC 7638 thumbprint, 43 letters, digits, - and _, as the refusal shows it"
         )

@@ -50,7 +50,7 @@ STANDARD = {
     "dataclasses", "datetime", "email", "enum", "fcntl", "functools", "getpass", "hashlib", "hmac", "importlib",
     "inspect", "io", "ipaddress", "itertools", "json", "logging", "marshal", "math", "os", "pathlib", "re", "secrets",
     "shlex", "shutil", "socket", "ssl", "stat", "sys", "tempfile", "textwrap", "threading", "time", "tomllib", "types",
-    "typing", "unicodedata", "urllib", "warnings", "zlib",
+    "typing", "unicodedata", "urllib", "uuid", "warnings", "zlib",
 }  # fmt: skip
 
 

@@ -136,10 +136,9 @@ class TrustStore:
         entries = tuple(
             replace(entry, revoked=True) if gone & {entry.key.kid, entry.key.thumbprint} else entry for entry in entries
         )
-        by_name: dict[tuple[str, str], tuple[TrustedKey, ...]] = {}
+        by_name: dict[tuple[str, str], list[TrustedKey]] = {}
         for entry in entries:
-            name = (entry.key.kid, entry.key.kty)
-            by_name[name] = (*by_name.get(name, ()), entry)
+            by_name.setdefault((entry.key.kid, entry.key.kty), []).append(entry)
         object.__setattr__(self, "keys", entries)
         object.__setattr__(self, "policies", tuple(policies))
         if not all(isinstance(each, OriginPolicy) for each in self.policies):
@@ -148,7 +147,7 @@ class TrustStore:
         object.__setattr__(self, "spoken_for", tuple(dict.fromkeys(hosts)))
         object.__setattr__(self, "revoked", gone)
         object.__setattr__(self, "names", frozenset(names) | {entry.name for entry in entries if entry.name})
-        object.__setattr__(self, "_by_name", by_name)
+        object.__setattr__(self, "_by_name", {name: tuple(found) for name, found in by_name.items()})
         object.__setattr__(self, "_kids", frozenset(kid for kid, _ in by_name))
 
     def named(self, kid: str, kty: str) -> tuple[TrustedKey, ...]:

@@ -1,13 +1,9 @@
-"""One RSA key for all tests of this folder, and no property that is false on a slow machine."""
+"""One RSA key for all tests of this folder."""
 
 from __future__ import annotations
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
-from hypothesis import HealthCheck, settings
-
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="session")

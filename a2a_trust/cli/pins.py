@@ -53,7 +53,7 @@ def _accept(path: Path, options: argparse.Namespace) -> dict[str, Any]:
         put(f"  only these keys are trusted there on first use: {_thumbprints(record)}")
         put("  a key that the trust store names for this host still counts before them")
         if "?" in record.location:
-            put("  a query counts only for clients that name this URL with it in card_urls; for others leave it out")
+            put("  a query counts only for clients that name this URL with it in cards; for others leave it out")
     return _entry(record)
 
 

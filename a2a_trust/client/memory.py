@@ -363,7 +363,7 @@ class JudgingMemory:
         """Hold the agent to these keys from now on, in place of those remembered, whether it was seen before or not.
 
         ``location`` is the URL of the agent or of its card, as ``records`` shows it; a query in it counts, for clients
-        that name the URL in ``card_urls``. ``thumbprints`` (RFC 7638, SHA-256) come from whoever runs the agent, not
+        that name the URL in ``cards``. ``thumbprints`` (RFC 7638, SHA-256) come from whoever runs the agent, not
         from the agent. With other keys than before ``iat`` and version start again: those of a card that a stranger has
         signed say nothing about the right ones.
         """

@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: demo test check check-style format fuzz bench lock clean
+.PHONY: demo test check check-style format fuzz faults bench lock clean
 
 demo: .venv/ready  ## sign a real card, verify it, and see every change refused
 	@$(BIN)/python examples/demo.py
@@ -25,6 +25,9 @@ format: .venv/ready
 
 fuzz: .venv/ready  ## requests at agents in four frameworks, in the environment that tests/fuzz makes; COUNT=… SEED=…
 	PYTHONPATH=. $$($(BIN)/python -m tests.fuzz) tests/fuzz/fuzz_frameworks.py $${SEED:-$$(date +%s)} $${COUNT:-50000}
+
+faults: .venv/ready  ## kills, full disks, races and growth, in their long form: many rounds of what the tests do a few times
+	A2A_TRUST_FAULTS=long $(BIN)/python -m pytest tests/faults -v
 
 bench: .venv/ready  ## ratios against the peers, interleaved; those of servers run in an environment of their own
 	$(BIN)/python -m benchmarks

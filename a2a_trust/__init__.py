@@ -7,10 +7,8 @@ Rooms, from the ground up; each imports only from rooms before it:
 ``strict_json``     the reader for JSON from strangers
 ``dates``           moments as people read them
 ``json_pointer``    places in a JSON document
-``atomic_write``    files written whole or not at all
-``file_changes``    how a change of a file is noticed
-``file_rights``     who can write to a file that says whom to trust
-``sqlite_file``     SQLite files that several processes share
+``cache``           bounded memories, and one flight for several callers
+``files``           written whole or not at all, watched for changes, who may write them, SQLite
 ``addresses``       which IP addresses are public
 ``card``            what a card of any generation says: schemes, requirements, interfaces, skills
 ``merged``          one card for clients of two generations

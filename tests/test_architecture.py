@@ -17,8 +17,8 @@ PACKAGE = Path(a2a_trust.__file__).parent
 
 #: From the ground up; a room imports from its own and from lower floors only.
 FLOORS = (
-    ("errors", "atomic_write", "dates", "file_changes", "file_rights", "json_pointer"),
-    ("strict_json", "sqlite_file"),
+    ("errors", "dates", "json_pointer"),
+    ("cache", "files", "strict_json"),
     ("addresses", "card", "merged", "fetch"),
     ("keys",),
     ("signing", "auth"),
@@ -41,7 +41,7 @@ HOMES = {
     "starlette": ("middleware/",),
     "uvicorn": ("servers/uvicorn.py",),
     "hypercorn": ("servers/hypercorn.py",),
-    "sqlite3": ("sqlite_file.py", "auth/api_key_store.py", "client/memory_store.py"),
+    "sqlite3": ("files/sqlite.py", "auth/api_key_store.py", "client/memory_store.py"),
 }
 
 STANDARD = {

@@ -1,6 +1,6 @@
 """API keys in an SQLite file: the embedded store, which several processes of one machine may share.
 
-How they share it is in ``sqlite_file``. ``revision`` takes a random value with every change but that of a last use, by
+How they share it is in ``files.sqlite``. ``revision`` takes a random value with every change but that of a last use, by
 triggers: a change that is made by hand is noticed as well, and an unchanged store is not read again.
 """
 
@@ -15,7 +15,7 @@ from typing import Final
 
 from a2a_trust.auth.api_key import ApiKeyRecord, ApiKeyWrites, KeyTable
 from a2a_trust.errors import KeySourceUnavailableError
-from a2a_trust.sqlite_file import SqliteFile
+from a2a_trust.files.sqlite import SqliteFile
 
 __all__ = ["SqliteApiKeys"]
 

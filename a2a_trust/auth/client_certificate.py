@@ -48,7 +48,7 @@ from a2a_trust.errors import (
     KeySourceUnavailableError,
     MalformedError,
 )
-from a2a_trust.file_changes import Stamp, stamp_of_path
+from a2a_trust.files.watched import Stamp, stamp_of_path
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import public_key_from_object
 

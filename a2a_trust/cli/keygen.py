@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from a2a_trust.atomic_write import write_atomically
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json
 from a2a_trust.cli.sources import default_key_path, new_passphrase
 from a2a_trust.errors import ConfigurationError, TrustError
+from a2a_trust.files.atomic import write_atomically
 from a2a_trust.keys.files import save_private_key
 from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.signer import generate_signer

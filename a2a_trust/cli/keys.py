@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from a2a_trust.atomic_write import write_atomically
 from a2a_trust.cli.moments import written
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, put_table
 from a2a_trust.cli.sources import check_not_secret, key_file_warnings, load_signers, naming, new_passphrase, opened
 from a2a_trust.errors import ConfigurationError, TrustError
+from a2a_trust.files.atomic import write_atomically
 from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.ring_file import load_key_ring, save_key_ring, update_key_ring
 from a2a_trust.keys.rotation import KeyRing, KeyState, RingKey, new_ring_key

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from a2a_trust import strict_json
-from a2a_trust.atomic_write import write_atomically
 from a2a_trust.cli.card_text import rewritten
 from a2a_trust.cli.positions import Position, positions_of
 from a2a_trust.cli.report import Exit, class_of, exit_of, failed, mark, printable, put, put_json, warn
 from a2a_trust.cli.sources import read_input
 from a2a_trust.errors import ConfigurationError, MalformedError
+from a2a_trust.files.atomic import write_atomically
 from a2a_trust.lint.findings import Finding, Severity
 from a2a_trust.lint.lint_card import lint_card, mend_card
 from a2a_trust.lint.rules import RULES

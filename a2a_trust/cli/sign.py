@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from a2a_trust import strict_json
-from a2a_trust.atomic_write import PreparedFile
 from a2a_trust.cli.card_text import rewritten
 from a2a_trust.cli.moments import moment
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, warn
 from a2a_trust.cli.sources import check_not_secret, load_signers, read_input
 from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, TrustError
+from a2a_trust.files.atomic import PreparedFile
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.lint.findings import Finding, Severity
 from a2a_trust.lint.lint_card import lint_card

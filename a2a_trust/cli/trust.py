@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from a2a_trust.atomic_write import write_atomically
 from a2a_trust.cli.moments import moment, written
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, put_table, warn
 from a2a_trust.cli.sources import algorithm_option, given_alg, needing_client, public_key, public_keys
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
+from a2a_trust.files.atomic import write_atomically
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import KeySet, read_jwks
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of

@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, Protocol
 
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.file_changes import Stamp, stamp_of_path
+from a2a_trust.files.watched import Stamp, stamp_of_path
 from a2a_trust.keys.files import load_private_key, private_key_bytes, read_private_key
 from a2a_trust.keys.signer import LocalSigner
 

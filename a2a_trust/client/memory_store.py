@@ -1,7 +1,7 @@
 """The memory of cards in an SQLite file: the embedded one, which several processes of one machine may share.
 
-How processes share it is in ``sqlite_file``. A file that is damaged, or that has vanished, is an error: an empty memory
-would trust everybody for the first time again.
+How processes share it is in ``files.sqlite``. A file that is damaged, or that has vanished, is an error: an empty
+memory would trust everybody for the first time again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 from a2a_trust.client.location import Location
 from a2a_trust.client.memory import CardTable, JudgingMemory, Remembered, named_location
 from a2a_trust.errors import CardMemoryUnavailableError
-from a2a_trust.sqlite_file import SqliteFile, is_damage
+from a2a_trust.files.sqlite import SqliteFile, is_damage
 
 __all__ = ["SqliteCardMemory"]
 

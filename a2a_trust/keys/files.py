@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from a2a_trust import strict_json
-from a2a_trust.atomic_write import write_atomically
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.file_rights import check_writers
+from a2a_trust.files.atomic import write_atomically
+from a2a_trust.files.rights import check_writers
 from a2a_trust.keys.jwk import private_key_to_jwk
 from a2a_trust.keys.signer import LocalSigner
 

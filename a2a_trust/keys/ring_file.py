@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from a2a_trust.atomic_write import locked, write_atomically
 from a2a_trust.errors import ConfigurationError, TrustError
-from a2a_trust.file_changes import Stamp, stamp_of, stamp_of_path
+from a2a_trust.files.atomic import locked, write_atomically
+from a2a_trust.files.watched import Stamp, stamp_of, stamp_of_path
 from a2a_trust.keys.files import PassphraseNeededError, read_key_file
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import UnsafeAnyOrigin

@@ -50,8 +50,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError
-from a2a_trust.file_changes import Stamp, stamp_of_path
-from a2a_trust.file_rights import check_writers
+from a2a_trust.files.rights import check_writers
+from a2a_trust.files.watched import Stamp, stamp_of_path
 from a2a_trust.keys.algorithms import algorithm_named
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, public_key_from_pem
 from a2a_trust.keys.keyset import KeySet, read_public_keys

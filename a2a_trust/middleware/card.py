@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol
 
 from a2a_trust import strict_json
 from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
-from a2a_trust.file_changes import Stamp, stamp_of
+from a2a_trust.files.watched import Stamp, stamp_of
 from a2a_trust.keys.origins import UnsafeAnyOrigin
 from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust import TrustSource, TrustStore

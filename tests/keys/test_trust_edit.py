@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.file_changes import stamp_of_path
+from a2a_trust.files.watched import stamp_of_path
 from a2a_trust.keys.origins import Origins
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust import SigningTool

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from a2a_trust.errors import ConfigurationError, with_option
-from a2a_trust.file_rights import check_writers
+from a2a_trust.files.rights import check_writers
 
 __all__ = ["SqliteFile", "is_damage"]
 

@@ -1,0 +1,1 @@
+"""Bounded memories, and one flight for several callers who want the same."""

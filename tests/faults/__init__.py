@@ -1,0 +1,1 @@
+"""Faults that are injected for real: kills, full disks, read-only mounts, races, clocks that jump, growth."""

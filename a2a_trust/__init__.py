@@ -4,15 +4,12 @@ Rooms, from the ground up; each imports only from rooms before it:
 
 ==================  =================================================================================
 ``errors``          the exception tree
-``strict_json``     the reader for JSON from strangers
+``strict_json``     the reader for JSON from strangers, canonical JSON (RFC 8785), JSON pointers
 ``dates``           moments as people read them
-``json_pointer``    places in a JSON document
 ``cache``           bounded memories, and one flight for several callers
 ``files``           written whole or not at all, watched for changes, who may write them, SQLite
-``addresses``       which IP addresses are public
-``card``            what a card of any generation says: schemes, requirements, interfaces, skills
-``merged``          one card for clients of two generations
-``fetch``           the one guarded door to the network
+``net``             the fetcher, the one guarded way to the network, and which addresses are public
+``card``            cards of every generation: what they say, what makes them ambiguous, two generations in one
 ``keys``            algorithms, JWK and PEM, key sets, JWS, signers, rings, origins, trust
 ``signing``         canonical JSON, presence, forms, signatures, sign, verify
 ``auth``            API keys, access tokens, client certificates, DPoP, and the guard that applies a card
@@ -32,18 +29,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from a2a_trust.auth.api_key import ApiKeyVerifier as ApiKeyVerifier
-    from a2a_trust.auth.api_key import MemoryApiKeys as MemoryApiKeys
-    from a2a_trust.auth.api_key_store import SqliteApiKeys as SqliteApiKeys
-    from a2a_trust.auth.client_certificate import AllIssued as AllIssued
-    from a2a_trust.auth.client_certificate import CertificateVerifier as CertificateVerifier
-    from a2a_trust.auth.client_certificate import ClientAuthority as ClientAuthority
-    from a2a_trust.auth.client_certificate import FromDns as FromDns
-    from a2a_trust.auth.client_certificate import FromEmail as FromEmail
-    from a2a_trust.auth.client_certificate import FromSubject as FromSubject
-    from a2a_trust.auth.client_certificate import FromUri as FromUri
-    from a2a_trust.auth.client_certificate import OnlyIdentities as OnlyIdentities
-    from a2a_trust.auth.client_certificate import OnlyThumbprints as OnlyThumbprints
+    from a2a_trust.auth.api_key.sqlite import SqliteApiKeys as SqliteApiKeys
+    from a2a_trust.auth.api_key.verifier import ApiKeyVerifier as ApiKeyVerifier
+    from a2a_trust.auth.api_key.verifier import MemoryApiKeys as MemoryApiKeys
+    from a2a_trust.auth.certificate.verifier import AllIssued as AllIssued
+    from a2a_trust.auth.certificate.verifier import CertificateVerifier as CertificateVerifier
+    from a2a_trust.auth.certificate.verifier import ClientAuthority as ClientAuthority
+    from a2a_trust.auth.certificate.verifier import FromDns as FromDns
+    from a2a_trust.auth.certificate.verifier import FromEmail as FromEmail
+    from a2a_trust.auth.certificate.verifier import FromSubject as FromSubject
+    from a2a_trust.auth.certificate.verifier import FromUri as FromUri
+    from a2a_trust.auth.certificate.verifier import OnlyIdentities as OnlyIdentities
+    from a2a_trust.auth.certificate.verifier import OnlyThumbprints as OnlyThumbprints
     from a2a_trust.auth.credentials import Cookie as Cookie
     from a2a_trust.auth.credentials import Header as Header
     from a2a_trust.auth.credentials import Query as Query
@@ -66,10 +63,11 @@ if TYPE_CHECKING:
     from a2a_trust.auth.principal import KeyBinding as KeyBinding
     from a2a_trust.auth.principal import Principal as Principal
     from a2a_trust.auth.principal import Verifier as Verifier
+    from a2a_trust.card.merge import merged_card as merged_card
     from a2a_trust.client.card_cache import CardCache as CardCache
-    from a2a_trust.client.client_certificate import CertificateFiles as CertificateFiles
-    from a2a_trust.client.client_certificate import CertificateInMemory as CertificateInMemory
-    from a2a_trust.client.client_certificate import client_context as client_context
+    from a2a_trust.client.certificates import CertificateFiles as CertificateFiles
+    from a2a_trust.client.certificates import CertificateInMemory as CertificateInMemory
+    from a2a_trust.client.certificates import client_context as client_context
     from a2a_trust.client.destinations import UnsafePassAnything as UnsafePassAnything
     from a2a_trust.client.dpop import DPoPAuth as DPoPAuth
     from a2a_trust.client.dpop import DPoPAuthError as DPoPAuthError
@@ -108,7 +106,6 @@ if TYPE_CHECKING:
     from a2a_trust.errors import UnrecognizedCredentialsError as UnrecognizedCredentialsError
     from a2a_trust.errors import UnsignedCardError as UnsignedCardError
     from a2a_trust.errors import UntrustedCardError as UntrustedCardError
-    from a2a_trust.fetch import Door as Door
     from a2a_trust.keys.files import load_private_key as load_private_key
     from a2a_trust.keys.files import save_private_key as save_private_key
     from a2a_trust.keys.jwk import PublicKey as PublicKey
@@ -134,7 +131,6 @@ if TYPE_CHECKING:
     from a2a_trust.lint.findings import Finding as Finding
     from a2a_trust.lint.findings import Severity as Severity
     from a2a_trust.lint.lint_card import lint_card as lint_card
-    from a2a_trust.merged import merged_card as merged_card
     from a2a_trust.middleware.authentication import AuthenticationMiddleware as AuthenticationMiddleware
     from a2a_trust.middleware.authentication import principal_of as principal_of
     from a2a_trust.middleware.card import CardFile as CardFile
@@ -142,6 +138,9 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.card import CardSigner as CardSigner
     from a2a_trust.middleware.card import FixedCard as FixedCard
     from a2a_trust.middleware.card import PublicCard as PublicCard
+    from a2a_trust.middleware.card_access import CardForCallers as CardForCallers
+    from a2a_trust.middleware.card_access import CardForEverybody as CardForEverybody
+    from a2a_trust.middleware.card_access import CardForNetworks as CardForNetworks
     from a2a_trust.middleware.client_certificate import FromTls as FromTls
     from a2a_trust.middleware.extended_card import ExtendedCard as ExtendedCard
     from a2a_trust.middleware.metadata import JwksEndpoint as JwksEndpoint
@@ -159,11 +158,9 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.proxies import Rfc9440 as Rfc9440
     from a2a_trust.middleware.proxies import Traefik as Traefik
     from a2a_trust.middleware.proxies import UnixSocket as UnixSocket
-    from a2a_trust.middleware.readers import CardForCallers as CardForCallers
-    from a2a_trust.middleware.readers import CardForEverybody as CardForEverybody
-    from a2a_trust.middleware.readers import CardForNetworks as CardForNetworks
     from a2a_trust.middleware.rules import RequestRules as RequestRules
     from a2a_trust.middleware.rules import call_of as call_of
+    from a2a_trust.net.fetcher import Door as Door
     from a2a_trust.signing.forms import Form as Form
     from a2a_trust.signing.sign import SignedCard as SignedCard
     from a2a_trust.signing.sign import sign_card as sign_card
@@ -174,11 +171,11 @@ if TYPE_CHECKING:
 
 #: Public name -> module: what a caller does not use is not loaded, and the command starts fast.
 _HOMES = {
-    "AllIssued": "auth.client_certificate",
+    "AllIssued": "auth.certificate.verifier",
     "Anonymous": "auth.principal",
     "AnonymousAllowed": "auth.guard",
     "Apache": "middleware.proxies",
-    "ApiKeyVerifier": "auth.api_key",
+    "ApiKeyVerifier": "auth.api_key.verifier",
     "AsyncVerifyingTransport": "client.transport",
     "At": "auth.guard",
     "AuthenticationError": "errors",
@@ -189,9 +186,9 @@ _HOMES = {
     "Caddy": "middleware.proxies",
     "CardCache": "client.card_cache",
     "CardFile": "middleware.card",
-    "CardForCallers": "middleware.readers",
-    "CardForEverybody": "middleware.readers",
-    "CardForNetworks": "middleware.readers",
+    "CardForCallers": "middleware.card_access",
+    "CardForEverybody": "middleware.card_access",
+    "CardForNetworks": "middleware.card_access",
     "CardMemoryError": "errors",
     "CardMemoryUnavailableError": "errors",
     "CardNotServedError": "errors",
@@ -199,29 +196,29 @@ _HOMES = {
     "CardSigner": "middleware.card",
     "CardVerificationError": "errors",
     "CardVerifier": "signing.verify",
-    "CertificateFiles": "client.client_certificate",
-    "CertificateInMemory": "client.client_certificate",
-    "CertificateVerifier": "auth.client_certificate",
-    "ClientAuthority": "auth.client_certificate",
+    "CertificateFiles": "client.certificates",
+    "CertificateInMemory": "client.certificates",
+    "CertificateVerifier": "auth.certificate.verifier",
+    "ClientAuthority": "auth.certificate.verifier",
     "ConfigurationError": "errors",
     "Cookie": "auth.credentials",
     "CrossSiteError": "errors",
     "DPoP": "auth.dpop",
     "DPoPAuth": "client.dpop",
     "DPoPAuthError": "client.dpop",
-    "Door": "fetch",
+    "Door": "net.fetcher",
     "Envoy": "middleware.proxies",
     "ExtendedCard": "middleware.extended_card",
     "FetchError": "errors",
     "Finding": "lint.findings",
     "FixedCard": "middleware.card",
     "Form": "signing.forms",
-    "FromDns": "auth.client_certificate",
-    "FromEmail": "auth.client_certificate",
+    "FromDns": "auth.certificate.verifier",
+    "FromEmail": "auth.certificate.verifier",
     "FromProxy": "middleware.proxies",
-    "FromSubject": "auth.client_certificate",
+    "FromSubject": "auth.certificate.verifier",
     "FromTls": "middleware.client_certificate",
-    "FromUri": "auth.client_certificate",
+    "FromUri": "auth.certificate.verifier",
     "HAProxy": "middleware.proxies",
     "HandlersEnforceSkills": "auth.guard",
     "Header": "auth.credentials",
@@ -238,13 +235,13 @@ _HOMES = {
     "KeySourceUnavailableError": "errors",
     "LocalSigner": "keys.signer",
     "MalformedError": "errors",
-    "MemoryApiKeys": "auth.api_key",
+    "MemoryApiKeys": "auth.api_key.verifier",
     "MissingCredentialsError": "errors",
     "Networks": "middleware.peer",
     "Nginx": "middleware.proxies",
     "OAuth2Keys": "auth.discovery",
-    "OnlyIdentities": "auth.client_certificate",
-    "OnlyThumbprints": "auth.client_certificate",
+    "OnlyIdentities": "auth.certificate.verifier",
+    "OnlyThumbprints": "auth.certificate.verifier",
     "OpenIdKeys": "auth.discovery",
     "Origins": "keys.origins",
     "PartialSignatureError": "errors",
@@ -267,7 +264,7 @@ _HOMES = {
     "Signer": "keys.signer",
     "SigningError": "errors",
     "SigningTool": "keys.trust",
-    "SqliteApiKeys": "auth.api_key_store",
+    "SqliteApiKeys": "auth.api_key.sqlite",
     "SqliteCardMemory": "client.memory_store",
     "TokenBinding": "auth.jwt",
     "TokenProfile": "auth.jwt",
@@ -294,7 +291,7 @@ _HOMES = {
     "VolatileProofMemory": "auth.dpop",
     "all_of": "keys.policy",
     "call_of": "middleware.rules",
-    "client_context": "client.client_certificate",
+    "client_context": "client.certificates",
     "fetch_card": "client.fetch_card",
     "fetch_card_async": "client.fetch_card",
     "fetch_extended_card": "client.extended",
@@ -303,7 +300,7 @@ _HOMES = {
     "lint_card": "lint.lint_card",
     "load_key_ring": "keys.ring_file",
     "load_private_key": "keys.files",
-    "merged_card": "merged",
+    "merged_card": "card.merge",
     "n_of": "keys.policy",
     "named": "keys.policy",
     "principal_of": "middleware.authentication",

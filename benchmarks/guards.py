@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from a2a_trust.auth.api_key import ApiKeyRecord, ApiKeyVerifier, MemoryApiKeys, key_id_of
+from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyVerifier, MemoryApiKeys, key_id_of
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.keys.jwk import public_key_from_jwk
 from a2a_trust.middleware.authentication import AuthenticationMiddleware as CardMiddleware

@@ -8,7 +8,7 @@ import orjson
 
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jws import signing_input, verify_jws
-from a2a_trust.signing.jcs import canonicalize
+from a2a_trust.strict_json.jcs import canonicalize
 from benchmarks import cards
 from benchmarks.peers import Peers
 from benchmarks.rounds import Contender, Row, repeated

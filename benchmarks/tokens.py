@@ -12,7 +12,7 @@ from itertools import repeat
 from time import perf_counter
 from typing import Any, Final
 
-from a2a_trust.auth.api_key import ApiKeyVerifier, MemoryApiKeys
+from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import PublicKey

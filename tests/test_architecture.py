@@ -17,9 +17,9 @@ PACKAGE = Path(a2a_trust.__file__).parent
 
 #: From the ground up; a room imports from its own and from lower floors only.
 FLOORS = (
-    ("errors", "dates", "json_pointer"),
+    ("errors", "dates"),
     ("cache", "files", "strict_json"),
-    ("addresses", "card", "merged", "fetch"),
+    ("net", "card"),
     ("keys",),
     ("signing", "auth"),
     ("lint",),
@@ -29,19 +29,19 @@ FLOORS = (
 
 #: Each library, and the files that may import it.
 HOMES = {
-    "cryptography": ("keys/", "auth/client_certificate.py"),
+    "cryptography": ("keys/", "auth/certificate/verifier.py"),
     "joserfc": ("keys/jwk.py", "keys/files.py"),
-    "orjson": ("strict_json.py", "signing/jcs.py", "signing/sign.py"),
+    "orjson": ("strict_json/reader.py", "strict_json/jcs.py", "signing/sign.py"),
     "platformdirs": ("cli/sources.py",),
     "argparse": ("cli/",),
-    "httpcore": ("fetch.py",),
-    "anyio": ("fetch.py", "client/flow.py", "client/transport.py", "middleware/rules.py"),
-    "msgspec": ("middleware/call.py",),
+    "httpcore": ("net/fetcher.py",),
+    "anyio": ("net/fetcher.py", "client/flow.py", "client/transport.py", "middleware/rules.py"),
+    "msgspec": ("middleware/calls.py",),
     "httpx": ("client/dpop.py", "client/transport.py"),
     "starlette": ("middleware/",),
     "uvicorn": ("servers/uvicorn.py",),
     "hypercorn": ("servers/hypercorn.py",),
-    "sqlite3": ("files/sqlite.py", "auth/api_key_store.py", "client/memory_store.py"),
+    "sqlite3": ("files/sqlite.py", "auth/api_key/sqlite.py", "client/memory_store.py"),
 }
 
 STANDARD = {

@@ -29,7 +29,7 @@ from a2a_trust import (
     sign_card,
     verify_card,
 )
-from a2a_trust.client.client_certificate import CertificateFiles
+from a2a_trust.client.certificates import CertificateFiles
 from a2a_trust.keys.ring_file import load_key_ring, save_key_ring, update_key_ring
 from tests.signing.cards import full_card
 from tests.signing.making import trust_in

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from a2a_trust.card import (
+from a2a_trust.card.view import (
     ApiKeyScheme,
     HttpScheme,
     MutualTlsScheme,

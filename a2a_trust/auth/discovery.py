@@ -25,7 +25,7 @@ from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
 from a2a_trust.keys.jwks_cache import JwksCache, JwksCacheTimes
 
 if TYPE_CHECKING:
-    from a2a_trust.fetch import Door
+    from a2a_trust.net.fetcher import Door
 
 __all__ = ["IssuerKeys", "OAuth2Keys", "OpenIdKeys", "check_issuer"]
 

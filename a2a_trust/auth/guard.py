@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from a2a_trust.auth.api_key import ApiKeyVerifier
-from a2a_trust.auth.client_certificate import CertificateVerifier
+from a2a_trust.auth.api_key.verifier import ApiKeyVerifier
+from a2a_trust.auth.certificate.verifier import CertificateVerifier
 from a2a_trust.auth.credentials import (
     CERTIFICATES,
     ClientCertificate,
@@ -31,7 +31,7 @@ from a2a_trust.auth.credentials import (
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import SCOPE, Anonymous, Identity, Principal, Verifier
-from a2a_trust.card import (
+from a2a_trust.card.view import (
     SCHEME_TYPES,
     Alternative,
     ApiKeyScheme,

@@ -55,7 +55,7 @@ class Agents:
         with needing_client("to ask agents"):
             from a2a_trust.client.flow import run
             from a2a_trust.client.memory import TrustOnFirstUse
-            from a2a_trust.client.proving import Proving
+            from a2a_trust.client.verification import Proving
         on_first_use = TrustOnFirstUse() if self.on_first_use else None
         with _warnings_shown():
             return run(Proving(trust=trust, memory=self.memory, on_first_use=on_first_use).prove(document, origin))

@@ -12,8 +12,8 @@ import sys
 import time
 from typing import Any
 
-from a2a_trust.auth.api_key import ApiKeyRecord, IssuedApiKey
-from a2a_trust.auth.api_key_store import SqliteApiKeys
+from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
+from a2a_trust.auth.api_key.verifier import ApiKeyRecord, IssuedApiKey
 from a2a_trust.cli.moments import duration, moment, written
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, put_table
 from a2a_trust.cli.sources import naming

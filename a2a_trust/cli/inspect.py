@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from a2a_trust import strict_json
-from a2a_trust.card import (
+from a2a_trust.card.ambiguity import check_card
+from a2a_trust.card.view import (
     Alternative,
     ApiKeyScheme,
     CardView,
@@ -49,7 +50,6 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys.origins import UnsafeAnyOrigin
 from a2a_trust.keys.trust import TrustStore
-from a2a_trust.signing.gate import check_card
 from a2a_trust.signing.signature import parse_signature, signature_entries
 from a2a_trust.signing.verify import SignedPartOnly, VerifiedCard, verify_card
 from a2a_trust.strict_json import JSON, JSONObject

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from a2a_trust.json_pointer import steps_of
+from a2a_trust.strict_json.pointer import steps_of
 
 __all__ = ["Position", "positions_of"]
 

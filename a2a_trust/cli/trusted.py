@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from a2a_trust.card import interface_urls
+from a2a_trust.card.ambiguity import check_card
+from a2a_trust.card.view import interface_urls
 from a2a_trust.cli.agents import is_url
 from a2a_trust.cli.report import warn
 from a2a_trust.cli.sources import given_alg, needing_client, public_key, public_keys
@@ -16,7 +17,6 @@ from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, Malf
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of, interface_host
 from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustStore
-from a2a_trust.signing.gate import check_card
 from a2a_trust.strict_json import parse
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _trust_file(path: Path) -> TrustFile:
     if not load_trust(path).urls:
         return TrustFile(path)
     with needing_client(f"for the key sets on the network that {path} names"):
-        from a2a_trust.fetch import Door
+        from a2a_trust.net.fetcher import Door
     return TrustFile(path, door=Door())
 
 

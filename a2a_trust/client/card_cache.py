@@ -6,7 +6,7 @@ from threading import Lock
 from typing import Final, NamedTuple
 
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.fetch import Fetched
+from a2a_trust.net.fetcher import Fetched
 
 __all__ = ["CardCache"]
 

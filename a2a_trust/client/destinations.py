@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import urlsplit
 
-from a2a_trust.addresses import is_this_machine
-from a2a_trust.card import CARD_PATHS, read_card
+from a2a_trust.card.operations import EXTENDED_CARD_0_2, ROUTES, Generation
+from a2a_trust.card.view import CARD_PATHS, read_card
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys.origins import host_of, origin_of
-from a2a_trust.middleware.operations import EXTENDED_CARD_0_2, ROUTES, Generation
+from a2a_trust.net.addresses import is_this_machine
 from a2a_trust.signing.verify import VerifiedCard
 
 __all__ = ["Destination", "Destinations", "UnsafePassAnything"]

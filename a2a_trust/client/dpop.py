@@ -35,12 +35,12 @@ from typing import Any, Final, TypeAlias
 import httpx
 
 from a2a_trust import strict_json
-from a2a_trust.addresses import is_this_machine
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jws import signing_input
 from a2a_trust.keys.origins import host_of
 from a2a_trust.keys.signer import Signer
+from a2a_trust.net.addresses import is_this_machine
 
 __all__ = ["DPoPAuth", "DPoPAuthError", "Token"]
 

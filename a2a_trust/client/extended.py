@@ -15,16 +15,16 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from a2a_trust import strict_json
-from a2a_trust.addresses import is_this_machine
-from a2a_trust.card import Interface, read_card
+from a2a_trust.card.view import Interface, read_card
 from a2a_trust.client.flow import Flow, Get, run, run_async
-from a2a_trust.client.proving import ANY_KEY, WHOLE_CARD, Proving
 from a2a_trust.client.reach import Reach, check_extension
+from a2a_trust.client.verification import ANY_KEY, WHOLE_CARD, Proving
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
-from a2a_trust.fetch import Door
 from a2a_trust.keys.origins import interface_host, interface_scheme, is_unencrypted
 from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust import TrustSource
+from a2a_trust.net.addresses import is_this_machine
+from a2a_trust.net.fetcher import Door
 from a2a_trust.signing.verify import Coverage, VerifiedCard
 
 __all__ = ["fetch_extended_card", "fetch_extended_card_async"]

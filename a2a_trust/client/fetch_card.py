@@ -2,7 +2,7 @@
 
 The rules:
 
-1. The door asks: https, checked addresses, no redirects, limits of bytes and time (``a2a_trust.fetch``).
+1. The door asks: https, checked addresses, no redirects, limits of bytes and time (``a2a_trust.net.fetcher``).
 2. At both well-known names, the older one only when the newer is not there (404); at one when the URL names a file.
 3. What the server allows is kept, and asked for again by its validators.
 4. The card is proven as one of the host that was asked, before anything is made of it.
@@ -20,15 +20,15 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from a2a_trust import strict_json
-from a2a_trust.card import CARD_PATHS
+from a2a_trust.card.view import CARD_PATHS
 from a2a_trust.client.card_cache import CardCache
 from a2a_trust.client.flow import Flow, Get, run, run_async
 from a2a_trust.client.memory import CardMemory, TrustOnFirstUse
-from a2a_trust.client.proving import ANY_KEY, WHOLE_CARD, Proving
+from a2a_trust.client.verification import ANY_KEY, WHOLE_CARD, Proving
 from a2a_trust.errors import CardVerificationError, ConfigurationError, FetchError, MalformedError
-from a2a_trust.fetch import Door, Fetched
 from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust import TrustSource
+from a2a_trust.net.fetcher import Door, Fetched
 from a2a_trust.signing.verify import Coverage, VerifiedCard
 from a2a_trust.strict_json import JSON
 

@@ -17,8 +17,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 from anyio import to_thread
 
 from a2a_trust.errors import TrustError
-from a2a_trust.fetch import Door, Fetched
 from a2a_trust.keys.trust import TrustStore
+from a2a_trust.net.fetcher import Door, Fetched
 
 __all__ = ["Flow", "FreshKeys", "Get", "InThread", "KeyFetcher", "run", "run_async"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from a2a_trust.card import OAuth2Scheme, OpenIdConnectScheme, read_card
+from a2a_trust.card.view import OAuth2Scheme, OpenIdConnectScheme, read_card
 from a2a_trust.errors import CardVerificationError, MalformedError
 from a2a_trust.keys.origins import origin_of
 from a2a_trust.signing.forms import shown

@@ -27,9 +27,9 @@ import httpx
 
 from a2a_trust.client.destinations import Destination, UnsafePassAnything
 from a2a_trust.client.flow import run, run_async
+from a2a_trust.client.interception import BARE_HEADERS, DROPPED_HEADERS, Asked, PassingCards
 from a2a_trust.client.memory import CardMemory
-from a2a_trust.client.passing import BARE_HEADERS, DROPPED_HEADERS, Asked, PassingCards
-from a2a_trust.client.proving import ANY_KEY, Proving
+from a2a_trust.client.verification import ANY_KEY, Proving
 from a2a_trust.errors import FetchError, MalformedError, TrustError
 from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust import TrustSource

@@ -24,8 +24,8 @@ from ipaddress import IPv6Address
 from typing import Final
 from urllib.parse import urlsplit
 
-from a2a_trust.addresses import address_of
 from a2a_trust.errors import ConfigurationError, MalformedError
+from a2a_trust.net.addresses import address_of
 
 __all__ = [
     "Origins",

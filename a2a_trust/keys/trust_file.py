@@ -61,8 +61,8 @@ from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustStore, signing_to
 from a2a_trust.strict_json import MAX_BYTES
 
 if TYPE_CHECKING:
-    from a2a_trust.fetch import Door
     from a2a_trust.keys.jwks_cache import JwksCache
+    from a2a_trust.net.fetcher import Door
 
 __all__ = [
     "RevokedKey",

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final
 
-from a2a_trust.card import is_legacy
+from a2a_trust.card.ambiguity import check_card
+from a2a_trust.card.view import is_legacy
 from a2a_trust.errors import ConfigurationError
+from a2a_trust.lint.document import subject_of
 from a2a_trust.lint.findings import Finding, Severity
 from a2a_trust.lint.rules import RULES
-from a2a_trust.lint.subject import subject_of
 from a2a_trust.signing.forms import present_members
-from a2a_trust.signing.gate import check_card
 from a2a_trust.strict_json import JSONObject
 
 __all__ = ["MAX_OF_A_RULE", "lint_card", "mend_card"]

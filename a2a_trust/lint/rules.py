@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-from a2a_trust.addresses import address_of, is_loopback, is_public
-from a2a_trust.card import Alternative, NamedScheme, proto_name
+from a2a_trust.card.ambiguity import field_of
+from a2a_trust.card.schema import MESSAGES, Kind, Presence
+from a2a_trust.card.view import Alternative, NamedScheme, proto_name
 from a2a_trust.errors import MalformedError
-from a2a_trust.json_pointer import steps_of
 from a2a_trust.keys.origins import host_of, interface_host
+from a2a_trust.lint.document import Path, Subject, at, pointer_of, shown_name, spelled
 from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.secret_shapes import is_private_jwk, is_secret_name, looks_random, secret_kind
-from a2a_trust.lint.subject import Path, Subject, at, pointer_of, shown_name, spelled
+from a2a_trust.net.addresses import address_of, is_loopback, is_public
 from a2a_trust.signing.forms import Form, present_members, project
-from a2a_trust.signing.gate import field_of
-from a2a_trust.signing.jcs import MAX_SAFE_INTEGER
 from a2a_trust.signing.models_0_3 import REQUIRED_0_3
-from a2a_trust.signing.presence import MESSAGES, Kind, Presence
 from a2a_trust.signing.python_resolver import rewritten_members
 from a2a_trust.strict_json import JSON, JSONObject
+from a2a_trust.strict_json.jcs import MAX_SAFE_INTEGER
+from a2a_trust.strict_json.pointer import steps_of
 
 __all__ = ["RULES", "Found", "Rule"]
 

@@ -19,7 +19,8 @@ from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, Query
 from a2a_trust.auth.dpop import NEXT_NONCE, DPoP
 from a2a_trust.auth.guard import Anonymity, AnonymousRefused, At, Guard, Skills, SkillsRefused
 from a2a_trust.auth.principal import Anonymous, Principal, Verifier
-from a2a_trust.card import CARD_PATHS, CardView, read_card
+from a2a_trust.card.operations import ends_like_operation, folded_path
+from a2a_trust.card.view import CARD_PATHS, CardView, read_card
 from a2a_trust.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -32,11 +33,10 @@ from a2a_trust.middleware import audit
 from a2a_trust.middleware.browsers import BrowserRules, is_attached_by_browsers
 from a2a_trust.middleware.caching import CachingRules
 from a2a_trust.middleware.client_certificate import CertificateSource
-from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send, is_preflight
-from a2a_trust.middleware.interfaces import Interfaces, route_path
-from a2a_trust.middleware.operations import ends_like_operation, folded_path
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, is_preflight
 from a2a_trust.middleware.options import check_app, listed
 from a2a_trust.middleware.refusal import Refusal, refusal_for
+from a2a_trust.middleware.routing import Interfaces, route_path
 
 __all__ = ["AuthenticationMiddleware", "is_exactly", "is_public", "principal_of"]
 
@@ -73,7 +73,7 @@ class AuthenticationMiddleware:
         clock: Callable[[], float] = time,
     ) -> None:
         """``public_paths``: the exact paths that anybody may GET; the two of the card unless you say otherwise, so
-        ``(*CARD_PATHS, "/healthz")``, with those of ``a2a_trust.card``, for another one. ``unguarded``: URLs of
+        ``(*CARD_PATHS, "/healthz")``, with those of ``a2a_trust.card.view``, for another one. ``unguarded``: URLs of
         interfaces in the card that are served elsewhere or by other means (gRPC), which this guard cannot protect.
         ``served_at`` is that of ``RequestRules``: refusals are written in the words of the interface that is called.
         ``client_certificates`` is where the certificates of callers come from, ``FromTls()`` or ``FromProxy(…)``.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, MutableMapping
 from typing import Any
 
 from a2a_trust.auth.credentials import Extractor, HttpAuthorization
-from a2a_trust.middleware.document import Send
+from a2a_trust.middleware.documents import Send
 
 __all__ = ["CachingRules"]
 

@@ -29,7 +29,7 @@ from a2a_trust.keys.origins import UnsafeAnyOrigin
 from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust import TrustSource, TrustStore
 from a2a_trust.middleware import audit
-from a2a_trust.middleware.document import Document, Receive, Scope, Send, answer, json_bytes, refuse
+from a2a_trust.middleware.documents import Document, Receive, Scope, Send, answer, json_bytes, refuse
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import verify_card
 

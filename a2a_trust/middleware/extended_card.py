@@ -24,13 +24,13 @@ from typing import Any, Final, TypeAlias
 
 from a2a_trust import strict_json
 from a2a_trust.auth.principal import Anonymous, Principal
-from a2a_trust.card import CardView, is_legacy, read_card
+from a2a_trust.card.merge import merged_card
+from a2a_trust.card.view import CardView, is_legacy, read_card
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.merged import merged_card
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.authentication import principal_of
 from a2a_trust.middleware.card import CardSigner
-from a2a_trust.middleware.document import Receive, Scope, Send, json_bytes, refuse
+from a2a_trust.middleware.documents import Receive, Scope, Send, json_bytes, refuse
 from a2a_trust.middleware.options import check_rule
 from a2a_trust.middleware.refusal import FORBIDDEN, UNAUTHENTICATED, Error
 

@@ -15,11 +15,11 @@ from a2a_trust.auth.dpop import PROOF_ALGORITHMS, DPoP
 from a2a_trust.auth.guard import At
 from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier, TokenBinding
 from a2a_trust.auth.principal import Verifier
-from a2a_trust.card import CardView, OAuth2Scheme
+from a2a_trust.card.view import CardView, OAuth2Scheme
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import publish_jwks
-from a2a_trust.middleware.document import Document, Receive, Scope, Send, answer, json_bytes
+from a2a_trust.middleware.documents import Document, Receive, Scope, Send, answer, json_bytes
 
 __all__ = ["JwksEndpoint", "ProtectedResource", "PublishedKeys"]
 

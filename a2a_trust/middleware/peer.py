@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Final
 
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
 
 __all__ = [
     "Networks",

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard import Anonymity, AnonymousRefused, At, Skills, SkillsRefused
 from a2a_trust.auth.principal import Principal, Verifier
-from a2a_trust.card import CARD_PATHS, CardView, read_card
+from a2a_trust.card.view import CARD_PATHS, CardView, read_card
 from a2a_trust.errors import CardNotServedError, ConfigurationError, MalformedError
 from a2a_trust.keys.keyset import JWKS_PATH
 from a2a_trust.keys.origins import origin_of
@@ -25,13 +25,13 @@ from a2a_trust.middleware.authentication import (
     is_exactly,
 )
 from a2a_trust.middleware.card import CardSignedHere, CardSigner, CardSource, FixedCard, PublicCard, SignerSource
+from a2a_trust.middleware.card_access import CardForCallers, CardForEverybody, CardForNetworks, CardReaders, InNetworks
 from a2a_trust.middleware.client_certificate import CertificateSource
-from a2a_trust.middleware.document import ASGIApp, Document, Receive, Scope, Send, is_preflight
+from a2a_trust.middleware.documents import ASGIApp, Document, Receive, Scope, Send, is_preflight
 from a2a_trust.middleware.extended_card import ExtendedCard, Provider
-from a2a_trust.middleware.interfaces import Interfaces, route_path
 from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, PublishedKeys
 from a2a_trust.middleware.options import check_app, listed
-from a2a_trust.middleware.readers import CardForCallers, CardForEverybody, CardForNetworks, CardReaders, InNetworks
+from a2a_trust.middleware.routing import Interfaces, route_path
 from a2a_trust.middleware.rules import RequestRules, RulesMiddleware
 
 __all__ = ["SigningKeys", "protect"]

@@ -12,14 +12,14 @@ from typing import Final
 from a2a_trust.auth.credentials import Cookie, Extractor, Header, HttpAuthorization, Query
 from a2a_trust.auth.dpop import PROOF_ALGORITHMS
 from a2a_trust.auth.guard import Guard
+from a2a_trust.card.operations import Binding
 from a2a_trust.errors import (
     AuthorizationError,
     InvalidCredentialsError,
     KeySourceUnavailableError,
     TrustError,
 )
-from a2a_trust.middleware.document import json_bytes
-from a2a_trust.middleware.operations import Binding
+from a2a_trust.middleware.documents import json_bytes
 
 __all__ = ["FORBIDDEN", "UNAUTHENTICATED", "Error", "Refusal", "refusal_for"]
 

@@ -22,18 +22,18 @@ import anyio
 from anyio import to_thread
 
 from a2a_trust.auth.principal import Anonymous, Principal
-from a2a_trust.card import CardView
+from a2a_trust.card.operations import Binding, Generation, Operation, ends_like_operation
+from a2a_trust.card.view import CardView
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.authentication import is_public, principal_of
 from a2a_trust.middleware.browsers import check_origins
-from a2a_trust.middleware.call import INVALID, Call, CallRefusedError, check_media_type, read_call
-from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send
+from a2a_trust.middleware.calls import INVALID, Call, CallRefusedError, check_media_type, read_call
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
 from a2a_trust.middleware.extended_card import ExtendedCard, respond
-from a2a_trust.middleware.interfaces import Interfaces, Other, Target, Undeclared, quoted, route_path
-from a2a_trust.middleware.operations import Binding, Generation, Operation, ends_like_operation
 from a2a_trust.middleware.options import check_rule, listed
 from a2a_trust.middleware.refusal import FORBIDDEN, Error
+from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared, quoted, route_path
 
 __all__ = ["RequestRules", "RulesMiddleware", "TenantRule", "call_of"]
 

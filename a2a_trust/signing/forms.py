@@ -28,13 +28,13 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final, TypeAlias
 
-from a2a_trust.card import is_legacy, proto_name
-from a2a_trust.json_pointer import pointer_of
-from a2a_trust.signing.gate import is_full
-from a2a_trust.signing.jcs import canonicalize_parsed, canonicalize_received
+from a2a_trust.card.ambiguity import is_full
+from a2a_trust.card.schema import MESSAGES, Field, Kind, Presence
+from a2a_trust.card.view import is_legacy, proto_name
 from a2a_trust.signing.models_0_3 import DEFAULTS, MESSAGES_0_3
-from a2a_trust.signing.presence import MESSAGES, Field, Kind, Presence
 from a2a_trust.strict_json import JSON, JSONObject
+from a2a_trust.strict_json.jcs import canonicalize_parsed, canonicalize_received
+from a2a_trust.strict_json.pointer import pointer_of
 
 __all__ = [
     "MAX_POINTER",

@@ -15,8 +15,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from a2a_trust.json_pointer import escaped
-from a2a_trust.signing.presence import Field, Kind, Presence
+from a2a_trust.card.schema import Field, Kind, Presence
+from a2a_trust.strict_json.pointer import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

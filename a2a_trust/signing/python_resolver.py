@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from a2a_trust.card import SCHEME_TYPES, is_legacy
-from a2a_trust.json_pointer import pointer_of
+from a2a_trust.card.view import SCHEME_TYPES, is_legacy
 from a2a_trust.signing.forms import Form, project
 from a2a_trust.strict_json import JSON, JSONObject
+from a2a_trust.strict_json.pointer import pointer_of
 
 __all__ = ["rewritten_members"]
 

@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 import orjson
 
 from a2a_trust import strict_json
-from a2a_trust.card import LEGACY_MEMBERS, interface_urls, is_legacy, read_card
+from a2a_trust.card.ambiguity import check_card
+from a2a_trust.card.view import LEGACY_MEMBERS, interface_urls, is_legacy, read_card
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
@@ -34,13 +35,12 @@ from a2a_trust.keys.policy import all_of
 from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.signing.forms import Form, Projection, present_members, project, shown
-from a2a_trust.signing.gate import check_card
-from a2a_trust.signing.jcs import MAX_SAFE_INTEGER, canonicalize
 from a2a_trust.signing.models_0_3 import unread_in_0_3
 from a2a_trust.signing.python_resolver import rewritten_members
 from a2a_trust.signing.signature import MAX_SIGNATURES, content_type, parse_signature
 from a2a_trust.signing.verify import seconds, verify_card
 from a2a_trust.strict_json import JSON, JSONObject
+from a2a_trust.strict_json.jcs import MAX_SAFE_INTEGER, canonicalize
 
 __all__ = ["SignedCard", "check_own_work", "sign_card"]
 

@@ -28,7 +28,8 @@ from math import inf
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from a2a_trust import strict_json
-from a2a_trust.card import interface_urls, is_legacy
+from a2a_trust.card.ambiguity import check_card, is_simple
+from a2a_trust.card.view import interface_urls, is_legacy
 from a2a_trust.errors import (
     ConfigurationError,
     FailureReason,
@@ -53,10 +54,9 @@ from a2a_trust.keys.origins import (
 from a2a_trust.keys.policy import AnyKey, Policy, Threshold, is_thumbprint
 from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustSource, TrustStore
 from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING, Form, Projection, is_within, project, shown
-from a2a_trust.signing.gate import check_card, is_simple
-from a2a_trust.signing.jcs import canonicalize_received
 from a2a_trust.signing.signature import Signature, parse_signature, signature_entries
 from a2a_trust.strict_json import JSONObject
+from a2a_trust.strict_json.jcs import canonicalize_received
 
 __all__ = ["CardVerifier", "SignedPartOnly", "VerifiedCard", "WholeCard", "verify_card"]
 

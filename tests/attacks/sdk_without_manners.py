@@ -30,8 +30,8 @@ from google.protobuf.json_format import ParseDict
 from starlette.applications import Starlette
 from starlette.requests import Request
 
-from a2a_trust.auth.api_key import ApiKeyVerifier, MemoryApiKeys
-from a2a_trust.merged import merged_card
+from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
+from a2a_trust.card.merge import merged_card
 from a2a_trust.middleware.protection import protect
 from a2a_trust.middleware.rules import RequestRules
 

@@ -19,7 +19,7 @@ import pytest
 from a2a_trust import DPoPAuth, DPoPAuthError, generate_signer
 from tests.client.agents import Agent, Page, serving_agent
 from tests.client.proofs import proof_in
-from tests.test_fetch import Authority
+from tests.net.test_fetcher import Authority
 
 VICTIM, EVIL = "127.0.0.1", "localhost"
 SIGNER: Final = generate_signer("ES256")

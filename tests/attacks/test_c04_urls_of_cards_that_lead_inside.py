@@ -33,7 +33,7 @@ from a2a_trust.client.memory import TrustOnFirstUse, VolatileCardMemory
 from tests.attacks.recording import events_outside
 from tests.attacks.test_t08_fetches_of_inner_addresses import INNER
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting
-from tests.test_fetch import Authority, Names
+from tests.net.test_fetcher import Authority, Names
 
 HOST = "agent.test"
 METADATA = "169.254.169.254"

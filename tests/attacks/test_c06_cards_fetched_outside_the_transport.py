@@ -31,7 +31,7 @@ from a2a_trust import (
     generate_signer,
 )
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting
-from tests.test_fetch import Authority
+from tests.net.test_fetcher import Authority
 
 VICTIM, EVIL = "127.0.0.1", "localhost"
 SECRETS = {"X-API-Key": "secret-key", "Authorization": "Bearer secret-token", "Cookie": "session=secret-cookie"}

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
-from a2a_trust.middleware import interfaces
+from a2a_trust.middleware import routing as interfaces
 from tests.middleware.agent import KEY, Agent, guarded, raw_exchange, uvicorn_serving
 
 pytestmark = pytest.mark.anyio

@@ -13,10 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
+from a2a_trust.middleware.card_access import CardForNetworks
 from a2a_trust.middleware.peer import Networks
 from a2a_trust.middleware.protection import protect
 from a2a_trust.middleware.proxies import FromProxy, ProxySecret, Rfc9440
-from a2a_trust.middleware.readers import CardForNetworks
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.attacks.test_m06_client_certificates_in_headers import Believes
 from tests.middleware.agent import CARD, Agent, uvicorn_serving, verifiers

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from a2a_trust.auth.client_certificate import AllIssued, CertificateVerifier, ClientAuthority, FromDns
+from a2a_trust.auth.certificate.verifier import AllIssued, CertificateVerifier, ClientAuthority, FromDns
 from a2a_trust.auth.credentials import ClientCertificate, Query
 from a2a_trust.auth.guard import AnonymousAllowed, AnonymousRefused, At, HandlersEnforceSkills
 from a2a_trust.errors import ConfigurationError

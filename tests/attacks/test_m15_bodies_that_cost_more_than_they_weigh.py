@@ -18,10 +18,10 @@ from unicodedata import normalize
 
 import pytest
 
-from a2a_trust.middleware.call import CallRefusedError, read_call
-from a2a_trust.middleware.interfaces import Target
-from a2a_trust.middleware.operations import Binding
+from a2a_trust.card.operations import Binding
+from a2a_trust.middleware.calls import CallRefusedError, read_call
 from a2a_trust.middleware.protection import protect
+from a2a_trust.middleware.routing import Target
 from a2a_trust.middleware.rules import RequestRules
 from tests.middleware.agent import CALL, CARD, KEY, verifiers
 from tests.middleware.test_rules import Behind, Server, ask, guarded

@@ -43,7 +43,7 @@ from a2a_trust.client.memory_store import SqliteCardMemory
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs
 from tests.attacks.proving import HOST, NOW
 from tests.client.agents import NEW, OLD, OWNER, Agent, card_of, serving_agent, signed, trusting
-from tests.test_fetch import Authority, Names
+from tests.net.test_fetcher import Authority, Names
 
 SITE = f"https://{HOST}"
 A, B = f"{SITE}/a", f"{SITE}/b"

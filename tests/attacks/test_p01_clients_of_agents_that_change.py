@@ -35,7 +35,7 @@ from a2a_trust import (
     publish_jwks,
 )
 from tests.client.agents import NEW, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting
-from tests.test_fetch import Authority, Names
+from tests.net.test_fetcher import Authority, Names
 
 HOST = "agent.test"
 KEY_SET = "/.well-known/jwks.json"

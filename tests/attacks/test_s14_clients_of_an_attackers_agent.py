@@ -37,7 +37,7 @@ from a2a_trust.client.memory import VolatileCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import CardMemoryError, CardMemoryUnavailableError, RolledBackCardError
 from tests.client.agents import NEW, OWNER, Agent, Page, card_of, serving_agent, signed
-from tests.test_fetch import Authority, Names
+from tests.net.test_fetcher import Authority, Names
 
 VICTIM, EVIL = "127.0.0.1", "localhost"
 MALLORY = generate_signer("ES256", kid="mallory")

@@ -35,7 +35,7 @@ from a2a_trust.errors import FailureReason, UntrustedCardError
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs
 from tests.attacks.proving import HOST, NOW, ORIGIN, proven, refusal
 from tests.client.agents import NEW, Agent, card_of, serving_agent, signed, trusting
-from tests.test_fetch import Authority, Names
+from tests.net.test_fetcher import Authority, Names
 
 WRONG = FailureReason.WRONG_ORIGIN
 

@@ -30,14 +30,14 @@ from a2a_trust import (
     publish_jwks,
     sign_card,
 )
+from a2a_trust.card.ambiguity import is_simple
 from a2a_trust.cli.main import main
 from a2a_trust.keys.files import save_private_key
 from a2a_trust.middleware.card import CardFile, FixedCard
-from a2a_trust.signing.gate import is_simple
 from tests.attacks.forgery import JSONObject, canonical, entry, pruned, served, signs
 from tests.attacks.proving import HOST, NOW, ORIGIN, proven, refusal
 from tests.client.agents import NEW, OLD, OWNER, serving_agent
-from tests.test_fetch import Authority, Names
+from tests.net.test_fetcher import Authority, Names
 
 Change = Callable[[JSONObject], None]
 

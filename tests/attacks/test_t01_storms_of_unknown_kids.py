@@ -14,7 +14,7 @@ import pytest
 from a2a_trust import LocalSigner, generate_signer
 from a2a_trust.errors import InvalidCredentialsError, KeySourceUnavailableError
 from a2a_trust.keys.jwks_cache import JwksCache
-from tests.test_fetch import Server, answer, door_to, serving
+from tests.net.test_fetcher import Server, answer, door_to, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from a2a_trust.errors import FetchError
-from a2a_trust.fetch import Door
-from tests.test_fetch import Authority, Names, answer, door_to, serving
+from a2a_trust.net.fetcher import Door
+from tests.net.test_fetcher import Authority, Names, answer, door_to, serving
 
 pytestmark = pytest.mark.anyio
 

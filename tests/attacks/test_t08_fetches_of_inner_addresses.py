@@ -9,10 +9,10 @@ from __future__ import annotations
 import pytest
 
 from a2a_trust.errors import FetchError, KeySourceUnavailableError
-from a2a_trust.fetch import Door
+from a2a_trust.net.fetcher import Door
 from tests.attacks.recording import events_outside
 from tests.auth.test_discovery import OPENID, issuer_at
-from tests.test_fetch import Authority, Names, answer, serving
+from tests.net.test_fetcher import Authority, Names, answer, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -20,7 +20,7 @@ from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.keys.jwks_cache import JwksCache
 from tests.auth.test_jwt import AUDIENCE, NOW, b64, claims, token
 from tests.middleware.agent import CARD, KEY, Agent, guarded, verifiers
-from tests.test_fetch import Server, answer, door_to, serving
+from tests.net.test_fetcher import Server, answer, door_to, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard import At, Guard
 from a2a_trust.auth.jwt import JwtVerifier, TokenBinding
 from a2a_trust.auth.principal import Anonymous, Identity, KeyBinding, Principal
-from a2a_trust.card import read_card
+from a2a_trust.card.view import read_card
 from a2a_trust.errors import AuthorizationError, ConfigurationError, InvalidCredentialsError, MissingCredentialsError
 from tests.auth.proofs import BASE, CLIENT, OTHER, bound_token, by_dpop, proof, scope_of
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, b64, claims, token, verifier

@@ -15,7 +15,7 @@ from a2a_trust.auth.credentials import (
     Query,
     extractor_for,
 )
-from a2a_trust.card import (
+from a2a_trust.card.view import (
     ApiKeyScheme,
     HttpScheme,
     NamedScheme,

@@ -14,9 +14,9 @@ from a2a_trust import LocalSigner, generate_signer
 from a2a_trust.auth.discovery import IssuerKeys, OAuth2Keys, OpenIdKeys
 from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
-from a2a_trust.fetch import Door
 from a2a_trust.keys.jwk import PublicKey
-from tests.test_fetch import Names, Server, answer, serving
+from a2a_trust.net.fetcher import Door
+from tests.net.test_fetcher import Names, Server, answer, serving
 
 pytestmark = pytest.mark.anyio
 

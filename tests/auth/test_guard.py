@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from a2a_trust.auth.api_key import ApiKeyVerifier, MemoryApiKeys
+from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.credentials import Cookie, Header, HttpAuthorization, Query
 from a2a_trust.auth.discovery import OAuth2Keys, OpenIdKeys
 from a2a_trust.auth.guard import (
@@ -20,7 +20,7 @@ from a2a_trust.auth.guard import (
 )
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import Anonymous, Identity, Principal
-from a2a_trust.card import read_card
+from a2a_trust.card.view import read_card
 from a2a_trust.errors import (
     AuthorizationError,
     ConfigurationError,
@@ -29,7 +29,7 @@ from a2a_trust.errors import (
     MissingCredentialsError,
     UnrecognizedCredentialsError,
 )
-from a2a_trust.fetch import Door
+from a2a_trust.net.fetcher import Door
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
 
 pytestmark = pytest.mark.anyio

@@ -24,10 +24,10 @@ from a2a_trust.errors import (
     KeySourceUnavailableError,
     UnrecognizedCredentialsError,
 )
-from a2a_trust.fetch import Door
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jwks_cache import JwksCache
 from a2a_trust.keys.keyset import publish_jwks
+from a2a_trust.net.fetcher import Door
 
 pytestmark = pytest.mark.anyio
 

@@ -19,8 +19,8 @@ from a2a_trust import Door, Form, LocalSigner, generate_signer, publish_jwks, si
 from a2a_trust.cli.main import main
 from tests.cli.conftest import Done, Run
 from tests.client.agents import NEW, OLD, OWNER, Agent, Page, card_of, serving_agent, signed
+from tests.net.test_fetcher import Authority, Names
 from tests.signing.making import signed_in
-from tests.test_fetch import Authority, Names
 
 HOST, MIRROR = "agent.test", "mirror.test"
 STRANGER = generate_signer(kid="stranger")
@@ -56,7 +56,7 @@ def command(
     origins = [agent.origin(HOST), agent.origin(MIRROR)]
     door = Door(private_origins=origins, ssl_context=authority.client(), resolver=names)
     monkeypatch.setattr("a2a_trust.client.flow.Door", lambda: door)
-    monkeypatch.setattr("a2a_trust.fetch.Door", lambda: door)
+    monkeypatch.setattr("a2a_trust.net.fetcher.Door", lambda: door)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "keys.json").write_text(json.dumps(publish_jwks([OWNER.public_key])))

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from tests.client.agents import NEW, Page, serving_agent
 from tests.conftest import ROOT
+from tests.net.test_fetcher import Authority
 from tests.servers.serving import free_port, serving
-from tests.test_fetch import Authority
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(console|python)\n(.*?)```", README, re.DOTALL)
@@ -27,7 +27,7 @@ PYTHON = [text for language, text in BLOCKS if language == "python"]
 INTERNET = """
 import ssl
 import a2a_trust.client.flow
-from a2a_trust.fetch import Door
+from a2a_trust.net.fetcher import Door
 
 class Names:
     async def resolve(self, host, port):

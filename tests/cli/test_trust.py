@@ -23,7 +23,7 @@ from a2a_trust.strict_json import MAX_BYTES
 from tests.cli.conftest import CARD, Done
 from tests.cli.test_verify import pruned
 from tests.client.agents import serving_agent
-from tests.test_fetch import Authority
+from tests.net.test_fetcher import Authority
 
 ANN, BOB = (generate_signer(kid=name) for name in ("ann", "bob"))
 HOST = "invoice.example.com"
@@ -659,7 +659,7 @@ def test_the_keys_of_a_set_on_the_network_prove_cards_of_the_hosts_that_it_is_na
         url = agent.origin("127.0.0.1")
         agent.pages["/k"] = json.dumps(publish_jwks([ANN.public_key])).encode()
         door = Door(private_origins=[url], ssl_context=authority.client())
-        monkeypatch.setattr("a2a_trust.fetch.Door", lambda: door)
+        monkeypatch.setattr("a2a_trust.net.fetcher.Door", lambda: door)
         trusting(f'[[trust]]\norigins = ["{HOST}"]\njwks_url = "{url}/k"\n')
         done = a2a_sign(f"verify ann.card.json ann.card.json --trust trust.toml --origin {HOST}")
         assert (done.code, done.err) == (0, "")

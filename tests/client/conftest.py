@@ -8,7 +8,7 @@ import pytest
 
 from a2a_trust import Door
 from tests.client.agents import Agent, serving_agent
-from tests.test_fetch import Authority, Names
+from tests.net.test_fetcher import Authority, Names
 
 
 @pytest.fixture

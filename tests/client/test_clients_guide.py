@@ -25,13 +25,13 @@ from a2a_trust import (
     generate_signer,
     publish_jwks,
 )
-from a2a_trust.client.passing import BARE_HEADERS
+from a2a_trust.client.interception import BARE_HEADERS
 from a2a_trust.errors import FailureReason
-from a2a_trust.fetch import Fetched
+from a2a_trust.net.fetcher import Fetched
 from tests.client.agents import NEW, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting
+from tests.net.test_fetcher import Authority
 from tests.servers.environments import python_of
 from tests.servers.serving import ROOT
-from tests.test_fetch import Authority
 
 GUIDE = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
 FETCH, OFFLINE, FIRST_USE, REPORT, EXTENDED, SDK, OTHERS, REGISTRY = re.findall(

@@ -44,10 +44,10 @@ from a2a_trust import (
 from a2a_trust.client.fetch_card import card_urls, fetching
 from a2a_trust.client.flow import Flow, FreshKeys, Get, InThread, run
 from a2a_trust.client.memory import TrustOnFirstUse, VolatileCardMemory
-from a2a_trust.client.proving import Proving
+from a2a_trust.client.verification import Proving
 from a2a_trust.errors import PinnedKeyError, RolledBackCardError
-from a2a_trust.fetch import Fetched
 from a2a_trust.keys.jwks_cache import JwksCache
+from a2a_trust.net.fetcher import Fetched
 from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING
 from tests.attacks.forgery import canonical, entry, pruned, served, signs
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, signed, trusting

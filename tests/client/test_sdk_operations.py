@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from a2a_trust import publish_jwks
 from tests.client.agents import NEW, OWNER, Agent, Asked, Page, card_of, serving_agent, signed
+from tests.net.test_fetcher import Authority
 from tests.servers.environments import answer_of
 from tests.servers.serving import ROOT
-from tests.test_fetch import Authority
 
 HERE = Path(__file__).resolve().parent
 HOST = "127.0.0.1"

@@ -45,7 +45,7 @@ from a2a_trust.client.memory import VolatileCardMemory
 from a2a_trust.errors import CardMemoryError, FetchError, RolledBackCardError
 from tests.attacks.forgery import canonical, entry, pruned, served, signs
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, signed, trusting
-from tests.test_fetch import Authority
+from tests.net.test_fetcher import Authority
 
 HOST = "127.0.0.1"
 EXTENDED = [

@@ -14,7 +14,7 @@ import pytest
 
 from a2a_trust import strict_json
 from a2a_trust.errors import MalformedError
-from a2a_trust.signing import jcs
+from a2a_trust.strict_json import jcs
 from tests.conformance.conftest import Row, Rows
 
 #: What another project's rules refuse and RFC 8785 does not.

@@ -27,8 +27,8 @@ from a2a.server.tasks import InMemoryTaskStore
 from a2a.types import AgentCard, Message, Part, Role
 from google.protobuf.json_format import ParseDict
 
-from a2a_trust.auth.api_key import ApiKeyVerifier, MemoryApiKeys
-from a2a_trust.merged import merged_card
+from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
+from a2a_trust.card.merge import merged_card
 from a2a_trust.middleware.protection import protect
 from a2a_trust.middleware.rules import RequestRules
 

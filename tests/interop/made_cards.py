@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from a2a_trust.signing.presence import MESSAGES, Field, Kind
+from a2a_trust.card.schema import MESSAGES, Field, Kind
 
 __all__ = ["CANONICAL_TRAPS", "EVERY_FIELD", "EVERY_FIELD_AT_ITS_DEFAULT", "card_with_params"]
 

@@ -30,7 +30,7 @@ from a2a_trust import (
     sign_card,
     verify_card,
 )
-from a2a_trust.card import is_legacy
+from a2a_trust.card.view import is_legacy
 from a2a_trust.keys.jwk import private_key_to_jwk
 from tests.interop.sdk_process import SdkProcess, node_sdk, python_sdk
 

@@ -31,9 +31,9 @@ from a2a_trust import (
     generate_signer,
     verify_card,
 )
+from a2a_trust.card.schema import MESSAGES
 from a2a_trust.errors import FailureReason
 from a2a_trust.keys.jwk import private_key_to_jwk
-from a2a_trust.signing.presence import MESSAGES
 from a2a_trust.signing.verify import Coverage, WholeCard
 from tests.interop.corpus import EVERYWHERE, load_card
 from tests.interop.left_out import left_out

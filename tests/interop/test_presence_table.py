@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from a2a_trust.signing.presence import MESSAGES, Field, Kind, Presence
+from a2a_trust.card.schema import MESSAGES, Field, Kind, Presence
 from tests.interop.sdk_process import SdkProcess
 
 #: How a field of each kind is declared: its shape, its type (of the values, for a map), and what its messages are.

@@ -30,12 +30,12 @@ from a2a_trust import (
     merged_card,
     verify_card,
 )
-from a2a_trust.card import is_legacy
+from a2a_trust.card.schema import Kind, Presence
+from a2a_trust.card.view import is_legacy
 from a2a_trust.errors import FailureReason
 from a2a_trust.keys.jwk import private_key_to_jwk
 from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING
 from a2a_trust.signing.models_0_3 import DEFAULTS, MESSAGES_0_3, SCHEMES_0_3
-from a2a_trust.signing.presence import Kind, Presence
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import Coverage, WholeCard
 from tests.interop.left_out import left_out

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from a2a_trust import MalformedError, generate_signer, sign_card
-from a2a_trust.card import is_legacy
+from a2a_trust.card.view import is_legacy
 from a2a_trust.signing.python_resolver import rewritten_members
 from tests.interop.sdk_process import SdkProcess
 from tests.signing.cards import Card, full_card

@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from a2a_trust.card import read_card
+from a2a_trust.card.ambiguity import check_card
+from a2a_trust.card.merge import merged_card
+from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.json_pointer import steps_of
 from a2a_trust.keys.signer import generate_signer
+from a2a_trust.lint.document import at
 from a2a_trust.lint.findings import Finding, Severity
 from a2a_trust.lint.lint_card import MAX_OF_A_RULE, lint_card, mend_card
 from a2a_trust.lint.rules import RULES
-from a2a_trust.lint.subject import at
-from a2a_trust.merged import merged_card
 from a2a_trust.signing.forms import Form, project
-from a2a_trust.signing.gate import check_card
 from a2a_trust.signing.sign import sign_card
+from a2a_trust.strict_json.pointer import steps_of
 from tests.conftest import ROOT
 from tests.signing import cards as made
 from tests.signing.cards import Card

@@ -12,7 +12,7 @@ from typing import Any
 
 import uvicorn
 
-from a2a_trust.auth.api_key import ApiKeyVerifier, MemoryApiKeys
+from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.middleware.authentication import AuthenticationMiddleware
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys

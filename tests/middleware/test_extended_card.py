@@ -14,16 +14,16 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from a2a_trust.auth.principal import Anonymous, Identity, Principal
-from a2a_trust.card import read_card
+from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.origins import Origins
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.middleware.authentication import AuthenticationMiddleware
 from a2a_trust.middleware.card import CardSigner
-from a2a_trust.middleware.document import Receive, Scope, Send
+from a2a_trust.middleware.documents import Receive, Scope, Send
 from a2a_trust.middleware.extended_card import ExtendedCard
-from a2a_trust.middleware.interfaces import Interfaces
+from a2a_trust.middleware.routing import Interfaces
 from a2a_trust.middleware.rules import RequestRules, RulesMiddleware, TenantRule
 from a2a_trust.signing.verify import verify_card
 from tests.middleware.agent import CARD as GUARDED

@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
-from a2a_trust.auth.api_key import ApiKeyVerifier, MemoryApiKeys
+from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.dpop import PROOF_ALGORITHMS, DPoP
 from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier, TokenBinding
-from a2a_trust.card import read_card
+from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import read_jwks

@@ -16,6 +16,7 @@ from starlette.routing import Mount, Route
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard import AnonymousAllowed
 from a2a_trust.auth.principal import Principal
+from a2a_trust.card.merge import merged_card
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.keys.keyset import read_jwks
 from a2a_trust.keys.origins import Origins
@@ -23,7 +24,6 @@ from a2a_trust.keys.ring_file import KeyRingFile, save_key_ring, update_key_ring
 from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
-from a2a_trust.merged import merged_card
 from a2a_trust.middleware.authentication import AuthenticationMiddleware
 from a2a_trust.middleware.card import CardFile, FixedCard
 from a2a_trust.middleware.protection import protect

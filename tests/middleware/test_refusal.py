@@ -9,7 +9,8 @@ import pytest
 
 from a2a_trust.auth.dpop import DPoP, ServerNonces
 from a2a_trust.auth.guard import Guard
-from a2a_trust.card import read_card
+from a2a_trust.card.operations import Binding
+from a2a_trust.card.view import read_card
 from a2a_trust.errors import (
     AuthorizationError,
     InvalidCredentialsError,
@@ -17,7 +18,6 @@ from a2a_trust.errors import (
     MissingCredentialsError,
     TrustError,
 )
-from a2a_trust.middleware.operations import Binding
 from a2a_trust.middleware.refusal import Refusal, refusal_for
 from tests.auth.test_jwt import NOW
 from tests.middleware.agent import CARD, verifiers

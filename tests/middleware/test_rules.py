@@ -13,11 +13,11 @@ import httpx
 import pytest
 
 from a2a_trust.auth.principal import Anonymous, Principal
+from a2a_trust.card.merge import merged_card
+from a2a_trust.card.operations import Binding, Generation, Operation
 from a2a_trust.errors import ConfigurationError
-from a2a_trust.merged import merged_card
 from a2a_trust.middleware import rules as module
-from a2a_trust.middleware.call import Call, read_call
-from a2a_trust.middleware.operations import Binding, Generation, Operation
+from a2a_trust.middleware.calls import Call, read_call
 from a2a_trust.middleware.protection import protect
 from a2a_trust.middleware.rules import RequestRules, call_of
 from tests.middleware.agent import CALL, CARD, KEY, Agent, verifiers

@@ -13,12 +13,12 @@ import ssl
 
 from hello_world import AUDIENCE, ISSUER, agent, agent_card_to_dict, card
 
-from a2a_trust.auth.client_certificate import CertificateVerifier, ClientAuthority, FromUri, OnlyIdentities
+from a2a_trust.auth.certificate.verifier import CertificateVerifier, ClientAuthority, FromUri, OnlyIdentities
 from a2a_trust.auth.discovery import OpenIdKeys
 from a2a_trust.auth.jwt import JwtVerifier
-from a2a_trust.fetch import Door
 from a2a_trust.middleware.client_certificate import FromTls
 from a2a_trust.middleware.protection import protect
+from a2a_trust.net.fetcher import Door
 
 door = Door(ssl_context=ssl.create_default_context(cafile=os.environ["PROVIDER"]), private_origins=[ISSUER])
 clients = ClientAuthority(

@@ -22,9 +22,9 @@ import httpx
 import pytest
 
 from a2a_trust import LocalSigner, generate_signer
-from a2a_trust.fetch import Door
 from a2a_trust.keys import base64url
-from tests.test_fetch import Authority
+from a2a_trust.net.fetcher import Door
+from tests.net.test_fetcher import Authority
 
 __all__ = ["ALGS", "AUDIENCE", "OpenIdProvider", "running_provider"]
 

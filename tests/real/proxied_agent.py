@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import uvicorn
 
-from a2a_trust.auth.client_certificate import AllIssued, CertificateVerifier, ClientAuthority, FromUri
+from a2a_trust.auth.certificate.verifier import AllIssued, CertificateVerifier, ClientAuthority, FromUri
 from a2a_trust.auth.credentials import certificates_of
 from a2a_trust.middleware.authentication import AuthenticationMiddleware
 from a2a_trust.middleware.peer import Networks

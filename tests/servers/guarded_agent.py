@@ -9,7 +9,7 @@ import json
 import os
 from typing import Any, Final
 
-from a2a_trust.auth.api_key import ApiKeyVerifier, MemoryApiKeys
+from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.keys.jwks_cache import JwksCache
 from a2a_trust.middleware.protection import protect

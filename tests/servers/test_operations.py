@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from a2a_trust.card import read_card
-from a2a_trust.middleware.interfaces import Interfaces, Target
-from a2a_trust.middleware.operations import ABSENT_BESIDE_1_0, METHODS, ROUTES, TENANTS, Generation, Operation
+from a2a_trust.card.operations import ABSENT_BESIDE_1_0, METHODS, ROUTES, TENANTS, Generation, Operation
+from a2a_trust.card.view import read_card
+from a2a_trust.middleware.routing import Interfaces, Target
 from tests.servers.environments import answer_of
 
 

@@ -24,10 +24,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from a2a_trust.auth.api_key import ApiKeyVerifier, MemoryApiKeys
+from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.principal import Principal
+from a2a_trust.card.merge import merged_card
 from a2a_trust.keys.ring_file import KeyRingFile
-from a2a_trust.merged import merged_card
 from a2a_trust.middleware.protection import protect
 from a2a_trust.middleware.rules import RequestRules
 from tests.serving_cards.agent_card import EXTENDED, GREETING, JSON_RPC, MARKER, REST, public_card

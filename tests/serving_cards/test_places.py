@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from a2a_trust import generate_signer
-from a2a_trust.auth.api_key import ApiKeyVerifier, MemoryApiKeys
+from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.keys.keyset import read_jwks
 from a2a_trust.middleware.protection import protect
 from a2a_trust.middleware.rules import RequestRules

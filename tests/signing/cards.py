@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
-from a2a_trust.signing.presence import MESSAGES, Field, Kind
+from a2a_trust.card.schema import MESSAGES, Field, Kind
 from tests.signing.json_values import canonicalizable, texts
 
 Card: TypeAlias = dict[str, Any]

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from a2a_trust import strict_json
-from a2a_trust.card import proto_name
+from a2a_trust.card.schema import MESSAGES, Kind, Presence
+from a2a_trust.card.view import proto_name
 from a2a_trust.signing.forms import (
     MAX_POINTER,
     MAX_POINTERS,
@@ -22,8 +23,7 @@ from a2a_trust.signing.forms import (
     project,
     shown,
 )
-from a2a_trust.signing.jcs import canonicalize, canonicalize_received
-from a2a_trust.signing.presence import MESSAGES, Kind, Presence
+from a2a_trust.strict_json.jcs import canonicalize, canonicalize_received
 from tests.signing.cards import Card, cards, full_card, legacy_card, many_formed_card, merged_card
 
 #: Cards are large; these properties show early or not at all.

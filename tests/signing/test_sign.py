@@ -22,11 +22,11 @@ from a2a_trust.keys.jws import verify_jws
 from a2a_trust.keys.policy import all_of
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.signing.forms import Form, project
-from a2a_trust.signing.jcs import canonicalize, canonicalize_received
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.signature import MAX_SIGNATURES, content_type
 from a2a_trust.signing.verify import verify_card
 from a2a_trust.strict_json import MAX_BYTES
+from a2a_trust.strict_json.jcs import canonicalize, canonicalize_received
 from tests.signing.cards import Card, cards, full_card, legacy_card, many_formed_card, merged_card
 from tests.signing.making import ANYWHERE, entry, header_of, served, signed_in, trust_in
 

@@ -28,10 +28,10 @@ from a2a_trust.keys.policy import AnyKey, Threshold, all_of, n_of, named
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustStore
 from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING, Form, project
-from a2a_trust.signing.jcs import canonicalize
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.signature import MAX_SIGNATURES, content_type
 from a2a_trust.signing.verify import CLOCK_SKEW, CardVerifier, SignedPartOnly, VerifiedCard, WholeCard, verify_card
+from a2a_trust.strict_json.jcs import canonicalize
 from tests.signing.cards import Card, full_card, legacy_card, many_formed_card, merged_card
 from tests.signing.making import ANYWHERE, entry, header_of, header_text, served, signed_in, trust_in, trusted
 

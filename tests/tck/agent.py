@@ -29,10 +29,10 @@ from google.protobuf.json_format import ParseDict
 from starlette.applications import Starlette
 
 from a2a_trust import generate_signer
-from a2a_trust.auth.api_key import ApiKeyVerifier, MemoryApiKeys
+from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.jwt import JwtVerifier
+from a2a_trust.card.merge import merged_card
 from a2a_trust.keys.jwks_cache import JwksCache
-from a2a_trust.merged import merged_card
 from a2a_trust.middleware.protection import protect
 
 SETTINGS: Final[dict[str, Any]] = json.loads(os.environ["AGENT"])

@@ -1,0 +1,1 @@
+"""API keys: their records, the verifier, and the store in SQLite."""

@@ -1,0 +1,177 @@
+"""API keys in an SQLite file: the embedded store, which several processes of one machine may share.
+
+How they share it is in ``files.sqlite``. ``revision`` takes a random value with every change but that of a last use, by
+triggers: a change that is made by hand is noticed as well, and an unchanged store is not read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites, KeyTable
+from a2a_trust.errors import KeySourceUnavailableError
+from a2a_trust.files.sqlite import SqliteFile
+
+__all__ = ["SqliteApiKeys"]
+
+_APPLICATION_ID: Final = 0x41324B79  # "A2Ky"
+
+_TABLES: Final = """
+CREATE TABLE api_key (
+    id TEXT NOT NULL PRIMARY KEY,
+    digest BLOB NOT NULL UNIQUE CHECK (typeof(digest) = 'blob' AND length(digest) = 32),
+    owner TEXT NOT NULL,
+    scopes TEXT NOT NULL,
+    created REAL NOT NULL CHECK (typeof(created) = 'real'),
+    expires REAL NOT NULL CHECK (typeof(expires) = 'real'),
+    revoked REAL CHECK (typeof(revoked) IN ('real', 'null')),
+    replaced_by TEXT,
+    imported INTEGER NOT NULL CHECK (imported IN (0, 1)),
+    last_used REAL CHECK (typeof(last_used) IN ('real', 'null'))
+);
+CREATE TABLE revision (value BLOB NOT NULL);
+INSERT INTO revision VALUES (randomblob(16));
+CREATE TRIGGER inserted AFTER INSERT ON api_key BEGIN UPDATE revision SET value = randomblob(16); END;
+CREATE TRIGGER deleted AFTER DELETE ON api_key BEGIN UPDATE revision SET value = randomblob(16); END;
+CREATE TRIGGER updated
+    AFTER UPDATE OF id, digest, owner, scopes, created, expires, revoked, replaced_by, imported ON api_key
+    BEGIN UPDATE revision SET value = randomblob(16); END;
+"""
+
+_COLUMNS: Final = "id, digest, owner, scopes, created, expires, revoked, replaced_by, imported, last_used"
+
+
+class SqliteApiKeys(ApiKeyWrites):
+    """The API keys in one SQLite file, for servers (``ApiKeyVerifier(SqliteApiKeys(path))``) and operators alike.
+
+    KeySourceUnavailableError when the file cannot be read or written now.
+    """
+
+    def __init__(self, path: Path | str, *, create: bool = False, timeout: float = 5.0) -> None:
+        """``create`` makes the file, for its owner only, if it is not there. ``timeout``: the longest, in seconds, that
+        a write waits for others. ConfigurationError when the file is missing or is no such store.
+        """
+        self._file = SqliteFile(
+            path=Path(path).absolute(),
+            what="API key store",
+            application_id=_APPLICATION_ID,
+            version=1,
+            tables=_TABLES,
+            timeout=timeout,
+        )
+        self._last_read: tuple[bytes, tuple[ApiKeyRecord, ...]] | None = None
+        missing = (
+            f"there is no API key store at {path}; make one with its first key: "
+            f"a2a-sign api-key create --store {path} --owner NAME"
+        )
+        with self._out_of_reach():
+            self._file.open_or_make(create=create, missing=missing)
+
+    def records(self) -> tuple[ApiKeyRecord, ...]:
+        """Every record, the last uses included, in order of creation."""
+        with self._connection() as connection:
+            return _records(connection)
+
+    async def snapshot(self) -> tuple[ApiKeyRecord, ...]:
+        return await asyncio.to_thread(self._snapshot)
+
+    def _snapshot(self) -> tuple[ApiKeyRecord, ...]:
+        with self._connection() as connection:
+            connection.execute("BEGIN")  # the revision and the records of the same moment
+            (revision,) = connection.execute("SELECT value FROM revision").fetchone()
+            last = self._last_read
+            if last is None or last[0] != revision:
+                self._last_read = last = (revision, _records(connection))
+            return last[1]
+
+    async def touch(self, used: Mapping[str, float]) -> None:
+        await asyncio.to_thread(self._touch, dict(used))
+
+    def _touch(self, used: Mapping[str, float]) -> None:
+        with self._transaction() as connection:
+            connection.executemany(
+                "UPDATE api_key SET last_used = ?1 WHERE id = ?2 AND (last_used IS NULL OR last_used < ?1)",
+                [(moment, key_id) for key_id, moment in used.items()],
+            )
+
+    @contextmanager
+    def _writing(self) -> Iterator[KeyTable]:
+        with self._transaction() as connection:
+            yield _Table(connection)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._out_of_reach(), self._file.writing() as connection:
+            yield connection
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        with self._out_of_reach(), self._file.connection() as connection:
+            yield connection
+
+    @contextmanager
+    def _out_of_reach(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            # The words of SQLite name tables and columns, never values.
+            raise KeySourceUnavailableError(f"the API key store {self._file.path}: {error}") from None
+
+
+class _Table:
+    """The table inside a transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def get(self, key_id: str) -> ApiKeyRecord | None:
+        return next(iter(_records(self._connection, "WHERE id = ?", key_id)), None)
+
+    def id_of(self, digest: bytes) -> str | None:
+        row = self._connection.execute("SELECT id FROM api_key WHERE digest = ?", (digest,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def put(self, record: ApiKeyRecord) -> None:
+        self._connection.execute(
+            f"INSERT INTO api_key ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  a constant
+            " ON CONFLICT (id) DO UPDATE SET"
+            " expires = excluded.expires, revoked = excluded.revoked, replaced_by = excluded.replaced_by",
+            (
+                record.key_id,
+                record.digest,
+                record.owner,
+                " ".join(sorted(record.scopes)),
+                record.created,
+                record.expires,
+                record.revoked,
+                record.replaced_by,
+                record.imported,
+                record.last_used,
+            ),
+        )
+
+
+def _records(connection: sqlite3.Connection, where: str = "", *values: str) -> tuple[ApiKeyRecord, ...]:
+    query = f"SELECT {_COLUMNS} FROM api_key {where} ORDER BY created, id"  # noqa: S608  constants
+    return tuple(
+        ApiKeyRecord(
+            key_id=key_id,
+            digest=digest,
+            owner=owner,
+            scopes=frozenset(scopes.split()),
+            created=created,
+            expires=expires,
+            revoked=revoked,
+            replaced_by=replaced_by,
+            imported=bool(imported),
+            last_used=last_used,
+        )
+        for key_id, digest, owner, scopes, created, expires, revoked, replaced_by, imported, last_used in (
+            connection.execute(query, values)
+        )
+    )

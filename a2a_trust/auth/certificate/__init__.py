@@ -1,0 +1,1 @@
+"""Client certificates: trusted authorities, identities, and who may call."""

@@ -1,0 +1,66 @@
+"""One card for clients of two generations: the members of 1.0 and, beside them, those that clients of 0.2 and 0.3 read.
+
+Both halves say the same, or the card is refused; sign the merged card, so that both halves are signed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from a2a_trust import strict_json
+from a2a_trust.card.view import SCHEME_TYPES, Alternative, Skill, read_card
+from a2a_trust.errors import MalformedError
+from a2a_trust.strict_json import JSONObject
+
+__all__ = ["merged_card"]
+
+
+def merged_card(card: bytes | Mapping[str, Any]) -> JSONObject:
+    """A new card that says to clients of 0.2 and 0.3 what this 1.0 card says; signatures are left out.
+
+    They are shown the interfaces of 0.3, when the card names any, else all of them. MalformedError: not a card of 1.0,
+    or with members of 0.3 that say something else. Source: A2A 0.3.0 5.5, A2A 1.0.1 4.4.1.
+    """
+    original = strict_json.parse(card, what="card") if isinstance(card, bytes) else card
+    view = read_card(original)
+    interfaces = [item for item in view.interfaces if item.pointer.startswith("/supportedInterfaces/") and item.binding]
+    if not interfaces:
+        raise MalformedError("card: /supportedInterfaces: missing or empty; only a card of 1.0 can be merged")
+    shown = [item for item in interfaces if item.version.startswith("0.3")] or interfaces
+    legacy: JSONObject = {
+        "protocolVersion": "0.3.0",
+        "url": shown[0].url,
+        "preferredTransport": shown[0].binding,
+        "additionalInterfaces": [{"url": item.url, "transport": item.binding} for item in shown],
+    }
+    if view.has_extended_card:
+        legacy["supportsAuthenticatedExtendedCard"] = True
+    if view.requirements is not None:
+        legacy["security"] = _security(view.requirements)
+    merged = {**legacy, **{name: value for name, value in original.items() if name != "signatures"}}
+    for member in ("securitySchemes", "security_schemes"):
+        if merged.get(member):
+            merged[member] = {name: _scheme(scheme) for name, scheme in merged[member].items()}
+    if view.skills:
+        merged["skills"] = [_skill(*pair) for pair in zip(merged["skills"], view.skills, strict=True)]
+    read_card(merged)  # members of 0.3 that were there already and say something else
+    return merged
+
+
+def _security(requirements: tuple[Alternative, ...]) -> list[JSONObject]:
+    return [{name: sorted(scopes) for name, scopes in alternative.schemes} for alternative in requirements]
+
+
+def _skill(skill: JSONObject, view: Skill) -> JSONObject:
+    return skill if view.requirements is None else {"security": _security(view.requirements), **skill}
+
+
+def _scheme(scheme: JSONObject) -> JSONObject:
+    """A scheme in both shapes: the flat one of 0.3 beside the wrapper of 1.0."""
+    for wrapper, kind in SCHEME_TYPES.items():
+        inner = scheme.get(wrapper)
+        if inner is not None:
+            flat = {"in" if name == "location" else name: value for name, value in inner.items()}
+            return {"type": kind, **flat, **scheme}
+    return scheme

@@ -1,0 +1,444 @@
+"""What a card of any generation says: 0.1, 0.2, 0.3, 1.0, and merged cards of two of them.
+
+``is_legacy`` and ``interface_urls`` look at a card as it is. ``read_card`` reads who may do what: security schemes,
+requirements, interfaces and skills, in every spelling that is seen in the field, as one frozen view. What it cannot
+read it refuses: a requirement that is not understood must never look like no requirement at all. Where a merged card
+says one thing twice (``security`` and ``securityRequirements``), both must say the same.
+
+Source: A2A 1.0.1 sections 4.4 and 4.5, the JSON schemas of 0.1 to 0.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from a2a_trust import strict_json
+from a2a_trust.errors import MalformedError
+from a2a_trust.strict_json import JSON, JSONObject
+from a2a_trust.strict_json.pointer import escaped
+
+__all__ = [
+    "CARD_PATHS",
+    "LEGACY_MEMBERS",
+    "SCHEME_TYPES",
+    "Alternative",
+    "ApiKeyScheme",
+    "CardView",
+    "HttpScheme",
+    "Interface",
+    "MutualTlsScheme",
+    "NamedScheme",
+    "OAuth2Scheme",
+    "OAuthFlow",
+    "OpenIdConnectScheme",
+    "SecurityScheme",
+    "Skill",
+    "interface_urls",
+    "is_legacy",
+    "proto_name",
+    "read_card",
+]
+
+CARD_PATHS: Final = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+"""Where agents serve their public card: 0.3 and 1.0, and 0.2."""
+
+LEGACY_MEMBERS: Final = (
+    "url",
+    "preferredTransport",
+    "additionalInterfaces",
+    "protocolVersion",
+    "security",
+    "supportsAuthenticatedExtendedCard",
+    "authentication",
+)
+"""Members of a card that 0.1 to 0.3 have and 1.0 does not."""
+
+SCHEME_TYPES: Final = {
+    "apiKeySecurityScheme": "apiKey",
+    "httpAuthSecurityScheme": "http",
+    "oauth2SecurityScheme": "oauth2",
+    "openIdConnectSecurityScheme": "openIdConnect",
+    "mtlsSecurityScheme": "mutualTLS",
+}
+"""The wrapper that a security scheme has in 1.0, and what its ``type`` is in 0.2 and 0.3."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKeyScheme:
+    """A key in a header, a query parameter or a cookie: ``location`` is one of those words, ``parameter`` its name."""
+
+    name: str
+    location: str
+    parameter: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpScheme:
+    """An HTTP authentication scheme; ``scheme`` is its name in lower case, as in ``bearer`` and ``basic``."""
+
+    name: str
+    scheme: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthFlow:
+    """One OAuth 2.0 flow of a scheme: its name (``authorizationCode`` …), its URLs by member name, its scopes."""
+
+    kind: str
+    urls: tuple[tuple[str, str], ...]
+    scopes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuth2Scheme:
+    """OAuth 2.0; ``metadata_url`` is that of RFC 8414, None when the card names none."""
+
+    name: str
+    flows: tuple[OAuthFlow, ...]
+    metadata_url: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenIdConnectScheme:
+    """OpenID Connect with its discovery URL."""
+
+    name: str
+    discovery_url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutualTlsScheme:
+    """A client certificate."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedScheme:
+    """A scheme of a 0.1 card, which is a word and nothing else: ``apiKey``, ``bearer``, ``public`` …"""
+
+    name: str
+
+
+SecurityScheme: TypeAlias = (
+    ApiKeyScheme | HttpScheme | OAuth2Scheme | OpenIdConnectScheme | MutualTlsScheme | NamedScheme
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One way to be let in: every one of these schemes, each with its scopes. Without any it lets everybody in."""
+
+    schemes: tuple[tuple[str, frozenset[str]], ...]
+    """Scheme names and scopes, in order of the names."""
+
+    @property
+    def is_anonymous(self) -> bool:
+        return not self.schemes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interface:
+    """One place where the agent can be reached; ``pointer`` tells where the card says so."""
+
+    pointer: str
+    url: str
+    binding: str
+    version: str
+    tenant: str
+
+    @property
+    def is_legacy(self) -> bool:
+        """Whether it speaks a version before 1.0."""
+        if self.version:
+            return self.version.startswith("0.")
+        return not self.pointer.startswith("/supportedInterfaces/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skill:
+    """A skill and what it demands beyond the card; None when it demands nothing of its own."""
+
+    id: str
+    requirements: tuple[Alternative, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardView:
+    """The card as rules. ``requirements`` is None when the card has no such member at all."""
+
+    name: str
+    schemes: Mapping[str, SecurityScheme]
+    requirements: tuple[Alternative, ...] | None
+    interfaces: tuple[Interface, ...]
+    skills: tuple[Skill, ...]
+    has_extended_card: bool
+    is_legacy: bool
+    """Whether it has only the shape of 0.1 to 0.3."""
+
+
+def is_legacy(card: Mapping[str, JSON]) -> bool:
+    """Whether the card has only the shape of 0.1 to 0.3: their members, and no ``supportedInterfaces`` of 1.0."""
+    if card.get("supportedInterfaces") or card.get("supported_interfaces"):
+        return False
+    return any(member in card for member in LEGACY_MEMBERS)
+
+
+def interface_urls(card: JSONObject) -> list[tuple[str, str]]:
+    """Every place where the card says the agent can be reached: JSON pointer and URL, in the card's order.
+
+    ``supportedInterfaces`` of 1.0, ``url`` and ``additionalInterfaces`` of 0.2 and 0.3, under their JSON and their
+    proto names. The card has passed the gate, so what is there has the right type.
+    """
+    found = []
+    if isinstance(card.get("url"), str):
+        found.append(("/url", card["url"]))
+    for name in ("supportedInterfaces", "supported_interfaces", "additionalInterfaces", "additional_interfaces"):
+        for index, interface in enumerate(card.get(name) or ()):
+            if isinstance(interface.get("url"), str):
+                found.append((f"/{name}/{index}/url", interface["url"]))
+    return found
+
+
+def read_card(document: bytes | Mapping[str, Any]) -> CardView:
+    """The card as rules, or MalformedError: with a pointer to the member that cannot be read, or that contradicts
+    its twin of another generation."""
+    card = strict_json.parse(document, what="card") if isinstance(document, bytes) else document
+    if not isinstance(card, Mapping):
+        raise _unread("", "a JSON object is needed")
+    schemes = _schemes(card)
+    requirements = _requirements(card, "")
+    words = _words_of_0_1(card)
+    if words is not None:
+        if requirements is not None:
+            raise _unread("/authentication", "it stands beside security or securityRequirements; keep one of them")
+        requirements = tuple(Alternative(((word, frozenset()),)) for word in words)
+        schemes = {**{word: NamedScheme(name=word) for word in words}, **schemes}
+    return CardView(
+        name=_text(card, "name", ""),
+        schemes=MappingProxyType(schemes),
+        requirements=requirements,
+        interfaces=tuple(_interfaces(card)),
+        skills=tuple(_skills(card)),
+        has_extended_card=_has_extended_card(card),
+        is_legacy=is_legacy(card),
+    )
+
+
+@lru_cache(maxsize=1024)
+def proto_name(name: str) -> str:
+    """The name in ``a2a.proto`` of the field with this JSON name; ProtoJSON readers take either."""
+    return "".join(f"_{char.lower()}" if "A" <= char <= "Z" else char for char in name)
+
+
+def _unread(pointer: str, reason: str) -> MalformedError:
+    return MalformedError(f"card: {ascii(pointer)[1:-1]}: {reason}", pointer, reason)
+
+
+def _member(members: Mapping[str, JSON], name: str, pointer: str) -> JSON:
+    """A member under its JSON or its proto name; both at once say two things."""
+    proto = proto_name(name)
+    value, twin = members.get(name), members.get(proto) if proto != name else None
+    if value is not None and twin is not None:
+        raise _unread(f"{pointer}/{proto}", f"it stands beside {name}; keep {name}")
+    return twin if value is None else value
+
+
+def _object(value: JSON, pointer: str) -> Mapping[str, JSON]:
+    if not isinstance(value, Mapping):
+        raise _unread(pointer, "an object is needed")
+    return value
+
+
+def _list(value: JSON, pointer: str) -> list[JSON]:
+    if not isinstance(value, list):
+        raise _unread(pointer, "a list is needed")
+    return value
+
+
+def _text(members: Mapping[str, JSON], name: str, pointer: str, *, needed: bool = False) -> str:
+    value = _member(members, name, pointer)
+    if value is None and not needed:
+        return ""
+    if not isinstance(value, str) or (needed and not value):
+        raise _unread(f"{pointer}/{name}", "a string is needed" + (" that is not empty" if needed else ""))
+    return value
+
+
+# Requirements
+
+
+_REQUIREMENTS: Final = ("securityRequirements", "security_requirements", "security")
+
+
+def _requirements(holder: Mapping[str, JSON], pointer: str) -> tuple[Alternative, ...] | None:
+    """What a card or a skill demands, in the spelling of 1.0, of 0.3, or in both alike."""
+    for member in holder:
+        if member not in _REQUIREMENTS and member.casefold() in {name.casefold() for name in _REQUIREMENTS}:
+            raise _unread(f"{pointer}/{escaped(member)}", "write securityRequirements; in this spelling it goes unread")
+    found = {}
+    for name in ("securityRequirements", "security"):
+        value = _member(holder, name, pointer)
+        if value is not None:
+            here = f"{pointer}/{name}"
+            found[name] = tuple(_alternative(item, f"{here}/{index}") for index, item in enumerate(_list(value, here)))
+    if len(found) == 2 and set(found["security"]) != set(found["securityRequirements"]):
+        raise _unread(f"{pointer}/security", "it contradicts securityRequirements; make them alike or keep one")
+    return next(iter(found.values()), None)
+
+
+def _alternative(value: JSON, pointer: str) -> Alternative:
+    """One requirement: ``{"schemes": {name: {"list": scopes}}}`` of 1.0, with ``{name: scopes}`` for the inner part as
+    a2a-go writes it, or ``{name: scopes}`` alone, as in 0.2, 0.3 and in 1.0 cards of hasty hands."""
+    members = _object(value, pointer)
+    inner = members.get("schemes")
+    if "schemes" in members and not isinstance(inner, list):
+        if set(members) != {"schemes"}:
+            raise _unread(pointer, "schemes has other members beside it, which would go unread")
+        members = {} if inner is None else _object(inner, f"{pointer}/schemes")
+        pointer = f"{pointer}/schemes"
+    return Alternative(
+        tuple(sorted((name, _scopes(scopes, f"{pointer}/{escaped(name)}")) for name, scopes in members.items()))
+    )
+
+
+def _scopes(value: JSON, pointer: str) -> frozenset[str]:
+    if isinstance(value, Mapping):
+        if not set(value) <= {"list"}:
+            raise _unread(pointer, 'scopes are {"list": […]}; other members would go unread')
+        value = value.get("list")
+        if value is None:
+            value = []
+    scopes = _list(value, pointer)
+    if not all(isinstance(scope, str) and scope for scope in scopes):
+        raise _unread(pointer, "scopes are strings that are not empty")
+    return frozenset(scopes)
+
+
+def _words_of_0_1(card: Mapping[str, JSON]) -> list[str] | None:
+    value = card.get("authentication")
+    if value is None:
+        return None
+    words = _list(_object(value, "/authentication").get("schemes"), "/authentication/schemes")
+    if not all(isinstance(word, str) and word for word in words):
+        raise _unread("/authentication/schemes", "strings are needed")
+    return words
+
+
+# Schemes
+
+
+def _schemes(card: Mapping[str, JSON]) -> dict[str, SecurityScheme]:
+    value = _member(card, "securitySchemes", "")
+    if value is None:
+        return {}
+    members = _object(value, "/securitySchemes")
+    return {name: _scheme(name, item, f"/securitySchemes/{escaped(name)}") for name, item in members.items()}
+
+
+def _scheme(name: str, value: JSON, pointer: str) -> SecurityScheme:
+    """One scheme: the wrapper of 1.0, the flat form of 0.2 and 0.3, or both in a merged card, saying the same."""
+    members = _object(value, pointer)
+    said = []
+    for wrapper, kind in SCHEME_TYPES.items():
+        inner = _member(members, wrapper, pointer)
+        if inner is not None:
+            said.append(_scheme_of(kind, name, _object(inner, f"{pointer}/{wrapper}"), f"{pointer}/{wrapper}"))
+    if members.get("type") is not None:
+        kind = _text(members, "type", pointer)
+        if kind not in SCHEME_TYPES.values():
+            raise _unread(f"{pointer}/type", f"one of {', '.join(SCHEME_TYPES.values())} is needed")
+        said.append(_scheme_of(kind, name, members, pointer))
+    if not said:
+        raise _unread(pointer, "no kind of scheme is named; write one of " + ", ".join(SCHEME_TYPES))
+    if any(other != said[0] for other in said[1:]):
+        raise _unread(pointer, "it says two different things; make them alike or keep one")
+    return said[0]
+
+
+def _scheme_of(kind: str, name: str, members: Mapping[str, JSON], pointer: str) -> SecurityScheme:
+    if kind == "apiKey":
+        said = {word for word in (_text(members, "location", pointer), _text(members, "in", pointer)) if word}
+        if len(said) > 1:
+            raise _unread(f"{pointer}/in", "it contradicts location; keep one of them")
+        location = "".join(said)
+        if location not in ("header", "query", "cookie"):
+            raise _unread(f"{pointer}/location", "header, query or cookie is needed")
+        return ApiKeyScheme(name=name, location=location, parameter=_text(members, "name", pointer, needed=True))
+    if kind == "http":
+        return HttpScheme(name=name, scheme=_text(members, "scheme", pointer, needed=True).lower())
+    if kind == "oauth2":
+        flows = _member(members, "flows", pointer)
+        return OAuth2Scheme(
+            name=name,
+            flows=tuple(_flows({} if flows is None else flows, f"{pointer}/flows")),
+            metadata_url=_text(members, "oauth2MetadataUrl", pointer) or None,
+        )
+    if kind == "openIdConnect":
+        return OpenIdConnectScheme(name=name, discovery_url=_text(members, "openIdConnectUrl", pointer, needed=True))
+    return MutualTlsScheme(name=name)
+
+
+def _flows(value: JSON, pointer: str) -> Iterator[OAuthFlow]:
+    members = _object(value, pointer)
+    for kind in ("authorizationCode", "clientCredentials", "deviceCode", "implicit", "password"):
+        flow = _member(members, kind, pointer)
+        if flow is None:
+            continue
+        here = f"{pointer}/{kind}"
+        inner = _object(flow, here)
+        scopes = _object(_member(inner, "scopes", here) or {}, f"{here}/scopes")
+        names = ("authorizationUrl", "deviceAuthorizationUrl", "refreshUrl", "tokenUrl")
+        urls = tuple((name, url) for name in names if (url := _text(inner, name, here)))
+        yield OAuthFlow(kind=kind, urls=urls, scopes=frozenset(scopes))
+
+
+# The rest
+
+
+def _interfaces(card: Mapping[str, JSON]) -> Iterator[Interface]:
+    url = _text(card, "url", "")
+    version = _text(card, "protocolVersion", "")
+    if url:
+        binding = _text(card, "preferredTransport", "") or "JSONRPC"
+        yield Interface(pointer="/url", url=url, binding=binding, version=version, tenant="")
+    for name, binding_name in (("additionalInterfaces", "transport"), ("supportedInterfaces", "protocolBinding")):
+        value = _member(card, name, "")
+        for index, item in enumerate(_list([] if value is None else value, f"/{name}")):
+            pointer = f"/{name}/{index}"
+            members = _object(item, pointer)
+            yield Interface(
+                pointer=f"{pointer}/url",
+                url=_text(members, "url", pointer, needed=True),
+                binding=_text(members, binding_name, pointer),
+                version=_text(members, "protocolVersion", pointer) or version,
+                tenant=_text(members, "tenant", pointer),
+            )
+
+
+def _skills(card: Mapping[str, JSON]) -> Iterator[Skill]:
+    value = _member(card, "skills", "")
+    for index, item in enumerate(_list([] if value is None else value, "/skills")):
+        pointer = f"/skills/{index}"
+        members = _object(item, pointer)
+        yield Skill(id=_text(members, "id", pointer), requirements=_requirements(members, pointer))
+
+
+def _has_extended_card(card: Mapping[str, JSON]) -> bool:
+    capabilities = _object(_member(card, "capabilities", "") or {}, "/capabilities")
+    said = []
+    for value in (
+        _member(capabilities, "extendedAgentCard", "/capabilities"),
+        _member(card, "supportsAuthenticatedExtendedCard", ""),
+    ):
+        if value is not None and type(value) is not bool:
+            raise _unread("/capabilities/extendedAgentCard", "true or false is needed")
+        if value is not None and value not in said:
+            said.append(value)
+    if len(said) > 1:
+        raise _unread("/supportsAuthenticatedExtendedCard", "it contradicts capabilities.extendedAgentCard")
+    return True in said

@@ -1,0 +1,367 @@
+"""Cards on their way through a client of others, and where the requests of that client may go.
+
+The rules:
+
+1. A request asks for a card by its path (both well-known names, the card URLs that the program wrote), or for an
+   extended one by its path or by the method of a JSON-RPC call, alone or in a batch.
+2. It is sent without what would give an answer that is not the card itself: conditions, ranges and encodings.
+3. An answer of success is the card, whatever its status; redirects and 304 are refused, because what the program would
+   use then did not come through here. Errors pass without their body, in which a program that does not look at the
+   status would read a card.
+4. The card is proven as one of the host that was asked, and with nothing left open: the program reads all of it. An
+   extended card leads no further than a public card that came through here before and names its origin.
+5. A request goes only to URLs that a verified card names, or that the program wrote in ``also``. To other URLs, and so
+   to those of cards, only the GET of a public card goes, without credentials; its answer passes without cookies and
+   challenges. What a card names counts until its proof ends, and is verified again when the trusted keys change, and
+   every 5 minutes.
+6. For the first request to another URL the card is searched there; what was not found, or not verified, is not searched
+   again for 10 seconds.
+7. The memory keeps a card by its location. The query of its URL counts only if the program named the URL with it.
+
+Values alone: ``transport`` has the network.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from a2a_trust import strict_json
+from a2a_trust.card.operations import EXTENDED_CARD_0_2, METHODS, ROUTES, Operation
+from a2a_trust.card.view import CARD_PATHS
+from a2a_trust.client.destinations import Destination, Destinations, UnsafePassAnything
+from a2a_trust.client.flow import Flow
+from a2a_trust.client.location import Location, location_of, plain_url
+from a2a_trust.client.reach import Reach, check_extension, origin_in
+from a2a_trust.client.verification import Proving
+from a2a_trust.errors import (
+    CardVerificationError,
+    ConfigurationError,
+    FetchError,
+    MalformedError,
+    TrustError,
+    UncoveredFieldsError,
+)
+from a2a_trust.keys.trust import TrustStore
+from a2a_trust.signing.forms import shown
+from a2a_trust.signing.verify import VerifiedCard
+
+__all__ = ["BARE_HEADERS", "DROPPED_HEADERS", "Asked", "PassingCards", "Search"]
+
+DROPPED_HEADERS: Final = ("if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range", "range")
+
+BARE_HEADERS: Final = ("accept", "accept-language", "a2a-version", "user-agent")
+"""The headers that go with the GET of a card to a URL that nobody has vouched for; every other one may be a secret."""
+
+_GET_EXTENDED: Final = Operation.GET_EXTENDED_CARD
+_EXTENDED: Final = tuple(
+    path.casefold()
+    for path in (
+        EXTENDED_CARD_0_2,
+        *[each.template for routes in ROUTES.values() for each in routes if each.operation is _GET_EXTENDED],
+    )
+)
+_EXTENDED_METHODS: Final = frozenset(method for method, (_, of) in METHODS.items() if of is _GET_EXTENDED)
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+_REMEMBERED: Final = 256
+_REMEMBERED_BYTES: Final = 65_536  # a longer card is fetched again instead of verified again
+_VERIFY_AGAIN_SECONDS: Final = 300.0
+_FAILED_SECONDS: Final = 10.0
+
+
+class Asked(Enum):
+    """What a request asks for."""
+
+    CARD = "card"
+    EXTENDED = "extended card"
+    CALL = "extended card by JSON-RPC"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Public:
+    """A public card that was verified: how far it leads, and for how long that counts without verifying it again."""
+
+    location: Location
+    document: bytes
+    reach: Reach
+    destinations: Destinations
+    store: TrustStore
+    since: float
+    until: float
+
+
+class Search:
+    """The search for the card that names one URL: where to look, and what came of it."""
+
+    def __init__(self, called: Destination, card_urls: Iterable[str]) -> None:
+        self.card_urls = tuple(card_urls)
+        self._called = called
+        self._outcomes: list[str] = []
+        self._cause: TrustError | None = None
+
+    def note(self, card_url: str, outcome: str | TrustError) -> None:
+        """What came from that URL instead of a verified card that names the called one."""
+        self._outcomes.append(f"{card_url.partition('?')[0]}: {outcome}")
+        if isinstance(outcome, TrustError) and self._cause is None:
+            self._cause = outcome.with_traceback(None)  # it is kept; what its frames hold is not
+
+    def refusal(self) -> TrustError:
+        """Why the request is not sent, and the line to write."""
+        url = str(self._called.without_operation())
+        text = (
+            f"no verified card names {self._called} ({'; '.join(self._outcomes)}); if its card is elsewhere, write "
+            f"cards={{{url!r}: 'https://…/agent-card.json'}}; if it belongs to no agent, and may have what you send, "
+            f"write also=[{self._called.origin!r}]"
+        )
+        refusal = FetchError(text) if self._cause is None else CardVerificationError(text)
+        refusal.__cause__ = self._cause
+        return refusal
+
+
+class PassingCards:
+    """Tells requests for cards from others, verifies what they bring, and says where the others may go.
+
+    ``cards`` maps URLs of interfaces to those of their cards; ``also`` are origins and URLs that need no card.
+
+    Why this is a class: it remembers what the public cards name that came through, and which searches failed. It may be
+    shared by threads.
+    """
+
+    def __init__(self, proving: Proving, cards: Mapping[str, str], also: Iterable[str] | UnsafePassAnything) -> None:
+        self._proving = proving
+        self._cards = {_written("cards", interface): card for interface, card in cards.items()}
+        self._card_destinations = frozenset(_card_destination(card) for card in cards.values())
+        self._card_urls = frozenset(map(_place, cards.values()))
+        self._also = None if isinstance(also, UnsafePassAnything) else _all_written(also)
+        #: URL of a card whose query counts -> where the memory keeps it
+        self._locations = {_with_query(url): location_of(url, with_query=True) for url in cards.values() if "?" in url}
+        #: URL of a public card, with its query -> what it says
+        self._public: dict[str, _Public] = {}
+        #: base of an interface -> when the search for its card failed, and why
+        self._failed: dict[Destination, tuple[float, TrustError]] = {}
+
+    def asked(self, method: str, url: str, body: bytes) -> Asked | None:
+        """What the request is for; None: not for a card. ``url`` is whole, but for user information; ``body`` is empty
+        where it is no JSON."""
+        if method in ("HEAD", "OPTIONS"):
+            return None
+        if _names(CARD_PATHS, url) or _place(url) in self._card_urls:
+            return Asked.CARD
+        # By other methods these are paths of other services, whose requests have been executed when they answer.
+        if method == "GET" and _names(_EXTENDED, url):
+            return Asked.EXTENDED
+        return Asked.CALL if b"xtended" in body and _calls(body) else None
+
+    def permits(self, url: str) -> bool:
+        """Whether a request for that URL may go there as it is, for what was verified and is still good.
+
+        MalformedError: the URL can be read in two ways.
+        """
+        if self._also is None:
+            return True
+        called = _destination(url, self._also)
+        if called is None:
+            return True
+        now, store = self._proving.clock(), self._proving.trust.trust_store()
+        return any(
+            each.store is store and each.since <= now < each.until and each.destinations.cover(called)
+            for each in list(self._public.values())
+        )
+
+    def permits_again(self, url: str) -> Flow[bool]:
+        """As ``permits``, after cards that name the URL were verified again: time or trust may have changed."""
+        if self.permits(url):
+            return True
+        called = Destination.of(url)
+        for key, public in list(self._public.items()):
+            if public.destinations.cover(called) and self._public.get(key) is public:
+                del self._public[key]
+                if not public.document:
+                    continue
+                try:
+                    yield from self._proven(public.document, public.location, key, is_public=True)
+                except TrustError:
+                    continue  # it names nothing any more
+        return self.permits(url)
+
+    def goes_bare(self, asked: Asked | None, method: str, url: str) -> bool:
+        """Whether a request that is not permitted goes without its credentials: it gets a public card.
+
+        CardVerificationError: it would, but its query may be a credential.
+        """
+        if asked is not Asked.CARD or method != "GET":
+            return False
+        called = Destination.of(url)
+        if called.query and called not in self._card_destinations:
+            raise CardVerificationError(
+                f"no verified card names {called}, and the query of this request may be a credential; if that URL may "
+                f"have it, write also=[{str(called)!r}]"
+            )
+        return True
+
+    def search(self, url: str) -> Search:
+        """Where to look for the card that names the URL; the refusal of the last search when that has just failed."""
+        called = Destination.of(url)
+        since, refusal = self._failed.get(called.without_operation(), (float("-inf"), None))
+        if refusal is not None and since <= self._proving.clock() < since + _FAILED_SECONDS:
+            raise refusal
+        below = [base for base in self._cards if called.below(base) is not None]
+        if below:
+            return Search(called, [self._cards[max(below, key=lambda base: len(base.path))]])
+        return Search(called, called.card_urls())
+
+    def failed(self, url: str, search: Search) -> TrustError:
+        """The refusal, kept for those who ask again."""
+        refusal = search.refusal()
+        _keep(self._failed, Destination.of(url).without_operation(), (self._proving.clock(), refusal))
+        return refusal
+
+    def judged(self, asked: Asked, url: str, body: bytes, charset: str | None) -> Flow[None]:
+        """Nothing, when all that the answer brings is proven.
+
+        MalformedError, CardVerificationError and those below it, CardMemoryUnavailableError: it is not.
+        """
+        address = url.partition("?")[0]
+        location = self._locations.get(_with_query(url)) or location_of(address)
+        if charset is not None and charset.casefold() not in ("utf-8", "utf8"):
+            raise MalformedError("card: its type names another charset than UTF-8, so some would read it otherwise")
+        if asked is not Asked.CALL:
+            yield from self._proven(body, location, url, is_public=asked is Asked.CARD)
+            return
+        answer = strict_json.parse(body, what="answer")
+        if answer == []:
+            raise MalformedError("answer: it is empty")
+        for each in answer if type(answer) is list else [answer]:
+            if type(each) is not dict or ("result" in each) == ("error" in each):
+                raise MalformedError("answer: it is none of JSON-RPC, which has either a result or an error")
+            if "result" in each:
+                if type(each["result"]) is not dict:
+                    raise MalformedError("answer: its result is no card")
+                yield from self._proven(each["result"], location, url, is_public=False)
+
+    def _proven(self, document: bytes | dict[str, Any], location: Location, url: str, *, is_public: bool) -> Flow[None]:
+        proving = self._proving if is_public else self._proving.without_memory()
+        kept = document if isinstance(document, bytes) and len(document) <= _REMEMBERED_BYTES else b""
+        publics: list[_Public] = []
+
+        def check(proven: VerifiedCard) -> None:
+            _check_whole(proven)
+            now, reach = proving.clock(), Reach.of(proven)
+            if not is_public:
+                self._check_extension(reach, location.origin)
+                return
+            public = _Public(
+                location=location,
+                document=kept,
+                reach=reach,
+                destinations=Destinations.of(proven, url),
+                store=proving.trust.trust_store(),
+                since=now,
+                until=min(proven.proven_until, now + _VERIFY_AGAIN_SECONDS),
+            )
+            publics.append(public)
+
+        yield from proving.prove(document, location, check)
+        for public in publics:
+            _keep(self._public, url, public)
+
+    def _check_extension(self, extended: Reach, origin: str) -> None:
+        """Refuse it when it leads further than every public card that names the origin it is from."""
+        refusal = None
+        for public in list(self._public.values()):
+            if origin in public.reach.origins:
+                try:
+                    check_extension(public.reach, extended)
+                except CardVerificationError as error:
+                    refusal = error
+                else:
+                    return
+        if refusal is not None:
+            raise refusal
+
+
+def _check_whole(proven: VerifiedCard) -> None:
+    """Refuse a proof with open ends: who reads the card as it came takes an absent requirement for none."""
+    if proven.unproven:
+        raise UncoveredFieldsError(
+            f"the card is signed in the form {proven.form}, which cannot prove {shown(proven.unproven)}; have it "
+            "signed by a2a-sign, or read what is proven of it with fetch_card",
+            proven.unproven,
+        )
+
+
+def _names(paths: tuple[str, ...], url: str) -> bool:
+    """Whether the URL's path ends in one of these, or its query or fragment has one.
+
+    Clients append them to what they were given, which may have "?" or "#", and may add parameters to that.
+    """
+    parts = urlsplit(url)
+    behind = unquote(f"{parts.query}#{parts.fragment}").casefold()
+    return unquote(parts.path).rstrip("/").casefold().endswith(paths) or any(path in behind for path in paths)
+
+
+def _keep(kept: dict[_Key, _Value], key: _Key, value: _Value) -> None:
+    """Keep it as the newest of a bounded number."""
+    kept.pop(key, None)
+    kept[key] = value
+    if len(kept) > _REMEMBERED:
+        kept.pop(next(iter(kept)), None)
+
+
+def _destination(url: str, also: tuple[Destination, ...]) -> Destination | None:
+    """The URL to look for in cards; None: it is one of ``also``. Below an origin any path is, in any spelling."""
+    if any(not each.path and each.origin == origin_in(url) for each in also):
+        return None
+    called = Destination.of(url)
+    return None if any(called.below(each) is not None for each in also) else called
+
+
+def _all_written(also: Iterable[str]) -> tuple[Destination, ...]:
+    if isinstance(also, str):
+        raise ConfigurationError(f"also: write a list: also=[{also[:80]!a}]")
+    return tuple(_written("also", url) for url in also)
+
+
+def _written(option: str, url: str) -> Destination:
+    """A URL that the program wrote, without user information, query and fragment."""
+    try:
+        if "?" in url or "#" in url:
+            raise MalformedError("URL: it has a query or a fragment; leave them out")
+        return Destination.of(url)
+    except (MalformedError, ValueError, TypeError) as error:
+        raise ConfigurationError(f"{option}: {ascii(url)[:80]}: {error}") from None
+
+
+def _card_destination(url: str) -> Destination:
+    """That of a card, which may have a query."""
+    _written("cards", url.partition("?")[0])
+    return Destination.of(url)
+
+
+def _place(url: str) -> str:
+    """A URL without its query, in one spelling; as it is where it has none."""
+    try:
+        return plain_url(url.partition("?")[0])
+    except MalformedError:
+        return url
+
+
+def _with_query(url: str) -> str:
+    return f"{_place(url)}?{url.partition('#')[0].partition('?')[2]}"
+
+
+def _calls(body: bytes) -> bool:
+    """Whether a JSON-RPC request, or one in a batch, calls for the extended card."""
+    try:
+        request = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    calls = request if type(request) is list else [request]
+    methods = [call.get("method") for call in calls if type(call) is dict]
+    return any(type(method) is str and method in _EXTENDED_METHODS for method in methods)

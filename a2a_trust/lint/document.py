@@ -1,0 +1,227 @@
+"""What the rules of lint look at: a card as it came, what of it cannot be read, and the rest as rules.
+
+A card that the gate refuses is looked at all the same: the member that is refused is taken out, and so on until the
+rest passes. Nothing shifts by that, a list goes as a whole: the pointers of what is found are those of the card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from a2a_trust import strict_json
+from a2a_trust.card.ambiguity import check_card, field_of
+from a2a_trust.card.schema import Kind
+from a2a_trust.card.view import CardView, is_legacy, proto_name, read_card
+from a2a_trust.errors import MalformedError
+from a2a_trust.lint.secret_shapes import secret_kind
+from a2a_trust.signing.forms import MAX_POINTER
+from a2a_trust.strict_json import JSON, JSONObject
+from a2a_trust.strict_json import pointer as json_pointer
+from a2a_trust.strict_json.jcs import canonicalize_received
+
+__all__ = ["Path", "Subject", "at", "pointer_of", "shown_name", "spelled", "subject_of"]
+
+Path: TypeAlias = "tuple[Path | None, str | int] | None"
+"""The way to a member: that of the object around it, and its own name or index; None is the card itself. Texts would
+take memory with the square of the card's size."""
+
+_MAX_REFUSALS: Final = 50
+"""After so many refusals a document is left alone: it is no card."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A card for lint.
+
+    ``card`` is all of it, and nothing of it has been checked: {} when ``unreadable`` says why there is none.
+    ``objects`` is every object of it that A2A describes, in any generation: its place, its message, its members.
+    ``ambiguous`` is what the gate refuses, and ``rest``, which passes, what is left; None when too much is refused.
+    ``unread`` is what ``read_card`` refuses of the rest, ``readable`` what is left of that, and ``view`` the same as
+    rules.
+    """
+
+    card: JSONObject
+    objects: tuple[tuple[Path, str, JSONObject], ...]
+    unreadable: MalformedError | None
+    ambiguous: tuple[MalformedError, ...]
+    rest: JSONObject | None
+    unread: tuple[MalformedError, ...]
+    readable: JSONObject | None
+    view: CardView | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it could be read, so that what is not there is not there."""
+        return self.view is not None and not (self.ambiguous or self.unread)
+
+    @property
+    def is_legacy(self) -> bool:
+        """Whether it has the shape of 0.1 to 0.3 alone."""
+        return is_legacy(self.card)
+
+    def values(self) -> Iterator[tuple[Path, JSON]]:
+        """Every value of the card, with its place, in order."""
+        stack: list[tuple[Path, JSON]] = [(None, self.card)]
+        while stack:
+            path, value = stack.pop()
+            yield path, value
+            if type(value) is dict:
+                stack.extend(((path, name), item) for name, item in reversed(value.items()))
+            elif type(value) is list:
+                stack.extend(((path, index), value[index]) for index in reversed(range(len(value))))
+
+    def texts(self) -> Iterator[tuple[Path, str, bool]]:
+        """Every string of the card and every name of a member, with its place; True for names."""
+        for path, value in self.values():
+            if path is not None and type(path[1]) is str:
+                yield path, path[1], True
+            if type(value) is str:
+                yield path, value, False
+
+
+def subject_of(card: bytes | Mapping[str, Any]) -> Subject:
+    """The card for lint, whatever it is. MalformedError: an object that is not made of JSON values."""
+    unreadable = None
+    document: JSONObject = {}
+    if isinstance(card, bytes):
+        try:
+            parsed = strict_json.parse(card, what="card")
+            if type(parsed) is not dict:
+                check_card(parsed)  # says what it is
+            document = parsed
+        except MalformedError as error:
+            unreadable = error
+    elif isinstance(card, Mapping):
+        document = dict(card)
+        canonicalize_received(document)
+    else:
+        raise TypeError(f"card: give the bytes of the file, or a dict, not {type(card).__name__}")
+    rest, ambiguous = _what_passes(document, check_card, lambda steps: steps)
+    readable, unread = (None, ()) if rest is None else _what_passes(rest, read_card, _whole_rule)
+    return Subject(
+        card=document,
+        objects=tuple(_objects(document)),
+        unreadable=unreadable,
+        ambiguous=ambiguous,
+        rest=rest,
+        unread=unread,
+        readable=readable,
+        view=None if readable is None else read_card(readable),
+    )
+
+
+def _objects(card: JSONObject) -> Iterator[tuple[Path, str, JSONObject]]:
+    stack: list[tuple[Path, str, JSONObject]] = [(None, "AgentCard", card)]
+    while stack:
+        path, message, members = stack.pop()
+        yield path, message, members
+        below: list[tuple[Path, str, JSONObject]] = []
+        for name, value in members.items():
+            field = field_of(message, name) if type(value) in (dict, list) else None
+            if field is None:
+                continue
+            here = (path, name)
+            if field.kind is Kind.MESSAGE:
+                items: Iterator[tuple[Path, JSON]] = iter([(here, value)])
+            elif field.kind is Kind.MESSAGES and type(value) is list:
+                items = (((here, index), item) for index, item in enumerate(value))
+            elif field.kind is Kind.MESSAGE_MAP and type(value) is dict:
+                items = (((here, key), item) for key, item in value.items())
+            else:
+                continue
+            below.extend((place, field.message, item) for place, item in items if type(item) is dict)
+        stack.extend(reversed(below))
+
+
+def _what_passes(
+    card: JSONObject, check: Callable[[JSONObject], object], taken_out: Callable[[list[str]], list[str]]
+) -> tuple[JSONObject | None, tuple[MalformedError, ...]]:
+    """The card without the members that the check refuses, and the refusals."""
+    rest: JSONObject | None = card
+    refusals: list[MalformedError] = []
+    while rest is not None and len(refusals) < _MAX_REFUSALS:
+        try:
+            check(rest)
+        except MalformedError as refusal:
+            refusals.append(refusal)
+            rest = _without(rest, taken_out(json_pointer.steps_of(refusal.pointer or "")))
+        else:
+            return rest, tuple(refusals)
+    return None, tuple(refusals)
+
+
+def _whole_rule(steps: list[str]) -> list[str]:
+    """The way to the scheme, the requirements or the interfaces that cannot be read: half of one is another one."""
+    if steps[:1] == ["skills"]:
+        return steps[:3]
+    return steps[: 2 if steps[:1] in (["securitySchemes"], ["security_schemes"], ["capabilities"]) else 1]
+
+
+def _without(card: JSONObject, steps: list[str]) -> JSONObject | None:
+    """The card without the innermost member on the way, of what there is of the way; None when there is none."""
+    found = list(_along(card, steps))
+    while found and type(found[-1][0]) is list:
+        found.pop()
+    if not found:
+        return None
+    container, name = found.pop()
+    changed: JSON = {key: value for key, value in container.items() if key != name}
+    for container, key in reversed(found):
+        copy = container.copy()
+        copy[key] = changed
+        changed = copy
+    members: JSONObject = changed
+    return members
+
+
+def at(card: JSONObject, pointer: str) -> JSON:
+    """The value at a pointer; None when there is nothing."""
+    steps = json_pointer.steps_of(pointer)
+    found = list(_along(card, steps))
+    if len(found) < len(steps):
+        return None
+    return found[-1][0][found[-1][1]] if found else card
+
+
+def _along(value: JSON, steps: list[str]) -> Iterator[tuple[Any, Any]]:
+    """The containers on a way, each with the name or index that is taken in it, as far as the way goes.
+
+    ``read_card`` names members by their JSON names; what is there under its proto name only is meant too.
+    """
+    for step in steps:
+        name: str | int
+        if type(value) is dict and (step in value or proto_name(step) in value):
+            name = step if step in value else proto_name(step)
+        elif type(value) is list and step.isascii() and step.isdecimal() and int(step[:9]) < len(value):
+            name = int(step[:9])
+        else:
+            return
+        yield value, name
+        value = value[name]
+
+
+def spelled(card: JSONObject, pointer: str) -> Path:
+    """The place that a pointer names, with the names that the card has for what is there."""
+    steps = json_pointer.steps_of(pointer)
+    names = [name for _, name in _along(card, steps)]
+    path: Path = None
+    for step in (*names, *steps[len(names) :]):
+        path = (path, step)
+    return path
+
+
+def pointer_of(path: Path) -> str:
+    """The JSON pointer (RFC 6901) of a place, cut, and without names that look like secrets."""
+    steps = []
+    while path is not None:
+        path, step = path
+        text = "(hidden)" if type(step) is str and secret_kind(step[:MAX_POINTER]) else str(step)[:MAX_POINTER]
+        steps.append(text)
+    return json_pointer.pointer_of(reversed(steps))[:MAX_POINTER]
+
+
+def shown_name(name: str) -> str:
+    """A name of a card for a text that people read: cut, escaped, and hidden where it looks like a secret."""
+    return "(hidden)" if secret_kind(name[:MAX_POINTER]) else ascii(name[:64])

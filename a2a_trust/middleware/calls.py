@@ -1,0 +1,327 @@
+"""What a request calls: read once from its bytes, and then a value that every rule decides on.
+
+Bodies are strict JSON in UTF-8. Only objects on the way to what a rule reads are looked into: the request, ``params``,
+and the objects within that can name a tenant. They may have no member twice, because readers differ in which of the two
+they take. Everything else is checked and skipped without making a value of it, so that reading takes linear time and
+hardly any memory. Source: JSON-RPC 2.0 4, 5.1; A2A 1.0.1 9, 11; RFC 8259.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from codecs import getincrementaldecoder
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qsl
+
+from msgspec import DecodeError, Raw, ValidationError
+from msgspec.json import Decoder
+
+from a2a_trust.card.operations import (
+    METHODS,
+    TENANTS,
+    Binding,
+    Generation,
+    Operation,
+    TenantFields,
+    folded_name,
+)
+from a2a_trust.middleware.refusal import Error
+from a2a_trust.middleware.routing import Target
+
+__all__ = ["Call", "CallRefusedError", "check_media_type", "read_call", "tenants_in_query"]
+
+MAX_MEMBERS: Final = 1_000
+"""The most members of an object that is read; what A2A has in one is a tenth of a tenth of that."""
+
+MAX_NAME: Final = 256
+"""The longest name of a method, in characters."""
+
+_MAX_ID: Final = 1_024
+"""The longest id of a JSON-RPC request, in bytes of its JSON."""
+
+PARSE_ERROR: Final = Error(400, -32700, "INVALID_ARGUMENT", "PARSE_ERROR", "The body is not JSON in UTF-8.")
+INVALID: Final = Error(
+    400, -32600, "INVALID_ARGUMENT", "INVALID_REQUEST", "The request is not one that all readers read alike."
+)
+UNKNOWN_METHOD: Final = Error(404, -32601, "NOT_FOUND", "METHOD_NOT_FOUND", "There is no such method.")
+INVALID_PARAMS: Final = Error(400, -32602, "INVALID_ARGUMENT", "INVALID_PARAMS", "The parameters cannot be read.")
+MEDIA_TYPE: Final = Error(
+    415, -32005, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED", "Send application/json in UTF-8."
+)
+
+
+class CallRefusedError(Exception):
+    """A request that is not valid: what its caller is told, why, for operators, and the id of the request as JSON."""
+
+    def __init__(self, error: Error, why: str, call_id: bytes = b"null") -> None:
+        super().__init__(why)
+        self.error, self.why, self.call_id = error, why, call_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What a request of an interface asks for.
+
+    ``generation`` and ``operation`` are None for a method of JSON-RPC that A2A does not have. ``method`` is the name of
+    the method of JSON-RPC, "" over HTTP+JSON. ``tenants`` are all tenants that path, query and body name; no call that
+    names two reaches the application. ``task_id`` is the task that the operation is about, "" where none is
+    named; the task of a message is in the message, which is not read.
+    """
+
+    binding: Binding
+    generation: Generation | None
+    operation: Operation | None
+    method: str = ""
+    tenants: frozenset[str] = frozenset()
+    task_id: str = ""
+    call_id: bytes | None = None
+    """The id of a JSON-RPC request, as JSON; None over HTTP+JSON."""
+
+    @property
+    def tenant(self) -> str:
+        """The tenant; "" for none."""
+        return next(iter(self.tenants), "")
+
+
+def read_call(target: Target, body: bytes, query: bytes) -> Call:
+    """The call that is made by a request for ``target``, or CallRefusedError."""
+    if target.binding is Binding.JSONRPC:
+        call = _read_json_rpc(body)
+    else:
+        call = Call(
+            binding=target.binding,
+            generation=target.generation,
+            operation=target.operation,
+            tenants=frozenset((*target.tenants, *(_tenants_in_http_json(body) if body else ()))),
+            task_id=target.task_id,
+        )
+    named = tenants_in_query(query)
+    return replace(call, tenants=call.tenants | named) if named else call
+
+
+_MEDIA_TYPE: Final = re.compile(
+    rb'application/(?:a2a\+)?json[ \t]*(?:;[ \t]*charset=(?:utf-8|"utf-8")[ \t]*)?', re.IGNORECASE
+)
+
+
+def check_media_type(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Return when the body is said to be JSON, and in no other charset than UTF-8."""
+    said = [value for name, value in headers if name.lower() in (b"content-type", b"content_type")]
+    if len(said) != 1 or not _MEDIA_TYPE.fullmatch(said[0].strip(b" \t")):
+        shown = b", ".join(said)[:128].decode("latin-1")
+        raise CallRefusedError(MEDIA_TYPE, f"the media type is {shown!a}, not application/json")
+
+
+def tenants_in_query(query: bytes) -> frozenset[str]:
+    """The tenants that the query names, decoded once. CallRefusedError for two values, and for other spellings."""
+    if b"tenant" not in query and b"%" not in query and b"TENANT" not in query.upper():
+        return frozenset()
+    named = []
+    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+        last = name.rpartition(".")[2]  # as transcoders of protobuf name members of members
+        if len(last) > MAX_NAME and not last.isascii():
+            raise CallRefusedError(INVALID, "the query has a name that is too long to be read")
+        if last == "tenant":
+            named.append(value)
+        elif folded_name(last) == "tenant":
+            raise CallRefusedError(INVALID, "the query names a tenant in another spelling")
+    if len(named) > 1:
+        raise CallRefusedError(INVALID, "the query names a tenant more than once")
+    return frozenset(filter(None, named))
+
+
+# JSON-RPC
+
+
+def _read_json_rpc(body: bytes) -> Call:
+    request = _read_body(body)
+    call_id = _id(request.get("id"))
+    try:
+        if request.get("jsonrpc") != _VERSION:
+            raise CallRefusedError(INVALID, "jsonrpc is not the string 2.0")
+        method = _read_text(request.get("method"), "method", INVALID)
+        _check_method(method)
+        generation, operation = METHODS.get(method, (None, None))
+        given = request.get("params", _NULL)
+        params = {} if given == _NULL else _read_object(given, "params")
+        tenants = frozenset(_tenants_in(params, TENANTS))
+        task_id = _task_in(params, _TASK_MEMBERS.get((generation, operation), ()))
+    except CallRefusedError as refused:
+        refused.call_id = call_id
+        raise
+    return Call(
+        binding=Binding.JSONRPC,
+        generation=generation,
+        operation=operation,
+        method=method,
+        tenants=tenants,
+        task_id=task_id,
+        call_id=call_id,
+    )
+
+
+_NULL: Final = b"null"
+_VERSION: Final = b'"2.0"'
+
+_KNOWN: Final = {folded_name(name): name for name in METHODS}
+
+
+def _check_method(method: str) -> None:
+    """Refuse what a lenient server takes for another method than we do."""
+    if method in METHODS:
+        return
+    if not method or len(method) > MAX_NAME:
+        raise CallRefusedError(INVALID, f"method is empty, or longer than {MAX_NAME} characters")
+    known = _KNOWN.get(folded_name(method))
+    if known is not None:
+        raise CallRefusedError(UNKNOWN_METHOD, f"the method {method!a} is {known} in another spelling")
+
+
+def _id(given: _Json | None) -> bytes:
+    """The id as JSON; CallRefusedError for what none can be (JSON-RPC 2.0 4)."""
+    if given is None:
+        return _NULL
+    if given[:1] in (b"{", b"[", b"t", b"f") or len(given) > _MAX_ID:
+        raise CallRefusedError(INVALID, f"the id is no string and no number, or longer than {_MAX_ID} bytes")
+    return bytes(given)
+
+
+_ID: Final = ("id",)
+_TASK: Final = ("taskId", "task_id")
+_PUSH_OPERATIONS: Final = (
+    Operation.GET_PUSH_CONFIG,
+    Operation.LIST_PUSH_CONFIGS,
+    Operation.DELETE_PUSH_CONFIG,
+    Operation.CREATE_PUSH_CONFIG,
+)
+#: Which member of the parameters is the task; in 1.0, ``id`` of a push configuration is its own.
+_TASK_MEMBERS: Final[dict[tuple[Generation | None, Operation | None], tuple[str, ...]]] = {
+    **{
+        (generation, operation): _TASK if generation is Generation.V1_0 and operation in _PUSH_OPERATIONS else _ID
+        for generation in Generation
+        for operation in (Operation.GET_TASK, Operation.CANCEL_TASK, Operation.SUBSCRIBE_TO_TASK, *_PUSH_OPERATIONS)
+    },
+    (Generation.V0_3, Operation.CREATE_PUSH_CONFIG): _TASK,
+    (Generation.V0_1, Operation.SEND_MESSAGE): _ID,
+    (Generation.V0_1, Operation.SEND_STREAMING_MESSAGE): _ID,
+}
+
+
+def _task_in(params: dict[str, _Json], names: tuple[str, ...]) -> str:
+    tasks = {_read_text(params[name], name, INVALID_PARAMS) for name in names if params.get(name, _NULL) != _NULL}
+    if len(tasks) > 1:
+        raise CallRefusedError(INVALID_PARAMS, "the parameters name two tasks")
+    return "".join(tasks)
+
+
+# HTTP+JSON
+
+
+def _tenants_in_http_json(body: bytes) -> Iterator[str]:
+    request = _read_body(body)
+    if not request.keys().isdisjoint(("jsonrpc", "method")):
+        # An application that takes JSON-RPC at every path would make a call of it that nobody has judged.
+        raise CallRefusedError(INVALID, "a JSON-RPC request came to a path of HTTP+JSON")
+    return _tenants_in(request, TENANTS)
+
+
+def _tenants_in(members: dict[str, _Json], fields: TenantFields) -> Iterator[str]:
+    for name, within in fields.items():
+        given = members.get(name, _NULL)
+        if given == _NULL:
+            continue
+        if within is None:
+            tenant = _read_text(given, name, INVALID_PARAMS)
+            if tenant:
+                yield tenant
+        elif given[:1] in (b"{", b"["):  # what else an extension may have here can hold no tenant
+            yield from _tenants_in(_read_object(given, name), within)
+
+
+# JSON
+
+
+_Json: TypeAlias = bytes | memoryview
+"""A value within a body, as JSON: a long one is not copied."""
+
+_SHORT: Final = 4_096
+
+
+class _Name(str):
+    """A member's name. A type of its own, so that the decoder tells of every name, and of each when it comes."""
+
+    __slots__ = ()
+
+
+class _Reader(threading.local):
+    """Reads an object's members, one level deep; each thread has its own, since the decoder calls back."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+        self._decode = Decoder(dict[_Name, Raw], dec_hook=self._name).decode
+
+    def members(self, text: _Json) -> dict[_Name, Raw]:
+        self._names.clear()
+        return self._decode(text)
+
+    def _name(self, _type: type, name: Any) -> _Name:
+        # msgspec keeps the last of two members with one name, and says nothing.
+        if name in self._names:
+            raise CallRefusedError(INVALID, f"the member {name[:64]!a} is there twice")
+        if len(self._names) >= MAX_MEMBERS:
+            raise CallRefusedError(INVALID, f"an object has more than {MAX_MEMBERS} members")
+        self._names.add(name)
+        return _Name(name)
+
+
+_reader: Final = _Reader()
+_string: Final = Decoder(str).decode
+_Utf8: Final = getincrementaldecoder("utf-8")
+_CHUNK: Final = 65_536
+
+
+def _read_body(body: bytes) -> dict[str, _Json]:
+    """The members of the object that a body is; CallRefusedError for any other body."""
+    try:
+        _check_utf8(body)
+        return _members(body)
+    except ValidationError:
+        raise CallRefusedError(INVALID, "the body is not one JSON object") from None
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise CallRefusedError(PARSE_ERROR, f"the body is not JSON in UTF-8: {error}") from None
+    except RecursionError:
+        raise CallRefusedError(INVALID, "the body is nested too deep") from None
+
+
+def _read_object(text: _Json, name: str) -> dict[str, _Json]:
+    """The members of an object within a body that has been read."""
+    try:
+        return _members(text)
+    except ValidationError:
+        raise CallRefusedError(INVALID_PARAMS, f"{name} is not an object") from None
+
+
+def _members(text: _Json) -> dict[str, _Json]:
+    views = [(name, memoryview(value)) for name, value in _reader.members(text).items()]
+    return {name: view if len(view) > _SHORT else bytes(view) for name, view in views}
+
+
+def _read_text(text: _Json | None, name: str, otherwise: Error) -> str:
+    try:
+        if text is not None:
+            return _string(text)
+    except DecodeError:
+        pass
+    raise CallRefusedError(otherwise, f"{name} is not a string")
+
+
+def _check_utf8(body: bytes) -> None:
+    """UnicodeDecodeError for what is not UTF-8; msgspec does not look into the strings that it skips."""
+    if body.isascii():
+        return
+    decoder, view = _Utf8(), memoryview(body)
+    for start in range(0, len(body), _CHUNK):  # a whole text may take four times the body
+        decoder.decode(view[start : start + _CHUNK], final=start + _CHUNK >= len(body))

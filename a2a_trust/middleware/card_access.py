@@ -1,0 +1,71 @@
+"""Who may read the public card: everybody, whoever may call the agent, or certain networks.
+
+Key set and metadata stay public: whoever holds the card needs them to prove it and to get a token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from a2a_trust.errors import ConfigurationError
+from a2a_trust.middleware import audit
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, refuse
+from a2a_trust.middleware.peer import Networks, proven_peer, was_forwarded
+
+__all__ = ["CardForCallers", "CardForEverybody", "CardForNetworks", "CardReaders", "InNetworks"]
+
+
+@dataclass(frozen=True, slots=True)
+class CardForEverybody:
+    """Anybody may read the card, as the protocol has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardForCallers:
+    """Whoever meets one of the card's requirements may read it; others get 401, with the challenges."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardForNetworks:
+    """Peers in these networks may read the card, without a credential.
+
+    The server has to record the socket's peer (``a2a_trust.servers``). A request that says that it came through a proxy
+    is refused, since its peer is the proxy: restrict the card there, then. Some proxies say nothing: never name the
+    network that a proxy is in.
+    """
+
+    networks: Networks
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.networks, Networks):
+            raise ConfigurationError('CardForNetworks: write CardForNetworks(Networks("10.0.0.0/8", …))')
+
+
+CardReaders: TypeAlias = CardForEverybody | CardForCallers | CardForNetworks
+
+_NO_PEER: Final = (
+    "nothing proves the address of the peer; run the agent with "
+    "uvicorn --http a2a_trust.servers.uvicorn:HttpToolsProtocol, or :H11Protocol"
+)
+
+
+class InNetworks:
+    """``app`` for peers in the networks; 403 for all others. http alone."""
+
+    def __init__(self, app: ASGIApp, networks: Networks) -> None:
+        self._app, self._networks = app, networks
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        peer = proven_peer(scope)
+        if peer is None:
+            detail = _NO_PEER
+        elif was_forwarded(scope):
+            detail = "it came through a proxy, whose address the peer's is; restrict the card in the proxy"
+        elif not self._networks.hold(peer):
+            detail = f"the peer {peer} is in none of the networks"
+        else:
+            await self._app(scope, receive, send)
+            return
+        audit.request_refused(scope, audit.Reason.NETWORK, detail)
+        await refuse(send, 403, [(b"cache-control", b"no-store")])

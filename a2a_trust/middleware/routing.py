@@ -1,0 +1,352 @@
+"""Which requests the interfaces of a card are for: what is valid is defined here, by path and method.
+
+The path at which an application has an interface is said, not guessed: it is the path of the interface's URL less the
+server's ``root_path``, or what ``served_at`` says behind a proxy that takes a prefix off. Source: A2A 1.0.1 5, 9.1,
+11.1; ``operations`` has the tables.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from a2a_trust.card.operations import (
+    ABSENT_BESIDE_1_0,
+    EXTENDED_CARD_0_2,
+    ROUTES,
+    Binding,
+    Generation,
+    Operation,
+    Route,
+    ends_like_operation,
+    folded_path,
+    is_foldable,
+    path_of_interface,
+)
+from a2a_trust.card.view import CardView, Interface, NamedScheme
+from a2a_trust.errors import ConfigurationError
+
+__all__ = ["Interfaces", "Meaning", "Other", "Target", "Undeclared", "quoted", "route_path"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A request of an interface. ``operation`` is None where the body names it; ``tenants`` are those of the path, in
+    every way in which it can be read."""
+
+    binding: Binding
+    generation: Generation | None = None
+    operation: Operation | None = None
+    tenants: frozenset[str] = frozenset()
+    task_id: str = ""
+    has_body: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """A request that is of no interface. ``is_json_rpc`` says that POST of the path is one, or looks like one."""
+
+    is_json_rpc: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Undeclared:
+    """A request that looks like one of an interface, and is of none in the card; ``why`` says what to write."""
+
+    why: str
+    may_be_named: bool = True
+    """Whether an entry of ``other_paths`` can admit it."""
+
+
+Meaning = Target | Other | Undeclared
+
+_OTHER: Final = Other()
+_OTHER_AT_JSON_RPC: Final = Other(is_json_rpc=True)
+_JSON_RPC: Final = Target(binding=Binding.JSONRPC)
+_READ: Final = ("GET", "HEAD")
+
+
+def route_path(scope: Mapping[str, Any]) -> str:
+    """The path as Starlette's router sees it: without ``root_path``, which ends at a segment's end or is not there."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/"):
+        return path[len(root) :]
+    return path
+
+
+def quoted(path: str) -> str:
+    """The path as it is written in a program, cut; all of it ASCII, for logs."""
+    return json.dumps(path[:128])
+
+
+class Interfaces:
+    """The interfaces of a card that this application serves, and what a request asks of them.
+
+    ``unguarded`` are the URLs of interfaces that are served elsewhere; ``served_at`` has, by the URLs of interfaces,
+    the paths at which the application's router sees them, where these are not those of the URLs. ConfigurationError for
+    an interface that cannot be guarded here.
+    """
+
+    def __init__(
+        self, card: CardView, *, unguarded: frozenset[str] = frozenset(), served_at: Mapping[str, str] | None = None
+    ) -> None:
+        served_at = served_at or {}
+        guarded = _guarded(card, unguarded)
+        _check_served_at(served_at, guarded)
+        self._served = tuple(
+            _Served(interface, urlsplit(interface.url).path or "/", served_at.get(interface.url))
+            for interface in guarded
+        )
+        self._is_legacy = all(interface.is_legacy for interface in guarded)
+        # A card of 0.1 names one URL: that of JSON-RPC, or what its REST paths stand below.
+        self._has_0_1 = any(isinstance(scheme, NamedScheme) for scheme in card.schemes.values()) or any(
+            interface.version.startswith("0.1") for interface in guarded
+        )
+        self._below = lru_cache(maxsize=16)(self._paths_below)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of the interfaces: those of the URLs, and those at which the application sees them."""
+        return tuple(path for served in self._served for path in (served.served_at, unquote(served.path)) if path)
+
+    @property
+    def url(self) -> str | None:
+        """The URL of one of the interfaces, which all have one host; None where there is none."""
+        return self._served[0].url if self._served else None
+
+    def meaning(self, scope: Mapping[str, Any], method: str) -> Meaning:
+        """What a request by this method asks for. A websocket's handshake is none of HTTP: call it "WEBSOCKET"."""
+        path, root = route_path(scope) or "/", scope.get("root_path", "")
+        if not is_foldable(path):
+            return Undeclared(
+                f"{quoted(path)} is longer than a path with escapes or letters beyond ASCII may be", may_be_named=False
+            )
+        paths = self._below(root)
+        if path in paths.json_rpc:
+            if method == "POST":
+                return _JSON_RPC
+            if method in _READ:
+                return _OTHER_AT_JSON_RPC
+            return Undeclared(f"{quoted(path)} takes JSON-RPC by POST", may_be_named=False)
+        target = paths.target(path, method)
+        if target is not None:
+            return target
+        if ends_like_operation(path):
+            why = f"{quoted(path)} ends like an operation of A2A, and no interface of the card has {method} of it"
+            return self._undeclared(why, Binding.HTTP_JSON, path, root)
+        folded = folded_path(path)
+        is_like = folded in paths.like_json_rpc
+        # Applications may take off a prefix that this layer knows nothing of, as FastAPI does with its own root_path.
+        if method == "WEBSOCKET" or not (is_like or (method not in _READ and folded.endswith(paths.ends_json_rpc))):
+            return _OTHER
+        if method in _READ:
+            return _OTHER_AT_JSON_RPC
+        why = f"{quoted(path)} looks like the path of a JSON-RPC interface, and is not exactly it"
+        return self._undeclared(why, Binding.JSONRPC, path, root)
+
+    def language(self, scope: Mapping[str, Any]) -> tuple[Binding, bool]:
+        """The binding in which a refusal is written, and whether the version is one before 1.0."""
+        path = route_path(scope) or "/"
+        paths = self._below(scope.get("root_path", ""))
+        if path in paths.json_rpc:  # on a shared URL the body of JSON-RPC is understood by both
+            return Binding.JSONRPC, False
+        for base, generations in paths.bases:
+            if f"{path}/".startswith(f"{base}/"):
+                # Where both share a URL, 0.3 has its paths under /v1 (0.3, 3.2.3).
+                is_shared = Generation.V1_0 in generations and len(generations) > 1
+                is_legacy = path.startswith(f"{base}/v1/") if is_shared else Generation.V1_0 not in generations
+                return Binding.HTTP_JSON, is_legacy
+        return Binding.HTTP_JSON, self._is_legacy
+
+    def _undeclared(self, why: str, binding: Binding, path: str, root_path: str) -> Undeclared:
+        """With the line to write where a proxy has made this path of an interface's."""
+        base = path_of_interface(path) if binding is Binding.HTTP_JSON else path
+        found = [served for served in self._served if served.binding is binding]
+        # The one that ends like the request's path, where a prefix was taken off.
+        found.sort(key=lambda served: not served.path.rstrip("/").endswith(base.rstrip("/")))
+        if found:
+            here = found[0].below(root_path)
+            where = f"is served at {quoted(here)}" if here else f"is not below the root_path {quoted(root_path)}"
+            why += (
+                f"; {found[0].url} {where}: if a proxy changes its path, write "
+                f"rules=RequestRules(served_at={{{quoted(found[0].url)}: {quoted(base)}}})"
+            )
+        return Undeclared(why)
+
+    def _paths_below(self, root_path: str) -> _Paths:
+        found = [(served, here) for served in self._served if (here := served.below(root_path)) is not None]
+        json_rpc = {here for served, here in found if served.binding is Binding.JSONRPC}
+        bases: dict[str, set[Generation]] = {}
+        extended: set[str] = set()
+        for served, here in found:
+            base = here.rstrip("/")
+            if served.binding is Binding.HTTP_JSON:
+                bases.setdefault(base, set()).add(served.generation)
+            if served.is_legacy:
+                extended |= {above + EXTENDED_CARD_0_2 for above in ("", base, base.rpartition("/")[0])}
+                if self._has_0_1:
+                    bases.setdefault(base, set()).add(Generation.V0_1)
+        # Longer paths first: of two bases that fit, the one that says more is meant.
+        return _Paths(
+            json_rpc=frozenset(json_rpc),
+            bases=tuple(sorted(((base, frozenset(of)) for base, of in bases.items()), reverse=True)),
+            extended_0_2=frozenset(extended),
+            like_json_rpc=frozenset(folded_path(ending) for path in json_rpc for ending in _endings(path)),
+            ends_json_rpc=tuple({folded_path(path) for path in json_rpc} - {"/"}),
+        )
+
+
+class _Served:
+    """An interface, and where this application has it."""
+
+    def __init__(self, interface: Interface, path: str, served_at: str | None) -> None:
+        self.url, self.path, self.served_at = interface.url, path, served_at
+        self.binding, self.is_legacy = Binding(interface.binding), interface.is_legacy
+        self.generation = Generation.V0_3 if interface.is_legacy else Generation.V1_0
+        if interface.version.startswith("0.1"):
+            self.generation = Generation.V0_1
+
+    def below(self, root_path: str) -> str | None:
+        """The path as the router sees it; None where the URL is not below ``root_path``."""
+        if self.served_at is not None:
+            return self.served_at
+        path, root = unquote(self.path), root_path.rstrip("/")
+        if not path.startswith(root) or path[len(root) : len(root) + 1] not in ("", "/"):
+            return None
+        return path[len(root) :] or "/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Paths:
+    """The paths of the interfaces below one ``root_path``."""
+
+    json_rpc: frozenset[str]
+    bases: tuple[tuple[str, frozenset[Generation]], ...]
+    extended_0_2: frozenset[str]
+    like_json_rpc: frozenset[str]
+    """In their folded form: those of JSON-RPC, and what is left of them where a proxy takes a prefix off."""
+    ends_json_rpc: tuple[str, ...]
+    """In their folded form: those of JSON-RPC, which other paths may end with."""
+
+    def target(self, path: str, method: str) -> Target | None:
+        """The operation that the path and the method name: with the tenants of all ways to read them."""
+        readings = [
+            reading for base, generations in self.bases for reading in _readings(path, method, base, generations)
+        ]
+        if path in self.extended_0_2 and method in _READ:
+            readings.append((Generation.V0_3, Operation.GET_EXTENDED_CARD, "", ""))
+        if not readings:
+            return None
+        generation, operation, task, _ = readings[0]
+        return Target(
+            binding=Binding.HTTP_JSON,
+            generation=generation,
+            operation=operation,
+            tenants=frozenset(tenant for *_, tenant in readings if tenant),
+            task_id=task,
+            has_body=method == "POST",
+        )
+
+
+def _readings(
+    path: str, method: str, base: str, generations: frozenset[Generation]
+) -> Iterator[tuple[Generation, Operation, str, str]]:
+    """The generation, the operation, the task and the tenant of every way to read the path; older generations first,
+    as servers of several have their routes."""
+    method = "GET" if method == "HEAD" else method
+    if path.startswith(f"{base}/"):
+        rest = path[len(base) :]
+        for generation in sorted(generations):
+            for operation, task in _matches(generation, method, rest):
+                if generation is not Generation.V0_3 or Generation.V1_0 not in generations:
+                    yield generation, operation, task, ""
+                elif operation not in ABSENT_BESIDE_1_0:
+                    yield generation, operation, task, ""
+                    return  # what 0.3 has below /v1 is of no tenant of 1.0
+    if Generation.V1_0 in generations:
+        for tenant, rest in _tenants(path, base):
+            for operation, task in _matches(Generation.V1_0, method, rest):
+                yield Generation.V1_0, operation, task, tenant
+
+
+def _tenants(path: str, base: str) -> Iterator[tuple[str, str]]:
+    """The segment of a tenant, and the path of the operation: behind the interface's path (A2A 11.1), and before it, as
+    a2a-sdk has it."""
+    if path.startswith(f"{base}/"):
+        tenant, slash, rest = path[len(base) + 1 :].partition("/")
+        if tenant and slash:
+            yield tenant, f"/{rest}"
+    if base:
+        tenant, slash, rest = path[1:].partition("/")
+        if tenant and slash and f"/{rest}".startswith(f"{base}/"):
+            yield tenant, f"/{rest}"[len(base) :]
+
+
+def _pattern(route: Route) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(route.template)))
+
+
+_PATTERNS: Final[dict[tuple[Generation, str], list[tuple[Operation, re.Pattern[str]]]]] = {
+    (generation, method): [(route.operation, _pattern(route)) for route in routes if method in route.methods]
+    for generation, routes in ROUTES.items()
+    for method in ("GET", "POST", "DELETE")
+}
+
+
+def _matches(generation: Generation, method: str, rest: str) -> Iterator[tuple[Operation, str]]:
+    """The first operation whose template the path has, and its task."""
+    for operation, pattern in _PATTERNS.get((generation, method), ()):
+        match = pattern.fullmatch(rest)
+        if match is not None:
+            yield operation, match.groupdict().get("task", "")
+            return
+
+
+def _endings(path: str) -> Iterator[str]:
+    """The path, and what is left of it where segments are taken off its front."""
+    yield path
+    for at, char in enumerate(path):
+        if char == "/" and at:
+            yield path[at:]
+    yield "/"
+
+
+def _guarded(view: CardView, unguarded: frozenset[str]) -> list[Interface]:
+    """The interfaces that are guarded; ConfigurationError for one that cannot be guarded here."""
+    unknown = unguarded - {interface.url for interface in view.interfaces}
+    if unknown:
+        raise ConfigurationError(f"unguarded: the card has no interface {', '.join(sorted(unknown))}")
+    guarded = [interface for interface in view.interfaces if interface.url not in unguarded]
+    host = _split(guarded[0].url, guarded[0].pointer).netloc if guarded else ""
+    for interface in guarded:
+        parts = _split(interface.url, interface.pointer)
+        if interface.binding not in tuple(Binding) or parts.scheme not in ("http", "https") or parts.netloc != host:
+            raise ConfigurationError(
+                f"{interface.pointer}: this application cannot guard {interface.url} ({interface.binding}); protect it "
+                f"where it is served, and say so: unguarded=[{interface.url!r}]"
+            )
+    return guarded
+
+
+def _check_served_at(served_at: Mapping[str, Any], guarded: list[Interface]) -> None:
+    known = {interface.url for interface in guarded}
+    for url, path in served_at.items():
+        if url not in known:
+            raise ConfigurationError(
+                f"served_at: the card has no interface {url!a} that is guarded here; it has {', '.join(sorted(known))}"
+            )
+        if not isinstance(path, str) or not path.startswith("/"):
+            raise ConfigurationError(f'served_at: the path of {url!a} begins with a slash, as in "/rpc"; not {path!a}')
+
+
+def _split(url: str, pointer: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:
+        raise ConfigurationError(f"{pointer}: {url[:128]!a} is no URL; write https://host/path") from None

@@ -1,0 +1,1 @@
+"""The network: the fetcher, and which addresses are public."""

@@ -1,0 +1,482 @@
+"""The one guarded door to the network: what comes through it was asked of a public server over https, and is small.
+
+The rules, for every URL:
+
+1. https alone; one unambiguous spelling of the host; no user information, no fragment.
+2. The name is resolved once. Every address must be globally routable (IANA special-purpose registries), and it is a
+   checked address that is connected to, while TLS verifies the certificate for the name: a name that changes its
+   address between check and connection (DNS rebinding) gains nothing.
+3. One GET, or one POST of what the caller gives: no redirects, no proxies, no cookies, nothing from the environment.
+4. Status 200, a JSON type, no content encoding, at most ``max_bytes``, all within ``timeout``. 304 counts where the
+   caller has an earlier answer, and then it is that answer.
+
+An operator may exempt single origins from "public", and loopback ones from https; this holds only for URLs that the
+operator wrote (``configured=True``), never for URLs out of headers and other documents of strangers. Of proven cards it
+holds for one thing: the extended card is asked for at an interface on the host that the public one is proven for.
+
+Not here: what the bytes mean, when to ask again, and retries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
+from threading import BoundedSemaphore, Thread
+from types import MappingProxyType
+from typing import Final, Protocol
+
+import anyio
+import httpcore
+
+from a2a_trust.errors import ConfigurationError, FetchError, with_option
+from a2a_trust.net.addresses import Address, address_of, is_loopback, is_private, is_public
+
+__all__ = ["Door", "Fetched", "Resolver", "SystemResolver"]
+
+# What another parser could read differently does not match: "@" and "\" before the path, blanks, "#", non-ASCII.
+_URL: Final = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://"
+    r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?"
+    r"(?P<target>/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*(?:\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?)?"
+)
+_NAME: Final = re.compile(r"(?!.{254})[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*")
+_JSON_TYPE: Final = re.compile(r"application/(?:[a-z0-9!#$&^_.+-]+\+)?json")
+
+_TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_FIELD_VALUE: Final = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?")
+_ETAG: Final = re.compile(r'(?:W/)?"[\x21\x23-\x7e]{0,512}"')
+_HTTP_DATE: Final = re.compile(r"[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT")
+#: What says how the door asks, to whom, and how long the message is.
+_OWN_HEADERS: Final = frozenset(
+    {
+        "host", "accept", "accept-encoding", "connection", "user-agent", "content-type", "content-length",
+        "content-encoding", "transfer-encoding", "te", "trailer", "upgrade", "expect", "range", "if-none-match",
+        "if-modified-since", "if-match", "if-unmodified-since", "if-range", "keep-alive", "proxy-connection",
+    }
+)  # fmt: skip
+
+#: How many addresses of a name are tried, one after the other.
+_MAX_ATTEMPTS: Final = 4
+_NETWORK_ERRORS: Final = (
+    OSError,
+    ValueError,
+    anyio.BrokenResourceError,
+    anyio.ClosedResourceError,
+    httpcore.NetworkError,
+    httpcore.ProtocolError,
+    httpcore.TimeoutException,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """A document as it came, and for how many seconds its server calls it fresh (RFC 9111 4.2).
+
+    ``max_age`` is None when the server does not say, and 0 when it wants no caching. ``etag`` and ``last_modified`` are
+    by what it can be asked for again; both are None when it is not to be kept (RFC 9111 5.2.2.5).
+    """
+
+    body: bytes
+    max_age: float | None
+    etag: str | None = None
+    last_modified: str | None = None
+
+
+class Resolver(Protocol):
+    """Something that knows the addresses of names."""
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        """All IPv4 and IPv6 addresses of the host, best first; OSError when there are none."""
+        ...
+
+
+class SystemResolver:
+    """Asks the operating system, in threads of its own.
+
+    The operating system cannot be interrupted. Whoever has a name whose servers never answer must hold up neither the
+    program's own threads nor its end.
+    """
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        if not _LOOKUPS.acquire(blocking=False):
+            raise OSError("too many names are being looked up")
+        found: Future[list[str]] = Future()
+        Thread(target=_look_up, args=(host, port, found), daemon=True).start()
+        return await asyncio.wrap_future(found)
+
+
+_LOOKUPS: Final = BoundedSemaphore(64)
+
+
+def _look_up(host: str, port: int, found: Future[list[str]]) -> None:
+    found.set_running_or_notify_cancel()  # from here on the one who waits can go, and this goes on
+    try:
+        answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, ValueError) as error:
+        found.set_exception(error)
+    else:
+        found.set_result([str(address[0]) for *_, address in answers])
+    finally:
+        _LOOKUPS.release()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """A URL that has one reading. ``host`` is in lower case, IPv6 without brackets; ``address`` for literals."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    address: Address | None
+
+    @property
+    def netloc(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def origin(self) -> str:
+        return f"{self.scheme}://{self.netloc}"
+
+
+class Door:
+    """Fetches documents by the rules of this module. One door serves any number of concurrent fetches.
+
+    ``private_origins`` are exact origins, such as ``"https://idp.internal:8443"``, that may have private addresses, or
+    ``"http://127.0.0.1:8080"``, on this machine only. ``timeout`` is in seconds, for everything from the resolver to
+    the last byte; ``max_bytes`` is for the body. ``ssl_context`` is for private authorities; it must verify.
+    """
+
+    def __init__(
+        self,
+        *,
+        private_origins: Iterable[str] = (),
+        timeout: float = 5.0,
+        max_bytes: int = 262_144,
+        ssl_context: ssl.SSLContext | None = None,
+        resolver: Resolver | None = None,
+    ) -> None:
+        if not (0 < timeout < math.inf and max_bytes > 0):
+            raise ConfigurationError("timeout and max_bytes must be finite and larger than 0")
+        context = _system_context() if ssl_context is None else ssl_context
+        if context.verify_mode is not ssl.CERT_REQUIRED or not context.check_hostname:
+            raise ConfigurationError(
+                "ssl_context does not verify the server; for a private authority write "
+                "ssl.create_default_context(cafile=…), which verifies with it"
+            )
+        self._private_origins = frozenset(map(_private_origin, private_origins))
+        self._timeout = timeout
+        self._max_bytes = max_bytes
+        self._ssl_context = context
+        self._resolver = SystemResolver() if resolver is None else resolver
+
+    async def fetch(
+        self,
+        url: str,
+        *,
+        configured: bool,
+        known: Fetched | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        content: bytes | None = None,
+    ) -> Fetched:
+        """The JSON document at the URL, unread; FetchError when it cannot be had by the rules.
+
+        ``configured`` says that the operator wrote this very URL, or its issuer vouches for it, so that
+        ``private_origins`` hold for it. For URLs out of cards and headers it is False. ``known`` is an earlier answer
+        for the URL: the server is asked whether it has changed, and if not, it is the answer, as fresh as is said now.
+        ``headers`` are credentials and the like; they go to this URL alone. ``content`` is JSON to POST.
+
+        ConfigurationError: headers that are not the caller's to write, or that are no headers.
+        """
+        target = self._allowed(url, configured)
+        asked = _request_headers(target, headers, known, content)
+        try:
+            with anyio.fail_after(self._timeout):
+                return await self._ask(target, await self._addresses(target, configured), asked, known, content)
+        except TimeoutError:
+            raise FetchError(f"{target.origin}: no whole answer within {self._timeout:g} seconds") from None
+        except _NETWORK_ERRORS as error:
+            raise FetchError(f"{target.origin}: {_reason(error)}") from None  # their texts may quote the answer
+
+    def loader(self, url: str, *, configured: bool) -> Callable[[], Awaitable[tuple[bytes, float | None]]]:
+        """A function that fetches this URL as ``fetch`` does and gives (body, max_age), as ``JwksCache`` wants it.
+
+        FetchError now, not at the first fetch, when the URL itself is refused.
+        """
+        self._allowed(url, configured)
+
+        async def load() -> tuple[bytes, float | None]:
+            fetched = await self.fetch(url, configured=configured)
+            return fetched.body, fetched.max_age
+
+        return load
+
+    def _allowed(self, url: str, configured: bool) -> _Target:
+        target = _parse(url)
+        if target.scheme != "https" and not self._is_exempt(target, configured):
+            text = f"{target.scheme}: only https is fetched"
+            raise with_option(
+                FetchError(
+                    f"{text}; a configured server on this machine may speak http when its origin is in private_origins"
+                ),
+                f"{text}; write https://…",
+            )
+        return target
+
+    def _is_exempt(self, target: _Target, configured: bool) -> bool:
+        return configured and target.origin in self._private_origins
+
+    async def _addresses(self, target: _Target, configured: bool) -> list[Address]:
+        """The addresses to connect to, all of them checked: one bad address spoils a name."""
+        if target.address is not None:
+            found: list[Address] = [target.address]
+        else:
+            try:
+                found = [ip_address(text) for text in await self._resolver.resolve(target.host, target.port)]
+            except (OSError, ValueError):
+                found = []
+        if not found:
+            raise FetchError(f"{target.origin}: the name has no address; correct it, or the resolver")
+        exempt = self._is_exempt(target, configured)
+        for address in found:
+            if target.scheme == "http" and not is_loopback(address):
+                raise FetchError(f"{target.origin}: http is for this machine only, and the name leads elsewhere")
+            if not is_public(address) and not (exempt and is_private(address)):
+                text = f"{target.origin}: the host has the address {address}, which is not a public one"
+                raise with_option(
+                    FetchError(
+                        f"{text}; a configured private server must be named in private_origins, link-local and "
+                        "metadata addresses never are"
+                    ),
+                    f"{text}; save the card of a private agent to a file, and name the file",
+                )
+        return found
+
+    async def _ask(
+        self,
+        target: _Target,
+        addresses: Sequence[Address],
+        asked: dict[bytes | str, bytes | str],
+        known: Fetched | None,
+        content: bytes | None,
+    ) -> Fetched:
+        # httpcore alone, without httpx above it: it knows no redirects, environment, cookies or decompression.
+        # A pool for this one request: no connection outlives the check of its address.
+        async with (
+            aclosing(_CheckedAddresses(addresses, self._timeout)) as network,
+            httpcore.AsyncConnectionPool(ssl_context=self._ssl_context, network_backend=network) as pool,
+            pool.stream(
+                "GET" if content is None else "POST",
+                httpcore.URL(
+                    scheme=target.scheme.encode(),
+                    host=target.host.encode(),
+                    port=target.port,
+                    target=target.path.encode(),
+                ),
+                headers=asked,
+                content=content,
+            ) as response,
+        ):
+            headers = _headers(response.headers)
+            if response.status == 304 and known is not None and _is_conditional(asked):
+                return _as_known(target, headers, known)
+            _check_answer(target, response.status, headers)
+            body = bytearray()
+            async for chunk in response.aiter_stream():
+                body += chunk
+                if len(body) > self._max_bytes:
+                    raise FetchError(f"{target.origin}: the answer has more than {self._max_bytes} bytes")
+            return Fetched(body=bytes(body), max_age=_max_age(headers), **_validators(headers))
+
+
+@lru_cache(maxsize=1)
+def _system_context() -> ssl.SSLContext:
+    """TLS with the authorities of the system; they take 50 ms to load."""
+    return ssl.create_default_context()
+
+
+class _CheckedAddresses(httpcore.AsyncNetworkBackend):
+    """A network in which every name leads to the given addresses; TLS above it still goes by the name."""
+
+    def __init__(self, addresses: Sequence[Address], timeout: float) -> None:
+        self._addresses = addresses[:_MAX_ATTEMPTS]
+        # So that one address that swallows packets leaves time for the next, and for the answer.
+        self._attempt_timeout = timeout / (len(self._addresses) + 1)
+        self._network = httpcore.AnyIOBackend()
+        self._stream: httpcore.AsyncNetworkStream | None = None
+
+    async def connect_tcp(
+        self,
+        host: str,  # noqa: ARG002  the name is for TLS; it is not looked up again
+        port: int,
+        timeout: float | None = None,  # noqa: ARG002
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        for address in self._addresses:
+            try:
+                self._stream = await self._network.connect_tcp(
+                    str(address), port, self._attempt_timeout, local_address, socket_options
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                continue
+            return self._stream
+        raise httpcore.ConnectError
+
+    async def aclose(self) -> None:
+        """Closes the connection, also one that httpcore has lost: it does so when cancelled in a TLS handshake."""
+        if self._stream is not None:
+            with anyio.CancelScope(shield=True):
+                await self._stream.aclose()
+
+
+def _parse(url: str) -> _Target:
+    match = _URL.fullmatch(url) if len(url) <= 2048 else None
+    if match is None:
+        raise FetchError(
+            "URL: not one that every reader takes for the same; write https://host/path, names in their xn-- form, "
+            "without user information, blanks, backslashes and fragment"
+        )
+    scheme, host = match["scheme"].lower(), match["host"].lower()
+    if scheme not in ("https", "http"):
+        raise FetchError("URL: of a scheme that is not fetched; write https://host/path")
+    try:
+        address = address_of(host)
+        if isinstance(address, IPv6Address):
+            host = str(address)
+        elif address is None and not _NAME.fullmatch(host):
+            raise ValueError
+        port = int(match["port"] or {"https": 443, "http": 80}[scheme])
+        if not 1 <= port <= 65535:
+            raise ValueError
+    except ValueError:
+        raise FetchError(
+            "URL: its host or port is not plain; write a name, four decimal numbers, or IPv6 in brackets"
+        ) from None
+    return _Target(scheme=scheme, host=host, port=port, path=match["target"] or "/", address=address)
+
+
+def _private_origin(origin: str) -> str:
+    """The origin in the one spelling in which origins are compared."""
+    try:
+        target = _parse(origin)
+    except FetchError as error:
+        raise ConfigurationError(f"private_origins: {ascii(origin)[:80]}: {error}") from None
+    if target.path != "/" or origin.endswith("/"):
+        raise ConfigurationError(f"private_origins: {origin!r}: write the origin alone: {target.origin}")
+    if target.address is not None and not is_public(target.address) and not is_private(target.address):
+        raise ConfigurationError(f"private_origins: {origin!r}: this kind of address is never fetched from")
+    on_loopback = target.host == "localhost" if target.address is None else is_loopback(target.address)
+    if target.scheme == "http" and not on_loopback:
+        raise ConfigurationError(f"private_origins: {origin!r}: http is for this machine only; write https://…")
+    return target.origin
+
+
+def _request_headers(
+    target: _Target, given: Mapping[str, str], known: Fetched | None, content: bytes | None
+) -> dict[bytes | str, bytes | str]:
+    """What is sent: the door's own headers, those for a known answer, and the caller's, which replace none of them."""
+    headers: dict[bytes | str, bytes | str] = {
+        "Host": target.netloc.removesuffix({"https": ":443", "http": ":80"}[target.scheme]),
+        "Accept": "application/json, application/*+json",
+        "Accept-Encoding": "identity",
+        "Connection": "close",
+        "User-Agent": "a2a-trust",
+    }
+    if content is not None:
+        headers |= {"Content-Type": "application/json", "Content-Length": str(len(content))}
+    for name, value in given.items():
+        if not _TOKEN.fullmatch(name) or name.lower() in _OWN_HEADERS:
+            raise ConfigurationError(f"headers: {ascii(name)[:64]} is not the caller's to write; leave it out")
+        if not _FIELD_VALUE.fullmatch(value):  # its value is not told: it may be a secret
+            raise ConfigurationError(f"headers: the value of {name} is not printable ASCII without blanks around it")
+        headers[name] = value
+    if known is not None and known.etag is not None:
+        headers["If-None-Match"] = known.etag
+    elif known is not None and known.last_modified is not None:
+        headers["If-Modified-Since"] = known.last_modified
+    return headers
+
+
+def _is_conditional(asked: Mapping[bytes | str, bytes | str]) -> bool:
+    return "If-None-Match" in asked or "If-Modified-Since" in asked
+
+
+def _as_known(target: _Target, headers: dict[str, str], known: Fetched) -> Fetched:
+    """The known answer, freshened by a 304 (RFC 9111 4.3.4)."""
+    if known.etag is not None and headers.get("etag", known.etag) != known.etag:
+        raise FetchError(f"{target.origin}: it answers with status 304 for an ETag that nobody asked about")
+    max_age = _max_age(headers) if "cache-control" in headers else known.max_age
+    validators = _validators({"etag": known.etag or "", "last-modified": known.last_modified or "", **headers})
+    return Fetched(body=known.body, max_age=max_age, **validators)
+
+
+def _validators(headers: dict[str, str]) -> dict[str, str | None]:
+    """``etag`` and ``last_modified``; neither of what is not to be kept, or not to be used again (RFC 9111 4.1)."""
+    if "no-store" in _directives(headers) or "*" in headers.get("vary", ""):
+        return {}
+    etag, modified = headers.get("etag", ""), headers.get("last-modified", "")
+    return {
+        "etag": etag if _ETAG.fullmatch(etag) else None,
+        "last_modified": modified if _HTTP_DATE.fullmatch(modified) else None,
+    }
+
+
+def _headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """The headers by lower-case name; lines of one name joined by commas (RFC 9110 5.3)."""
+    headers: dict[str, str] = {}
+    for name, value in raw:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers
+
+
+def _check_answer(target: _Target, status: int, headers: dict[str, str]) -> None:
+    if 300 <= status < 400 and status != 304:
+        raise FetchError(f"{target.origin}: it redirects ({status}), which is not followed; use the final URL", status)
+    if status != 200:
+        raise FetchError(f"{target.origin}: it answers with status {status}, not 200", status)
+    if headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise FetchError(f"{target.origin}: the answer is compressed although only identity was accepted")
+    if not _JSON_TYPE.fullmatch(headers.get("content-type", "").partition(";")[0].strip().lower()):
+        raise FetchError(f"{target.origin}: the answer is not of type application/json or application/…+json")
+
+
+def _max_age(headers: dict[str, str]) -> float | None:
+    """The seconds that are left of ``max-age``. What cannot be read counts as 0, as RFC 9111 4.2.1 advises."""
+    directives = _directives(headers)
+    if {"no-store", "no-cache"} & directives.keys() or "*" in headers.get("vary", ""):
+        return 0.0
+    if "max-age" not in directives:
+        return None
+    ages = [_seconds(value.strip().strip('"')) for value in directives["max-age"]]
+    return max(0.0, min(ages) - _seconds(headers.get("age", "0").strip()))
+
+
+def _directives(headers: dict[str, str]) -> dict[str, list[str]]:
+    """The directives of Cache-Control, with all values of each."""
+    directives: dict[str, list[str]] = {}
+    for part in headers.get("cache-control", "").lower().split(","):
+        name, _, value = part.partition("=")
+        directives.setdefault(name.strip(), []).append(value)
+    return directives
+
+
+def _seconds(digits: str) -> float:
+    """Delta-seconds (RFC 9111 1.2.2); 0 for anything else."""
+    return min(float(digits), 2.0**31) if digits.isascii() and digits.isdigit() else 0.0
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error.__context__, ssl.SSLCertVerificationError):
+        return f"its certificate is refused ({error.__context__.verify_message}); a private authority needs ssl_context"
+    return f"it cannot be reached, or does not speak HTTP as it should ({type(error).__name__})"

@@ -1,0 +1,179 @@
+"""Canonical JSON: the bytes of RFC 8785, the JSON Canonicalization Scheme.
+
+``_write`` is the definition, clause by clause. ``canonicalize`` gives the same bytes faster: orjson with sorted keys
+prints RFC 8785 as long as no member name holds a character above U+FFFF (it sorts by code points, 3.2.3 by UTF-16
+code units) and no number is a fraction, an exponent or beyond 53 bits; what is not so is lowered to ready text first.
+"""
+
+from __future__ import annotations
+
+import marshal
+from typing import Final
+
+import orjson
+
+from a2a_trust.errors import MalformedError
+from a2a_trust.strict_json.reader import JSON, MAX_DEPTH, check_depth, is_plain, is_too_deep
+
+__all__ = ["MAX_SAFE_INTEGER", "canonicalize", "canonicalize_parsed", "canonicalize_received", "es6_number"]
+
+MAX_SAFE_INTEGER: Final = 2**53 - 1
+"""The largest integer up to which every integer is a double of its own (RFC 7493 2.2)."""
+
+_OPTIONS: Final = (
+    orjson.OPT_SORT_KEYS
+    | orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_DATETIME
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
+
+#: What orjson prints as RFC 8785 does.
+_AS_IT_IS: Final = frozenset({str, bool, type(None)})
+
+_ESCAPES: Final = {ord(char): f"\\u{ord(char):04x}" for char in map(chr, range(0x20))} | {
+    ord("\b"): "\\b",
+    ord("\t"): "\\t",
+    ord("\n"): "\\n",
+    ord("\f"): "\\f",
+    ord("\r"): "\\r",
+    ord('"'): '\\"',
+    ord("\\"): "\\\\",
+}
+
+
+def canonicalize(value: JSON) -> bytes:
+    """The canonical bytes of a JSON value.
+
+    The value is made of dict (with str keys), list, str, int, float, bool and None, and of nothing else.
+    MalformedError: another type, an integer beyond ±(2^53−1), NaN or an infinity, half of a surrogate pair,
+    nesting deeper than 128. Source: RFC 8785 3.2.
+    """
+    return _canonicalize(value, doubles=False)
+
+
+def canonicalize_received(value: JSON) -> bytes:
+    """As ``canonicalize``, but an integer beyond ±(2^53−1) is taken as the double nearest to it.
+
+    That is what RFC 8785 3.2.2.3 makes of such a number in a document that was received.
+    """
+    return _canonicalize(value, doubles=True)
+
+
+def canonicalize_parsed(value: JSON, *, plain: bool) -> bytes:
+    """As ``canonicalize_received``, of what ``strict_json.read`` gave, or a part of it, and called plain or not.
+
+    Such a value is of the right types and not too deep.
+    """
+    return orjson.dumps(value if plain else _lower(value, doubles=True), option=orjson.OPT_SORT_KEYS)
+
+
+def _canonicalize(value: JSON, *, doubles: bool) -> bytes:
+    exact = False
+    try:
+        # orjson prints more than JSON. marshal refuses whatever is not exactly of a built-in type (UUID, Enum), and
+        # reading back tells tuples from lists and NaN from null.
+        marshal.dumps(value)
+        exact = True
+        text = orjson.dumps(value, option=_OPTIONS)
+        if is_plain(text) and orjson.loads(text) == value:
+            check_depth(value, text, "canonical form")
+            return text
+    except (TypeError, ValueError, RecursionError):
+        pass  # not plain, too deep, or an integer beyond 64 bits: the slow way finds out and says so
+    if is_too_deep(value):
+        raise MalformedError(f"canonical form: nested deeper than {MAX_DEPTH} levels")
+    if exact:
+        try:
+            return orjson.dumps(_lower(value, doubles), option=orjson.OPT_SORT_KEYS)
+        except TypeError:
+            pass
+    return _write(value, doubles).encode()  # where it raises, it knows what of the value is to blame
+
+
+def _lower(value: JSON, doubles: bool) -> JSON:
+    """The same value with ready text in the places that orjson would print otherwise than RFC 8785."""
+    kind = type(value)
+    if kind is dict:
+        names = "".join(value)
+        if not names.isascii() and max(names) > "\uffff":
+            return orjson.Fragment(_write(value, doubles).encode())
+        return {name: item if type(item) in _AS_IT_IS else _lower(item, doubles) for name, item in value.items()}
+    if kind is list:
+        return [item if type(item) in _AS_IT_IS else _lower(item, doubles) for item in value]
+    if kind is int or kind is float:
+        return orjson.Fragment(_number(value, doubles))
+    if kind in _AS_IT_IS:
+        return value
+    raise TypeError
+
+
+def _check_text(value: object) -> None:
+    if type(value) is str and not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise MalformedError("canonical form: a string holds half of a surrogate pair") from None
+
+
+def _write(value: JSON, doubles: bool = False) -> str:
+    """RFC 8785 3.2 as it is written there: the definition that the fast way is tested against."""
+    kind = type(value)
+    if value is None:  # 3.2.2.1
+        return "null"
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is str:
+        _check_text(value)
+        return f'"{value.translate(_ESCAPES)}"'  # 3.2.2.2: only these are escaped, everything else stays as it is
+    if kind is int or kind is float:
+        return _number(value, doubles)
+    if kind is list:
+        return f"[{','.join([_write(item, doubles) for item in value])}]"
+    if kind is dict:
+        for name in value:
+            if type(name) is not str:
+                raise MalformedError(f"canonical form: a member name is {type(name).__name__}, not str")
+            _check_text(name)
+        names = sorted(value, key=lambda name: name.encode("utf-16-be"))  # 3.2.3: by UTF-16 code units
+        return f"{{{','.join([f'{_write(name)}:{_write(value[name], doubles)}' for name in names])}}}"
+    raise MalformedError(f"canonical form: {kind.__name__} is not JSON; use dict, list, str, int, float, bool or None")
+
+
+def _number(value: float, doubles: bool) -> str:
+    if type(value) is int:
+        if -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
+            return str(value)
+        if not doubles:
+            raise MalformedError(
+                "canonical form: an integer is beyond ±(2^53−1), where readers disagree; write it as a string"
+            )
+        try:
+            value = float(value)
+        except OverflowError:
+            raise MalformedError("canonical form: a number is larger than a double can hold") from None
+    return es6_number(value)
+
+
+def es6_number(value: float) -> str:
+    """A finite double as ECMAScript's Number::toString prints it (RFC 8785 3.2.2.3)."""
+    if value == 0:
+        return "0"  # minus zero too
+    if value != value or value in (float("inf"), float("-inf")):
+        raise MalformedError("canonical form: NaN and infinities are not JSON")
+    sign = "-" if value < 0 else ""
+    # repr gives the shortest digits that read back as the same double, as ECMAScript demands; only the layout differs.
+    mantissa, _, exponent = repr(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    # value = 0.DIGITS * 10**point
+    point = len(whole) + int(exponent or 0) if whole != "0" else int(exponent or 0) - (len(fraction) - len(digits))
+    digits = digits.rstrip("0")
+    count = len(digits)
+    if count <= point <= 21:
+        return f"{sign}{digits}{'0' * (point - count)}"
+    if 0 < point <= 21:
+        return f"{sign}{digits[:point]}.{digits[point:]}"
+    if -6 < point <= 0:
+        return f"{sign}0.{'0' * -point}{digits}"
+    mark = f"e{'+' if point > 0 else '-'}{abs(point - 1)}"
+    return f"{sign}{digits[0]}{'.' if count > 1 else ''}{digits[1:]}{mark}"

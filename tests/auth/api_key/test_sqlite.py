@@ -1,0 +1,280 @@
+"""API keys in a real SQLite file, shared by real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
+from a2a_trust.auth.api_key.verifier import ApiKeyStore, ApiKeyVerifier
+from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
+
+pytestmark = pytest.mark.anyio
+
+FOREIGN = "sk-live-0123456789abcdef0123456789"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "keys of 100% ours?.db"  # the name goes into a URI
+
+
+@pytest.fixture
+def store(path: Path) -> SqliteApiKeys:
+    return SqliteApiKeys(path, create=True)
+
+
+def start(path: Path, body: str) -> subprocess.Popen[str]:
+    """Another process, with the store as ``store``."""
+    program = f"import sys; from a2a_trust.auth.api_key.sqlite import SqliteApiKeys as S\n{body}"
+    return subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    return out
+
+
+def raw(path: Path) -> bytes:
+    """All that is on disk: the database, its log, its index."""
+    return b"".join(file.read_bytes() for file in sorted(path.parent.iterdir()))
+
+
+# --- what is kept
+
+
+def test_records_come_back_as_they_were(store: SqliteApiKeys, path: Path) -> None:
+    endless = store.create(owner="älice & co", scopes=["write", "read"]).record
+    ending = store.create(owner="bob", expires=time.time() + 60, prefix="acme").record
+    imported = store.import_key(FOREIGN, owner="carol")
+    assert SqliteApiKeys(path).records() == (endless, ending, imported)
+    assert endless.expires == math.inf
+    revoked = store.revoke(ending.key_id)
+    successor = store.rotate(endless.key_id, overlap=timedelta(hours=1)).record
+    old, second, _, newest = SqliteApiKeys(path).records()
+    assert (second, newest) == (revoked, successor)
+    assert old.replaced_by == successor.key_id
+    assert old.expires < math.inf
+
+
+def test_the_file_holds_digests_and_no_key(store: SqliteApiKeys, path: Path) -> None:
+    with closing(sqlite3.connect(path)) as reader:
+        reader.execute("SELECT * FROM api_key").fetchall()  # as long as this is open, the log stays
+        issued = store.create(owner="alice")
+        store.import_key(FOREIGN, owner="bob")
+        successor = store.rotate(issued.record.key_id, overlap=timedelta(days=1))
+        assert path.with_name(f"{path.name}-wal").stat().st_size > 0
+        content = raw(path)
+    content += raw(path)
+    assert issued.record.digest in content  # so what is looked for would be found
+    for secret in (issued.text[17:49], issued.text[-6:], successor.text[17:49], FOREIGN):
+        assert secret.encode() not in content
+
+
+def test_the_store_is_for_its_owner_only(store: SqliteApiKeys, path: Path) -> None:
+    with closing(sqlite3.connect(path)) as reader:
+        reader.execute("SELECT * FROM api_key").fetchall()
+        store.create(owner="alice")
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    assert set(modes) == {path.name, f"{path.name}-wal", f"{path.name}-shm"}
+    assert set(modes.values()) == {0o600}
+
+
+def test_nothing_but_the_store_is_left_behind(store: SqliteApiKeys, path: Path) -> None:
+    store.create(owner="alice")
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_store_that_another_process_made_first_stays(store: SqliteApiKeys, path: Path) -> None:
+    record = store.create(owner="alice").record
+    store._file.make()  # as by a process that had looked before the file was there
+    assert store.records() == (record,)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+# --- files that are no store
+
+
+def test_a_missing_store_is_an_error_and_is_not_made(path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="a2a-sign api-key create --store"):
+        SqliteApiKeys(path)
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_file_of_something_else_is_refused_and_left_alone(path: Path) -> None:
+    path.write_bytes(b"The quick brown fox jumps over the lazy dog. " * 100)
+    before = path.read_bytes()
+    with pytest.raises(ConfigurationError, match="no API key store"):
+        SqliteApiKeys(path, create=True)
+    assert path.read_bytes() == before
+    path.unlink()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE api_key (id)")
+    with pytest.raises(ConfigurationError, match="no API key store"):
+        SqliteApiKeys(path, create=True)
+
+
+async def test_a_store_of_another_version_is_refused_also_when_it_comes_later(store: SqliteApiKeys, path: Path) -> None:
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("PRAGMA user_version = 2")
+    with pytest.raises(ConfigurationError, match=r"version 2.*reads version 1.*use the release"):
+        SqliteApiKeys(path)
+    with pytest.raises(ConfigurationError, match="version 2"):
+        await store.snapshot()
+
+
+def test_a_store_that_everybody_can_write_is_refused(store: SqliteApiKeys, path: Path) -> None:
+    path.chmod(0o666)
+    with pytest.raises(ConfigurationError, match="chmod o-w"):
+        SqliteApiKeys(path)
+
+
+def test_the_log_of_a_lost_store_is_not_read_into_a_new_one(path: Path) -> None:
+    path.with_name(f"{path.name}-wal").write_bytes(b"left")
+    with pytest.raises(ConfigurationError, match="move it away"):
+        SqliteApiKeys(path, create=True)
+
+
+async def test_a_store_that_vanishes_is_out_of_reach_and_is_not_made_anew(store: SqliteApiKeys, path: Path) -> None:
+    key = store.create(owner="alice").text
+    path.unlink()
+    with pytest.raises(KeySourceUnavailableError):
+        await ApiKeyVerifier(store).verify(key, time.time())
+    with pytest.raises(KeySourceUnavailableError):
+        store.create(owner="alice")
+    assert not path.exists()
+
+
+# --- what one write sees and does
+
+
+def test_a_write_that_is_refused_changes_nothing(store: SqliteApiKeys, path: Path) -> None:
+    issued = store.create(owner="alice")
+    store.import_key(FOREIGN, owner="bob")
+    before = raw(path)
+    refused: list[Callable[[], object]] = [
+        lambda: store.import_key(FOREIGN, owner="carol"),
+        lambda: store.import_key(issued.text, owner="carol"),
+        lambda: store.revoke(issued.text),
+        lambda: store.rotate("a2a_000000000000", overlap=timedelta(0)),
+        lambda: store.rotate(issued.record.key_id, overlap=timedelta(0), expires=1.0),
+    ]
+    for write in refused:
+        with pytest.raises(ConfigurationError):
+            write()
+    assert raw(path) == before
+
+
+def test_the_database_itself_refuses_what_is_no_record(store: SqliteApiKeys, path: Path) -> None:
+    store.create(owner="alice")
+    with closing(sqlite3.connect(path)) as other:
+        for change in ("expires = 'never'", "expires = NULL", "digest = 'abc'", "revoked = 'no'", "imported = 2"):
+            with pytest.raises(sqlite3.IntegrityError):
+                other.execute(f"UPDATE api_key SET {change}")
+
+
+async def test_while_somebody_writes_readers_go_on_and_writers_say_so(path: Path) -> None:
+    store = SqliteApiKeys(path, create=True, timeout=0.05)
+    issued = store.create(owner="alice")
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("UPDATE api_key SET revoked = 1.0")
+        assert [record.revoked for record in await store.snapshot()] == [None]
+        assert (await ApiKeyVerifier(store).verify(issued.text, time.time())).subject == "alice"
+        with pytest.raises(KeySourceUnavailableError, match="locked"):
+            store.revoke(issued.record.key_id)
+        other.execute("ROLLBACK")
+    assert store.revoke(issued.record.key_id).revoked is not None
+
+
+# --- what a verifier reads
+
+
+async def test_an_unchanged_store_is_not_read_again_and_a_change_by_hand_is_seen(
+    store: SqliteApiKeys, path: Path
+) -> None:
+    issued = store.create(owner="alice")
+    protocol: ApiKeyStore = store
+    before = await protocol.snapshot()
+    await protocol.touch({issued.record.key_id: 5.0})
+    await protocol.touch({issued.record.key_id: 4.0, "a2a_unknown00000": 4.0})
+    assert await protocol.snapshot() is before
+    assert [record.last_used for record in store.records()] == [5.0]
+    for change in ("UPDATE api_key SET revoked = 7.0", "DELETE FROM api_key"):
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute(change)
+        after = await protocol.snapshot()
+        assert after is not before
+        assert [record.revoked for record in after] in ([7.0], [])
+        before = after
+    assert before == ()
+
+
+async def test_a_use_reaches_the_file(store: SqliteApiKeys) -> None:
+    issued = store.create(owner="alice")
+    verifier = ApiKeyVerifier(store)
+    now = time.time()
+    await verifier.verify(issued.text, now)
+    assert verifier._writing is not None
+    await asyncio.wait({verifier._writing})
+    assert [record.last_used for record in store.records()] == [now]
+
+
+async def test_a_revocation_by_another_process_counts_within_the_stated_delay(store: SqliteApiKeys, path: Path) -> None:
+    refresh = 0.3
+    issued, other = store.create(owner="alice"), store.create(owner="bob")
+    verifier = ApiKeyVerifier(SqliteApiKeys(path), refresh=refresh)
+    assert (await verifier.verify(issued.text, time.time())).subject == "alice"
+    finish(start(path, f"S(sys.argv[1]).revoke({issued.record.key_id!r})"))
+    await asyncio.sleep(refresh)
+    with pytest.raises(InvalidCredentialsError, match="revoked"):
+        await verifier.verify(issued.text, time.time())
+    assert (await verifier.verify(other.text, time.time())).subject == "bob"
+
+
+async def test_processes_that_make_the_store_and_write_at_once_lose_nothing(path: Path) -> None:
+    body = "s = S(sys.argv[1], create=True, timeout=50)\nfor _ in range(20): print(s.create(owner='o').text)"
+    processes = [start(path, body) for _ in range(3)]
+    keys = [key for process in processes for key in finish(process).split()]
+    verifier = ApiKeyVerifier(SqliteApiKeys(path))
+    assert len(set(keys)) == 60
+    for key in keys:
+        assert (await verifier.verify(key, time.time())).subject == "o"
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_threads_share_one_store(store: SqliteApiKeys) -> None:
+    ids: list[str] = []
+
+    def work() -> None:
+        for _ in range(10):
+            key_id = store.create(owner="alice").record.key_id
+            store.rotate(key_id, overlap=timedelta(hours=1))
+            ids.append(key_id)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    records = {record.key_id: record for record in store.records()}
+    assert len(records) == 80
+    assert {records[key_id].replaced_by for key_id in ids} == set(records) - set(ids)

@@ -1,0 +1,655 @@
+"""API keys: what lets in, what does not, how soon a change counts, and that no key is ever kept."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import hmac
+import logging
+import math
+import pickle
+import re
+import threading
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+import a2a_trust.auth.api_key.verifier as subject
+from a2a_trust.auth.api_key.verifier import (
+    ApiKeyRecord,
+    ApiKeyStore,
+    ApiKeyVerifier,
+    MemoryApiKeys,
+    key_id_of,
+)
+from a2a_trust.auth.principal import Principal
+from a2a_trust.errors import (
+    ConfigurationError,
+    InvalidCredentialsError,
+    KeySourceUnavailableError,
+    MalformedError,
+)
+
+pytestmark = pytest.mark.anyio
+
+NOW = 1_800_000_000.0
+FOREIGN = "sk-live-0123456789abcdef0123456789"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.at = 1000.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+class Store(MemoryApiKeys):
+    """A memory store that counts, and that fails or hangs when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+        self.error: Exception | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.touched: list[dict[str, float]] = []
+
+    async def snapshot(self) -> tuple[ApiKeyRecord, ...]:
+        self.reads += 1
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        return await super().snapshot()
+
+    async def touch(self, used: Mapping[str, float]) -> None:
+        if self.error is not None:
+            raise self.error
+        self.touched.append(dict(used))
+        await super().touch(used)
+
+
+async def background(verifier: ApiKeyVerifier) -> None:
+    """The verifier has read and written what it had started to."""
+    for task in (verifier._reading, verifier._writing):
+        if task is not None:
+            await asyncio.wait({task})
+
+
+# --- the text of a key
+
+
+def test_a_key_has_the_form_that_scanners_look_for() -> None:
+    issued = MemoryApiKeys().create(owner="alice")
+    assert re.fullmatch(r"a2a_[0-9A-Za-z]{12}_[0-9A-Za-z]{38}", issued.text)
+    assert key_id_of(issued.text) == issued.record.key_id == issued.text[:16]
+    number = 0
+    for digit in issued.text[-6:]:
+        number = number * 62 + "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz".index(digit)
+    assert number == zlib.crc32(issued.text[:-6].encode())
+
+
+def test_keys_are_random_in_id_and_in_secret() -> None:
+    store = MemoryApiKeys()
+    issued = [store.create(owner="alice") for _ in range(50)]
+    assert len({key.record.key_id for key in issued}) == 50
+    secrets = {key.text[17:49] for key in issued}
+    assert len(secrets) == 50
+    assert len(set("".join(secrets))) == 62
+
+
+def test_every_typo_of_one_character_is_caught_by_the_checksum() -> None:
+    text = MemoryApiKeys().create(owner="alice").text
+    for place, char in enumerate(text):
+        typo = text[:place] + ("x" if char != "x" else "y") + text[place + 1 :]
+        with pytest.raises(MalformedError):
+            key_id_of(typo)
+    for other in ("", text[:-1], text + "0", text.swapcase(), f" {text}", f"{text}\n"):
+        with pytest.raises(MalformedError):
+            key_id_of(other)
+
+
+@pytest.mark.parametrize("prefix", ["", "a", "A2A", "1a", "a_b", "a-b", "a" * 17, "ä2", "a2a\n"])
+def test_a_prefix_is_one_small_word(prefix: str) -> None:
+    with pytest.raises(ConfigurationError, match="as in a2a"):
+        MemoryApiKeys().create(owner="alice", prefix=prefix)
+
+
+# --- what lets in
+
+
+async def test_a_key_names_its_owner_with_its_scopes_and_its_end() -> None:
+    store = MemoryApiKeys()
+    issued = store.create(owner="alice", scopes=["read", "write"], expires=time.time() + 60, prefix="acme")
+    identity = await ApiKeyVerifier(store).verify(issued.text, time.time())
+    assert (identity.issuer, identity.subject) == ("api-keys", "alice")
+    assert identity.scopes == {"read", "write"}
+    assert identity.expires_at == issued.record.expires
+    assert identity.claims == {"key_id": issued.record.key_id}
+
+
+async def test_what_handlers_do_to_the_claims_does_not_reach_other_requests() -> None:
+    store = MemoryApiKeys()
+    key = store.create(owner="alice").text
+    identity = await ApiKeyVerifier(store).verify(key, NOW)
+    with pytest.raises(TypeError):
+        identity.claims["key_id"] = "another"  # type: ignore[index]
+
+
+async def test_keys_of_one_owner_are_one_caller_and_owners_of_two_stores_are_two() -> None:
+    first, second = MemoryApiKeys(), MemoryApiKeys()
+    one, two = first.create(owner="alice").text, first.create(owner="alice").text
+    three, four = second.create(owner="alice").text, first.create(owner="Alice").text
+    ours, theirs = ApiKeyVerifier(first), ApiKeyVerifier(second, issuer="partners")
+    identities = [
+        await ours.verify(one, NOW),
+        await ours.verify(two, NOW),
+        await theirs.verify(three, NOW),
+        await ours.verify(four, NOW),
+    ]
+    names = [Principal(identities=(("key", identity),)).display_name for identity in identities]
+    assert names[0] == names[1]
+    assert len({*names}) == 3
+
+
+@pytest.mark.parametrize("owner", ["", " ", "alice ", "\talice", "al\u200bice", "al\x00ice", "a" * 257, "al\ud800ice"])
+def test_owners_that_only_look_alike_are_refused(owner: str) -> None:
+    with pytest.raises(ConfigurationError, match="printable"):
+        MemoryApiKeys().create(owner=owner)
+
+
+@pytest.mark.parametrize("scopes", ["read", ["read write"], [""], ['a"b'], ["a\\b"], ["é"], ["a\n"]])
+def test_scopes_are_words(scopes: list[str] | str) -> None:
+    with pytest.raises(ConfigurationError, match="scope"):
+        MemoryApiKeys().create(owner="alice", scopes=scopes)
+
+
+# --- what does not
+
+
+async def test_every_other_text_than_the_key_is_refused() -> None:
+    store = MemoryApiKeys()
+    key, other = store.create(owner="alice").text, store.create(owner="bob").text
+    verifier = ApiKeyVerifier(store)
+    assert (await verifier.verify(key, NOW)).subject == "alice"
+    crossed = key[:17] + other[17:]
+    wrong = ["", "_", key[:16], key[:-1], key + "0", key.upper(), f" {key}", f"{key} ", f"{key},{key}", crossed]
+    wrong += [key.replace("_", "__"), "a" * 55, "a" * 1025, key[:-1] + "\u0661", "\ud800" * 55, "\x00" * 32]
+    for text in wrong:
+        with pytest.raises(InvalidCredentialsError):
+            await verifier.verify(text, NOW)
+
+
+async def test_the_digest_of_a_key_does_not_stand_for_the_key() -> None:
+    store = MemoryApiKeys()
+    record = store.import_key(FOREIGN, owner="alice")
+    verifier = ApiKeyVerifier(store)
+    for text in (record.digest.hex(), record.digest.decode("latin-1"), record.key_id, "\x00" * 32):
+        with pytest.raises(InvalidCredentialsError):
+            await verifier.verify(text, NOW)
+
+
+async def test_nothing_stands_for_the_key_of_nobody() -> None:
+    verifier = ApiKeyVerifier(MemoryApiKeys())
+    assert subject._NOBODY.good_until == -math.inf
+    for text in ("", "a" * 55, "\x00" * 32):
+        with pytest.raises(InvalidCredentialsError, match="unknown"):
+            await verifier.verify(text, -math.inf)
+
+
+async def test_an_unknown_id_takes_the_same_way_as_a_wrong_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryApiKeys()
+    key = store.create(owner="alice").text
+    stranger = MemoryApiKeys().create(owner="alice").text
+    wrong_secret = key[:17] + stranger[17:]
+    verifier = ApiKeyVerifier(store)
+    await verifier.verify(key, NOW)
+    compared: list[tuple[int, int]] = []
+    real = hmac.compare_digest
+
+    def counting(a: bytes, b: bytes) -> bool:
+        compared.append((len(a), len(b)))
+        return real(a, b)
+
+    monkeypatch.setattr(subject, "compare_digest", counting)
+    ways = []
+    for text in (stranger, wrong_secret):
+        compared.clear()
+        with pytest.raises(InvalidCredentialsError):
+            await verifier.verify(text, NOW)
+        ways.append(list(compared))
+    assert ways == [[(32, 32), (32, 32)]] * 2
+    compared.clear()
+    await verifier.verify(key, NOW)
+    assert compared == [(32, 32)]
+
+
+async def test_a_key_ends_at_its_moment_of_expiry() -> None:
+    store = MemoryApiKeys()
+    issued = store.create(owner="alice", expires=time.time() + 60)
+    verifier = ApiKeyVerifier(store)
+    end = issued.record.expires
+    assert (await verifier.verify(issued.text, math.nextafter(end, 0))).subject == "alice"
+    for moment in (end, end + 1, math.inf, math.nan):
+        with pytest.raises(InvalidCredentialsError, match="expired"):
+            await verifier.verify(issued.text, moment)
+
+
+@pytest.mark.parametrize("expires", [0.0, 1.0, math.nan, -math.inf, 1_900_000_000_000.0])
+def test_a_key_is_not_made_to_end_in_the_past_or_in_milliseconds(expires: float) -> None:
+    store = MemoryApiKeys()
+    with pytest.raises(ConfigurationError, match="seconds"):
+        store.create(owner="alice", expires=expires)
+    with pytest.raises(ConfigurationError, match="seconds"):
+        store.import_key(FOREIGN, owner="alice", expires=expires)
+    assert store.records() == ()
+
+
+async def test_a_revoked_key_is_refused_and_stays_revoked() -> None:
+    store = MemoryApiKeys()
+    issued = store.create(owner="alice")
+    revoked = store.revoke(issued.record.key_id)
+    assert store.revoke(issued.record.key_id) == revoked
+    with pytest.raises(InvalidCredentialsError, match=f"{issued.record.key_id} is revoked"):
+        await ApiKeyVerifier(store).verify(issued.text, NOW)
+    with pytest.raises(ConfigurationError, match="revoked"):
+        store.rotate(issued.record.key_id, overlap=timedelta(days=1))
+
+
+# --- imported keys
+
+
+async def test_an_imported_key_is_known_by_its_digest() -> None:
+    store = MemoryApiKeys()
+    record = store.import_key(FOREIGN, owner="alice", scopes=["read"])
+    identity = await ApiKeyVerifier(store).verify(FOREIGN, NOW)
+    assert (identity.subject, identity.scopes) == ("alice", frozenset({"read"}))
+    assert identity.claims == {"key_id": record.key_id}
+    store.revoke(record.key_id)
+    with pytest.raises(InvalidCredentialsError, match="revoked"):
+        await ApiKeyVerifier(store).verify(FOREIGN, NOW)
+
+
+async def test_a_key_of_another_store_can_be_imported_and_named_anew() -> None:
+    store = MemoryApiKeys()
+    theirs = MemoryApiKeys().create(owner="alice")
+    record = store.import_key(theirs.text, owner="bob")
+    assert record.key_id != theirs.record.key_id
+    assert (await ApiKeyVerifier(store).verify(theirs.text, NOW)).subject == "bob"
+
+
+async def test_an_imported_key_that_begins_with_the_id_of_another_is_still_its_own() -> None:
+    store = MemoryApiKeys()
+    issued = store.create(owner="alice")
+    lookalike = f"{issued.record.key_id}_{'0123456789abcdefghij' * 2}"[:55]
+    store.import_key(lookalike, owner="bob")
+    verifier = ApiKeyVerifier(store)
+    assert (await verifier.verify(lookalike, NOW)).subject == "bob"
+    assert (await verifier.verify(issued.text, NOW)).subject == "alice"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x" * 31, "x" * 1025, "x" * 40 + " ", " " + "x" * 40, "x" * 40 + "\n", "é" * 40, "x\x7f" * 20]
+)
+def test_a_key_that_is_short_or_would_not_pass_a_header_is_not_imported(text: str) -> None:
+    store = MemoryApiKeys()
+    with pytest.raises(ConfigurationError, match="an imported key") as caught:
+        store.import_key(text, owner="alice")
+    assert not text or text not in str(caught.value)
+    assert store.records() == ()
+
+
+def test_a_key_is_imported_once() -> None:
+    store = MemoryApiKeys()
+    first = store.import_key(FOREIGN, owner="alice")
+    with pytest.raises(ConfigurationError, match=first.key_id) as caught:
+        store.import_key(FOREIGN, owner="bob")
+    assert FOREIGN not in str(caught.value)
+    mine = store.create(owner="alice")
+    with pytest.raises(ConfigurationError, match=mine.record.key_id):
+        store.import_key(mine.text, owner="bob")
+
+
+# --- rotation
+
+
+async def test_a_rotated_key_is_good_for_the_overlap_beside_its_successor() -> None:
+    store = MemoryApiKeys()
+    old = store.create(owner="alice", scopes=["read"], expires=time.time() + 7200, prefix="acme")
+    before = time.time()
+    new = store.rotate(old.record.key_id, overlap=timedelta(hours=1))
+    kept = {record.key_id: record for record in store.records()}
+    ends = kept[old.record.key_id].expires
+    assert before + 3600 <= ends <= time.time() + 3600
+    assert kept[old.record.key_id].replaced_by == new.record.key_id
+    assert new.text.startswith("acme_")
+    assert new.record.expires - new.record.created == pytest.approx(7200, abs=1)
+    verifier = ApiKeyVerifier(store)
+    old_identity, new_identity = [await verifier.verify(key.text, time.time()) for key in (old, new)]
+    assert (old_identity.subject, old_identity.scopes) == (new_identity.subject, new_identity.scopes)
+    assert (await verifier.verify(new.text, ends)).subject == "alice"
+    with pytest.raises(InvalidCredentialsError, match="expired"):
+        await verifier.verify(old.text, ends)
+
+
+def test_rotation_never_makes_the_old_key_live_longer() -> None:
+    store = MemoryApiKeys()
+    old = store.create(owner="alice", expires=time.time() + 60)
+    store.rotate(old.record.key_id, overlap=timedelta(days=30))
+    assert store.records()[0].expires == old.record.expires
+
+
+def test_a_key_is_rotated_once_and_forward_only() -> None:
+    store = MemoryApiKeys()
+    old = store.create(owner="alice").record.key_id
+    with pytest.raises(ConfigurationError, match="negative"):
+        store.rotate(old, overlap=timedelta(seconds=-1))
+    new = store.rotate(old, overlap=timedelta(0)).record
+    assert new.expires == math.inf
+    with pytest.raises(ConfigurationError, match=f"rotate {new.key_id}"):
+        store.rotate(old, overlap=timedelta(days=1))
+    store.rotate(new.key_id, overlap=timedelta(0))
+    assert len(store.records()) == 3
+
+
+async def test_without_overlap_the_old_key_ends_now() -> None:
+    store = MemoryApiKeys()
+    old = store.create(owner="alice")
+    store.rotate(old.record.key_id, overlap=timedelta(0))
+    with pytest.raises(InvalidCredentialsError, match="expired"):
+        await ApiKeyVerifier(store).verify(old.text, time.time())
+
+
+def test_a_key_that_is_given_for_an_id_is_not_repeated() -> None:
+    store = MemoryApiKeys()
+    text = store.create(owner="alice").text
+    for change in (lambda: store.revoke(text), lambda: store.rotate(text, overlap=timedelta(0))):
+        with pytest.raises(ConfigurationError, match="no key has this id") as caught:
+            change()
+        assert text not in str(caught.value)
+
+
+# --- how soon a change counts, and what happens when the store is out of reach
+
+
+async def test_a_revocation_counts_after_the_stated_seconds_also_after_a_pause() -> None:
+    store, clock = Store(), Clock()
+    issued = store.create(owner="alice")
+    verifier = ApiKeyVerifier(store, refresh=2.0, clock=clock)
+    await verifier.verify(issued.text, NOW)
+    store.revoke(issued.record.key_id)
+    clock.at += 0.9
+    assert (await verifier.verify(issued.text, NOW)).subject == "alice"  # the stated delay: nothing was read yet
+    clock.at += 1.1
+    with pytest.raises(InvalidCredentialsError, match="revoked"):
+        await verifier.verify(issued.text, NOW)
+
+
+async def test_under_traffic_the_store_is_read_in_the_background_and_no_hit_waits() -> None:
+    store, clock = Store(), Clock()
+    key = store.create(owner="alice").text
+    verifier = ApiKeyVerifier(store, refresh=2.0, clock=clock)
+    await verifier.verify(key, NOW)
+    await background(verifier)
+    store.gate.clear()
+    for _ in range(10):
+        clock.at += 0.19
+        with pytest.raises(StopIteration) as ended:
+            verifier.verify(key, NOW).send(None)  # one step, so nothing was awaited
+        assert ended.value.value.subject == "alice"
+    assert store.reads == 1  # the second read has not begun to run, and there is no third
+    await asyncio.sleep(0)
+    assert store.reads == 2
+    store.gate.set()
+    await background(verifier)
+    clock.at += 0.5
+    with pytest.raises(StopIteration):
+        verifier.verify(key, NOW).send(None)
+
+
+async def test_a_storm_of_first_requests_reads_once() -> None:
+    store = Store()
+    key = store.create(owner="alice").text
+    verifier = ApiKeyVerifier(store)
+    identities = await asyncio.gather(*(verifier.verify(key, NOW) for _ in range(100)))
+    assert {identity.subject for identity in identities} == {"alice"}
+    assert store.reads == 1
+
+
+async def test_a_request_that_is_cancelled_does_not_end_the_read_for_the_others() -> None:
+    store = Store()
+    key = store.create(owner="alice").text
+    store.gate.clear()
+    verifier = ApiKeyVerifier(store)
+    first, second = (asyncio.create_task(verifier.verify(key, NOW)) for _ in range(2))
+    await asyncio.sleep(0.01)
+    first.cancel()
+    await asyncio.sleep(0)
+    store.gate.set()
+    assert (await second).subject == "alice"
+    assert first.cancelled()
+
+
+async def test_without_a_first_read_nobody_can_tell() -> None:
+    store, clock = Store(), Clock()
+    key = store.create(owner="alice").text
+    store.error = OSError("disk of alice")
+    verifier = ApiKeyVerifier(store, refresh=2.0, clock=clock)
+    for _ in range(5):
+        with pytest.raises(KeySourceUnavailableError):
+            await verifier.verify(key, NOW)
+    assert store.reads == 1  # a store that is down is not stormed
+    store.error = None
+    clock.at += 1
+    assert (await verifier.verify(key, NOW)).subject == "alice"
+
+
+async def test_while_the_store_is_down_the_last_read_counts_for_a_bounded_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store, clock = Store(), Clock()
+    issued = store.create(owner="alice", expires=time.time() + 3600)
+    verifier = ApiKeyVerifier(store, refresh=2.0, stale_if_error=10.0, clock=clock)
+    await verifier.verify(issued.text, time.time())
+    await background(verifier)
+    store.error = RuntimeError(issued.text)
+    clock.at += 9.9
+    assert (await verifier.verify(issued.text, time.time())).subject == "alice"
+    with pytest.raises(InvalidCredentialsError, match="expired"):  # an old snapshot still knows the time
+        await verifier.verify(issued.text, issued.record.expires)
+    clock.at += 0.1
+    for text in (issued.text, "unknown"):
+        with pytest.raises(KeySourceUnavailableError):
+            await verifier.verify(text, time.time())
+    assert "could not be read: RuntimeError" in caplog.text
+    assert issued.text not in caplog.text
+    store.error = None
+    clock.at += 1
+    assert (await verifier.verify(issued.text, time.time())).subject == "alice"
+
+
+async def test_a_read_that_hangs_holds_nobody_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "_PATIENCE", 0.05)
+    store, clock = Store(), Clock()
+    key = store.create(owner="alice").text
+    verifier = ApiKeyVerifier(store, refresh=2.0, stale_if_error=10.0, clock=clock)
+    await verifier.verify(key, NOW)
+    store.gate.clear()
+    clock.at += 5
+    assert (await verifier.verify(key, NOW)).subject == "alice"
+    clock.at += 5
+    with pytest.raises(KeySourceUnavailableError):
+        await verifier.verify(key, NOW)
+    assert store.reads == 3
+    store.gate.set()
+
+
+async def test_a_read_that_hangs_does_not_keep_out_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that was lost without a word must not refuse everybody until the process is started anew."""
+    monkeypatch.setattr(subject, "_PATIENCE", 0.05)
+    store, clock = Store(), Clock()
+    key = store.create(owner="alice").text
+    verifier = ApiKeyVerifier(store, refresh=2.0, stale_if_error=10.0, clock=clock)
+    await verifier.verify(key, NOW)
+    hung, store.gate = store.gate, asyncio.Event()
+    clock.at += 12
+    with pytest.raises(KeySourceUnavailableError):
+        await verifier.verify(key, NOW)
+    store.gate = hung  # the next read works, the one before never ends
+    clock.at += 1
+    assert (await verifier.verify(key, NOW)).subject == "alice"
+    assert store.reads == 3
+
+
+async def test_two_records_that_share_a_text_are_never_chosen_between() -> None:
+    first = MemoryApiKeys()
+    record = first.import_key(FOREIGN, owner="alice")
+    twin = replace(record, key_id="a2a_000000000000", owner="bob", revoked=1.0)
+    with pytest.raises(KeySourceUnavailableError):
+        await ApiKeyVerifier(MemoryApiKeys([record, twin])).verify(FOREIGN, NOW)
+
+
+def test_a_verifier_serves_several_event_loops() -> None:
+    store = MemoryApiKeys()
+    key = store.create(owner="alice").text
+    verifier = ApiKeyVerifier(store, refresh=0.01)
+
+    async def several() -> list[str]:
+        subjects = []
+        for _ in range(5):
+            subjects.append((await verifier.verify(key, NOW)).subject)
+            await asyncio.sleep(0.01)
+        return subjects
+
+    done: list[list[str]] = []
+    threads = [threading.Thread(target=lambda: done.append(asyncio.run(several()))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert done == [["alice"] * 5] * 3
+
+
+# --- the last use
+
+
+async def test_the_last_use_is_written_once_a_minute_and_a_key() -> None:
+    store = Store()
+    first, second = store.create(owner="alice"), store.create(owner="bob")
+    verifier = ApiKeyVerifier(store)
+    for moment in (NOW, NOW + 1, NOW + 59.9):
+        await verifier.verify(first.text, moment)
+    await verifier.verify(second.text, NOW + 2)
+    await background(verifier)
+    await verifier.verify(first.text, NOW + 60)
+    await background(verifier)
+    assert sum(len(used) for used in store.touched) == 3
+    assert {record.key_id: record.last_used for record in store.records()} == {
+        first.record.key_id: NOW + 60,
+        second.record.key_id: NOW + 2,
+    }
+
+
+async def test_a_refused_key_leaves_no_use() -> None:
+    store = Store()
+    issued = store.create(owner="alice", expires=time.time() + 60)
+    verifier = ApiKeyVerifier(store)
+    with pytest.raises(InvalidCredentialsError):
+        await verifier.verify(issued.text, issued.record.expires)
+    with pytest.raises(InvalidCredentialsError):
+        await verifier.verify(issued.text[:-1], NOW)
+    await background(verifier)
+    assert store.touched == []
+
+
+async def test_a_use_that_cannot_be_written_refuses_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    store = Store()
+    issued = store.create(owner="alice")
+    verifier = ApiKeyVerifier(store)
+    with pytest.raises(InvalidCredentialsError):
+        await verifier.verify("unknown", NOW)  # the store was read
+    store.error = RuntimeError(issued.text)
+    assert (await verifier.verify(issued.text, NOW)).subject == "alice"
+    await background(verifier)
+    assert "could not be written: RuntimeError" in caplog.text
+    assert issued.text not in caplog.text
+
+
+async def test_a_use_alone_does_not_make_the_keys_be_read_anew() -> None:
+    store = MemoryApiKeys()
+    issued = store.create(owner="alice")
+    before = await store.snapshot()
+    await store.touch({issued.record.key_id: NOW, "a2a_unknown00000": NOW})
+    assert await store.snapshot() is before
+    await store.touch({issued.record.key_id: NOW - 1})
+    assert store.records()[0].last_used == NOW
+    store.revoke(issued.record.key_id)
+    assert await store.snapshot() is not before
+
+
+# --- secrets stay secret
+
+
+async def test_a_key_is_in_no_repr_pickle_exception_or_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    store = MemoryApiKeys()
+    issued = store.create(owner="alice")
+    imported = store.import_key(FOREIGN, owner="bob")
+    verifier = ApiKeyVerifier(store)
+    identity = await verifier.verify(issued.text, NOW)
+    await verifier.verify(FOREIGN, NOW)
+    said = [repr(issued), str(issued), repr(imported), repr(store.records()), repr(identity), repr(identity.claims)]
+    said += [repr(verifier), repr(store)]
+    typo = issued.text[:-1] + ("0" if issued.text[-1] != "0" else "1")
+    store.revoke(issued.record.key_id)
+    for key in (issued.text, typo, typo + "0", FOREIGN + "0"):
+        with pytest.raises(InvalidCredentialsError) as caught:
+            await ApiKeyVerifier(store).verify(key, NOW)
+        assert caught.value.__cause__ is None
+        said.append(repr(caught.value))
+    with pytest.raises(MalformedError) as malformed:
+        key_id_of(typo)
+    said.append(str(malformed.value))
+    text = "\n".join([*said, caplog.text])
+    for secret in (issued.text[17:40], FOREIGN, issued.record.digest.hex()):
+        assert secret not in text
+    assert issued.text[17:40].encode() not in pickle.dumps(store.records())
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(issued)
+    with pytest.raises(TypeError, match="not pickled"):
+        copy.copy(issued)
+
+
+# --- configuration
+
+
+@pytest.mark.parametrize(
+    ("refresh", "stale"), [(0.0, 30.0), (-1.0, 30.0), (5.0, 1.0), (1.0, math.inf), (math.nan, 30.0), (1.0, math.nan)]
+)
+def test_delays_are_bounded(refresh: float, stale: float) -> None:
+    with pytest.raises(ConfigurationError, match="refresh"):
+        ApiKeyVerifier(MemoryApiKeys(), refresh=refresh, stale_if_error=stale)
+
+
+def test_an_issuer_has_a_name() -> None:
+    store: ApiKeyStore = MemoryApiKeys()
+    with pytest.raises(ConfigurationError, match="issuer="):
+        ApiKeyVerifier(store, issuer="")
+
+
+@pytest.mark.parametrize("change", [{"key_id": "alice"}, {"digest": b"short"}, {"created": math.nan}])
+def test_a_record_that_says_nothing_sound_is_refused(change: dict[str, object]) -> None:
+    record = MemoryApiKeys().create(owner="alice").record
+    with pytest.raises(ConfigurationError, match="API key"):
+        replace(record, **change)  # type: ignore[arg-type]

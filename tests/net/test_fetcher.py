@@ -1,0 +1,533 @@
+"""The door to the network, against real servers on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import gc
+import gzip
+import ipaddress
+import socket
+import ssl
+import threading
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from a2a_trust.errors import ConfigurationError, FetchError
+from a2a_trust.net.fetcher import Door, Fetched
+
+pytestmark = pytest.mark.anyio
+
+MODIFIED = "Sat, 21 Nov 2026 10:00:00 GMT"
+
+Script = Callable[[asyncio.StreamWriter], Awaitable[None]]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Server:
+    """A web server on loopback that records every request head and answers by its script."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.connections = 0
+        self.requests: list[bytes] = []
+        self.port = 0
+        self.answering = set[asyncio.Task[None] | None]()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.answering.add(asyncio.current_task())
+        try:
+            self.requests.append(await reader.readuntil(b"\r\n\r\n"))
+            await self.script(writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # the client has seen enough
+        finally:
+            writer.close()
+
+
+def answer(
+    body: bytes = b'{"keys": []}',
+    *headers: str,
+    status: str = "200 OK",
+    content_type: str = "Content-Type: application/json",
+) -> Script:
+    lines = [f"HTTP/1.1 {status}", content_type, f"Content-Length: {len(body)}", *headers]
+
+    async def script(writer: asyncio.StreamWriter) -> None:
+        writer.write("\r\n".join([*filter(None, lines), "", ""]).encode() + body)
+        await writer.drain()
+
+    return script
+
+
+@asynccontextmanager
+async def serving(
+    script: Script, *, address: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Server]:
+    server = Server(script)
+    listening = await asyncio.start_server(server.serve, address, port, ssl=tls)
+    server.port = listening.sockets[0].getsockname()[1]
+    try:
+        yield server
+    finally:
+        listening.close()
+        for task in filter(None, server.answering):
+            task.cancel()
+        await asyncio.sleep(0.01 if tls else 0)  # broken handshakes have no task; their sockets close on their own
+
+
+def door_to(server: Server, *, timeout: float = 5.0, max_bytes: int = 1000) -> Door:
+    return Door(private_origins=[f"http://127.0.0.1:{server.port}"], timeout=timeout, max_bytes=max_bytes)
+
+
+async def fetched(script: Script) -> Fetched:
+    async with serving(script) as server:
+        return await door_to(server).fetch(f"http://127.0.0.1:{server.port}/jwks", configured=True)
+
+
+class Names:
+    """A resolver whose answers are written down; each name is led through its list, the last answer stays."""
+
+    def __init__(self, **answers: Sequence[Sequence[str]]) -> None:
+        self.answers = {name.replace("_", "."): list(lists) for name, lists in answers.items()}
+        self.asked: list[str] = []
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        self.asked.append(host)
+        if host not in self.answers:
+            raise OSError(host)
+        lists = self.answers[host]
+        return lists.pop(0) if len(lists) > 1 else lists[0]
+
+
+class Authority:
+    """A throw-away certificate authority."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Throw-away CA")])
+        self.certificate = self._certificate(self.name, self.key.public_key(), ca=True)
+
+    def _certificate(
+        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, *, ca: bool, names: Sequence[x509.GeneralName] = ()
+    ) -> x509.Certificate:
+        now = dt.datetime.now(dt.UTC)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self.name)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - dt.timedelta(days=1))
+            .not_valid_after(now + dt.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+        )
+        if names:
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        return builder.sign(self.key, hashes.SHA256())
+
+    def server(self, *hosts: str) -> ssl.SSLContext:
+        """TLS for a server of these hosts."""
+        names: list[x509.GeneralName] = []
+        for host in hosts:
+            try:
+                names.append(x509.IPAddress(ipaddress.ip_address(host)))
+            except ValueError:
+                names.append(x509.DNSName(host))
+        key = ec.generate_private_key(ec.SECP256R1())
+        certificate = self._certificate(x509.Name([]), key.public_key(), ca=False, names=names)
+        path = self.folder / "server.pem"
+        path.write_bytes(
+            key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+            + certificate.public_bytes(Encoding.PEM)
+        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(path)
+        return context
+
+    def client(self) -> ssl.SSLContext:
+        """TLS for a client that trusts this authority alone."""
+        return ssl.create_default_context(cadata=self.certificate.public_bytes(Encoding.PEM).decode())
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"))
+
+
+async def test_a_document_comes_as_it_was_sent() -> None:
+    async with serving(answer(b'{"a": 1}')) as server:
+        result = await door_to(server).fetch(f"http://127.0.0.1:{server.port}/a/b?c=d", configured=True)
+    assert result == Fetched(body=b'{"a": 1}', max_age=None)
+    (request,) = server.requests
+    assert request.startswith(b"GET /a/b?c=d HTTP/1.1\r\n")
+    assert f"Host: 127.0.0.1:{server.port}\r\n".encode() in request
+    assert b"Accept-Encoding: identity\r\n" in request
+    assert b"cookie" not in request.lower()
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "application/json",
+        "Application/JSON ; charset=utf-8",
+        "application/jwk-set+json",
+        "application/a2a+json",
+    ],
+)
+async def test_types_of_json_are_taken(content_type: str) -> None:
+    assert (await fetched(answer(content_type=f"Content-Type: {content_type}"))).body == b'{"keys": []}'
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "",
+        "Content-Type: text/html",
+        "Content-Type: application/jsonp",
+        "Content-Type: text/json",
+        "Content-Type: application/json\r\nContent-Type: text/html",
+    ],
+)
+async def test_other_types_are_refused(content_type: str) -> None:
+    with pytest.raises(FetchError, match="not of type application/json"):
+        await fetched(answer(content_type=content_type))
+
+
+@pytest.mark.parametrize(
+    ("headers", "max_age"),
+    [
+        ([], None),
+        (["Cache-Control: public"], None),
+        (["Cache-Control: public, max-age=600, must-revalidate"], 600),
+        (['Cache-Control: Max-Age="600"'], 600),
+        (["Cache-Control: max-age=600", "Age: 100"], 500),
+        (["Cache-Control: max-age=600", "Age: 1000"], 0),
+        (["Cache-Control: max-age=600", "Cache-Control: no-store"], 0),
+        (["Cache-Control: no-cache, max-age=600"], 0),
+        (["Cache-Control: max-age=600, max-age=60"], 60),
+        (["Cache-Control: max-age=-1"], 0),
+        (["Cache-Control: max-age=soon"], 0),
+        (["Cache-Control: max-age"], 0),
+        ([f"Cache-Control: max-age={'9' * 5000}"], 2**31),
+    ],
+)
+async def test_how_long_it_is_fresh(headers: list[str], max_age: float | None) -> None:
+    assert (await fetched(answer(b"{}", *headers))).max_age == max_age
+
+
+@pytest.mark.parametrize(
+    ("headers", "etag", "last_modified"),
+    [
+        ([], None, None),
+        (['ETag: "a b"'], None, None),
+        (['ETag: "a"', f"Last-Modified: {MODIFIED}"], '"a"', MODIFIED),
+        (['ETag: W/""'], 'W/""', None),
+        (["ETag: a", "Last-Modified: now"], None, None),
+        ([f'ETag: "{"a" * 513}"'], None, None),
+        (['ETag: "a"', 'ETag: "b"'], None, None),
+        (['ETag: "a"', "Cache-Control: max-age=60, no-store"], None, None),
+        (['ETag: "a"', "Cache-Control: no-cache"], '"a"', None),
+        (['ETag: "a"', "Vary: Accept, *"], None, None),
+    ],
+)
+async def test_by_what_it_can_be_asked_for_again(
+    headers: list[str], etag: str | None, last_modified: str | None
+) -> None:
+    result = await fetched(answer(b"{}", *headers))
+    assert (result.etag, result.last_modified) == (etag, last_modified)
+
+
+@pytest.mark.parametrize(
+    ("known", "header"),
+    [
+        (Fetched(body=b"1", max_age=5, etag='"a"', last_modified=MODIFIED), b'If-None-Match: "a"'),
+        (Fetched(body=b"1", max_age=5, last_modified=MODIFIED), f"If-Modified-Since: {MODIFIED}".encode()),
+    ],
+)
+async def test_an_unchanged_document_is_the_known_one_as_fresh_as_is_said_now(known: Fetched, header: bytes) -> None:
+    for lines, max_age, etag in (
+        ([], 5, known.etag),
+        (["Cache-Control: max-age=7"], 7, known.etag),
+        (["Cache-Control: no-cache"], 0, known.etag),
+        (["Cache-Control: no-store"], 0, None),
+    ):
+        script = answer(b"", *lines, status="304 Not Modified", content_type="")
+        async with serving(script) as server:
+            url = f"http://127.0.0.1:{server.port}/"
+            result = await door_to(server).fetch(url, configured=True, known=known)
+        assert header in server.requests[0].split(b"\r\n")
+        assert (result.body, result.max_age, result.etag) == (b"1", max_age, etag)
+
+
+async def test_a_changed_document_is_the_new_one() -> None:
+    known = Fetched(body=b"1", max_age=5, etag='"a"')
+    async with serving(answer(b"2", 'ETag: "b"')) as server:
+        result = await door_to(server).fetch(f"http://127.0.0.1:{server.port}/", configured=True, known=known)
+    assert result == Fetched(body=b"2", max_age=None, etag='"b"')
+
+
+@pytest.mark.parametrize("known", [None, Fetched(body=b"1", max_age=5)])
+async def test_unchanged_since_nothing_is_no_answer(known: Fetched | None) -> None:
+    async with serving(answer(b"", status="304 Not Modified", content_type="")) as server:
+        with pytest.raises(FetchError, match="status 304, not 200") as caught:
+            await door_to(server).fetch(f"http://127.0.0.1:{server.port}/", configured=True, known=known)
+    assert caught.value.status == 304
+
+
+async def test_what_the_caller_gives_is_sent() -> None:
+    async with serving(answer()) as server:
+        url = f"http://127.0.0.1:{server.port}/"
+        await door_to(server).fetch(url, configured=True, headers={"X-API-Key": "a b"}, content=b'{"a": 1}')
+    (request,) = server.requests
+    assert request.startswith(b"POST / HTTP/1.1\r\n")
+    assert {b"X-API-Key: a b", b"Content-Length: 8", b"Content-Type: application/json"} <= set(request.split(b"\r\n"))
+
+
+@pytest.mark.parametrize("status", ["201 Created", "204 No Content", "404 Not Found", "503 Busy", "206 Partial"])
+async def test_any_status_but_200_is_refused(status: str) -> None:
+    with pytest.raises(FetchError, match=f"status {status[:3]}, not 200"):
+        await fetched(answer(status=status))
+
+
+async def test_exactly_the_limit_is_taken_and_one_byte_more_is_not() -> None:
+    assert len((await fetched(answer(b"1" * 1000))).body) == 1000
+    with pytest.raises(FetchError, match="more than 1000 bytes"):
+        await fetched(answer(b"1" * 1001))
+
+
+async def test_what_never_ends_is_cut_at_the_limit() -> None:
+    sent = 0
+
+    async def endless(writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
+        while sent < 50_000_000:
+            writer.write(b" " * 10_000)
+            sent += 10_000
+            await writer.drain()
+
+    with pytest.raises(FetchError, match="more than 1000 bytes"):
+        await fetched(endless)
+    assert sent < 50_000_000
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "identity, gzip"])
+async def test_compressed_answers_are_refused_unread(encoding: str) -> None:
+    bomb = gzip.compress(b" " * 500_000)
+    assert len(bomb) < 1000
+    with pytest.raises(FetchError, match="compressed"):
+        await fetched(answer(bomb, f"Content-Encoding: {encoding}"))
+
+
+async def test_bytes_that_claim_no_compression_stay_as_they_came() -> None:
+    bomb = gzip.compress(b" " * 500_000)
+    assert (await fetched(answer(bomb))).body == bomb
+
+
+@pytest.mark.parametrize("at", ["head", "body", "silence", "continue"])
+async def test_slow_drips_end_at_the_time_limit(at: str) -> None:
+    async def drip(writer: asyncio.StreamWriter) -> None:
+        if at == "body":
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
+        for _ in range(400):  # longer than the default limit
+            if at != "silence":
+                writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" if at == "continue" else b"H" if at == "head" else b" ")
+                await writer.drain()
+            await asyncio.sleep(0.02)
+
+    async with serving(drip) as server:
+        with pytest.raises(FetchError, match=r"within 0\.1 seconds"):
+            await door_to(server, timeout=0.1).fetch(f"http://127.0.0.1:{server.port}/", configured=True)
+
+
+async def test_a_connection_that_is_given_up_in_the_handshake_is_closed(authority: Authority) -> None:
+    async with serving(answer()) as server:  # takes the handshake for a request and waits for more
+        origin = f"https://127.0.0.1:{server.port}"
+        door = Door(private_origins=[origin], ssl_context=authority.client(), timeout=0.05)
+        with warnings.catch_warnings(record=True, action="always") as caught:
+            with pytest.raises(FetchError, match="no whole answer"):
+                await door.fetch(f"{origin}/", configured=True)
+            gc.collect()
+    assert [str(warning.message) for warning in caught] == []
+
+
+async def test_a_resolver_that_never_answers_ends_at_the_time_limit() -> None:
+    class Silence:
+        async def resolve(self, host: str, port: int) -> Sequence[str]:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    with pytest.raises(FetchError, match=r"within 0\.05 seconds"):
+        await Door(timeout=0.05, resolver=Silence()).fetch("https://a.example/", configured=False)
+
+
+def test_name_servers_that_never_answer_hold_up_nothing_but_the_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    answering = threading.Event()
+    asked = []
+
+    def silent(host: str, *_: object, **__: object) -> list[tuple[object, ...]]:
+        asked.append(host)
+        answering.wait()
+        raise OSError("no such name")
+
+    async def many() -> list[BaseException | Fetched]:
+        door = Door(timeout=0.2)
+        urls = [f"https://{index}.tarpit.example/" for index in range(100)]
+        answers = await asyncio.gather(*(door.fetch(url, configured=False) for url in urls), return_exceptions=True)
+        assert await asyncio.to_thread(lambda: "the program's own threads are free")
+        return answers
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    try:
+        answers = asyncio.run(many())  # does not end while a thread of the loop's own waits
+        assert not answering.is_set()
+    finally:
+        answering.set()
+    assert {type(answer) for answer in answers} == {FetchError}
+    assert len(asked) == 64  # the others were refused
+    assert sum("within 0.2 seconds" in str(answer) for answer in answers) == 64
+
+
+async def test_a_server_that_hangs_up_or_speaks_no_http_is_a_fetch_error_without_its_words() -> None:
+    async def hang_up(writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async def nonsense(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SECRET nonsense\r\n\r\n")
+        await writer.drain()
+
+    async def short(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\nSECRET")
+        await writer.drain()
+
+    for script in (hang_up, nonsense, short):
+        with pytest.raises(FetchError, match="cannot be reached, or does not speak HTTP") as caught:
+            await fetched(script)
+        assert "SECRET" not in str(caught.value)
+        assert caught.value.__cause__ is None
+        assert caught.value.__suppress_context__
+
+
+async def test_a_closed_port_is_a_fetch_error() -> None:
+    async with serving(answer()) as server:
+        pass
+    with pytest.raises(FetchError, match="cannot be reached"):
+        await door_to(server).fetch(f"http://127.0.0.1:{server.port}/", configured=True)
+
+
+async def test_proxies_of_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(answer(b'"proxy"')) as proxy, serving(answer(b'"server"')) as server:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
+        result = await door_to(server).fetch(f"http://127.0.0.1:{server.port}/", configured=True)
+    assert (result.body, proxy.connections) == (b'"server"', 0)
+
+
+async def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
+    async with serving(answer()) as server:
+        origin = f"http://localhost:{server.port}"
+        door = Door(private_origins=[origin], resolver=Names(localhost=[["::1", "127.0.0.9", "127.0.0.1"]]))
+        assert (await door.fetch(f"{origin}/", configured=True)).body == b'{"keys": []}'
+
+
+async def test_tls_is_verified_for_the_name_while_the_address_is_the_checked_one(authority: Authority) -> None:
+    tls, asked = authority.server("idp.test"), list[str | None]()
+    tls.sni_callback = lambda _socket, name, _context: asked.append(name)
+    async with serving(answer(b"1"), tls=tls) as server:
+        origin = f"https://idp.test:{server.port}"
+        door = Door(private_origins=[origin], ssl_context=authority.client(), resolver=Names(idp_test=[["127.0.0.1"]]))
+        assert (await door.fetch(f"{origin}/", configured=True)).body == b"1"
+    assert asked == ["idp.test"]
+    assert f"Host: idp.test:{server.port}\r\n".encode() in server.requests[0]
+
+
+async def test_tls_is_verified_for_an_address_literal_too(authority: Authority) -> None:
+    async with serving(answer(b"1"), tls=authority.server("127.0.0.1")) as server:
+        origin = f"https://127.0.0.1:{server.port}"
+        door = Door(private_origins=[origin], ssl_context=authority.client())
+        assert (await door.fetch(f"{origin}/", configured=True)).body == b"1"
+
+
+@pytest.mark.parametrize("case", ["other name", "unknown authority"])
+async def test_a_wrong_certificate_is_refused_before_anything_is_asked(authority: Authority, case: str) -> None:
+    async with serving(answer(), tls=authority.server("other.test", "127.0.0.1")) as server:
+        name = "other.test" if case == "unknown authority" else "idp.test"
+        origin = f"https://{name}:{server.port}"
+        door = Door(
+            private_origins=[origin],
+            ssl_context=None if case == "unknown authority" else authority.client(),
+            resolver=Names(idp_test=[["127.0.0.1"]], other_test=[["127.0.0.1"]]),
+        )
+        with pytest.raises(FetchError, match="its certificate is refused"):
+            await door.fetch(f"{origin}/", configured=True)
+    assert server.requests == []
+
+
+def test_a_context_that_does_not_verify_is_refused() -> None:
+    nothing, no_name = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ssl.create_default_context()
+    nothing.check_hostname = False
+    nothing.verify_mode = ssl.CERT_NONE
+    no_name.check_hostname = False
+    for context in (nothing, no_name):
+        with pytest.raises(ConfigurationError, match="does not verify"):
+            Door(ssl_context=context)
+
+
+@pytest.mark.parametrize("timeout", [0.0, -1.0, float("inf"), float("nan")])
+def test_no_value_switches_the_time_limit_off(timeout: float) -> None:
+    with pytest.raises(ConfigurationError, match="timeout"):
+        Door(timeout=timeout)
+
+
+def test_no_value_switches_the_byte_limit_off() -> None:
+    with pytest.raises(ConfigurationError, match="max_bytes"):
+        Door(max_bytes=0)
+
+
+@pytest.mark.parametrize(
+    ("origin", "words"),
+    [
+        ("idp.internal", "not one that every reader"),
+        ("https://idp.internal/", "write the origin alone: https://idp.internal:443"),
+        ("https://idp.internal/jwks", "write the origin alone"),
+        ("https://user@idp.internal", "not one that every reader"),
+        ("https://*.internal", "not one that every reader"),
+        ("http://idp.internal", "http is for this machine only"),
+        ("http://10.0.0.1", "http is for this machine only"),
+        ("http://0.0.0.0:80", "never fetched from"),
+        ("https://169.254.169.254", "never fetched from"),
+        ("https://100.100.100.200", "never fetched from"),
+        ("https://168.63.129.16", "never fetched from"),
+        ("https://[fd00:ec2::254]", "never fetched from"),
+        ("https://[::ffff:127.0.0.1]", "never fetched from"),
+        ("file:///etc/passwd", "not one that every reader"),
+        ("ftp://127.0.0.1", "scheme that is not fetched"),
+    ],
+)
+def test_private_origins_are_checked_at_the_start(origin: str, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words.replace(".", r"\.")):
+        Door(private_origins=[origin])
+
+
+async def test_a_loader_refuses_its_url_at_once_and_loads_later() -> None:
+    async with serving(answer(b"1", "Cache-Control: max-age=7")) as server:
+        url = f"http://127.0.0.1:{server.port}/"
+        with pytest.raises(FetchError, match="only https"):
+            door_to(server).loader(url, configured=False)
+        assert await door_to(server).loader(url, configured=True)() == (b"1", 7)

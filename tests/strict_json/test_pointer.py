@@ -1,0 +1,31 @@
+"""JSON pointers: RFC 6901."""
+
+from __future__ import annotations
+
+import pytest
+
+from a2a_trust.strict_json.pointer import escaped, pointer_of, steps_of
+
+
+@pytest.mark.parametrize(
+    ("steps", "pointer"),
+    [  # RFC 6901 5
+        ([], ""),
+        (["foo"], "/foo"),
+        (["foo", 0], "/foo/0"),
+        ([""], "/"),
+        (["a/b"], "/a~1b"),
+        (["c%d"], "/c%d"),
+        (['k"l'], '/k"l'),
+        ([" "], "/ "),
+        (["m~n"], "/m~0n"),
+        (["~1"], "/~01"),
+    ],
+)
+def test_steps_become_a_pointer_and_come_back(steps: list[str | int], pointer: str) -> None:
+    assert pointer_of(steps) == pointer
+    assert steps_of(pointer) == [str(step) for step in steps]
+
+
+def test_a_name_is_one_step_whatever_is_in_it() -> None:
+    assert escaped("~/~1") == "~0~1~01"

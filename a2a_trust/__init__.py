@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from a2a_trust.auth.dpop import ProofMemory as ProofMemory
     from a2a_trust.auth.dpop import ServerNonces as ServerNonces
     from a2a_trust.auth.dpop import VolatileProofMemory as VolatileProofMemory
-    from a2a_trust.auth.guard import AnonymousAllowed as AnonymousAllowed
-    from a2a_trust.auth.guard import At as At
-    from a2a_trust.auth.guard import HandlersEnforceSkills as HandlersEnforceSkills
+    from a2a_trust.auth.guard_config import AnonymousAllowed as AnonymousAllowed
+    from a2a_trust.auth.guard_config import At as At
+    from a2a_trust.auth.guard_config import HandlersEnforceSkills as HandlersEnforceSkills
     from a2a_trust.auth.jwt import IdTokenVerifier as IdTokenVerifier
     from a2a_trust.auth.jwt import JwtVerifier as JwtVerifier
     from a2a_trust.auth.jwt import TokenBinding as TokenBinding
@@ -173,11 +173,11 @@ if TYPE_CHECKING:
 _HOMES = {
     "AllIssued": "auth.certificate.verifier",
     "Anonymous": "auth.principal",
-    "AnonymousAllowed": "auth.guard",
+    "AnonymousAllowed": "auth.guard_config",
     "Apache": "middleware.proxies",
     "ApiKeyVerifier": "auth.api_key.verifier",
     "AsyncVerifyingTransport": "client.transport",
-    "At": "auth.guard",
+    "At": "auth.guard_config",
     "AuthenticationError": "errors",
     "AuthenticationMiddleware": "middleware.authentication",
     "AuthorizationError": "errors",
@@ -220,7 +220,7 @@ _HOMES = {
     "FromTls": "middleware.client_certificate",
     "FromUri": "auth.certificate.verifier",
     "HAProxy": "middleware.proxies",
-    "HandlersEnforceSkills": "auth.guard",
+    "HandlersEnforceSkills": "auth.guard_config",
     "Header": "auth.credentials",
     "IdTokenVerifier": "auth.jwt",
     "Identity": "auth.principal",

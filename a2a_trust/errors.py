@@ -38,10 +38,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, TypeVar
-
-if TYPE_CHECKING:
-    from a2a_trust.auth.principal import Principal
+from typing import ClassVar, TypeVar
 
 __all__ = [
     "AuthenticationError",
@@ -314,14 +311,10 @@ class InvalidCredentialsError(AuthenticationError):
 
     code = "invalid-credentials"
 
-    scheme: str | None = None
-    """The name, in the card, of the scheme that the credential is for; the guard sets it, verifiers need not."""
-
-    by_dpop: bool = False
-    """Whether the credential came as ``Authorization: DPoP``; the guard sets it, too."""
-
-    oauth_error: str = "invalid_token"
-    """What the caller is told, where the credential is a token (RFC 6750 3.1, RFC 9449 7.1)."""
+    def __init__(self, message: str, *, oauth_error: str = "invalid_token") -> None:
+        """``oauth_error`` is what the caller is told, where the credential is a token (RFC 6750 3.1, RFC 9449 7.1)."""
+        self.oauth_error = oauth_error
+        super().__init__(message)
 
 
 class UnrecognizedCredentialsError(InvalidCredentialsError):
@@ -334,14 +327,10 @@ class UnrecognizedCredentialsError(InvalidCredentialsError):
 class AuthorizationError(TrustError):
     """The caller is known and may not; ``scopes`` are those that would be needed, in order of their names.
 
-    ``by_scheme`` has those of every scheme, by its name in the card, whose credential lacks some. ``by_dpop``: the
-    credential came as ``Authorization: DPoP``. The guard sets ``caller``: whom the credentials name.
+    ``by_scheme`` has those of every scheme, by its name in the card, whose credential lacks some.
     """
 
     code = "insufficient-scope"
-
-    by_dpop: bool = False
-    caller: Principal | None = None
 
     def __init__(
         self, message: str, scopes: tuple[str, ...] = (), by_scheme: Mapping[str, tuple[str, ...]] | None = None

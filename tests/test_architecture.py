@@ -45,7 +45,7 @@ HOMES = {
 }
 
 STANDARD = {
-    "__future__", "asyncio", "base64", "binascii", "bisect", "codecs", "collections", "concurrent", "contextlib",
+    "__future__", "abc", "asyncio", "base64", "binascii", "bisect", "codecs", "collections", "concurrent", "contextlib",
     "contextvars", "decimal",
     "dataclasses", "datetime", "email", "enum", "fcntl", "functools", "getpass", "hashlib", "hmac", "importlib",
     "inspect", "io", "ipaddress", "itertools", "json", "logging", "marshal", "math", "os", "pathlib", "re", "secrets",

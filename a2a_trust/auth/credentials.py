@@ -7,7 +7,6 @@ between. What came twice, joined, oddly spaced or under an alias is refused, nev
 from __future__ import annotations
 
 import re
-import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
@@ -24,6 +23,7 @@ from a2a_trust.card.view import (
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 
 __all__ = [
+    "CertificateChain",
     "ClientCertificate",
     "Cookie",
     "Extractor",
@@ -56,13 +56,16 @@ class Extractor(Protocol):
         """The header that is read, in lower case; None for one that is none."""
         ...
 
-    def take(self, lines: Lines, scope: Any) -> str | None:
+    def take(self, lines: Lines, scope: Any) -> str | CertificateChain | None:
         """The credential; None when the request has none; InvalidCredentialsError when it has an unusable one.
 
         ``lines`` are those of ``header``, as ``HeaderLines`` has found them.
         """
         ...
 
+
+CertificateChain: TypeAlias = tuple[bytes, ...]
+"""A client's certificates in DER, leaf first."""
 
 Lines: TypeAlias = "list[bytes | None]"
 """The values of all lines of one header; None for a line that has the name with an underscore for a hyphen."""
@@ -237,12 +240,12 @@ CERTIFICATES: Final = "a2a_trust.client_certificate"
 """The key of the scope under which the middleware tells of the client's certificates; see ``certificates_of``."""
 
 
-def certificates_of(scope: Mapping[str, Any]) -> tuple[bytes, ...]:
-    """The client's certificates in DER, leaf first, whose key the caller has proven to have; ``()`` for none.
+def certificates_of(scope: Mapping[str, Any]) -> CertificateChain:
+    """The client's certificates, whose key the caller has proven to have; ``()`` for none.
 
     The middleware puts them there, from the source that it is configured with, and drops what others have put there.
     """
-    certificates: tuple[bytes, ...] = scope.get(CERTIFICATES, ())
+    certificates: CertificateChain = scope.get(CERTIFICATES, ())
     return certificates
 
 
@@ -254,9 +257,9 @@ class ClientCertificate:
     def header(self) -> None:
         return None
 
-    def take(self, lines: Lines, scope: Any) -> str | None:  # noqa: ARG002
-        """The certificates as PEM text, leaf first; None when the caller showed none."""
-        return "".join(map(ssl.DER_cert_to_PEM_cert, certificates_of(scope))) or None
+    def take(self, lines: Lines, scope: Any) -> CertificateChain | None:  # noqa: ARG002
+        """The certificates; None when the caller showed none."""
+        return certificates_of(scope) or None
 
 
 def _check_parameter(name: str) -> None:

@@ -267,9 +267,7 @@ class DPoP:
 
 def _refused(why: str, oauth_error: str = "invalid_dpop_proof") -> InvalidCredentialsError:
     """The refusal of a proof; ``oauth_error`` is what callers are told (RFC 9449 7.1, 9)."""
-    error = InvalidCredentialsError(f"DPoP proof: {why}")
-    error.oauth_error = oauth_error
-    return error
+    return InvalidCredentialsError(f"DPoP proof: {why}", oauth_error=oauth_error)
 
 
 _USUAL_HEADER: Final = 1024  # with an RSA key of 3072 bits one has 750

@@ -30,7 +30,7 @@ from typing import Final, NamedTuple, Protocol
 
 from a2a_trust import strict_json
 from a2a_trust.auth.discovery import IssuerKeys, check_issuer
-from a2a_trust.auth.principal import Identity, KeyBinding
+from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, KeyBinding
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,
@@ -127,7 +127,7 @@ class _Proven(NamedTuple):
     good_until: float
 
 
-class JwtVerifier:
+class JwtVerifier(BoundVerifier[str]):
     """Verifies access tokens of one issuer for one audience; both are compared exactly.
 
     ::
@@ -137,6 +137,8 @@ class JwtVerifier:
 
     Why this is a class: it remembers proven claims.
     """
+
+    kind = CredentialKind.ACCESS_TOKEN
 
     def __init__(
         self,
@@ -180,17 +182,6 @@ class JwtVerifier:
     def metadata_url(self) -> str | None:
         """Where the keys are found; None when their URL is configured. The guard compares it with the card's."""
         return self._keys.metadata_url if isinstance(self._keys, IssuerKeys) else None
-
-    async def verify(self, credential: str, now: float) -> Identity:
-        """The identity in an access token, or InvalidCredentialsError, or KeySourceUnavailableError.
-
-        A token that is bound to a key is refused: nothing here proves that its bearer has the key. To add rules for
-        all tokens, override ``verify_bound``, which this asks, too.
-        """
-        identity = await self.verify_bound(credential, now)
-        if identity.bound_to is not None:
-            raise InvalidCredentialsError("token: it is bound to a key (cnf), and no proof of that key is taken here")
-        return identity
 
     async def verify_bound(self, credential: str, now: float) -> Identity:
         """The identity in an access token; when it is ``bound_to`` keys, it counts for nothing without their proofs.
@@ -276,6 +267,8 @@ class IdTokenVerifier(JwtVerifier):
     An ID token tells who logged in somewhere, not that its bearer may call this agent; where the issuer gives access
     tokens, use ``JwtVerifier``. Source: OpenID Connect Core 3.1.3.7.
     """
+
+    kind = CredentialKind.ID_TOKEN
 
     def __init__(self, keys: KeySource, *, issuer: str, audience: str, skew: float = 30.0) -> None:
         super().__init__(keys, issuer=issuer, audience=audience, profile=TokenProfile.PLAIN_JWT, skew=skew)

@@ -5,18 +5,28 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from types import MappingProxyType, NoneType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
 from uuid import UUID
 
-from a2a_trust.errors import ConfigurationError
+from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 
-__all__ = ["SCOPE", "Anonymous", "BoundVerifier", "Identity", "KeyBinding", "Principal", "Verifier"]
+__all__ = [
+    "SCOPE",
+    "Anonymous",
+    "BoundVerifier",
+    "CredentialKind",
+    "Identity",
+    "KeyBinding",
+    "Principal",
+    "Verifier",
+]
 
 SCOPE: Final = re.compile(r"[!#-\[\]-~]+")
 """What a scope may be (RFC 6749 3.3, scope-token)."""
@@ -125,14 +135,34 @@ def _read_only(value: Any, name: str) -> Any:
     return value
 
 
-class Verifier(Protocol):
-    """Something that proves credentials of one kind: tokens of one issuer, keys of one store.
+class CredentialKind(Enum):
+    """What kind of credential a verifier is for, if it says so in ``kind``.
 
-    Several verifiers may share a place, such as the Authorization header: all of them are asked, and one that takes
-    the credential is enough. So a verifier must be sure that a credential is its own before it asks anybody else.
+    The guard compares it with the card: verifiers that were swapped do not start.
     """
 
-    async def verify(self, credential: str, now: float) -> Identity:
+    API_KEY = "API key"
+    ACCESS_TOKEN = "access token"  # noqa: S105  a word
+    ID_TOKEN = "ID token"  # noqa: S105
+    CERTIFICATE = "client certificate"
+
+
+Credential = TypeVar("Credential", contravariant=True)
+
+
+class Verifier(Protocol[Credential]):
+    """Something that verifies credentials of one kind: tokens of one issuer, keys of one store.
+
+    A credential is a string, as it came in a header, a parameter or a cookie, or a chain of client certificates
+    (``tuple[bytes, ...]``, DER, leaf first). Several verifiers may share a place, such as the Authorization header: all
+    of them are asked, and one that accepts the credential is enough. So a verifier must be sure that a credential is
+    its own before it asks anybody else.
+
+    A verifier may say more of itself: its ``kind`` (``CredentialKind``) and, for tokens, ``metadata_url``: where the
+    issuer publishes its metadata, which has to be the URL in the card.
+    """
+
+    async def verify(self, credential: Credential, now: float) -> Identity:
         """What the credential proves at the moment ``now`` (seconds since the epoch).
 
         InvalidCredentialsError: it is not good (UnrecognizedCredentialsError: it is not of the kind or the issuer that
@@ -141,12 +171,28 @@ class Verifier(Protocol):
         ...
 
 
-class BoundVerifier(Verifier, Protocol):
-    """A verifier that also knows credentials which are bound to a key. To ``verify`` those are not good."""
+class BoundVerifier(ABC, Generic[Credential]):
+    """A verifier that also knows credentials which are bound to a key.
 
-    async def verify_bound(self, credential: str, now: float) -> Identity:
-        """As ``verify``, also for bound credentials: whoever asks must see to what ``bound_to`` demands."""
-        ...
+    Why this is a class: the guard asks ``verify_bound`` only while ``verify`` is the one that stands here.
+    """
+
+    async def verify(self, credential: Credential, now: float) -> Identity:
+        """As ``Verifier.verify``. A bound credential is rejected: nothing here proves that its bearer has the key.
+
+        To add rules for all credentials, override ``verify_bound``.
+        """
+        identity = await self.verify_bound(credential, now)
+        if identity.bound_to is not None:
+            raise InvalidCredentialsError("token: it is bound to a key (cnf), and no proof of that key is taken here")
+        return identity
+
+    @abstractmethod
+    async def verify_bound(self, credential: Credential, now: float) -> Identity:
+        """What the credential proves for a caller who has the keys of ``bound_to``: the caller of this must check them.
+
+        InvalidCredentialsError, KeySourceUnavailableError.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,8 @@ from starlette.authentication import AuthCredentials
 
 from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, Query
 from a2a_trust.auth.dpop import NEXT_NONCE, DPoP
-from a2a_trust.auth.guard import Anonymity, AnonymousRefused, At, Guard, Skills, SkillsRefused
+from a2a_trust.auth.guard import Guard, Refused
+from a2a_trust.auth.guard_config import Anonymity, AnonymousRefused, At, Skills, SkillsRefused
 from a2a_trust.auth.principal import Anonymous, Principal, Verifier
 from a2a_trust.card.operations import ends_like_operation, folded_path
 from a2a_trust.card.view import CARD_PATHS, CardView, read_card
@@ -27,7 +28,6 @@ from a2a_trust.errors import (
     ConfigurationError,
     CrossSiteError,
     KeySourceUnavailableError,
-    TrustError,
 )
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.browsers import BrowserRules, is_attached_by_browsers
@@ -57,7 +57,7 @@ class AuthenticationMiddleware:
         app: ASGIApp,
         *,
         card: bytes | Mapping[str, Any] | CardView,
-        verifiers: Mapping[str, Verifier | At],
+        verifiers: Mapping[str, Verifier[Any] | At],
         public_paths: Iterable[str] = CARD_PATHS,
         unguarded: Iterable[str] = (),
         served_at: Mapping[str, str] | None = None,
@@ -138,14 +138,9 @@ class AuthenticationMiddleware:
         # The very headers that are judged are handed on: uvicorn's httptools adds trailers to its list later on.
         inner = {**scope, "headers": [*scope["headers"]]}
         inner.pop(CERTIFICATES, None)
-        try:
-            if self._certificates is not None:
-                inner[CERTIFICATES] = self._certificates.chain(inner)
-            caller = await self._guard.authenticate(inner, self._clock())
-            if self._attached:
-                self._check_page(caller, inner)
-        except (AuthenticationError, AuthorizationError, KeySourceUnavailableError) as error:
-            await self._refuse(error, scope, receive, send)
+        caller = await self._decide(inner)
+        if isinstance(caller, Refused):
+            await self._refuse(caller, scope, receive, send)
             return
         if audit.is_heard():
             audit.request_allowed(scope, caller)
@@ -159,14 +154,21 @@ class AuthenticationMiddleware:
             inner["query_string"] = _without(self._hidden_parameters, scope.get("query_string", b""))
         await self._app(inner, receive, send)
 
-    def _check_page(self, caller: Principal | Anonymous, scope: Scope) -> None:
-        """CrossSiteError when a page of another site asks, and it is the browser that has proven who the caller is."""
-        if isinstance(caller, Principal) and any(name in self._attached for name, _ in caller.identities):
+    async def _decide(self, scope: Scope) -> Principal | Anonymous | Refused:
+        try:
+            if self._certificates is not None:
+                scope[CERTIFICATES] = self._certificates.chain(scope)
+            caller = await self._guard.authenticate(scope, self._clock())
+        except (AuthenticationError, AuthorizationError, KeySourceUnavailableError) as error:
+            return Refused(error)  # of the source of certificates, or of a verifier of somebody else's
+        is_attached = isinstance(caller, Principal) and any(name in self._attached for name, _ in caller.identities)
+        if isinstance(caller, Principal) and is_attached:
+            # It is the browser that has proven who the caller is, and a page of another site may be asking.
             try:
                 self._browsers.check(scope)
             except CrossSiteError as error:
-                error.caller = caller
-                raise
+                return Refused(error, caller=caller)
+        return caller
 
     def _is_public(self, scope: Scope) -> bool:
         if scope["method"] in ("GET", "HEAD"):
@@ -175,16 +177,16 @@ class AuthenticationMiddleware:
         is_asked = self._allow_cors_preflight and is_preflight(scope)
         return is_asked and any(name.lower() == b"origin" for name, _ in scope["headers"])
 
-    async def _refuse(self, error: TrustError, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _refuse(self, refused: Refused, scope: Scope, receive: Receive, send: Send) -> None:
+        error = refused.error
         if isinstance(error, KeySourceUnavailableError):
             self._outages.refused(scope, str(error))
         else:
-            caller = error.caller if isinstance(error, AuthorizationError) else None
-            audit.request_refused(scope, audit.reason_of(error), str(error), caller)
+            audit.request_refused(scope, audit.reason_of(error), str(error), refused.caller)
         binding, legacy = self._interfaces.language(scope)
         dpop = self._guard.dpop
         refusal = refusal_for(
-            error,
+            refused,
             self._guard,
             binding,
             legacy=legacy,

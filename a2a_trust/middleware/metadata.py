@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from a2a_trust.auth.dpop import PROOF_ALGORITHMS, DPoP
-from a2a_trust.auth.guard import At
+from a2a_trust.auth.guard_config import At
 from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier, TokenBinding
 from a2a_trust.auth.principal import Verifier
 from a2a_trust.card.view import CardView, OAuth2Scheme
@@ -84,7 +84,7 @@ class ProtectedResource:
         self,
         resource: str,
         card: CardView,
-        verifiers: Mapping[str, Verifier | At],
+        verifiers: Mapping[str, Verifier[Any] | At],
         *,
         dpop: DPoP | None = None,
         certificate_bound: bool = False,
@@ -115,7 +115,7 @@ class ProtectedResource:
         await answer(self._document, scope, send, max_age=self._max_age)
 
 
-def _token_verifiers(verifiers: Mapping[str, Verifier | At]) -> dict[str, JwtVerifier]:
+def _token_verifiers(verifiers: Mapping[str, Verifier[Any] | At]) -> dict[str, JwtVerifier]:
     given = {name: each.verifier if isinstance(each, At) else each for name, each in verifiers.items()}
     # An ID token is not got for a resource, so its provider is no authorization server of this one.
     return {

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from a2a_trust.auth.dpop import DPoP
-from a2a_trust.auth.guard import Anonymity, AnonymousRefused, At, Skills, SkillsRefused
+from a2a_trust.auth.guard_config import Anonymity, AnonymousRefused, At, Skills, SkillsRefused
 from a2a_trust.auth.principal import Principal, Verifier
 from a2a_trust.card.view import CARD_PATHS, CardView, read_card
 from a2a_trust.errors import CardNotServedError, ConfigurationError, MalformedError
@@ -45,7 +45,7 @@ def protect(
     app: ASGIApp,
     *,
     card: bytes | Mapping[str, Any] | CardSource,
-    verifiers: Mapping[str, Verifier | At],
+    verifiers: Mapping[str, Verifier[Any] | At],
     url: str | None = None,
     signer: Signer | SigningKeys | None = None,
     signature_lifetime: float | None = None,

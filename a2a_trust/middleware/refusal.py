@@ -11,13 +11,12 @@ from typing import Final
 
 from a2a_trust.auth.credentials import Cookie, Extractor, Header, HttpAuthorization, Query
 from a2a_trust.auth.dpop import PROOF_ALGORITHMS
-from a2a_trust.auth.guard import Guard
+from a2a_trust.auth.guard import Guard, Refused
 from a2a_trust.card.operations import Binding
 from a2a_trust.errors import (
     AuthorizationError,
     InvalidCredentialsError,
     KeySourceUnavailableError,
-    TrustError,
 )
 from a2a_trust.middleware.documents import json_bytes
 
@@ -82,7 +81,7 @@ UNAVAILABLE: Final = Error(503, -32603, "UNAVAILABLE", "UNAVAILABLE", "Credentia
 
 
 def refusal_for(
-    error: TrustError,
+    refused: Refused,
     guard: Guard,
     binding: Binding,
     *,
@@ -90,23 +89,23 @@ def refusal_for(
     resource_metadata: str | None = None,
     dpop_nonce: str | None = None,
 ) -> Refusal:
-    """The response for a request that the guard has refused with ``error``.
+    """The response for a request that the guard has refused.
 
     ``binding`` is that of the interface that was called; ``legacy`` says that it speaks a version before 1.0.
     ``resource_metadata`` is the URL that challenges for tokens name (RFC 9728 5.1), ``dpop_nonce`` what the next proof
     has to hold (RFC 9449 9).
     """
+    error = refused.error
     headers: list[tuple[bytes, bytes]] = [(b"cache-control", b"no-store")]
     if isinstance(error, AuthorizationError):
         kind = FORBIDDEN
-        headers += _challenges(guard, _wanting(error, guard), error.by_dpop, resource_metadata)
+        headers += _challenges(guard, _wanting(error, guard), refused.by_dpop, resource_metadata)
     elif isinstance(error, KeySourceUnavailableError):
         kind = UNAVAILABLE
         headers.append((b"retry-after", str(RETRY_AFTER).encode()))
     else:
         kind = UNAUTHENTICATED
-        by_dpop = isinstance(error, InvalidCredentialsError) and error.by_dpop
-        headers += _challenges(guard, _wrong(error, guard), by_dpop, resource_metadata)
+        headers += _challenges(guard, _wrong(refused, guard), refused.by_dpop, resource_metadata)
         if dpop_nonce is not None:
             headers.append((b"dpop-nonce", dpop_nonce.encode("ascii")))
     body = _body(kind, binding)
@@ -116,11 +115,11 @@ def refusal_for(
     return Refusal(kind.status, tuple(headers), body)
 
 
-def _wrong(error: TrustError, guard: Guard) -> dict[Extractor, str]:
+def _wrong(refused: Refused, guard: Guard) -> dict[Extractor, str]:
     """What to say of the place whose credential is not good; nothing where none came (RFC 6750 3.1)."""
-    if not isinstance(error, InvalidCredentialsError) or error.scheme is None:
+    if not isinstance(refused.error, InvalidCredentialsError) or refused.scheme is None:
         return {}
-    return {guard.place(error.scheme): f'error="{error.oauth_error}"'}
+    return {guard.place(refused.scheme): f'error="{refused.error.oauth_error}"'}
 
 
 def _wanting(error: AuthorizationError, guard: Guard) -> dict[Extractor, str]:

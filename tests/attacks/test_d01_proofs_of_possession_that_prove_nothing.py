@@ -336,7 +336,7 @@ async def test_a_proof_that_was_made_in_store_is_refused_by_its_nonce() -> None:
 
 
 async def test_a_proof_alone_is_nobody_and_not_anonymous_either() -> None:
-    from a2a_trust.auth.guard import AnonymousAllowed
+    from a2a_trust.auth.guard_config import AnonymousAllowed
 
     card = {**CARD, "securityRequirements": [{"schemes": {"oauth": {"list": []}}}, {"schemes": {}}]}
     app = Agent()

@@ -7,13 +7,12 @@ certificate it is given, so that nothing but its source can refuse it. ``tests/r
 from __future__ import annotations
 
 import hashlib
-import ssl
 from typing import Any
 
 import httpx
 import pytest
 
-from a2a_trust.auth.guard import AnonymousAllowed
+from a2a_trust.auth.guard_config import AnonymousAllowed
 from a2a_trust.auth.principal import Identity
 from a2a_trust.middleware.peer import Networks, with_peer
 from a2a_trust.middleware.proxies import CLAIMING_HEADERS, FromProxy, Nginx, ProxySecret, Rfc9440, Traefik, UnixSocket
@@ -32,8 +31,8 @@ def anyio_backend() -> str:
 class Believes:
     """Every certificate is somebody's."""
 
-    async def verify(self, credential: str, now: float) -> Identity:
-        return Identity(issuer="anybody", subject=hashlib.sha256(ssl.PEM_cert_to_DER_cert(credential)).hexdigest())
+    async def verify(self, credential: tuple[bytes, ...], now: float) -> Identity:
+        return Identity(issuer="anybody", subject=hashlib.sha256(credential[0]).hexdigest())
 
 
 SCHEMES = {**CARD["securitySchemes"], "mtls": {"mtlsSecurityScheme": {}}}

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from a2a_trust.auth.guard import AnonymousAllowed
+from a2a_trust.auth.guard_config import AnonymousAllowed
 from a2a_trust.errors import ConfigurationError
 from tests.middleware.agent import CARD, KEY, Agent, guarded, verifiers
 

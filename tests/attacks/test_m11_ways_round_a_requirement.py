@@ -14,7 +14,7 @@ import pytest
 
 from a2a_trust.auth.certificate.verifier import AllIssued, CertificateVerifier, ClientAuthority, FromDns
 from a2a_trust.auth.credentials import ClientCertificate, Query
-from a2a_trust.auth.guard import AnonymousAllowed, AnonymousRefused, At, HandlersEnforceSkills
+from a2a_trust.auth.guard_config import AnonymousAllowed, AnonymousRefused, At, HandlersEnforceSkills
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.client_certificate import FromTls
 from a2a_trust.middleware.peer import Networks

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from a2a_trust.auth.guard import AnonymousAllowed
+from a2a_trust.auth.guard_config import AnonymousAllowed
 from a2a_trust.auth.principal import Identity
 from a2a_trust.errors import (
     AuthenticationError,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from a2a_trust.auth.credentials import (
+    CertificateChain,
     Cookie,
     Extractor,
     Header,
@@ -30,7 +31,7 @@ def scope(*headers: tuple[str, bytes], query: bytes = b"") -> dict[str, Any]:
     return {"headers": [(name.encode(), value) for name, value in headers], "query_string": query}
 
 
-def extract(place: Extractor, scope: dict[str, Any]) -> str | None:
+def extract(place: Extractor, scope: dict[str, Any]) -> str | CertificateChain | None:
     """What a place gives of a request, as the guard asks for it."""
     lines = HeaderLines([] if place.header is None else [place.header]).find(scope["headers"])
     return place.take(lines.get(place.header or b"", []), scope)

@@ -10,14 +10,8 @@ import pytest
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.credentials import Cookie, Header, HttpAuthorization, Query
 from a2a_trust.auth.discovery import OAuth2Keys, OpenIdKeys
-from a2a_trust.auth.guard import (
-    AnonymousAllowed,
-    AnonymousRefused,
-    At,
-    Guard,
-    HandlersEnforceSkills,
-    SkillsRefused,
-)
+from a2a_trust.auth.guard import Guard
+from a2a_trust.auth.guard_config import AnonymousAllowed, AnonymousRefused, At, HandlersEnforceSkills, SkillsRefused
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import Anonymous, Identity, Principal
 from a2a_trust.card.view import read_card
@@ -30,6 +24,7 @@ from a2a_trust.errors import (
     UnrecognizedCredentialsError,
 )
 from a2a_trust.net.fetcher import Door
+from tests.auth.deciding import admitted, refused
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
 
 pytestmark = pytest.mark.anyio
@@ -91,7 +86,7 @@ def scope(key: str = "", token: str = "", query: str = "", sid: str = "", **head
 
 
 async def caller(judge: Guard, **carried: str) -> Principal:
-    found = await judge.authenticate(scope(**carried), NOW)
+    found = await admitted(judge, scope(**carried), NOW)
     assert isinstance(found, Principal)
     return found
 
@@ -111,7 +106,7 @@ async def test_an_and_needs_every_credential() -> None:
     assert [(name, identity.subject) for name, identity in both.identities] == [("key", "ann"), ("oauth", "tok")]
     for carried in ({"key": "ann"}, {"token": "tok"}, {}):
         with pytest.raises(MissingCredentialsError):
-            await judge.authenticate(scope(**carried), NOW)
+            await admitted(judge, scope(**carried), NOW)
 
 
 async def test_half_of_one_and_and_half_of_another_are_nothing() -> None:
@@ -121,7 +116,7 @@ async def test_half_of_one_and_and_half_of_another_are_nothing() -> None:
         ({"token": "tok"}, "'key', or 'query' and 'sid'"),
     ):
         with pytest.raises(MissingCredentialsError, match=f"missing: {missing}$"):
-            await judge.authenticate(scope(**carried), NOW)
+            await admitted(judge, scope(**carried), NOW)
     await caller(judge, query="ann", sid="ann")
 
 
@@ -218,7 +213,7 @@ async def test_a_bad_credential_is_refused_whatever_good_one_stands_beside_it(
     requirements: list[dict[str, list[str]]] = [{"key": []}, {"oauth": []}, *([{}] if anonymous else [])]
     judge = guard(*requirements, anonymous=AnonymousAllowed())
     with pytest.raises(InvalidCredentialsError, match=words):
-        await judge.authenticate(scope(**carried), NOW)
+        await admitted(judge, scope(**carried), NOW)
 
 
 class Down:
@@ -236,43 +231,44 @@ async def test_a_key_source_that_is_down_matters_only_where_nothing_else_lets_th
     assert (await caller(judge, key="ann")).identities[0][1].subject == "ann"
     for carried in ({"token": "tok"}, {"token": "tok", "key": "eve"}):  # not as anonymous, and not 403
         with pytest.raises(KeySourceUnavailableError):
-            await judge.authenticate(scope(**carried), NOW)
+            await admitted(judge, scope(**carried), NOW)
 
 
 async def test_an_invalid_credential_is_rejected_whatever_cannot_be_judged_beside_it() -> None:
     judge = guard_with_oauth_down({"key": []}, {"oauth": []}, {"sid": []})
     for carried in ({"token": "tok", "key": "nobody"}, {"token": "tok", "key": "ann", "sid": "nobody"}):
         with pytest.raises(InvalidCredentialsError):
-            await judge.authenticate(scope(**carried), NOW)
+            await admitted(judge, scope(**carried), NOW)
 
 
 async def test_a_key_source_that_is_down_is_not_waited_for_where_it_could_not_help() -> None:
     judge = guard_with_oauth_down({"oauth": [], "sid": []}, {"key": ["write"]})
     with pytest.raises(MissingCredentialsError):
-        await judge.authenticate(scope(token="tok"), NOW)
+        await admitted(judge, scope(token="tok"), NOW)
     with pytest.raises(AuthorizationError):
-        await judge.authenticate(scope(token="tok", key="bob"), NOW)
+        await admitted(judge, scope(token="tok", key="bob"), NOW)
     with pytest.raises(KeySourceUnavailableError):
-        await judge.authenticate(scope(token="tok", sid="ann"), NOW)
+        await admitted(judge, scope(token="tok", sid="ann"), NOW)
 
 
 async def test_of_two_verifiers_at_one_place_one_that_is_down_and_one_that_rejects_decide_nothing() -> None:
     judge = guard({"oauth": []}, {"oidc": []}, given={"oauth": Words("first", one=""), "oidc": Down()})
     assert (await caller(judge, token="one")).identities[0][0] == "oauth"
     with pytest.raises(KeySourceUnavailableError):
-        await judge.authenticate(scope(token="two"), NOW)
+        await admitted(judge, scope(token="two"), NOW)
 
 
 async def test_the_verifier_of_the_tokens_issuer_says_what_is_wrong_with_it() -> None:
     given = {name: JwtVerifier(Keys(EC), issuer=f"https://{name}", audience=AUDIENCE) for name in ("oauth", "oidc")}
     judge = guard({"oauth": []}, {"oidc": []}, given=given)
     for name in given:
-        with pytest.raises(InvalidCredentialsError, match="it has expired") as caught:
-            await judge.authenticate(scope(token=token(claims(iss=f"https://{name}", exp=NOW))), NOW)
-        assert caught.value.scheme == name
+        refusal = await refused(judge, scope(token=token(claims(iss=f"https://{name}", exp=NOW))), NOW)
+        assert isinstance(refusal.error, InvalidCredentialsError)
+        assert "it has expired" in str(refusal.error)
+        assert refusal.scheme == name
     for foreign in (token(), "opaque"):
         with pytest.raises(UnrecognizedCredentialsError):
-            await judge.authenticate(scope(token=foreign), NOW)
+            await admitted(judge, scope(token=foreign), NOW)
 
 
 async def test_two_verifiers_of_one_issuer_are_both_tried() -> None:
@@ -290,15 +286,15 @@ async def test_opaque_tokens_go_to_a_verifier_of_ones_own_beside_one_of_jwts() -
     assert keys.asked == 0
     assert (await caller(judge, token=token())).identities[0][1].issuer == ISSUER
     with pytest.raises(InvalidCredentialsError, match="no such word"):
-        await judge.authenticate(scope(token="unknown"), NOW)
+        await admitted(judge, scope(token="unknown"), NOW)
 
 
 async def test_a_caller_without_the_scopes_is_named_with_all_that_was_proven() -> None:
     judge = guard({"key": ["admin"]}, {"oauth": ["admin"]})
-    with pytest.raises(AuthorizationError) as caught:
-        await judge.authenticate(scope(key="bob", token="tok"), NOW)
-    assert caught.value.caller is not None
-    assert caught.value.caller.display_name == '[["key","keys","bob"],["oauth","issuer","tok"]]'
+    refusal = await refused(judge, scope(key="bob", token="tok"), NOW)
+    assert isinstance(refusal.error, AuthorizationError)
+    assert refusal.caller is not None
+    assert refusal.caller.display_name == '[["key","keys","bob"],["oauth","issuer","tok"]]'
 
 
 def verifiers_for(*names: str) -> dict[str, Words]:
@@ -311,12 +307,12 @@ def verifiers_for(*names: str) -> dict[str, Words]:
 async def test_who_carries_nothing_is_missing_credentials() -> None:
     for judge in (guard({"key": []}), guard({"key": [], "oauth": []})):
         with pytest.raises(MissingCredentialsError):
-            await judge.authenticate(scope(), NOW)
+            await admitted(judge, scope(), NOW)
 
 
 async def test_the_anonymous_alternative_lets_in_whoever_carries_nothing_and_each_is_another() -> None:
     judge = guard({"key": []}, {}, anonymous=AnonymousAllowed())
-    one, other = [await judge.authenticate(scope(accept="*/*"), NOW) for _ in range(2)]
+    one, other = [await admitted(judge, scope(accept="*/*"), NOW) for _ in range(2)]
     assert isinstance(one, Anonymous)
     assert isinstance(other, Anonymous)
     assert not one.is_authenticated
@@ -327,19 +323,19 @@ async def test_the_anonymous_alternative_lets_in_whoever_carries_nothing_and_eac
 
 async def test_the_anonymous_alternative_is_considered_last() -> None:
     judge = guard({}, {"key": []}, anonymous=AnonymousAllowed())
-    assert isinstance(await judge.authenticate(scope(key="ann"), NOW), Principal)
+    assert isinstance(await admitted(judge, scope(key="ann"), NOW), Principal)
 
 
 async def test_too_few_scopes_do_not_make_a_caller_anonymous() -> None:
     judge = guard({}, {"key": ["admin"]}, anonymous=AnonymousAllowed())
     with pytest.raises(AuthorizationError):
-        await judge.authenticate(scope(key="ann"), NOW)
+        await admitted(judge, scope(key="ann"), NOW)
 
 
 async def test_half_of_an_and_does_not_make_a_caller_anonymous() -> None:
     judge = guard({}, {"key": [], "oauth": []}, anonymous=AnonymousAllowed())
     with pytest.raises(MissingCredentialsError):
-        await judge.authenticate(scope(key="ann"), NOW)
+        await admitted(judge, scope(key="ann"), NOW)
 
 
 @pytest.mark.parametrize(
@@ -357,10 +353,10 @@ async def test_half_of_an_and_does_not_make_a_caller_anonymous() -> None:
 async def test_a_credential_for_a_scheme_that_nothing_demands_is_no_anonymous_request(carried: dict[str, str]) -> None:
     judge = guard({"key": []}, {}, anonymous=AnonymousAllowed())
     with pytest.raises((MissingCredentialsError, InvalidCredentialsError)):
-        await judge.authenticate(scope(**carried), NOW)
+        await admitted(judge, scope(**carried), NOW)
     silent = guard(anonymous=AnonymousAllowed())
     with pytest.raises((MissingCredentialsError, InvalidCredentialsError)):
-        await silent.authenticate(scope(**carried), NOW)
+        await admitted(silent, scope(**carried), NOW)
 
 
 # Start-up
@@ -402,7 +398,7 @@ def test_a_card_that_lets_everybody_in_starts_only_with_the_named_permission(mem
 def test_a_card_that_lets_everybody_in_and_promises_an_extended_card_does_not_start(flag: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="take extendedAgentCard out of the capabilities, or demand a scheme"):
         guard({"key": []}, {}, card=flag, anonymous=AnonymousAllowed())
-    assert guard({"key": []}, card=flag).card.has_extended_card
+    assert guard({"key": []}, card=flag).schemes
 
 
 def test_a_scheme_without_a_verifier_does_not_start() -> None:
@@ -484,7 +480,7 @@ async def test_a_word_of_0_1_is_enforced_where_it_is_said(place: Any) -> None:
     with pytest.raises(InvalidCredentialsError):
         await caller(judge, **{carried: "eve"})
     with pytest.raises(MissingCredentialsError):
-        await judge.authenticate(scope(), NOW)
+        await admitted(judge, scope(), NOW)
 
 
 @pytest.mark.parametrize("word", ["bearer", "Bearer", "oauth2", "OAuth2", "openIdConnect"])

@@ -133,14 +133,18 @@ def card(name: str, scheme: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def chain(path: Path) -> tuple[bytes, ...]:
+    return tuple(each.public_bytes(Encoding.DER) for each in x509.load_pem_x509_certificates(path.read_bytes()))
+
+
 def test_the_first_lines_let_in_whom_they_name(here: Path) -> None:
     names: dict[str, Any] = {"agent": Starlette(), "card": card("certificate", {"mtlsSecurityScheme": {}})}
     exec(FIRST, names)
-    verified = names["callers"].verify((here / "invoices.pem").read_text(), time.time())
+    verified = names["callers"].verify(chain(here / "invoices.pem"), time.time())
     identity = asyncio.run(verified)
     assert (identity.issuer, identity.subject) == ("x509:uri:example", ID)
     with pytest.raises(InvalidCredentialsError, match="not among those"):
-        asyncio.run(names["callers"].verify((here / "other.pem").read_text(), time.time()))
+        asyncio.run(names["callers"].verify(chain(here / "other.pem"), time.time()))
 
 
 def test_the_lines_for_proxies_and_clients_run(here: Path) -> None:

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Mount, Route
 
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
-from a2a_trust.auth.guard import AnonymousAllowed
+from a2a_trust.auth.guard_config import AnonymousAllowed
 from a2a_trust.auth.principal import Anonymous, Identity, Principal
 from a2a_trust.card.view import CARD_PATHS
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError

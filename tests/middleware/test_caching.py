@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from a2a_trust.auth.guard import AnonymousAllowed
+from a2a_trust.auth.guard_config import AnonymousAllowed
 from a2a_trust.auth.principal import Identity
 from a2a_trust.middleware.client_certificate import FromTls
 from tests.middleware.agent import guarded

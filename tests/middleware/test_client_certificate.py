@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from a2a_trust.auth.credentials import CERTIFICATES, certificates_of
-from a2a_trust.auth.guard import AnonymousAllowed
+from a2a_trust.auth.guard_config import AnonymousAllowed
 from a2a_trust.auth.principal import Identity
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 from a2a_trust.middleware.client_certificate import FromTls
@@ -23,8 +23,8 @@ BEARER_KEY = [(b"x-api-key", KEY.encode())]
 
 
 class OnlyAnn:
-    async def verify(self, credential: str, now: float) -> Identity:
-        if credential != ssl.DER_cert_to_PEM_cert(ANN.der):
+    async def verify(self, credential: tuple[bytes, ...], now: float) -> Identity:
+        if credential != (ANN.der,):
             raise InvalidCredentialsError("certificate: not Ann's")
         return Identity(issuer="x509:test", subject="ann")
 

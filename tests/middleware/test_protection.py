@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from a2a_trust.auth.dpop import DPoP
-from a2a_trust.auth.guard import AnonymousAllowed
+from a2a_trust.auth.guard_config import AnonymousAllowed
 from a2a_trust.auth.principal import Principal
 from a2a_trust.card.merge import merged_card
 from a2a_trust.errors import ConfigurationError, TrustError

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from a2a_trust.auth.dpop import DPoP, ServerNonces
-from a2a_trust.auth.guard import Guard
+from a2a_trust.auth.guard import Guard, Refused
 from a2a_trust.card.operations import Binding
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import (
@@ -16,7 +16,6 @@ from a2a_trust.errors import (
     InvalidCredentialsError,
     KeySourceUnavailableError,
     MissingCredentialsError,
-    TrustError,
 )
 from a2a_trust.middleware.refusal import Refusal, refusal_for
 from tests.auth.test_jwt import NOW
@@ -25,20 +24,20 @@ from tests.middleware.agent import CARD, verifiers
 INFO = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "domain": "a2a-protocol.org"}
 
 
-def invalid(scheme: str | None) -> InvalidCredentialsError:
-    error = InvalidCredentialsError("secret reason")
-    error.scheme = scheme
-    return error
+def invalid(scheme: str | None) -> Refused:
+    return Refused(InvalidCredentialsError("secret reason"), scheme)
 
 
-MISSING, INVALID = MissingCredentialsError("secret reason"), invalid("oauth")
-FORBIDDEN = AuthorizationError("secret reason", ("read", "write"), {"oauth": ("read", "write")})
-DOWN = KeySourceUnavailableError("secret reason")
+def forbidden(scopes: tuple[str, ...], by_scheme: dict[str, tuple[str, ...]], *, by_dpop: bool = False) -> Refused:
+    return Refused(AuthorizationError("secret reason", scopes, by_scheme), by_dpop=by_dpop)
 
 
-def refuse(
-    error: TrustError, binding: Binding = Binding.JSONRPC, *, dpop: DPoP | None = None, **members: Any
-) -> Refusal:
+MISSING, INVALID = Refused(MissingCredentialsError("secret reason")), invalid("oauth")
+FORBIDDEN = forbidden(("read", "write"), {"oauth": ("read", "write")})
+DOWN = Refused(KeySourceUnavailableError("secret reason"))
+
+
+def refuse(error: Refused, binding: Binding = Binding.JSONRPC, *, dpop: DPoP | None = None, **members: Any) -> Refusal:
     card = {**CARD, **members}
     used = {name for item in card["securityRequirements"] for name in item["schemes"]}
     given = verifiers()
@@ -62,7 +61,7 @@ def values(refusal: Refusal, name: bytes) -> list[str]:
         (DOWN, 503, -32603, "UNAVAILABLE", "Credentials cannot be checked now."),
     ],
 )
-def test_the_body_of_json_rpc(error: TrustError, status: int, code: int, reason: str, message: str) -> None:
+def test_the_body_of_json_rpc(error: Refused, status: int, code: int, reason: str, message: str) -> None:
     refusal = refuse(error, Binding.JSONRPC)
     assert refusal.status == status
     assert json.loads(refusal.body) == {
@@ -82,7 +81,7 @@ def test_the_body_of_json_rpc(error: TrustError, status: int, code: int, reason:
         (DOWN, 503, "UNAVAILABLE", "UNAVAILABLE"),
     ],
 )
-def test_the_body_of_http_json(error: TrustError, status: int, name: str, reason: str) -> None:
+def test_the_body_of_http_json(error: Refused, status: int, name: str, reason: str) -> None:
     refusal = refuse(error, Binding.HTTP_JSON)
     assert refusal.status == status
     body = json.loads(refusal.body)
@@ -93,7 +92,7 @@ def test_the_body_of_http_json(error: TrustError, status: int, name: str, reason
 
 @pytest.mark.parametrize("binding", list(Binding))
 @pytest.mark.parametrize("error", [MISSING, INVALID, FORBIDDEN, DOWN])
-def test_every_refusal_is_complete_is_not_cached_and_does_not_say_why(error: TrustError, binding: Binding) -> None:
+def test_every_refusal_is_complete_is_not_cached_and_does_not_say_why(error: Refused, binding: Binding) -> None:
     refusal = refuse(error, binding)
     assert values(refusal, b"content-length") == [str(len(refusal.body))]
     assert values(refusal, b"cache-control") == ["no-store"]
@@ -111,15 +110,15 @@ KEY_CHALLENGE = 'ApiKey in="header", name="X-API-Key"'
         (invalid("key"), [KEY_CHALLENGE, "Bearer"]),
         (invalid(None), [KEY_CHALLENGE, "Bearer"]),
         (FORBIDDEN, [KEY_CHALLENGE, 'Bearer error="insufficient_scope", scope="read write"']),
-        (AuthorizationError("", ("read",), {"key": ("read",)}), [KEY_CHALLENGE, "Bearer"]),
+        (forbidden(("read",), {"key": ("read",)}), [KEY_CHALLENGE, "Bearer"]),
         (
-            AuthorizationError("", ("a", "b"), {"key": ("a",), "oauth": ("b",)}),
+            forbidden(("a", "b"), {"key": ("a",), "oauth": ("b",)}),
             [KEY_CHALLENGE, 'Bearer error="insufficient_scope", scope="b"'],
         ),
         (DOWN, []),
     ],
 )
-def test_there_is_one_challenge_for_each_scheme_that_a_caller_may_use(error: TrustError, challenges: list[str]) -> None:
+def test_there_is_one_challenge_for_each_scheme_that_a_caller_may_use(error: Refused, challenges: list[str]) -> None:
     assert values(refuse(error), b"www-authenticate") == challenges
 
 
@@ -148,12 +147,12 @@ def test_a_key_elsewhere_is_challenged_for_there(location: str) -> None:
         (invalid("key"), 'Bearer error="invalid_token"'),
         (INVALID, 'Bearer error="invalid_token"'),
         (
-            AuthorizationError("", ("a", "b"), {"key": ("b",), "oauth": ("a", "b")}),
+            forbidden(("a", "b"), {"key": ("b",), "oauth": ("a", "b")}),
             'Bearer error="insufficient_scope", scope="a b"',
         ),
     ],
 )
-def test_two_schemes_for_one_token_make_one_challenge(error: TrustError, challenge: str) -> None:
+def test_two_schemes_for_one_token_make_one_challenge(error: Refused, challenge: str) -> None:
     schemes = {"key": {"type": "http", "scheme": "bearer"}, "oauth": {"type": "oauth2"}}
     assert values(refuse(error, securitySchemes=schemes), b"www-authenticate") == [challenge]
 
@@ -177,16 +176,12 @@ def test_challenges_can_stand_in_one_line() -> None:
 ALGS = 'algs="ES256 ES384 ES512 EdDSA Ed25519 RS256 RS384 RS512 PS256 PS384 PS512"'
 
 
-def of_dpop(oauth_error: str = "invalid_token") -> InvalidCredentialsError:
-    error = invalid("oauth")
-    error.by_dpop, error.oauth_error = True, oauth_error
-    return error
+def of_dpop(oauth_error: str = "invalid_token") -> Refused:
+    return Refused(InvalidCredentialsError("secret reason", oauth_error=oauth_error), "oauth", by_dpop=True)
 
 
-def lacking_by_dpop() -> AuthorizationError:
-    error = AuthorizationError("", ("read",), {"oauth": ("read",)})
-    error.by_dpop = True
-    return error
+def lacking_by_dpop() -> Refused:
+    return forbidden(("read",), {"oauth": ("read",)}, by_dpop=True)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +197,7 @@ def lacking_by_dpop() -> AuthorizationError:
     ],
 )
 def test_who_may_use_dpop_is_told_so_beside_bearer_and_hears_of_errors_where_the_token_came(
-    error: TrustError, bearer: str, dpop: str
+    error: Refused, bearer: str, dpop: str
 ) -> None:
     refusal = refuse(error, dpop=DPoP(url="http://agent.example"))
     assert values(refusal, b"www-authenticate") == [KEY_CHALLENGE, bearer, dpop]
@@ -217,6 +212,6 @@ def test_http_bearer_beside_oauth_is_told_of_bearer_alone() -> None:
 
 
 @pytest.mark.parametrize(("error", "given"), [(MISSING, 1), (of_dpop("use_dpop_nonce"), 1), (FORBIDDEN, 0), (DOWN, 0)])
-def test_a_401_gives_the_nonce_that_the_next_proof_has_to_hold(error: TrustError, given: int) -> None:
+def test_a_401_gives_the_nonce_that_the_next_proof_has_to_hold(error: Refused, given: int) -> None:
     dpop = DPoP(url="http://agent.example", nonces=ServerNonces(b"s" * 32))
     assert values(refuse(error, dpop=dpop), b"dpop-nonce") == [dpop.nonce(NOW)] * given

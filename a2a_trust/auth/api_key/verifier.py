@@ -30,7 +30,7 @@ from hmac import compare_digest
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
-from a2a_trust.auth.principal import SCOPE, Identity
+from a2a_trust.auth.principal import SCOPE, CredentialKind, Identity
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,
@@ -387,6 +387,8 @@ class ApiKeyVerifier:
     read, what was read last still counts, for at most ``stale_if_error`` seconds; after that, and when nothing was ever
     read, it is KeySourceUnavailableError.
     """
+
+    kind = CredentialKind.API_KEY
 
     def __init__(
         self,

@@ -23,8 +23,6 @@ authority, or by another rule, is another caller, and an authority can renew its
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import hashlib
 import logging
 import re
@@ -41,7 +39,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from a2a_trust.auth.principal import Identity
+from a2a_trust.auth.credentials import CertificateChain
+from a2a_trust.auth.principal import CredentialKind, Identity
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,
@@ -70,8 +69,8 @@ __all__ = [
 MAX_CERTIFICATES: Final = 6
 """The most certificates that a client may show, its own included."""
 
-MAX_CHAIN: Final = 65_536
-"""The longest chain that is looked at, in characters of PEM."""
+MAX_CHAIN: Final = 49_152
+"""The longest chain that is looked at, in bytes of DER."""
 
 LOOK_SECONDS: Final = 1.0
 """How often files are looked at: so long, and as long as reading takes, may what changed in them still count."""
@@ -80,9 +79,6 @@ _MAX_FILE: Final = 4_194_304
 _MEMORY_CERTIFICATES: Final = 1024
 _LONGEST_NAME: Final = 2048
 
-_PEM: Final = re.compile(
-    r"-----BEGIN CERTIFICATE-----\n((?:[A-Za-z0-9+/]{1,64}={0,2}\n)+)-----END CERTIFICATE-----(?:\n|\Z)"
-)
 _CRLS: Final = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
 _HASHES: Final = frozenset({"sha256", "sha384", "sha512"})
 
@@ -497,6 +493,8 @@ class CertificateVerifier:
     over. It also remembers the certificates above a client's, since resumed TLS sessions show the client's alone.
     """
 
+    kind = CredentialKind.CERTIFICATE
+
     def __init__(self, *authorities: ClientAuthority) -> None:
         """ConfigurationError: a file cannot be read, or is not what it is given for."""
         if not authorities:
@@ -509,18 +507,17 @@ class CertificateVerifier:
         self._proven: dict[bytes, _Proven] = {}
         self._above: dict[bytes, tuple[x509.Certificate, ...]] = {}
 
-    async def verify(self, credential: str, now: float) -> Identity:
-        """Whom the certificates name: ``credential`` is their PEM, the client's own first.
+    async def verify(self, credential: CertificateChain, now: float) -> Identity:
+        """Whom the certificates name.
 
         InvalidCredentialsError. KeySourceUnavailableError: no revocation list is in force that would tell.
         """
-        if len(credential) > MAX_CHAIN or not credential.isascii():
-            raise InvalidCredentialsError("certificate: the chain is too long, or not ASCII")
+        _check_chain(credential)
         if not 0 <= now - self._looked < LOOK_SECONDS:
             self._looked = now
             await self._look()
         memory = self._proven  # before anything is judged: what changes meanwhile drops it
-        digest = hashlib.sha256(credential.encode("ascii")).digest()
+        digest = _digest(credential)
         proven = memory.get(digest)
         if proven is None or not proven.good_from <= now < proven.good_until:
             try:
@@ -544,8 +541,8 @@ class CertificateVerifier:
             if await watched.read_again(stamps):
                 self._proven = {}
 
-    def _prove(self, credential: str, now: float) -> _Proven:
-        chain = [x509.load_der_x509_certificate(der) for der in _read_pem(credential)]
+    def _prove(self, credential: CertificateChain, now: float) -> _Proven:
+        chain = list(map(x509.load_der_x509_certificate, credential))
         leaf, above = chain[0], tuple(chain[1:])
         thumbprint = leaf.fingerprint(hashes.SHA256())
         above = above or self._above.get(thumbprint, ())
@@ -603,22 +600,20 @@ _LEAVES: Final = _leaves()
 _AUTHORITIES: Final = verification.ExtensionPolicy.webpki_defaults_ca()
 
 
-def _read_pem(text: str) -> list[bytes]:
-    """The certificates in DER, leaf first; nothing else may stand between them."""
-    found: list[bytes] = []
-    place = 0
-    while place < len(text):
-        match = _PEM.match(text, place)
-        if match is None or len(found) == MAX_CERTIFICATES:
-            raise InvalidCredentialsError(f"certificate: not PEM, or more than {MAX_CERTIFICATES}")
-        try:
-            found.append(base64.b64decode(match[1].replace("\n", ""), validate=True))
-        except binascii.Error:
-            raise InvalidCredentialsError("certificate: not PEM") from None
-        place = match.end()
-    if not found or len(set(found)) < len(found):
-        raise InvalidCredentialsError("certificate: none, or one came twice")
-    return found
+def _digest(chain: CertificateChain) -> bytes:
+    """One for each chain: every certificate counts with its length."""
+    digest = hashlib.sha256()
+    for der in chain:
+        digest.update(b"%d:" % len(der))
+        digest.update(der)
+    return digest.digest()
+
+
+def _check_chain(chain: CertificateChain) -> None:
+    if not 0 < len(chain) <= MAX_CERTIFICATES or sum(map(len, chain)) > MAX_CHAIN:
+        raise InvalidCredentialsError(f"certificate: none, more than {MAX_CERTIFICATES}, or a chain that is too long")
+    if len(set(chain)) < len(chain):
+        raise InvalidCredentialsError("certificate: one came twice")
 
 
 def _check_leaf(leaf: x509.Certificate, now: float) -> None:

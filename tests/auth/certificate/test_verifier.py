@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import ssl
 import subprocess
 import threading
 import time
@@ -38,6 +37,7 @@ from a2a_trust.auth.certificate.verifier import (
     OnlyThumbprints,
     is_certificate,
 )
+from a2a_trust.auth.credentials import CertificateChain
 from a2a_trust.auth.principal import Identity, Principal
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
 from a2a_trust.keys import base64url
@@ -63,12 +63,12 @@ def authority(folder: Path, *trusted: Authority, name: str = "partners", **optio
     return ClientAuthority(name=name, certificates=file, **wanted)
 
 
-def judge(verifier: CertificateVerifier, shown: Leaf | str, now: float | None = None) -> Identity:
-    text = shown if isinstance(shown, str) else shown.pem.decode()
-    return asyncio.run(verifier.verify(text, time.time() if now is None else now))
+def judge(verifier: CertificateVerifier, shown: Leaf | CertificateChain, now: float | None = None) -> Identity:
+    certificates = shown if isinstance(shown, tuple) else chain(shown.certificate, *shown.above)
+    return asyncio.run(verifier.verify(certificates, time.time() if now is None else now))
 
 
-def judged_by(folder: Path, shown: Leaf | str, *trusted: Authority, **options: Any) -> Identity:
+def judged_by(folder: Path, shown: Leaf | CertificateChain, *trusted: Authority, **options: Any) -> Identity:
     return judge(CertificateVerifier(authority(folder, *trusted, **options)), shown)
 
 
@@ -83,8 +83,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("a2a_trust.auth.certificate.verifier.LOOK_SECONDS", 0.0)
 
 
-def pem(*certificates: x509.Certificate) -> str:
-    return "".join(each.public_bytes(Encoding.PEM).decode() for each in certificates)
+def chain(*certificates: x509.Certificate) -> CertificateChain:
+    return tuple(each.public_bytes(Encoding.DER) for each in certificates)
 
 
 def test_a_good_certificate_names_its_holder(tmp_path: Path) -> None:
@@ -102,8 +102,8 @@ def test_a_chain_over_intermediate_authorities_is_good_in_any_order_behind_the_l
     leaf = Authority("Below", Authority("Between", CA)).issue(URI(ID))
     below, between = leaf.above
     verifier = CertificateVerifier(authority(tmp_path))
-    for chain in ((leaf.certificate, below, between), (leaf.certificate, between, below)):
-        assert judge(verifier, pem(*chain)).subject == ID
+    for shown in ((leaf.certificate, below, between), (leaf.certificate, between, below)):
+        assert judge(verifier, chain(*shown)).subject == ID
 
 
 def test_the_certificates_of_an_authority_below_can_be_trusted_alone(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_the_identity_ends_with_the_first_certificate_of_the_chain_that_does(tmp
 def test_a_missing_intermediate_is_refused(tmp_path: Path) -> None:
     leaf = Authority("Between", CA).issue(URI(ID))
     with pytest.raises(InvalidCredentialsError, match="no authority vouches"):
-        judged_by(tmp_path, pem(leaf.certificate))
+        judged_by(tmp_path, chain(leaf.certificate))
 
 
 @pytest.mark.usefixtures("at_once")
@@ -189,10 +189,10 @@ def test_a_resumed_session_that_shows_the_leaf_alone_is_the_caller_of_the_first(
     leaf = Authority("Between", CA).issue(URI(ID))
     verifier = CertificateVerifier(authority(tmp_path))
     first = judge(verifier, leaf)
-    assert judge(verifier, pem(leaf.certificate)) == first
+    assert judge(verifier, chain(leaf.certificate)) == first
     (tmp_path / "partners.pem").write_bytes(Authority().pem)
     with pytest.raises(InvalidCredentialsError):
-        judge(verifier, pem(leaf.certificate))
+        judge(verifier, chain(leaf.certificate))
 
 
 @pytest.mark.parametrize(
@@ -235,9 +235,9 @@ def test_a_key_that_may_not_sign_proves_nobody(tmp_path: Path) -> None:
 def test_an_authority_is_no_client(tmp_path: Path) -> None:
     extensions = [(x509.ExtendedKeyUsage([CLIENT]), False), (x509.SubjectAlternativeName([URI(ID)]), False)]
     below = Authority("Below", CA, extensions=extensions)
-    for chain in (pem(below.certificate), pem(CA.certificate)):
+    for shown in (chain(below.certificate), chain(CA.certificate)):
         with pytest.raises(InvalidCredentialsError):
-            judged_by(tmp_path, chain)
+            judged_by(tmp_path, shown)
 
 
 def test_a_client_is_no_authority(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_a_client_is_no_authority(tmp_path: Path) -> None:
     fake.name = parent.certificate.subject
     child = fake.issue(URI(ID))
     with pytest.raises(InvalidCredentialsError, match="no authority vouches"):
-        judged_by(tmp_path, pem(child.certificate, parent.certificate))
+        judged_by(tmp_path, chain(child.certificate, parent.certificate))
 
 
 def test_a_longer_path_than_the_authority_allows_is_refused(tmp_path: Path) -> None:
@@ -299,13 +299,13 @@ def test_signatures_over_weak_digests_are_refused(
     tbs = leaf.tbs_certificate_bytes.replace(rsa_with + b"\x0b", rsa_with + oid)
     der = leaf.public_bytes(Encoding.DER)[: -key.key_size // 8].replace(rsa_with + b"\x0b", rsa_with + oid)
     assert tbs in der
-    text = ssl.DER_cert_to_PEM_cert(der + key.sign(tbs, padding.PKCS1v15(), digest))
+    shown = (der + key.sign(tbs, padding.PKCS1v15(), digest),)
     verifier = CertificateVerifier(authority(tmp_path, old))
     if good:
-        assert judge(verifier, text).subject == ID
+        assert judge(verifier, shown).subject == ID
     else:
         with pytest.raises(InvalidCredentialsError, match="no authority vouches"):
-            judge(verifier, text)
+            judge(verifier, shown)
 
 
 @pytest.mark.parametrize(
@@ -488,35 +488,41 @@ def test_a_critical_extension_that_is_not_known_is_refused(tmp_path: Path) -> No
 
 def test_chains_in_another_form_are_refused(tmp_path: Path) -> None:
     leaf = Authority("Between", CA).issue(URI(ID))
-    text = pem(*[leaf.certificate, *leaf.above])
-    verifier = CertificateVerifier(authority(tmp_path))
-    assert judge(verifier, text).subject == ID
     (between,) = leaf.above
+    good = chain(leaf.certificate, between)
+    verifier = CertificateVerifier(authority(tmp_path))
+    assert judge(verifier, good).subject == ID
     many = [Authority(f"CA {number}").certificate for number in range(5)]
-    assert judge(verifier, pem(leaf.certificate, between, *many[:4])).subject == ID
+    assert judge(verifier, (*good, *chain(*many[:4]))).subject == ID
     for other in (
-        "",
-        pem(between, leaf.certificate),
-        pem(leaf.certificate, leaf.certificate, between),
-        pem(leaf.certificate, between, between),
-        pem(leaf.certificate, between, *many),
-        pem(leaf.certificate, between) * 50,
-        text + "\n",
-        " " + text,
-        "subject=x\n" + text,
-        text.replace("\n", "\r\n"),
-        text.replace("CERTIFICATE", "TRUSTED CERTIFICATE"),
-        text.replace("-----\n", "-----\nA", 1),
-        text[:-40],
-        text + "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n",
-        text + "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
-        text + "-----BEGIN CERTIFICATE-----\nAAA=A\n-----END CERTIFICATE-----\n",
-        text + "é",
-        ssl.DER_cert_to_PEM_cert(leaf.der + b"\0"),
-        ssl.DER_cert_to_PEM_cert(leaf.der) * 2,
+        (),
+        good[::-1],
+        (good[0], *good),
+        (*good, good[1]),
+        (*good, *chain(*many)),
+        good * 50,
+        (b"".join(good),),
+        (*good, b""),
+        (*good, b"\0"),
+        (leaf.pem,),
+        (leaf.der + b"\0",),
+        (b" " + leaf.der,),
+        (leaf.der[:-1], leaf.der[-1:]),
     ):
         with pytest.raises(InvalidCredentialsError):
             judge(verifier, other)
+
+
+def test_chains_that_are_cut_elsewhere_are_other_chains(tmp_path: Path) -> None:
+    """What is remembered of one must not answer for another whose bytes are the same."""
+    leaf = Authority("Between", CA).issue(URI(ID))
+    verifier = CertificateVerifier(authority(tmp_path))
+    assert judge(verifier, leaf).subject == ID
+    first, second = chain(leaf.certificate, *leaf.above)
+    for place in (1, len(first) - 1, len(first) + 1):
+        joined = first + second
+        with pytest.raises(InvalidCredentialsError):
+            judge(verifier, (joined[:place], joined[place:]))
 
 
 def test_a_huge_certificate_is_not_looked_at(tmp_path: Path) -> None:
@@ -591,9 +597,9 @@ def test_authorities_of_one_name_in_a_chain_are_refused_before_a_path_is_searche
     verifier = CertificateVerifier(authority(tmp_path))
     for leaf in (Authority("Loop", key=key).issue(URI(ID)), GOOD):
         with pytest.raises(InvalidCredentialsError, match="same name"):
-            judge(verifier, pem(leaf.certificate, *loop))
+            judge(verifier, chain(leaf.certificate, *loop))
     assert not searches
-    assert judge(verifier, pem(GOOD.certificate, loop[0])).subject == ID
+    assert judge(verifier, chain(GOOD.certificate, loop[0])).subject == ID
     assert len(searches) == 1
 
 
@@ -773,8 +779,8 @@ async def test_while_files_are_read_requests_go_on_and_one_that_is_given_up_does
 ) -> None:
     path, now = write_crls(tmp_path, CA.revoke()), time.time()
     verifier = CertificateVerifier(authority(tmp_path, crls=[path]))
-    text = GOOD.pem.decode()
-    assert (await verifier.verify(text, now)).subject == ID
+    shown = chain(GOOD.certificate)
+    assert (await verifier.verify(shown, now)).subject == ID
     write_crls(tmp_path, CA.revoke(GOOD))
     read, began, may_end, times = client_certificate._read_crls, threading.Event(), threading.Event(), []
 
@@ -785,10 +791,10 @@ async def test_while_files_are_read_requests_go_on_and_one_that_is_given_up_does
         return read(path)
 
     monkeypatch.setattr(client_certificate, "_read_crls", slow)
-    first = asyncio.create_task(verifier.verify(text, now + 1))
+    first = asyncio.create_task(verifier.verify(shown, now + 1))
     assert await asyncio.to_thread(began.wait, 20)
     for later in (1.1, 2.2, 3.3):
-        assert (await verifier.verify(text, now + later)).subject == ID
+        assert (await verifier.verify(shown, now + later)).subject == ID
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
@@ -796,7 +802,7 @@ async def test_while_files_are_read_requests_go_on_and_one_that_is_given_up_does
     assert verifier._reading is not None
     await verifier._reading
     with pytest.raises(InvalidCredentialsError, match="revoked"):
-        await verifier.verify(text, now + 3.4)
+        await verifier.verify(shown, now + 3.4)
     assert times == [path]
 
 
@@ -968,13 +974,13 @@ def verifier(tmp_path_factory: pytest.TempPathFactory) -> CertificateVerifier:
     return CertificateVerifier(authority(tmp_path_factory.mktemp("authorities")))
 
 
-@given(text=st.text() | st.text("-BEGINCERTIFICATE \n=Aa+/0").map(lambda text: GOOD.pem.decode() + text))
+@given(shown=st.lists(st.binary() | st.just(GOOD.der) | st.binary().map(lambda tail: GOOD.der + tail)).map(tuple))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_text_is_refused_and_never_more_than_that(verifier: CertificateVerifier, text: str) -> None:
-    if text == GOOD.pem.decode():
+def test_bytes_are_refused_and_never_more_than_that(verifier: CertificateVerifier, shown: CertificateChain) -> None:
+    if shown == (GOOD.der,):
         return
     with pytest.raises(InvalidCredentialsError) as caught:
-        judge(verifier, text)
+        judge(verifier, shown)
     assert str(caught.value).isprintable()
 
 
@@ -1002,7 +1008,7 @@ def test_a_changed_certificate_is_refused_and_never_more_than_that(
         return
     assert is_certificate(changed) in (True, False)
     with pytest.raises(InvalidCredentialsError) as caught:
-        judge(verifier, ssl.DER_cert_to_PEM_cert(changed))
+        judge(verifier, (changed,))
     assert str(caught.value).isprintable()
 
 

@@ -1,0 +1,383 @@
+"""What a guard needs to know before the first request, and everything that is refused at start.
+
+What would leave a hole is a ConfigurationError, and its text shows what to write: a scheme that nothing verifies, a
+verifier for another kind of credential, a card that admits everybody without a word that this is meant.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, extractor_for
+from a2a_trust.auth.dpop import DPoP
+from a2a_trust.auth.principal import SCOPE, BoundVerifier, CredentialKind, Identity, Verifier
+from a2a_trust.card.view import (
+    SCHEME_TYPES,
+    Alternative,
+    ApiKeyScheme,
+    CardView,
+    HttpScheme,
+    NamedScheme,
+    OAuth2Scheme,
+    OpenIdConnectScheme,
+    SecurityScheme,
+)
+from a2a_trust.errors import ConfigurationError
+
+__all__ = [
+    "Anonymity",
+    "AnonymousAllowed",
+    "AnonymousRefused",
+    "At",
+    "ConfiguredScheme",
+    "GuardConfig",
+    "HandlersEnforceSkills",
+    "Skills",
+    "SkillsRefused",
+    "configured",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class AnonymousRefused:
+    """Every caller needs a credential; a card that says otherwise does not start."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnonymousAllowed:
+    """The named permission for a card that admits callers without a credential. They own nothing afterwards: the next
+    anonymous request cannot ask for what this one made."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkillsRefused:
+    """A card whose skills demand more than the card does not start: nobody would check it."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandlersEnforceSkills:
+    """The statement that the agent's own code checks what single skills demand, with ``principal_of``."""
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """A verifier and the place of its credential, for schemes of 0.1 cards, which are a word and name no place."""
+
+    place: Extractor
+    verifier: Verifier[Any]
+
+
+Anonymity: TypeAlias = AnonymousRefused | AnonymousAllowed
+Skills: TypeAlias = SkillsRefused | HandlersEnforceSkills
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredScheme:
+    """A scheme that requirements of the card use: where its credential travels, and who verifies it."""
+
+    name: str
+    place: Extractor
+    verifier: Verifier[Any]
+    takes_dpop: bool = False
+    """Whether its tokens may also come as ``Authorization: DPoP``, with a proof."""
+    header: bytes = field(init=False)
+    """The header in which the credential travels; b"" for none."""
+    verify: Callable[[Any, float], Awaitable[Identity]] = field(init=False)
+    """``verify_bound`` of a ``BoundVerifier`` whose ``verify`` nobody has replaced, else ``verify``: one that was put
+    over it, in a subclass or on the object, may reject more, and must be asked."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "header", self.place.header or b"")
+        verifier, verify = self.verifier, self.verifier.verify
+        if isinstance(verifier, BoundVerifier) and getattr(verify, "__func__", None) is BoundVerifier.verify:
+            verify = verifier.verify_bound
+        object.__setattr__(self, "verify", verify)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardConfig:
+    """A card and its verifiers, checked and ready for decisions.
+
+    ``schemes`` are those that requirements use, in order of their names; ``alternatives`` are the requirements but
+    ``{}``, which is ``admits_anonymous``. ``unused`` are the places of credentials for declared schemes that no
+    requirement uses: such a credential decides nothing here, but its request is not anonymous either.
+    """
+
+    card: CardView
+    schemes: tuple[ConfiguredScheme, ...]
+    alternatives: tuple[Alternative, ...]
+    admits_anonymous: bool
+    unused: tuple[Extractor, ...]
+    dpop: DPoP | None
+
+
+def configured(
+    card: CardView,
+    verifiers: Mapping[str, Verifier[Any] | At],
+    *,
+    anonymous: Anonymity,
+    skills: Skills,
+    dpop: DPoP | None,
+) -> GuardConfig:
+    """The configuration of a guard; ConfigurationError for whatever would be left open."""
+    if not isinstance(anonymous, AnonymousRefused | AnonymousAllowed):
+        raise ConfigurationError("anonymous: write AnonymousRefused() or AnonymousAllowed(), with parentheses")
+    if not isinstance(skills, SkillsRefused | HandlersEnforceSkills):
+        raise ConfigurationError("skills: write SkillsRefused() or HandlersEnforceSkills(), with parentheses")
+    _check_names(card, verifiers)
+    requirements = card.requirements or (Alternative(()),)
+    _check_scopes(requirements)
+    _check_anonymous(card, requirements, anonymous, verifiers)
+    _check_skills(card, skills)
+    used = sorted({name for alternative in requirements for name, _ in alternative.schemes})
+    schemes = tuple(_configured_scheme(name, card, verifiers, dpop is not None) for name in used)
+    if dpop is not None:
+        _check_dpop(dpop, schemes)
+    alternatives = tuple(alternative for alternative in requirements if not alternative.is_anonymous)
+    places = [_place(scheme) for name, scheme in card.schemes.items() if name not in used]
+    return GuardConfig(
+        card=card,
+        schemes=schemes,
+        alternatives=alternatives,
+        admits_anonymous=len(alternatives) < len(requirements),
+        unused=tuple(place for place in places if place is not None),
+        dpop=dpop,
+    )
+
+
+def _place(scheme: SecurityScheme) -> Extractor | None:
+    try:
+        return extractor_for(scheme)
+    except ConfigurationError:
+        return None  # not used by any requirement, so it need not be enforceable
+
+
+def _check_names(card: CardView, verifiers: Mapping[str, Verifier[Any] | At]) -> None:
+    if verifiers and not card.schemes:
+        schemes = {name: _declaration(given, is_legacy=card.is_legacy) for name, given in verifiers.items()}
+        raise ConfigurationError(
+            "verifiers: the card declares no security schemes, so nothing is demanded of callers; write into the card: "
+            f'"securitySchemes": {json.dumps(schemes)}, {_demand(card, verifiers)}'
+        )
+    for name in verifiers:
+        if name not in card.schemes:
+            declared = ", ".join(map(repr, card.schemes)) or "none"
+            raise ConfigurationError(f"verifiers: {name!r} is no scheme of the card; declared are: {declared}")
+
+
+def _demand(card: CardView, names: Iterable[str]) -> str:
+    """The member of the card that demands any one of these schemes, as JSON."""
+    if card.is_legacy:
+        return f'"security": {json.dumps([{name: []} for name in names])}'
+    return f'"securityRequirements": {json.dumps([{"schemes": {name: {"list": []}}} for name in names])}'
+
+
+def _declaration(given: Verifier[Any] | At, *, is_legacy: bool) -> dict[str, Any]:
+    """How a card declares a scheme for this verifier."""
+    verifier = given.verifier if isinstance(given, At) else given
+    url, given_kind = getattr(verifier, "metadata_url", None), _kind_of(verifier)
+    kind, members = "http", {"scheme": "bearer"}
+    if given_kind is CredentialKind.API_KEY:
+        kind, members = "apiKey", {"in" if is_legacy else "location": "header", "name": "X-API-Key"}
+    elif given_kind is CredentialKind.CERTIFICATE:
+        kind, members = "mutualTLS", {}
+    elif url is not None and url.endswith("/openid-configuration"):
+        kind, members = "openIdConnect", {"openIdConnectUrl": url}
+    if is_legacy:
+        return {"type": kind, **members}
+    return {wrapper: members for wrapper, name in SCHEME_TYPES.items() if name == kind}
+
+
+def _check_anonymous(
+    card: CardView, requirements: tuple[Alternative, ...], anonymous: Anonymity, names: Iterable[str]
+) -> None:
+    if not any(alternative.is_anonymous for alternative in requirements):
+        return
+    if isinstance(anonymous, AnonymousRefused):
+        member = "security" if card.is_legacy else "securityRequirements"
+        what = f"has no {member}" if not card.requirements else f"has {{}} among its {member}"
+        fix = "demand a scheme in the card:" if not card.requirements else "take {} out, so that there remain such as"
+        raise ConfigurationError(
+            f"the card {what}, so everybody may call the agent. If that is meant, pass anonymous=AnonymousAllowed(); "
+            f"else {fix} {_demand(card, [*names] or ['NAME'])}"
+        )
+    if card.has_extended_card:
+        raise ConfigurationError(
+            "the card promises authenticated callers an extended card and lets everybody in, who could ask for it too; "
+            "take extendedAgentCard out of the capabilities, or demand a scheme of everybody"
+        )
+
+
+def _check_scopes(requirements: tuple[Alternative, ...]) -> None:
+    for alternative in requirements:
+        for name, scopes in alternative.schemes:
+            for scope in scopes:
+                if not SCOPE.fullmatch(scope):
+                    raise ConfigurationError(
+                        f"the scope {scope[:64]!a} of {name!r} is none that a token can have: write scopes one by one, "
+                        "of visible ASCII characters without blanks, quotation marks and backslashes"
+                    )
+
+
+def _check_skills(card: CardView, skills: Skills) -> None:
+    demanding = [skill.id for skill in card.skills if skill.requirements]
+    if demanding and not isinstance(skills, HandlersEnforceSkills):
+        raise ConfigurationError(
+            f"skills of the card demand more than the card: {', '.join(map(repr, demanding))}; nobody checks that. "
+            "Check it in the handlers, with principal_of(scope), and pass skills=HandlersEnforceSkills()"
+        )
+    undeclared = {
+        name
+        for skill in card.skills
+        for alternative in skill.requirements or ()
+        for name, _ in alternative.schemes
+        if name not in card.schemes
+    }
+    if undeclared:
+        raise ConfigurationError(
+            f"skills demand schemes that the card does not declare: {', '.join(sorted(undeclared))}"
+        )
+
+
+def _check_dpop(dpop: DPoP, schemes: Iterable[ConfiguredScheme]) -> None:
+    if not isinstance(dpop, DPoP):
+        raise ConfigurationError("dpop: write DPoP(url='https://agent.example')")
+    if not any(each.takes_dpop for each in schemes):
+        raise ConfigurationError(
+            "dpop: proofs go with tokens of OAuth 2.0 and OpenID Connect, and the card demands no such scheme; declare "
+            'one in the card, as in {"oauth2SecurityScheme": …}, or leave dpop out'
+        )
+
+
+def _configured_scheme(
+    name: str, card: CardView, verifiers: Mapping[str, Verifier[Any] | At], has_dpop: bool
+) -> ConfiguredScheme:
+    scheme = card.schemes.get(name)
+    if scheme is None:
+        raise ConfigurationError(
+            f'the card demands the scheme {name!r} and does not declare it; add it: "securitySchemes": {{"{name}": …}}'
+        )
+    given = verifiers.get(name)
+    if given is None:
+        raise ConfigurationError(
+            f"the card demands the scheme {name!r} and nothing verifies it; pass verifiers={{{name!r}: …}}: for API "
+            "keys ApiKeyVerifier(store), for OAuth 2.0, OpenID Connect and bearer "
+            "JwtVerifier(keys, issuer=…, audience=…), for mutual TLS CertificateVerifier(…)"
+        )
+    verifier = given.verifier if isinstance(given, At) else given
+    if isinstance(verifier, type) or not callable(getattr(verifier, "verify", None)):
+        raise ConfigurationError(
+            f"verifiers: that of {name!r} has no method verify; a store of API keys is wrapped: "
+            f"{{{name!r}: ApiKeyVerifier(store)}}"
+        )
+    place = _place_of_word(scheme, given) if isinstance(scheme, NamedScheme) else _declared_place(scheme, given)
+    _check_kind(scheme, place, verifier)
+    _check_metadata(scheme, verifier)
+    return ConfiguredScheme(name, place, verifier, takes_dpop=has_dpop and _has_tokens_of_oauth(scheme, given))
+
+
+def _place_of_word(scheme: NamedScheme, given: Verifier[Any] | At) -> Extractor:
+    """Where the credential of a 0.1 scheme travels, which is a word: as ``At`` says, else as the word itself does."""
+    if isinstance(given, At):
+        if given.place == HttpAuthorization("dpop"):
+            raise ConfigurationError(f'{scheme.name!r}: write At(HttpAuthorization("bearer"), …); DPoP goes without At')
+        return given.place
+    if scheme.name.lower() in _WORDS_FOR_TOKENS:
+        return HttpAuthorization("bearer")
+    raise ConfigurationError(
+        f"{scheme.name!r} of a 0.1 card names no place for its credential; say it: "
+        f'verifiers={{{scheme.name!r}: At(Header("X-API-Key"), …)}}'
+    )
+
+
+def _declared_place(scheme: SecurityScheme, given: Verifier[Any] | At) -> Extractor:
+    if isinstance(given, At):
+        raise ConfigurationError(
+            f"the card says where the credential of {scheme.name!r} travels; pass the verifier without At"
+        )
+    return extractor_for(scheme)
+
+
+def _has_tokens_of_oauth(scheme: SecurityScheme, given: Verifier[Any] | At) -> bool:
+    """Whether the scheme is OAuth 2.0 or OpenID Connect, whose tokens DPoP is for."""
+    if isinstance(scheme, NamedScheme):
+        return not isinstance(given, At) and scheme.name.lower() in ("oauth2", "openidconnect")
+    return isinstance(scheme, OAuth2Scheme | OpenIdConnectScheme)
+
+
+def _check_kind(scheme: SecurityScheme, place: Extractor, verifier: Verifier[Any]) -> None:
+    """Reject a verifier for another kind of credential than the card declares: two were swapped. A certificate is never
+    a password: anybody can have its text, and it is TLS that proves who has its key."""
+    kind, demanded = _kind_of(verifier), _demanded_kind(scheme, place)
+    if kind is None or kind is demanded or (demanded is None and kind is not CredentialKind.CERTIFICATE):
+        return
+    words, there, fix = _WORDS[kind], "text", ""
+    if demanded is not None:
+        there, fix = _WORDS[demanded].plural, f"pass {_WORDS[demanded].verifier}, or "
+    raise ConfigurationError(
+        f"verifiers: that of {scheme.name!r} is for {words.plural}, and the card demands {there}; "
+        f"{fix}declare {words.declared} in the card"
+    )
+
+
+def _kind_of(verifier: Any) -> CredentialKind | None:
+    """What the verifier says of itself, with ID tokens taken for tokens; None for one that does not say it."""
+    kind = getattr(verifier, "kind", None)
+    return CredentialKind.ACCESS_TOKEN if kind is CredentialKind.ID_TOKEN else kind
+
+
+class _Words(NamedTuple):
+    """The words for a kind of credential in errors."""
+
+    plural: str
+    verifier: str
+    declared: str
+
+
+_WORDS: Final = {
+    CredentialKind.API_KEY: _Words("API keys", "ApiKeyVerifier(store)", "an API key"),
+    CredentialKind.ACCESS_TOKEN: _Words(
+        "tokens", "JwtVerifier(keys, issuer=…, audience=…)", "OAuth 2.0, OpenID Connect or HTTP bearer"
+    ),
+    CredentialKind.CERTIFICATE: _Words(
+        "client certificates, whose keys TLS has proven", "CertificateVerifier(…)", "mutual TLS"
+    ),
+}
+_WORDS_FOR_TOKENS: Final = ("bearer", "oauth2", "openidconnect")
+
+
+def _demanded_kind(scheme: SecurityScheme, place: Extractor) -> CredentialKind | None:
+    """What the card demands there; None where HTTP bearer, or a word of 0.1, leaves it open.
+
+    An agent may take its API keys as bearer credentials, which OAuth 2.0 and OpenID Connect do not allow.
+    """
+    if isinstance(place, ClientCertificate):
+        return CredentialKind.CERTIFICATE
+    if isinstance(scheme, HttpScheme):
+        return None
+    if isinstance(scheme, NamedScheme):
+        word = scheme.name.lower()
+        if word == "apikey":
+            return CredentialKind.API_KEY
+        return CredentialKind.ACCESS_TOKEN if word in _WORDS_FOR_TOKENS else None
+    return CredentialKind.API_KEY if isinstance(scheme, ApiKeyScheme) else CredentialKind.ACCESS_TOKEN
+
+
+def _check_metadata(scheme: SecurityScheme, verifier: Verifier[Any]) -> None:
+    """Refuse a card that sends its callers to another issuer for tokens than the one whose tokens are taken."""
+    if isinstance(scheme, OpenIdConnectScheme):
+        member, said = "openIdConnectUrl", scheme.discovery_url
+    elif isinstance(scheme, OAuth2Scheme) and scheme.metadata_url is not None:
+        member, said = "oauth2MetadataUrl", scheme.metadata_url
+    else:
+        return
+    used: str | None = getattr(verifier, "metadata_url", None)
+    if used is not None and used != said:
+        raise ConfigurationError(
+            f"the card's {member} of {scheme.name!r} is {said!a}, and its verifier takes the keys of {used!a}: callers "
+            "would get their tokens elsewhere. Make the two alike; OAuth2Keys(issuer, door, metadata_url=…) names the "
+            "other place that an issuer may have"
+        )

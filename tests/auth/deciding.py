@@ -1,0 +1,25 @@
+"""What a guard decides, for tests: the caller, or the error of the refusal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from a2a_trust.auth.guard import Guard, Refused
+from a2a_trust.auth.principal import Anonymous, Principal
+
+__all__ = ["admitted", "refused"]
+
+
+async def admitted(guard: Guard, scope: Any, now: float) -> Principal | Anonymous:
+    """Who is admitted; the error of a refusal is raised."""
+    decision = await guard.authenticate(scope, now)
+    if isinstance(decision, Refused):
+        raise decision.error
+    return decision
+
+
+async def refused(guard: Guard, scope: Any, now: float) -> Refused:
+    """Why nobody is admitted."""
+    decision = await guard.authenticate(scope, now)
+    assert isinstance(decision, Refused)
+    return decision

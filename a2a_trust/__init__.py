@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from a2a_trust.auth.api_key.sqlite import SqliteApiKeys as SqliteApiKeys
     from a2a_trust.auth.api_key.verifier import ApiKeyVerifier as ApiKeyVerifier
     from a2a_trust.auth.api_key.verifier import MemoryApiKeys as MemoryApiKeys
-    from a2a_trust.auth.certificate.verifier import AllIssued as AllIssued
+    from a2a_trust.auth.certificate.authority import ClientAuthority as ClientAuthority
+    from a2a_trust.auth.certificate.identities import AllIssued as AllIssued
+    from a2a_trust.auth.certificate.identities import FromDns as FromDns
+    from a2a_trust.auth.certificate.identities import FromEmail as FromEmail
+    from a2a_trust.auth.certificate.identities import FromSubject as FromSubject
+    from a2a_trust.auth.certificate.identities import FromUri as FromUri
+    from a2a_trust.auth.certificate.identities import OnlyIdentities as OnlyIdentities
+    from a2a_trust.auth.certificate.identities import OnlyThumbprints as OnlyThumbprints
     from a2a_trust.auth.certificate.verifier import CertificateVerifier as CertificateVerifier
-    from a2a_trust.auth.certificate.verifier import ClientAuthority as ClientAuthority
-    from a2a_trust.auth.certificate.verifier import FromDns as FromDns
-    from a2a_trust.auth.certificate.verifier import FromEmail as FromEmail
-    from a2a_trust.auth.certificate.verifier import FromSubject as FromSubject
-    from a2a_trust.auth.certificate.verifier import FromUri as FromUri
-    from a2a_trust.auth.certificate.verifier import OnlyIdentities as OnlyIdentities
-    from a2a_trust.auth.certificate.verifier import OnlyThumbprints as OnlyThumbprints
     from a2a_trust.auth.credentials import Cookie as Cookie
     from a2a_trust.auth.credentials import Header as Header
     from a2a_trust.auth.credentials import Query as Query
@@ -171,7 +171,7 @@ if TYPE_CHECKING:
 
 #: Public name -> module: what a caller does not use is not loaded, and the command starts fast.
 _HOMES = {
-    "AllIssued": "auth.certificate.verifier",
+    "AllIssued": "auth.certificate.identities",
     "Anonymous": "auth.principal",
     "AnonymousAllowed": "auth.guard_config",
     "Apache": "middleware.proxies",
@@ -199,7 +199,7 @@ _HOMES = {
     "CertificateFiles": "client.certificates",
     "CertificateInMemory": "client.certificates",
     "CertificateVerifier": "auth.certificate.verifier",
-    "ClientAuthority": "auth.certificate.verifier",
+    "ClientAuthority": "auth.certificate.authority",
     "ConfigurationError": "errors",
     "Cookie": "auth.credentials",
     "CrossSiteError": "errors",
@@ -213,12 +213,12 @@ _HOMES = {
     "Finding": "lint.findings",
     "FixedCard": "middleware.card",
     "Form": "signing.forms",
-    "FromDns": "auth.certificate.verifier",
-    "FromEmail": "auth.certificate.verifier",
+    "FromDns": "auth.certificate.identities",
+    "FromEmail": "auth.certificate.identities",
     "FromProxy": "middleware.proxies",
-    "FromSubject": "auth.certificate.verifier",
+    "FromSubject": "auth.certificate.identities",
     "FromTls": "middleware.client_certificate",
-    "FromUri": "auth.certificate.verifier",
+    "FromUri": "auth.certificate.identities",
     "HAProxy": "middleware.proxies",
     "HandlersEnforceSkills": "auth.guard_config",
     "Header": "auth.credentials",
@@ -240,8 +240,8 @@ _HOMES = {
     "Networks": "middleware.peer",
     "Nginx": "middleware.proxies",
     "OAuth2Keys": "auth.discovery",
-    "OnlyIdentities": "auth.certificate.verifier",
-    "OnlyThumbprints": "auth.certificate.verifier",
+    "OnlyIdentities": "auth.certificate.identities",
+    "OnlyThumbprints": "auth.certificate.identities",
     "OpenIdKeys": "auth.discovery",
     "Origins": "keys.origins",
     "PartialSignatureError": "errors",

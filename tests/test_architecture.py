@@ -29,7 +29,7 @@ FLOORS = (
 
 #: Each library, and the files that may import it.
 HOMES = {
-    "cryptography": ("keys/", "auth/certificate/verifier.py"),
+    "cryptography": ("keys/", "auth/certificate/"),
     "joserfc": ("keys/jwk.py", "keys/files.py"),
     "orjson": ("strict_json/reader.py", "strict_json/jcs.py", "signing/sign.py"),
     "platformdirs": ("cli/sources.py",),

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from a2a_trust.auth.certificate.verifier import is_certificate
+from a2a_trust.auth.certificate.reading import is_certificate
 from a2a_trust.auth.credentials import HeaderLines, Lines
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
 from a2a_trust.middleware.peer import Networks, came_by_unix_socket, proven_peer, records_peers

@@ -12,7 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from a2a_trust.auth.certificate.verifier import AllIssued, CertificateVerifier, ClientAuthority, FromDns
+from a2a_trust.auth.certificate.authority import ClientAuthority
+from a2a_trust.auth.certificate.identities import AllIssued, FromDns
+from a2a_trust.auth.certificate.verifier import CertificateVerifier
 from a2a_trust.auth.credentials import ClientCertificate, Query
 from a2a_trust.auth.guard_config import AnonymousAllowed, AnonymousRefused, At, HandlersEnforceSkills
 from a2a_trust.errors import ConfigurationError

@@ -13,7 +13,9 @@ import ssl
 
 from hello_world import AUDIENCE, ISSUER, agent, agent_card_to_dict, card
 
-from a2a_trust.auth.certificate.verifier import CertificateVerifier, ClientAuthority, FromUri, OnlyIdentities
+from a2a_trust.auth.certificate.authority import ClientAuthority
+from a2a_trust.auth.certificate.identities import FromUri, OnlyIdentities
+from a2a_trust.auth.certificate.verifier import CertificateVerifier
 from a2a_trust.auth.discovery import OpenIdKeys
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.middleware.client_certificate import FromTls

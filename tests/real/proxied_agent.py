@@ -14,7 +14,9 @@ from typing import Any, Final
 
 import uvicorn
 
-from a2a_trust.auth.certificate.verifier import AllIssued, CertificateVerifier, ClientAuthority, FromUri
+from a2a_trust.auth.certificate.authority import ClientAuthority
+from a2a_trust.auth.certificate.identities import AllIssued, FromUri
+from a2a_trust.auth.certificate.verifier import CertificateVerifier
 from a2a_trust.auth.credentials import certificates_of
 from a2a_trust.middleware.authentication import AuthenticationMiddleware
 from a2a_trust.middleware.peer import Networks

@@ -24,19 +24,19 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from a2a_trust.auth.certificate import verifier as client_certificate
-from a2a_trust.auth.certificate.verifier import (
+from a2a_trust.auth.certificate import authority as authorities
+from a2a_trust.auth.certificate.authority import ClientAuthority
+from a2a_trust.auth.certificate.identities import (
     AllIssued,
-    CertificateVerifier,
-    ClientAuthority,
     FromDns,
     FromEmail,
     FromSubject,
     FromUri,
     OnlyIdentities,
     OnlyThumbprints,
-    is_certificate,
 )
+from a2a_trust.auth.certificate.reading import is_certificate
+from a2a_trust.auth.certificate.verifier import CertificateVerifier
 from a2a_trust.auth.credentials import CertificateChain
 from a2a_trust.auth.principal import Identity, Principal
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
@@ -782,7 +782,7 @@ async def test_while_files_are_read_requests_go_on_and_one_that_is_given_up_does
     shown = chain(GOOD.certificate)
     assert (await verifier.verify(shown, now)).subject == ID
     write_crls(tmp_path, CA.revoke(GOOD))
-    read, began, may_end, times = client_certificate._read_crls, threading.Event(), threading.Event(), []
+    read, began, may_end, times = authorities._read_crls, threading.Event(), threading.Event(), []
 
     def slow(path: Path) -> Any:
         times.append(path)
@@ -790,7 +790,7 @@ async def test_while_files_are_read_requests_go_on_and_one_that_is_given_up_does
         assert may_end.wait(20)
         return read(path)
 
-    monkeypatch.setattr(client_certificate, "_read_crls", slow)
+    monkeypatch.setattr(authorities, "_read_crls", slow)
     first = asyncio.create_task(verifier.verify(shown, now + 1))
     assert await asyncio.to_thread(began.wait, 20)
     for later in (1.1, 2.2, 3.3):

@@ -1,0 +1,220 @@
+"""An authority that is trusted for client certificates, and its files: CA certificates and revocation lists."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cryptography import x509
+from cryptography.x509 import verification
+
+from a2a_trust.auth.certificate.identities import AllIssued, Allowed, IdentityRule, OnlyIdentities, OnlyThumbprints
+from a2a_trust.auth.certificate.reading import BROKEN, LONGEST_NAME, extension_of
+from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, MalformedError
+from a2a_trust.files.watched import Stamp, stamp_of_path
+from a2a_trust.keys.jwk import public_key_from_object
+
+__all__ = ["ClientAuthority", "RevocationList", "WatchedAuthority"]
+
+_MAX_FILE: Final = 4_194_304
+_MAX_ISSUERS: Final = 1024
+_CRLS: Final = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
+_HASHES: Final = frozenset({"sha256", "sha384", "sha512"})
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientAuthority:
+    """An authority that is trusted for clients: by which certificates, for whom.
+
+    ``certificates`` is a file of CA certificates in PEM. They are trusted as they are, roots or not; during a change of
+    the authority's key it holds the old one and the new one. ``name`` is the operator's own word for the authority and
+    a part of every identity that it vouches for: keep it. ``identity`` says whom a certificate names, ``allowed`` which
+    of those may call.
+
+    With ``crls``, files in PEM or DER, no certificate counts without a list by its issuer that is in force now, the
+    certificates between the client's and the trusted one included. A list that covers a part only is refused.
+
+    A file that is emptied or deleted leaves what it said last: to trust the last one no more, put another one in its
+    place, or start the agent without.
+    """
+
+    name: str
+    certificates: Path | str
+    identity: IdentityRule
+    allowed: Allowed
+    crls: Collection[Path | str] = field(default=())
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", self.name):
+            raise ConfigurationError('ClientAuthority: name is a word of letters, digits and . _ -, as in "partners"')
+        for given in (self.identity, self.allowed):
+            if isinstance(given, type):
+                raise ConfigurationError(f"ClientAuthority {self.name}: write {given.__name__}(…), not the class")
+        if isinstance(self.crls, str | Path):
+            raise ConfigurationError(f"ClientAuthority {self.name}: crls are several files; write crls=[…]")
+        if isinstance(self.allowed, OnlyIdentities):
+            for name in self.allowed.names:
+                if _spelled_or_none(self.identity, name) != name:
+                    raise ConfigurationError(
+                        f"ClientAuthority {self.name}: {type(self.identity).__name__} never names {name[:128]!a}; "
+                        "write the identity exactly as the rule spells it"
+                    )
+        elif not isinstance(self.allowed, OnlyThumbprints | AllIssued):
+            raise ConfigurationError(
+                f"ClientAuthority {self.name}: write allowed=OnlyIdentities({{…}}), OnlyThumbprints({{…}}) or "
+                "AllIssued()"
+            )
+
+
+def _spelled_or_none(rule: IdentityRule, name: str) -> str | None:
+    try:
+        return rule.spelled(name)
+    except InvalidCredentialsError:
+        return None
+
+
+class RevocationList:
+    """A revocation list and what is known of it, so that requests cost the same with large ones.
+
+    Its entries are walked once, when it is made, and its signature is verified once for each issuer.
+    """
+
+    def __init__(self, crl: x509.CertificateRevocationList) -> None:
+        self._crl = crl
+        self._serial_numbers = frozenset(entry.serial_number for entry in crl)
+        self._is_of: dict[x509.Certificate, bool] = {}
+
+    def names(self, certificate: x509.Certificate) -> bool:
+        return certificate.serial_number in self._serial_numbers
+
+    def end_for(self, issuer: x509.Certificate, now: float) -> float | None:
+        """When the list's time is over; None when it is no list of this issuer that is in force now."""
+        crl = self._crl
+        if crl.issuer != issuer.subject or crl.next_update_utc is None:
+            return None
+        start, end = crl.last_update_utc.timestamp(), crl.next_update_utc.timestamp()
+        usage = extension_of(issuer, x509.KeyUsage)
+        if not start <= now < end or usage is None or not usage.crl_sign:
+            return None
+        if issuer not in self._is_of:
+            is_valid = crl.is_signature_valid(issuer.public_key())  # type: ignore[arg-type]
+            if len(self._is_of) >= _MAX_ISSUERS:
+                self._is_of.clear()
+            self._is_of[issuer] = is_valid
+        return end if self._is_of[issuer] else None
+
+
+class _Files(NamedTuple):
+    """What an authority's files say."""
+
+    stamps: tuple[Stamp | None, ...]
+    store: verification.Store
+    crls: tuple[RevocationList, ...]
+
+
+class WatchedAuthority:
+    """An authority and its files, read again when they have changed.
+
+    Files that cannot be read any more leave what they said last in its place, and the log says so: revocation lists go
+    on until they are over.
+    """
+
+    def __init__(self, authority: ClientAuthority) -> None:
+        self.authority = authority
+        self._paths = (Path(authority.certificates), *map(Path, authority.crls))
+        self.files = self._read(self.stamps())
+
+    def stamps(self) -> tuple[Stamp | None, ...]:
+        return tuple(map(stamp_of_path, self._paths))
+
+    async def read_again(self, stamps: tuple[Stamp | None, ...]) -> bool:
+        """Whether the files, which have changed, say something else now. They are read in a thread: they may be large.
+
+        ``stamps`` were taken before: a change meanwhile is noticed the next time.
+        """
+        try:
+            self.files = await asyncio.to_thread(self._read, stamps)
+        except ConfigurationError as error:
+            self.files = self.files._replace(stamps=stamps)  # one attempt, and one line, for each change
+            _log.error("client authority %s: the last files go on: %s", self.authority.name, error)
+            return False
+        _log.info("client authority %s: its files were read again", self.authority.name)
+        return True
+
+    def _read(self, stamps: tuple[Stamp | None, ...]) -> _Files:
+        authorities, *lists = self._paths
+        crls = tuple(crl for path in lists for crl in _read_crls(path))
+        return _Files(stamps, verification.Store(_read_authorities(authorities)), crls)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_FILE + 1)
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror or type(error).__name__}") from None
+    if len(data) > _MAX_FILE:
+        raise ConfigurationError(f"{path}: larger than {_MAX_FILE} bytes")
+    return data
+
+
+def _read_authorities(path: Path) -> list[x509.Certificate]:
+    try:
+        found = x509.load_pem_x509_certificates(_content(path))
+        for certificate in found:
+            _check_authority(certificate, path)
+    except BROKEN as error:
+        if isinstance(error, ConfigurationError):
+            raise
+        raise ConfigurationError(f"{path}: no CA certificates in PEM (BEGIN CERTIFICATE) that can be read") from None
+    return found
+
+
+def _check_authority(certificate: x509.Certificate, path: Path) -> None:
+    """What the verification would refuse of every chain that ends here is said at once."""
+    where = f"{path}: the certificate with serial number {certificate.serial_number:x}"
+    constraints = extension_of(certificate, x509.BasicConstraints)
+    if constraints is None or not constraints.ca:
+        raise ConfigurationError(f"{where} is no authority's: it lacks basicConstraints CA:TRUE")
+    usage = extension_of(certificate, x509.KeyUsage)
+    if usage is None or not usage.key_cert_sign:
+        raise ConfigurationError(
+            f"{where} is not for issuing; make it with keyUsage = critical, keyCertSign, cRLSign (RFC 5280 4.2.1.3)"
+        )
+    try:
+        key = public_key_from_object(certificate.public_key())
+    except MalformedError as error:
+        raise ConfigurationError(f"{where}: {error}") from None
+    if key.alg == "EdDSA":
+        raise ConfigurationError(f"{where}: authorities with Ed25519 keys are not taken; use P-256, P-384 or RSA")
+
+
+def _read_crls(path: Path) -> list[RevocationList]:
+    data = _content(path)
+    try:
+        if b"-----BEGIN" in data[:LONGEST_NAME]:
+            found = [x509.load_pem_x509_crl(block) for block in _CRLS.findall(data)]
+        else:
+            found = [x509.load_der_x509_crl(data)]
+        partial = any(extension.critical for crl in found for extension in crl.extensions)
+        strong = all(
+            crl.signature_hash_algorithm is not None and crl.signature_hash_algorithm.name in _HASHES for crl in found
+        )
+        lists = list(map(RevocationList, found))
+    except BROKEN:
+        lists = []
+    if not lists:
+        raise ConfigurationError(f"{path}: no revocation list (BEGIN X509 CRL, or DER) that can be read")
+    if not strong:
+        raise ConfigurationError(f"{path}: a revocation list that is not signed over SHA-256, SHA-384 or SHA-512")
+    if partial:
+        # Critical are what says that others are needed beside it: of changes only, for some reasons, of other issuers.
+        raise ConfigurationError(f"{path}: a revocation list of a part of what was revoked; give the whole one")
+    return lists

@@ -1,0 +1,197 @@
+"""Whom a client certificate names, and which of those may call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+from cryptography import x509
+
+from a2a_trust.auth.certificate.reading import LONGEST_NAME
+from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
+
+__all__ = [
+    "AllIssued",
+    "Allowed",
+    "FromDns",
+    "FromEmail",
+    "FromSubject",
+    "FromUri",
+    "IdentityRule",
+    "OnlyIdentities",
+    "OnlyThumbprints",
+    "check_allowed",
+]
+
+
+class IdentityRule(Protocol):
+    """Whom a certificate names. ``kind`` is the rule's own word in the issuers of identities."""
+
+    @property
+    def kind(self) -> str: ...
+
+    def name_in(self, certificate: x509.Certificate) -> str:
+        """The name, in one spelling. InvalidCredentialsError: there is none of the kind, or several, or an odd one."""
+        ...
+
+    def spelled(self, name: str) -> str:
+        """The one spelling of a name; InvalidCredentialsError for what is none."""
+        ...
+
+
+_SEGMENT: Final = r"(?!\.\.?(?:/|\Z))[A-Za-z0-9._-]+"
+_TRUST_DOMAIN: Final = re.compile(r"[a-z0-9._-]{1,255}")
+_HOST: Final = re.compile(
+    r"(?=.{1,253}\Z)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*"
+)
+_LOCAL_PART: Final = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class FromUri:
+    """The only URI among the alternative names, which is a SPIFFE ID of this trust domain, with a path.
+
+    Source: SPIFFE ID 2, X509-SVID 2 and 5.2.
+    """
+
+    trust_domain: str
+
+    def __post_init__(self) -> None:
+        if not _TRUST_DOMAIN.fullmatch(self.trust_domain):
+            raise ConfigurationError('FromUri: name the SPIFFE trust domain alone, as in FromUri("example.org")')
+
+    @property
+    def kind(self) -> str:
+        return "uri"
+
+    def name_in(self, certificate: x509.Certificate) -> str:
+        return self.spelled(_only(certificate, x509.UniformResourceIdentifier, "URI"))
+
+    def spelled(self, name: str) -> str:
+        id_of_domain = rf"spiffe://{re.escape(self.trust_domain)}(?:/{_SEGMENT})+"
+        if len(name) > LONGEST_NAME or not re.fullmatch(id_of_domain, name):
+            raise InvalidCredentialsError("certificate: its URI is no SPIFFE ID of the trust domain")
+        return name
+
+
+@dataclass(frozen=True, slots=True)
+class FromDns:
+    """The only DNS name among the alternative names, in lower case; wildcards name nobody."""
+
+    @property
+    def kind(self) -> str:
+        return "dns"
+
+    def name_in(self, certificate: x509.Certificate) -> str:
+        return self.spelled(_only(certificate, x509.DNSName, "DNS name"))
+
+    def spelled(self, name: str) -> str:
+        host = name.lower()
+        if not name.isascii() or not _HOST.fullmatch(host):
+            raise InvalidCredentialsError("certificate: its DNS name is none of one host")
+        return host
+
+
+@dataclass(frozen=True, slots=True)
+class FromEmail:
+    """The only e-mail address among the alternative names, its domain in lower case."""
+
+    @property
+    def kind(self) -> str:
+        return "email"
+
+    def name_in(self, certificate: x509.Certificate) -> str:
+        return self.spelled(_only(certificate, x509.RFC822Name, "e-mail address"))
+
+    def spelled(self, name: str) -> str:
+        local, _, domain = name.rpartition("@")
+        domain = domain.lower()
+        if not name.isascii() or not _LOCAL_PART.fullmatch(local) or not _HOST.fullmatch(domain):
+            raise InvalidCredentialsError("certificate: its e-mail address is none")
+        return f"{local}@{domain}"
+
+
+@dataclass(frozen=True, slots=True)
+class FromSubject:
+    """The whole subject as RFC 4514 writes it, as in ``CN=Invoices,O=Example``.
+
+    Name constraints are not applied to subjects, so an authority that has some names nobody by them.
+    """
+
+    @property
+    def kind(self) -> str:
+        return "subject"
+
+    def name_in(self, certificate: x509.Certificate) -> str:
+        return self.spelled(certificate.subject.rfc4514_string())
+
+    def spelled(self, name: str) -> str:
+        if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+            raise InvalidCredentialsError("certificate: its subject is empty, too long or not printable")
+        return name
+
+
+def _only(certificate: x509.Certificate, kind: type[x509.GeneralName], called: str) -> str:
+    names: list[str] = []
+    for extension in certificate.extensions:
+        if isinstance(extension.value, x509.SubjectAlternativeName):
+            names += [name.value for name in extension.value if isinstance(name, kind)]
+    if len(names) != 1:
+        raise InvalidCredentialsError(f"certificate: it has {'several' if names else 'no'} alternative names: {called}")
+    return names[0]
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyIdentities:
+    """Certificates that name one of these may call, spelled as the rule spells them; of an empty set, nobody."""
+
+    names: Collection[str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", _words(self.names, "OnlyIdentities"))
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyThumbprints:
+    """These certificates may call: the SHA-256 of the DER in hex, as ``openssl x509 -fingerprint -sha256`` prints it.
+
+    Of an empty set, nobody. A renewed certificate has another thumbprint.
+    """
+
+    thumbprints: Collection[str]
+
+    def __post_init__(self) -> None:
+        words = _words(self.thumbprints, "OnlyThumbprints")
+        thumbprints = frozenset(word.replace(":", "").lower() for word in words)
+        if not all(re.fullmatch("[0-9a-f]{64}", thumbprint) for thumbprint in thumbprints):
+            raise ConfigurationError(
+                "OnlyThumbprints: one is no SHA-256 in hex; take it from openssl x509 -noout -fingerprint -sha256"
+            )
+        object.__setattr__(self, "thumbprints", thumbprints)
+
+
+@dataclass(frozen=True, slots=True)
+class AllIssued:
+    """Whoever has a certificate for clients of this authority, or of those below it, may call.
+
+    To take those of one issuer out of many, let its own certificate be the authority's.
+    """
+
+
+def _words(words: Collection[str], where: str) -> frozenset[str]:
+    if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+        raise ConfigurationError(f'{where}: give a set of strings, as in {where}({{"…"}})')
+    return frozenset(words)
+
+
+Allowed: TypeAlias = OnlyIdentities | OnlyThumbprints | AllIssued
+
+
+def check_allowed(allowed: Allowed, name: str, thumbprint: bytes) -> None:
+    if isinstance(allowed, AllIssued):
+        return
+    if name in allowed.names if isinstance(allowed, OnlyIdentities) else thumbprint.hex() in allowed.thumbprints:
+        return
+    raise InvalidCredentialsError("certificate: it is good, and not among those that are allowed")

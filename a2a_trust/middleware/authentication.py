@@ -115,26 +115,14 @@ class AuthenticationMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
-        if kind == "http":
-            # What ends otherwise is none of the public paths; nearly all requests are told by that.
-            if (scope["path"].endswith(self._endings) or scope["method"] == "OPTIONS") and self._is_public(scope):
-                public = {**scope, _PRINCIPAL: _PUBLIC}
-                public.pop(CERTIFICATES, None)
-                if self._certificates is not None:  # what claims certificates, and the proxy's secret, is for us alone
-                    public["headers"] = _lines_without(self._certificates.headers, scope["headers"])
-                if scope["method"] == "OPTIONS":  # nobody asked who it is from, so it may call nothing
-                    public["headers"] = _lines_without(_OF_BODIES, public["headers"])
-                    receive = _without_body(receive)
-                await self._app(public, receive, send)
-                return
-        elif kind == "lifespan":
-            try:
-                await self._app(scope, receive, send)
-            finally:
-                self._outages.flush()
+        if kind == "lifespan":
+            await self._pass_lifespan(scope, receive, send)
             return
-        elif kind != "websocket":
-            raise ConfigurationError(f"ASGI scope type {kind!r} is not understood, so it is not let in")
+        if kind not in ("http", "websocket"):
+            raise ConfigurationError(f"ASGI scope type {kind!r} is not understood, so it is rejected")
+        if kind == "http" and self._is_public(scope):
+            await self._pass_public(scope, receive, send)
+            return
         # The very headers that are judged are handed on: uvicorn's httptools adds trailers to its list later on.
         inner = {**scope, "headers": [*scope["headers"]]}
         inner.pop(CERTIFICATES, None)
@@ -147,12 +135,31 @@ class AuthenticationMiddleware:
         inner |= {"user": caller, "auth": AuthCredentials([*caller.scopes]), _PRINCIPAL: caller}
         if NEXT_NONCE in inner:
             send = _giving(inner.pop(NEXT_NONCE), send)
-        send = self._caching.applied(send)
+        self._hide_credentials(inner)
+        await self._app(inner, receive, self._caching.applied(send))
+
+    async def _pass_lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._outages.flush()
+
+    async def _pass_public(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on a request that needs no credential: for a public path, or a preflight without its body."""
+        public = {**scope, _PRINCIPAL: _PUBLIC}
+        public.pop(CERTIFICATES, None)
+        if self._certificates is not None:  # what claims certificates, and the proxy's secret, is for us only
+            public["headers"] = _lines_without(self._certificates.headers, scope["headers"])
+        if scope["method"] == "OPTIONS":  # nobody asked who it is from, so it may call nothing
+            public["headers"] = _lines_without(_OF_BODIES, public["headers"])
+            receive = _without_body(receive)
+        await self._app(public, receive, send)
+
+    def _hide_credentials(self, scope: Scope) -> None:
         if self._hidden_headers:
-            inner["headers"] = _lines_without(self._hidden_headers, inner["headers"])
+            scope["headers"] = _lines_without(self._hidden_headers, scope["headers"])
         if self._hidden_parameters:
-            inner["query_string"] = _without(self._hidden_parameters, scope.get("query_string", b""))
-        await self._app(inner, receive, send)
+            scope["query_string"] = _without(self._hidden_parameters, scope.get("query_string", b""))
 
     async def _decide(self, scope: Scope) -> Principal | Anonymous | Refused:
         try:
@@ -172,7 +179,10 @@ class AuthenticationMiddleware:
 
     def _is_public(self, scope: Scope) -> bool:
         if scope["method"] in ("GET", "HEAD"):
-            return is_exactly(self._public, scope)
+            # What ends otherwise is none of the public paths; nearly all requests are told by that.
+            return scope["path"].endswith(self._endings) and is_exactly(self._public, scope)
+        if scope["method"] != "OPTIONS":
+            return False
         # A page's origin is in every one of them.
         is_asked = self._allow_cors_preflight and is_preflight(scope)
         return is_asked and any(name.lower() == b"origin" for name, _ in scope["headers"])

@@ -102,7 +102,7 @@ async def test_a_real_server_answers_the_handshake_with_401(http: str, ws: str) 
 async def test_a_scope_of_an_unknown_type_is_refused_even_with_a_good_credential(kind: Any) -> None:
     agent = Agent()
     scope = websocket_scope((b"x-api-key", KEY.encode()), type=kind, method="GET")
-    with pytest.raises(ConfigurationError, match="is not understood, so it is not let in"):
+    with pytest.raises(ConfigurationError, match="is not understood, so it is rejected"):
         await messages(guarded(agent), scope)
     assert agent.scopes == []
 

@@ -55,13 +55,13 @@ if TYPE_CHECKING:
     from a2a_trust.auth.guard_config import HandlersEnforceSkills as HandlersEnforceSkills
     from a2a_trust.auth.jwt import IdTokenVerifier as IdTokenVerifier
     from a2a_trust.auth.jwt import JwtVerifier as JwtVerifier
-    from a2a_trust.auth.jwt import TokenBinding as TokenBinding
     from a2a_trust.auth.jwt import TokenProfile as TokenProfile
     from a2a_trust.auth.principal import Anonymous as Anonymous
     from a2a_trust.auth.principal import BoundVerifier as BoundVerifier
     from a2a_trust.auth.principal import Identity as Identity
     from a2a_trust.auth.principal import KeyBinding as KeyBinding
     from a2a_trust.auth.principal import Principal as Principal
+    from a2a_trust.auth.principal import TokenBinding as TokenBinding
     from a2a_trust.auth.principal import Verifier as Verifier
     from a2a_trust.card.merge import merged_card as merged_card
     from a2a_trust.client.card_cache import CardCache as CardCache
@@ -266,7 +266,7 @@ _HOMES = {
     "SigningTool": "keys.trust",
     "SqliteApiKeys": "auth.api_key.sqlite",
     "SqliteCardMemory": "client.memory_store",
-    "TokenBinding": "auth.jwt",
+    "TokenBinding": "auth.principal",
     "TokenProfile": "auth.jwt",
     "Traefik": "middleware.proxies",
     "TrustError": "errors",

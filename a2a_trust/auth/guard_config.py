@@ -326,7 +326,9 @@ def _check_kind(scheme: SecurityScheme, place: Extractor, verifier: Verifier[Any
 def _kind_of(verifier: Any) -> CredentialKind | None:
     """What the verifier says of itself, with ID tokens taken for tokens; None for one that does not say it."""
     kind = getattr(verifier, "kind", None)
-    return CredentialKind.ACCESS_TOKEN if kind is CredentialKind.ID_TOKEN else kind
+    if kind is CredentialKind.ID_TOKEN:
+        return CredentialKind.ACCESS_TOKEN
+    return kind if isinstance(kind, CredentialKind) else None
 
 
 class _Words(NamedTuple):

@@ -30,7 +30,7 @@ from typing import Final, NamedTuple, Protocol
 
 from a2a_trust import strict_json
 from a2a_trust.auth.discovery import IssuerKeys, check_issuer
-from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, KeyBinding
+from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, KeyBinding, TokenBinding
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,
@@ -44,7 +44,7 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import read_header, verify_jws
 from a2a_trust.strict_json import JSONObject
 
-__all__ = ["IdTokenVerifier", "JwtVerifier", "KeySource", "TokenBinding", "TokenProfile"]
+__all__ = ["IdTokenVerifier", "JwtVerifier", "KeySource", "TokenProfile"]
 
 MAX_TOKEN: Final = 16_384
 """The longest token that is looked at, in characters."""
@@ -86,16 +86,6 @@ class TokenProfile(StrEnum):
     PLAIN_JWT = "JWT"
     """``typ`` is JWT or absent, as Keycloak and Entra ID write it. Such a token is told from ID, refresh and logout
     tokens by what it must have (``scope`` or ``scp``, or Entra's ``azpacr`` and ``appidacr``) and must not have."""
-
-
-class TokenBinding(StrEnum):
-    """Whether tokens have to be sender-constrained (RFC 9700 2.2.1)."""
-
-    OPTIONAL = "optional"
-    """Bearer tokens are taken, too. A token that is bound needs the proof of its key all the same."""
-
-    REQUIRED = "required"
-    """Only tokens that are bound to a key (RFC 9449) or a client certificate (RFC 8705) are taken."""
 
 
 #: Claims of ID tokens (OpenID Connect Core 2 and 3.3.2.11) and of logout tokens (Back-Channel Logout 2.4).

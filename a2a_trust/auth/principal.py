@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, time, timedelta
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, StrEnum
 from types import MappingProxyType, NoneType
-from typing import Any, Final, Generic, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, Literal, Protocol, Self, TypeVar
 from uuid import UUID
 
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
@@ -25,6 +25,8 @@ __all__ = [
     "Identity",
     "KeyBinding",
     "Principal",
+    "TokenBinding",
+    "TokenVerifier",
     "Verifier",
 ]
 
@@ -135,6 +137,16 @@ def _read_only(value: Any, name: str) -> Any:
     return value
 
 
+class TokenBinding(StrEnum):
+    """Whether tokens have to be sender-constrained (RFC 9700 2.2.1)."""
+
+    OPTIONAL = "optional"
+    """Bearer tokens are taken, too. A token that is bound needs the proof of its key all the same."""
+
+    REQUIRED = "required"
+    """Only tokens that are bound to a key (RFC 9449) or a client certificate (RFC 8705) are taken."""
+
+
 class CredentialKind(Enum):
     """What kind of credential a verifier is for, if it says so in ``kind``.
 
@@ -158,8 +170,7 @@ class Verifier(Protocol[Credential]):
     of them are asked, and one that accepts the credential is enough. So a verifier must be sure that a credential is
     its own before it asks anybody else.
 
-    A verifier may say more of itself: its ``kind`` (``CredentialKind``) and, for tokens, ``metadata_url``: where the
-    issuer publishes its metadata, which has to be the URL in the card.
+    A verifier may say in ``kind`` what kind of credential it is for; see also ``TokenVerifier``.
     """
 
     async def verify(self, credential: Credential, now: float) -> Identity:
@@ -168,6 +179,30 @@ class Verifier(Protocol[Credential]):
         InvalidCredentialsError: it is not good (UnrecognizedCredentialsError: it is not of the kind or the issuer that
         this verifier is for). KeySourceUnavailableError: nobody can tell now.
         """
+        ...
+
+
+class TokenVerifier(Verifier[str], Protocol):
+    """A verifier of access tokens that says whose they are, for the metadata of the agent (RFC 9728) and the card."""
+
+    @property
+    def kind(self) -> Literal[CredentialKind.ACCESS_TOKEN]:
+        """By this it is told from other verifiers."""
+        ...
+
+    @property
+    def issuer(self) -> str:
+        """Whose tokens are accepted."""
+        ...
+
+    @property
+    def binding(self) -> TokenBinding:
+        """Whether tokens have to be bound to a key."""
+        ...
+
+    @property
+    def metadata_url(self) -> str | None:
+        """Where the issuer publishes its metadata, which the card must name, too; None when that is not used."""
         ...
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 from urllib.parse import urlsplit
 
 from a2a_trust.auth.dpop import PROOF_ALGORITHMS, DPoP
 from a2a_trust.auth.guard_config import At
-from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier, TokenBinding
-from a2a_trust.auth.principal import Verifier
+from a2a_trust.auth.principal import CredentialKind, TokenBinding, TokenVerifier, Verifier
 from a2a_trust.card.view import CardView, OAuth2Scheme
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.jwk import PublicKey
@@ -115,17 +114,17 @@ class ProtectedResource:
         await answer(self._document, scope, send, max_age=self._max_age)
 
 
-def _token_verifiers(verifiers: Mapping[str, Verifier[Any] | At]) -> dict[str, JwtVerifier]:
+def _token_verifiers(verifiers: Mapping[str, Verifier[Any] | At]) -> dict[str, TokenVerifier]:
+    """Those of access tokens. ID tokens are not issued for a resource, so their provider is not one of its servers."""
     given = {name: each.verifier if isinstance(each, At) else each for name, each in verifiers.items()}
-    # An ID token is not got for a resource, so its provider is no authorization server of this one.
     return {
-        name: verifier
+        name: cast("TokenVerifier", verifier)
         for name, verifier in given.items()
-        if isinstance(verifier, JwtVerifier) and not isinstance(verifier, IdTokenVerifier)
+        if getattr(verifier, "kind", None) is CredentialKind.ACCESS_TOKEN
     }
 
 
-def _metadata(resource: str, card: CardView, tokens: Mapping[str, JwtVerifier]) -> dict[str, Any]:
+def _metadata(resource: str, card: CardView, tokens: Mapping[str, TokenVerifier]) -> dict[str, Any]:
     demanded = [pair for alternative in card.requirements or () for pair in alternative.schemes]
     demanded += [
         pair for skill in card.skills for alternative in skill.requirements or () for pair in alternative.schemes

@@ -13,8 +13,8 @@ from a2a_trust.auth.credentials import HttpAuthorization
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard import Guard
 from a2a_trust.auth.guard_config import At
-from a2a_trust.auth.jwt import JwtVerifier, TokenBinding
-from a2a_trust.auth.principal import Anonymous, Identity, KeyBinding, Principal
+from a2a_trust.auth.jwt import JwtVerifier
+from a2a_trust.auth.principal import Anonymous, Identity, KeyBinding, Principal, TokenBinding
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import AuthorizationError, ConfigurationError, InvalidCredentialsError, MissingCredentialsError
 from tests.auth.deciding import admitted

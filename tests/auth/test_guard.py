@@ -13,7 +13,7 @@ from a2a_trust.auth.discovery import OAuth2Keys, OpenIdKeys
 from a2a_trust.auth.guard import Guard
 from a2a_trust.auth.guard_config import AnonymousAllowed, AnonymousRefused, At, HandlersEnforceSkills, SkillsRefused
 from a2a_trust.auth.jwt import JwtVerifier
-from a2a_trust.auth.principal import Anonymous, Identity, Principal
+from a2a_trust.auth.principal import Anonymous, CredentialKind, Identity, Principal
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import (
     AuthorizationError,
@@ -690,3 +690,17 @@ def test_a_card_without_schemes_is_told_what_to_paste(of: dict[str, Any]) -> Non
 
 def test_an_anonymous_caller_has_no_identity() -> None:
     assert Anonymous().identity("key") is None
+
+
+@pytest.mark.parametrize("kind", ["token", 1, object(), {}])
+async def test_a_kind_that_is_a_word_of_the_verifiers_own_says_nothing(kind: Any) -> None:
+    given = verifiers_for("key")["key"]
+    given.kind = kind  # type: ignore[attr-defined]
+    assert (await caller(guard({"key": []}, given={"key": given}), key="ann")).identities[0][0] == "key"
+
+
+async def test_a_verifier_that_says_another_kind_does_not_start() -> None:
+    given = verifiers_for("key")["key"]
+    given.kind = CredentialKind.CERTIFICATE  # type: ignore[attr-defined]
+    with pytest.raises(ConfigurationError, match="is for client certificates.*the card demands API keys"):
+        guard({"key": []}, given={"key": given})

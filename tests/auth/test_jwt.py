@@ -16,8 +16,8 @@ from joserfc.jwk import ECKey, OKPKey, RSAKey
 from a2a_trust import LocalSigner, generate_signer
 from a2a_trust.auth import jwt as jwt_module
 from a2a_trust.auth.discovery import OAuth2Keys, OpenIdKeys
-from a2a_trust.auth.jwt import MAX_TOKEN, IdTokenVerifier, JwtVerifier, TokenBinding, TokenProfile
-from a2a_trust.auth.principal import Identity, KeyBinding
+from a2a_trust.auth.jwt import MAX_TOKEN, IdTokenVerifier, JwtVerifier, TokenProfile
+from a2a_trust.auth.principal import Identity, KeyBinding, TokenBinding
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,

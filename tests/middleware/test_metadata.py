@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
 
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.dpop import PROOF_ALGORITHMS, DPoP
-from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier, TokenBinding
+from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier
+from a2a_trust.auth.principal import CredentialKind, Identity, TokenBinding
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.jwk import PublicKey
@@ -136,6 +137,26 @@ def test_proofs_are_demanded_of_all_callers_where_nothing_else_binds_a_token(cer
         ).metadata
         is_demanded = not certificate_bound and TokenBinding.OPTIONAL not in bindings
         assert metadata.get("dpop_bound_access_tokens_required", False) is is_demanded
+
+
+class Introspecting:
+    """A verifier of somebody else's, which says that it is for access tokens, and of which issuer."""
+
+    kind: Literal[CredentialKind.ACCESS_TOKEN] = CredentialKind.ACCESS_TOKEN
+    issuer, binding, metadata_url = "https://other.example", TokenBinding.OPTIONAL, None
+
+    async def verify(self, credential: str, now: float) -> Identity:
+        return Identity(issuer=self.issuer, subject=credential)
+
+
+class Unsaid(Introspecting):
+    kind: Any = "token"  # a word of its own, which says nothing to us
+
+
+def test_a_verifier_of_others_is_named_when_it_says_what_it_is() -> None:
+    metadata = ProtectedResource("https://agent.example", CARD, {"oauth": Introspecting()}).metadata
+    assert metadata["authorization_servers"] == ["https://other.example"]
+    assert "authorization_servers" not in ProtectedResource("https://agent.example", CARD, {"oauth": Unsaid()}).metadata
 
 
 def test_an_agent_without_tokens_names_no_server() -> None:

@@ -702,5 +702,5 @@ async def test_a_kind_that_is_a_word_of_the_verifiers_own_says_nothing(kind: Any
 async def test_a_verifier_that_says_another_kind_does_not_start() -> None:
     given = verifiers_for("key")["key"]
     given.kind = CredentialKind.CERTIFICATE  # type: ignore[attr-defined]
-    with pytest.raises(ConfigurationError, match="is for client certificates.*the card demands API keys"):
+    with pytest.raises(ConfigurationError, match=r"is for client certificates.*the card demands API keys"):
         guard({"key": []}, given={"key": given})

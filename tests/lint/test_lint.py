@@ -20,7 +20,7 @@ from a2a_trust.keys.signer import generate_signer
 from a2a_trust.lint.document import at
 from a2a_trust.lint.findings import Finding, Severity
 from a2a_trust.lint.lint_card import MAX_OF_A_RULE, lint_card, mend_card
-from a2a_trust.lint.rules import RULES
+from a2a_trust.lint.rules.table import RULES
 from a2a_trust.signing.forms import Form, project
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.strict_json.pointer import steps_of

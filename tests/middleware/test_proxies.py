@@ -22,20 +22,11 @@ from hypothesis import strategies as st
 
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
 from a2a_trust.middleware.peer import Networks, with_peer
-from a2a_trust.middleware.proxies import (
-    Apache,
-    AwsAlb,
-    Caddy,
-    Envoy,
-    FromProxy,
-    HAProxy,
-    Nginx,
-    ProxyForm,
-    ProxySecret,
-    Rfc9440,
-    Traefik,
-    UnixSocket,
-)
+from a2a_trust.middleware.proxies.certificate_only import AwsAlb, Caddy, Rfc9440, Traefik
+from a2a_trust.middleware.proxies.envoy import Envoy
+from a2a_trust.middleware.proxies.form import ProxyForm
+from a2a_trust.middleware.proxies.from_proxy import FromProxy, ProxySecret, UnixSocket
+from a2a_trust.middleware.proxies.with_verdict import Apache, HAProxy, Nginx
 
 SECRET = "0123456789abcdef0123456789abcdef"
 _KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))  # the same certificates, and so names of tests, in every run

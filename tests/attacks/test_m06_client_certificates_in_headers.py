@@ -22,7 +22,7 @@ from a2a_trust.middleware.proxies.headers import CLAIMING_HEADERS
 from a2a_trust.middleware.proxies.with_verdict import Nginx
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.middleware.agent import CARD, KEY, Agent, guarded, raw_exchange, uvicorn_serving, verifiers
-from tests.middleware.test_proxies import ANN, BOB, SECRET, TOLD, Headers, Told
+from tests.middleware.proxies.told import ANN, BOB, SECRET, TOLD, Headers, Told
 
 pytestmark = pytest.mark.anyio
 

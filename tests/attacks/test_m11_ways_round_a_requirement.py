@@ -27,7 +27,7 @@ from tests.attacks.test_m06_client_certificates_in_headers import Believes
 from tests.auth.test_jwt import claims, token
 from tests.certificates import Authority
 from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, Agent, guarded, uvicorn_serving, verifiers
-from tests.middleware.test_proxies import ANN, TOLD
+from tests.middleware.proxies.told import ANN, TOLD
 
 pytestmark = pytest.mark.anyio
 

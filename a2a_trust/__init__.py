@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from a2a_trust.client.fetch_card import UnsafeReportOnly as UnsafeReportOnly
     from a2a_trust.client.fetch_card import fetch_card as fetch_card
     from a2a_trust.client.fetch_card import fetch_card_async as fetch_card_async
-    from a2a_trust.client.memory import TrustOnFirstUse as TrustOnFirstUse
+    from a2a_trust.client.first_use import TrustOnFirstUse as TrustOnFirstUse
     from a2a_trust.client.memory import VolatileCardMemory as VolatileCardMemory
     from a2a_trust.client.memory_store import SqliteCardMemory as SqliteCardMemory
     from a2a_trust.client.transport import AsyncVerifyingTransport as AsyncVerifyingTransport
@@ -271,7 +271,7 @@ _HOMES = {
     "Traefik": "middleware.proxies.certificate_only",
     "TrustError": "errors",
     "TrustFile": "keys.trust_file",
-    "TrustOnFirstUse": "client.memory",
+    "TrustOnFirstUse": "client.first_use",
     "TrustSource": "keys.trust",
     "TrustStore": "keys.trust",
     "TrustedKey": "keys.trust",

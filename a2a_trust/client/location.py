@@ -23,10 +23,10 @@ from typing import Final
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from a2a_trust.card.view import CARD_PATHS
-from a2a_trust.errors import MalformedError
+from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.origins import host_of, origin_of
 
-__all__ = ["Location", "location_of", "plain_url"]
+__all__ = ["Location", "location_of", "named_location", "plain_url"]
 
 _PATH_CHARACTERS: Final = "!$&'()*+,;=:@"  # beside the unreserved ones: RFC 3986 3.3
 _LONGEST: Final = 2048  # as for host_of
@@ -65,6 +65,14 @@ def location_of(url: str, *, with_query: bool = False) -> Location:
         return Location(plain)
     has_path = plain.count("/") > 2
     return Location(f"{plain}?{query}" if has_path else f"{plain}/?{query}")
+
+
+def named_location(url: str, *, with_query: bool = False) -> Location:
+    """The location that the program named; ConfigurationError if it is not one."""
+    try:
+        return location_of(url, with_query=with_query)
+    except MalformedError as error:
+        raise ConfigurationError(str(error)) from None
 
 
 def plain_url(url: str) -> str:

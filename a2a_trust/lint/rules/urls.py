@@ -7,12 +7,12 @@ from typing import Final, NamedTuple
 
 from a2a_trust.card.ambiguity import field_of
 from a2a_trust.errors import MalformedError
-from a2a_trust.keys.origins import host_of, interface_host
+from a2a_trust.keys.origins import host_of, interface_host, url_of
 from a2a_trust.lint.document import Path, Subject, pointer_of
 from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.rules.rule import Found, rule
 from a2a_trust.lint.secret_shapes import secret_kind
-from a2a_trust.net.addresses import address_of, is_loopback, is_public
+from a2a_trust.net.addresses import is_loopback, is_public
 
 __all__ = ["RULES"]
 
@@ -64,11 +64,10 @@ def http_url(subject: Subject) -> Iterator[Found]:
 def _is_loopback(url: str) -> bool:
     """Whether every reader takes the host of the URL for the machine that the client runs on (RFC 6761 6.3)."""
     try:
-        host = host_of(url)
-        address = address_of(host)
-    except (MalformedError, ValueError):
+        parts = url_of(url)
+    except MalformedError:
         return False  # see unclear-url
-    return f".{host}".endswith(".localhost") if address is None else is_loopback(address)
+    return f".{parts.host}".endswith(".localhost") if parts.address is None else is_loopback(parts.address)
 
 
 @rule("http-link", Severity.NOTE, "A link for people is not encrypted.", "13.4")
@@ -86,13 +85,11 @@ _PRIVATE_NAMES: Final = (".localhost", ".local", ".internal", ".home.arpa", ".te
 def private_url(subject: Subject) -> Iterator[Found]:
     for url in _urls(subject):
         try:
-            host = host_of(url.text)
-            address = address_of(host)
-        except (MalformedError, ValueError):
+            parts = url_of(url.text)
+        except MalformedError:
             continue  # see unclear-url
-        dotted = f".{host}"
-        is_private = dotted.endswith(_PRIVATE_NAMES) or "." not in host if address is None else not is_public(address)
-        if is_private:
+        is_private_name = f".{parts.host}".endswith(_PRIVATE_NAMES) or "." not in parts.host
+        if is_private_name if parts.address is None else not is_public(parts.address):
             yield Found(
                 pointer_of(url.path),
                 "the host is of this machine or of a private network: elsewhere nothing answers, or another server "

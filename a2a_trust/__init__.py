@@ -8,7 +8,7 @@ Rooms, from the ground up; each imports only from rooms before it:
 ``dates``           moments as people read them
 ``cache``           bounded memories, and one flight for several callers
 ``files``           written whole or not at all, watched for changes, who may write them, SQLite
-``net``             the fetcher, the one guarded way to the network, and which addresses are public
+``net``             the fetcher, the one guarded way to the network; URLs, and which addresses are public
 ``card``            cards of every generation: what they say, what makes them ambiguous, two generations in one
 ``keys``            algorithms, JWK and PEM, key sets, JWS, signers, rings, origins, trust
 ``signing``         canonical JSON, presence, forms, signatures, sign, verify

@@ -8,7 +8,7 @@ Rooms, from the ground up; each imports only from rooms before it:
 ``dates``           moments as people read them
 ``cache``           bounded memories, and one flight for several callers
 ``files``           written whole or not at all, watched for changes, who may write them, SQLite
-``net``             the fetcher, the one guarded way to the network, and which addresses are public
+``net``             the fetcher, the one guarded way to the network; URLs, and which addresses are public
 ``card``            cards of every generation: what they say, what makes them ambiguous, two generations in one
 ``keys``            algorithms, JWK and PEM, key sets, JWS, signers, rings, origins, trust
 ``signing``         canonical JSON, presence, forms, signatures, sign, verify
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from a2a_trust.client.fetch_card import UnsafeReportOnly as UnsafeReportOnly
     from a2a_trust.client.fetch_card import fetch_card as fetch_card
     from a2a_trust.client.fetch_card import fetch_card_async as fetch_card_async
-    from a2a_trust.client.memory import TrustOnFirstUse as TrustOnFirstUse
+    from a2a_trust.client.first_use import TrustOnFirstUse as TrustOnFirstUse
     from a2a_trust.client.memory import VolatileCardMemory as VolatileCardMemory
     from a2a_trust.client.memory_store import SqliteCardMemory as SqliteCardMemory
     from a2a_trust.client.transport import AsyncVerifyingTransport as AsyncVerifyingTransport
@@ -147,17 +147,17 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.metadata import ProtectedResource as ProtectedResource
     from a2a_trust.middleware.peer import Networks as Networks
     from a2a_trust.middleware.protection import protect as protect
-    from a2a_trust.middleware.proxies import Apache as Apache
-    from a2a_trust.middleware.proxies import AwsAlb as AwsAlb
-    from a2a_trust.middleware.proxies import Caddy as Caddy
-    from a2a_trust.middleware.proxies import Envoy as Envoy
-    from a2a_trust.middleware.proxies import FromProxy as FromProxy
-    from a2a_trust.middleware.proxies import HAProxy as HAProxy
-    from a2a_trust.middleware.proxies import Nginx as Nginx
-    from a2a_trust.middleware.proxies import ProxySecret as ProxySecret
-    from a2a_trust.middleware.proxies import Rfc9440 as Rfc9440
-    from a2a_trust.middleware.proxies import Traefik as Traefik
-    from a2a_trust.middleware.proxies import UnixSocket as UnixSocket
+    from a2a_trust.middleware.proxies.certificate_only import AwsAlb as AwsAlb
+    from a2a_trust.middleware.proxies.certificate_only import Caddy as Caddy
+    from a2a_trust.middleware.proxies.certificate_only import Rfc9440 as Rfc9440
+    from a2a_trust.middleware.proxies.certificate_only import Traefik as Traefik
+    from a2a_trust.middleware.proxies.envoy import Envoy as Envoy
+    from a2a_trust.middleware.proxies.from_proxy import FromProxy as FromProxy
+    from a2a_trust.middleware.proxies.from_proxy import ProxySecret as ProxySecret
+    from a2a_trust.middleware.proxies.from_proxy import UnixSocket as UnixSocket
+    from a2a_trust.middleware.proxies.with_verdict import Apache as Apache
+    from a2a_trust.middleware.proxies.with_verdict import HAProxy as HAProxy
+    from a2a_trust.middleware.proxies.with_verdict import Nginx as Nginx
     from a2a_trust.middleware.rules import RequestRules as RequestRules
     from a2a_trust.middleware.rules import call_of as call_of
     from a2a_trust.net.fetcher import Door as Door
@@ -174,16 +174,16 @@ _HOMES = {
     "AllIssued": "auth.certificate.identities",
     "Anonymous": "auth.principal",
     "AnonymousAllowed": "auth.guard_config",
-    "Apache": "middleware.proxies",
+    "Apache": "middleware.proxies.with_verdict",
     "ApiKeyVerifier": "auth.api_key.verifier",
     "AsyncVerifyingTransport": "client.transport",
     "At": "auth.guard_config",
     "AuthenticationError": "errors",
     "AuthenticationMiddleware": "middleware.authentication",
     "AuthorizationError": "errors",
-    "AwsAlb": "middleware.proxies",
+    "AwsAlb": "middleware.proxies.certificate_only",
     "BoundVerifier": "auth.principal",
-    "Caddy": "middleware.proxies",
+    "Caddy": "middleware.proxies.certificate_only",
     "CardCache": "client.card_cache",
     "CardFile": "middleware.card",
     "CardForCallers": "middleware.card_access",
@@ -207,7 +207,7 @@ _HOMES = {
     "DPoPAuth": "client.dpop",
     "DPoPAuthError": "client.dpop",
     "Door": "net.fetcher",
-    "Envoy": "middleware.proxies",
+    "Envoy": "middleware.proxies.envoy",
     "ExtendedCard": "middleware.extended_card",
     "FetchError": "errors",
     "Finding": "lint.findings",
@@ -215,11 +215,11 @@ _HOMES = {
     "Form": "signing.forms",
     "FromDns": "auth.certificate.identities",
     "FromEmail": "auth.certificate.identities",
-    "FromProxy": "middleware.proxies",
+    "FromProxy": "middleware.proxies.from_proxy",
     "FromSubject": "auth.certificate.identities",
     "FromTls": "middleware.client_certificate",
     "FromUri": "auth.certificate.identities",
-    "HAProxy": "middleware.proxies",
+    "HAProxy": "middleware.proxies.with_verdict",
     "HandlersEnforceSkills": "auth.guard_config",
     "Header": "auth.credentials",
     "IdTokenVerifier": "auth.jwt",
@@ -238,7 +238,7 @@ _HOMES = {
     "MemoryApiKeys": "auth.api_key.verifier",
     "MissingCredentialsError": "errors",
     "Networks": "middleware.peer",
-    "Nginx": "middleware.proxies",
+    "Nginx": "middleware.proxies.with_verdict",
     "OAuth2Keys": "auth.discovery",
     "OnlyIdentities": "auth.certificate.identities",
     "OnlyThumbprints": "auth.certificate.identities",
@@ -250,12 +250,12 @@ _HOMES = {
     "Principal": "auth.principal",
     "ProofMemory": "auth.dpop",
     "ProtectedResource": "middleware.metadata",
-    "ProxySecret": "middleware.proxies",
+    "ProxySecret": "middleware.proxies.from_proxy",
     "PublicCard": "middleware.card",
     "PublicKey": "keys.jwk",
     "Query": "auth.credentials",
     "RequestRules": "middleware.rules",
-    "Rfc9440": "middleware.proxies",
+    "Rfc9440": "middleware.proxies.certificate_only",
     "RolledBackCardError": "errors",
     "ServerNonces": "auth.dpop",
     "Severity": "lint.findings",
@@ -268,16 +268,16 @@ _HOMES = {
     "SqliteCardMemory": "client.memory_store",
     "TokenBinding": "auth.principal",
     "TokenProfile": "auth.jwt",
-    "Traefik": "middleware.proxies",
+    "Traefik": "middleware.proxies.certificate_only",
     "TrustError": "errors",
     "TrustFile": "keys.trust_file",
-    "TrustOnFirstUse": "client.memory",
+    "TrustOnFirstUse": "client.first_use",
     "TrustSource": "keys.trust",
     "TrustStore": "keys.trust",
     "TrustedKey": "keys.trust",
     "UncoveredFieldsError": "errors",
     "UnrecognizedCredentialsError": "errors",
-    "UnixSocket": "middleware.proxies",
+    "UnixSocket": "middleware.proxies.from_proxy",
     "UnsafeAnyOrigin": "keys.origins",
     "UnsafePassAnything": "client.destinations",
     "UnsafeReportOnly": "client.fetch_card",

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -58,14 +59,15 @@ def modules() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
-def imports(path: Path) -> Iterator[str]:
-    """The modules that a file imports, anywhere in it, except for type checking only."""
+def imports(path: Path, *, for_types: bool = False) -> Iterator[str]:
+    """What a file imports, anywhere in it; what it imports for type checking only, ``for_types``."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     typing_only = {
         id(node)
         for block in ast.walk(tree)
         if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"
         for node in ast.walk(block)
+        if not for_types
     }
     for node in ast.walk(tree):
         if id(node) in typing_only:
@@ -100,6 +102,25 @@ def test_a_module_imports_only_from_its_own_and_lower_floors(path: Path) -> None
             here, there = name_of(path), imported
             assert floor_of(there) <= floor_of(here), f"{here} imports {there} from above"
             assert {here.split(".")[1], there.split(".")[1]} != {"signing", "auth"}, f"{here} imports {there}"
+
+
+#: Imports for type checking that close a cycle, each with the reason.
+ALLOWED_CYCLES = {
+    # AuthorizationError holds the caller that it refuses; to raise an error must not load the room of callers
+    ("a2a_trust.errors", "a2a_trust.auth.principal"),
+}
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    files = {name_of(path).removesuffix(".__init__"): path for path in modules()}
+    del files["a2a_trust"]  # names every room, and loads none until it is asked
+    graph: dict[str, set[str]] = {}
+    for here, path in files.items():
+        named = {each for name in imports(path, for_types=True) for each in (name, name.rpartition(".")[0])}
+        graph[here] = named & files.keys() - {here}
+    for here, there in ALLOWED_CYCLES:
+        graph[here].remove(there)
+    list(TopologicalSorter(graph).static_order())  # CycleError names the modules
 
 
 @pytest.mark.parametrize("path", modules(), ids=name_of)

@@ -53,8 +53,8 @@ class Agents:
     def prove(self, document: bytes, origin: str, trust: TrustStore) -> VerifiedCard:
         """The proof of a card that was asked for; the errors are those of ``fetch_card``."""
         with needing_client("to ask agents"):
+            from a2a_trust.client.first_use import TrustOnFirstUse
             from a2a_trust.client.flow import run
-            from a2a_trust.client.memory import TrustOnFirstUse
             from a2a_trust.client.verification import Proving
         on_first_use = TrustOnFirstUse() if self.on_first_use else None
         with _warnings_shown():

@@ -18,7 +18,7 @@ from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.files.atomic import write_atomically
 from a2a_trust.lint.findings import Finding, Severity
 from a2a_trust.lint.lint_card import lint_card, mend_card
-from a2a_trust.lint.rules import RULES
+from a2a_trust.lint.rules.table import RULES
 
 __all__ = ["mended_text", "run"]
 

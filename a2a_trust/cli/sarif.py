@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from a2a_trust.cli.positions import Position
 from a2a_trust.lint.findings import Finding
-from a2a_trust.lint.rules import RULES
+from a2a_trust.lint.rules.table import RULES
 
 __all__ = ["log_of", "notification", "result"]
 

@@ -19,19 +19,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Self
-from urllib.parse import urlsplit
 
 from a2a_trust.card.operations import EXTENDED_CARD_0_2, ROUTES, Generation
 from a2a_trust.card.view import CARD_PATHS, read_card
 from a2a_trust.errors import MalformedError
-from a2a_trust.keys.origins import host_of, origin_of
+from a2a_trust.keys.origins import url_of
 from a2a_trust.net.addresses import is_this_machine
+from a2a_trust.net.urls import with_plain_escapes
 from a2a_trust.signing.verify import VerifiedCard
 
 __all__ = ["Destination", "Destinations", "UnsafePassAnything"]
 
-_ESCAPE: Final = re.compile(r"%([0-9A-Fa-f]{2})")
-_UNRESERVED: Final = re.compile(r"[A-Za-z0-9._~-]")
 #: Segments that servers read differently: some take off what follows ";" and resolve the dots that are left, and some
 #: decode, once or twice, before they look for dots, ";" and slashes.
 _AMBIGUOUS: Final = re.compile(
@@ -72,13 +70,13 @@ class Destination:
     @classmethod
     def of(cls, url: str) -> Self:
         """MalformedError: two readers could read two URLs, or it is neither https nor http to this machine."""
-        origin, parts = origin_of(url), urlsplit(url)
-        if parts.scheme != "https" and not (parts.scheme == "http" and is_this_machine(host_of(url))):
+        parts = url_of(url)
+        if parts.scheme != "https" and not (parts.scheme == "http" and is_this_machine(parts.host)):
             raise MalformedError("URL: neither https, nor http to this machine; write https://…")
-        path = _ESCAPE.sub(_in_one_spelling, parts.path).removesuffix("/")
+        path = with_plain_escapes(parts.path).removesuffix("/")
         if any(_AMBIGUOUS.fullmatch(segment) for segment in path.split("/")[1:]):
             raise MalformedError("URL: its path has a segment that servers read differently (.., //, or an encoded /)")
-        return cls(origin, path, parts.query)
+        return cls(parts.origin, path, parts.query or "")
 
     def __str__(self) -> str:
         """Without the query, which may hold a secret."""
@@ -105,11 +103,6 @@ class Destination:
         if len(folders) > _MOST_FOLDERS:
             folders[_MOST_FOLDERS - 1 :] = [""]
         return [f"{self.origin}{folder}{name}" for folder in folders for name in CARD_PATHS]
-
-
-def _in_one_spelling(escape: re.Match[str]) -> str:
-    char = chr(int(escape[1], 16))
-    return char if _UNRESERVED.fullmatch(char) else escape[0].upper()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,9 @@ from urllib.parse import urlsplit
 from a2a_trust import strict_json
 from a2a_trust.card.view import CARD_PATHS
 from a2a_trust.client.card_cache import CardCache
+from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.flow import Flow, Get, run, run_async
-from a2a_trust.client.memory import CardMemory, TrustOnFirstUse
+from a2a_trust.client.memory import CardMemory
 from a2a_trust.client.verification import ANY_KEY, WHOLE_CARD, Proving
 from a2a_trust.errors import CardVerificationError, ConfigurationError, FetchError, MalformedError
 from a2a_trust.keys.policy import Policy

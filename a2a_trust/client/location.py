@@ -20,16 +20,16 @@ from __future__ import annotations
 
 import re
 from typing import Final
-from urllib.parse import quote, unquote_to_bytes, urlsplit
+from urllib.parse import quote, unquote_to_bytes
 
 from a2a_trust.card.view import CARD_PATHS
-from a2a_trust.errors import MalformedError
-from a2a_trust.keys.origins import host_of, origin_of
+from a2a_trust.errors import ConfigurationError, MalformedError
+from a2a_trust.keys.origins import host_of, origin_of, url_of
+from a2a_trust.net.urls import MAX_URL
 
-__all__ = ["Location", "location_of", "plain_url"]
+__all__ = ["Location", "location_of", "named_location", "plain_url"]
 
 _PATH_CHARACTERS: Final = "!$&'()*+,;=:@"  # beside the unreserved ones: RFC 3986 3.3
-_LONGEST: Final = 2048  # as for host_of
 #: In every case, as there are servers that do not tell them apart.
 _WELL_KNOWN: Final = re.compile(rf"(?:{'|'.join(map(re.escape, CARD_PATHS))})+\Z", re.IGNORECASE)
 _NO_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -60,23 +60,30 @@ def location_of(url: str, *, with_query: bool = False) -> Location:
     if isinstance(url, Location):
         return url
     plain = _WELL_KNOWN.sub("", plain_url(url))
-    query = urlsplit(url).query if with_query else ""
+    query = url_of(url).query if with_query else None
     if not query:
         return Location(plain)
     has_path = plain.count("/") > 2
     return Location(f"{plain}?{query}" if has_path else f"{plain}/?{query}")
 
 
+def named_location(url: str, *, with_query: bool = False) -> Location:
+    """The location that the program named; ConfigurationError if it is not one."""
+    try:
+        return location_of(url, with_query=with_query)
+    except MalformedError as error:
+        raise ConfigurationError(str(error)) from None
+
+
 def plain_url(url: str) -> str:
     """A URL without query and fragment, and without a slash at its end, in one spelling: rules 2 to 4."""
     try:
-        host_of(url)  # as it is: with a scheme before it a path would be a URL too
-        url = url if "//" in url else f"https://{url}"
-        origin, path = origin_of(url), urlsplit(url).path
+        parts = url_of(url)
     except (MalformedError, TypeError):
         raise MalformedError(
             "location: write the URL of the agent or of its card, as in https://agent.example.com"
         ) from None
+    origin, path = parts._replace(scheme=parts.scheme or "https").origin, parts.path
     if not origin.startswith(("https://", "http://")):
         raise MalformedError("location: cards come over https (or http, on this machine); write https://host/path")
     segments = [unquote_to_bytes(segment) for segment in path.split("/") if segment]
@@ -86,6 +93,6 @@ def plain_url(url: str) -> str:
             "server sees, as in https://agent.example.com/agents/a"
         )
     plain = "/".join([origin, *[quote(segment, safe=_PATH_CHARACTERS) for segment in segments]])
-    if len(plain) > _LONGEST:
-        raise MalformedError(f"location: longer than {_LONGEST} characters")
+    if len(plain) > MAX_URL:
+        raise MalformedError(f"location: longer than {MAX_URL} characters")
     return plain

@@ -2,24 +2,17 @@
 
 A signature proves who made a card. It does not prove that the card is the latest one, nor that its key is the one of
 last time. So for every agent location (``location``) these are kept: that a signed card came from there, by which keys,
-and the highest protected ``iat``. The rules, numbered as in ``judge``:
+and the highest protected ``iat``. ``Admission`` decides on a card by these rules, each of which is one of its methods:
 
-1. A card from the future is rejected and not stored: its ``iat`` would make every honest card after it an old one.
-2. A key that the trust store names is accepted, whichever key was there before. A key for which only its own origin
-   vouches (``TrustOnFirstUse``) is accepted on first use; later it must be one of those remembered for the location.
-3. The first use of a new location on a host that is remembered is limited to the keys that were trusted on first use
-   there, at any port. Any other key must be accepted by a person. Else everybody who may choose a path or a port would
-   get a first use, of a key that speaks for the whole host.
-4. If a key that was trusted on first use is replaced by one that the trust store names, its ``iat`` and version no
-   longer count.
-5. An ``iat`` lower than the remembered one is rejected; an equal one is fine. So is rejected a card without ``iat``
-   after one with it: otherwise an old card without ``iat`` would be accepted for ever. If a signer really stops writing
-   ``iat``, forget the location.
-6. A lower ``version`` is a warning: people go back to one on purpose, and the text of a version has no order. A key of
-   the trust store that takes the place of another, and is that of another agent of the host, is a warning, too.
+1. A card from the future is rejected.
+2. A key of first use that has changed is rejected.
+3. A first use at a new location is limited to the keys that its host is remembered for.
+4. A key that the trust store names ends a first use.
+5. An older card than the one remembered is rejected.
+6. A lower version, and a key that changed to that of another agent of the host, are warnings.
 
 A card is checked and recorded in one step. If two processes see a location for the first time, one is first, and the
-other is judged by what the first has stored. Only verified cards are recorded.
+other is held to what the first has stored. Only verified cards are recorded.
 
 Not here: verifying cards (``verify_card``), fetching them and their keys.
 """
@@ -28,41 +21,29 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-from a2a_trust.client.location import Location, location_of
+from a2a_trust.client.first_use import changed_key, other_key_of_host, trusted_on_first_use
+from a2a_trust.client.location import Location, named_location
 from a2a_trust.dates import date_of
-from a2a_trust.errors import (
-    CardMemoryError,
-    ConfigurationError,
-    MalformedError,
-    PinnedKeyError,
-    RolledBackCardError,
-)
-from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.origins import Origins, host_of
+from a2a_trust.errors import CardMemoryError, ConfigurationError, RolledBackCardError
+from a2a_trust.keys.origins import host_of
 from a2a_trust.keys.policy import is_thumbprint
-from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.signing.verify import CLOCK_SKEW, VerifiedCard
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 __all__ = [
+    "Admission",
     "Admitted",
     "CardMemory",
     "CardTable",
     "JudgingMemory",
     "Remembered",
-    "TrustOnFirstUse",
     "VolatileCardMemory",
     "acceptance",
-    "judge",
-    "named_location",
 ]
 
 _log: Final = logging.getLogger(__name__)
@@ -125,44 +106,6 @@ class CardMemory(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class TrustOnFirstUse:
-    """The choice to believe the keys that an agent's own origin publishes, once, and to hold it to them from then on.
-
-    Whoever answers in the agent's place the first time is believed until somebody compares the thumbprint. It is for
-    agents of which nothing is known: if the trust store names a key for a host, or demands something of its cards, only
-    the trust store counts.
-    """
-
-    def applies_to(self, url: str, trust: TrustStore) -> bool:
-        """Whether the trust store says nothing about the host of ``url``, the URL of an agent or of its card."""
-        host = host_of(named_location(url))
-        return not any(each.covers(host) for each in trust.spoken_for)
-
-    def trust_store(self, published: Iterable[PublicKey], url: str, trust: TrustStore) -> TrustStore:
-        """The keys that the origin of ``url`` has published, trusted for its host; none if this does not apply.
-
-        A key that the operator wrote down anywhere is left out: how far it is trusted was said there. So is one that is
-        revoked there, by name or by thumbprint. A card that is verified with this store must go through
-        ``CardMemory.admit``, which knows it by its mark.
-        """
-        # Only what the operator wrote down: a stranger's key set must not block another party's first use.
-        said = trust.revoked.union([entry.key.thumbprint for entry in trust.keys if entry.source is None])
-        believed = [key for key in published if not said & {key.kid, key.thumbprint}]
-        if not self.applies_to(url, trust):
-            believed = []
-        origins = Origins(host_of(named_location(url)))
-        return TrustStore([TrustedKey(key=key, origins=origins, on_first_use=True) for key in believed])
-
-
-def named_location(url: str, *, with_query: bool = False) -> Location:
-    """The location that the program named; ConfigurationError if it is not one."""
-    try:
-        return location_of(url, with_query=with_query)
-    except MalformedError as error:
-        raise ConfigurationError(str(error)) from None
-
-
 def acceptance(location: str, thumbprints: Iterable[str]) -> tuple[Location, frozenset[str]]:
     """What a person accepts, as ``JudgingMemory.accept`` has it; ConfigurationError if it is no location or no key."""
     named = named_location(location, with_query=True)
@@ -172,142 +115,6 @@ def acceptance(location: str, thumbprints: Iterable[str]) -> tuple[Location, fro
             "accept: write the key's RFC 7638 thumbprint, 43 letters, digits, - and _, as the refusal shows it"
         )
     return named, keys
-
-
-def judge(table: CardTable, proven: VerifiedCard, location: Location, *, now: float, way_out: WayOut) -> Admitted:
-    """What a verified card makes of what is remembered of its location, or CardMemoryError. Nothing is recorded."""
-    before, presented = table.get(location), frozenset([key.thumbprint for key in proven.keys])
-    # 1. The future.
-    _check_future(proven.issued, location, now)
-    # 2. and 3. Keys.
-    if proven.on_first_use and before is not None:
-        _check_pinned(before, presented, way_out)
-    elif proven.on_first_use:
-        _check_new_location(table.neighbours(location), presented, location, way_out)
-    # 4. What binds the card.
-    binding = _binding(before, presented, on_first_use=proven.on_first_use)
-    # 5. Rollback.
-    issued = None if proven.issued is None else max(float(proven.issued), 0.0)  # before 1970 is as old as can be
-    _check_rollback(binding, issued, way_out)
-    # 6. What people have to see.
-    version = proven.card.get("version")
-    version = version if isinstance(version, str) and len(version) <= _LONGEST_VERSION else None
-    warnings = [*_lower_version(binding, version)]
-    if before is None and proven.on_first_use:
-        warnings.append(_trusted_on_first_use(location, presented))
-    elif binding is not None and not presented & binding.thumbprints:
-        warnings += _keys_of_neighbours(table.neighbours(location), presented, location)
-    if version is None and binding is not None:
-        version = binding.version
-    if before is None:
-        remembered = Remembered(
-            location=location,
-            thumbprints=presented,
-            issued=issued,
-            version=version,
-            first_seen=now,
-            last_seen=now,
-            on_first_use=proven.on_first_use,
-        )
-    else:
-        remembered = replace(
-            before,
-            thumbprints=before.thumbprints if proven.on_first_use else presented,
-            issued=issued,
-            version=version,
-            last_seen=max(now, before.last_seen),
-            on_first_use=before.on_first_use and proven.on_first_use,
-        )
-    return Admitted(remembered=remembered, before=before, warnings=tuple(warnings))
-
-
-def _binding(before: Remembered | None, presented: frozenset[str], *, on_first_use: bool) -> Remembered | None:
-    """What is remembered, unless a key that the trust store names takes the place of one of first use."""
-    if before is None or on_first_use or not before.on_first_use or presented & before.thumbprints:
-        return before
-    return None
-
-
-def _check_future(issued: float | None, location: Location, now: float) -> None:
-    if issued is not None and not issued <= now + CLOCK_SKEW:  # written so that what is not a number is rejected too
-        raise CardMemoryError(f"{location}: the card says that it was signed in the future (protected iat)", location)
-
-
-def _check_pinned(before: Remembered, presented: frozenset[str], way_out: WayOut) -> None:
-    if presented <= before.thumbprints:
-        return
-    raise PinnedKeyError(
-        f"THE KEY OF {before.location} HAS CHANGED\n"
-        "  Either the agent has a new key, or somebody answers in its place. The card was rejected.\n"
-        f"  remembered since {date_of(before.first_seen)}: {_shown(before.thumbprints)}\n"
-        f"  signed the card now: {_shown(presented)}\n"
-        "  Ask whoever runs the agent, not the agent, for the thumbprint of its key. If it is the new one:\n"
-        f"    {way_out('accept', before.location, presented)}",
-        before.location,
-        presented=presented,
-        pinned=before.thumbprints,
-    )
-
-
-def _check_new_location(
-    neighbours: Iterable[Remembered], presented: frozenset[str], location: Location, way_out: WayOut
-) -> None:
-    """On first use: either nothing is remembered of the host, or the keys are those trusted on first use there."""
-    neighbours = list(neighbours)
-    known = frozenset[str]().union(*[each.thumbprints for each in neighbours if each.on_first_use])
-    if not neighbours or presented <= known:
-        return
-    raise PinnedKeyError(
-        f"ANOTHER KEY AT {location.origin}\n"
-        f"  {location} is new here, and its card is signed by a key that is not remembered from first use for this "
-        "host.\n"
-        "  Either this agent has a key of its own, or somebody answers in its place. The card was rejected.\n"
-        f"  remembered from first use for this host: {_shown(known) or 'none; a trust store named the keys'}\n"
-        f"  signed the card now: {_shown(presented)}\n"
-        "  Ask whoever runs the agent, not the agent, for the thumbprint of its key. If it is this one:\n"
-        f"    {way_out('accept', location, presented)}",
-        location,
-        presented=presented,
-        pinned=known,
-    )
-
-
-def _check_rollback(binding: Remembered | None, issued: float | None, way_out: WayOut) -> None:
-    if binding is None or binding.issued is None or (issued is not None and issued >= binding.issued):
-        return
-    location, remembered = binding.location, binding.issued
-    said = "does not say when it was signed" if issued is None else f"was signed at {date_of(issued)}"
-    raise RolledBackCardError(
-        f"{location}: an older card came after a newer one: it {said}, one of {date_of(remembered)} was seen before. "
-        "Have whoever runs the agent sign its card again; or, if it went back on purpose, run: "
-        f"{way_out('forget', location)}",
-        location,
-        issued=issued,
-        remembered=remembered,
-    )
-
-
-def _lower_version(binding: Remembered | None, version: str | None) -> Iterator[str]:
-    if binding is not None and _is_lower(version, binding.version):
-        yield f"{binding.location}: the card's version is {version!a}, and was {binding.version!a} before"
-
-
-def _trusted_on_first_use(location: Location, presented: frozenset[str]) -> str:
-    return (
-        f"{location}: its key was trusted on first use and is remembered from now on: {_shown(presented)}. "
-        f"Only {location.origin} vouches for it: compare the thumbprint with what whoever runs the agent tells you"
-    )
-
-
-def _keys_of_neighbours(
-    neighbours: Iterable[Remembered], presented: frozenset[str], location: Location
-) -> Iterator[str]:
-    others = sorted(each.location for each in neighbours if presented & each.thumbprints)
-    if others:
-        yield (
-            f"{location}: its card is signed by another key than before, which is that of {others[0]}; if these agents "
-            "have keys of their own, the card of one is served in the place of the other"
-        )
 
 
 class WayOut(Protocol):
@@ -328,6 +135,146 @@ class CardTable(Protocol):
     def put(self, record: Remembered) -> None: ...
 
     def remove(self, location: Location) -> None: ...
+
+
+class Admission:
+    """The decision on one verified card, by what is remembered of its location. Nothing is recorded.
+
+    Why this is a class: each rule is a method, and some of them leave to the next ones what still binds the card.
+    """
+
+    def __init__(
+        self, table: CardTable, proven: VerifiedCard, location: Location, *, now: float, way_out: WayOut
+    ) -> None:
+        self._table, self._proven, self._location, self._now, self._way_out = table, proven, location, now, way_out
+        self._before = self._binding = table.get(location)
+        self._presented = frozenset([key.thumbprint for key in proven.keys])
+        self._issued: float | None = None
+        version = proven.card.get("version")
+        self._version = version if isinstance(version, str) and len(version) <= _LONGEST_VERSION else None
+        self._warnings: list[str] = []
+
+    def decide(self) -> Admitted:
+        """The card is admitted. CardMemoryError: it is rejected, by the rule that comes first."""
+        self._reject_future()
+        self._reject_changed_key()
+        self._reject_other_key_of_host()
+        self._end_first_use()
+        self._reject_older()
+        self._warn_of_lower_version()
+        self._warn_of_key_of_neighbour()
+        return Admitted(remembered=self._remembered(), before=self._before, warnings=tuple(self._warnings))
+
+    def _reject_future(self) -> None:
+        """1. A card from the future is rejected: its ``iat`` would make every honest card after it an old one."""
+        issued = self._proven.issued
+        if issued is None:
+            return
+        if not issued <= self._now + CLOCK_SKEW:  # written so that what is not a number is rejected too
+            raise CardMemoryError(
+                f"{self._location}: the card says that it was signed in the future (protected iat)", self._location
+            )
+        self._issued = max(float(issued), 0.0)  # before 1970 is as old as can be
+
+    def _reject_changed_key(self) -> None:
+        """2. A key that the trust store names is accepted, whichever key was there before. A key for which only its own
+        origin vouches (``TrustOnFirstUse``) is accepted on first use, with a warning; later it must be one of those
+        remembered for the location.
+        """
+        before = self._before
+        if not self._proven.on_first_use:
+            return
+        if before is None:
+            self._warnings.append(trusted_on_first_use(self._location, self._presented))
+        elif not self._presented <= before.thumbprints:
+            raise changed_key(
+                self._location,
+                since=before.first_seen,
+                pinned=before.thumbprints,
+                presented=self._presented,
+                accept=self._way_out("accept", self._location, self._presented),
+            )
+
+    def _reject_other_key_of_host(self) -> None:
+        """3. The first use of a new location on a host that is remembered is limited to the keys that were trusted on
+        first use there, at any port. Any other key must be accepted by a person. Else everybody who may choose a path
+        or a port would get a first use, of a key that speaks for the whole host.
+        """
+        if not self._proven.on_first_use or self._before is not None:
+            return
+        neighbours = list(self._table.neighbours(self._location))
+        pinned = frozenset[str]().union(*[each.thumbprints for each in neighbours if each.on_first_use])
+        if neighbours and not self._presented <= pinned:
+            raise other_key_of_host(
+                self._location,
+                pinned=pinned,
+                presented=self._presented,
+                accept=self._way_out("accept", self._location, self._presented),
+            )
+
+    def _end_first_use(self) -> None:
+        """4. If a key that was trusted on first use is replaced by one that the trust store names, its ``iat`` and
+        version no longer count.
+        """
+        before = self._before
+        if before is not None and before.on_first_use and not self._proven.on_first_use:
+            self._binding = before if self._presented & before.thumbprints else None
+
+    def _reject_older(self) -> None:
+        """5. An ``iat`` lower than the remembered one is rejected; an equal one is fine. So is rejected a card without
+        ``iat`` after one with it: otherwise an old card without ``iat`` would be accepted for ever. If a signer really
+        stops writing ``iat``, forget the location.
+        """
+        remembered, issued = None if self._binding is None else self._binding.issued, self._issued
+        if remembered is None or (issued is not None and issued >= remembered):
+            return
+        said = "does not say when it was signed" if issued is None else f"was signed at {date_of(issued)}"
+        raise RolledBackCardError(
+            f"{self._location}: an older card came after a newer one: it {said}, one of {date_of(remembered)} was seen "
+            "before. Have whoever runs the agent sign its card again; or, if it went back on purpose, run: "
+            f"{self._way_out('forget', self._location)}",
+            self._location,
+            issued=issued,
+            remembered=remembered,
+        )
+
+    def _warn_of_lower_version(self) -> None:
+        """6. A lower ``version`` is a warning: people go back to one on purpose, and the text of a version has no
+        order.
+        """
+        if self._binding is not None and _is_lower(self._version, self._binding.version):
+            self._warnings.append(
+                f"{self._location}: the card's version is {self._version!a}, and was {self._binding.version!a} before"
+            )
+
+    def _warn_of_key_of_neighbour(self) -> None:
+        """6. A key of the trust store that takes the place of another, and is that of another agent of the host, is a
+        warning, too.
+        """
+        if self._binding is None or self._presented & self._binding.thumbprints:
+            return
+        neighbours = self._table.neighbours(self._location)
+        others = sorted(each.location for each in neighbours if self._presented & each.thumbprints)
+        if others:
+            self._warnings.append(
+                f"{self._location}: its card is signed by another key than before, which is that of {others[0]}; if "
+                "these agents have keys of their own, the card of one is served in the place of the other"
+            )
+
+    def _remembered(self) -> Remembered:
+        version = self._version
+        if version is None and self._binding is not None:
+            version = self._binding.version
+        before, on_first_use = self._before, self._proven.on_first_use
+        return Remembered(
+            location=self._location,
+            thumbprints=before.thumbprints if before is not None and on_first_use else self._presented,
+            issued=self._issued,
+            version=version,
+            first_seen=self._now if before is None else before.first_seen,
+            last_seen=self._now if before is None else max(self._now, before.last_seen),
+            on_first_use=on_first_use and (before is None or before.on_first_use),
+        )
 
 
 class JudgingMemory:
@@ -353,7 +300,7 @@ class JudgingMemory:
                 f"admit: the card was not verified for the host of {location}; give verify_card that origin"
             )
         with self._writing() as table:
-            admitted = judge(table, proven, location, now=now, way_out=self._way_out)
+            admitted = Admission(table, proven, location, now=now, way_out=self._way_out).decide()
             table.put(admitted.remembered)
         for warning in admitted.warnings:
             _log.warning("%s", warning)
@@ -460,7 +407,3 @@ def _numbers(text: str) -> tuple[int, ...]:
     while numbers and numbers[-1] == 0:  # 1.0 is 1
         numbers.pop()
     return tuple(numbers)
-
-
-def _shown(thumbprints: Iterable[str]) -> str:
-    return ", ".join(sorted(thumbprints))

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from a2a_trust.client.location import Location
-from a2a_trust.client.memory import CardTable, JudgingMemory, Remembered, named_location
+from a2a_trust.client.location import Location, named_location
+from a2a_trust.client.memory import CardTable, JudgingMemory, Remembered
 from a2a_trust.errors import CardMemoryUnavailableError
 from a2a_trust.files.sqlite import SqliteFile, is_damage
 

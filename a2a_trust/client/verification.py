@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
+from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.flow import Flow, FreshKeys, Get, InThread, KeyFetcher
-from a2a_trust.client.memory import CardMemory, TrustOnFirstUse, named_location
+from a2a_trust.client.location import named_location
+from a2a_trust.client.memory import CardMemory
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,

@@ -9,13 +9,18 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, padding
+
 from a2a_trust.errors import ConfigurationError
 
 __all__ = [
     "ALGORITHMS",
     "DEFAULT_ALGORITHM",
+    "ECDSA",
     "MAX_RSA_BITS",
     "MIN_RSA_BITS",
+    "RSA_PADDING",
     "Algorithm",
     "algorithm_named",
     "algorithm_of",
@@ -58,6 +63,22 @@ ALGORITHMS: Final = MappingProxyType(
 _BY_NAME: Final = {name: each for each in ALGORITHMS.values() for name in (each.name, *each.other_names)}
 
 DEFAULT_ALGORITHM: Final = "ES256"
+
+_HASHES: Final = {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()}
+
+_ORDER_OCTETS: Final = {"256": 32, "384": 48, "512": 66}  # P-521 has 521 bits
+
+ECDSA: Final = {f"ES{bits}": (ec.ECDSA(digest), _ORDER_OCTETS[bits]) for bits, digest in _HASHES.items()}
+"""RFC 7518 3.4: the hash that goes with each curve, and the octets of r and of s."""
+
+RSA_PADDING: Final[dict[str, tuple[padding.AsymmetricPadding, hashes.HashAlgorithm]]] = {
+    **{f"RS{bits}": (padding.PKCS1v15(), digest) for bits, digest in _HASHES.items()},
+    # 3.5: the salt is as long as the hash, neither shorter nor longer
+    **{
+        f"PS{bits}": (padding.PSS(padding.MGF1(digest), digest.digest_size), digest) for bits, digest in _HASHES.items()
+    },
+}
+"""RFC 7518 3.3 and 3.5: padding and hash."""
 
 
 def algorithm_of(alg: object) -> Algorithm | None:

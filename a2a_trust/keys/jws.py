@@ -18,9 +18,8 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from a2a_trust import strict_json
 from a2a_trust.errors import InvalidSignatureError, MalformedError
 from a2a_trust.keys import base64url
-from a2a_trust.keys.algorithms import algorithm_of
+from a2a_trust.keys.algorithms import ECDSA, RSA_PADDING, algorithm_of
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.primitives import ECDSA, RSA_PADDING
 
 __all__ = ["MAX_HEADER", "MAX_SIGNATURE", "read_header", "signing_input", "verify_jws"]
 

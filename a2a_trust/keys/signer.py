@@ -8,9 +8,8 @@ from typing import Any, NoReturn, Protocol, runtime_checkable
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
-from a2a_trust.keys.algorithms import DEFAULT_ALGORITHM, algorithm_named
+from a2a_trust.keys.algorithms import DEFAULT_ALGORITHM, ECDSA, RSA_PADDING, algorithm_named
 from a2a_trust.keys.jwk import PrivateKeyObject, PublicKey, private_key_from_jwk, public_key_from_object
-from a2a_trust.keys.primitives import ECDSA, RSA_PADDING
 
 __all__ = ["LocalSigner", "Signer", "generate_signer"]
 

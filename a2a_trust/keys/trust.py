@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Protocol
 
 from a2a_trust.dates import date_of
@@ -153,16 +152,6 @@ class TrustStore:
     def named(self, kid: str, kty: str) -> tuple[TrustedKey, ...]:
         """All entries of that ``kid`` and key type, over all origins."""
         return self._by_name.get((kid, kty), ())
-
-    @classmethod
-    def load(cls, path: Path | str) -> TrustStore:
-        """The store that a trust file describes; ``TrustFile`` also follows its changes and fetches key sets.
-
-        OSError: a file cannot be read. ConfigurationError: it is wrong somewhere, or names key sets on the network.
-        """
-        from a2a_trust.keys.trust_file import TrustFile
-
-        return TrustFile(path).trust_store()
 
     def trust_store(self) -> TrustStore:
         """Itself: a store is a source that never changes."""

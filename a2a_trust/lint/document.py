@@ -6,7 +6,7 @@ rest passes. Nothing shifts by that, a list goes as a whole: the pointers of wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -21,7 +21,18 @@ from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json import pointer as json_pointer
 from a2a_trust.strict_json.jcs import canonicalize_received
 
-__all__ = ["Path", "Subject", "at", "pointer_of", "shown_name", "spelled", "subject_of"]
+__all__ = [
+    "Path",
+    "Subject",
+    "at",
+    "member_of",
+    "pointer_of",
+    "safe_pointer",
+    "shown_name",
+    "spelled",
+    "spelling_of",
+    "subject_of",
+]
 
 Path: TypeAlias = "tuple[Path | None, str | int] | None"
 """The way to a member: that of the object around it, and its own name or index; None is the card itself. Texts would
@@ -206,10 +217,25 @@ def spelled(card: JSONObject, pointer: str) -> Path:
     """The place that a pointer names, with the names that the card has for what is there."""
     steps = json_pointer.steps_of(pointer)
     names = [name for _, name in _along(card, steps)]
+    return _path_along((*names, *steps[len(names) :]))
+
+
+def _path_along(steps: Iterable[str | int]) -> Path:
     path: Path = None
-    for step in (*names, *steps[len(names) :]):
+    for step in steps:
         path = (path, step)
     return path
+
+
+def member_of(members: JSONObject, name: str) -> JSON:
+    """A member under its JSON or its proto name."""
+    value = members.get(name)
+    return members.get(proto_name(name)) if value is None else value
+
+
+def spelling_of(members: JSONObject, name: str) -> str:
+    """The name under which a member is there; its JSON name when it is not."""
+    return proto_name(name) if members.get(name) is None and proto_name(name) in members else name
 
 
 def pointer_of(path: Path) -> str:
@@ -220,6 +246,11 @@ def pointer_of(path: Path) -> str:
         text = "(hidden)" if type(step) is str and secret_kind(step[:MAX_POINTER]) else str(step)[:MAX_POINTER]
         steps.append(text)
     return json_pointer.pointer_of(reversed(steps))[:MAX_POINTER]
+
+
+def safe_pointer(pointer: str) -> str:
+    """A pointer as ``pointer_of`` writes it."""
+    return pointer_of(_path_along(json_pointer.steps_of(pointer)))
 
 
 def shown_name(name: str) -> str:

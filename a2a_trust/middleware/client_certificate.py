@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from a2a_trust.errors import InvalidCredentialsError, KeySourceUnavailableError
 from a2a_trust.middleware.peer import was_forwarded
-from a2a_trust.middleware.proxies import CLAIMING_HEADERS
+from a2a_trust.middleware.proxies.headers import CLAIMING_HEADERS
 
 __all__ = ["CertificateSource", "FromTls"]
 

@@ -29,7 +29,7 @@ from concurrent.futures import Future
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import lru_cache
-from ipaddress import IPv6Address, ip_address
+from ipaddress import ip_address
 from threading import BoundedSemaphore, Thread
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -37,18 +37,18 @@ from typing import Final, Protocol
 import anyio
 import httpcore
 
-from a2a_trust.errors import ConfigurationError, FetchError, with_option
-from a2a_trust.net.addresses import Address, address_of, is_loopback, is_private, is_public
+from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, with_option
+from a2a_trust.net.addresses import Address, is_loopback, is_private, is_public
+from a2a_trust.net.urls import DEFAULT_PORTS, read_url
 
 __all__ = ["Door", "Fetched", "Resolver", "SystemResolver"]
 
-# What another parser could read differently does not match: "@" and "\" before the path, blanks, "#", non-ASCII.
-_URL: Final = re.compile(
-    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://"
-    r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?"
-    r"(?P<target>/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*(?:\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?)?"
+#: Path and query of what is asked for: RFC 3986 3.3 and 3.4, and nothing that servers read though it does not match.
+_PATH_AND_QUERY: Final = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*(?:\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?)?")
+_AMBIGUOUS: Final = (
+    "URL: ambiguous; write https://host/path, names in their xn-- form, without user information, blanks, "
+    "backslashes and fragment"
 )
-_NAME: Final = re.compile(r"(?!.{254})[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*")
 _JSON_TYPE: Final = re.compile(r"application/(?:[a-z0-9!#$&^_.+-]+\+)?json")
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -221,7 +221,7 @@ class Door:
         return load
 
     def _allowed(self, url: str, configured: bool) -> _Target:
-        target = _parse(url)
+        target = _target_of(url)
         if target.scheme != "https" and not self._is_exempt(target, configured):
             text = f"{target.scheme}: only https is fetched"
             raise with_option(
@@ -339,36 +339,30 @@ class _CheckedAddresses(httpcore.AsyncNetworkBackend):
                 await self._stream.aclose()
 
 
-def _parse(url: str) -> _Target:
-    match = _URL.fullmatch(url) if len(url) <= 2048 else None
-    if match is None:
-        raise FetchError(
-            "URL: not one that every reader takes for the same; write https://host/path, names in their xn-- form, "
-            "without user information, blanks, backslashes and fragment"
-        )
-    scheme, host = match["scheme"].lower(), match["host"].lower()
-    if scheme not in ("https", "http"):
-        raise FetchError("URL: of a scheme that is not fetched; write https://host/path")
+def _target_of(url: str) -> _Target:
+    """Where a URL leads. FetchError: it is ambiguous, also in what follows the host, or neither https nor http."""
     try:
-        address = address_of(host)
-        if isinstance(address, IPv6Address):
-            host = str(address)
-        elif address is None and not _NAME.fullmatch(host):
-            raise ValueError
-        port = int(match["port"] or {"https": 443, "http": 80}[scheme])
-        if not 1 <= port <= 65535:
-            raise ValueError
-    except ValueError:
-        raise FetchError(
-            "URL: its host or port is not plain; write a name, four decimal numbers, or IPv6 in brackets"
-        ) from None
-    return _Target(scheme=scheme, host=host, port=port, path=match["target"] or "/", address=address)
+        parts = read_url(url)
+    except MalformedError:
+        raise FetchError(_AMBIGUOUS) from None
+    asked = parts.path if parts.query is None else f"{parts.path}?{parts.query}"
+    if not parts.scheme or parts.fragment is not None or not _PATH_AND_QUERY.fullmatch(asked):
+        raise FetchError(_AMBIGUOUS)
+    if parts.scheme not in DEFAULT_PORTS:
+        raise FetchError("URL: of a scheme that is not fetched; write https://host/path")
+    return _Target(
+        scheme=parts.scheme,
+        host=parts.host.strip("[]"),
+        port=parts.port or DEFAULT_PORTS[parts.scheme],
+        path=asked or "/",
+        address=parts.address,
+    )
 
 
 def _private_origin(origin: str) -> str:
     """The origin in the one spelling in which origins are compared."""
     try:
-        target = _parse(origin)
+        target = _target_of(origin)
     except FetchError as error:
         raise ConfigurationError(f"private_origins: {ascii(origin)[:80]}: {error}") from None
     if target.path != "/" or origin.endswith("/"):

@@ -29,7 +29,8 @@ from a2a_trust import (
     fetch_extended_card_async,
     verify_card,
 )
-from a2a_trust.client.memory import TrustOnFirstUse, VolatileCardMemory
+from a2a_trust.client.first_use import TrustOnFirstUse
+from a2a_trust.client.memory import VolatileCardMemory
 from tests.attacks.recording import events_outside
 from tests.attacks.test_t08_fetches_of_inner_addresses import INNER
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting

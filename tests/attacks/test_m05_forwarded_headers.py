@@ -16,11 +16,12 @@ import pytest
 from a2a_trust.middleware.card_access import CardForNetworks
 from a2a_trust.middleware.peer import Networks
 from a2a_trust.middleware.protection import protect
-from a2a_trust.middleware.proxies import FromProxy, ProxySecret, Rfc9440
+from a2a_trust.middleware.proxies.certificate_only import Rfc9440
+from a2a_trust.middleware.proxies.from_proxy import FromProxy, ProxySecret
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.attacks.test_m06_client_certificates_in_headers import Believes
 from tests.middleware.agent import CARD, Agent, uvicorn_serving, verifiers
-from tests.middleware.test_proxies import ANN, BOB, TOLD
+from tests.middleware.proxies.told import ANN, BOB, TOLD
 from tests.servers.guarded_servers import GuardedServers, guarded_servers
 
 

@@ -21,14 +21,15 @@ from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.client_certificate import FromTls
 from a2a_trust.middleware.peer import Networks
 from a2a_trust.middleware.protection import protect
-from a2a_trust.middleware.proxies import FromProxy, Nginx, ProxySecret, UnixSocket
+from a2a_trust.middleware.proxies.from_proxy import FromProxy, ProxySecret, UnixSocket
+from a2a_trust.middleware.proxies.with_verdict import Nginx
 from a2a_trust.middleware.rules import RequestRules
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.attacks.test_m06_client_certificates_in_headers import Believes
 from tests.auth.test_jwt import claims, token
 from tests.certificates import Authority
 from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, Agent, guarded, uvicorn_serving, verifiers
-from tests.middleware.test_proxies import ANN, TOLD
+from tests.middleware.proxies.told import ANN, TOLD
 
 pytestmark = pytest.mark.anyio
 

@@ -28,7 +28,8 @@ from a2a_trust import (
     generate_signer,
     verify_card,
 )
-from a2a_trust.client.memory import Admitted, Remembered, TrustOnFirstUse, VolatileCardMemory
+from a2a_trust.client.first_use import TrustOnFirstUse
+from a2a_trust.client.memory import Admitted, Remembered, VolatileCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import (
     CardMemoryError,
@@ -435,7 +436,7 @@ RACER = """
 import json, sys, time
 from pathlib import Path
 from a2a_trust import TrustStore, generate_signer, sign_card, verify_card
-from a2a_trust.client.memory import TrustOnFirstUse
+from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import PinnedKeyError
 

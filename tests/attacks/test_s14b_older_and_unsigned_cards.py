@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from a2a_trust import CardVerifier, LocalSigner, Origins, TrustedKey, TrustStore
-from a2a_trust.client.memory import Admitted, TrustOnFirstUse, VolatileCardMemory
+from a2a_trust.client.first_use import TrustOnFirstUse
+from a2a_trust.client.memory import Admitted, VolatileCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import PinnedKeyError, RolledBackCardError, UnsignedCardError, UntrustedCardError
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs, without_signatures

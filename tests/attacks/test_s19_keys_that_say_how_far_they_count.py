@@ -62,7 +62,7 @@ def by_table(jwk: JSONObject, folder: Path) -> TrustStore:
 def loaded(folder: Path, entry: str) -> TrustStore:
     path = folder / "trust.toml"
     path.write_text(f"version = 1\n[[trust]]\n{entry}")
-    return TrustStore.load(path)
+    return TrustFile(path).trust_store()
 
 
 WAYS = [by_store, by_file, by_table]

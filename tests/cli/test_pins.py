@@ -20,7 +20,7 @@ from a2a_trust import (
     verify_card,
 )
 from a2a_trust.cli.report import Exit, exit_of
-from a2a_trust.client.memory import TrustOnFirstUse
+from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import (
     CardMemoryError,

@@ -42,8 +42,9 @@ from a2a_trust import (
     verify_card,
 )
 from a2a_trust.client.fetch_card import card_urls, fetching
+from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.flow import Flow, FreshKeys, Get, InThread, run
-from a2a_trust.client.memory import TrustOnFirstUse, VolatileCardMemory
+from a2a_trust.client.memory import VolatileCardMemory
 from a2a_trust.client.verification import Proving
 from a2a_trust.errors import PinnedKeyError, RolledBackCardError
 from a2a_trust.keys.jwks_cache import JwksCache

@@ -26,8 +26,9 @@ from a2a_trust import (
     sign_card,
     verify_card,
 )
+from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.location import location_of
-from a2a_trust.client.memory import CardMemory, Remembered, TrustOnFirstUse, VolatileCardMemory
+from a2a_trust.client.memory import CardMemory, Remembered, VolatileCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import ConfigurationError, PinnedKeyError, RolledBackCardError, TrustError
 from a2a_trust.signing.verify import CLOCK_SKEW

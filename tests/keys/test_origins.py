@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.keys import origins
 from a2a_trust.keys.origins import (
     Origins,
     UnsafeAnyOrigin,
@@ -442,18 +441,3 @@ def test_any_origin_is_a_named_unsafe_choice() -> None:
     assert UnsafeAnyOrigin() != Origins("a.example.com")
     assert {UnsafeAnyOrigin(): 1}[UnsafeAnyOrigin()] == 1
     assert repr(UnsafeAnyOrigin()) == "UnsafeAnyOrigin()"
-
-
-@given(
-    st.from_regex(origins._USUAL_URL, fullmatch=True)
-    | st.text("htps:/.@[]?#%\\-_ab09\n", max_size=40).map("https://".__add__)
-)
-def test_a_usual_url_has_the_host_that_others_see(url: str) -> None:
-    usual = origins._USUAL_URL.fullmatch(url)
-    if usual is not None:
-        assert usual[1] == urlsplit(url).hostname
-        if len(usual[1]) <= 253 and len(url) <= 2048:
-            try:
-                assert host_of(url) == usual[1]
-            except MalformedError:
-                assert re.fullmatch("[0-9]+|0x[0-9a-f]*", usual[1].rpartition(".")[2])

@@ -56,7 +56,7 @@ def written(folder: Path, *parts: str) -> Path:
 
 
 def store(folder: Path, *parts: str) -> TrustStore:
-    return TrustStore.load(written(folder, *parts))
+    return TrustFile(written(folder, *parts)).trust_store()
 
 
 def is_proven(trust: TrustStore, *signers: LocalSigner, now: float = NOW) -> bool:
@@ -453,7 +453,7 @@ async def test_keys_that_share_a_kid_are_all_usable_whatever_the_jku(tmp_path: P
 
 def test_a_file_with_urls_needs_a_door(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="door=Door"):
-        TrustStore.load(written(tmp_path, remote("a", "invoice.example.com")))
+        TrustFile(written(tmp_path, remote("a", "invoice.example.com")))
 
 
 # The algorithm of an entry

@@ -503,11 +503,11 @@ def test_no_value_switches_the_byte_limit_off() -> None:
 @pytest.mark.parametrize(
     ("origin", "words"),
     [
-        ("idp.internal", "not one that every reader"),
+        ("idp.internal", "ambiguous"),
         ("https://idp.internal/", "write the origin alone: https://idp.internal:443"),
         ("https://idp.internal/jwks", "write the origin alone"),
-        ("https://user@idp.internal", "not one that every reader"),
-        ("https://*.internal", "not one that every reader"),
+        ("https://user@idp.internal", "ambiguous"),
+        ("https://*.internal", "ambiguous"),
         ("http://idp.internal", "http is for this machine only"),
         ("http://10.0.0.1", "http is for this machine only"),
         ("http://0.0.0.0:80", "never fetched from"),
@@ -516,7 +516,7 @@ def test_no_value_switches_the_byte_limit_off() -> None:
         ("https://168.63.129.16", "never fetched from"),
         ("https://[fd00:ec2::254]", "never fetched from"),
         ("https://[::ffff:127.0.0.1]", "never fetched from"),
-        ("file:///etc/passwd", "not one that every reader"),
+        ("file:///etc/passwd", "ambiguous"),
         ("ftp://127.0.0.1", "scheme that is not fetched"),
     ],
 )

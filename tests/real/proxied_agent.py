@@ -20,7 +20,10 @@ from a2a_trust.auth.certificate.verifier import CertificateVerifier
 from a2a_trust.auth.credentials import certificates_of
 from a2a_trust.middleware.authentication import AuthenticationMiddleware
 from a2a_trust.middleware.peer import Networks
-from a2a_trust.middleware.proxies import Apache, Caddy, Envoy, FromProxy, HAProxy, Nginx, ProxySecret, UnixSocket
+from a2a_trust.middleware.proxies.certificate_only import Caddy
+from a2a_trust.middleware.proxies.envoy import Envoy
+from a2a_trust.middleware.proxies.from_proxy import FromProxy, ProxySecret, UnixSocket
+from a2a_trust.middleware.proxies.with_verdict import Apache, HAProxy, Nginx
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 
 CARD: Final[dict[str, Any]] = {

@@ -15,7 +15,7 @@ import pytest
 from cryptography import x509
 
 from tests.certificates import SERVER, Authority, Leaf
-from tests.middleware.test_proxies import TOLD, xfcc
+from tests.middleware.proxies.told import TOLD, xfcc
 from tests.real.proxy_processes import PROXIES, Answer, ProxiedAgent, Proxy, ask, proxied_agent, running_proxy
 from tests.servers.serving import ROOT, SERVERS, free_port, serving
 

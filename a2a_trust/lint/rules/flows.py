@@ -1,0 +1,37 @@
+"""Rules for the flows of OAuth 2.0: those that its security practice (RFC 9700) has deprecated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from a2a_trust.lint.document import Subject, pointer_of
+from a2a_trust.lint.findings import Severity
+from a2a_trust.lint.rules.rule import Found, rule
+
+__all__ = ["RULES"]
+
+
+@rule("implicit-flow", Severity.WARNING, "The implicit flow of OAuth 2.0 is deprecated.", "4.5.7")
+def implicit_flow(subject: Subject) -> Iterator[Found]:
+    for path, message, _ in subject.objects:
+        if message == "ImplicitOAuthFlow":
+            yield Found(
+                pointer_of(path),
+                "access tokens come back in the URL, where histories and other sites see them (RFC 9700 2.1.2)",
+                "Offer authorizationCode with PKCE.",
+            )
+
+
+@rule("password-flow", Severity.WARNING, "The password flow of OAuth 2.0 is deprecated.", "4.5.7")
+def password_flow(subject: Subject) -> Iterator[Found]:
+    for path, message, _ in subject.objects:
+        if message == "PasswordOAuthFlow":
+            yield Found(
+                pointer_of(path),
+                "clients are handed people's passwords, which RFC 9700 2.4 forbids",
+                "Offer authorizationCode with PKCE, or deviceCode.",
+            )
+
+
+RULES: Final = (implicit_flow, password_flow)

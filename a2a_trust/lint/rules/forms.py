@@ -1,0 +1,143 @@
+"""Rules for the forms in which a card is signed: where SDKs differ in what a signature covers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from a2a_trust.card.ambiguity import field_of
+from a2a_trust.card.schema import MESSAGES, Kind
+from a2a_trust.lint.document import Subject, safe_pointer
+from a2a_trust.lint.findings import Severity
+from a2a_trust.lint.rules.members import empty_member, unknown_members
+from a2a_trust.lint.rules.requirements import missing_twin, requirement_spelling
+from a2a_trust.lint.rules.rule import Found, rule
+from a2a_trust.signing.forms import Form, present_members, project
+from a2a_trust.signing.python_resolver import rewritten_members
+from a2a_trust.strict_json.pointer import steps_of
+
+__all__ = ["RULES"]
+
+
+@rule(
+    "explicit-default",
+    Severity.NOTE,
+    "A member is null or at its default, and the specification's canonical form leaves it out.",
+    "8.4.1",
+    is_fixable=True,
+)
+def explicit_default(subject: Subject) -> Iterator[Found]:
+    for pointer in _defaults(subject):
+        yield Found(
+            safe_pointer(pointer),
+            "it says nothing, and the card has several forms: SDKs that sign the card as it is served cover it, the "
+            "specification leaves it out",
+            "Leave it out; signing does so too.",
+        )
+
+
+@rule(
+    "several-forms",
+    Severity.WARNING,
+    "A requirement, scheme or parameter vanishes from the pruned form, in which a2a-python and a2a-js sign.",
+    "8.4.1",
+)
+def several_forms(subject: Subject) -> Iterator[Found]:
+    for pointer in _pruned(subject):
+        what = _pruned_rule(pointer)
+        if what is not None:
+            yield Found(
+                safe_pointer(pointer),
+                f"{what[0]}: a2a-python and a2a-js leave it out of what they verify, so that to them it can be changed "
+                "unseen",
+                what[1],
+            )
+
+
+@rule(
+    "empty-value",
+    Severity.NOTE,
+    "A member is empty, and the pruned form of a2a-python and a2a-js leaves it out.",
+    "8.4.1",
+)
+def empty_value(subject: Subject) -> Iterator[Found]:
+    for pointer in _pruned(subject):
+        if _pruned_rule(pointer) is None:
+            yield Found(
+                safe_pointer(pointer),
+                "the specification signs it and a2a-python and a2a-js do not: the card has several forms, and needs a "
+                "second signature for their verifiers",
+                "Give it a value, an explicit false is one, or leave it out where A2A does not demand it.",
+            )
+
+
+@rule(
+    "python-rewrites",
+    Severity.WARNING,
+    "a2a-python 1.3 rewrites a member of 0.3 before it verifies a card of 1.0, and so rejects every signature.",
+    "A.2",
+)
+def python_rewrites(subject: Subject) -> Iterator[Found]:
+    for pointer in () if subject.rest is None else rewritten_members(present_members(subject.rest)[0]):
+        yield Found(
+            safe_pointer(pointer),
+            "a2a-python 1.3 rewrites this member of 0.3 as one of 1.0 before it verifies: it rejects every signature "
+            "of the card, since none covers the new member",
+            "Write the member of 1.0 beside it or in its place; merged_card writes both.",
+        )
+
+
+def _pruned_rule(pointer: str) -> tuple[str, str] | None:
+    """What is at stake when the pruned form drops this, and how one form can be had."""
+    steps = steps_of(pointer)
+    companion = "else sign with a2a-sign, whose full signature covers it and which adds one for those SDKs."
+    if "securityRequirements" in steps[:3] or "security_requirements" in steps[:3]:
+        return "a requirement without scopes", f"Name a scope if the scheme has any; {companion}"
+    if steps[0] in ("securitySchemes", "security_schemes"):
+        return "a scheme, or a part of one, with nothing in it", f"Give it a value, such as a description; {companion}"
+    if "params" in steps:
+        return "an empty value in params", f"Leave it out if that means the same; {companion}"
+    return None
+
+
+def _defaults(subject: Subject) -> tuple[str, ...]:
+    """What signing would drop: nothing of cards before 1.0, which are signed as they are."""
+    if subject.rest is None or subject.is_legacy:
+        return ()
+    return present_members(subject.rest)[1]
+
+
+_SCHEMES: Final = ("/securitySchemes/", "/security_schemes/")
+
+
+def _pruned(subject: Subject) -> Iterator[str]:
+    """What only the pruned form drops, and no other rule tells of it or of what is in it."""
+    if subject.rest is None or subject.is_legacy:
+        return
+    told = {*unknown_members(subject), *(found.pointer for found in empty_member.check(subject))}
+    told.update(found.pointer for found in requirement_spelling.check(subject))
+    told.update(found.pointer for found in missing_twin.check(subject) if found.pointer.startswith(_SCHEMES))
+    around = {pointer[:at] for pointer in told for at, char in enumerate(pointer) if char == "/"}
+    for pointer in project(present_members(subject.rest)[0], Form.PRUNED).dropped:
+        safe = safe_pointer(pointer)
+        if safe not in told and safe not in around and not _is_legacy_member(pointer):
+            yield pointer
+
+
+def _is_legacy_member(pointer: str) -> bool:
+    """Whether it is of 0.3 only. In a merged card all of that is left out: what signs it is the full signature."""
+    message, is_key = "AgentCard", False
+    for step in steps_of(pointer):
+        if is_key:  # a name of a map, or an index
+            is_key = False
+            continue
+        field = field_of(message, step) if message else None
+        if field is None:
+            return False
+        if step not in MESSAGES.get(message, {}) and field.name == step:
+            return True
+        message, is_key = field.message, field.kind in (Kind.MESSAGES, Kind.MESSAGE_MAP)
+    return False
+
+
+RULES: Final = (explicit_default, several_forms, empty_value, python_rewrites)

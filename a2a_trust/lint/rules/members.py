@@ -1,0 +1,179 @@
+"""Rules for members: those that readers cannot read or read differently, and the missing, empty and unknown ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from a2a_trust.card.ambiguity import field_of
+from a2a_trust.card.schema import MESSAGES, Presence
+from a2a_trust.card.view import proto_name
+from a2a_trust.lint.document import Path, Subject, member_of, pointer_of, safe_pointer, spelled
+from a2a_trust.lint.findings import Severity
+from a2a_trust.lint.rules.rule import Found, rule, without_braces
+from a2a_trust.lint.secret_shapes import secret_kind
+from a2a_trust.signing.models_0_3 import REQUIRED_0_3
+from a2a_trust.strict_json.jcs import MAX_SAFE_INTEGER
+
+__all__ = ["RULES", "empty_member", "unknown_members"]
+
+
+@rule("unreadable-document", Severity.ERROR, "The file is not one JSON object that every reader reads alike.", "8.4.1")
+def unreadable_document(subject: Subject) -> Iterator[Found]:
+    error = subject.unreadable
+    if error is not None:
+        reason = str(error).removeprefix("card: ")
+        reason = "it cannot be read" if secret_kind(reason) else without_braces(reason)
+        yield Found("", f"{reason}; readers refuse such a file, or differ in what they make of it", "Correct the JSON.")
+
+
+@rule(
+    "ambiguous-member",
+    Severity.ERROR,
+    "A member has the wrong type, is there under two names, excludes or looks like another: readers disagree.",
+    "5.5",
+)
+def ambiguous_member(subject: Subject) -> Iterator[Found]:
+    for refusal in subject.ambiguous:
+        yield Found(
+            safe_pointer(refusal.pointer or ""),
+            f"{without_braces(refusal.reason)}; such a card cannot be signed or verified",
+            "Write the member once, under its JSON name, with the type that A2A gives it.",
+        )
+
+
+#: What the JSON schemas of 0.2 and 0.3 demand where 1.0 demands something else, or nothing.
+_REQUIRED_IN_0_3: Final = {
+    "AgentCard": REQUIRED_0_3["AgentCard"],
+    "AgentExtension": REQUIRED_0_3["AgentExtension"],
+    "AgentInterface03": REQUIRED_0_3["AgentInterface"],
+}
+_REQUIRED_IN_0_1: Final = {
+    "AgentCard": ("name", "url", "version", "capabilities", "skills"),
+    "AgentSkill": ("id", "name"),
+    "AgentProvider": ("organization",),
+}
+_REQUIRED: Final = {
+    message: tuple(field.name for field in fields.values() if field.presence is Presence.REQUIRED)
+    for message, fields in MESSAGES.items()
+}
+
+
+def _required(subject: Subject, message: str) -> tuple[str, ...]:
+    if not subject.is_legacy:
+        return _REQUIRED.get(message, ())
+    if "authentication" in subject.card and message in _REQUIRED_IN_0_1:
+        return _REQUIRED_IN_0_1[message]
+    return _REQUIRED_IN_0_3.get(message, _REQUIRED.get(message, ()))
+
+
+@rule("missing-member", Severity.ERROR, "A member that A2A demands (REQUIRED) is missing.", "5.7")
+def missing_member(subject: Subject) -> Iterator[Found]:
+    for path, name in _missing(subject):
+        yield Found(
+            pointer_of((path, name)),
+            f"{name} is missing, and A2A demands it: clients may refuse the card",
+            f"Add {name}.",
+        )
+
+
+def _missing(subject: Subject) -> Iterator[tuple[Path, str]]:
+    for path, message, members in subject.objects:
+        for name in _required(subject, message):
+            if member_of(members, name) is None:
+                yield path, name
+
+
+@rule("empty-member", Severity.WARNING, "A member that A2A demands (REQUIRED) is an empty string or list.", "5.7")
+def empty_member(subject: Subject) -> Iterator[Found]:
+    if subject.is_legacy:
+        return
+    for path, message, members in subject.objects:
+        for name in _required(subject, message):
+            for spelling in (name, proto_name(name)):
+                if members.get(spelling) in ("", []):
+                    yield Found(
+                        pointer_of((path, spelling)),
+                        f"{name} is empty: A2A demands at least one element of a list, clients expect a text, "
+                        "and the forms in which SDKs sign differ about it",
+                        f"Give {name} a value.",
+                    )
+                    break
+
+
+@rule("proto-name", Severity.ERROR, "A member is written under its name of the proto file, in snake_case.", "5.5")
+def member_under_proto_name(subject: Subject) -> Iterator[Found]:
+    for path, message, members in subject.objects:
+        for name in members:
+            field = field_of(message, name)
+            if field is not None and field.name != name:
+                yield Found(
+                    pointer_of((path, name)),
+                    f"clients that read JSON names only do not see {field.name}",
+                    f"Write {field.name}.",
+                )
+
+
+@rule("unknown-member", Severity.NOTE, "A member that no version of A2A has.", "5.7")
+def unknown_member(subject: Subject) -> Iterator[Found]:
+    for pointer in unknown_members(subject):
+        yield Found(
+            pointer,
+            "no version of A2A has this member: clients ignore it, and the pruned form of a2a-python and a2a-js does "
+            "not sign it",
+            "Move it into the params of an extension in capabilities, or leave it out.",
+        )
+
+
+def unknown_members(subject: Subject) -> Iterator[str]:
+    """The pointers of the members that no version of A2A has."""
+    for path, message, members in subject.objects:
+        if message in ("SecurityRequirement", "SecurityRequirement03"):
+            continue  # names of schemes, see requirement-spelling
+        for name in members:
+            if field_of(message, name) is None and not (path is None and name == "signatures"):
+                yield pointer_of((path, name))
+
+
+@rule("unsafe-integer", Severity.ERROR, "An integer is beyond 53 bits.", "8.4.1")
+def unsafe_integer(subject: Subject) -> Iterator[Found]:
+    for path, value in subject.values():
+        if type(value) is int and abs(value) > MAX_SAFE_INTEGER:
+            yield Found(
+                pointer_of(path),
+                "beyond 53 bits readers round integers, each to what it can hold (RFC 8785 3.2.2.3): "
+                "such a card cannot be signed",
+                "Write the number as a string.",
+            )
+
+
+@rule(
+    "unread-member",
+    Severity.ERROR,
+    "A scheme, requirement, interface or capability cannot be read, or contradicts what the card says elsewhere.",
+    "4.5",
+)
+def unread_member(subject: Subject) -> Iterator[Found]:
+    if not subject.unread:
+        return
+    missing = set(_missing(subject))
+    for refusal in subject.unread:
+        path = spelled(subject.card, refusal.pointer or "")
+        if path not in missing:
+            yield Found(
+                pointer_of(path),
+                f"{without_braces(refusal.reason)}; clients may read it as no requirement at all",
+                "Write it as A2A 1.0 has it, or make both spellings say the same.",
+            )
+
+
+RULES: Final = (
+    unreadable_document,
+    ambiguous_member,
+    missing_member,
+    empty_member,
+    member_under_proto_name,
+    unknown_member,
+    unsafe_integer,
+    unread_member,
+)

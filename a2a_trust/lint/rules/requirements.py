@@ -1,0 +1,230 @@
+"""Rules for requirements and schemes: who may call, and whether clients of every generation read that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from a2a_trust.card.schema import MESSAGES
+from a2a_trust.card.view import Alternative, NamedScheme
+from a2a_trust.lint.document import Path, Subject, at, member_of, pointer_of, shown_name, spelling_of
+from a2a_trust.lint.findings import Severity
+from a2a_trust.lint.rules.rule import Found, rule
+from a2a_trust.strict_json import JSON, JSONObject
+
+__all__ = ["RULES", "missing_twin", "requirement_spelling", "scope_lists"]
+
+
+@rule(
+    "requirement-spelling",
+    Severity.ERROR,
+    "A requirement of 1.0 is written in another spelling, which some clients read as no requirement.",
+    "4.5.1",
+)
+def requirement_spelling(subject: Subject) -> Iterator[Found]:
+    for path, message, members in subject.objects:
+        if message != "SecurityRequirement":
+            continue
+        schemes = members.get("schemes")
+        if members and (type(schemes) is list or "schemes" not in members):
+            yield Found(
+                pointer_of(path),
+                "names of schemes stand where 1.0 has the member schemes: clients of 1.0 find none, and take it that "
+                "everybody may call",
+                "Write an object with the member schemes around the names, and each one's scopes as its list.",
+            )
+        for name, scopes in schemes.items() if type(schemes) is dict else ():
+            if type(scopes) is list:
+                yield Found(
+                    pointer_of(((path, "schemes"), name)),
+                    "the scopes stand where 1.0 has an object with the member list, as a2a-go writes them: other SDKs "
+                    "refuse the card",
+                    "Write an object with the scopes as its list.",
+                )
+
+
+_WRAPPERS: Final = tuple(MESSAGES["SecurityScheme"])
+
+
+@rule(
+    "missing-twin",
+    Severity.WARNING,
+    "A requirement or scheme is written for clients of one generation, and the card has interfaces for another.",
+    "A.2",
+)
+def missing_twin(subject: Subject) -> Iterator[Found]:
+    card = subject.card
+    speaks_0_3 = subject.is_legacy or isinstance(card.get("url"), str)
+    speaks_1_0 = bool(member_of(card, "supportedInterfaces")) or not speaks_0_3
+    for path, message, members in subject.objects:
+        if message in ("AgentCard", "AgentSkill"):
+            new, old = bool(member_of(members, "securityRequirements")), bool(members.get("security"))
+            names = ("securityRequirements", "security")
+        elif message == "SecurityScheme" and members:
+            new = any(member_of(members, name) is not None for name in _WRAPPERS)
+            old = members.get("type") is not None
+            names = ("the member of 1.0, such as httpAuthSecurityScheme,", "the members of 0.3, with type,")
+        else:
+            continue
+        for speaks, there, twin, said, missing, generation in (
+            (speaks_1_0, new, old, names[1], names[0], "1.0"),
+            (speaks_0_3, old, new, names[0], names[1], "0.2 and 0.3"),
+        ):
+            if speaks and twin and not there:
+                place = path if message == "SecurityScheme" else (path, spelling_of(members, said))
+                yield Found(
+                    pointer_of(place),
+                    f"clients of {generation}, for which the card has an interface, do not read this: to them no "
+                    "credential is needed, or the scheme says nothing",
+                    f"Write {missing} beside it; merged_card does that for cards of 1.0.",
+                )
+
+
+@rule("undeclared-scheme", Severity.ERROR, "A requirement names a scheme that the card does not declare.", "4.5.1")
+def undeclared_scheme(subject: Subject) -> Iterator[Found]:
+    if subject.view is None:
+        return
+    declared = member_of(subject.card, "securitySchemes")
+    names = {*subject.view.schemes, *(declared if type(declared) is dict else ())}
+    for pointer, alternative in _alternatives(subject):
+        for name, _ in alternative.schemes:
+            if name not in names:
+                yield Found(
+                    pointer,
+                    f"the scheme {shown_name(name)} is not among securitySchemes: no client can know what to send",
+                    "Declare it, or name one that is declared.",
+                )
+
+
+@rule("unused-scheme", Severity.NOTE, "A scheme is declared, and no requirement names it.", "4.5.1")
+def unused_scheme(subject: Subject) -> Iterator[Found]:
+    if subject.view is None or not subject.is_whole:
+        return
+    used = {name for _, alternative in _alternatives(subject) for name, _ in alternative.schemes}
+    if not used:
+        return  # see missing-requirements
+    for name, scheme in subject.view.schemes.items():
+        if name not in used and not isinstance(scheme, NamedScheme):
+            yield Found(
+                pointer_of(((None, spelling_of(subject.card, "securitySchemes")), name)),
+                "no requirement names this scheme: clients do not use it",
+                "Name it in a requirement, or leave it out.",
+            )
+
+
+@rule("anonymous-alternative", Severity.WARNING, "An alternative without any scheme lets everybody in.", "7.4")
+def anonymous_alternative(subject: Subject) -> Iterator[Found]:
+    for pointer, alternative in _alternatives(subject):
+        if alternative.is_anonymous:
+            yield Found(
+                pointer,
+                "one alternative is enough, and this one demands nothing: everybody is let in, whatever the others say",
+                "Take it out, unless anonymous callers are meant.",
+            )
+
+
+@rule("missing-requirements", Severity.WARNING, "Schemes are declared, and the card demands none of them.", "7.3")
+def missing_requirements(subject: Subject) -> Iterator[Found]:
+    view = subject.view
+    if view is not None and subject.is_whole and view.schemes and not view.requirements:
+        yield Found(
+            f"/{spelling_of(subject.card, 'securitySchemes')}",
+            "without securityRequirements clients read that everybody may call, and send no credential",
+            "Add securityRequirements with the schemes that are demanded.",
+        )
+
+
+@rule("no-authentication", Severity.NOTE, "The card declares no scheme and no requirement: everybody may call.", "7.3")
+def no_authentication(subject: Subject) -> Iterator[Found]:
+    view = subject.view
+    if view is not None and subject.is_whole and not view.schemes and not list(_alternatives(subject)):
+        yield Found(
+            "",
+            "the card says that everybody may call the agent; if the server asks for credentials, clients cannot know",
+            "Declare securitySchemes and securityRequirements, unless everybody may call.",
+        )
+
+
+@rule(
+    "unguarded-extended-card",
+    Severity.ERROR,
+    "An extended card is promised to authenticated callers, and no requirement says how to authenticate.",
+    "13.3",
+)
+def unguarded_extended_card(subject: Subject) -> Iterator[Found]:
+    view = subject.view
+    if view is None or not subject.is_whole or not view.has_extended_card:
+        return
+    if all(alternative.is_anonymous for alternative in view.requirements or ()):
+        capabilities = subject.card.get("capabilities")
+        name = spelling_of(capabilities if type(capabilities) is dict else {}, "extendedAgentCard")
+        path: Path = (None, "supportsAuthenticatedExtendedCard")
+        if at(subject.card, f"/capabilities/{name}"):
+            path = ((None, "capabilities"), name)
+        yield Found(
+            pointer_of(path),
+            "an extended card is for authenticated callers, and no requirement names a scheme to authenticate with",
+            "Demand a scheme in securityRequirements, or leave the extended card out.",
+        )
+
+
+@rule("duplicate-scope", Severity.NOTE, "A requirement names a scope twice.", "4.5.1")
+def duplicate_scope(subject: Subject) -> Iterator[Found]:
+    for path, scopes in scope_lists(subject):
+        seen = set()
+        for index, scope in enumerate(scopes):
+            if scope in seen:
+                yield Found(
+                    pointer_of((path, index)),
+                    "the scope is named twice: it says nothing more, and is signed twice",
+                    "Leave it out.",
+                )
+            seen.add(scope)
+
+
+def _alternatives(subject: Subject) -> Iterator[tuple[str, Alternative]]:
+    """Every alternative of the card and of its skills, and where it stands."""
+    card, view = subject.readable, subject.view
+    if card is None or view is None:
+        return
+    for index, alternative in enumerate(view.requirements or ()):
+        yield pointer_of((_requirements_at(card, None), index)), alternative
+    for index, skill in enumerate(view.skills):
+        path = _requirements_at(card["skills"][index], ((None, "skills"), index))
+        for number, alternative in enumerate(skill.requirements or ()):
+            yield pointer_of((path, number)), alternative
+
+
+def _requirements_at(members: JSONObject, path: Path) -> Path:
+    for name in ("securityRequirements", "security_requirements", "security"):
+        if members.get(name):
+            return (path, name)
+    return ((path, "authentication"), "schemes")
+
+
+def scope_lists(subject: Subject) -> Iterator[tuple[Path, list[str]]]:
+    """Every list of scopes that a requirement of any spelling has, and where it stands."""
+    for path, message, members in subject.objects:
+        for name, value in members.items():
+            here = (path, name)
+            if message == "SecurityRequirement" and name == "schemes" and type(value) is dict:
+                yield from (((here, scheme), _strings(scopes)) for scheme, scopes in value.items())
+            elif message in ("SecurityRequirement", "SecurityRequirement03", "StringList"):
+                yield here, _strings(value)
+
+
+def _strings(value: JSON) -> list[str]:
+    return value if type(value) is list and all(type(item) is str for item in value) else []
+
+
+RULES: Final = (
+    requirement_spelling,
+    missing_twin,
+    undeclared_scheme,
+    unused_scheme,
+    anonymous_alternative,
+    missing_requirements,
+    no_authentication,
+    unguarded_extended_card,
+    duplicate_scope,
+)

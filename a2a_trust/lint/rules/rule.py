@@ -1,0 +1,54 @@
+"""One rule of lint, and what it finds.
+
+A rule yields what it finds as pointer, message and mend. Texts hold no braces and brackets, which SARIF reads as
+placeholders and links, and no values of the card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from a2a_trust.lint.document import Subject
+from a2a_trust.lint.findings import Severity
+
+__all__ = ["Found", "Rule", "rule", "without_braces"]
+
+
+class Found(NamedTuple):
+    """What a rule finds; ``severity`` where it is not that of the rule."""
+
+    pointer: str
+    message: str
+    mend: str
+    severity: Severity | None = None
+
+
+_Check: TypeAlias = Callable[[Subject], Iterator[Found]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A rule: ``section`` is that of A2A 1.0.1, ``is_fixable`` tells that a fix changes no meaning."""
+
+    id: str
+    severity: Severity
+    description: str
+    section: str
+    check: _Check
+    is_fixable: bool = False
+
+
+def rule(
+    id: str, severity: Severity, description: str, section: str, *, is_fixable: bool = False
+) -> Callable[[_Check], Rule]:
+    """Makes a function the check of a rule."""
+    return lambda check: Rule(
+        id=id, severity=severity, description=description, section=section, check=check, is_fixable=is_fixable
+    )
+
+
+def without_braces(text: str) -> str:
+    """The text of an error without the braces and brackets of its examples."""
+    return text.translate(dict.fromkeys(map(ord, "{}[]")))

@@ -1,0 +1,65 @@
+"""Rules for secrets: keys, tokens and passwords in a card, which everybody can read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from a2a_trust.lint.document import Path, Subject, pointer_of
+from a2a_trust.lint.findings import Severity
+from a2a_trust.lint.rules.rule import Found, rule
+from a2a_trust.lint.secret_shapes import is_private_jwk, is_secret_name, looks_random, secret_kind
+
+__all__ = ["RULES"]
+
+
+@rule("secret", Severity.ERROR, "A key, token or password is in the card, which everybody can read.", "13.4")
+def secret(subject: Subject) -> Iterator[Found]:
+    mend = "Take it out and revoke it: what was published stays known."
+    for path, value in subject.values():
+        private = is_private_jwk(value) if type(value) is dict else None
+        if private is not None:
+            yield Found(pointer_of((path, private)), "the private half of a key, which everybody can read here", mend)
+    for path, text, is_name in subject.texts():
+        kind = secret_kind(text)
+        if kind is not None:
+            where = "the name of a member" if is_name else "the text"
+            yield Found(pointer_of(path), f"{where} looks like {kind}, and everybody can read it", mend)
+
+
+#: How names of members end whose random texts are public; those of one or two letters are members of public JWKs.
+_PUBLIC: Final = ("key", "hash", "digest", "signature", "address", "fingerprint", "thumbprint", "did", "cid", "id")
+
+
+@rule("possible-secret", Severity.WARNING, "A text is as random as a key or token, or stands where secrets do.", "13.4")
+def possible_secret(subject: Subject) -> Iterator[Found]:
+    for path, text, is_name in subject.texts():
+        name = _member_name(path)
+        by_name = is_secret_name(name)
+        is_public_name = not by_name and (name.lower().endswith(_PUBLIC) or len(name) <= 2)
+        if is_name or is_public_name or not looks_random(text, by_name=by_name) or _is_signature(path):
+            continue
+        if secret_kind(text) is None:
+            yield Found(
+                pointer_of(path),
+                "it looks like a secret, and everybody can read the card",
+                "If it is one, take it out and revoke it.",
+            )
+
+
+def _is_signature(path: Path) -> bool:
+    while path is not None and path[0] is not None:
+        path = path[0]
+    return path == (None, "signatures")
+
+
+def _member_name(path: Path) -> str:
+    """The name of the innermost member on the way."""
+    while path is not None:
+        path, step = path
+        if isinstance(step, str):
+            return step
+    return ""
+
+
+RULES: Final = (secret, possible_secret)

@@ -1,0 +1,118 @@
+"""Rules for URLs: where calls, credentials and people are led."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from a2a_trust.card.ambiguity import field_of
+from a2a_trust.errors import MalformedError
+from a2a_trust.keys.origins import host_of, interface_host, url_of
+from a2a_trust.lint.document import Path, Subject, pointer_of
+from a2a_trust.lint.findings import Severity
+from a2a_trust.lint.rules.rule import Found, rule
+from a2a_trust.lint.secret_shapes import secret_kind
+from a2a_trust.net.addresses import is_loopback, is_public
+
+__all__ = ["RULES"]
+
+
+class _Url(NamedTuple):
+    path: Path
+    text: str
+    is_link: bool
+    """Whether it is for people, not for calls or credentials."""
+
+
+_LINKS: Final = ("documentationUrl", "iconUrl")
+
+
+def _urls(subject: Subject) -> Iterator[_Url]:
+    for path, message, members in subject.objects:
+        for name, value in members.items():
+            field = field_of(message, name)
+            if type(value) is not str or not value or field is None or not field.name.lower().endswith("url"):
+                continue
+            yield _Url((path, name), value, message == "AgentProvider" or field.name in _LINKS)
+
+
+@rule(
+    "http-url",
+    Severity.ERROR,
+    "Calls or credentials go over a connection that is not encrypted; a warning for loopback hosts.",
+    "7.1",
+)
+def http_url(subject: Subject) -> Iterator[Found]:
+    for url in _urls(subject):
+        if url.is_link or not url.text.lower().startswith(("http://", "ws://")):
+            continue
+        if _is_loopback(url.text):
+            yield Found(
+                pointer_of(url.path),
+                "the connection is not encrypted; nothing leaves this machine while the client runs on it too",
+                "Before others use the card, serve it over TLS under a public name, and write https.",
+                Severity.WARNING,
+            )
+        else:
+            yield Found(
+                pointer_of(url.path),
+                "whoever is on the way reads and changes what is sent, credentials too",
+                "Serve it over TLS, and write https.",
+            )
+
+
+def _is_loopback(url: str) -> bool:
+    """Whether every reader takes the host of the URL for the machine that the client runs on (RFC 6761 6.3)."""
+    try:
+        parts = url_of(url)
+    except MalformedError:
+        return False  # see unclear-url
+    return f".{parts.host}".endswith(".localhost") if parts.address is None else is_loopback(parts.address)
+
+
+@rule("http-link", Severity.NOTE, "A link for people is not encrypted.", "13.4")
+def http_link(subject: Subject) -> Iterator[Found]:
+    for url in _urls(subject):
+        if url.is_link and url.text.lower().startswith("http://"):
+            yield Found(pointer_of(url.path), "whoever is on the way can change what people are shown", "Write https.")
+
+
+#: Names that lead nowhere in the public DNS: RFC 6761, RFC 6762, RFC 8375, and ICANN's reserved internal.
+_PRIVATE_NAMES: Final = (".localhost", ".local", ".internal", ".home.arpa", ".test", ".invalid")
+
+
+@rule("private-url", Severity.WARNING, "A URL leads to a host that others cannot reach, or that is theirs.", "8.3.1")
+def private_url(subject: Subject) -> Iterator[Found]:
+    for url in _urls(subject):
+        try:
+            parts = url_of(url.text)
+        except MalformedError:
+            continue  # see unclear-url
+        is_private_name = f".{parts.host}".endswith(_PRIVATE_NAMES) or "." not in parts.host
+        if is_private_name if parts.address is None else not is_public(parts.address):
+            yield Found(
+                pointer_of(url.path),
+                "the host is of this machine or of a private network: elsewhere nothing answers, or another server "
+                "does, and gets the credentials",
+                "Write the public name of the server.",
+            )
+
+
+@rule("unclear-url", Severity.ERROR, "Readers differ in which host a URL leads to, or find none in it.", "8.3.1")
+def unclear_url(subject: Subject) -> Iterator[Found]:
+    for url in _urls(subject):
+        if url.is_link or secret_kind(url.text):
+            continue
+        try:
+            read = interface_host if pointer_of(url.path).endswith("/url") else host_of
+            read(url.text)
+        except MalformedError:
+            yield Found(
+                pointer_of(url.path),
+                "no host that every reader takes for the same: credentials may go to another one",
+                "Write https://host/path, names in their xn-- form, or host:port for gRPC; no other scheme, no user "
+                "information.",
+            )
+
+
+RULES: Final = (http_url, http_link, private_url, unclear_url)

@@ -1,0 +1,95 @@
+"""Proxies that write the certificate, or the chain, without a verdict of their own beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from a2a_trust.errors import InvalidCredentialsError
+from a2a_trust.middleware.proxies.form import (
+    NamedHeaders,
+    Values,
+    from_base64,
+    from_byte_sequence,
+    from_escaped_pem,
+    one,
+)
+
+__all__ = ["AwsAlb", "Caddy", "Rfc9440", "Traefik"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rfc9440:
+    """RFC 9440: ``Client-Cert`` has the client's own certificate, ``Client-Cert-Chain`` those above it.
+
+    Both are absent when the client showed none.
+    """
+
+    names = ("Client-Cert", "Client-Cert-Chain")
+    every_time = False
+
+    def read(self, values: Values) -> tuple[bytes, ...]:
+        leaf, above = (values.get(name) for name in self.names)
+        if leaf is None:
+            raise InvalidCredentialsError("Client-Cert-Chain came without Client-Cert")
+        chain = [] if above is None else [each.strip(b" \t") for each in above.split(b",")]
+        return tuple(from_byte_sequence(each) for each in (leaf, *chain))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caddy(NamedHeaders):
+    """Caddy::
+
+        header_up X-SSL-Client-Cert {http.request.tls.client.certificate_der_base64}
+
+    Its words for a client without a certificate are an empty value, or the name of the placeholder itself.
+    """
+
+    certificate: str = "X-SSL-Client-Cert"
+
+    def read(self, values: Values) -> tuple[bytes, ...]:
+        value = values[self.certificate]
+        if value in (b"", b"{http.request.tls.client.certificate_der_base64}"):
+            return ()
+        return (from_base64(value),)
+
+
+#: What the documented middleware of Traefik writes before another one tells of a certificate.
+_TRAEFIK_NONE: Final = b"none"
+
+
+@dataclass(frozen=True, slots=True)
+class Traefik:
+    """Traefik's ``passTLSClientCert`` with ``pem: true``, after a ``headers`` middleware::
+
+        customRequestHeaders:
+          X-Forwarded-Tls-Client-Cert: "none"
+          X-Proxy-Secret: "…"
+
+    Alone, ``passTLSClientCert`` hands a client's own header on when the client shows no certificate. So the other one
+    overwrites it first, for every request: a request without this header is 503. That it does so is told by the secret
+    beside it, so ``peers`` must be that ``ProxySecret``.
+    """
+
+    names = ("X-Forwarded-Tls-Client-Cert",)
+    every_time = True
+
+    def read(self, values: Values) -> tuple[bytes, ...]:
+        value = values[self.names[0]]
+        return () if value == _TRAEFIK_NONE else tuple(map(from_base64, value.split(b",")))
+
+
+@dataclass(frozen=True, slots=True)
+class AwsAlb:
+    """The Application Load Balancer of AWS, in the mode that verifies: ``X-Amzn-Mtls-Clientcert-Leaf``.
+
+    No other listener may forward to the agent: one without mutual TLS writes no such header, and clients could. The
+    mode that passes certificates through unverified is not read, for the same reason.
+    """
+
+    names = ("X-Amzn-Mtls-Clientcert-Leaf",)
+    every_time = False
+
+    def read(self, values: Values) -> tuple[bytes, ...]:
+        where = self.names[0]
+        return (one(from_escaped_pem(values[where]), where),)

@@ -1,0 +1,113 @@
+"""The one reader of URLs: what every reader takes for the same URL, in parts, or a refusal.
+
+It reads ``scheme://host:port/path?query#fragment``, and ``host:port`` as addresses of gRPC are written. Refused is what
+two readers could read as two URLs: user information, blanks, backslashes, control and non-ASCII characters (names are
+written in their xn-- form), percent escapes and empty labels in the host, and hosts that only some readers take for an
+IPv4 address, such as ``127.1``. The host is in lower case and in one spelling; path, query and fragment are as written.
+
+Not here: which hosts and schemes are allowed, and when two paths are the same. These are rules of the modules that ask:
+``keys.origins`` (trust), ``client.location`` (memory), ``client.destinations`` (requests), ``net.fetcher``.
+
+Three read the text themselves. ``keys.origins.interface_scheme`` looks for schemes as gRPC does, which reads one in
+``dns:443``. ``client.interception`` must recognize a card in a URL that no rule accepts. ``auth.discovery`` inserts the
+well-known part into an issuer's name, whose spelling is compared character by character.
+
+Source: RFC 3986 3 and 6.2.2, RFC 5952.
+"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv6Address
+from typing import Final, NamedTuple
+
+from a2a_trust.errors import MalformedError
+from a2a_trust.net.addresses import Address, address_of
+
+__all__ = ["DEFAULT_PORTS", "MAX_URL", "Url", "read_host", "read_url", "with_plain_escapes"]
+
+MAX_URL: Final = 2048
+"""The longest URL that is read, in characters."""
+
+DEFAULT_PORTS: Final = {"https": 443, "http": 80}
+_LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_HOST: Final = re.compile(rf"(?!.{{254}}){_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:.]+\]")
+_VISIBLE: Final = re.compile(r"[!-\[\]-~]*")  # without the backslash
+_URL: Final = re.compile(
+    r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://)?"
+    r"(?P<host>\[[^\]]*\]|[^/?#:@\[\]]*)(?::(?P<port>[0-9]{1,5}))?"
+    r"(?(scheme)(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?(?:#(?P<fragment>.*))?)"
+)
+_ESCAPE: Final = re.compile(r"%([0-9A-Fa-f]{2})")
+_UNRESERVED: Final = re.compile(r"[A-Za-z0-9._~-]")
+
+
+class Url(NamedTuple):
+    """The parts of a URL. ``scheme`` and ``host`` are in lower case, IPv6 in brackets; ``host:port`` has no scheme.
+
+    ``port`` is None where none is written; ``query`` and ``fragment`` are None where their ``?`` and ``#`` are missing.
+    """
+
+    scheme: str
+    host: str
+    port: int | None
+    path: str
+    query: str | None
+    fragment: str | None
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port, without the default port of http and https: ``https://agent.example.com``."""
+        is_default = self.port is None or self.port == DEFAULT_PORTS.get(self.scheme)
+        return f"{self.scheme}://{self.host}" + ("" if is_default else f":{self.port}")
+
+    @property
+    def address(self) -> Address | None:
+        """The address that the host is; None for a name."""
+        return address_of(self.host)
+
+
+def read_url(text: str) -> Url:
+    """The parts of a URL; MalformedError for what two readers could read as two."""
+    if len(text) > MAX_URL or not _VISIBLE.fullmatch(text):
+        raise MalformedError("URL: too long, or with blanks, backslashes, control or non-ASCII characters")
+    match = _URL.fullmatch(text)
+    host = None if match is None else _in_one_spelling(match["host"].lower())
+    port = None if match is None or match["port"] is None else int(match["port"])
+    if match is None or host is None or not (port is None or 1 <= port <= 65535):
+        raise MalformedError("URL: ambiguous host or port; write https://host/path or host:port")
+    scheme = match["scheme"] or ""
+    return Url(scheme.lower(), host, port, match["path"] or "", match["query"], match["fragment"])
+
+
+def read_host(text: str) -> str:
+    """A host in one spelling: names in lower case, IPv6 as RFC 5952 writes it, in brackets.
+
+    MalformedError says what to write in its place.
+    """
+    host = _in_one_spelling(text.lower())
+    if host is None:
+        if _HOST.fullmatch(text.lower()):
+            raise MalformedError("write an address as 192.0.2.1 or [2001:db8::1]")
+        raise MalformedError("write a host alone, without scheme, port and path")
+    return host
+
+
+def _in_one_spelling(host: str) -> str | None:
+    if not _HOST.fullmatch(host):
+        return None
+    try:
+        address = address_of(host)
+    except ValueError:
+        return None
+    return f"[{address}]" if isinstance(address, IPv6Address) else host
+
+
+def with_plain_escapes(path: str) -> str:
+    """The path with escapes for what needs them only, in upper case (RFC 3986 6.2.2.1 and 6.2.2.2)."""
+    return _ESCAPE.sub(_plain, path)
+
+
+def _plain(escape: re.Match[str]) -> str:
+    char = chr(int(escape[1], 16))
+    return char if _UNRESERVED.fullmatch(char) else escape[0].upper()

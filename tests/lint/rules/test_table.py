@@ -1,0 +1,37 @@
+"""The table of the rules."""
+
+from __future__ import annotations
+
+from a2a_trust.lint.findings import Severity
+from a2a_trust.lint.rules.table import RULES
+from tests.conftest import ROOT
+from tests.lint.rules import (
+    test_flows,
+    test_forms,
+    test_members,
+    test_requirements,
+    test_secrets,
+    test_texts,
+    test_urls,
+)
+
+THEMES = (test_flows, test_forms, test_members, test_requirements, test_secrets, test_texts, test_urls)
+
+
+def test_no_example_is_left_of_a_rule_that_is_gone() -> None:
+    for theme in THEMES:
+        assert theme.EXAMPLES.keys() == {rule.id for rule in theme.RULES}
+
+
+def test_every_rule_is_in_the_table_once() -> None:
+    assert len(RULES) == sum(len(theme.RULES) for theme in THEMES)
+
+
+def test_the_documentation_lists_exactly_the_rules() -> None:
+    text = (ROOT / "docs" / "lint.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    assert rows == [
+        f"| `{rule.id}` | {rule.severity} | {rule.description}{' Mended by `--fix`.' if rule.is_fixable else ''} "
+        f"| {rule.section} |"
+        for rule in sorted(RULES.values(), key=lambda rule: list(Severity).index(rule.severity))
+    ]

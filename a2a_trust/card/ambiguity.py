@@ -13,8 +13,9 @@ Source: A2A 5.5, 5.7 and 8.4.1; the members of 0.1 to 0.3 from those versions' J
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
+from a2a_trust import strict_json
 from a2a_trust.card.schema import MESSAGES, Field, Kind, Presence
 from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import JSON, JSONObject
@@ -23,7 +24,7 @@ from a2a_trust.strict_json.pointer import pointer_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["check_card", "field_of", "is_full", "is_simple"]
+__all__ = ["UnambiguousCard", "check_card", "field_of", "is_full", "is_simple", "read_unambiguous"]
 
 
 def _legacy(name: str, kind: Kind, message: str = "") -> Field:
@@ -206,6 +207,25 @@ class _RefusedError(Exception):
     def __init__(self, reason: str, *path: str | int) -> None:
         self.reason = reason
         self.path = list(path)
+
+
+class UnambiguousCard(NamedTuple):
+    """A card that every reader reads alike."""
+
+    card: JSONObject
+    has_one_form: bool
+    """Whether all canonical forms of it are the same bytes, as ``check_card`` tells."""
+    is_plain: bool
+    """Whether its numbers and names are plain, as ``strict_json.read`` tells."""
+
+
+def read_unambiguous(document: bytes) -> UnambiguousCard:
+    """The card in a document, read strictly; MalformedError as from ``strict_json.read`` and ``check_card``."""
+    card, text = strict_json.read_members(document, what="card")
+    if is_simple(card):
+        return UnambiguousCard(card, has_one_form=True, is_plain=True)
+    card, is_plain = strict_json.read_numbers(document, card, text, what="card")
+    return UnambiguousCard(card, has_one_form=check_card(card), is_plain=is_plain)
 
 
 def check_card(card: JSON) -> bool:

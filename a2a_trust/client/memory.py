@@ -47,7 +47,8 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import Origins, host_of
 from a2a_trust.keys.policy import is_thumbprint
 from a2a_trust.keys.trust import TrustedKey, TrustStore
-from a2a_trust.signing.verify import CLOCK_SKEW, VerifiedCard
+from a2a_trust.signing.verify import VerifiedCard
+from a2a_trust.signing.verify_signature import CLOCK_SKEW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,8 @@ from a2a_trust.keys.trust import SigningTool, TrustStore
 from a2a_trust.signing.forms import Form
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verifier import CardVerifier
-from a2a_trust.signing.verify import CLOCK_SKEW, SignedPartOnly, verify_card
+from a2a_trust.signing.verify import SignedPartOnly, verify_card
+from a2a_trust.signing.verify_signature import CLOCK_SKEW
 from tests.signing.cards import full_card
 from tests.signing.making import ANYWHERE, served, signed_in, trust_in, trusted
 

@@ -30,7 +30,8 @@ from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustStore
 from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING, Form, project
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.signature import MAX_SIGNATURES, content_type
-from a2a_trust.signing.verify import CLOCK_SKEW, SignedPartOnly, VerifiedCard, WholeCard, verify_card
+from a2a_trust.signing.verify import SignedPartOnly, VerifiedCard, WholeCard, verify_card
+from a2a_trust.signing.verify_signature import CLOCK_SKEW
 from a2a_trust.strict_json.jcs import canonicalize
 from tests.signing.cards import Card, full_card, legacy_card, many_formed_card, merged_card
 from tests.signing.making import ANYWHERE, entry, header_of, header_text, served, signed_in, trust_in, trusted

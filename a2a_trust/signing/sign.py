@@ -143,27 +143,26 @@ def sign_card(
     claims = _claims(iat, exp, jku)
     # 2.
     original = _read(card)
-    given, entries = _entries(original)
+    entries, discarded = _entries(original)
     # 3.
-    full, normalised = _full(original)
+    full = _full(original)
     # 4.
-    kept = _kept(entries, signers, normalised, drop_broken=drop_broken)
+    kept = _kept(entries, signers, full.dropped, drop_broken=drop_broken)
     # 5.
     second, rejections = _companion(full, is_wanted=companion)
     # 6.
-    forms = [full] if second is None else [full, second]
-    made = [_signature(signer, form, claims) for form in forms for signer in signers]
+    made = [_signature(signer, form, claims) for form in (full, second) if form is not None for signer in signers]
     signed_card = _with_signatures(original, full.members, [*kept, *made])
     # 7.
     check_own_work(orjson.dumps(signed_card), full.payload, signers, claims.get("iat", 0.0))
     return SignedCard(
         card=signed_card,
         payload=full.payload,
-        normalised=normalised,
+        normalised=full.dropped,
         companion=None if second is None else second.form,
         left_open=() if second is None else second.dropped,
         rejections=rejections,
-        discarded=len(given) - len(entries),
+        discarded=discarded,
     )
 
 
@@ -236,16 +235,16 @@ def _copy(card: Mapping[str, Any]) -> JSON:
     return orjson.loads(orjson.dumps(members))
 
 
-def _entries(card: JSONObject) -> tuple[list[JSON], list[JSON]]:
-    """The entries of ``signatures``, and those of them that have the shape of a signature."""
+def _entries(card: JSONObject) -> tuple[list[JSON], int]:
+    """The entries of ``signatures`` that have the shape of a signature, and the number of the others."""
     given = card.get("signatures")
     if given is None:
-        return [], []
+        return [], 0
     if type(given) is not list:
         raise MalformedError("card: /signatures: a list is needed; remove the member to sign the card")
     entries = [entry for entry in given if _is_signature(entry)]
     canonicalize(entries)  # strangers' signatures too are served again
-    return given, entries
+    return entries, len(given) - len(entries)
 
 
 def _is_signature(entry: JSON) -> bool:
@@ -253,8 +252,8 @@ def _is_signature(entry: JSON) -> bool:
     return type(entry) is dict and type(entry.get("protected")) is type(entry.get("signature")) is str
 
 
-def _full(card: JSONObject) -> tuple[Projection, tuple[str, ...]]:
-    """The form of a full signature, and the pointers of the members that the specification drops.
+def _full(card: JSONObject) -> Projection:
+    """What a full signature is over: the card without the members that the specification drops.
 
     A card of 0.1 to 0.3 is signed as it is. SigningError: an interface whose scheme verifiers reject, so the card would
     verify nowhere. MalformedError: an integer that readers would round.
@@ -271,7 +270,7 @@ def _full(card: JSONObject) -> tuple[Projection, tuple[str, ...]]:
             raise SigningError(
                 f"{pointer}: {error}. Verifiers reject every other scheme, so no card is signed with it"
             ) from None
-    return Projection(form, members, canonicalize(members)), normalised
+    return Projection(form, members, canonicalize(members), dropped=normalised)
 
 
 def _kept(

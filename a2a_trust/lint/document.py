@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from a2a_trust import strict_json
 from a2a_trust.card.ambiguity import check_card, field_of
@@ -20,12 +20,9 @@ from a2a_trust.signing.forms import MAX_POINTER
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json import pointer as json_pointer
 from a2a_trust.strict_json.jcs import canonicalize_received
+from a2a_trust.strict_json.pointer import Path
 
 __all__ = ["Path", "Subject", "at", "pointer_of", "shown_name", "spelled", "subject_of"]
-
-Path: TypeAlias = "tuple[Path | None, str | int] | None"
-"""The way to a member: that of the object around it, and its own name or index; None is the card itself. Texts would
-take memory with the square of the card's size."""
 
 _MAX_REFUSALS: Final = 50
 """After so many refusals a document is left alone: it is no card."""
@@ -214,12 +211,11 @@ def spelled(card: JSONObject, pointer: str) -> Path:
 
 def pointer_of(path: Path) -> str:
     """The JSON pointer (RFC 6901) of a place, cut, and without names that look like secrets."""
-    steps = []
-    while path is not None:
-        path, step = path
-        text = "(hidden)" if type(step) is str and secret_kind(step[:MAX_POINTER]) else str(step)[:MAX_POINTER]
-        steps.append(text)
-    return json_pointer.pointer_of(reversed(steps))[:MAX_POINTER]
+    shown = (
+        "(hidden)" if type(step) is str and secret_kind(step[:MAX_POINTER]) else str(step)[:MAX_POINTER]
+        for step in json_pointer.steps_to(path)
+    )
+    return json_pointer.pointer_of(shown)[:MAX_POINTER]
 
 
 def shown_name(name: str) -> str:

@@ -34,7 +34,7 @@ from a2a_trust.card.view import is_legacy, proto_name
 from a2a_trust.signing.models_0_3 import DEFAULTS, MESSAGES_0_3
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.jcs import canonicalize_parsed, canonicalize_received
-from a2a_trust.strict_json.pointer import pointer_of
+from a2a_trust.strict_json.pointer import Path, pointer_of, steps_to
 
 __all__ = [
     "MAX_POINTER",
@@ -118,8 +118,8 @@ def project(card: JSONObject, form: Form, *, plain: bool | None = None) -> Proje
     ``plain`` is what ``strict_json.read`` said of the card that it gave; without it nothing is taken for granted.
     """
     members = {name: value for name, value in card.items() if name != "signatures"}
-    dropped: list[_Path] = []
-    meant: list[_Path] = []
+    dropped: list[Path] = []
+    meant: list[Path] = []
     if form is Form.SPEC and not is_legacy(card):
         members = _present(members, "AgentCard", None, dropped)
     elif form.is_lossy:
@@ -138,9 +138,9 @@ def project(card: JSONObject, form: Form, *, plain: bool | None = None) -> Proje
     return Projection(form, members, payload, dropped=_pointers(dropped), uncovered=_pointers(meant))
 
 
-def _with_meaning(dropped: list[_Path], members: JSONObject) -> list[_Path]:
+def _with_meaning(dropped: list[Path], members: JSONObject) -> list[Path]:
     """The first of the dropped members that the ``spec`` form keeps; all of them are looked at."""
-    without_meaning: list[_Path] = []
+    without_meaning: list[Path] = []
     if dropped and not is_legacy(members):
         _present(members, "AgentCard", None, without_meaning)
     gone = set(without_meaning)
@@ -159,7 +159,7 @@ def is_within(part: JSON, whole: JSON) -> bool:
 
 def present_members(card: JSONObject) -> tuple[JSONObject, tuple[str, ...]]:
     """The card without what A2A 8.4.1 rule 1 drops, in its own order, and the pointers of what was dropped."""
-    dropped: list[_Path] = []
+    dropped: list[Path] = []
     return _present(card, "AgentCard", None, dropped), _pointers(dropped)
 
 
@@ -169,26 +169,13 @@ def shown(pointers: tuple[str, ...]) -> str:
     return f"{names}{' …' if len(pointers) > 8 else ''}"
 
 
-_Path: TypeAlias = "tuple[_Path | None, str | int]"
-"""The way to a member: that of the object around it, and its own name or index. A text for every member would take
-memory with the square of the card's size; this shares what they have in common."""
+def _pointers(paths: list[Path]) -> tuple[str, ...]:
+    return tuple(
+        pointer_of(str(step)[:MAX_POINTER] for step in steps_to(path))[:MAX_POINTER] for path in paths[:MAX_POINTERS]
+    )
 
 
-def _pointers(paths: list[_Path]) -> tuple[str, ...]:
-    return tuple(_pointer(path)[:MAX_POINTER] for path in paths[:MAX_POINTERS])
-
-
-def _pointer(path: _Path) -> str:
-    """The JSON pointer (RFC 6901) of a path."""
-    steps = []
-    rest: _Path | None = path
-    while rest is not None:
-        rest, step = rest
-        steps.append(str(step)[:MAX_POINTER])
-    return pointer_of(reversed(steps))
-
-
-def _present(members: JSONObject, message: str, path: _Path | None, dropped: list[_Path]) -> JSONObject:
+def _present(members: JSONObject, message: str, path: Path, dropped: list[Path]) -> JSONObject:
     fields = MESSAGES[message]
     kept: JSONObject = {}
     for name, value in members.items():
@@ -223,9 +210,7 @@ _GONE: Final = object()
 _Messages: TypeAlias = Mapping[str, Mapping[str, Field]]
 
 
-def _prune(
-    members: JSONObject, messages: _Messages, message: str, path: _Path | None, dropped: list[_Path]
-) -> JSONObject:
+def _prune(members: JSONObject, messages: _Messages, message: str, path: Path, dropped: list[Path]) -> JSONObject:
     fields = messages[message]
     by_proto_name = {field.proto_name: field for field in fields.values()}
     kept: JSONObject = {}
@@ -241,7 +226,7 @@ def _prune(
     return kept
 
 
-def _prune_field(value: JSON, messages: _Messages, field: Field, here: _Path, dropped: list[_Path]) -> JSON:
+def _prune_field(value: JSON, messages: _Messages, field: Field, here: Path, dropped: list[Path]) -> JSON:
     kind = field.kind
     if kind is Kind.BOOL:
         return value if value or (value is False and field.presence is Presence.EXPLICIT) else _GONE
@@ -262,7 +247,7 @@ def _prune_field(value: JSON, messages: _Messages, field: Field, here: _Path, dr
     return _without_empty(value, here, dropped)
 
 
-def _without_empty(value: JSON, here: _Path, dropped: list[_Path]) -> JSON:
+def _without_empty(value: JSON, here: Path, dropped: list[Path]) -> JSON:
     """The value without null and empty strings, lists and objects at any depth; _GONE when nothing is left."""
     if value is None or value == "":
         return _GONE
@@ -306,7 +291,7 @@ def _is_dropped_empty(value: JSON, messages: _Messages, field: Field) -> bool:
 _DEFAULT_OF: Final = {**DEFAULTS, **{proto_name(name): value for name, value in DEFAULTS.items()}}
 
 
-def _without_defaults(members: JSONObject, dropped: list[_Path]) -> JSONObject:
+def _without_defaults(members: JSONObject, dropped: list[Path]) -> JSONObject:
     """The card without what a2a-python 0.3 does not sign because its models say it anyway."""
     kept: JSONObject = {}
     for name, value in members.items():

@@ -31,8 +31,8 @@ from a2a_trust.auth.credentials import (
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import SCOPE, Anonymous, Identity, Principal, Verifier
+from a2a_trust.card.schema import SCHEME_TYPES
 from a2a_trust.card.view import (
-    SCHEME_TYPES,
     Alternative,
     ApiKeyScheme,
     CardView,

@@ -17,7 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from a2a_trust import strict_json
-from a2a_trust.card.schema import MESSAGES, Field, Kind, Presence
+from a2a_trust.card.schema import LEGACY, MESSAGES, Field, Kind, Presence
 from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.pointer import Path, pointer_of, steps_to
@@ -26,43 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 __all__ = ["UnambiguousCard", "check_card", "field_of", "is_full", "is_simple", "read_unambiguous"]
-
-
-def _legacy(name: str, kind: Kind, message: str = "") -> Field:
-    return Field(name, kind, Presence.EXPLICIT, message)
-
-
-#: What 0.1, 0.2 and 0.3 have beside 1.0; messages that only they have end in "03".
-_LEGACY: Final[dict[str, tuple[Field, ...]]] = {
-    "AgentCard": (
-        _legacy("url", Kind.STRING),
-        _legacy("preferredTransport", Kind.STRING),
-        _legacy("protocolVersion", Kind.STRING),
-        _legacy("additionalInterfaces", Kind.MESSAGES, "AgentInterface03"),
-        _legacy("security", Kind.MESSAGES, "SecurityRequirement03"),
-        _legacy("supportsAuthenticatedExtendedCard", Kind.BOOL),
-        _legacy("authentication", Kind.MESSAGE, "Authentication01"),
-    ),
-    "AgentCapabilities": (_legacy("stateTransitionHistory", Kind.BOOL),),
-    "AgentSkill": (_legacy("security", Kind.MESSAGES, "SecurityRequirement03"),),
-    "AgentInterface03": (_legacy("url", Kind.STRING), _legacy("transport", Kind.STRING)),
-    "Authentication01": (_legacy("schemes", Kind.STRINGS), _legacy("credentials", Kind.STRING)),
-    "SecurityScheme": (
-        _legacy("type", Kind.STRING),
-        _legacy("description", Kind.STRING),
-        _legacy("in", Kind.STRING),
-        _legacy("name", Kind.STRING),
-        _legacy("scheme", Kind.STRING),
-        _legacy("bearerFormat", Kind.STRING),
-        _legacy("flows", Kind.MESSAGE, "OAuthFlows03"),
-        _legacy("openIdConnectUrl", Kind.STRING),
-        _legacy("oauth2MetadataUrl", Kind.STRING),
-    ),
-    # The same flows as in 1.0, but several may stand side by side.
-    "OAuthFlows03": tuple(_legacy(flow.name, flow.kind, flow.message) for flow in MESSAGES["OAuthFlows"].values()),
-    # Free member names with lists of scopes as values: checked by _check_requirement.
-    "SecurityRequirement03": (),
-}
 
 
 #: The name that a2a-js loses, and how a refusal says so.
@@ -233,7 +196,7 @@ class _Message:
 
     def __init__(self, name: str) -> None:
         self.members = {field.name: _Member(field, _check_of(field)) for field in MESSAGES.get(name, {}).values()}
-        legacy = [_Member(field, _check_of(field)) for field in _LEGACY.get(name, ())]
+        legacy = [_Member(field, _check_of(field)) for field in LEGACY.get(name, {}).values()]
         self.others = {member.field.name: member for member in legacy}
         for member in (*legacy, *self.members.values()):
             if member.field.proto_name not in self.members:

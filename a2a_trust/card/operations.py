@@ -15,6 +15,8 @@ from typing import Final, TypeAlias
 from unicodedata import normalize
 from urllib.parse import unquote
 
+from a2a_trust.card.schema import Generation
+
 __all__ = [
     "ABSENT_BESIDE_1_0",
     "EXTENDED_CARD_0_2",
@@ -22,7 +24,6 @@ __all__ = [
     "ROUTES",
     "TENANTS",
     "Binding",
-    "Generation",
     "Operation",
     "Route",
     "TenantFields",
@@ -39,15 +40,6 @@ class Binding(StrEnum):
 
     JSONRPC = "JSONRPC"
     HTTP_JSON = "HTTP+JSON"
-
-
-class Generation(StrEnum):
-    """The versions whose requests look alike."""
-
-    V0_1 = "0.1"
-    V0_3 = "0.3"
-    """0.2 too: its paths and methods are those of 0.3."""
-    V1_0 = "1.0"
 
 
 class Operation(StrEnum):

@@ -12,19 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from a2a_trust import strict_json
+from a2a_trust.card.schema import DEFAULTS_0_3, KEY_LOCATIONS, LEGACY_MEMBERS, MESSAGES, SCHEME_TYPES, proto_name
 from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.pointer import escaped
 
 __all__ = [
-    "CARD_PATHS",
-    "LEGACY_MEMBERS",
-    "SCHEME_TYPES",
     "Alternative",
     "ApiKeyScheme",
     "CardView",
@@ -39,32 +36,8 @@ __all__ = [
     "Skill",
     "interface_urls",
     "is_legacy",
-    "proto_name",
     "read_card",
 ]
-
-CARD_PATHS: Final = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-"""Where agents serve their public card: 0.3 and 1.0, and 0.2."""
-
-LEGACY_MEMBERS: Final = (
-    "url",
-    "preferredTransport",
-    "additionalInterfaces",
-    "protocolVersion",
-    "security",
-    "supportsAuthenticatedExtendedCard",
-    "authentication",
-)
-"""Members of a card that 0.1 to 0.3 have and 1.0 does not."""
-
-SCHEME_TYPES: Final = {
-    "apiKeySecurityScheme": "apiKey",
-    "httpAuthSecurityScheme": "http",
-    "oauth2SecurityScheme": "oauth2",
-    "openIdConnectSecurityScheme": "openIdConnect",
-    "mtlsSecurityScheme": "mutualTLS",
-}
-"""The wrapper that a security scheme has in 1.0, and what its ``type`` is in 0.2 and 0.3."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,12 +202,6 @@ def read_card(document: bytes | Mapping[str, Any]) -> CardView:
     )
 
 
-@lru_cache(maxsize=1024)
-def proto_name(name: str) -> str:
-    """The name in ``a2a.proto`` of the field with this JSON name; ProtoJSON readers take either."""
-    return "".join(f"_{char.lower()}" if "A" <= char <= "Z" else char for char in name)
-
-
 def _unread(pointer: str, reason: str) -> MalformedError:
     return MalformedError(f"card: {ascii(pointer)[1:-1]}: {reason}", pointer, reason)
 
@@ -366,7 +333,7 @@ def _scheme_of(kind: str, name: str, members: Mapping[str, JSON], pointer: str) 
         if len(said) > 1:
             raise _unread(f"{pointer}/in", "it contradicts location; keep one of them")
         location = "".join(said)
-        if location not in ("header", "query", "cookie"):
+        if location not in KEY_LOCATIONS:
             raise _unread(f"{pointer}/location", "header, query or cookie is needed")
         return ApiKeyScheme(name=name, location=location, parameter=_text(members, "name", pointer, needed=True))
     if kind == "http":
@@ -385,7 +352,7 @@ def _scheme_of(kind: str, name: str, members: Mapping[str, JSON], pointer: str) 
 
 def _flows(value: JSON, pointer: str) -> Iterator[OAuthFlow]:
     members = _object(value, pointer)
-    for kind in ("authorizationCode", "clientCredentials", "deviceCode", "implicit", "password"):
+    for kind in sorted(MESSAGES["OAuthFlows"]):
         flow = _member(members, kind, pointer)
         if flow is None:
             continue
@@ -404,7 +371,7 @@ def _interfaces(card: Mapping[str, JSON]) -> Iterator[Interface]:
     url = _text(card, "url", "")
     version = _text(card, "protocolVersion", "")
     if url:
-        binding = _text(card, "preferredTransport", "") or "JSONRPC"
+        binding = _text(card, "preferredTransport", "") or DEFAULTS_0_3["preferredTransport"]
         yield Interface(pointer="/url", url=url, binding=binding, version=version, tenant="")
     for name, binding_name in (("additionalInterfaces", "transport"), ("supportedInterfaces", "protocolBinding")):
         value = _member(card, name, "")

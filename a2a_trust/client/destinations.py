@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import urlsplit
 
-from a2a_trust.card.operations import EXTENDED_CARD_0_2, ROUTES, Generation
-from a2a_trust.card.view import CARD_PATHS, read_card
+from a2a_trust.card.operations import EXTENDED_CARD_0_2, ROUTES
+from a2a_trust.card.schema import CARD_PATHS, Generation
+from a2a_trust.card.view import read_card
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys.origins import host_of, origin_of
 from a2a_trust.net.addresses import is_this_machine

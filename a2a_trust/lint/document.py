@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from a2a_trust import strict_json
 from a2a_trust.card.ambiguity import check_card, field_of
-from a2a_trust.card.schema import Kind
-from a2a_trust.card.view import CardView, is_legacy, proto_name, read_card
+from a2a_trust.card.schema import Kind, proto_name
+from a2a_trust.card.view import CardView, is_legacy, read_card
 from a2a_trust.errors import MalformedError
 from a2a_trust.lint.secret_shapes import secret_kind
 from a2a_trust.signing.forms import MAX_POINTER

@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from a2a_trust.card.ambiguity import field_of
-from a2a_trust.card.schema import MESSAGES, Kind, Presence
-from a2a_trust.card.view import Alternative, NamedScheme, proto_name
+from a2a_trust.card.schema import MESSAGES, REQUIRED_0_3, Kind, Presence, proto_name
+from a2a_trust.card.view import Alternative, NamedScheme
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys.origins import host_of, interface_host
 from a2a_trust.lint.document import Path, Subject, at, pointer_of, shown_name, spelled
@@ -21,7 +21,6 @@ from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.secret_shapes import is_private_jwk, is_secret_name, looks_random, secret_kind
 from a2a_trust.net.addresses import address_of, is_loopback, is_public
 from a2a_trust.signing.forms import Form, present_members, project
-from a2a_trust.signing.models_0_3 import REQUIRED_0_3
 from a2a_trust.signing.python_resolver import rewritten_members
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.jcs import MAX_SAFE_INTEGER

@@ -20,7 +20,6 @@ from a2a_trust.card.operations import (
     EXTENDED_CARD_0_2,
     ROUTES,
     Binding,
-    Generation,
     Operation,
     Route,
     ends_like_operation,
@@ -28,6 +27,7 @@ from a2a_trust.card.operations import (
     is_foldable,
     path_of_interface,
 )
+from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import CardView, Interface, NamedScheme
 from a2a_trust.errors import ConfigurationError
 

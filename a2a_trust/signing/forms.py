@@ -2,7 +2,7 @@
 
 ==================  ==================================================================================================
 ``served``          only ``signatures`` is dropped
-``spec``            A2A 8.4.1 rule 1: members that are not present by ``presence.py`` are dropped too
+``spec``            A2A 8.4.1 rule 1: members that are not present by ``card.schema`` are dropped too
 ``pruned``          unknown members and, recursively, everything empty is dropped, REQUIRED or not
 ``pruned-legacy``   as ``pruned``, printed by Python's ``json.dumps`` instead of RFC 8785
 ``v0.3-python``     as ``pruned-legacy`` with the members of 0.3 instead of 1.0, and without those at the defaults of
@@ -29,9 +29,8 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from a2a_trust.card.ambiguity import is_full
-from a2a_trust.card.schema import MESSAGES, Field, Kind, Presence
-from a2a_trust.card.view import is_legacy, proto_name
-from a2a_trust.signing.models_0_3 import DEFAULTS, MESSAGES_0_3
+from a2a_trust.card.schema import DEFAULTS_0_3, MESSAGES, MESSAGES_0_3, Field, Kind, Presence, proto_name
+from a2a_trust.card.view import is_legacy
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.jcs import canonicalize_parsed, canonicalize_received
 from a2a_trust.strict_json.pointer import Path, pointer_of, steps_to
@@ -288,7 +287,7 @@ def _is_dropped_empty(value: JSON, messages: _Messages, field: Field) -> bool:
     return "" in items
 
 
-_DEFAULT_OF: Final = {**DEFAULTS, **{proto_name(name): value for name, value in DEFAULTS.items()}}
+_DEFAULT_OF: Final = {**DEFAULTS_0_3, **{proto_name(name): value for name, value in DEFAULTS_0_3.items()}}
 
 
 def _without_defaults(members: JSONObject, dropped: list[Path]) -> JSONObject:

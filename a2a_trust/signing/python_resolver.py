@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from a2a_trust.card.view import SCHEME_TYPES, is_legacy
+from a2a_trust.card.schema import SCHEME_TYPES
+from a2a_trust.card.view import is_legacy
 from a2a_trust.signing.forms import Form, project
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.pointer import pointer_of

@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 import orjson
 
 from a2a_trust.card.ambiguity import check_card, read_unambiguous
-from a2a_trust.card.view import LEGACY_MEMBERS, interface_urls, is_legacy, read_card
+from a2a_trust.card.schema import LEGACY_MEMBERS
+from a2a_trust.card.view import interface_urls, is_legacy, read_card
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,

@@ -17,7 +17,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from a2a_trust import strict_json
-from a2a_trust.card.schema import LEGACY, MESSAGES, Field, Kind, Presence
+from a2a_trust.card.schema import LEGACY, MESSAGES, Field, Generation, Kind, Presence
+from a2a_trust.card.view import generation_of
 from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.pointer import Path, pointer_of, steps_to
@@ -142,6 +143,7 @@ class UnambiguousCard(NamedTuple):
     """A card that every reader reads alike."""
 
     card: JSONObject
+    generation: Generation
     has_one_form: bool
     """Whether all canonical forms of it are the same bytes, as ``check_card`` tells."""
     is_plain: bool
@@ -152,9 +154,10 @@ def read_unambiguous(document: bytes) -> UnambiguousCard:
     """The card in a document, read strictly; MalformedError as from ``strict_json.read`` and ``check_card``."""
     card, text = strict_json.read_members(document, what="card")
     if is_simple(card):
-        return UnambiguousCard(card, has_one_form=True, is_plain=True)
+        return UnambiguousCard(card, Generation.V1_0, has_one_form=True, is_plain=True)
     card, is_plain = strict_json.read_numbers(document, card, text, what="card")
-    return UnambiguousCard(card, has_one_form=check_card(card), is_plain=is_plain)
+    has_one_form = check_card(card)
+    return UnambiguousCard(card, generation_of(card), has_one_form=has_one_form, is_plain=is_plain)
 
 
 def check_card(card: JSON) -> bool:

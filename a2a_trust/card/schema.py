@@ -276,7 +276,7 @@ MESSAGES: Final = _by_name(_FIELDS_1_0)
 LEGACY: Final = _by_name(_FIELDS_BEFORE_1_0)
 """What 0.1, 0.2 and 0.3 have beside 1.0, likewise. The names of messages that only they have end in "03"."""
 
-LEGACY_MEMBERS: Final = tuple(LEGACY["AgentCard"])
+LEGACY_MEMBERS: Final = LEGACY["AgentCard"].keys()
 """Members of a card that 0.1 to 0.3 have and 1.0 does not."""
 
 SCHEME_TYPES: Final = {

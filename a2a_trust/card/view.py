@@ -1,6 +1,6 @@
 """What a card of any generation says: 0.1, 0.2, 0.3, 1.0, and merged cards of two of them.
 
-``is_legacy`` and ``interface_urls`` look at a card as it is. ``read_card`` reads who may do what: security schemes,
+``generation_of`` and ``interface_urls`` look at a card as it is. ``read_card`` reads who may do what: security schemes,
 requirements, interfaces and skills, in every spelling that is seen in the field, as one frozen view. What it cannot
 read it refuses: a requirement that is not understood must never look like no requirement at all. Where a merged card
 says one thing twice (``security`` and ``securityRequirements``), both must say the same.
@@ -16,7 +16,15 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from a2a_trust import strict_json
-from a2a_trust.card.schema import DEFAULTS_0_3, KEY_LOCATIONS, LEGACY_MEMBERS, MESSAGES, SCHEME_TYPES, proto_name
+from a2a_trust.card.schema import (
+    DEFAULTS_0_3,
+    KEY_LOCATIONS,
+    LEGACY_MEMBERS,
+    MESSAGES,
+    SCHEME_TYPES,
+    Generation,
+    proto_name,
+)
 from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.pointer import escaped
@@ -34,8 +42,8 @@ __all__ = [
     "OpenIdConnectScheme",
     "SecurityScheme",
     "Skill",
+    "generation_of",
     "interface_urls",
-    "is_legacy",
     "read_card",
 ]
 
@@ -125,11 +133,18 @@ class Interface:
     tenant: str
 
     @property
+    def generation(self) -> Generation:
+        """That of its version; without one, that of the member which names it."""
+        if self.version.startswith("0.1"):
+            return Generation.V0_1
+        if self.version.startswith("0.") or not (self.version or self.pointer.startswith("/supportedInterfaces/")):
+            return Generation.V0_3
+        return Generation.V1_0
+
+    @property
     def is_legacy(self) -> bool:
         """Whether it speaks a version before 1.0."""
-        if self.version:
-            return self.version.startswith("0.")
-        return not self.pointer.startswith("/supportedInterfaces/")
+        return self.generation.is_legacy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,15 +165,22 @@ class CardView:
     interfaces: tuple[Interface, ...]
     skills: tuple[Skill, ...]
     has_extended_card: bool
-    is_legacy: bool
-    """Whether it has only the shape of 0.1 to 0.3."""
+    generation: Generation
+
+    @property
+    def is_legacy(self) -> bool:
+        """Whether it has only the shape of 0.1 to 0.3."""
+        return self.generation.is_legacy
 
 
-def is_legacy(card: Mapping[str, JSON]) -> bool:
-    """Whether the card has only the shape of 0.1 to 0.3: their members, and no ``supportedInterfaces`` of 1.0."""
-    if card.get("supportedInterfaces") or card.get("supported_interfaces"):
-        return False
-    return any(member in card for member in LEGACY_MEMBERS)
+def generation_of(card: Mapping[str, JSON]) -> Generation:
+    """The generation of a card: one before 1.0 when it has members of theirs, and no ``supportedInterfaces``.
+
+    A merged card is one of 1.0.
+    """
+    if card.get("supportedInterfaces") or card.get("supported_interfaces") or LEGACY_MEMBERS.isdisjoint(card):
+        return Generation.V1_0
+    return Generation.V0_1 if "authentication" in card else Generation.V0_3
 
 
 def interface_urls(card: JSONObject) -> list[tuple[str, str]]:
@@ -198,7 +220,7 @@ def read_card(document: bytes | Mapping[str, Any]) -> CardView:
         interfaces=tuple(_interfaces(card)),
         skills=tuple(_skills(card)),
         has_extended_card=_has_extended_card(card),
-        is_legacy=is_legacy(card),
+        generation=generation_of(card),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from a2a_trust import strict_json
 from a2a_trust.card.ambiguity import check_card, field_of
 from a2a_trust.card.schema import Kind, proto_name
-from a2a_trust.card.view import CardView, is_legacy, read_card
+from a2a_trust.card.view import CardView, generation_of, read_card
 from a2a_trust.errors import MalformedError
 from a2a_trust.lint.secret_shapes import secret_kind
 from a2a_trust.signing.forms import MAX_POINTER
@@ -56,7 +56,7 @@ class Subject:
     @property
     def is_legacy(self) -> bool:
         """Whether it has the shape of 0.1 to 0.3 alone."""
-        return is_legacy(self.card)
+        return generation_of(self.card).is_legacy
 
     def values(self) -> Iterator[tuple[Path, JSON]]:
         """Every value of the card, with its place, in order."""

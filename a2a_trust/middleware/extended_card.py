@@ -25,7 +25,7 @@ from typing import Any, Final, TypeAlias
 from a2a_trust import strict_json
 from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.card.merge import merged_card
-from a2a_trust.card.view import CardView, is_legacy, read_card
+from a2a_trust.card.view import CardView, generation_of, read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.authentication import principal_of
@@ -140,7 +140,7 @@ class ExtendedCard:
             self._signed.move_to_end(made_of)
             return signed
         parsed = strict_json.parse(body, what="extended card")
-        merged = merged_card(parsed) if legacy and not is_legacy(parsed) else None
+        merged = merged_card(parsed) if legacy and not generation_of(parsed).is_legacy else None
         if self._signer is None:
             signed, good_until = body if merged is None else json_bytes(merged), inf
         else:

@@ -29,8 +29,8 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from a2a_trust.card.ambiguity import is_full
-from a2a_trust.card.schema import DEFAULTS_0_3, MESSAGES, MESSAGES_0_3, Field, Kind, Presence, proto_name
-from a2a_trust.card.view import is_legacy
+from a2a_trust.card.schema import DEFAULTS_0_3, MESSAGES, MESSAGES_0_3, Field, Generation, Kind, Presence, proto_name
+from a2a_trust.card.view import generation_of
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.jcs import canonicalize_parsed, canonicalize_received
 from a2a_trust.strict_json.pointer import Path, pointer_of, steps_to
@@ -92,6 +92,8 @@ class Projection:
     """One form of one card: the bytes that are signed, and the members of the card that are not in them."""
 
     form: Form
+    generation: Generation
+    """That of the card."""
     members: JSONObject
     """The members of the card that are in the form."""
     payload: bytes
@@ -107,19 +109,23 @@ class Projection:
         empty list, string or object. Unknown members and ``params`` show nothing: a newer SDK may know them and prune
         the rest all the same.
         """
-        messages = MESSAGES_0_3 if is_legacy(self.members) else MESSAGES
+        messages = MESSAGES_0_3 if self.generation.is_legacy else MESSAGES
         return _holds_empty(self.members, messages, "AgentCard")
 
 
-def project(card: JSONObject, form: Form, *, plain: bool | None = None) -> Projection:
+def project(
+    card: JSONObject, form: Form, *, generation: Generation | None = None, plain: bool | None = None
+) -> Projection:
     """The card in one form. The card has passed the gate; it is not changed.
 
-    ``plain`` is what ``strict_json.read`` said of the card that it gave; without it nothing is taken for granted.
+    ``generation`` is that of the card, where it is known already. ``plain`` is what ``strict_json.read`` said of the
+    card that it gave; without it nothing is taken for granted.
     """
+    generation = generation or generation_of(card)
     members = {name: value for name, value in card.items() if name != "signatures"}
     dropped: list[Path] = []
     meant: list[Path] = []
-    if form is Form.SPEC and not is_legacy(card):
+    if form is Form.SPEC and not generation.is_legacy:
         members = _present(members, "AgentCard", None, dropped)
     elif form.is_lossy:
         whole = members
@@ -127,20 +133,20 @@ def project(card: JSONObject, form: Form, *, plain: bool | None = None) -> Proje
             members = _prune(_without_defaults(members, dropped), MESSAGES_0_3, "AgentCard", None, dropped)
         else:
             members = _prune(members, MESSAGES, "AgentCard", None, dropped)
-        meant = _with_meaning(dropped, whole)
+        meant = _with_meaning(dropped, whole, generation)
     if form is Form.PRUNED_LEGACY:
         payload = _dumped(_with_floats(members))
     elif form is Form.V0_3_PYTHON:
         payload = _dumped(members)
     else:
         payload = canonicalize_received(members) if plain is None else canonicalize_parsed(members, plain=plain)
-    return Projection(form, members, payload, dropped=_pointers(dropped), uncovered=_pointers(meant))
+    return Projection(form, generation, members, payload, dropped=_pointers(dropped), uncovered=_pointers(meant))
 
 
-def _with_meaning(dropped: list[Path], members: JSONObject) -> list[Path]:
+def _with_meaning(dropped: list[Path], members: JSONObject, generation: Generation) -> list[Path]:
     """The first of the dropped members that the ``spec`` form keeps; all of them are looked at."""
     without_meaning: list[Path] = []
-    if dropped and not is_legacy(members):
+    if dropped and not generation.is_legacy:
         _present(members, "AgentCard", None, without_meaning)
     gone = set(without_meaning)
     return list(islice((path for path in dropped if path not in gone), MAX_POINTERS))

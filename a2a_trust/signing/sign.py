@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 import orjson
 
 from a2a_trust.card.ambiguity import check_card, read_unambiguous
-from a2a_trust.card.schema import LEGACY_MEMBERS
-from a2a_trust.card.view import interface_urls, is_legacy, read_card
+from a2a_trust.card.schema import LEGACY_MEMBERS, Generation
+from a2a_trust.card.view import generation_of, interface_urls, read_card
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
@@ -143,10 +143,10 @@ def sign_card(
     _check_signers(signers)
     claims = _claims(iat, exp, jku)
     # 2.
-    original = _read(card)
+    original, generation = _read(card)
     entries, discarded = _entries(original)
     # 3.
-    full = _full(original)
+    full = _full(original, generation)
     # 4.
     kept = _kept(entries, signers, full.dropped, drop_broken=drop_broken)
     # 5.
@@ -209,7 +209,7 @@ def _check_jku(jku: str) -> None:
         raise with_option(ConfigurationError(text), f"--{text}")
 
 
-def _read(card: bytes | Mapping[str, Any]) -> JSONObject:
+def _read(card: bytes | Mapping[str, Any]) -> tuple[JSONObject, Generation]:
     """A copy of the card in plain JSON types, in its own order; MalformedError when readers could read it differently.
 
     A merged card whose generations contradict each other would say two things under one signature.
@@ -219,9 +219,10 @@ def _read(card: bytes | Mapping[str, Any]) -> JSONObject:
     else:
         original = _copy(card)
         check_card(original)
-    if not is_legacy(original) and any(member in original for member in LEGACY_MEMBERS):
+    generation = generation_of(original)
+    if not generation.is_legacy and not LEGACY_MEMBERS.isdisjoint(original):
         read_card(original)
-    return original
+    return original, generation
 
 
 def _copy(card: Mapping[str, Any]) -> JSON:
@@ -253,14 +254,14 @@ def _is_signature(entry: JSON) -> bool:
     return type(entry) is dict and type(entry.get("protected")) is type(entry.get("signature")) is str
 
 
-def _full(card: JSONObject) -> Projection:
+def _full(card: JSONObject, generation: Generation) -> Projection:
     """What a full signature is over: the card without the members that the specification drops.
 
     A card of 0.1 to 0.3 is signed as it is. SigningError: an interface whose scheme verifiers reject, so the card would
     verify nowhere. MalformedError: an integer that readers would round.
     """
     members = {name: value for name, value in card.items() if name != "signatures"}
-    if is_legacy(card):
+    if generation.is_legacy:
         form, normalised = Form.SERVED, tuple[str, ...]()
     else:
         form, (members, normalised) = Form.SPEC, present_members(members)
@@ -271,7 +272,7 @@ def _full(card: JSONObject) -> Projection:
             raise SigningError(
                 f"{pointer}: {error}. Verifiers reject every other scheme, so no card is signed with it"
             ) from None
-    return Projection(form, members, canonicalize(members), dropped=normalised)
+    return Projection(form, generation, members, canonicalize(members), dropped=normalised)
 
 
 def _kept(
@@ -305,7 +306,7 @@ def _others(entries: list[JSON], kids: set[str]) -> list[JSON]:
 
 def _companion(full: Projection, *, is_wanted: bool) -> tuple[Projection | None, tuple[str, ...]]:
     """The form for the companion, None without one, and the SDKs that reject the card, with the reason."""
-    form = Form.V0_3_PYTHON if full.form is Form.SERVED else Form.PRUNED
+    form = Form.V0_3_PYTHON if full.generation.is_legacy else Form.PRUNED
     rejections = _rejections_by_resolver(full.members)
     unread = unread_in_0_3(full.members) if form is Form.V0_3_PYTHON else None
     companion = project(full.members, form)

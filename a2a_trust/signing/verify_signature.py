@@ -24,7 +24,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from a2a_trust.card.ambiguity import UnambiguousCard
-from a2a_trust.card.view import interface_urls, is_legacy
+from a2a_trust.card.view import interface_urls
 from a2a_trust.errors import FailureReason, InvalidSignatureError, MalformedError, SignatureFailure
 from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jwk import PublicKey
@@ -217,7 +217,7 @@ class _Forms:
         forms = _WEAKEST_FIRST if signature.mark is None else (signature.mark,)
         tried: list[bytes] = []
         for form in forms:
-            if form is Form.V0_3_PYTHON and not is_legacy(self._served.card):
+            if form is Form.V0_3_PYTHON and not self._served.generation.is_legacy:
                 continue
             payload = self._project(form).payload
             if payload in tried:
@@ -234,7 +234,8 @@ class _Forms:
                 # The gate found nothing that any form would drop.
                 made = replace(self._project(Form.SERVED), form=form)
             else:
-                made = project(self._served.card, form, plain=self._served.is_plain)
+                card, generation, _, plain = self._served
+                made = project(card, form, generation=generation, plain=plain)
             self._made[form] = made
         return made
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import urlsplit
 
-from a2a_trust.card.operations import EXTENDED_CARD_0_2, ROUTES
+from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_PATHS, ROUTES
 from a2a_trust.card.schema import CARD_PATHS, Generation
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import MalformedError
@@ -41,7 +41,9 @@ _AMBIGUOUS: Final = re.compile(
 
 #: What is below the base of HTTP+JSON: 1.0 without a prefix and with a tenant, 0.3 below /v1.
 _OPERATION: Final = f"(?:{'|'.join(route.expression() for route in ROUTES[Generation.V1_0])})"
-_OPERATION_BELOW_BASE: Final = re.compile(rf"(?:/[^/]+)?{_OPERATION}|/v1/card|{EXTENDED_CARD_0_2}")
+_OPERATION_BELOW_BASE: Final = re.compile(
+    rf"(?:/[^/]+)?{_OPERATION}|{EXTENDED_CARD_PATHS[Generation.V0_3]}|{EXTENDED_CARD_0_2}"
+)
 _OPERATION_AT_END: Final = re.compile(rf"(?:/v1)?(?:{_OPERATION}|/card|{EXTENDED_CARD_0_2})\Z")
 _URL_ITSELF: Final = re.compile(r"")
 _EXTENDED_OF_0_2: Final = re.compile(EXTENDED_CARD_0_2)

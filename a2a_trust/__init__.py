@@ -164,7 +164,7 @@ if TYPE_CHECKING:
     from a2a_trust.signing.forms import Form as Form
     from a2a_trust.signing.sign import SignedCard as SignedCard
     from a2a_trust.signing.sign import sign_card as sign_card
-    from a2a_trust.signing.verify import CardVerifier as CardVerifier
+    from a2a_trust.signing.verifier import CardVerifier as CardVerifier
     from a2a_trust.signing.verify import SignedPartOnly as SignedPartOnly
     from a2a_trust.signing.verify import VerifiedCard as VerifiedCard
     from a2a_trust.signing.verify import verify_card as verify_card
@@ -195,7 +195,7 @@ _HOMES = {
     "CardSignedHere": "middleware.card",
     "CardSigner": "middleware.card",
     "CardVerificationError": "errors",
-    "CardVerifier": "signing.verify",
+    "CardVerifier": "signing.verifier",
     "CertificateFiles": "client.certificates",
     "CertificateInMemory": "client.certificates",
     "CertificateVerifier": "auth.certificate.verifier",

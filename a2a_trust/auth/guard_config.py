@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, extractor_for
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.principal import SCOPE, BoundVerifier, CredentialKind, Identity, Verifier
+from a2a_trust.card.schema import SCHEME_TYPES
 from a2a_trust.card.view import (
-    SCHEME_TYPES,
     Alternative,
     ApiKeyScheme,
     CardView,

@@ -13,86 +13,25 @@ Source: A2A 5.5, 5.7 and 8.4.1; the members of 0.1 to 0.3 from those versions' J
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NoReturn
+from functools import cache
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from a2a_trust.card.schema import MESSAGES, Field, Kind, Presence
+from a2a_trust import strict_json
+from a2a_trust.card.schema import LEGACY, MESSAGES, Field, Generation, Kind, Presence
+from a2a_trust.card.view import generation_of
 from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import JSON, JSONObject
-from a2a_trust.strict_json.pointer import pointer_of
+from a2a_trust.strict_json.pointer import Path, pointer_of, steps_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["check_card", "field_of", "is_full", "is_simple"]
-
-
-def _legacy(name: str, kind: Kind, message: str = "") -> Field:
-    return Field(name, kind, Presence.EXPLICIT, message)
-
-
-#: What 0.1, 0.2 and 0.3 have beside 1.0; messages that only they have end in "03".
-_LEGACY: Final[dict[str, tuple[Field, ...]]] = {
-    "AgentCard": (
-        _legacy("url", Kind.STRING),
-        _legacy("preferredTransport", Kind.STRING),
-        _legacy("protocolVersion", Kind.STRING),
-        _legacy("additionalInterfaces", Kind.MESSAGES, "AgentInterface03"),
-        _legacy("security", Kind.MESSAGES, "SecurityRequirement03"),
-        _legacy("supportsAuthenticatedExtendedCard", Kind.BOOL),
-        _legacy("authentication", Kind.MESSAGE, "Authentication01"),
-    ),
-    "AgentCapabilities": (_legacy("stateTransitionHistory", Kind.BOOL),),
-    "AgentSkill": (_legacy("security", Kind.MESSAGES, "SecurityRequirement03"),),
-    "AgentInterface03": (_legacy("url", Kind.STRING), _legacy("transport", Kind.STRING)),
-    "Authentication01": (_legacy("schemes", Kind.STRINGS), _legacy("credentials", Kind.STRING)),
-    "SecurityScheme": (
-        _legacy("type", Kind.STRING),
-        _legacy("description", Kind.STRING),
-        _legacy("in", Kind.STRING),
-        _legacy("name", Kind.STRING),
-        _legacy("scheme", Kind.STRING),
-        _legacy("bearerFormat", Kind.STRING),
-        _legacy("flows", Kind.MESSAGE, "OAuthFlows03"),
-        _legacy("openIdConnectUrl", Kind.STRING),
-        _legacy("oauth2MetadataUrl", Kind.STRING),
-    ),
-    # The same flows as in 1.0, but several may stand side by side.
-    "OAuthFlows03": tuple(_legacy(flow.name, flow.kind, flow.message) for flow in MESSAGES["OAuthFlows"].values()),
-    # Free member names with lists of scopes as values: checked by _check_requirement.
-    "SecurityRequirement03": (),
-}
-
-
-# Members of an Enum are looked up slowly, and these for every member of every card.
-_STRING, _STRINGS, _BOOL, _MESSAGE, _MESSAGES = Kind.STRING, Kind.STRINGS, Kind.BOOL, Kind.MESSAGE, Kind.MESSAGES
-
-
-class _Message:
-    """The fields of one message over all generations, ready for look-up.
-
-    ``fields`` are those of 1.0 by JSON name; ``others`` those of 0.1 to 0.3, and every field by its proto name.
-    """
-
-    __slots__ = ("fields", "is_requirement", "others", "spellings")
-
-    def __init__(self, name: str) -> None:
-        self.fields: Mapping[str, Field] = MESSAGES.get(name, {})
-        legacy = _LEGACY.get(name, ())
-        self.others = {field.name: field for field in legacy}
-        for field in (*legacy, *self.fields.values()):
-            if field.proto_name not in self.fields:
-                self.others[field.proto_name] = field
-        self.spellings = {name.casefold() for name in (*self.fields, *self.others)}
-        self.is_requirement = name == "SecurityRequirement03"
+__all__ = ["UnambiguousCard", "check_card", "field_of", "is_full", "is_simple", "read_unambiguous"]
 
 
 #: The name that a2a-js loses, and how a refusal says so.
 _LOST_NAME: Final = "__proto__"
 _LOST: Final = "JavaScript clients lose a member of this name and do not verify it; rename or remove it"
-
-_ALL: Final = {name: _Message(name) for name in MESSAGES.keys() | _LEGACY.keys()}
-_CARD: Final = _ALL["AgentCard"]
-_CARD.spellings.add("signatures")
 
 
 def is_simple(card: JSON) -> bool:
@@ -200,169 +139,247 @@ def _are_simple_signatures(value: JSON) -> bool:
 _is_simple_card: Final = _simple("AgentCard")
 
 
-class _RefusedError(Exception):
-    """A refusal on its way up; every level adds its name to ``path`` (leaf first)."""
+class UnambiguousCard(NamedTuple):
+    """A card that every reader reads alike."""
 
-    def __init__(self, reason: str, *path: str | int) -> None:
-        self.reason = reason
-        self.path = list(path)
+    card: JSONObject
+    generation: Generation
+    has_one_form: bool
+    """Whether all canonical forms of it are the same bytes, as ``check_card`` tells."""
+    is_plain: bool
+    """Whether its numbers and names are plain, as ``strict_json.read`` tells."""
+
+
+def read_unambiguous(document: bytes) -> UnambiguousCard:
+    """The card in a document, read strictly; MalformedError as from ``strict_json.read`` and ``check_card``."""
+    card, text = strict_json.read_members(document, what="card")
+    if is_simple(card):
+        return UnambiguousCard(card, Generation.V1_0, has_one_form=True, is_plain=True)
+    card, is_plain = strict_json.read_numbers(document, card, text, what="card")
+    has_one_form = check_card(card)
+    return UnambiguousCard(card, generation_of(card), has_one_form=has_one_form, is_plain=is_plain)
 
 
 def check_card(card: JSON) -> bool:
     """Refuse a card that different readers read differently; tell whether it has a single canonical form.
 
     True when nothing in the card is empty, at its default, null, unknown, or written under a proto name: then all
-    forms of it are the same bytes. ``signatures`` is not looked at. MalformedError names the member and the mend.
+    forms of it are the same bytes. ``signatures`` is not looked at. MalformedError names the member and the fix.
     """
     if type(card) is not dict:
-        reason = f"a JSON object is needed, this is {_named(card)}"
-        raise MalformedError(f"card: {reason}", "", reason)
-    try:
-        return _check_message(card, _CARD, ignore="signatures")
-    except _RefusedError as refusal:
-        pointer = pointer_of(reversed(refusal.path))
-        text = f"card: {ascii(pointer[:256])[1:-1]}: {refusal.reason}"
-        raise MalformedError(text, pointer, refusal.reason) from None
+        raise _refusal(None, f"a JSON object is needed, this is {_named(card)}")
+    members = {name: value for name, value in card.items() if name != "signatures"}
+    return _message("AgentCard").check_members(members, None)
 
 
 def field_of(message: str, name: str) -> Field | None:
     """The field of a message, in any generation of A2A, that has this JSON or proto name; None when there is none."""
-    known = _ALL[message]
-    return known.fields.get(name) or known.others.get(name)
+    known = _message(message)
+    member = known.members.get(name) or known.others.get(name)
+    return None if member is None else member.field
 
 
-def _check_message(members: JSONObject, message: _Message, ignore: str = "") -> bool:
-    fields = message.fields
-    single = True
-    variant = ""
-    for name, value in members.items():
-        field = fields.get(name)
-        if field is not None and type(value) is str and field.kind is _STRING:  # most members: nothing more to check
-            if not value:
-                single = False
-            continue
-        if field is None:
-            if name == ignore:
-                continue
-            single = False
-            field = _check_spelling(name, members, message)
-            if field is None:
-                continue
-        if value is None:
-            single = False
-            continue
-        if field.oneof:
-            if variant:
-                raise _RefusedError(f"{variant} and {name} exclude each other; keep one", name)
-            variant = name
-        try:
-            single &= _check_value(value, field)
-        except _RefusedError as refusal:
-            refusal.path.append(name)
-            raise
-    return single
+_Check: TypeAlias = "Callable[[JSON, Path], bool]"
+"""Refuses a value of the wrong type, by MalformedError; else whether neither it nor what is in it is empty or at a
+default."""
 
 
-def _check_value(value: JSON, field: Field) -> bool:
-    """Whether the value is of the field's type (else _RefusedError), and neither empty nor at a default within."""
-    kind = field.kind
-    if kind is _STRING:
-        if type(value) is not str:
-            _refuse_type("a string", value)
-        return value != ""
-    if kind is _STRINGS:
-        if type(value) is not list:
-            _refuse_type("a list of strings", value)
-        if set(map(type, value)) - {str}:
-            index = next(index for index, item in enumerate(value) if type(item) is not str)
-            _refuse_type("a string", value[index], index)
-        return bool(value) and "" not in value
-    if kind is _BOOL:
-        if type(value) is not bool:
-            _refuse_type("true or false", value)
-        # An explicit false of an `optional` field is in every form; a plain one is in none but `served`.
-        return value or field.presence is Presence.EXPLICIT
-    if kind is _MESSAGE:
+class _Member(NamedTuple):
+    field: Field
+    check: _Check
+
+
+class _Message:
+    """The members of one message over all generations.
+
+    ``members`` are those of 1.0 by JSON name; ``others`` those of 0.1 to 0.3, and every member by its proto name.
+    """
+
+    __slots__ = ("_spellings", "members", "others")
+
+    def __init__(self, name: str) -> None:
+        self.members = {field.name: _Member(field, _check_of(field)) for field in MESSAGES.get(name, {}).values()}
+        legacy = [_Member(field, _check_of(field)) for field in LEGACY.get(name, {}).values()]
+        self.others = {member.field.name: member for member in legacy}
+        for member in (*legacy, *self.members.values()):
+            if member.field.proto_name not in self.members:
+                self.others[member.field.proto_name] = member
+        self._spellings = {spelling.casefold() for spelling in (*self.members, *self.others)}
+        if name == "AgentCard":
+            self._spellings.add("signatures")
+
+    def check(self, value: JSON, path: Path) -> bool:
+        """The check of an object of this message."""
         if type(value) is not dict:
-            _refuse_type("an object", value)
-        return bool(value) and _check_message(value, _ALL[field.message])
-    if kind is _MESSAGES:
-        if type(value) is not list:
-            _refuse_type("a list of objects", value)
-        return _check_messages(enumerate(value), field.message) and bool(value)
-    if type(value) is not dict:
-        _refuse_type("an object", value)
-    if kind is Kind.STRUCT:
-        _check_params(value)
-        return is_full(value)
-    if _LOST_NAME in value:
-        raise _RefusedError(_LOST, _LOST_NAME)
-    if kind is Kind.MESSAGE_MAP:
-        return _check_messages(value.items(), field.message) and bool(value)
-    for name, item in value.items():  # STRING_MAP
-        if type(item) is not str:
-            _refuse_type("a string", item, name)
-    return bool(value) and "" not in value.values()
+            raise _refusal_of_type("an object", value, path)
+        return bool(value) and self.check_members(value, path)
 
-
-def _check_messages(items: object, name: str) -> bool:
-    message = _ALL[name]
-    single = True
-    for key, item in items:  # type: ignore[attr-defined]
-        if type(item) is dict:
-            if message.is_requirement:
+    def check_members(self, members: JSONObject, path: Path) -> bool:
+        """Refuse members that readers read differently; whether all of them are written as every form has them."""
+        known, variant = self.members, ""
+        single = True
+        for name, value in members.items():
+            member = known.get(name)
+            if member is None:
                 single = False
-                _check_requirement(item, key)
+                member = self._other(name, members, path)
+                if member is None:
+                    continue
+            if value is None:
+                single = False
                 continue
-            try:
-                single &= bool(item) and _check_message(item, message)
-            except _RefusedError as refusal:
-                refusal.path.append(key)
-                raise
-        elif name == "StringList" and type(item) is list:
-            # a2a-go writes {"scheme": ["scope"]} where the specification has {"scheme": {"list": ["scope"]}}.
-            single = False
-            _check_scopes(item, key)
-        else:
-            _refuse_type("an object", item, key)
+            if member.field.oneof:
+                if variant:
+                    raise _refusal((path, name), f"{variant} and {name} exclude each other; keep one")
+                variant = name
+            if not member.check(value, (path, name)):
+                single = False
+        return single
+
+    def _other(self, name: str, members: JSONObject, path: Path) -> _Member | None:
+        """What a member means that is not of 1.0 by its JSON name; None when A2A knows no such member."""
+        member = self.others.get(name)
+        if member is not None:
+            field = member.field
+            if field.name != name and field.name in members:
+                raise _refusal((path, name), f"{field.name} and {name} are one field; keep {field.name}")
+            if name == "security" and members[name]:
+                _check_no_empty_twin(members, path)
+            if field.name == "supportsAuthenticatedExtendedCard":
+                _check_no_null_twin(members)
+        elif name.casefold() in self._spellings:
+            reason = "this differs from a member of A2A only in case; readers disagree about it"
+            raise _refusal((path, name), reason)
+        elif name == _LOST_NAME:
+            raise _refusal((path, name), _LOST)
+        return member
+
+
+class _Requirement03(_Message):
+    """A security requirement of 0.2 and 0.3: scheme names, each with its list of scopes."""
+
+    __slots__ = ()
+
+    def check_members(self, members: JSONObject, path: Path) -> bool:
+        for name, scopes in members.items():
+            if name == _LOST_NAME:
+                raise _refusal((path, name), _LOST)
+            if type(scopes) is not list:
+                raise _refusal_of_type("a list of scopes", scopes, (path, name))
+            _check_strings(scopes, (path, name))
+        return False
+
+
+class _StringList(_Message):
+    """Scopes: a2a-go writes {"scheme": ["scope"]} where the specification has {"scheme": {"list": ["scope"]}}."""
+
+    __slots__ = ()
+
+    def check(self, value: JSON, path: Path) -> bool:
+        if type(value) is list:
+            _check_strings(value, path)
+            return False
+        return super().check(value, path)
+
+
+@cache
+def _message(name: str) -> _Message:
+    return {"SecurityRequirement03": _Requirement03, "StringList": _StringList}.get(name, _Message)(name)
+
+
+def _check_of(field: Field) -> _Check:
+    """The check of a field's values."""
+    if field.kind is Kind.BOOL:
+        return _check_optional_bool if field.presence is Presence.EXPLICIT else _check_bool
+    if not field.message:
+        return _CHECKS[field.kind]
+    check = _message(field.message).check
+    if field.kind is Kind.MESSAGE:
+        return check
+    return _list_of(check) if field.kind is Kind.MESSAGES else _map_of(check)
+
+
+def _check_string(value: JSON, path: Path) -> bool:
+    if type(value) is not str:
+        raise _refusal_of_type("a string", value, path)
+    return value != ""
+
+
+def _check_strings(value: JSON, path: Path) -> bool:
+    if type(value) is not list:
+        raise _refusal_of_type("a list of strings", value, path)
+    if set(map(type, value)) - {str}:
+        index = next(index for index, item in enumerate(value) if type(item) is not str)
+        raise _refusal_of_type("a string", value[index], (path, index))
+    return bool(value) and "" not in value
+
+
+def _check_bool(value: JSON, path: Path) -> bool:
+    """The check of a field without ``optional``: false is in no form but ``served``."""
+    return _check_optional_bool(value, path) and value is True
+
+
+def _check_optional_bool(value: JSON, path: Path) -> bool:
+    """The check of an ``optional`` field: false too is in every form."""
+    if type(value) is not bool:
+        raise _refusal_of_type("true or false", value, path)
+    return True
+
+
+def _check_names(value: JSON, path: Path) -> None:
+    """Refuse what is not an object, and the free name that a2a-js loses."""
+    if type(value) is not dict:
+        raise _refusal_of_type("an object", value, path)
+    if _LOST_NAME in value:
+        raise _refusal((path, _LOST_NAME), _LOST)
+
+
+def _check_string_map(value: JSON, path: Path) -> bool:
+    _check_names(value, path)
+    return bool(value) and _check_each(_check_string, value.items(), path)
+
+
+def _check_struct(value: JSON, path: Path) -> bool:
+    if type(value) is not dict:
+        raise _refusal_of_type("an object", value, path)
+    _check_params(value, path)
+    return is_full(value)
+
+
+def _check_each(check: _Check, items: Iterable[tuple[str | int, JSON]], path: Path) -> bool:
+    single = True
+    for key, item in items:
+        if not check(item, (path, key)):
+            single = False  # and yet the others are checked
     return single
 
 
-def _check_requirement(requirement: JSONObject, key: str | int) -> None:
-    """A security requirement of 0.2 and 0.3: scheme names, each with its list of scopes."""
-    for name, scopes in requirement.items():
-        if name == _LOST_NAME:
-            raise _RefusedError(_LOST, name, key)
-        if type(scopes) is not list:
-            _refuse_type("a list of scopes", scopes, name, key)
-        _check_scopes(scopes, name, key)
+def _list_of(check: _Check) -> _Check:
+    def check_list(value: JSON, path: Path) -> bool:
+        if type(value) is not list:
+            raise _refusal_of_type("a list of objects", value, path)
+        return bool(value) and _check_each(check, enumerate(value), path)
+
+    return check_list
 
 
-def _check_scopes(scopes: list[JSON], *path: str | int) -> None:
-    for index, scope in enumerate(scopes):
-        if type(scope) is not str:
-            _refuse_type("a string", scope, index, *path)
+def _map_of(check: _Check) -> _Check:
+    def check_map(value: JSON, path: Path) -> bool:
+        _check_names(value, path)
+        return bool(value) and _check_each(check, value.items(), path)
+
+    return check_map
 
 
-def _check_spelling(name: str, members: JSONObject, message: _Message) -> Field | None:
-    """The field that a member means which is none of 1.0 by its JSON name; None when A2A knows no such member."""
-    field = message.others.get(name)
-    if field is not None:
-        if field.name != name and field.name in members:
-            raise _RefusedError(f"{field.name} and {name} are one field; keep {field.name}", name)
-        if name == "security" and members[name]:
-            _check_no_empty_twin(members)
-        if field.name == "supportsAuthenticatedExtendedCard":
-            _check_no_null_twin(members)
-        return field
-    if name.casefold() in message.spellings:
-        raise _RefusedError("this differs from a member of A2A only in case; readers disagree about it", name)
-    if name == _LOST_NAME:
-        raise _RefusedError(_LOST, name)
-    return None
+_CHECKS: Final[Mapping[Kind, _Check]] = {
+    Kind.STRING: _check_string,
+    Kind.STRINGS: _check_strings,
+    Kind.STRING_MAP: _check_string_map,
+    Kind.STRUCT: _check_struct,
+}
 
 
-def _check_no_empty_twin(members: JSONObject) -> None:
+def _check_no_empty_twin(members: JSONObject, path: Path) -> None:
     """Refuse requirements of 1.0 that are there with nothing in them beside those of 0.3.
 
     The form of the specification drops them, so whoever serves a signed card may add them; and a2a-python reads
@@ -370,7 +387,8 @@ def _check_no_empty_twin(members: JSONObject) -> None:
     """
     for twin in ("securityRequirements", "security_requirements"):
         if twin in members and not members[twin]:
-            raise _RefusedError(f"{twin} has nothing in it, and security beside it has; leave {twin} out", twin)
+            reason = f"{twin} has nothing in it, and security beside it has; leave {twin} out"
+            raise _refusal((path, twin), reason)
 
 
 def _check_no_null_twin(card: JSONObject) -> None:
@@ -383,24 +401,17 @@ def _check_no_null_twin(card: JSONObject) -> None:
     capabilities = found if type(found) is dict else {}
     for twin in ("extendedAgentCard", "extended_agent_card"):
         if twin in capabilities and capabilities[twin] is None:
-            raise _RefusedError(
-                f"{twin} is null, and supportsAuthenticatedExtendedCard is there; leave {twin} out",
-                twin,
-                "capabilities",
-            )
+            reason = f"{twin} is null, and supportsAuthenticatedExtendedCard is there; leave {twin} out"
+            raise _refusal(((None, "capabilities"), twin), reason)
 
 
-def _check_params(value: JSON) -> None:
+def _check_params(value: JSON, path: Path) -> None:
     """Refuse the name that a2a-js loses, at any depth."""
     items = value.items() if type(value) is dict else enumerate(value) if type(value) is list else ()
     for key, item in items:
         if key == _LOST_NAME:
-            raise _RefusedError(_LOST, key)
-        try:
-            _check_params(item)
-        except _RefusedError as refusal:
-            refusal.path.append(key)
-            raise
+            raise _refusal((path, key), _LOST)
+        _check_params(item, (path, key))
 
 
 def is_full(value: JSON) -> bool:
@@ -410,8 +421,14 @@ def is_full(value: JSON) -> bool:
     return value is not None and value != ""
 
 
-def _refuse_type(wanted: str, value: JSON, *path: str | int) -> NoReturn:
-    raise _RefusedError(f"{wanted} is needed, this is {_named(value)}", *path)
+def _refusal(path: Path, reason: str) -> MalformedError:
+    pointer = pointer_of(steps_to(path))
+    where = f"{ascii(pointer[:256])[1:-1]}: " if path else ""
+    return MalformedError(f"card: {where}{reason}", pointer, reason)
+
+
+def _refusal_of_type(wanted: str, value: JSON, path: Path) -> MalformedError:
+    return _refusal(path, f"{wanted} is needed, this is {_named(value)}")
 
 
 def _named(value: JSON) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from a2a_trust import strict_json
-from a2a_trust.card.view import SCHEME_TYPES, Alternative, Skill, read_card
+from a2a_trust.card.schema import DEFAULTS_0_3, SCHEME_TYPES
+from a2a_trust.card.view import Alternative, Skill, read_card
 from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import JSONObject
 
@@ -29,7 +30,7 @@ def merged_card(card: bytes | Mapping[str, Any]) -> JSONObject:
         raise MalformedError("card: /supportedInterfaces: missing or empty; only a card of 1.0 can be merged")
     shown = [item for item in interfaces if item.version.startswith("0.3")] or interfaces
     legacy: JSONObject = {
-        "protocolVersion": "0.3.0",
+        "protocolVersion": DEFAULTS_0_3["protocolVersion"],
         "url": shown[0].url,
         "preferredTransport": shown[0].binding,
         "additionalInterfaces": [{"url": item.url, "transport": item.binding} for item in shown],

@@ -15,14 +15,17 @@ from typing import Final, TypeAlias
 from unicodedata import normalize
 from urllib.parse import unquote
 
+from a2a_trust.card.schema import Generation
+
 __all__ = [
     "ABSENT_BESIDE_1_0",
     "EXTENDED_CARD_0_2",
+    "EXTENDED_CARD_METHODS",
+    "EXTENDED_CARD_PATHS",
     "METHODS",
     "ROUTES",
     "TENANTS",
     "Binding",
-    "Generation",
     "Operation",
     "Route",
     "TenantFields",
@@ -39,15 +42,6 @@ class Binding(StrEnum):
 
     JSONRPC = "JSONRPC"
     HTTP_JSON = "HTTP+JSON"
-
-
-class Generation(StrEnum):
-    """The versions whose requests look alike."""
-
-    V0_1 = "0.1"
-    V0_3 = "0.3"
-    """0.2 too: its paths and methods are those of 0.3."""
-    V1_0 = "1.0"
 
 
 class Operation(StrEnum):
@@ -83,6 +77,18 @@ def _expression(template: str) -> str:
     return re.sub(r"\\{\w+\\}", "[^/]+", re.escape(template))
 
 
+EXTENDED_CARD_PATHS: Final = {Generation.V1_0: "/extendedAgentCard", Generation.V0_3: "/v1/card"}
+"""Where HTTP+JSON has the extended card, by GET, below the interface's own path."""
+
+EXTENDED_CARD_0_2: Final = "/agent/authenticatedExtendedCard"
+"""Where 0.2 has the extended card, by GET, beside the interface of either binding."""
+
+EXTENDED_CARD_METHODS: Final = {
+    Generation.V1_0: Operation.GET_EXTENDED_CARD.value,
+    Generation.V0_3: "agent/getAuthenticatedExtendedCard",
+}
+"""The methods of JSON-RPC that ask for the extended card."""
+
 _SHARED: Final = (
     Route(Operation.SEND_MESSAGE, ("POST",), "/message:send"),
     Route(Operation.SEND_STREAMING_MESSAGE, ("POST",), "/message:stream"),
@@ -97,10 +103,10 @@ _SHARED: Final = (
 )
 
 ROUTES: Final[dict[Generation, tuple[Route, ...]]] = {
-    Generation.V1_0: (*_SHARED, Route(Operation.GET_EXTENDED_CARD, ("GET",), "/extendedAgentCard")),
+    Generation.V1_0: (*_SHARED, Route(Operation.GET_EXTENDED_CARD, ("GET",), EXTENDED_CARD_PATHS[Generation.V1_0])),
     Generation.V0_3: (
         *(Route(route.operation, route.methods, f"/v1{route.template}") for route in _SHARED),
-        Route(Operation.GET_EXTENDED_CARD, ("GET",), "/v1/card"),
+        Route(Operation.GET_EXTENDED_CARD, ("GET",), EXTENDED_CARD_PATHS[Generation.V0_3]),
     ),
     Generation.V0_1: (
         Route(Operation.SEND_MESSAGE, ("POST",), "/tasks/send"),
@@ -110,9 +116,6 @@ ROUTES: Final[dict[Generation, tuple[Route, ...]]] = {
 }
 """The routes of HTTP+JSON. Those of 1.0 may have a tenant's segment too: where the specification has it, behind the
 interface's own path, and where a2a-sdk has it, before that path. HEAD is understood wherever GET is."""
-
-EXTENDED_CARD_0_2: Final = "/agent/authenticatedExtendedCard"
-"""Where 0.2 has the extended card, by GET, beside the interface of either binding."""
 
 ABSENT_BESIDE_1_0: Final = frozenset({Operation.LIST_TASKS, Operation.DELETE_PUSH_CONFIG})
 """What a server of both generations has in 1.0 alone: there ``/v1/tasks`` names the tenant ``v1`` of 1.0."""
@@ -129,7 +132,7 @@ METHODS: Final[dict[str, tuple[Generation, Operation]]] = {
     "tasks/pushNotificationConfig/get": (Generation.V0_3, Operation.GET_PUSH_CONFIG),
     "tasks/pushNotificationConfig/list": (Generation.V0_3, Operation.LIST_PUSH_CONFIGS),
     "tasks/pushNotificationConfig/delete": (Generation.V0_3, Operation.DELETE_PUSH_CONFIG),
-    "agent/getAuthenticatedExtendedCard": (Generation.V0_3, Operation.GET_EXTENDED_CARD),
+    EXTENDED_CARD_METHODS[Generation.V0_3]: (Generation.V0_3, Operation.GET_EXTENDED_CARD),
     "tasks/send": (Generation.V0_1, Operation.SEND_MESSAGE),
     "tasks/sendSubscribe": (Generation.V0_1, Operation.SEND_STREAMING_MESSAGE),
     "tasks/pushNotification/set": (Generation.V0_1, Operation.CREATE_PUSH_CONFIG),

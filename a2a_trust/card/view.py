@@ -1,6 +1,6 @@
 """What a card of any generation says: 0.1, 0.2, 0.3, 1.0, and merged cards of two of them.
 
-``is_legacy`` and ``interface_urls`` look at a card as it is. ``read_card`` reads who may do what: security schemes,
+``generation_of`` and ``interface_urls`` look at a card as it is. ``read_card`` reads who may do what: security schemes,
 requirements, interfaces and skills, in every spelling that is seen in the field, as one frozen view. What it cannot
 read it refuses: a requirement that is not understood must never look like no requirement at all. Where a merged card
 says one thing twice (``security`` and ``securityRequirements``), both must say the same.
@@ -12,19 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from a2a_trust import strict_json
+from a2a_trust.card.schema import (
+    DEFAULTS_0_3,
+    KEY_LOCATIONS,
+    LEGACY_MEMBERS,
+    MESSAGES,
+    SCHEME_TYPES,
+    Generation,
+    proto_name,
+)
 from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.pointer import escaped
 
 __all__ = [
-    "CARD_PATHS",
-    "LEGACY_MEMBERS",
-    "SCHEME_TYPES",
     "Alternative",
     "ApiKeyScheme",
     "CardView",
@@ -37,34 +42,10 @@ __all__ = [
     "OpenIdConnectScheme",
     "SecurityScheme",
     "Skill",
+    "generation_of",
     "interface_urls",
-    "is_legacy",
-    "proto_name",
     "read_card",
 ]
-
-CARD_PATHS: Final = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-"""Where agents serve their public card: 0.3 and 1.0, and 0.2."""
-
-LEGACY_MEMBERS: Final = (
-    "url",
-    "preferredTransport",
-    "additionalInterfaces",
-    "protocolVersion",
-    "security",
-    "supportsAuthenticatedExtendedCard",
-    "authentication",
-)
-"""Members of a card that 0.1 to 0.3 have and 1.0 does not."""
-
-SCHEME_TYPES: Final = {
-    "apiKeySecurityScheme": "apiKey",
-    "httpAuthSecurityScheme": "http",
-    "oauth2SecurityScheme": "oauth2",
-    "openIdConnectSecurityScheme": "openIdConnect",
-    "mtlsSecurityScheme": "mutualTLS",
-}
-"""The wrapper that a security scheme has in 1.0, and what its ``type`` is in 0.2 and 0.3."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,11 +133,18 @@ class Interface:
     tenant: str
 
     @property
+    def generation(self) -> Generation:
+        """That of its version; without one, that of the member which names it."""
+        if self.version.startswith("0.1"):
+            return Generation.V0_1
+        if self.version.startswith("0.") or not (self.version or self.pointer.startswith("/supportedInterfaces/")):
+            return Generation.V0_3
+        return Generation.V1_0
+
+    @property
     def is_legacy(self) -> bool:
         """Whether it speaks a version before 1.0."""
-        if self.version:
-            return self.version.startswith("0.")
-        return not self.pointer.startswith("/supportedInterfaces/")
+        return self.generation.is_legacy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,15 +165,22 @@ class CardView:
     interfaces: tuple[Interface, ...]
     skills: tuple[Skill, ...]
     has_extended_card: bool
-    is_legacy: bool
-    """Whether it has only the shape of 0.1 to 0.3."""
+    generation: Generation
+
+    @property
+    def is_legacy(self) -> bool:
+        """Whether it has only the shape of 0.1 to 0.3."""
+        return self.generation.is_legacy
 
 
-def is_legacy(card: Mapping[str, JSON]) -> bool:
-    """Whether the card has only the shape of 0.1 to 0.3: their members, and no ``supportedInterfaces`` of 1.0."""
-    if card.get("supportedInterfaces") or card.get("supported_interfaces"):
-        return False
-    return any(member in card for member in LEGACY_MEMBERS)
+def generation_of(card: Mapping[str, JSON]) -> Generation:
+    """The generation of a card: one before 1.0 when it has members of theirs, and no ``supportedInterfaces``.
+
+    A merged card is one of 1.0.
+    """
+    if card.get("supportedInterfaces") or card.get("supported_interfaces") or LEGACY_MEMBERS.isdisjoint(card):
+        return Generation.V1_0
+    return Generation.V0_1 if "authentication" in card else Generation.V0_3
 
 
 def interface_urls(card: JSONObject) -> list[tuple[str, str]]:
@@ -225,14 +220,8 @@ def read_card(document: bytes | Mapping[str, Any]) -> CardView:
         interfaces=tuple(_interfaces(card)),
         skills=tuple(_skills(card)),
         has_extended_card=_has_extended_card(card),
-        is_legacy=is_legacy(card),
+        generation=generation_of(card),
     )
-
-
-@lru_cache(maxsize=1024)
-def proto_name(name: str) -> str:
-    """The name in ``a2a.proto`` of the field with this JSON name; ProtoJSON readers take either."""
-    return "".join(f"_{char.lower()}" if "A" <= char <= "Z" else char for char in name)
 
 
 def _unread(pointer: str, reason: str) -> MalformedError:
@@ -366,7 +355,7 @@ def _scheme_of(kind: str, name: str, members: Mapping[str, JSON], pointer: str) 
         if len(said) > 1:
             raise _unread(f"{pointer}/in", "it contradicts location; keep one of them")
         location = "".join(said)
-        if location not in ("header", "query", "cookie"):
+        if location not in KEY_LOCATIONS:
             raise _unread(f"{pointer}/location", "header, query or cookie is needed")
         return ApiKeyScheme(name=name, location=location, parameter=_text(members, "name", pointer, needed=True))
     if kind == "http":
@@ -385,7 +374,7 @@ def _scheme_of(kind: str, name: str, members: Mapping[str, JSON], pointer: str) 
 
 def _flows(value: JSON, pointer: str) -> Iterator[OAuthFlow]:
     members = _object(value, pointer)
-    for kind in ("authorizationCode", "clientCredentials", "deviceCode", "implicit", "password"):
+    for kind in sorted(MESSAGES["OAuthFlows"]):
         flow = _member(members, kind, pointer)
         if flow is None:
             continue
@@ -404,7 +393,7 @@ def _interfaces(card: Mapping[str, JSON]) -> Iterator[Interface]:
     url = _text(card, "url", "")
     version = _text(card, "protocolVersion", "")
     if url:
-        binding = _text(card, "preferredTransport", "") or "JSONRPC"
+        binding = _text(card, "preferredTransport", "") or DEFAULTS_0_3["preferredTransport"]
         yield Interface(pointer="/url", url=url, binding=binding, version=version, tenant="")
     for name, binding_name in (("additionalInterfaces", "transport"), ("supportedInterfaces", "protocolBinding")):
         value = _member(card, name, "")

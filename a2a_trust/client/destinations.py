@@ -20,8 +20,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Self
 
-from a2a_trust.card.operations import EXTENDED_CARD_0_2, ROUTES, Generation
-from a2a_trust.card.view import CARD_PATHS, read_card
+from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_PATHS, ROUTES
+from a2a_trust.card.schema import CARD_PATHS, Generation
+from a2a_trust.card.view import read_card
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys.origins import url_of
 from a2a_trust.net.addresses import is_this_machine
@@ -38,7 +39,9 @@ _AMBIGUOUS: Final = re.compile(
 
 #: What is below the base of HTTP+JSON: 1.0 without a prefix and with a tenant, 0.3 below /v1.
 _OPERATION: Final = f"(?:{'|'.join(route.expression() for route in ROUTES[Generation.V1_0])})"
-_OPERATION_BELOW_BASE: Final = re.compile(rf"(?:/[^/]+)?{_OPERATION}|/v1/card|{EXTENDED_CARD_0_2}")
+_OPERATION_BELOW_BASE: Final = re.compile(
+    rf"(?:/[^/]+)?{_OPERATION}|{EXTENDED_CARD_PATHS[Generation.V0_3]}|{EXTENDED_CARD_0_2}"
+)
 _OPERATION_AT_END: Final = re.compile(rf"(?:/v1)?(?:{_OPERATION}|/card|{EXTENDED_CARD_0_2})\Z")
 _URL_ITSELF: Final = re.compile(r"")
 _EXTENDED_OF_0_2: Final = re.compile(EXTENDED_CARD_0_2)

@@ -15,6 +15,8 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from a2a_trust import strict_json
+from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_METHODS, EXTENDED_CARD_PATHS
+from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import Interface, read_card
 from a2a_trust.client.flow import Flow, Get, run, run_async
 from a2a_trust.client.reach import Reach, check_extension
@@ -113,10 +115,9 @@ def _may_have_credentials(url: str, host: str) -> bool:
 
 def _asked(interface: Interface, tenant: str) -> tuple[str, dict[str, str], bytes | None] | None:
     """URL, headers and body of the request that this interface answers with the extended card; None for gRPC."""
-    base = interface.url.rstrip("/")
+    base, generation = interface.url.rstrip("/"), Generation.V0_3 if interface.is_legacy else Generation.V1_0
     if interface.binding == "JSONRPC":
-        method = "agent/getAuthenticatedExtendedCard" if interface.is_legacy else "GetExtendedAgentCard"
-        call: dict[str, Any] = {"jsonrpc": "2.0", "id": _CALL_ID, "method": method}
+        call: dict[str, Any] = {"jsonrpc": "2.0", "id": _CALL_ID, "method": EXTENDED_CARD_METHODS[generation]}
         if not interface.is_legacy:
             call["params"] = {"tenant": tenant} if tenant else {}
         return interface.url, _version(interface), json.dumps(call).encode()
@@ -124,12 +125,9 @@ def _asked(interface: Interface, tenant: str) -> tuple[str, dict[str, str], byte
         return None
     if not interface.is_legacy:
         within = f"/{quote(tenant, safe='')}" if tenant else ""
-        return f"{base}{within}/extendedAgentCard", _version(interface), None
-    return (
-        f"{base}{'/agent/authenticatedExtendedCard' if interface.version.startswith('0.2') else '/v1/card'}",
-        {},
-        None,
-    )
+        return f"{base}{within}{EXTENDED_CARD_PATHS[generation]}", _version(interface), None
+    path = EXTENDED_CARD_0_2 if interface.version.startswith("0.2") else EXTENDED_CARD_PATHS[generation]
+    return f"{base}{path}", {}, None
 
 
 def _version(interface: Interface) -> dict[str, str]:

@@ -20,7 +20,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from a2a_trust import strict_json
-from a2a_trust.card.view import CARD_PATHS
+from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.client.card_cache import CardCache
 from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.flow import Flow, Get, run, run_async

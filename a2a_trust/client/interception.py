@@ -32,7 +32,7 @@ from urllib.parse import unquote, urlsplit
 
 from a2a_trust import strict_json
 from a2a_trust.card.operations import EXTENDED_CARD_0_2, METHODS, ROUTES, Operation
-from a2a_trust.card.view import CARD_PATHS
+from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.client.destinations import Destination, Destinations, UnsafePassAnything
 from a2a_trust.client.flow import Flow
 from a2a_trust.client.location import Location, location_of, plain_url

@@ -22,7 +22,7 @@ import re
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
-from a2a_trust.card.view import CARD_PATHS
+from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.origins import host_of, origin_of, url_of
 from a2a_trust.net.urls import MAX_URL

@@ -33,7 +33,8 @@ from a2a_trust.dates import date_of
 from a2a_trust.errors import CardMemoryError, ConfigurationError, RolledBackCardError
 from a2a_trust.keys.origins import host_of
 from a2a_trust.keys.policy import is_thumbprint
-from a2a_trust.signing.verify import CLOCK_SKEW, VerifiedCard
+from a2a_trust.signing.verify import VerifiedCard
+from a2a_trust.signing.verify_signature import CLOCK_SKEW
 
 __all__ = [
     "Admission",

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from a2a_trust import strict_json
 from a2a_trust.card.ambiguity import check_card, field_of
-from a2a_trust.card.schema import Kind
-from a2a_trust.card.view import CardView, is_legacy, proto_name, read_card
+from a2a_trust.card.schema import Kind, proto_name
+from a2a_trust.card.view import CardView, generation_of, read_card
 from a2a_trust.errors import MalformedError
 from a2a_trust.lint.secret_shapes import secret_kind
 from a2a_trust.signing.forms import MAX_POINTER
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json import pointer as json_pointer
 from a2a_trust.strict_json.jcs import canonicalize_received
+from a2a_trust.strict_json.pointer import Path
 
 __all__ = [
     "Path",
@@ -33,10 +34,6 @@ __all__ = [
     "spelling_of",
     "subject_of",
 ]
-
-Path: TypeAlias = "tuple[Path | None, str | int] | None"
-"""The way to a member: that of the object around it, and its own name or index; None is the card itself. Texts would
-take memory with the square of the card's size."""
 
 _MAX_REFUSALS: Final = 50
 """After so many refusals a document is left alone: it is no card."""
@@ -70,7 +67,7 @@ class Subject:
     @property
     def is_legacy(self) -> bool:
         """Whether it has the shape of 0.1 to 0.3 alone."""
-        return is_legacy(self.card)
+        return generation_of(self.card).is_legacy
 
     def values(self) -> Iterator[tuple[Path, JSON]]:
         """Every value of the card, with its place, in order."""
@@ -240,12 +237,11 @@ def spelling_of(members: JSONObject, name: str) -> str:
 
 def pointer_of(path: Path) -> str:
     """The JSON pointer (RFC 6901) of a place, cut, and without names that look like secrets."""
-    steps = []
-    while path is not None:
-        path, step = path
-        text = "(hidden)" if type(step) is str and secret_kind(step[:MAX_POINTER]) else str(step)[:MAX_POINTER]
-        steps.append(text)
-    return json_pointer.pointer_of(reversed(steps))[:MAX_POINTER]
+    shown = (
+        "(hidden)" if type(step) is str and secret_kind(step[:MAX_POINTER]) else str(step)[:MAX_POINTER]
+        for step in json_pointer.steps_to(path)
+    )
+    return json_pointer.pointer_of(shown)[:MAX_POINTER]
 
 
 def safe_pointer(pointer: str) -> str:

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Final
 
 from a2a_trust.card.ambiguity import check_card
-from a2a_trust.card.view import is_legacy
+from a2a_trust.card.view import generation_of
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.lint.document import subject_of
 from a2a_trust.lint.findings import Finding, Severity
@@ -52,7 +52,7 @@ def mend_card(card: JSONObject) -> tuple[JSONObject, tuple[str, ...]]:
     MalformedError: the gate refuses the card. ConfigurationError: it is signed, and mending could break signatures.
     """
     check_card(card)
-    mended, dropped = (card, ()) if is_legacy(card) else present_members(card)
+    mended, dropped = (card, ()) if generation_of(card).is_legacy else present_members(card)
     if dropped and card.get("signatures"):
         raise ConfigurationError(
             "the card is signed, and mending it would break its signatures; take the signatures out, mend, sign anew"

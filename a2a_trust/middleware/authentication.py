@@ -21,7 +21,8 @@ from a2a_trust.auth.guard import Guard, Refused
 from a2a_trust.auth.guard_config import Anonymity, AnonymousRefused, At, Skills, SkillsRefused
 from a2a_trust.auth.principal import Anonymous, Principal, Verifier
 from a2a_trust.card.operations import ends_like_operation, folded_path
-from a2a_trust.card.view import CARD_PATHS, CardView, read_card
+from a2a_trust.card.schema import CARD_PATHS
+from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -73,7 +74,7 @@ class AuthenticationMiddleware:
         clock: Callable[[], float] = time,
     ) -> None:
         """``public_paths``: the exact paths that anybody may GET; the two of the card unless you say otherwise, so
-        ``(*CARD_PATHS, "/healthz")``, with those of ``a2a_trust.card.view``, for another one. ``unguarded``: URLs of
+        ``(*CARD_PATHS, "/healthz")``, with those of ``a2a_trust.card.schema``, for another one. ``unguarded``: URLs of
         interfaces in the card that are served elsewhere or by other means (gRPC), which this guard cannot protect.
         ``served_at`` is that of ``RequestRules``: refusals are written in the words of the interface that is called.
         ``client_certificates`` is where the certificates of callers come from, ``FromTls()`` or ``FromProxy(…)``.

@@ -19,15 +19,8 @@ from urllib.parse import parse_qsl
 from msgspec import DecodeError, Raw, ValidationError
 from msgspec.json import Decoder
 
-from a2a_trust.card.operations import (
-    METHODS,
-    TENANTS,
-    Binding,
-    Generation,
-    Operation,
-    TenantFields,
-    folded_name,
-)
+from a2a_trust.card.operations import METHODS, TENANTS, Binding, Operation, TenantFields, folded_name
+from a2a_trust.card.schema import Generation
 from a2a_trust.middleware.refusal import Error
 from a2a_trust.middleware.routing import Target
 

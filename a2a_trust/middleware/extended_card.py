@@ -25,7 +25,9 @@ from typing import Any, Final, TypeAlias
 from a2a_trust import strict_json
 from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.card.merge import merged_card
-from a2a_trust.card.view import CardView, is_legacy, read_card
+from a2a_trust.card.operations import EXTENDED_CARD_PATHS
+from a2a_trust.card.schema import Generation
+from a2a_trust.card.view import CardView, generation_of, read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.authentication import principal_of
@@ -99,7 +101,8 @@ class ExtendedCard:
         if scope["method"] not in ("GET", "HEAD"):
             await refuse(send, 405, [(b"allow", b"GET, HEAD"), (b"cache-control", b"no-store")])
             return
-        await self.answer(caller, "", scope, send, legacy=not scope["path"].rstrip("/").endswith("/extendedAgentCard"))
+        is_of_1_0 = scope["path"].rstrip("/").endswith(EXTENDED_CARD_PATHS[Generation.V1_0])
+        await self.answer(caller, "", scope, send, legacy=not is_of_1_0)
 
     async def answer(
         self,
@@ -140,7 +143,7 @@ class ExtendedCard:
             self._signed.move_to_end(made_of)
             return signed
         parsed = strict_json.parse(body, what="extended card")
-        merged = merged_card(parsed) if legacy and not is_legacy(parsed) else None
+        merged = merged_card(parsed) if legacy and not generation_of(parsed).is_legacy else None
         if self._signer is None:
             signed, good_until = body if merged is None else json_bytes(merged), inf
         else:

@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard_config import Anonymity, AnonymousRefused, At, Skills, SkillsRefused
 from a2a_trust.auth.principal import Principal, Verifier
-from a2a_trust.card.view import CARD_PATHS, CardView, read_card
+from a2a_trust.card.schema import CARD_PATHS
+from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import CardNotServedError, ConfigurationError, MalformedError
 from a2a_trust.keys.keyset import JWKS_PATH
 from a2a_trust.keys.origins import origin_of

@@ -20,7 +20,6 @@ from a2a_trust.card.operations import (
     EXTENDED_CARD_0_2,
     ROUTES,
     Binding,
-    Generation,
     Operation,
     Route,
     ends_like_operation,
@@ -28,6 +27,7 @@ from a2a_trust.card.operations import (
     is_foldable,
     path_of_interface,
 )
+from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import CardView, Interface, NamedScheme
 from a2a_trust.errors import ConfigurationError
 
@@ -208,9 +208,7 @@ class _Served:
     def __init__(self, interface: Interface, path: str, served_at: str | None) -> None:
         self.url, self.path, self.served_at = interface.url, path, served_at
         self.binding, self.is_legacy = Binding(interface.binding), interface.is_legacy
-        self.generation = Generation.V0_3 if interface.is_legacy else Generation.V1_0
-        if interface.version.startswith("0.1"):
-            self.generation = Generation.V0_1
+        self.generation = interface.generation
 
     def below(self, root_path: str) -> str | None:
         """The path as the router sees it; None where the URL is not below ``root_path``."""

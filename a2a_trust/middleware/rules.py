@@ -22,7 +22,8 @@ import anyio
 from anyio import to_thread
 
 from a2a_trust.auth.principal import Anonymous, Principal
-from a2a_trust.card.operations import Binding, Generation, Operation, ends_like_operation
+from a2a_trust.card.operations import Binding, Operation, ends_like_operation
+from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import CardView
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware import audit

@@ -2,7 +2,7 @@
 
 ==================  ==================================================================================================
 ``served``          only ``signatures`` is dropped
-``spec``            A2A 8.4.1 rule 1: members that are not present by ``presence.py`` are dropped too
+``spec``            A2A 8.4.1 rule 1: members that are not present by ``card.schema`` are dropped too
 ``pruned``          unknown members and, recursively, everything empty is dropped, REQUIRED or not
 ``pruned-legacy``   as ``pruned``, printed by Python's ``json.dumps`` instead of RFC 8785
 ``v0.3-python``     as ``pruned-legacy`` with the members of 0.3 instead of 1.0, and without those at the defaults of
@@ -29,12 +29,11 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from a2a_trust.card.ambiguity import is_full
-from a2a_trust.card.schema import MESSAGES, Field, Kind, Presence
-from a2a_trust.card.view import is_legacy, proto_name
-from a2a_trust.signing.models_0_3 import DEFAULTS, MESSAGES_0_3
+from a2a_trust.card.schema import DEFAULTS_0_3, MESSAGES, MESSAGES_0_3, Field, Generation, Kind, Presence, proto_name
+from a2a_trust.card.view import generation_of
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.jcs import canonicalize_parsed, canonicalize_received
-from a2a_trust.strict_json.pointer import pointer_of
+from a2a_trust.strict_json.pointer import Path, pointer_of, steps_to
 
 __all__ = [
     "MAX_POINTER",
@@ -93,6 +92,8 @@ class Projection:
     """One form of one card: the bytes that are signed, and the members of the card that are not in them."""
 
     form: Form
+    generation: Generation
+    """That of the card."""
     members: JSONObject
     """The members of the card that are in the form."""
     payload: bytes
@@ -108,19 +109,23 @@ class Projection:
         empty list, string or object. Unknown members and ``params`` show nothing: a newer SDK may know them and prune
         the rest all the same.
         """
-        messages = MESSAGES_0_3 if is_legacy(self.members) else MESSAGES
+        messages = MESSAGES_0_3 if self.generation.is_legacy else MESSAGES
         return _holds_empty(self.members, messages, "AgentCard")
 
 
-def project(card: JSONObject, form: Form, *, plain: bool | None = None) -> Projection:
+def project(
+    card: JSONObject, form: Form, *, generation: Generation | None = None, plain: bool | None = None
+) -> Projection:
     """The card in one form. The card has passed the gate; it is not changed.
 
-    ``plain`` is what ``strict_json.read`` said of the card that it gave; without it nothing is taken for granted.
+    ``generation`` is that of the card, where it is known already. ``plain`` is what ``strict_json.read`` said of the
+    card that it gave; without it nothing is taken for granted.
     """
+    generation = generation or generation_of(card)
     members = {name: value for name, value in card.items() if name != "signatures"}
-    dropped: list[_Path] = []
-    meant: list[_Path] = []
-    if form is Form.SPEC and not is_legacy(card):
+    dropped: list[Path] = []
+    meant: list[Path] = []
+    if form is Form.SPEC and not generation.is_legacy:
         members = _present(members, "AgentCard", None, dropped)
     elif form.is_lossy:
         whole = members
@@ -128,20 +133,20 @@ def project(card: JSONObject, form: Form, *, plain: bool | None = None) -> Proje
             members = _prune(_without_defaults(members, dropped), MESSAGES_0_3, "AgentCard", None, dropped)
         else:
             members = _prune(members, MESSAGES, "AgentCard", None, dropped)
-        meant = _with_meaning(dropped, whole)
+        meant = _with_meaning(dropped, whole, generation)
     if form is Form.PRUNED_LEGACY:
         payload = _dumped(_with_floats(members))
     elif form is Form.V0_3_PYTHON:
         payload = _dumped(members)
     else:
         payload = canonicalize_received(members) if plain is None else canonicalize_parsed(members, plain=plain)
-    return Projection(form, members, payload, dropped=_pointers(dropped), uncovered=_pointers(meant))
+    return Projection(form, generation, members, payload, dropped=_pointers(dropped), uncovered=_pointers(meant))
 
 
-def _with_meaning(dropped: list[_Path], members: JSONObject) -> list[_Path]:
+def _with_meaning(dropped: list[Path], members: JSONObject, generation: Generation) -> list[Path]:
     """The first of the dropped members that the ``spec`` form keeps; all of them are looked at."""
-    without_meaning: list[_Path] = []
-    if dropped and not is_legacy(members):
+    without_meaning: list[Path] = []
+    if dropped and not generation.is_legacy:
         _present(members, "AgentCard", None, without_meaning)
     gone = set(without_meaning)
     return list(islice((path for path in dropped if path not in gone), MAX_POINTERS))
@@ -159,7 +164,7 @@ def is_within(part: JSON, whole: JSON) -> bool:
 
 def present_members(card: JSONObject) -> tuple[JSONObject, tuple[str, ...]]:
     """The card without what A2A 8.4.1 rule 1 drops, in its own order, and the pointers of what was dropped."""
-    dropped: list[_Path] = []
+    dropped: list[Path] = []
     return _present(card, "AgentCard", None, dropped), _pointers(dropped)
 
 
@@ -169,26 +174,13 @@ def shown(pointers: tuple[str, ...]) -> str:
     return f"{names}{' …' if len(pointers) > 8 else ''}"
 
 
-_Path: TypeAlias = "tuple[_Path | None, str | int]"
-"""The way to a member: that of the object around it, and its own name or index. A text for every member would take
-memory with the square of the card's size; this shares what they have in common."""
+def _pointers(paths: list[Path]) -> tuple[str, ...]:
+    return tuple(
+        pointer_of(str(step)[:MAX_POINTER] for step in steps_to(path))[:MAX_POINTER] for path in paths[:MAX_POINTERS]
+    )
 
 
-def _pointers(paths: list[_Path]) -> tuple[str, ...]:
-    return tuple(_pointer(path)[:MAX_POINTER] for path in paths[:MAX_POINTERS])
-
-
-def _pointer(path: _Path) -> str:
-    """The JSON pointer (RFC 6901) of a path."""
-    steps = []
-    rest: _Path | None = path
-    while rest is not None:
-        rest, step = rest
-        steps.append(str(step)[:MAX_POINTER])
-    return pointer_of(reversed(steps))
-
-
-def _present(members: JSONObject, message: str, path: _Path | None, dropped: list[_Path]) -> JSONObject:
+def _present(members: JSONObject, message: str, path: Path, dropped: list[Path]) -> JSONObject:
     fields = MESSAGES[message]
     kept: JSONObject = {}
     for name, value in members.items():
@@ -223,9 +215,7 @@ _GONE: Final = object()
 _Messages: TypeAlias = Mapping[str, Mapping[str, Field]]
 
 
-def _prune(
-    members: JSONObject, messages: _Messages, message: str, path: _Path | None, dropped: list[_Path]
-) -> JSONObject:
+def _prune(members: JSONObject, messages: _Messages, message: str, path: Path, dropped: list[Path]) -> JSONObject:
     fields = messages[message]
     by_proto_name = {field.proto_name: field for field in fields.values()}
     kept: JSONObject = {}
@@ -241,7 +231,7 @@ def _prune(
     return kept
 
 
-def _prune_field(value: JSON, messages: _Messages, field: Field, here: _Path, dropped: list[_Path]) -> JSON:
+def _prune_field(value: JSON, messages: _Messages, field: Field, here: Path, dropped: list[Path]) -> JSON:
     kind = field.kind
     if kind is Kind.BOOL:
         return value if value or (value is False and field.presence is Presence.EXPLICIT) else _GONE
@@ -262,7 +252,7 @@ def _prune_field(value: JSON, messages: _Messages, field: Field, here: _Path, dr
     return _without_empty(value, here, dropped)
 
 
-def _without_empty(value: JSON, here: _Path, dropped: list[_Path]) -> JSON:
+def _without_empty(value: JSON, here: Path, dropped: list[Path]) -> JSON:
     """The value without null and empty strings, lists and objects at any depth; _GONE when nothing is left."""
     if value is None or value == "":
         return _GONE
@@ -303,10 +293,10 @@ def _is_dropped_empty(value: JSON, messages: _Messages, field: Field) -> bool:
     return "" in items
 
 
-_DEFAULT_OF: Final = {**DEFAULTS, **{proto_name(name): value for name, value in DEFAULTS.items()}}
+_DEFAULT_OF: Final = {**DEFAULTS_0_3, **{proto_name(name): value for name, value in DEFAULTS_0_3.items()}}
 
 
-def _without_defaults(members: JSONObject, dropped: list[_Path]) -> JSONObject:
+def _without_defaults(members: JSONObject, dropped: list[Path]) -> JSONObject:
     """The card without what a2a-python 0.3 does not sign because its models say it anyway."""
     kept: JSONObject = {}
     for name, value in members.items():

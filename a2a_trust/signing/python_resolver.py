@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from a2a_trust.card.view import SCHEME_TYPES, is_legacy
+from a2a_trust.card.schema import SCHEME_TYPES, Generation
+from a2a_trust.card.view import generation_of
 from a2a_trust.signing.forms import Form, project
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.pointer import pointer_of
@@ -25,13 +26,13 @@ def rewritten_members(card: JSONObject) -> tuple[str, ...]:
     Empty for a card that the SDK can verify, and for cards of 0.3 alone, which no SDK of 1.0 reads as they are. The
     card has passed the gate.
     """
-    if is_legacy(card):
+    if generation_of(card).is_legacy:
         return ()
     return tuple(pointer for pointer, before, after in _rewrites(card) if _pruned(before) != _pruned(after))
 
 
 def _pruned(part: JSONObject) -> bytes:
-    return project(part, Form.PRUNED).payload
+    return project(part, Form.PRUNED, generation=Generation.V1_0).payload
 
 
 def _rewrites(card: JSONObject) -> Iterator[tuple[str, JSONObject, JSONObject]]:

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from a2a_trust import strict_json
-from a2a_trust.card.ambiguity import check_card
-from a2a_trust.card.view import LEGACY_MEMBERS, interface_urls, is_legacy, read_card
+from a2a_trust.card.ambiguity import check_card, read_unambiguous
+from a2a_trust.card.schema import LEGACY_MEMBERS, Generation
+from a2a_trust.card.view import generation_of, interface_urls, read_card
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
@@ -128,101 +128,43 @@ def sign_card(
     honours ``iat`` and ``exp``. With ``companion=False`` each key signs the full form only: nothing is left open to
     other SDKs, and those that need the companion reject the card.
 
+    1. Check the arguments.
+    2. Read the card, and reject it if readers could read it differently.
+    3. Drop what the specification's form drops: the rest is signed in full.
+    4. Keep the signatures of others.
+    5. Choose the form of the companion, for the SDKs that cannot check the full one.
+    6. Sign every form with every signer.
+    7. Verify the signed card as a stranger would.
+
     MalformedError: not a card that every reader reads alike. SigningError: it cannot be signed as asked, or a signer
     gave a wrong signature. ConfigurationError: the arguments. Source: A2A 8.4.2.
     """
+    # 1.
     _check_signers(signers)
-    times = _times(iat, exp)
-    if jku is not None:
-        _check_jku(jku)
-    original = strict_json.parse(card, what="card") if isinstance(card, bytes) else _copy(card)
-    check_card(original)
-    given = _entries(original)
-    entries = [entry for entry in given if _is_signature(entry)]
-    canonicalize(entries)  # strangers' signatures too are served again
-    if not is_legacy(original) and any(member in original for member in LEGACY_MEMBERS):
-        read_card(original)  # a merged card whose generations contradict each other says two things under one signature
-    members = {name: value for name, value in original.items() if name != "signatures"}
-    before = canonicalize(members)  # also refuses integers that readers would round
-    normalised: tuple[str, ...] = ()
-    if not is_legacy(members):
-        members, normalised = present_members(members)
-    _check_interfaces(members)
-    payload = canonicalize(members)
-    kept = _others(entries, {signer.kid for signer in signers})
-    if kept and payload != before:
-        if not drop_broken:
-            text = (
-                "the card has signatures of others, and members that signing drops, which may break them: "
-                f"{shown(normalised)}. Drop those members and have the others sign anew, or drop their signatures: "
-            )
-            raise with_option(SigningError(f"{text}drop_broken=True"), f"{text}--drop-broken")
-        kept = []
-    full = Form.SERVED if is_legacy(members) else Form.SPEC
-    second, rejections = _companion(members, payload, is_wanted=companion)
-    payloads = [(full, payload)] if second is None else [(full, payload), (second.form, second.payload)]
-    optional = {**times} if jku is None else {**times, "jku": jku}
-    made = [
-        _signature(signer, {**optional, "cty": content_type(form)}, signed)
-        for form, signed in payloads
-        for signer in signers
-    ]
-    if len(kept) + len(made) > MAX_SIGNATURES:
-        raise SigningError(f"the card would have more than {MAX_SIGNATURES} signatures, which verifiers refuse")
-    signed_card: JSONObject = {}
-    for name in (*original, "signatures"):  # where the member stood before it stands again, else it comes last
-        if name == "signatures":
-            signed_card.setdefault(name, [*kept, *made])
-        elif name in members:
-            signed_card[name] = members[name]
-    check_own_work(orjson.dumps(signed_card), payload, signers, times.get("iat", 0.0))
+    claims = _claims(iat, exp, jku)
+    # 2.
+    original, generation = _read(card)
+    entries, discarded = _entries(original)
+    # 3.
+    full = _full(original, generation)
+    # 4.
+    kept = _kept(entries, signers, full.dropped, drop_broken=drop_broken)
+    # 5.
+    second, rejections = _companion(full, is_wanted=companion)
+    # 6.
+    made = [_signature(signer, form, claims) for form in (full, second) if form is not None for signer in signers]
+    signed_card = _with_signatures(original, full.members, [*kept, *made])
+    # 7.
+    check_own_work(orjson.dumps(signed_card), full.payload, signers, claims.get("iat", 0.0))
     return SignedCard(
         card=signed_card,
-        payload=payload,
-        normalised=normalised,
+        payload=full.payload,
+        normalised=full.dropped,
         companion=None if second is None else second.form,
         left_open=() if second is None else second.dropped,
         rejections=rejections,
-        discarded=len(given) - len(entries),
+        discarded=discarded,
     )
-
-
-def _check_interfaces(members: JSONObject) -> None:
-    """Refuse interfaces whose scheme verifiers refuse: the card would verify nowhere."""
-    for pointer, url in interface_urls(members):
-        try:
-            interface_scheme(url)
-        except MalformedError as error:
-            raise SigningError(
-                f"{pointer}: {error}. Verifiers reject every other scheme, so no card is signed with it"
-            ) from None
-
-
-def _companion(members: JSONObject, payload: bytes, *, is_wanted: bool) -> tuple[Projection | None, tuple[str, ...]]:
-    """The form for the companion, None without one, and the SDKs that reject the card, with the reason."""
-    form = Form.V0_3_PYTHON if is_legacy(members) else Form.PRUNED
-    readers = _READERS[form]
-    unread = unread_in_0_3(members) if form is Form.V0_3_PYTHON else None
-    if unread is not None:
-        why = f"the card does not fit its models of A2A 0.3 at {shown((unread,))}, so no companion signature was added"
-        return None, (f"rejected by {readers}: {why}",)
-    rejections = []
-    rewritten = rewritten_members(members)
-    if rewritten:
-        rejections.append(
-            f"rejected by a2a-python 1.3: before it verifies, it rewrites members of 0.3 as members of 1.0 "
-            f"({shown(rewritten)}); write the members of 1.0 beside them or in their place"
-        )
-    projection = project(members, form)
-    if projection.payload == payload:
-        return None, tuple(rejections)
-    if projection.payload == b"{}":
-        rejections.append(f"rejected by {readers}: nothing of the card is in the {form} form, which they verify")
-        return None, tuple(rejections)
-    if not is_wanted:
-        rejections.append(f"rejected by {readers}: signed without a companion signature in the {form} form")
-        return None, tuple(rejections)
-    return projection, tuple(rejections)
 
 
 def _check_signers(signers: tuple[Signer, ...]) -> None:
@@ -242,13 +184,18 @@ def _check_signers(signers: tuple[Signer, ...]) -> None:
         raise ConfigurationError("sign_card: two signers have the same key, which verifiers count once; leave one out")
 
 
-def _times(iat: float | datetime | None, exp: float | datetime | None) -> dict[str, float]:
+def _claims(iat: float | datetime | None, exp: float | datetime | None, jku: str | None) -> dict[str, Any]:
+    """The members of every protected header that the caller chooses."""
     times = {name: seconds(value) for name, value in (("iat", iat), ("exp", exp)) if value is not None}
     if not all(abs(moment) <= MAX_SAFE_INTEGER for moment in times.values()):
         raise ConfigurationError("iat and exp are seconds since the epoch, or aware datetimes")
     if "exp" in times and times["exp"] <= times.get("iat", 0.0):
         raise ConfigurationError("exp must lie after iat")
-    return {name: int(value) if value.is_integer() else value for name, value in times.items()}
+    claims: dict[str, Any] = {name: int(value) if value.is_integer() else value for name, value in times.items()}
+    if jku is not None:
+        _check_jku(jku)
+        claims["jku"] = jku
+    return claims
 
 
 def _check_jku(jku: str) -> None:
@@ -260,6 +207,22 @@ def _check_jku(jku: str) -> None:
     if parts is None or parts.scheme != "https" or parts.fragment:
         text = "jku: write the https URL, without fragment, at which the JWK Set is served"
         raise with_option(ConfigurationError(text), f"--{text}")
+
+
+def _read(card: bytes | Mapping[str, Any]) -> tuple[JSONObject, Generation]:
+    """A copy of the card in plain JSON types, in its own order; MalformedError when readers could read it differently.
+
+    A merged card whose generations contradict each other would say two things under one signature.
+    """
+    if isinstance(card, bytes):
+        original = read_unambiguous(card).card
+    else:
+        original = _copy(card)
+        check_card(original)
+    generation = generation_of(original)
+    if not generation.is_legacy and not LEGACY_MEMBERS.isdisjoint(original):
+        read_card(original)
+    return original, generation
 
 
 def _copy(card: Mapping[str, Any]) -> JSON:
@@ -274,18 +237,58 @@ def _copy(card: Mapping[str, Any]) -> JSON:
     return orjson.loads(orjson.dumps(members))
 
 
-def _entries(card: JSONObject) -> list[JSON]:
-    entries = card.get("signatures")
-    if entries is None:
-        return []
-    if type(entries) is not list:
+def _entries(card: JSONObject) -> tuple[list[JSON], int]:
+    """The entries of ``signatures`` that have the shape of a signature, and the number of the others."""
+    given = card.get("signatures")
+    if given is None:
+        return [], 0
+    if type(given) is not list:
         raise MalformedError("card: /signatures: a list is needed; remove the member to sign the card")
-    return entries
+    entries = [entry for entry in given if _is_signature(entry)]
+    canonicalize(entries)  # strangers' signatures too are served again
+    return entries, len(given) - len(entries)
 
 
 def _is_signature(entry: JSON) -> bool:
     """Whether the entry has the shape of a signature (A2A 4.4.7): what it says may still be wrong or unknown here."""
     return type(entry) is dict and type(entry.get("protected")) is type(entry.get("signature")) is str
+
+
+def _full(card: JSONObject, generation: Generation) -> Projection:
+    """What a full signature is over: the card without the members that the specification drops.
+
+    A card of 0.1 to 0.3 is signed as it is. SigningError: an interface whose scheme verifiers reject, so the card would
+    verify nowhere. MalformedError: an integer that readers would round.
+    """
+    members = {name: value for name, value in card.items() if name != "signatures"}
+    if generation.is_legacy:
+        form, normalised = Form.SERVED, tuple[str, ...]()
+    else:
+        form, (members, normalised) = Form.SPEC, present_members(members)
+    for pointer, url in interface_urls(members):
+        try:
+            interface_scheme(url)
+        except MalformedError as error:
+            raise SigningError(
+                f"{pointer}: {error}. Verifiers reject every other scheme, so no card is signed with it"
+            ) from None
+    return Projection(form, generation, members, canonicalize(members), dropped=normalised)
+
+
+def _kept(
+    entries: list[JSON], signers: tuple[Signer, ...], normalised: tuple[str, ...], *, drop_broken: bool
+) -> list[JSON]:
+    """The signatures of others; none when dropping members may have broken them and the caller gives them up."""
+    others = _others(entries, {signer.kid for signer in signers})
+    if not others or not normalised:
+        return others
+    if not drop_broken:
+        text = (
+            "the card has signatures of others, and members that signing drops, which may break them: "
+            f"{shown(normalised)}. Drop those members and have the others sign anew, or drop their signatures: "
+        )
+        raise with_option(SigningError(f"{text}drop_broken=True"), f"{text}--drop-broken")
+    return []
 
 
 def _others(entries: list[JSON], kids: set[str]) -> list[JSON]:
@@ -301,19 +304,57 @@ def _others(entries: list[JSON], kids: set[str]) -> list[JSON]:
     return others
 
 
-def _signature(signer: Signer, optional: JSONObject, payload: bytes) -> JSONObject:
+def _companion(full: Projection, *, is_wanted: bool) -> tuple[Projection | None, tuple[str, ...]]:
+    """The form for the companion, None without one, and the SDKs that reject the card, with the reason."""
+    form = Form.V0_3_PYTHON if full.generation.is_legacy else Form.PRUNED
+    rejections = _rejections_by_resolver(full.members)
+    unread = unread_in_0_3(full.members) if form is Form.V0_3_PYTHON else None
+    companion = project(full.members, form)
+    if unread is not None:
+        why = f"the card does not fit its models of A2A 0.3 at {shown((unread,))}, so no companion signature was added"
+    elif companion.payload == full.payload:
+        return None, rejections
+    elif companion.payload == b"{}":
+        why = f"nothing of the card is in the {form} form, which they verify"
+    elif not is_wanted:
+        why = f"signed without a companion signature in the {form} form"
+    else:
+        return companion, rejections
+    return None, (*rejections, f"rejected by {_READERS[form]}: {why}")
+
+
+def _rejections_by_resolver(members: JSONObject) -> tuple[str, ...]:
+    rewritten = rewritten_members(members)
+    if not rewritten:
+        return ()
+    return (
+        f"rejected by a2a-python 1.3: before it verifies, it rewrites members of 0.3 as members of 1.0 "
+        f"({shown(rewritten)}); write the members of 1.0 beside them or in their place",
+    )
+
+
+def _signature(signer: Signer, projection: Projection, claims: JSONObject) -> JSONObject:
     """One AgentCardSignature, checked: a module or cloud that signs in another form is found out here."""
-    header = {"alg": signer.alg, "kid": signer.kid, "typ": "JOSE", **optional}
+    header = {"alg": signer.alg, "kid": signer.kid, "typ": "JOSE", "cty": content_type(projection.form), **claims}
     protected = base64url.encode(orjson.dumps(header, option=orjson.OPT_SORT_KEYS))
-    signature = base64url.encode(signer.sign(signing_input(protected, payload)))
+    signature = base64url.encode(signer.sign(signing_input(protected, projection.payload)))
     try:
-        verify_jws(protected=protected, payload=payload, signature=signature, key=signer.public_key)
+        verify_jws(protected=protected, payload=projection.payload, signature=signature, key=signer.public_key)
     except (InvalidSignatureError, MalformedError) as error:
         raise SigningError(
             f"signer {signer.kid!a} gave a signature that does not verify with its public key ({error}); "
             "sign() must return the JOSE form, for ECDSA r || s of fixed length, not DER"
         ) from None
     return {"protected": protected, "signature": signature}
+
+
+def _with_signatures(original: JSONObject, members: JSONObject, signatures: list[JSON]) -> JSONObject:
+    """The signed card, in the order of the original: the signatures stand where they stood before, else they come
+    last."""
+    if len(signatures) > MAX_SIGNATURES:
+        raise SigningError(f"the card would have more than {MAX_SIGNATURES} signatures, which verifiers refuse")
+    signed = {**members, "signatures": signatures}
+    return {name: signed[name] for name in dict.fromkeys((*original, "signatures")) if name in signed}
 
 
 def check_own_work(document: bytes, payload: bytes, signers: Sequence[Signer], now: float) -> None:

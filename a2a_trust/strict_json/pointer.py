@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
-__all__ = ["escaped", "pointer_of", "steps_of"]
+__all__ = ["Path", "escaped", "pointer_of", "steps_of", "steps_to"]
+
+Path: TypeAlias = "tuple[Path, str | int] | None"
+"""The way to a value: that to the object or list around it, and its name or index there; None is the whole document.
+
+A text for every value would take memory with the square of the document's size; ways share what they have in common.
+"""
 
 
 def escaped(step: str | int) -> str:
@@ -20,3 +27,12 @@ def pointer_of(steps: Iterable[str | int]) -> str:
 def steps_of(pointer: str) -> list[str]:
     """The steps of a pointer; indices are texts here."""
     return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+
+
+def steps_to(path: Path) -> list[str | int]:
+    """The steps of a way, from the root on."""
+    steps: list[str | int] = []
+    while path is not None:
+        path, step = path
+        steps.append(step)
+    return steps[::-1]

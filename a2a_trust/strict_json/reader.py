@@ -177,49 +177,64 @@ def _delimiters(text: bytes) -> int:
 
 def _parse_exactly(data: bytes, what: str) -> JSON:
     """The same reader on the standard library: slower, with exact integers and a reason for every refusal."""
-
-    def members(pairs: list[tuple[str, JSON]]) -> JSONObject:
-        members: JSONObject = {}
-        for name, value in pairs:
-            if name in members:
-                raise MalformedError(f"{what}: the member {name[:64]!a} appears more than once in one object")
-            members[name] = value
-        return members
-
-    def integer(digits: str) -> int:
-        fraction(digits)  # refuses what no double can hold, before int() takes quadratic time over its digits
-        return int(digits)
-
-    def fraction(digits: str) -> float:
-        number = float(digits)
-        if math.isinf(number):
-            raise MalformedError(f"{what}: a number is larger than a double can hold")
-        return number
-
-    def constant(name: str) -> NoReturn:
-        raise MalformedError(f"{what}: {name} is not JSON")
-
-    if data.startswith((b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")):
-        raise MalformedError(f"{what}: it begins with a byte order mark; save it as UTF-8 without one")
-    # What these exceptions hold is the document, a private key it may be: ours must not carry them as their context.
-    refusal = None
-    try:
-        text = data.decode("utf-8", "strict")
-        value = json.loads(
-            text, object_pairs_hook=members, parse_int=integer, parse_float=fraction, parse_constant=constant
-        )
-    except UnicodeDecodeError as error:
-        refusal = f"byte {error.start} is not UTF-8"
-    except json.JSONDecodeError as error:
-        refusal = f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
-    except RecursionError:
-        refusal = f"nested deeper than {MAX_DEPTH} levels"
-    if refusal is not None:
+    value, refusal = _decoded(data)
+    # Raised here, because the exceptions of the decoder hold the document, which may be a private key.
+    if refusal:
         raise MalformedError(f"{what}: {refusal}")
     check_depth(value, data, what)
-    if "\\u" in text:
+    if b"\\u" in data:
         _check_surrogates(value, what)
     return value
+
+
+def _decoded(data: bytes) -> tuple[JSON, str]:
+    """The value of a document, or the reason why it has none."""
+    if data.startswith((b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")):
+        return None, "it begins with a byte order mark; save it as UTF-8 without one"
+    try:
+        return _DECODER.decode(data.decode("utf-8", "strict")), ""
+    except UnicodeDecodeError as error:
+        return None, f"byte {error.start} is not UTF-8"
+    except json.JSONDecodeError as error:
+        return None, f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+    except RecursionError:
+        return None, f"nested deeper than {MAX_DEPTH} levels"
+    except _RefusedError as refusal:
+        return None, str(refusal)
+
+
+class _RefusedError(Exception):
+    pass
+
+
+def _members(pairs: list[tuple[str, JSON]]) -> JSONObject:
+    members: JSONObject = {}
+    for name, value in pairs:
+        if name in members:
+            raise _RefusedError(f"the member {name[:64]!a} appears more than once in one object")
+        members[name] = value
+    return members
+
+
+def _integer(digits: str) -> int:
+    _fraction(digits)  # refuses what no double can hold, before int() takes quadratic time over its digits
+    return int(digits)
+
+
+def _fraction(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise _RefusedError("a number is larger than a double can hold")
+    return number
+
+
+def _constant(name: str) -> NoReturn:
+    raise _RefusedError(f"{name} is not JSON")
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_members, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
+)
 
 
 def _check_surrogates(value: JSON, what: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from a2a_trust.card.view import CARD_PATHS
+from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.client.location import Location, location_of, plain_url
 from a2a_trust.errors import MalformedError
 

@@ -31,7 +31,7 @@ from a2a_trust.client.location import location_of
 from a2a_trust.client.memory import CardMemory, Remembered, VolatileCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import ConfigurationError, PinnedKeyError, RolledBackCardError, TrustError
-from a2a_trust.signing.verify import CLOCK_SKEW
+from a2a_trust.signing.verify_signature import CLOCK_SKEW
 
 AGENT = "https://agent.example.com"
 NOW = 1_800_000_000.0

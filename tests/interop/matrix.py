@@ -30,7 +30,7 @@ from a2a_trust import (
     sign_card,
     verify_card,
 )
-from a2a_trust.card.view import is_legacy
+from a2a_trust.card.view import generation_of
 from a2a_trust.keys.jwk import private_key_to_jwk
 from tests.interop.sdk_process import SdkProcess, node_sdk, python_sdk
 
@@ -227,7 +227,7 @@ def tables(sdks: Mapping[str, SdkProcess]) -> list[Table]:
         made.append(table)
         signed = sign_card(card, signer)
         way = "full signature and companion" if signed.companion else "one signature"
-        if is_legacy(card):
+        if generation_of(card).is_legacy:
             way = f"{way}, as served"
         table.rows[f"{OURS}: {way}"] = _row(kind, signed.card, None, signer, sdks)
         for each in SIGNERS:

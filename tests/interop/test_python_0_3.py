@@ -30,12 +30,11 @@ from a2a_trust import (
     merged_card,
     verify_card,
 )
-from a2a_trust.card.schema import Kind, Presence
-from a2a_trust.card.view import is_legacy
+from a2a_trust.card.schema import DEFAULTS_0_3, MESSAGES_0_3, SCHEMES_0_3, Kind, Presence
+from a2a_trust.card.view import generation_of
 from a2a_trust.errors import FailureReason
 from a2a_trust.keys.jwk import private_key_to_jwk
 from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING
-from a2a_trust.signing.models_0_3 import DEFAULTS, MESSAGES_0_3, SCHEMES_0_3
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import Coverage, WholeCard
 from tests.interop.left_out import left_out
@@ -112,7 +111,7 @@ def test_the_defaults_of_0_3_are_those_of_the_released_sdk(python_0_3_26: SdkPro
     assert len(types) == 5
     assert {f["type"] for fields in models.values() for f in fields if f["name"] == "type"} == {"literal"}
     assert {key: value for key, value in defaults.items() if key not in types} == {
-        ("AgentCard", name): value for name, value in DEFAULTS.items()
+        ("AgentCard", name): value for name, value in DEFAULTS_0_3.items()
     }
 
 
@@ -273,7 +272,7 @@ def test_a_card_that_is_signed_here_verifies_in_the_sdk_unless_the_note_says_not
         if "rl: URL: " not in str(error):  # an interface that says no host, as "http"
             raise
         return
-    assume(is_legacy(card))  # some have lost what makes them one of 0.3
+    assume(generation_of(card).is_legacy)  # some have lost what makes them one of 0.3
     refusal = python_0_3_26.refusal(json.dumps(signed.card), SIGNER.public_key.to_jwk())
     assert signed.companion in (None, Form.V0_3_PYTHON)
     if not signed.rejections:

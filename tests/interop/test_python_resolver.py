@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from a2a_trust import MalformedError, generate_signer, sign_card
-from a2a_trust.card.view import is_legacy
+from a2a_trust.card.view import generation_of
 from a2a_trust.signing.python_resolver import rewritten_members
 from tests.interop.sdk_process import SdkProcess
 from tests.signing.cards import Card, full_card
@@ -78,7 +78,7 @@ def test_a_signed_card_is_rejected_exactly_when_signing_says_that_it_is_rewritte
         signed = sign_card(card, SIGNER)
     except MalformedError:  # its generations contradict each other
         reject()
-    assert not is_legacy(card)
+    assert not generation_of(card).is_legacy
     key = SIGNER.public_key.to_jwk()
     assert python_1_3_0.refusal(json.dumps(signed.card), key) is None
     refusal = python_1_3_0.refusal(json.dumps(signed.card), key, reader="resolver")

@@ -27,7 +27,8 @@ from a2a_trust.keys.trust import SigningTool, TrustStore
 from a2a_trust.keys.trust_edit import update_trust_file, with_entries
 from a2a_trust.keys.trust_file import TrustFile, read_trust
 from a2a_trust.signing.sign import sign_card
-from a2a_trust.signing.verify import CardVerifier, verify_card
+from a2a_trust.signing.verifier import CardVerifier
+from a2a_trust.signing.verify import verify_card
 
 ANN, BOB, EVE = (generate_signer(kid=name) for name in ("ann", "bob", "eve"))
 URL = "https://keys.example.com/jwks.json"

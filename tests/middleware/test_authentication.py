@@ -21,7 +21,7 @@ from starlette.routing import Mount, Route
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.guard_config import AnonymousAllowed
 from a2a_trust.auth.principal import Anonymous, Identity, Principal
-from a2a_trust.card.view import CARD_PATHS
+from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 from a2a_trust.middleware.authentication import AuthenticationMiddleware, principal_of
 from a2a_trust.middleware.protection import protect

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from a2a_trust.card.operations import METHODS, Binding, Generation, Operation
+from a2a_trust.card.operations import METHODS, Binding, Operation
+from a2a_trust.card.schema import Generation
 from a2a_trust.middleware.calls import MAX_MEMBERS, CallRefusedError, check_media_type, read_call, tenants_in_query
 from a2a_trust.middleware.routing import Target
 

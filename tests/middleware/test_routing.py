@@ -7,16 +7,8 @@ from typing import Any
 
 import pytest
 
-from a2a_trust.card.operations import (
-    METHODS,
-    ROUTES,
-    Binding,
-    Generation,
-    Operation,
-    ends_like_operation,
-    folded_name,
-    folded_path,
-)
+from a2a_trust.card.operations import METHODS, ROUTES, Binding, Operation, ends_like_operation, folded_name, folded_path
+from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared

@@ -14,7 +14,8 @@ import pytest
 
 from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.card.merge import merged_card
-from a2a_trust.card.operations import Binding, Generation, Operation
+from a2a_trust.card.operations import Binding, Operation
+from a2a_trust.card.schema import Generation
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware import rules as module
 from a2a_trust.middleware.calls import Call, read_call

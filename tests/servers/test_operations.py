@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from a2a_trust.card.operations import ABSENT_BESIDE_1_0, METHODS, ROUTES, TENANTS, Generation, Operation
+from a2a_trust.card.operations import ABSENT_BESIDE_1_0, METHODS, ROUTES, TENANTS, Operation
+from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import read_card
 from a2a_trust.middleware.routing import Interfaces, Target
 from tests.servers.environments import answer_of

@@ -1,10 +1,13 @@
-"""Signatures made by hand, as other programs and attackers make them, and trust in their keys."""
+"""Signatures made by hand, as other programs and attackers make them, trust in their keys, and what comes of both."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+import pytest
+
+from a2a_trust.errors import CardVerificationError, FailureReason
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jws import signing_input
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin
@@ -12,9 +15,11 @@ from a2a_trust.keys.policy import is_thumbprint
 from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustStore
 from a2a_trust.signing.forms import Form, project
+from a2a_trust.signing.verify import VerifiedCard, verify_card
 from tests.signing.cards import Card
 
 ANYWHERE = UnsafeAnyOrigin()
+NOW = 1_800_000_000.0
 
 
 def header_text(header: object) -> str:
@@ -52,3 +57,16 @@ def header_of(signature: Card) -> dict[str, Any]:
 def served(card: Card) -> bytes:
     """The card as a server sends it."""
     return json.dumps(card, indent=1, ensure_ascii=False).encode()
+
+
+def verify(card: Card | bytes, trust: TrustStore, **rest: Any) -> VerifiedCard:
+    """The card as ``verify_card`` gives it at NOW, from anywhere unless ``rest`` says otherwise."""
+    document = card if isinstance(card, bytes) else served(card)
+    return verify_card(document, trust, **{"origin": ANYWHERE, "now": NOW, **rest})
+
+
+def reasons(card: Card | bytes, trust: TrustStore, **rest: Any) -> list[FailureReason]:
+    """Why each signature of a card that is not proven does not count."""
+    with pytest.raises(CardVerificationError) as error:
+        verify(card, trust, **rest)
+    return [failure.reason for failure in error.value.failures]

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from a2a_trust import strict_json
-from a2a_trust.card.schema import MESSAGES, Kind, Presence
-from a2a_trust.card.view import proto_name
+from a2a_trust.card.schema import MESSAGES, Kind, Presence, proto_name
 from a2a_trust.signing.forms import (
     MAX_POINTER,
     MAX_POINTERS,

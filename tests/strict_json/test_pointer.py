@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from a2a_trust.strict_json.pointer import escaped, pointer_of, steps_of
+from a2a_trust.strict_json.pointer import Path, escaped, pointer_of, steps_of, steps_to
 
 
 @pytest.mark.parametrize(
@@ -25,6 +27,14 @@ from a2a_trust.strict_json.pointer import escaped, pointer_of, steps_of
 def test_steps_become_a_pointer_and_come_back(steps: list[str | int], pointer: str) -> None:
     assert pointer_of(steps) == pointer
     assert steps_of(pointer) == [str(step) for step in steps]
+
+
+@given(st.lists(st.text() | st.integers(0)))
+def test_a_path_has_the_steps_that_it_was_made_of(steps: list[str | int]) -> None:
+    path: Path = None
+    for step in steps:
+        path = (path, step)
+    assert steps_to(path) == steps
 
 
 def test_a_name_is_one_step_whatever_is_in_it() -> None:

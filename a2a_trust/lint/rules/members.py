@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from a2a_trust.card.ambiguity import field_of
-from a2a_trust.card.schema import MESSAGES, Presence
-from a2a_trust.card.view import proto_name
+from a2a_trust.card.schema import MESSAGES, REQUIRED_0_3, Presence, proto_name
 from a2a_trust.lint.document import Path, Subject, member_of, pointer_of, safe_pointer, spelled
 from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.rules.rule import Found, rule, without_braces
 from a2a_trust.lint.secret_shapes import secret_kind
-from a2a_trust.signing.models_0_3 import REQUIRED_0_3
 from a2a_trust.strict_json.jcs import MAX_SAFE_INTEGER
 
 __all__ = ["RULES", "empty_member", "unknown_members"]

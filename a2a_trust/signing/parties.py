@@ -1,0 +1,91 @@
+"""Which verified signatures count: enough parties for every policy, that of the caller and those of the trust store."""
+
+from __future__ import annotations
+
+from a2a_trust.errors import PolicyNotMetError, SignatureFailure, verification_error
+from a2a_trust.keys.policy import AnyKey, Policy, Threshold
+from a2a_trust.signing.verify_signature import VerifiedSignature
+
+__all__ = ["counted_signatures"]
+
+
+def counted_signatures(
+    verified: list[VerifiedSignature], policies: list[Policy], failures: tuple[SignatureFailure, ...]
+) -> list[VerifiedSignature]:
+    """The signatures that the policies count, at least one for each policy.
+
+    ``failures`` go into the error. PolicyNotMetError: trusted keys have signed, but not enough parties.
+    CardVerificationError: no signature counts at all.
+    """
+    best_first = sorted(verified, key=_preference)
+    counted: list[VerifiedSignature] = []
+    for policy in policies:
+        counted += [each for each in _counted(best_first, policy, failures) if each not in counted]
+    return counted
+
+
+def _preference(signature: VerifiedSignature) -> tuple[bool, int, float]:
+    """The fullest coverage first, then the latest: nobody signs the order of signatures, so it must not decide which
+    of them counts, and with it what is remembered."""
+    return (*signature.openness, -signature.issued)
+
+
+def _counted(
+    best_first: list[VerifiedSignature], policy: Policy, failures: tuple[SignatureFailure, ...]
+) -> list[VerifiedSignature]:
+    """The signatures that one policy counts; an error when they are too few."""
+    if isinstance(policy, AnyKey):
+        if not best_first:
+            raise verification_error("no signature proves this card:", failures)
+        return best_first[:1]
+    counted = _one_of_each_party(best_first, policy)[: policy.count]
+    if len(counted) < policy.count:
+        message = f"{len(counted)} of the {policy.count} parties that the policy demands have signed this card:"
+        raise PolicyNotMetError(message, failures) if best_first else verification_error(message, failures)
+    return counted
+
+
+def _one_of_each_party(signatures: list[VerifiedSignature], policy: Threshold) -> list[VerifiedSignature]:
+    """As many signatures as can be had of different parties by different keys and signatures, best first.
+
+    A key may stand in the entries of several parties, and several keys may verify one signature: all of these count for
+    one party, so that the most parties are satisfied (a maximum matching, by augmenting paths).
+    """
+    offers: dict[str, list[VerifiedSignature]] = {}
+    for signature in signatures:
+        party = policy.party_of(signature.trusted.key.thumbprint, signature.trusted.name)
+        if party is not None:
+            offers.setdefault(party, []).append(signature)
+    group_of = _groups([signature for offered in offers.values() for signature in offered])
+    taken: dict[int, tuple[str, VerifiedSignature]] = {}  # group -> the party that it counts for
+
+    def satisfy(party: str, seen: set[int]) -> bool:
+        for signature in offers[party]:
+            group = group_of[signature.position]
+            if group not in seen:
+                seen.add(group)
+                if group not in taken or satisfy(taken[group][0], seen):
+                    taken[group] = (party, signature)
+                    return True
+        return False
+
+    for party in offers:
+        satisfy(party, set())
+    # Keys of one entry are one party, unless the policy names each by thumbprint.
+    named = {party for party, signature in taken.values() if party == signature.trusted.key.thumbprint}
+    spent = {signature.trusted.name for signature in signatures if signature.trusted.key.thumbprint in named}
+    chosen = [signature for party, signature in taken.values() if party in named or party not in spent]
+    return sorted(chosen, key=_preference)
+
+
+def _groups(signatures: list[VerifiedSignature]) -> dict[int, int]:
+    """For every signature the first of those that are connected with it by a key."""
+    first: dict[int, int] = {}
+    by_key: dict[str, int] = {}
+    for signature in sorted(signatures, key=lambda signature: signature.position):
+        group = first.setdefault(signature.position, signature.position)
+        other = by_key.setdefault(signature.trusted.key.thumbprint, group)
+        if other != group:  # the key has made an earlier signature: both groups are one
+            first = {each: other if held == group else held for each, held in first.items()}
+            by_key = {each: other if held == group else held for each, held in by_key.items()}
+    return first

@@ -1,0 +1,318 @@
+"""Verify the signatures of a card, each by itself: none can stop another, whatever their order.
+
+The steps for one signature, in the order of ``verify_signatures`` and ``_verify_by_key``:
+
+1. The entry is well formed, and not a companion: companions never count.
+2. Its header names at least one trusted key for the host. Each of these keys is tried:
+3. the key is neither revoked nor outside its validity;
+4. the protected ``exp``, ``nbf`` and ``iat`` allow this moment;
+5. the header's ``alg`` is that of the key;
+6. the bytes are those of a form of the card: of the form that the mark names, else of any form, the weakest first;
+7. the signature covers the whole card, as the mark, the trust entry or the signed bytes show; a signature of a part
+   counts only if the trust entry names an SDK that signs so;
+8. the key may speak for the hosts of all interfaces in what was signed. An interface of another scheme than those of
+   ``interface_host`` is rejected.
+
+Source: A2A 8.4.3, RFC 7515 5.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import inf
+from typing import Final, NamedTuple
+
+from a2a_trust.card.ambiguity import UnambiguousCard
+from a2a_trust.card.view import interface_urls
+from a2a_trust.errors import FailureReason, InvalidSignatureError, MalformedError, SignatureFailure
+from a2a_trust.keys.algorithms import algorithm_of
+from a2a_trust.keys.jwk import PublicKey
+from a2a_trust.keys.jws import verify_jws
+from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, interface_host, interface_scheme
+from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustStore
+from a2a_trust.signing.forms import Form, Projection, project
+from a2a_trust.signing.signature import Signature, parse_signature, signature_entries
+
+__all__ = ["CLOCK_SKEW", "VerifiedSignature", "verify_signatures"]
+
+CLOCK_SKEW: Final = 60.0
+"""How far in the future a protected ``iat`` or ``nbf`` may lie, in seconds."""
+
+
+class VerifiedSignature(NamedTuple):
+    """A signature of a card by one trusted key, and what it covers."""
+
+    position: int
+    """The place of the signature in the card: one signature is by one party, whatever keys it verifies with."""
+    trusted: TrustedKey
+    projection: Projection
+    is_whole: bool
+    """Whether it covers the whole card."""
+    valid_from: float
+    valid_until: float
+    issued: float
+    """The protected ``iat``; without one -inf: to choose that signature among several gains nothing."""
+
+    @property
+    def openness(self) -> tuple[bool, int]:
+        """How much the signature leaves open: the less, the better."""
+        return (not self.is_whole, len(self.projection.dropped))
+
+
+class _RefusedError(Exception):
+    def __init__(self, reason: FailureReason, detail: str) -> None:
+        self.reason, self.detail = reason, detail
+
+
+def verify_signatures(
+    served: UnambiguousCard, trust: TrustStore, host: str | None, now: float
+) -> tuple[list[VerifiedSignature], tuple[SignatureFailure, ...]]:
+    """The signatures that count for this host at this moment, once for each trusted key, and why the others do not.
+
+    UnsignedCardError: there are none. MalformedError: there are too many.
+    """
+    verified: list[VerifiedSignature] = []
+    failures: list[SignatureFailure] = []
+    forms = _Forms(served)
+    for position, entry in enumerate(signature_entries(served.card)):
+        kid = None
+        try:
+            signature = parse_signature(entry)
+            kid = signature.kid
+            _check_companion(signature)
+            candidates = _trusted_keys(signature, trust, host)
+            verified += _verify_by_keys(position, signature, candidates, now, forms)
+        except MalformedError as error:
+            failures.append(_failure(position, kid, FailureReason.MALFORMED, str(error)))
+        except _RefusedError as refusal:
+            failures.append(_failure(position, kid, refusal.reason, refusal.detail))
+    return verified, tuple(failures)
+
+
+def _verify_by_keys(
+    position: int, signature: Signature, candidates: tuple[TrustedKey, ...], now: float, forms: _Forms
+) -> list[VerifiedSignature]:
+    """What one signature covers, by each trusted key that made it; _RefusedError when none of them has.
+
+    Several parties may have published keys under one kid. The signature says which of these keys made it.
+    """
+    verified: list[VerifiedSignature] = []
+    refusals: list[tuple[FailureReason, str]] = []  # not the exceptions, whose frames would hold the card
+    for trusted in candidates:
+        try:
+            verified.append(_verify_by_key(position, signature, trusted, now, forms))
+        except _RefusedError as refusal:
+            refusals.append((refusal.reason, refusal.detail))
+    if not verified:
+        raise _RefusedError(*min(refusals, key=lambda refusal: _LEAST_TELLING.get(refusal[0], 1)))
+    return verified
+
+
+#: Of several refusals that of the key which made the signature is told, not those of others under its kid.
+_LEAST_TELLING: Final = {FailureReason.PARTIAL: 0, FailureReason.BAD_SIGNATURE: 2}
+
+
+def _verify_by_key(
+    position: int, signature: Signature, trusted: TrustedKey, now: float, forms: _Forms
+) -> VerifiedSignature:
+    """Steps 3 to 8, with one trusted key; _RefusedError when the signature does not count."""
+    _check_validity(trusted, now)
+    starts, expires = _check_times(signature, now)
+    _check_algorithm(signature, trusted)
+    signed_forms = forms.signed_by(signature, trusted.key)
+    projection, is_whole = _covered(signed_forms, signature.mark, trusted.signer)
+    _check_interfaces(projection, trusted.origins)
+    return VerifiedSignature(
+        position=position,
+        trusted=trusted,
+        projection=projection,
+        is_whole=is_whole,
+        valid_from=max(trusted.not_before, starts),
+        valid_until=min(trusted.not_after, expires),
+        issued=signature.header.get("iat", -inf),
+    )
+
+
+def _trusted_keys(signature: Signature, trust: TrustStore, host: str | None) -> tuple[TrustedKey, ...]:
+    """The trusted keys that the header names for this host, at least one. ``jku`` decides nothing."""
+    algorithm = algorithm_of(signature.alg)
+    if algorithm is None:
+        # The name of a trusted key with an algorithm that no key is for is an attack; any other is a stranger's.
+        if trust.knows(signature.kid):
+            raise _RefusedError(FailureReason.WRONG_ALGORITHM, "the header's alg is not one that cards are signed with")
+        raise _RefusedError(FailureReason.UNKNOWN_KEY, "no trusted key has this kid")
+    kty = algorithm.kty
+    entries = trust.named(signature.kid, kty)
+    if not entries:
+        raise _RefusedError(FailureReason.UNKNOWN_KEY, f"no trusted {kty} key has this kid")
+    if host is not None:
+        entries = tuple([entry for entry in entries if entry.origins.covers(host)])
+        if not entries:
+            raise _RefusedError(FailureReason.WRONG_ORIGIN, f"the key is not trusted for {host}")
+    return entries
+
+
+def _check_companion(signature: Signature) -> None:
+    if signature.is_companion:
+        raise _RefusedError(FailureReason.COMPANION, "a companion for verifiers of a weaker form; it never counts here")
+
+
+def _check_validity(trusted: TrustedKey, now: float) -> None:
+    if trusted.revoked:
+        raise _RefusedError(FailureReason.REVOKED_KEY, "the key is revoked")
+    if not trusted.not_before <= now < trusted.not_after:
+        raise _RefusedError(FailureReason.KEY_NOT_VALID_NOW, f"the key is not valid now: {trusted.state(now)}")
+
+
+def _check_times(signature: Signature, now: float) -> tuple[float, float]:
+    """From when, and until just before when, the protected header allows the signature."""
+    header = signature.header
+    expires = header.get("exp", inf)
+    starts = max(header.get("iat", -inf), header.get("nbf", -inf)) - CLOCK_SKEW
+    if now >= expires:
+        raise _RefusedError(FailureReason.EXPIRED, "the signature has expired (protected exp)")
+    if now < starts:
+        raise _RefusedError(FailureReason.NOT_YET_VALID, "the signature begins in the future (protected iat or nbf)")
+    return starts, expires
+
+
+def _check_algorithm(signature: Signature, trusted: TrustedKey) -> None:
+    algorithm = algorithm_of(signature.alg)
+    if algorithm is None or algorithm.name != trusted.key.alg:
+        raise _RefusedError(FailureReason.WRONG_ALGORITHM, f"the header's alg is not {trusted.key.alg} of the key")
+
+
+class _Forms:
+    """The forms of one card, made when they are first needed."""
+
+    __slots__ = ("_fits", "_made", "_served")
+
+    def __init__(self, served: UnambiguousCard) -> None:
+        self._served = served
+        self._made: dict[Form, Projection] = {}
+        #: Several entries may trust one key: its signature is checked once.
+        self._fits: dict[tuple[str, str, str], dict[Form, Projection]] = {}
+
+    def signed_by(self, signature: Signature, key: PublicKey) -> dict[Form, Projection]:
+        """The forms of the card that the key signed: that of the mark, or all that have the bytes of the weakest.
+
+        The weakest first, because a signer that drops members may have dropped some before the card was served: then
+        the served card is exactly what was signed, and nothing shows it.
+        """
+        asked = (signature.protected, signature.signature, key.thumbprint)
+        fits = self._fits.get(asked)
+        if fits is None:
+            fits = self._fits[asked] = self._fitting(signature, key)
+        if not fits:
+            raise _RefusedError(
+                FailureReason.BAD_SIGNATURE,
+                "not by this key over this card"
+                + (" in any form" if signature.mark is None else f" in the form {signature.mark}, which it names")
+                + "; the card or the signature was changed",
+            )
+        return fits
+
+    def _fitting(self, signature: Signature, key: PublicKey) -> dict[Form, Projection]:
+        forms = _WEAKEST_FIRST if signature.mark is None else (signature.mark,)
+        tried: list[bytes] = []
+        for form in forms:
+            if form is Form.V0_3_PYTHON and not self._served.generation.is_legacy:
+                continue
+            payload = self._project(form).payload
+            if payload in tried:
+                continue
+            tried.append(payload)
+            if _is_by(key, signature, payload):
+                return {each: self._project(each) for each in forms if self._project(each).payload == payload}
+        return {}
+
+    def _project(self, form: Form) -> Projection:
+        made = self._made.get(form)
+        if made is None:
+            if self._served.has_one_form and form in (Form.SPEC, Form.PRUNED):
+                # The gate found nothing that any form would drop.
+                made = replace(self._project(Form.SERVED), form=form)
+            else:
+                card, generation, _, plain = self._served
+                made = project(card, form, generation=generation, plain=plain)
+            self._made[form] = made
+        return made
+
+
+#: SERVED before SPEC: they prove the same, and where their bytes are equal the plainer name is told.
+_WEAKEST_FIRST: Final = (Form.V0_3_PYTHON, Form.PRUNED_LEGACY, Form.PRUNED, Form.SERVED, Form.SPEC)
+
+
+def _is_by(key: PublicKey, signature: Signature, payload: bytes) -> bool:
+    try:
+        verify_jws(
+            protected=signature.protected,
+            payload=payload,
+            signature=signature.signature,
+            key=key,
+            header=signature.unprotected,
+        )
+    except InvalidSignatureError:
+        return False
+    return True
+
+
+_FORMS_OF: Final[Mapping[SigningTool | None, tuple[Form, ...]]] = {
+    SigningTool.A2A_PYTHON: (Form.V0_3_PYTHON, Form.PRUNED_LEGACY, Form.PRUNED),
+    SigningTool.A2A_JS: (Form.PRUNED,),
+}
+"""The pruned forms of each SDK, weakest first."""
+
+
+def _covered(fits: Mapping[Form, Projection], mark: Form | None, signer: SigningTool | None) -> tuple[Projection, bool]:
+    """What was signed, and whether it is the whole card; _RefusedError when the trust entry does not allow a part.
+
+    ``fits`` are the forms of the card that the signature fits.
+    """
+    if mark is not None:
+        return fits[mark], True
+    full = fits.get(Form.SERVED) or fits.get(Form.SPEC)
+    if full is not None and (
+        signer is SigningTool.WHOLE or (signer is not SigningTool.A2A_TRUST and full.shows_whole())
+    ):
+        return full, True
+    for form in _FORMS_OF.get(signer, ()):
+        if form in fits:
+            return fits[form], False
+    if full is not None and signer in _FORMS_OF:
+        # A newer SDK may know members that are unknown here, and prune the others all the same.
+        return replace(full, form=Form.PRUNED), False
+    raise _RefusedError(FailureReason.PARTIAL, _why_partial(fits, signer))
+
+
+def _why_partial(fits: Mapping[Form, Projection], signer: SigningTool | None) -> str:
+    if signer is SigningTool.A2A_TRUST:
+        return 'a good signature without our mark; the key is trusted for marked ones only (signer "a2a-trust")'
+    if signer is not None:
+        return f"a good signature in the form {next(iter(fits))}, which is not one of its signer {signer}"
+    return (
+        "a good signature, but nothing shows that it covers the whole card: what SDKs drop before they sign can be "
+        'removed unnoticed. Accept that by the signer of the trust entry: "a2a-python" or "a2a-js"; or write "whole" '
+        "if the key's owner signs complete cards"
+    )
+
+
+def _check_interfaces(projection: Projection, origins: Origins | UnsafeAnyOrigin) -> None:
+    for pointer, url in interface_urls(projection.members):
+        _check_interface(pointer, url, origins)
+
+
+def _check_interface(pointer: str, url: str, origins: Origins | UnsafeAnyOrigin) -> None:
+    try:
+        # A key for any host needs no host to be compared with, but no name server in its place either.
+        host = interface_scheme(url) if isinstance(origins, UnsafeAnyOrigin) else interface_host(url)
+    except MalformedError as error:
+        raise _RefusedError(FailureReason.WRONG_ORIGIN, f"{pointer}: {error}") from None
+    if not origins.covers(host):
+        raise _RefusedError(FailureReason.WRONG_ORIGIN, f"{pointer}: the key is not trusted for the host {host}")
+
+
+def _failure(position: int, kid: str | None, reason: FailureReason, detail: str) -> SignatureFailure:
+    shown = None if kid is None else ascii(kid[:64])[1:-1]
+    return SignatureFailure(index=position, kid=shown, reason=reason, detail=detail)

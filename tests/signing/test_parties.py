@@ -1,0 +1,124 @@
+"""Policies: which signatures count, and when they are enough."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from a2a_trust.errors import (
+    CardVerificationError,
+    ConfigurationError,
+    FailureReason,
+    UncoveredFieldsError,
+)
+from a2a_trust.keys.policy import AnyKey, Threshold, all_of, n_of, named
+from a2a_trust.keys.signer import LocalSigner, generate_signer
+from a2a_trust.keys.trust import SigningTool, TrustStore
+from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING, Form, project
+from a2a_trust.signing.sign import sign_card
+from a2a_trust.signing.verify import SignedPartOnly
+from a2a_trust.strict_json.jcs import canonicalize
+from tests.signing.cards import full_card, many_formed_card
+from tests.signing.making import (
+    entry,
+    trust_in,
+    trusted,
+    verify,
+)
+
+ALICE, BOB, CAROL = (generate_signer(kid=name) for name in ("alice", "bob", "carol"))
+PYTHON, JS = SigningTool.A2A_PYTHON, SigningTool.A2A_JS
+
+
+def test_any_one_trusted_key_is_enough_by_default() -> None:
+    card = sign_card(full_card(), ALICE, BOB).card
+    assert verify(card, trust_in(BOB)).keys == (BOB.public_key,)
+    assert verify(card, trust_in(ALICE, BOB), policy=AnyKey()).keys == (ALICE.public_key,)
+
+
+def test_policies_count_the_keys_that_they_name() -> None:
+    trust = TrustStore(map(trusted, (ALICE, BOB, CAROL)), names=["bob-2"])  # an entry without a key now
+    by_two = sign_card(full_card(), ALICE, BOB).card
+    for policy in (all_of("alice", "bob"), n_of(2, "alice", "bob", "carol"), n_of(1, "carol", "bob"), named("alice")):
+        proven = verify(by_two, trust, policy=policy)
+        assert len(proven.keys) == policy.count
+        assert {key.kid for key in proven.keys} <= policy.parties
+    for policy in (all_of("alice", "carol"), n_of(3, "alice", "bob", "carol"), named("carol"), named("bob-2")):
+        with pytest.raises(CardVerificationError, match=f" of the {policy.count} parties that the policy demands"):
+            verify(by_two, trust, policy=policy)
+
+
+def test_a_policy_reports_what_failed_beside_what_is_missing() -> None:
+    card = sign_card(full_card(), ALICE).card
+    card["signatures"].append(entry(BOB, b"something else"))
+    with pytest.raises(CardVerificationError, match=r"^1 of the 2 parties") as error:
+        verify(card, trust_in(ALICE, BOB), policy=all_of("alice", "bob"))
+    assert [(failure.kid, failure.reason) for failure in error.value.failures] == [("bob", FailureReason.BAD_SIGNATURE)]
+
+
+def test_two_signatures_by_one_key_are_one_also_under_two_names() -> None:
+    alias = LocalSigner(ALICE.private_key, kid="alias")
+    payload = canonicalize(full_card())
+    card = {**full_card(), "signatures": [entry(ALICE, payload), entry(ALICE, payload, x=1), entry(alias, payload)]}
+    trust = trust_in(ALICE, alias, BOB)
+    assert verify(card, trust, policy=n_of(1, "alice", "alias")).keys[0].thumbprint == ALICE.public_key.thumbprint
+    for policy in (n_of(2, "alice", "alias", "bob"), all_of("alice", "alias")):
+        with pytest.raises(CardVerificationError, match="1 of the 2 parties"):
+            verify(card, trust, policy=policy)
+
+
+def test_two_keys_under_one_name_are_one() -> None:
+    # Of different types, so that both can be trusted: whoever was given the one name must not count as two.
+    ec, okp = generate_signer(kid="shared"), generate_signer("EdDSA", kid="shared")
+    payload = canonicalize(full_card())
+    card = {**full_card(), "signatures": [entry(ec, payload), entry(okp, payload)]}
+    trust = trust_in(ec, okp, BOB)
+    assert len(verify(card, trust, policy=named("shared")).keys) == 1
+    with pytest.raises(CardVerificationError, match="1 of the 2 parties"):
+        verify(card, trust, policy=n_of(2, "shared", "bob"))
+
+
+def test_a_policy_that_nothing_could_meet_or_everything_does_is_a_mistake() -> None:
+    for count, kids in ((0, ["a"]), (2, ["a"]), (2, ["a", "a"]), (-1, ["a"]), (1, [])):
+        with pytest.raises(ConfigurationError, match="demand at least one, and name enough parties"):
+            n_of(count, *kids)
+    with pytest.raises(ConfigurationError, match="demand at least one"):
+        all_of()
+    assert all_of("a", "b", "a") == Threshold(2, frozenset({"a", "b"}))
+
+
+def test_what_is_proven_is_what_all_counted_keys_have_signed() -> None:
+    # Bob's SDK can only sign the pruned form: together they have proven no more than he.
+    card = {**many_formed_card(), "x-vendor": 1}
+    full, pruned = project(card, Form.SERVED).payload, project(card, Form.PRUNED).payload
+    trust = TrustStore([trusted(ALICE), trusted(BOB, signer=JS)])
+    for signatures in permutations([entry(ALICE, full), entry(BOB, pruned)]):
+        document = {**card, "signatures": list(signatures)}
+        assert verify(document, trust).payload == full
+        with pytest.raises(UncoveredFieldsError):
+            verify(document, trust, policy=all_of("alice", "bob"))
+        proven = verify(document, trust, policy=all_of("alice", "bob"), coverage=SignedPartOnly())
+        assert (proven.payload, proven.form, proven.key) == (pruned, Form.PRUNED, BOB.public_key)
+        assert {key.kid for key in proven.keys} == {"alice", "bob"}
+        assert proven.unproven == UNPROVEN_BY_PRUNING
+
+
+def test_the_proof_with_the_fullest_coverage_is_returned_whatever_the_order() -> None:
+    card = many_formed_card()
+    served_form, spec, pruned = (project(card, form).payload for form in (Form.SERVED, Form.SPEC, Form.PRUNED))
+    trust = TrustStore([trusted(ALICE), trusted(BOB), trusted(CAROL, signer=PYTHON)])
+    entries = [entry(ALICE, served_form), entry(BOB, spec), entry(CAROL, pruned)]
+    for signatures in permutations(entries):
+        assert verify({**card, "signatures": list(signatures)}, trust).form is Form.SERVED
+    for signatures in permutations(entries[1:]):
+        proven = verify({**card, "signatures": list(signatures)}, trust)
+        assert (proven.form, proven.payload) == (Form.SPEC, spec)
+
+
+def test_of_two_signatures_by_one_key_the_fuller_one_counts() -> None:
+    card = many_formed_card()
+    trust = TrustStore([trusted(ALICE, signer=PYTHON)])
+    entries = [entry(ALICE, project(card, form).payload) for form in (Form.PRUNED, Form.SERVED)]
+    for signatures in permutations(entries):
+        assert verify({**card, "signatures": list(signatures)}, trust, policy=named("alice")).form is Form.SERVED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import threading
@@ -41,10 +42,10 @@ def open_regular(path: Path) -> BinaryIO:
 
     To open a pipe would wait for its writer, and an event loop with it.
     """
-    file = path.open("rb") if os.name != "posix" else open(path, "rb", opener=_without_waiting)  # noqa: PTH123, SIM115
+    file = path.open("rb") if os.name != "posix" else open(path, "rb", opener=_without_waiting)  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise OSError(0, "not a regular file", str(path))
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     return file
 
 

@@ -29,7 +29,7 @@ from a2a_trust.errors import ConfigurationError
 from a2a_trust.merged import merged_card
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.authentication import principal_of
-from a2a_trust.middleware.card import CardSigner
+from a2a_trust.middleware.card import CardSigner, SignedCard
 from a2a_trust.middleware.document import Receive, Scope, Send, json_bytes, refuse
 from a2a_trust.middleware.options import check_rule
 from a2a_trust.middleware.refusal import FORBIDDEN, UNAUTHENTICATED, Error
@@ -89,8 +89,8 @@ class ExtendedCard:
             check_rule("may_read_extended_card", may_read)
         self._promised, self._may_read, self._signer, self._clock = card.has_extended_card, may_read, signer, clock
         self._source: Provider | None = source if source is None or callable(source) else _fixed(source)
-        #: (digest of the card as its source gave it, whether merged, kid) -> signed card, and until when to use it
-        self._signed: OrderedDict[tuple[bytes, bool, str], tuple[bytes, float]] = OrderedDict()
+        #: By the digest of the card as its source gave it, whether it is merged, and the kid.
+        self._signed: OrderedDict[tuple[bytes, bool, str], SignedCard] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         if scope["type"] != "http":
@@ -135,21 +135,20 @@ class ExtendedCard:
         now = self._clock()
         kid = "" if self._signer is None else self._signer.kid(now)
         made_of = (sha256(body).digest(), legacy, kid)
-        signed, good_until = self._signed.get(made_of, (b"", -inf))
-        if now < good_until:
+        signed = self._signed.get(made_of)
+        if signed is not None and signed.is_current(now):
             self._signed.move_to_end(made_of)
-            return signed
+            return signed.body
         parsed = strict_json.parse(body, what="extended card")
         merged = merged_card(parsed) if legacy and not is_legacy(parsed) else None
         if self._signer is None:
-            signed, good_until = body if merged is None else json_bytes(merged), inf
+            signed = SignedCard(body if merged is None else json_bytes(merged), -inf, inf)
         else:
-            signed, expires = self._signer.sign(parsed if merged is None else merged, now)
-            good_until = expires if expires == inf else (now + expires) / 2
-        self._signed[made_of] = signed, good_until
+            signed = self._signer.sign(parsed if merged is None else merged, now)
+        self._signed[made_of] = signed
         while len(self._signed) > _REMEMBERED:
             self._signed.popitem(last=False)
-        return signed
+        return signed.body
 
 
 async def respond(result: bytes | Error, call_id: bytes | None, scope: Scope, send: Send) -> None:

@@ -32,6 +32,7 @@ from a2a_trust.middleware import audit
 from a2a_trust.middleware.browsers import BrowserRules, is_attached_by_browsers
 from a2a_trust.middleware.caching import CachingRules
 from a2a_trust.middleware.client_certificate import CertificateSource
+from a2a_trust.middleware.disconnect import ClientGoneError, ReadAhead, Room
 from a2a_trust.middleware.document import ASGIApp, Receive, Scope, Send, is_preflight
 from a2a_trust.middleware.interfaces import Interfaces, route_path
 from a2a_trust.middleware.operations import ends_like_operation, folded_path
@@ -112,6 +113,7 @@ class AuthenticationMiddleware:
         self._browsers = BrowserRules(url=url, allowed_origins=allowed_origins)
         self._attached = frozenset(name for name, place in used.items() if is_attached_by_browsers(place))
         self._outages = audit.Outages()
+        self._room = Room()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -135,17 +137,27 @@ class AuthenticationMiddleware:
             return
         elif kind != "websocket":
             raise ConfigurationError(f"ASGI scope type {kind!r} is not understood, so it is not let in")
+        ahead = ReadAhead(receive, self._room)
+        try:
+            await self._judge(scope, ahead, send)
+        except ClientGoneError:
+            return
+        finally:
+            ahead.close()
+
+    async def _judge(self, scope: Scope, ahead: ReadAhead, send: Send) -> None:
         # The very headers that are judged are handed on: uvicorn's httptools adds trailers to its list later on.
         inner = {**scope, "headers": [*scope["headers"]]}
         inner.pop(CERTIFICATES, None)
         try:
             if self._certificates is not None:
                 inner[CERTIFICATES] = self._certificates.chain(inner)
-            caller = await self._guard.authenticate(inner, self._clock())
+            judged = self._guard.authenticate(inner, self._clock())
+            caller = await (ahead.during(judged) if scope["type"] == "http" else judged)
             if self._attached:
                 self._check_page(caller, inner)
         except (AuthenticationError, AuthorizationError, KeySourceUnavailableError) as error:
-            await self._refuse(error, scope, receive, send)
+            await self._refuse(error, scope, ahead.receive, send)
             return
         if audit.is_heard():
             audit.request_allowed(scope, caller)
@@ -157,7 +169,7 @@ class AuthenticationMiddleware:
             inner["headers"] = _lines_without(self._hidden_headers, inner["headers"])
         if self._hidden_parameters:
             inner["query_string"] = _without(self._hidden_parameters, scope.get("query_string", b""))
-        await self._app(inner, receive, send)
+        await self._app(inner, ahead.receive, send)
 
     def _check_page(self, caller: Principal | Anonymous, scope: Scope) -> None:
         """CrossSiteError when a page of another site asks, and it is the browser that has proven who the caller is."""

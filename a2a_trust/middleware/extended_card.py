@@ -18,6 +18,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from math import inf
 from typing import Any, Final, TypeAlias
@@ -30,6 +31,7 @@ from a2a_trust.merged import merged_card
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.authentication import principal_of
 from a2a_trust.middleware.card import CardSigner, SignedCard
+from a2a_trust.middleware.disconnect import ClientGoneError, ReadAhead
 from a2a_trust.middleware.document import Receive, Scope, Send, json_bytes, refuse
 from a2a_trust.middleware.options import check_rule
 from a2a_trust.middleware.refusal import FORBIDDEN, UNAUTHENTICATED, Error
@@ -92,28 +94,35 @@ class ExtendedCard:
         #: By the digest of the card as its source gave it, whether it is merged, and the kid.
         self._signed: OrderedDict[tuple[bytes, bool, str], SignedCard] = OrderedDict()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise ConfigurationError(f"ASGI scope type {scope['type']!r}: cards are served over http alone")
         caller = principal_of(scope)
         if scope["method"] not in ("GET", "HEAD"):
             await refuse(send, 405, [(b"allow", b"GET, HEAD"), (b"cache-control", b"no-store")])
             return
-        await self.answer(caller, "", scope, send, legacy=not scope["path"].rstrip("/").endswith("/extendedAgentCard"))
+        legacy = not scope["path"].rstrip("/").endswith("/extendedAgentCard")
+        with suppress(ClientGoneError):
+            await self.answer(caller, "", scope, receive, send, legacy=legacy)
 
     async def answer(
         self,
         caller: Principal | Anonymous,
         tenant: str,
         scope: Scope,
+        receive: Receive,
         send: Send,
         *,
         legacy: bool,
         call_id: bytes | None = None,
     ) -> None:
         """Answer a request by this caller; ``legacy`` by a client of 0.2 or 0.3. ``call_id`` is that of a JSON-RPC
-        request, as JSON; None over HTTP."""
-        result = await self._result(caller, tenant, legacy=legacy)
+        request, as JSON; None over HTTP. ClientGoneError: the client has gone away before there was one."""
+        ahead = ReadAhead(receive)
+        try:
+            result = await ahead.during(self._result(caller, tenant, legacy=legacy))
+        finally:
+            ahead.close()
         if result is FORBIDDEN:
             audit.request_refused(scope, audit.Reason.EXTENDED_CARD, "may_read_extended_card says no", caller)
         await respond(result, call_id, scope, send)

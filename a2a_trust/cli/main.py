@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import argparse
 import io
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -32,22 +35,25 @@ an encrypted key is opened with A2A_SIGN_KEY_PASSPHRASE, A2A_SIGN_KEY_PASSPHRASE
 
 exit codes:
   0 ok   1 invalid   2 usage or configuration   3 unsigned   4 untrusted   5 uncovered members   6 input or output
-  130 interrupted
+  129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM
 """
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command and return its exit code."""
+    """Run the command and return its exit code. While it runs, SIGTERM and SIGHUP end it as Ctrl-C does."""
     arguments = sys.argv[1:] if argv is None else argv
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what the terminal cannot show is no reason to fail
     try:
-        code = _run(arguments)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        with _ended_by_signals():
+            code = _run(arguments)
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
+    except _EndedBySignal as end:
+        return end.exit_code
     except OSError as error:
         # Whoever read our output has gone, or has no space; leave nothing for the interpreter to flush into the void.
         sys.stdout = None
@@ -55,6 +61,38 @@ def main(argv: list[str] | None = None) -> int:
             print(f"a2a-sign: error: {error}", file=sys.stderr)
         return 6
     return code
+
+
+class _EndedBySignal(SystemExit):  # asyncio and others pass it on, as they do KeyboardInterrupt
+    """SIGTERM or SIGHUP came. What is open is closed on the way out, and temporaries are removed."""
+
+    def __init__(self, number: int) -> None:
+        self.exit_code = 128 + number
+        super().__init__(self.exit_code)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """In the block SIGTERM and SIGHUP raise _EndedBySignal, once; a signal that the caller ignores stays ignored."""
+    before: dict[int, Any] = {}
+
+    def end(number: int, _: object) -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)  # a second one would end the cleaning up
+        raise _EndedBySignal(number)
+
+    try:
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+                before[number] = signal.signal(number, end)
+    except ValueError:
+        pass  # not in the main thread, which alone may say what signals do
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def _run(arguments: list[str]) -> int:
@@ -76,6 +114,8 @@ def _run(arguments: list[str]) -> int:
     parser.called = arguments[0]
     try:
         options = parser.parse_args(arguments)
+    except _EndedBySignal:
+        raise
     except SystemExit as end:  # after --help, --version, or a mistake
         return end.code if isinstance(end.code, int) else 2
     command = import_module(f"a2a_trust.cli.{options.command.replace('-', '_')}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import sys
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Literal
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json
 from a2a_trust.cli.sources import algorithm_option, default_key_path, key_file_warnings, naming, new_passphrase, opened
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
-from a2a_trust.files.atomic import FileToWrite, Over
+from a2a_trust.files.atomic import FileToWrite, Over, is_taken
 from a2a_trust.keys.files import PassphraseNeededError, private_key_bytes, read_key_file, read_private_key
 from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.signer import LocalSigner, generate_signer
@@ -68,8 +67,8 @@ def _make(options: argparse.Namespace) -> _Made:
     if options.output in ("", "-") or not private.name:
         raise ConfigurationError("-o needs the name of a file: a private key goes into one that only you can read")
     public = private.with_name(f"{private.stem}.jwks.json")
-    is_completed = os.path.lexists(private)
-    if os.path.lexists(public) or (is_completed and not private.is_file()):
+    is_completed = is_taken(private)
+    if is_taken(public) or (is_completed and not private.is_file()):
         raise _is_there(private if is_completed else public)
     if is_completed:
         signer = _signer_in(private, options)
@@ -111,9 +110,8 @@ def _new_key(options: argparse.Namespace) -> tuple[LocalSigner, bytes]:
 
 def _signer_in(private: Path, options: argparse.Namespace) -> LocalSigner:
     """The key that is there without its public half; ConfigurationError when it is not the one that is asked for."""
-    with FileToWrite(private, Over.WHAT_WAS_READ) as file, key_file_warnings(), naming(str(private)):
-        file.lock()  # which removes what the command left that was killed
-        data = read_key_file(file.opened, private)
+    with private.open("rb") as file, key_file_warnings(), naming(str(private)):
+        data = read_key_file(file, private)
     is_encrypted = False
     try:
         signer = read_private_key(data)

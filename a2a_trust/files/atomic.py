@@ -29,7 +29,7 @@ from typing import BinaryIO, Final, Self
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.files.watched import Stamp, stamp_of, stamp_of_path
 
-__all__ = ["FileToWrite", "Over", "locked", "locked_together", "write_atomically"]
+__all__ = ["FileToWrite", "Over", "is_taken", "locked", "locked_together", "write_atomically"]
 
 _ADVICE: Final = {
     errno.ENOSPC: "free some space and run the command again; nothing was written",
@@ -253,10 +253,17 @@ class FileToWrite:
                 return temporary
 
 
+def is_taken(path: Path) -> bool:
+    """Whether something has this name. First, what a process that was killed left beside it is removed."""
+    with FileToWrite(path, Over.NOTHING) as file:
+        file.lock()
+    return os.path.lexists(path)
+
+
 def write_atomically(path: Path, data: bytes, *, mode: int | None = None, replace: bool = True) -> None:
     """After this the file holds ``data``; see ``FileToWrite``. FileExistsError when ``replace`` is false and something
     is there."""
-    if not replace and os.path.lexists(path):
+    if not replace and is_taken(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     with FileToWrite(path, Over.ANYTHING if replace else Over.NOTHING) as file:
         file.lock()

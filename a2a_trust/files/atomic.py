@@ -85,7 +85,9 @@ class FileToWrite:
             while _regular(self.path) is not None:
                 self._target = _followed(self.path)
                 try:
-                    descriptor = _open_to_lock(self._target)
+                    descriptor = _open_to_lock(self.path)
+                except FileNotFoundError:
+                    continue  # removed since the look at it, perhaps to be replaced
                 except PermissionError:
                     if self.over is Over.WHAT_WAS_READ:
                         raise
@@ -159,7 +161,6 @@ class FileToWrite:
                 return
             folder = os.open(self._target.parent, os.O_RDONLY) if os.name == "posix" else None
             try:
-                self.check()
                 self._put_in_place()
                 if folder is not None:
                     os.fsync(folder)
@@ -229,6 +230,7 @@ class FileToWrite:
         temporary = self._temporary or self._named()
         if not _is_at(self._descriptor, temporary):
             raise _changed_meanwhile(self.path)  # only where nothing can be locked
+        self.check()  # as late as can be: only a change between this and the next call is not noticed
         if os.name != "posix":  # a file that is open can be neither renamed nor replaced
             os.close(self._descriptor)
             self._new = None
@@ -375,8 +377,8 @@ def _temporary_of(target: Path) -> Path:
     return target.with_name(f".{name}.a2a-sign")
 
 
-def _open_to_lock(path: Path) -> int:
-    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+def _open_to_lock(path: Path, flags: int = 0) -> int:
+    flags |= getattr(os, "O_NONBLOCK", 0)  # a pipe that somebody put there holds nobody up
     try:
         return os.open(path, os.O_RDWR | flags)  # a lock over NFS needs the right to write
     except OSError:
@@ -421,7 +423,7 @@ def _remove_leftover(temporary: Path, *, wait: bool = False, of: os.stat_result 
         if not stat.S_ISREG(status.st_mode) or (of is not None and os.path.samestat(status, of)):
             temporary.unlink()  # never opened: we make no links, pipes or devices
             return
-        descriptor = _open_to_lock(temporary)
+        descriptor = _open_to_lock(temporary, getattr(os, "O_NOFOLLOW", 0))
         try:
             if _flock(descriptor, wait=wait) is not _Lock.BUSY and _is_at(descriptor, temporary):
                 temporary.unlink()

@@ -10,13 +10,16 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +54,15 @@ class Run:
     def goes_on(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
-    def is_blocked(self) -> bool:
-        """Whether it waits for a lock that another process has."""
-        return any("->" in line and f" {self.pid} " in line for line in Path("/proc/locks").read_text().splitlines())
-
-    def has_ended(self) -> bool:
-        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    def wait_until_blocked(self) -> bool:
+        """Wait until it waits for a lock that another process has; False when it ended before."""
+        while not any(
+            "->" in line and f" {self.pid} " in line for line in Path("/proc/locks").read_text().splitlines()
+        ):
+            if Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return False
+            time.sleep(0.002)
+        return True
 
 
 class Server:
@@ -100,6 +106,20 @@ class Server:
         """The exit code of the command, and what it wrote."""
         run = self.start(folder, *arguments, lacking=lacking)
         return run.ended(), run.said.read_text()
+
+    def stopped_at_every_point(
+        self, files: Path, parent: Path, *arguments: str, lacking: Lacking = Lacking()
+    ) -> Iterator[tuple[Path, Run]]:
+        """Copies of the files in ``parent``, each with the command stopped in it, at one point further each time."""
+        for point in count(1):
+            folder = parent / str(point)
+            shutil.copytree(files, folder)
+            run = self.start(folder, *arguments, point=point, number=signal.SIGSTOP, lacking=lacking)
+            if not run.stopped():
+                break
+            yield folder, run
+            shutil.rmtree(folder)
+        assert point > 9
 
     def close(self) -> None:
         assert self._process.stdin is not None

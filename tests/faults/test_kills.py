@@ -11,7 +11,6 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import count
@@ -30,7 +29,7 @@ from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust_edit import EMPTY, entry_of_key, with_entries
 from a2a_trust.keys.trust_file import load_trust
 from tests.cli.conftest import CARD, COMMAND
-from tests.faults.stepwise import Lacking, Server, server
+from tests.faults.stepwise import Lacking, Server
 
 PRIVATE = {"first.jwk", "key.jwk", "ring.json", "new.json"}
 #: What tells whether a file is whole, by its name.
@@ -110,12 +109,6 @@ def check_whole(folder: Path, *, but: AbstractSet[str] = frozenset()) -> None:
         if b"PRIVATE KEY" in path.read_bytes() or b'"d"' in path.read_bytes():
             assert path.name in PRIVATE | but
             assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
-
-
-@pytest.fixture(scope="module")
-def commands() -> Iterator[Server]:
-    with server() as it:
-        yield it
 
 
 @pytest.fixture(scope="module")

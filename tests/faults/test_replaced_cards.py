@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,13 +15,7 @@ from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust_edit import EMPTY, entry_of_key, with_entries
 from tests.cli.conftest import CARD
-from tests.faults.stepwise import Server, server
-
-
-@pytest.fixture(scope="module")
-def commands() -> Iterator[Server]:
-    with server() as it:
-        yield it
+from tests.faults.stepwise import Server
 
 
 @pytest.fixture(scope="module")

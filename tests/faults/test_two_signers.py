@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,16 +15,10 @@ from a2a_trust.keys import base64url
 from a2a_trust.keys.files import save_private_key
 from a2a_trust.keys.signer import generate_signer
 from tests.cli.conftest import CARD, COMMAND
-from tests.faults.stepwise import Lacking, Server, server
+from tests.faults.stepwise import Lacking, Server
 
 CARDS = ("a.json", "b.json", "c.json")
 KIDS = ("one", "two", "three", "four", "five")
-
-
-@pytest.fixture(scope="module")
-def commands() -> Iterator[Server]:
-    with server() as it:
-        yield it
 
 
 @pytest.fixture(scope="module")

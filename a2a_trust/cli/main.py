@@ -206,7 +206,11 @@ def _parser(called: str) -> _Parser:
     sign.add_argument("--json", action="store_true", help="report as JSON")
 
     keygen = commands.add_parser(
-        "keygen", help="make a signing key", description="Make a signing key and its JWK Set.", allow_abbrev=False
+        "keygen",
+        help="make a signing key",
+        description="Make a signing key and its JWK Set. A private key that is there is never overwritten; if only its "
+        "JWK Set is missing, that is made from it.",
+        allow_abbrev=False,
     )
     keygen.add_argument("-o", "--output", metavar="FILE", help="private key file (default: the default key)")
     keygen.add_argument("--alg", default="ES256", help="ES256 (default), ES384, ES512, EdDSA, RS256 … PS512")

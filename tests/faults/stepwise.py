@@ -185,6 +185,7 @@ def _command(wanted: dict[str, Any]) -> int:
         del os.O_TMPFILE
     from a2a_trust.cli.main import main
 
+    signal.alarm(300)  # two that wait for each other end so, and the test fails
     _count_calls(wanted["point"], wanted["number"])
     code = main(wanted["arguments"])
     sys.stdout.flush()

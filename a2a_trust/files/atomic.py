@@ -129,7 +129,8 @@ class FileToWrite:
     def prepare(self, data: bytes, *, mode: int | None = None) -> None:
         """Write the new content to the disk, beside the old one."""
         with _naming(self.path, _ADVICE):
-            old = _status(self.path)
+            self.check()  # else what was removed would be made again, with the rights of any new file
+            old = _status(self.path) if self._file is None else os.fstat(self._file.fileno())
             if old is not None and not stat.S_ISREG(old.st_mode):
                 self._for_device = data
                 return

@@ -107,15 +107,26 @@ def test_of_several_cards_none_is_written_when_one_was_replaced(
     assert too_late <= 16  # points in the calls that put the first card in place
 
 
-def test_a_card_that_was_removed_meanwhile_stays_removed(commands: Server, files: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ("1.json --key first.jwk", "1.json"),
+        ("lint --fix 1.json", "1.json"),
+        ("trust revoke trust.toml first", "trust.toml"),
+        ("rotate ring.json", "ring.json"),
+    ],
+)
+def test_what_was_removed_meanwhile_stays_removed(
+    arguments: str, name: str, commands: Server, files: Path, tmp_path: Path
+) -> None:
+    """Made again, it would have other rights: a ring, those of any new file."""
     refused = 0
-    for folder, run in commands.stopped_at_every_point(files, tmp_path, "1.json", "--key", "first.jwk"):
-        is_too_late = (folder / ".1.json.a2a-sign").exists()
-        (folder / "1.json").unlink()
+    for folder, run in commands.stopped_at_every_point(files, tmp_path, *arguments.split()):
+        is_too_late = (folder / f".{name}.a2a-sign").exists()
+        (folder / name).unlink()
         run.goes_on()
-        code = run.ended()
-        refused += code == 6
-        assert is_too_late or not (folder / "1.json").exists()
+        refused += run.ended() == 6
+        assert is_too_late or not (folder / name).exists()
     assert refused > 3
 
 

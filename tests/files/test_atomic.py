@@ -236,6 +236,17 @@ def test_what_may_replace_anything_replaces_one_that_came_meanwhile(tmp_path: Pa
     assert (path.read_bytes(), names_in(tmp_path)) == (b"ours", ["jwks.json"])
 
 
+@pytest.mark.usefixtures("system")
+def test_what_was_removed_after_it_was_read_is_not_made_again(path: Path) -> None:
+    """A ring would get the rights of any new file."""
+    with locked(path) as file:
+        path.unlink()
+        with pytest.raises(OSError, match="another program changed it meanwhile"):
+            file.prepare(b"new")
+            file.commit()
+    assert names_in(path.parent) == []
+
+
 def test_a_pipe_and_a_process_substitution_are_written_to(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

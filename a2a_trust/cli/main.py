@@ -9,6 +9,7 @@ import argparse
 import io
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -53,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except _EndedBySignal as end:
-        return end.exit_code
+        return 128 + end.number
     except OSError as error:
         # Whoever read our output has gone, or has no space; leave nothing for the interpreter to flush into the void.
         sys.stdout = None
@@ -67,30 +68,43 @@ class _EndedBySignal(SystemExit):  # asyncio and others pass it on, as they do K
     """SIGTERM or SIGHUP came. What is open is closed on the way out, and temporaries are removed."""
 
     def __init__(self, number: int) -> None:
-        self.exit_code = 128 + number
-        super().__init__(self.exit_code)
+        self.number = number
+        super().__init__(128 + number)
 
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
     """In the block SIGTERM and SIGHUP raise _EndedBySignal, once; a signal that the caller ignores stays ignored."""
+    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+        yield  # there are no such signals, or another thread decides what they do
+        return
     before: dict[int, Any] = {}
+    hook = sys.unraisablehook
 
     def end(number: int, _: object) -> None:
         for each in before:
             signal.signal(each, signal.SIG_IGN)  # a second one would end the cleaning up
         raise _EndedBySignal(number)
 
-    try:
-        for name in ("SIGTERM", "SIGHUP"):
-            number = getattr(signal, name, None)
-            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
-                before[number] = signal.signal(number, end)
-    except ValueError:
-        pass  # not in the main thread, which alone may say what signals do
+    def lost(exception: sys.UnraisableHookArgs) -> None:
+        error = exception.exc_value
+        if not isinstance(error, _EndedBySignal):
+            hook(exception)
+            return
+        # It was raised where nothing can be, as in a callback of the import system: raise it again, outside of that.
+        number = error.number
+        before.setdefault(signal.SIGALRM, signal.signal(signal.SIGALRM, lambda *_: end(number, None)))
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            before[number] = signal.signal(number, end)
+    sys.unraisablehook = lost
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = hook
         for each, handler in before.items():
             signal.signal(each, handler)
 

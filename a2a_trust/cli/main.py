@@ -103,7 +103,8 @@ def _ended_by_signals() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        if signal.SIGALRM in before:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         sys.unraisablehook = hook
         for each, handler in before.items():
             signal.signal(each, handler)

@@ -46,11 +46,11 @@ HOMES = {
 
 STANDARD = {
     "__future__", "asyncio", "base64", "binascii", "bisect", "codecs", "collections", "concurrent", "contextlib",
-    "contextvars", "decimal", "errno",
-    "dataclasses", "datetime", "email", "enum", "fcntl", "functools", "getpass", "hashlib", "hmac", "importlib",
-    "inspect", "io", "ipaddress", "itertools", "json", "logging", "marshal", "math", "os", "pathlib", "re", "secrets",
-    "shlex", "shutil", "socket", "ssl", "stat", "sys", "tempfile", "textwrap", "threading", "time", "tomllib", "types",
-    "typing", "unicodedata", "urllib", "uuid", "warnings", "zlib",
+    "contextvars", "dataclasses", "datetime", "decimal", "email", "enum", "errno", "fcntl", "functools", "getpass",
+    "hashlib", "hmac", "importlib", "inspect", "io", "ipaddress", "itertools", "json", "logging", "marshal", "math",
+    "os", "pathlib", "re", "secrets", "shlex", "shutil", "signal", "socket", "ssl", "stat", "sys", "tempfile",
+    "textwrap", "threading", "time", "tomllib", "types", "typing", "unicodedata", "urllib", "uuid", "warnings",
+    "zlib",
 }  # fmt: skip
 
 

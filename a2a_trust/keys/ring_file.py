@@ -43,15 +43,16 @@ def update_key_ring(
     """The ring that ``change`` makes of the one in the file, which then holds it; others who change it wait so long.
 
     Readers do not wait: they see the old ring or the new one. Where ``change`` raises, the file stays as it was. The
-    file keeps its mode.
+    file keeps its mode. OSError: the file cannot be written, or another program changed it meanwhile without the lock.
     """
     path = Path(path)
     with locked(path) as file:
-        data = read_key_file(file, path, max_bytes=MAX_BYTES)
+        data = read_key_file(file.opened, path, max_bytes=MAX_BYTES)
         ring = change(read_key_ring(data, passphrase=passphrase))
         changed = key_ring_bytes(ring)
         if changed != data:
-            write_atomically(path, changed)
+            file.prepare(changed)
+            file.commit()
     return ring
 
 

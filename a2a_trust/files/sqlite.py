@@ -93,7 +93,7 @@ class SqliteFile:
             yield connection
             connection.execute("COMMIT")  # an exception before this closes the connection, which rolls back
 
-    def open(self) -> sqlite3.Connection:
+    def open(self, *, read_only: bool = False) -> sqlite3.Connection:
         """A connection, for any thread but one at a time, that the caller closes.
 
         ConfigurationError: the file is something else by now, everybody can write to it, or what lies beside it
@@ -101,7 +101,8 @@ class SqliteFile:
         """
         check_writers(self.path.stat(), self.path, f"add what they like to this {self.what}")
         self.check_beside()
-        address = f"{self.path.as_uri()}?mode=rw"  # never makes the file; only reads where the rights allow no more
+        # Neither makes the file. "rw" only reads where the rights allow no more.
+        address = f"{self.path.as_uri()}?mode={'ro' if read_only else 'rw'}"
         connection = sqlite3.connect(
             address, uri=True, timeout=self.timeout, isolation_level=None, check_same_thread=False
         )
@@ -224,7 +225,7 @@ class SqliteReader:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """The connection, within one transaction: all that the block reads is of one moment. It cannot write.
+        """The connection, within one transaction: all that the block reads is of one moment. It only reads.
 
         Raises as ``SqliteFile.open`` does.
         """
@@ -234,9 +235,7 @@ class SqliteReader:
         if not self._lock.acquire(timeout=self._file.timeout):
             raise sqlite3.OperationalError("the read before this one does not end")
         try:
-            connection = self._connection()
-            connection.execute("BEGIN")
-            self._file.check(connection)
+            connection = self._begun()
             yield connection
             connection.execute("ROLLBACK")
         except BaseException:
@@ -245,6 +244,23 @@ class SqliteReader:
         finally:
             self._lock.release()
 
+    def _begun(self) -> sqlite3.Connection:
+        """The connection, in a transaction. Where a process died while it wrote, its change is undone first."""
+        try:
+            return self._begin()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+                raise
+        self._close()
+        with self._file.connection():  # SQLite undoes it in opening, where we may write
+            return self._begin()
+
+    def _begin(self) -> sqlite3.Connection:
+        connection = self._connection()
+        connection.execute("BEGIN")
+        self._file.check(connection)
+        return connection
+
     def _connection(self) -> sqlite3.Connection:
         identity = _identity(self._file.path.stat())
         if self._opened is not None and self._identity == identity:
@@ -252,8 +268,7 @@ class SqliteReader:
                 self._file.check_beside()
             return self._opened
         self._close()
-        self._opened = opened = self._file.open()
-        opened.execute("PRAGMA query_only = ON")
+        self._opened = opened = self._file.open(read_only=True)
         # When the file was replaced between the two, the next read notices: it finds another one than this.
         self._identity = identity
         return opened
@@ -276,7 +291,7 @@ def _first_page(journal: Path) -> bytes | None:
     """
     try:
         with journal.open("rb") as file:
-            content = file.read(_JOURNAL_BYTES)
+            content = file.read(min(os.fstat(file.fileno()).st_size, _JOURNAL_BYTES))
     except FileNotFoundError:
         return None
     header = content[:_JOURNAL_HEADER_BYTES]

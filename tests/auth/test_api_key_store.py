@@ -203,6 +203,24 @@ async def test_while_somebody_writes_readers_go_on_and_writers_say_so(path: Path
     assert store.revoke(issued.record.key_id).revoked is not None
 
 
+def test_a_read_beside_a_write_does_not_end_the_lock_of_the_write(store: SqliteApiKeys, path: Path) -> None:
+    """Locks end when the process closes any descriptor of the file (POSIX)."""
+    record = store.create(owner="alice").record
+    with store._writing() as table:
+        table.put(replace(record, revoked=1.0))
+        assert [kept.revoked for kept in SqliteApiKeys(path).records()] == [None]
+        assert finish(start(path, _IS_LOCKED)) == "locked\n"
+    assert finish(start(path, _IS_LOCKED)) == "free\n"
+
+
+_IS_LOCKED = (
+    "import sqlite3\n"
+    "try: sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None).execute('BEGIN IMMEDIATE')\n"
+    "except sqlite3.OperationalError: print('locked')\n"
+    "else: print('free')"
+)
+
+
 # --- what a verifier reads
 
 

@@ -77,6 +77,9 @@ _YEAR_10000: Final = 253_402_300_800
 _USE_SECONDS: Final = 60.0
 """The last use of a key is written at most this often."""
 
+_GATHERING: Final = 1.0
+"""So long last uses are gathered, in seconds: look-ups wait while the store is written to."""
+
 _PATIENCE: Final = 5.0
 """How long requests wait for a look-up that hangs."""
 
@@ -589,6 +592,7 @@ class _Uses:
 
     async def _write(self) -> None:
         while self._unwritten:
+            await asyncio.sleep(_GATHERING)
             used, self._unwritten = self._unwritten, {}
             try:
                 await self._store.touch(used)

@@ -45,6 +45,11 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.fixture(autouse=True)
+def _write_uses_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "_GATHERING", 0)
+
+
 class Clock:
     """A clock that the test moves."""
 

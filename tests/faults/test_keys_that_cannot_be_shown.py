@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,16 @@ def run(folder: Path, output: int | None, *arguments: str) -> tuple[int, str]:
     command = [str(COMMAND), "api-key", *arguments]
     if output is None:
         command = ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *command]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     done = subprocess.run(
-        command, cwd=folder, stdout=output, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=output,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
     )
     if output is not None:
         os.close(output)
@@ -95,8 +104,6 @@ def test_a_key_for_a_file_on_a_full_disk_is_revoked_again(tmp_path: Path) -> Non
 
 
 def test_a_key_that_was_revoked_or_rotated_meanwhile_stays_so(tmp_path: Path) -> None:
-    from datetime import timedelta
-
     store = SqliteApiKeys(tmp_path / STORE, create=True)
     old = store.create(owner="alice").record
     issued = store.rotate(old.key_id, overlap=timedelta(hours=1))

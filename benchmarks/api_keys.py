@@ -62,7 +62,7 @@ def rows(setting: Setting) -> Iterator[Row]:
             contenders=(
                 _floor(text),
                 *(
-                    Contender(name=f"a2a_trust, {number:,} keys", timer=_hit(store, text), target=1.5)
+                    Contender(name=f"a2a_trust, {number:,} keys", timer=_hit(store, text), at_most=1e-6)
                     for number, store in stores.items()
                 ),
             ),
@@ -81,6 +81,7 @@ def rows(setting: Setting) -> Iterator[Row]:
             ),
             rounds=setting.rounds(60),
         )
+        LOOP.run_until_complete(asyncio.sleep(2))  # last uses are on their way to the files
     # A row of its own: it leaves cold caches to whoever comes after it.
     yield Row(
         title="API key, kept under a slow hash",

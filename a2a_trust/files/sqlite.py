@@ -40,6 +40,8 @@ _WAL_VERSION: Final = 2
 # https://www.sqlite.org/fileformat2.html#the_rollback_journal
 _JOURNAL_MAGIC: Final = bytes.fromhex("d9d505f920a163d7")
 _JOURNAL_HEADER_BYTES: Final = 28
+_UNCOUNTED: Final = 0xFFFFFFFF
+"""The count of records in a journal whose writer does not wait for the disk."""
 _JOURNAL_BYTES: Final = 16_777_216
 """So much of a journal is looked at; ours take some kilobytes."""
 _LOOKS: Final = 10
@@ -139,7 +141,7 @@ class SqliteFile:
         """ConfigurationError when a log or a journal beside the file would be played into it and is not its own."""
         log = self.beside("-wal")
         has_log = _size(log) > 0  # before the header, which is the first to change when the mode does
-        header = _headers.read(self.path)
+        header = _descriptors.read(self.path)
         quoted = shlex.quote(str(self.path))
         if header.startswith(_MAGIC) and _WAL_VERSION in header[18:20]:
             restored = f"if it was restored from a copy, first move {log} away, which is not part of the copy; then "
@@ -167,14 +169,15 @@ class SqliteFile:
         Writers of other processes come and go meanwhile. They change the file before they remove the journal: so if
         the file's header is the same before and after a look at the journal, the two are of one moment.
         """
-        journal = self.beside("-journal")
-        if _size(journal) == 0:
+        beside = self.beside("-journal")
+        if _size(beside) == 0:
             return True
-        now = _headers.read(self.path)
+        now = _descriptors.read(self.path)
         for _ in range(_LOOKS):
-            before, was = now, _first_page(journal)
-            now = _headers.read(self.path)
-            if was is None or (before == now and _is_next(was, now)):
+            before, journal = now, _Journal.read(beside)
+            fits = journal is None or journal.fits(self.path, before)
+            now = _descriptors.read(self.path)
+            if fits and (journal is None or before == now):
                 return True
         return False
 
@@ -283,25 +286,50 @@ class SqliteReader:
 _INHERITED: Final[list[sqlite3.Connection | None]] = []
 
 
-def _first_page(journal: Path) -> bytes | None:
-    """The header of the database before the change that this rollback journal undoes.
+@dataclass(frozen=True, slots=True)
+class _Journal:
+    """A rollback journal that SQLite would play: the pages that it puts back, by number, and the file's size in pages
+    that it restores. ``is_whole``: nothing is missing that its header counts; a large one is read in part."""
 
-    None when there is no journal that SQLite would play: its own header is not written yet, or not any more. Empty when
-    the header is not in it: every change writes it, but last, and a large one has come to the disk in part before.
-    """
-    try:
-        with journal.open("rb") as file:
-            content = file.read(min(os.fstat(file.fileno()).st_size, _JOURNAL_BYTES))
-    except FileNotFoundError:
-        return None
-    header = content[:_JOURNAL_HEADER_BYTES]
-    if len(header) < _JOURNAL_HEADER_BYTES or not header.startswith(_JOURNAL_MAGIC):
-        return None
-    count, _, _, sector, size = (int.from_bytes(header[at : at + 4]) for at in range(8, _JOURNAL_HEADER_BYTES, 4))
-    for place in range(sector, min(sector + count * (size + 8), len(content)), size + 8):
-        if int.from_bytes(content[place : place + 4]) == 1:
-            return content[place + 4 : place + 4 + _HEADER_BYTES]
-    return b""
+    is_whole: bool
+    pages: int
+    page_size: int
+    records: tuple[tuple[int, bytes], ...]
+
+    @classmethod
+    def read(cls, path: Path) -> _Journal | None:
+        """None when there is none that SQLite would play: its header is not written yet, or not any more."""
+        try:
+            with path.open("rb") as file:
+                content = file.read(min(os.fstat(file.fileno()).st_size, _JOURNAL_BYTES))
+        except FileNotFoundError:
+            return None
+        header = content[:_JOURNAL_HEADER_BYTES]
+        if len(header) < _JOURNAL_HEADER_BYTES or not header.startswith(_JOURNAL_MAGIC):
+            return None
+        count, _, pages, sector, size = (int.from_bytes(header[at : at + 4]) for at in range(8, len(header), 4))
+        step = 4 + size + 4  # number, content, checksum
+        places = range(sector, min(sector + count * step, len(content) - step + 1), step)
+        records = tuple((int.from_bytes(content[at : at + 4]), content[at + 4 : at + 4 + size]) for at in places)
+        is_whole = len(content) < _JOURNAL_BYTES and count in (len(records), _UNCOUNTED)
+        return cls(is_whole, pages, size, records)
+
+    def fits(self, path: Path, header: bytes) -> bool:
+        """Whether it belongs to the database there, which has this header, or changes nothing in it.
+
+        Every change writes the first page, but last. Before that, all pages are as they were.
+        """
+        for number, content in self.records:
+            if number == 1:
+                return _is_next(content[:_HEADER_BYTES], header)
+        return (
+            self.is_whole
+            and path.stat().st_size == self.pages * self.page_size
+            and all(
+                _descriptors.read(path, self.page_size, (number - 1) * self.page_size) == content
+                for number, content in self.records
+            )
+        )
 
 
 def _is_next(was: bytes, now: bytes) -> bool:
@@ -314,8 +342,8 @@ def _is_next(was: bytes, now: bytes) -> bool:
 _UNCHANGING: Final = (slice(0, 24), slice(40, 72))
 
 
-class _Headers:
-    """The headers of databases, read beside SQLite.
+class _Descriptors:
+    """Descriptors of databases, to read them beside SQLite.
 
     A descriptor stays open as long as its file is at the path. To close any descriptor of a file ends all locks that
     the process has on it (POSIX), those of SQLite in other threads too.
@@ -323,30 +351,32 @@ class _Headers:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._descriptors: dict[Path, tuple[tuple[int, int], int]] = {}
+        self._opened: dict[Path, tuple[tuple[int, int], int]] = {}
         if os.name == "posix":
             os.register_at_fork(after_in_child=self._begin_in_child)
 
     def _begin_in_child(self) -> None:
         self._lock = Lock()  # a thread that the child does not have may hold the other one
 
-    def read(self, path: Path) -> bytes:
+    def read(self, path: Path, size: int = _HEADER_BYTES, start: int = 0) -> bytes:
+        """So many bytes of the file, from ``start`` on."""
         if os.name != "posix":
             with path.open("rb") as file:
-                return file.read(_HEADER_BYTES)
+                file.seek(start)
+                return file.read(size)
         with self._lock:
             identity = _identity(path.stat())
-            known = self._descriptors.get(path)
+            known = self._opened.get(path)
             if known is None or known[0] != identity:
                 descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for its other end
-                self._descriptors[path] = _identity(os.fstat(descriptor)), descriptor
+                self._opened[path] = _identity(os.fstat(descriptor)), descriptor
                 if known is not None:
                     os.close(known[1])
-                known = self._descriptors[path]
-            return os.pread(known[1], _HEADER_BYTES, 0)
+                known = self._opened[path]
+            return os.pread(known[1], size, start)
 
 
-_headers: Final = _Headers()
+_descriptors: Final = _Descriptors()
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

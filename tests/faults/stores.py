@@ -12,9 +12,9 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from a2a_trust.files.sqlite import _first_page
+from a2a_trust.files.sqlite import _Journal
 
-__all__ = ["beside", "hot_journal", "mv_of", "way_out"]
+__all__ = ["beside", "early_journal", "hot_journal", "mv_of", "way_out"]
 
 _WRITER = """
 import sqlite3, sys
@@ -39,12 +39,29 @@ def hot_journal(path: Path) -> Path:
             process.stdout.readline()
             time.sleep(random.uniform(0.001, 0.02))
             process.send_signal(signal.SIGKILL)
-        if _first_page(journal):
+        if _Journal.read(journal) is not None:
             return journal
         journal.unlink(missing_ok=True)
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("UPDATE api_key SET owner = rtrim(owner, 'x')")
     raise AssertionError("300 kills, and no journal was left in the middle of a change")
+
+
+def early_journal(path: Path) -> Path:
+    """The journal that a process leaves, which does not wait for the disk, when it is killed before it commits."""
+    body = (
+        "import os, signal, sqlite3, sys\n"
+        "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "connection.execute('PRAGMA synchronous = OFF')\n"
+        "connection.execute('BEGIN IMMEDIATE')\n"
+        "connection.execute('UPDATE api_key SET owner = owner || owner')\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert subprocess.run([sys.executable, "-c", body, path], check=False).returncode == -signal.SIGKILL
+    journal = _Journal.read(beside(path, "-journal"))
+    assert journal is not None
+    assert 1 not in dict(journal.records)
+    return beside(path, "-journal")
 
 
 def way_out(message: str, *, word: str) -> list[str]:

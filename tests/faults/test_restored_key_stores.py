@@ -18,7 +18,7 @@ from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
 from tests.auth.test_api_key import NOW, Clock
 from tests.cli.conftest import COMMAND
-from tests.faults.stores import beside, hot_journal, mv_of, way_out
+from tests.faults.stores import beside, early_journal, hot_journal, mv_of, way_out
 
 
 @pytest.fixture
@@ -93,6 +93,21 @@ def test_the_journal_of_a_process_that_was_killed_is_the_stores_own(path: Path, 
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
+def test_the_journal_of_a_process_that_was_killed_before_it_committed_is_its_own_too(path: Path) -> None:
+    store = SqliteApiKeys(path, create=True)
+    issued = [store.create(owner="alice").record for _ in range(20)]
+    shutil.copy(path, path.with_name("copy.db"))
+    left = early_journal(path)
+    content = left.read_bytes()
+    assert store.records() == tuple(issued)
+    store.revoke(issued[0].key_id)
+    left.write_bytes(content)  # now it is of the store as it was before the revocation
+    with pytest.raises(ConfigurationError, match="seems to belong to another file"):
+        store.records()
+    path.with_name("copy.db").replace(path)  # which is what the copy is: to play it changes nothing
+    assert SqliteApiKeys(path).records() == tuple(issued)
+
+
 def test_a_journal_that_is_cut_off_or_of_another_kind_of_file_is_refused(path: Path) -> None:
     store = SqliteApiKeys(path, create=True)
     store.create(owner="alice")
@@ -107,7 +122,7 @@ def test_a_journal_that_is_cut_off_or_of_another_kind_of_file_is_refused(path: P
     page = content.index(b"SQLite format 3\0")
     of_other_kind = content[: page + 68] + b"Else" + content[page + 72 :]
     of_other_time = content[: page + 24] + bytes(4) + content[page + 28 :]
-    cut = (content[:512], content[:600], content[:8] + b"\xff" * 4 + content[12:600])
+    cut = (content[:512], content[:600], content[:8] + bytes.fromhex("00ffffff") + content[12:600])
     for part in (*cut, of_other_kind, of_other_time):
         journal.write_bytes(part)
         with pytest.raises(ConfigurationError, match="seems to belong to another file"):

@@ -34,7 +34,7 @@ def test_no_change_that_was_acknowledged_is_lost(tmp_path: Path, is_long: bool) 
     store = SqliteApiKeys(path, create=True)
     acknowledged: list[str] = []
     journals = 0
-    for _ in range(200 if is_long else 5):
+    for _ in range(100 if is_long else 5):
         command = [sys.executable, "-c", WORKER, str(path)]
         workers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
         for worker in workers:

@@ -21,7 +21,7 @@ from benchmarks.setting import Setting
 #: Rows that need peers which have no place in our own environment; imported there.
 _AUTH_ROWS: Final = {
     "tokens": ("benchmarks.tokens", "rows_tokens"),
-    "api-keys": ("benchmarks.tokens", "rows_api_keys"),
+    "api-keys": ("benchmarks.api_keys", "rows"),
     "requests": ("benchmarks.requests", "rows_in_process"),
     "calls": ("benchmarks.requests", "rows_of_calls"),
     "served": ("benchmarks.requests", "rows_served"),

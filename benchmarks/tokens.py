@@ -1,4 +1,4 @@
-"""Access tokens and API keys: what it takes to know whose they are."""
+"""Access tokens: what it takes to know whose they are."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import json
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
-from hashlib import scrypt, sha256
+from hashlib import sha256
 from itertools import repeat
 from time import perf_counter
 from typing import Any, Final
 
-from a2a_trust.auth.api_key import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import PublicKey
@@ -21,7 +20,7 @@ from benchmarks.peers import Peers
 from benchmarks.rounds import Contender, Row, Timer, calls_per_round, repeated
 from benchmarks.setting import Setting
 
-__all__ = ["AUDIENCE", "ISSUER", "OneKey", "rows_api_keys", "rows_tokens", "token_of"]
+__all__ = ["AUDIENCE", "ISSUER", "LOOP", "OneKey", "awaited", "rows_tokens", "token_of"]
 
 ISSUER: Final = "https://login.example.com"
 AUDIENCE: Final = "https://agent.example.com"
@@ -228,57 +227,3 @@ def _digest_and_dict(text: str) -> Contender:
     return Contender(
         name="sha256 of it and a dict (floor)", timer=repeated(lambda: known.get(sha256(text.encode()).digest()))
     )
-
-
-def rows_api_keys(setting: Setting) -> Iterator[Row]:
-    """A key to its owner."""
-    verifiers = {}
-    for number in (10, 100_000):
-        store = MemoryApiKeys()
-        issued = [store.create(owner=f"owner {index}", scopes=["read"]) for index in range(number)]
-        verifiers[number] = issued[number // 2].text, ApiKeyVerifier(store)
-    few, _ = verifiers[10]
-    yield Row(
-        title="API key",
-        baseline="sha256 of it and a dict (floor)",
-        contenders=(
-            _digest_and_dict(few),
-            *(
-                Contender(
-                    name=f"a2a_trust ApiKeyVerifier, {number:,} keys", timer=_verified(verifier, key), at_most=1e-6
-                )
-                for number, (key, verifier) in verifiers.items()
-            ),
-        ),
-        rounds=setting.rounds(60),
-    )
-    # A row of its own: it leaves cold caches to whoever comes after it.
-    yield Row(
-        title="API key, kept under a slow hash",
-        baseline="sha256 of it and a dict (floor)",
-        contenders=(
-            _digest_and_dict(few),
-            *setting.available("argon2-cffi", lambda: _argon2id(few)),
-            Contender(name="scrypt of the standard library (n=2^15, r=8)", timer=_scrypt(few)),
-        ),
-        rounds=setting.rounds(15),
-        notes=("what one does to passwords, which are not random",),
-    )
-
-
-def _argon2id(key: str) -> Contender:
-    from argon2 import PasswordHasher
-
-    hasher = PasswordHasher()
-    kept = hasher.hash(key)
-    return Contender(name="argon2id (argon2-cffi, its defaults)", timer=repeated(lambda: hasher.verify(kept, key)))
-
-
-def _scrypt(key: str) -> Timer:
-    salt = bytes(16)
-    return repeated(lambda: scrypt(key.encode(), salt=salt, n=2**15, r=8, p=1, maxmem=2**26))
-
-
-def _verified(verifier: ApiKeyVerifier, key: str) -> Timer:
-    now = time.time()
-    return awaited(lambda: verifier.verify(key, now))

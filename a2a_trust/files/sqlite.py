@@ -59,7 +59,9 @@ class SqliteFile:
     def connection(self) -> Iterator[sqlite3.Connection]:
         """A connection for the block; ConfigurationError when the file is something else by now."""
         address = f"{self.path.as_uri()}?mode=rw"  # never makes the file
-        with closing(sqlite3.connect(address, uri=True, timeout=self.timeout, isolation_level=None)) as connection:
+        with closing(
+            sqlite3.connect(address, uri=True, timeout=self.timeout, isolation_level=None, check_same_thread=False)
+        ) as connection:
             self._check(connection)
             yield connection
 

@@ -26,6 +26,7 @@ from a2a_trust.errors import (
     ConfigurationError,
     CrossSiteError,
     KeySourceUnavailableError,
+    TooManyRequestsError,
     TrustError,
 )
 from a2a_trust.middleware import audit
@@ -144,7 +145,12 @@ class AuthenticationMiddleware:
             caller = await self._guard.authenticate(inner, self._clock())
             if self._attached:
                 self._check_page(caller, inner)
-        except (AuthenticationError, AuthorizationError, KeySourceUnavailableError) as error:
+        except (
+            AuthenticationError,
+            AuthorizationError,
+            TooManyRequestsError,
+            KeySourceUnavailableError,
+        ) as error:
             await self._refuse(error, scope, receive, send)
             return
         if audit.is_heard():

@@ -30,7 +30,7 @@ _START_SECONDS = 60
 
 def application() -> Any:
     """The agent, as its process makes it from the environment."""
-    files = AgentFiles(Path(os.environ["AGENT_FILES"]))
+    files, patience = AgentFiles(Path(os.environ["AGENT_FILES"])), float(os.environ["AGENT_PATIENCE"])
 
     async def keys() -> tuple[bytes, float | None]:
         return files.keys.read_bytes(), None
@@ -39,7 +39,7 @@ def application() -> Any:
         Agent(),
         OAUTH,
         verifiers={"oauth": JwtVerifier(JwksCache(keys), issuer=ISSUER, audience=AUDIENCE)},
-        dpop=DPoP(url=BASE, memory=SqliteProofMemory(files.proofs, create=True)),
+        dpop=DPoP(url=BASE, memory=SqliteProofMemory(files.proofs, create=True, timeout=patience)),
         clock=lambda: float(files.clock.read_text()),
     )
 
@@ -73,11 +73,12 @@ class AgentFiles:
         new.replace(self.clock)
 
     @contextmanager
-    def serving(self) -> Iterator[AgentProcess]:
-        """A process of the agent that serves while the block runs, unless it is killed."""
+    def serving(self, *, patience: float = 60.0) -> Iterator[AgentProcess]:
+        """A process of the agent that serves while the block runs, unless it is killed. It waits for the file of
+        proofs for ``patience`` seconds at the longest."""
         port = free_port()
         command = [sys.executable, "-m", "uvicorn", "--factory", f"{__name__}:application", "--port", str(port)]
-        environment = {**os.environ, "AGENT_FILES": str(self.folder)}
+        environment = {**os.environ, "AGENT_FILES": str(self.folder), "AGENT_PATIENCE": str(patience)}
         process = subprocess.Popen([*command, "--log-level", "warning"], env=environment)
         try:
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as http:

@@ -50,9 +50,7 @@ if TYPE_CHECKING:
     from a2a_trust.auth.discovery import OAuth2Keys as OAuth2Keys
     from a2a_trust.auth.discovery import OpenIdKeys as OpenIdKeys
     from a2a_trust.auth.dpop import DPoP as DPoP
-    from a2a_trust.auth.dpop import ProofMemory as ProofMemory
     from a2a_trust.auth.dpop import ServerNonces as ServerNonces
-    from a2a_trust.auth.dpop import VolatileProofMemory as VolatileProofMemory
     from a2a_trust.auth.guard import AnonymousAllowed as AnonymousAllowed
     from a2a_trust.auth.guard import At as At
     from a2a_trust.auth.guard import HandlersEnforceSkills as HandlersEnforceSkills
@@ -66,6 +64,9 @@ if TYPE_CHECKING:
     from a2a_trust.auth.principal import KeyBinding as KeyBinding
     from a2a_trust.auth.principal import Principal as Principal
     from a2a_trust.auth.principal import Verifier as Verifier
+    from a2a_trust.auth.proof_memory import ProofMemory as ProofMemory
+    from a2a_trust.auth.proof_memory import VolatileProofMemory as VolatileProofMemory
+    from a2a_trust.auth.proof_store import SqliteProofMemory as SqliteProofMemory
     from a2a_trust.client.card_cache import CardCache as CardCache
     from a2a_trust.client.client_certificate import CertificateFiles as CertificateFiles
     from a2a_trust.client.client_certificate import CertificateInMemory as CertificateInMemory
@@ -103,6 +104,7 @@ if TYPE_CHECKING:
     from a2a_trust.errors import PolicyNotMetError as PolicyNotMetError
     from a2a_trust.errors import RolledBackCardError as RolledBackCardError
     from a2a_trust.errors import SigningError as SigningError
+    from a2a_trust.errors import TooManyRequestsError as TooManyRequestsError
     from a2a_trust.errors import TrustError as TrustError
     from a2a_trust.errors import UncoveredFieldsError as UncoveredFieldsError
     from a2a_trust.errors import UnrecognizedCredentialsError as UnrecognizedCredentialsError
@@ -251,7 +253,7 @@ _HOMES = {
     "PinnedKeyError": "errors",
     "PolicyNotMetError": "errors",
     "Principal": "auth.principal",
-    "ProofMemory": "auth.dpop",
+    "ProofMemory": "auth.proof_memory",
     "ProtectedResource": "middleware.metadata",
     "ProxySecret": "middleware.proxies",
     "PublicCard": "middleware.card",
@@ -269,8 +271,10 @@ _HOMES = {
     "SigningTool": "keys.trust",
     "SqliteApiKeys": "auth.api_key_store",
     "SqliteCardMemory": "client.memory_store",
+    "SqliteProofMemory": "auth.proof_store",
     "TokenBinding": "auth.jwt",
     "TokenProfile": "auth.jwt",
+    "TooManyRequestsError": "errors",
     "Traefik": "middleware.proxies",
     "TrustError": "errors",
     "TrustFile": "keys.trust_file",
@@ -291,7 +295,7 @@ _HOMES = {
     "Verifier": "auth.principal",
     "VerifyingTransport": "client.transport",
     "VolatileCardMemory": "client.memory",
-    "VolatileProofMemory": "auth.dpop",
+    "VolatileProofMemory": "auth.proof_memory",
     "all_of": "keys.policy",
     "call_of": "middleware.rules",
     "client_context": "client.client_certificate",

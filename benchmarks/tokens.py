@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from hashlib import sha256
 from itertools import repeat
+from random import Random
 from time import perf_counter
 from typing import Any, Final
 
@@ -26,6 +27,8 @@ ISSUER: Final = "https://login.example.com"
 AUDIENCE: Final = "https://agent.example.com"
 _TOKENS: Final = 400
 _REQUIRED: Final[Any] = {"require": ["exp", "iss", "aud", "sub"]}  # PyJWT's options
+
+_FLOOR: Final = "sha256 of it and a dict (floor)"
 
 LOOP: Final = asyncio.new_event_loop()
 
@@ -69,6 +72,8 @@ def rows_tokens(setting: Setting) -> Iterator[Row]:
     yield _tokens(setting, setting.es256, target=1.2)
     yield _tokens(setting, setting.rs256, target=1.6)
     yield _remembered(setting)
+    for callers in (4_000, 6_000, 20_000):
+        yield _of_many_callers(setting, callers)
 
 
 def awaited(work: Callable[[], Awaitable[Any]]) -> Timer:
@@ -211,7 +216,7 @@ def _remembered(setting: Setting) -> Row:
     verifier = JwtVerifier(OneKey(peers.signer.public_key), issuer=ISSUER, audience=AUDIENCE)
     return Row(
         title=f"the same access token again, {len(token)} characters",
-        baseline="sha256 of it and a dict (floor)",
+        baseline=_FLOOR,
         contenders=(
             _digest_and_dict(token),
             Contender(
@@ -222,8 +227,55 @@ def _remembered(setting: Setting) -> Row:
     )
 
 
+def _of_many_callers(setting: Setting, callers: int) -> Row:
+    """Each caller has a live token of its own, and they come in any order."""
+    key, order, now = _CountedKey(setting.es256.signer.public_key), Random(1), time.time()
+    tokens = [token_of(setting.es256, number) for number in range(callers)]
+    verifier = JwtVerifier(key, issuer=ISSUER, audience=AUDIENCE)
+    known = {sha256(token.encode()).digest(): True for token in tokens}
+
+    async def serve(requests: list[str]) -> float:
+        start = perf_counter()
+        for token in requests:
+            await verifier.verify_bound(token, now)
+        return (perf_counter() - start) / len(requests)
+
+    def look_up(requests: list[str]) -> float:
+        start = perf_counter()
+        for token in requests:
+            known.get(sha256(token.encode()).digest())
+        return (perf_counter() - start) / len(requests)
+
+    LOOP.run_until_complete(serve(tokens))
+    key.asked = 0
+    LOOP.run_until_complete(serve(order.choices(tokens, k=2 * callers)))
+    hits = 1 - key.asked / (2 * callers)
+    return Row(
+        title=f"access tokens of {callers:,} callers, {len(tokens[0])} characters",
+        baseline=_FLOOR,
+        contenders=(
+            Contender(name=_FLOOR, timer=lambda: look_up(order.choices(tokens, k=2_000))),
+            Contender(
+                name="a2a_trust JwtVerifier",
+                timer=lambda: LOOP.run_until_complete(serve(order.choices(tokens, k=2_000))),
+                target=1.25,
+            ),
+        ),
+        rounds=setting.rounds(60),
+        notes=(f"{hits:.1%} of the requests were answered from the memory",),
+    )
+
+
+class _CountedKey(OneKey):
+    """As ``OneKey``; it is asked once for every token that is verified."""
+
+    asked = 0
+
+    async def key(self, kid: str, kty: str) -> PublicKey:
+        self.asked += 1
+        return await super().key(kid, kty)
+
+
 def _digest_and_dict(text: str) -> Contender:
     known = {sha256(text.encode()).digest(): True}
-    return Contender(
-        name="sha256 of it and a dict (floor)", timer=repeated(lambda: known.get(sha256(text.encode()).digest()))
-    )
+    return Contender(name=_FLOOR, timer=repeated(lambda: known.get(sha256(text.encode()).digest())))

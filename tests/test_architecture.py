@@ -41,7 +41,7 @@ HOMES = {
     "starlette": ("middleware/",),
     "uvicorn": ("servers/uvicorn.py",),
     "hypercorn": ("servers/hypercorn.py",),
-    "sqlite3": ("files/sqlite.py", "auth/api_key_store.py", "client/memory_store.py"),
+    "sqlite3": ("files/sqlite.py", "auth/api_key_store.py", "auth/proof_store.py", "client/memory_store.py"),
 }
 
 STANDARD = {

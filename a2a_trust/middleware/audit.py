@@ -37,6 +37,7 @@ from a2a_trust.errors import (
     InvalidCredentialsError,
     KeySourceUnavailableError,
     MissingCredentialsError,
+    TooManyRequestsError,
 )
 
 __all__ = [
@@ -66,6 +67,8 @@ class Reason(StrEnum):
     INSUFFICIENT_SCOPE = "insufficient-scope"
     CROSS_SITE = "cross-site"
     """A page of another site makes the caller's browser ask."""
+    TOO_MANY_REQUESTS = "too-many-requests"
+    """The caller asks more often than one caller may."""
     KEY_SOURCE_UNAVAILABLE = "key-source-unavailable"
     AMBIGUOUS_REQUEST = "ambiguous-request"
     """Readers could disagree about what the request says."""
@@ -229,6 +232,7 @@ _REASONS: Final[dict[type[Exception], Reason]] = {
     InvalidCredentialsError: Reason.INVALID_CREDENTIALS,
     CrossSiteError: Reason.CROSS_SITE,  # before what it derives from
     AuthorizationError: Reason.INSUFFICIENT_SCOPE,
+    TooManyRequestsError: Reason.TOO_MANY_REQUESTS,
     KeySourceUnavailableError: Reason.KEY_SOURCE_UNAVAILABLE,
     Exception: Reason.INVALID_CREDENTIALS,  # an AuthenticationError of a verifier of somebody else's
 }

@@ -26,6 +26,7 @@ from a2a_trust.errors import (
     ConfigurationError,
     CrossSiteError,
     KeySourceUnavailableError,
+    TooManyRequestsError,
     TrustError,
 )
 from a2a_trust.middleware import audit
@@ -156,7 +157,12 @@ class AuthenticationMiddleware:
             caller = await (ahead.during(judged) if scope["type"] == "http" else judged)
             if self._attached:
                 self._check_page(caller, inner)
-        except (AuthenticationError, AuthorizationError, KeySourceUnavailableError) as error:
+        except (
+            AuthenticationError,
+            AuthorizationError,
+            TooManyRequestsError,
+            KeySourceUnavailableError,
+        ) as error:
             await self._refuse(error, scope, ahead.receive, send)
             return
         if audit.is_heard():

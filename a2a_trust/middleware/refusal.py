@@ -16,6 +16,7 @@ from a2a_trust.errors import (
     AuthorizationError,
     InvalidCredentialsError,
     KeySourceUnavailableError,
+    TooManyRequestsError,
     TrustError,
 )
 from a2a_trust.middleware.document import json_bytes
@@ -24,7 +25,7 @@ from a2a_trust.middleware.operations import Binding
 __all__ = ["FORBIDDEN", "UNAUTHENTICATED", "Error", "Refusal", "refusal_for"]
 
 RETRY_AFTER: Final = 5
-"""Seconds after which a caller may try again when the source of keys is down."""
+"""Seconds after which a caller may try again when the source of keys is down, or it has asked too often."""
 
 
 _CHALLENGE: Final = b"www-authenticate"
@@ -78,6 +79,9 @@ UNAUTHENTICATED: Final = Error(401, -31401, "UNAUTHENTICATED", "UNAUTHENTICATED"
 FORBIDDEN: Final = Error(
     403, -31403, "PERMISSION_DENIED", "UNAUTHORIZED", "The caller is not allowed to do this.", True
 )
+TOO_MANY: Final = Error(
+    429, -31429, "RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS", "The caller asks too often; try again later.", True
+)
 UNAVAILABLE: Final = Error(503, -32603, "UNAVAILABLE", "UNAVAILABLE", "Credentials cannot be checked now.", True)
 
 
@@ -100,8 +104,8 @@ def refusal_for(
     if isinstance(error, AuthorizationError):
         kind = FORBIDDEN
         headers += _challenges(guard, _wanting(error, guard), error.by_dpop, resource_metadata)
-    elif isinstance(error, KeySourceUnavailableError):
-        kind = UNAVAILABLE
+    elif isinstance(error, TooManyRequestsError | KeySourceUnavailableError):
+        kind = TOO_MANY if isinstance(error, TooManyRequestsError) else UNAVAILABLE
         headers.append((b"retry-after", str(RETRY_AFTER).encode()))
     else:
         kind = UNAUTHENTICATED

@@ -2,7 +2,8 @@
 
 Default deny: every http and websocket request is judged, except GET and HEAD of exactly the public paths. The decision
 is made on the raw scope, with the path as the application's router will see it; the Host header and forwarded headers
-play no part. A refused request is answered before its body is read; a streamed answer is not touched.
+play no part. A refused request is answered before its body is read, except for what ``disconnect`` reads ahead during a
+long wait for a verifier; a streamed answer is not touched.
 """
 
 from __future__ import annotations

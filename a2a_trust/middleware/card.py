@@ -46,7 +46,7 @@ _PATIENCE: Final = 5.0
 """How long a key that has failed to sign is left alone, in seconds."""
 
 _LOOK_SECONDS: Final = 1.0
-"""How often the file of a card is looked at. Reading and verifying 1 MB takes the event loop some milliseconds."""
+"""How often the file of a card is looked at. Verifying 1 MB takes the event loop some 20 milliseconds."""
 
 _STEP_BACK: Final = CLOCK_SKEW / 2
 """By how many seconds a card may be from the future of this clock: half of what verifiers accept, since their own

@@ -106,7 +106,8 @@ def test_what_was_read_ahead_is_handed_on_in_order_and_no_wait_is_given_up() -> 
         ahead = ReadAhead(server.receive)
         asyncio.get_running_loop().call_later(0.05, go_on.set)
         await ahead.during(go_on.wait())
-        server.queue.put_nowait(piece(3, more=False))  # the wait for it began before
+        server.queue.put_nowait(piece(3, more=False))
+        await settle()  # whoever waits for it began before
         server.queue.put_nowait(GONE)
         assert [await ahead.receive() for _ in range(4)] == [piece(1), piece(2), piece(3, more=False), GONE]
         ahead.close()

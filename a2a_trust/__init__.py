@@ -47,9 +47,7 @@ if TYPE_CHECKING:
     from a2a_trust.auth.discovery import OAuth2Keys as OAuth2Keys
     from a2a_trust.auth.discovery import OpenIdKeys as OpenIdKeys
     from a2a_trust.auth.dpop import DPoP as DPoP
-    from a2a_trust.auth.dpop import ProofMemory as ProofMemory
     from a2a_trust.auth.dpop import ServerNonces as ServerNonces
-    from a2a_trust.auth.dpop import VolatileProofMemory as VolatileProofMemory
     from a2a_trust.auth.guard_config import AnonymousAllowed as AnonymousAllowed
     from a2a_trust.auth.guard_config import At as At
     from a2a_trust.auth.guard_config import HandlersEnforceSkills as HandlersEnforceSkills
@@ -63,6 +61,9 @@ if TYPE_CHECKING:
     from a2a_trust.auth.principal import Principal as Principal
     from a2a_trust.auth.principal import TokenBinding as TokenBinding
     from a2a_trust.auth.principal import Verifier as Verifier
+    from a2a_trust.auth.proof_memory import ProofMemory as ProofMemory
+    from a2a_trust.auth.proof_memory import VolatileProofMemory as VolatileProofMemory
+    from a2a_trust.auth.proof_store import SqliteProofMemory as SqliteProofMemory
     from a2a_trust.card.merge import merged_card as merged_card
     from a2a_trust.client.card_cache import CardCache as CardCache
     from a2a_trust.client.certificates import CertificateFiles as CertificateFiles
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
     from a2a_trust.errors import PolicyNotMetError as PolicyNotMetError
     from a2a_trust.errors import RolledBackCardError as RolledBackCardError
     from a2a_trust.errors import SigningError as SigningError
+    from a2a_trust.errors import TooManyRequestsError as TooManyRequestsError
     from a2a_trust.errors import TrustError as TrustError
     from a2a_trust.errors import UncoveredFieldsError as UncoveredFieldsError
     from a2a_trust.errors import UnrecognizedCredentialsError as UnrecognizedCredentialsError
@@ -248,7 +250,7 @@ _HOMES = {
     "PinnedKeyError": "errors",
     "PolicyNotMetError": "errors",
     "Principal": "auth.principal",
-    "ProofMemory": "auth.dpop",
+    "ProofMemory": "auth.proof_memory",
     "ProtectedResource": "middleware.metadata",
     "ProxySecret": "middleware.proxies.from_proxy",
     "PublicCard": "middleware.card",
@@ -266,8 +268,10 @@ _HOMES = {
     "SigningTool": "keys.trust",
     "SqliteApiKeys": "auth.api_key.sqlite",
     "SqliteCardMemory": "client.memory_store",
+    "SqliteProofMemory": "auth.proof_store",
     "TokenBinding": "auth.principal",
     "TokenProfile": "auth.jwt",
+    "TooManyRequestsError": "errors",
     "Traefik": "middleware.proxies.certificate_only",
     "TrustError": "errors",
     "TrustFile": "keys.trust_file",
@@ -288,7 +292,7 @@ _HOMES = {
     "Verifier": "auth.principal",
     "VerifyingTransport": "client.transport",
     "VolatileCardMemory": "client.memory",
-    "VolatileProofMemory": "auth.dpop",
+    "VolatileProofMemory": "auth.proof_memory",
     "all_of": "keys.policy",
     "call_of": "middleware.rules",
     "client_context": "client.certificates",

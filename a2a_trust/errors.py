@@ -23,6 +23,7 @@
     │       └── UnrecognizedCredentialsError  it is of another kind or issuer than this verifier is for
     ├── AuthorizationError           403: the caller is known and may not; ``scopes`` would be needed
     │   └── CrossSiteError           a page of another site makes the caller's browser ask
+    ├── TooManyRequestsError         429: the caller is known, and asks more often than one caller may
     ├── KeySourceUnavailableError    503: whoever could judge the credential is out of reach
     └── CardNotServedError           503: our own card proves nothing now, so it must not be handed out
     ConfigurationError(ValueError)   wrong use, at start-up; the text says what to write instead
@@ -62,6 +63,7 @@ __all__ = [
     "RolledBackCardError",
     "SignatureFailure",
     "SigningError",
+    "TooManyRequestsError",
     "TrustError",
     "UncoveredFieldsError",
     "UnrecognizedCredentialsError",
@@ -344,6 +346,12 @@ class CrossSiteError(AuthorizationError):
     """A page of another site makes the caller's browser ask for this, with a credential that browsers attach."""
 
     code = "cross-site"
+
+
+class TooManyRequestsError(TrustError):
+    """The caller is known, and asks more often than there is room for from one caller. Others are not refused."""
+
+    code = "too-many-requests"
 
 
 class KeySourceUnavailableError(TrustError):

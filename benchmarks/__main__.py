@@ -12,7 +12,7 @@ from importlib.metadata import version
 from time import perf_counter
 from typing import Final
 
-from benchmarks import canonical, commands, many_cards, signatures, whole_cards
+from benchmarks import canonical, commands, many_cards, proofs, signatures, whole_cards
 from benchmarks.auth_env import auth_environment, in_auth_environment, run_there
 from benchmarks.rounds import Result, Row, run
 from benchmarks.sdk import MISSING, SDK_VERSION, SdkWorker, find_sdk
@@ -21,7 +21,7 @@ from benchmarks.setting import Setting
 #: Rows that need peers which have no place in our own environment; imported there.
 _AUTH_ROWS: Final = {
     "tokens": ("benchmarks.tokens", "rows_tokens"),
-    "api-keys": ("benchmarks.tokens", "rows_api_keys"),
+    "api-keys": ("benchmarks.api_keys", "rows"),
     "requests": ("benchmarks.requests", "rows_in_process"),
     "calls": ("benchmarks.requests", "rows_of_calls"),
     "served": ("benchmarks.requests", "rows_served"),
@@ -36,6 +36,7 @@ _ROWS: Final[dict[str, Callable[[Setting], Iterator[Row]]]] = {
     "sign-card": whole_cards.rows_sign_card,
     "many": many_cards.rows,
     "commands": commands.rows,
+    "proofs": proofs.rows,
 }
 
 

@@ -1,4 +1,4 @@
-"""Access tokens and API keys: what it takes to know whose they are."""
+"""Access tokens: what it takes to know whose they are."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import json
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
-from hashlib import scrypt, sha256
+from hashlib import sha256
 from itertools import repeat
+from random import Random
 from time import perf_counter
 from typing import Any, Final
 
-from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import PublicKey
@@ -21,12 +21,14 @@ from benchmarks.peers import Peers
 from benchmarks.rounds import Contender, Row, Timer, calls_per_round, repeated
 from benchmarks.setting import Setting
 
-__all__ = ["AUDIENCE", "ISSUER", "OneKey", "rows_api_keys", "rows_tokens", "token_of"]
+__all__ = ["AUDIENCE", "ISSUER", "LOOP", "OneKey", "awaited", "rows_tokens", "token_of"]
 
 ISSUER: Final = "https://login.example.com"
 AUDIENCE: Final = "https://agent.example.com"
 _TOKENS: Final = 400
 _REQUIRED: Final[Any] = {"require": ["exp", "iss", "aud", "sub"]}  # PyJWT's options
+
+_FLOOR: Final = "sha256 of it and a dict (floor)"
 
 LOOP: Final = asyncio.new_event_loop()
 
@@ -70,6 +72,8 @@ def rows_tokens(setting: Setting) -> Iterator[Row]:
     yield _tokens(setting, setting.es256, target=1.2)
     yield _tokens(setting, setting.rs256, target=1.6)
     yield _remembered(setting)
+    for callers in (4_000, 6_000, 20_000):
+        yield _of_many_callers(setting, callers)
 
 
 def awaited(work: Callable[[], Awaitable[Any]]) -> Timer:
@@ -212,7 +216,7 @@ def _remembered(setting: Setting) -> Row:
     verifier = JwtVerifier(OneKey(peers.signer.public_key), issuer=ISSUER, audience=AUDIENCE)
     return Row(
         title=f"the same access token again, {len(token)} characters",
-        baseline="sha256 of it and a dict (floor)",
+        baseline=_FLOOR,
         contenders=(
             _digest_and_dict(token),
             Contender(
@@ -223,62 +227,55 @@ def _remembered(setting: Setting) -> Row:
     )
 
 
-def _digest_and_dict(text: str) -> Contender:
-    known = {sha256(text.encode()).digest(): True}
-    return Contender(
-        name="sha256 of it and a dict (floor)", timer=repeated(lambda: known.get(sha256(text.encode()).digest()))
-    )
+def _of_many_callers(setting: Setting, callers: int) -> Row:
+    """Each caller has a live token of its own, and they come in any order."""
+    key, order, now = _CountedKey(setting.es256.signer.public_key), Random(1), time.time()
+    tokens = [token_of(setting.es256, number) for number in range(callers)]
+    verifier = JwtVerifier(key, issuer=ISSUER, audience=AUDIENCE)
+    known = {sha256(token.encode()).digest(): True for token in tokens}
 
+    async def serve(requests: list[str]) -> float:
+        start = perf_counter()
+        for token in requests:
+            await verifier.verify_bound(token, now)
+        return (perf_counter() - start) / len(requests)
 
-def rows_api_keys(setting: Setting) -> Iterator[Row]:
-    """A key to its owner."""
-    verifiers = {}
-    for number in (10, 100_000):
-        store = MemoryApiKeys()
-        issued = [store.create(owner=f"owner {index}", scopes=["read"]) for index in range(number)]
-        verifiers[number] = issued[number // 2].text, ApiKeyVerifier(store)
-    few, _ = verifiers[10]
-    yield Row(
-        title="API key",
-        baseline="sha256 of it and a dict (floor)",
+    def look_up(requests: list[str]) -> float:
+        start = perf_counter()
+        for token in requests:
+            known.get(sha256(token.encode()).digest())
+        return (perf_counter() - start) / len(requests)
+
+    LOOP.run_until_complete(serve(tokens))
+    key.asked = 0
+    LOOP.run_until_complete(serve(order.choices(tokens, k=2 * callers)))
+    hits = 1 - key.asked / (2 * callers)
+    return Row(
+        title=f"access tokens of {callers:,} callers, {len(tokens[0])} characters",
+        baseline=_FLOOR,
         contenders=(
-            _digest_and_dict(few),
-            *(
-                Contender(
-                    name=f"a2a_trust ApiKeyVerifier, {number:,} keys", timer=_verified(verifier, key), at_most=1e-6
-                )
-                for number, (key, verifier) in verifiers.items()
+            Contender(name=_FLOOR, timer=lambda: look_up(order.choices(tokens, k=2_000))),
+            Contender(
+                name="a2a_trust JwtVerifier",
+                timer=lambda: LOOP.run_until_complete(serve(order.choices(tokens, k=2_000))),
+                target=1.25,
             ),
         ),
         rounds=setting.rounds(60),
-    )
-    # A row of its own: it leaves cold caches to whoever comes after it.
-    yield Row(
-        title="API key, kept under a slow hash",
-        baseline="sha256 of it and a dict (floor)",
-        contenders=(
-            _digest_and_dict(few),
-            *setting.available("argon2-cffi", lambda: _argon2id(few)),
-            Contender(name="scrypt of the standard library (n=2^15, r=8)", timer=_scrypt(few)),
-        ),
-        rounds=setting.rounds(15),
-        notes=("what one does to passwords, which are not random",),
+        notes=(f"{hits:.1%} of the requests were answered from the memory",),
     )
 
 
-def _argon2id(key: str) -> Contender:
-    from argon2 import PasswordHasher
+class _CountedKey(OneKey):
+    """As ``OneKey``; it is asked once for every token that is verified."""
 
-    hasher = PasswordHasher()
-    kept = hasher.hash(key)
-    return Contender(name="argon2id (argon2-cffi, its defaults)", timer=repeated(lambda: hasher.verify(kept, key)))
+    asked = 0
 
-
-def _scrypt(key: str) -> Timer:
-    salt = bytes(16)
-    return repeated(lambda: scrypt(key.encode(), salt=salt, n=2**15, r=8, p=1, maxmem=2**26))
+    async def key(self, kid: str, kty: str) -> PublicKey:
+        self.asked += 1
+        return await super().key(kid, kty)
 
 
-def _verified(verifier: ApiKeyVerifier, key: str) -> Timer:
-    now = time.time()
-    return awaited(lambda: verifier.verify(key, now))
+def _digest_and_dict(text: str) -> Contender:
+    known = {sha256(text.encode()).digest(): True}
+    return Contender(name=_FLOOR, timer=repeated(lambda: known.get(sha256(text.encode()).digest())))

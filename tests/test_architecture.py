@@ -42,16 +42,21 @@ HOMES = {
     "starlette": ("middleware/",),
     "uvicorn": ("servers/uvicorn.py",),
     "hypercorn": ("servers/hypercorn.py",),
-    "sqlite3": ("files/sqlite.py", "auth/api_key/sqlite.py", "client/memory_store.py"),
+    "sqlite3": (
+        "files/sqlite.py",
+        "auth/api_key/sqlite.py",
+        "auth/proof_store.py",
+        "client/memory_store.py",
+    ),
 }
 
 STANDARD = {
-    "__future__", "abc", "asyncio", "base64", "binascii", "bisect", "codecs", "collections", "concurrent", "contextlib",
-    "contextvars", "decimal",
-    "dataclasses", "datetime", "email", "enum", "fcntl", "functools", "getpass", "hashlib", "hmac", "importlib",
-    "inspect", "io", "ipaddress", "itertools", "json", "logging", "marshal", "math", "os", "pathlib", "re", "secrets",
-    "shlex", "shutil", "socket", "ssl", "stat", "sys", "tempfile", "textwrap", "threading", "time", "tomllib", "types",
-    "typing", "unicodedata", "urllib", "uuid", "warnings", "zlib",
+    "abc", "asyncio", "base64", "binascii", "bisect", "codecs", "collections", "concurrent", "contextlib",
+    "contextvars", "dataclasses", "datetime", "decimal", "email", "enum", "errno", "fcntl", "functools",
+    "__future__", "getpass", "hashlib", "hmac", "importlib", "inspect", "io", "ipaddress", "itertools", "json",
+    "logging", "marshal", "math", "os", "pathlib", "re", "secrets", "shlex", "shutil", "signal", "socket", "ssl",
+    "stat", "sys", "tempfile", "textwrap", "threading", "time", "tomllib", "types", "typing", "unicodedata",
+    "urllib", "uuid", "warnings", "zlib",
 }  # fmt: skip
 
 

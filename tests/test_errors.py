@@ -142,6 +142,7 @@ CODES = {
     "UnrecognizedCredentialsError": "unrecognized-credentials",
     "AuthorizationError": "insufficient-scope",
     "CrossSiteError": "cross-site",
+    "TooManyRequestsError": "too-many-requests",
     "KeySourceUnavailableError": "key-source-unavailable",
     "CardNotServedError": "card-not-served",
 }

@@ -20,19 +20,18 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-import threading
 from collections.abc import Mapping, MutableMapping
-from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from a2a_trust import strict_json
 from a2a_trust.auth.credentials import Lines
+from a2a_trust.auth.proof_memory import MAX_WINDOW, ProofMemory, VolatileProofMemory
+from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,
     InvalidSignatureError,
-    KeySourceUnavailableError,
     MalformedError,
 )
 from a2a_trust.keys import base64url
@@ -41,7 +40,7 @@ from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk
 from a2a_trust.keys.jws import read_header, verify_jws
 from a2a_trust.strict_json import JSONObject
 
-__all__ = ["NEXT_NONCE", "PROOF_ALGORITHMS", "DPoP", "ProofMemory", "ServerNonces", "VolatileProofMemory"]
+__all__ = ["NEXT_NONCE", "PROOF_ALGORITHMS", "DPoP", "ServerNonces"]
 
 PROOF_ALGORITHMS: Final = tuple(name for each in ALGORITHMS.values() for name in (each.name, *each.other_names))
 """Names of the algorithms that proofs may be signed with."""
@@ -54,58 +53,6 @@ MAX_PROOF: Final = 8192
 
 MAX_JTI: Final = 512
 """The longest ``jti``, in characters."""
-
-MAX_WINDOW: Final = 300.0
-"""The most by which the ``iat`` of a proof may be off, in seconds."""
-
-
-class ProofMemory(Protocol):
-    """Remembers which proofs were used, so that none counts twice."""
-
-    async def first_use(self, jkt: str, jti: str, *, now: float, until: float) -> bool:
-        """Whether this is the first use of the name ``jti`` with the key ``jkt``; it is remembered from now on.
-
-        Asking and remembering are one step: of two that come at once, one is the first. What is remembered may be
-        dropped after ``until`` and never before, for want of room neither: KeySourceUnavailableError when there is no
-        room, or when nobody can tell. ``now`` and ``until`` are seconds since the epoch.
-        """
-        ...
-
-
-class VolatileProofMemory:
-    """Remembers proofs in this process, ``capacity`` of them; when it is full, further ones are refused (503).
-
-    Each takes about 150 bytes for up to two windows, two minutes as it comes. It is for an agent that is one process:
-    of two processes with a memory each, both would take the same proof.
-    """
-
-    def __init__(self, capacity: int = 200_000) -> None:
-        if type(capacity) is not int or capacity < 1:
-            raise ConfigurationError("VolatileProofMemory: capacity must be a number of proofs, at least 1")
-        self._capacity = capacity
-        self._used: set[bytes] = set()
-        self._dropped = 0.0
-        #: The same by the ten seconds in which they end, so that nobody has to look through all of them.
-        self._by_end: dict[int, list[bytes]] = {}
-        self._lock = threading.Lock()
-
-    async def first_use(self, jkt: str, jti: str, *, now: float, until: float) -> bool:
-        digest = hashlib.sha256(f"{jkt} {jti}".encode()).digest()
-        with self._lock:
-            for ended in [end for end in self._by_end if end * 10 < now]:
-                self._used.difference_update(self._by_end.pop(ended))
-                self._dropped = max(self._dropped, ended * 10)
-            # Clocks go back, and requests wait for keys: what may have been dropped counts as used.
-            if digest in self._used or until <= self._dropped:
-                return False
-            if len(self._used) >= self._capacity:
-                raise KeySourceUnavailableError(
-                    f"the memory of DPoP proofs is full, with {self._capacity}; give it more room: "
-                    "DPoP(…, memory=VolatileProofMemory(capacity=…))"
-                )
-            self._used.add(digest)
-            self._by_end.setdefault(int(until // 10) + 1, []).append(digest)
-        return True
 
 
 _PERIOD: Final = 300
@@ -177,6 +124,9 @@ class DPoP:
         if isinstance(memory, type) or not callable(getattr(memory, "first_use", None)):
             raise ConfigurationError("DPoP: memory has no method first_use; write memory=VolatileProofMemory()")
         self._base, self._window, self._memory, self._nonces = base.rstrip("/"), window, memory, nonces
+        #: Thumbprint -> the header of a proof, and the key in it. One for each key: a holder of a token who writes
+        #: every header in another way drives nobody else's out.
+        self._keys: BoundedCache[str, tuple[str, PublicKey]] = BoundedCache(max_entries=_MEMORY_KEYS)
 
     @property
     def url(self) -> str:
@@ -193,7 +143,8 @@ class DPoP:
 
         ``lines`` are those of the header ``DPoP``, ``scope`` the request's, ``token`` the access token in it. When the
         proof's nonce will not be good for long, the next one is in ``scope[NEXT_NONCE]`` then, for the answer (8.2).
-        InvalidCredentialsError; KeySourceUnavailableError when the memory cannot tell.
+        InvalidCredentialsError; TooManyRequestsError when the key has no room in the memory of proofs for now, and
+        KeySourceUnavailableError when the memory cannot tell.
         """
         try:
             claims = self._check(lines, scope, token, jkt, now)
@@ -220,9 +171,7 @@ class DPoP:
             raise _refused("too long, or not three parts")
         protected, encoded, signature = parts
         # 2 and 3; the thumbprint first: it is the cheaper question
-        key = _key_of(protected) if len(protected) <= _USUAL_HEADER else _read_key(protected)
-        if key.thumbprint != jkt:
-            raise _refused("it is by another key than the one that the token is bound to", "invalid_token")
+        key = self._key(protected, jkt)
         payload = base64url.decode(encoded, "payload")
         try:
             verify_jws(protected=protected, payload=payload, signature=signature, key=key)
@@ -251,6 +200,18 @@ class DPoP:
             raise _refused("jti is missing, or no name of a usual length")
         return claims
 
+    def _key(self, protected: str, jkt: str) -> PublicKey:
+        """The key in a proof's header, which is the one that the token is bound to."""
+        known = self._keys.get(jkt)
+        if known is not None and known[0] == protected:  # a client's proofs all have the same header
+            return known[1]
+        key = _read_key(protected)
+        if key.thumbprint != jkt:
+            raise _refused("it is by another key than the one that the token is bound to", "invalid_token")
+        if len(protected) <= _USUAL_HEADER:
+            self._keys.put(jkt, (protected, key))
+        return key
+
     def _is_for(self, htu: object, scope: Mapping[str, Any]) -> bool:
         path = _path_of(scope)
         if path is None or type(htu) is not str:
@@ -271,6 +232,8 @@ def _refused(why: str, oauth_error: str = "invalid_dpop_proof") -> InvalidCreden
 
 
 _USUAL_HEADER: Final = 1024  # with an RSA key of 3072 bits one has 750
+_MEMORY_KEYS: Final = 32_768
+"""The number of clients whose keys are remembered, as many as of tokens; one of ES256 takes 3.4 kB."""
 
 
 def _read_key(protected: str) -> PublicKey:
@@ -282,10 +245,6 @@ def _read_key(protected: str) -> PublicKey:
     if algorithm is None:
         raise MalformedError("alg is none that is accepted")
     return public_key_from_jwk(header.get("jwk"), alg=algorithm.name)
-
-
-#: A client's proofs all have the same header. Those who send one have a token, so they do not fill this at will.
-_key_of: Final = lru_cache(maxsize=512)(_read_key)
 
 
 _HTTP_URL: Final = re.compile(

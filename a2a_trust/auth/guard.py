@@ -33,6 +33,7 @@ from a2a_trust.errors import (
     InvalidCredentialsError,
     KeySourceUnavailableError,
     MissingCredentialsError,
+    TooManyRequestsError,
     UnrecognizedCredentialsError,
 )
 from a2a_trust.keys import base64url
@@ -48,7 +49,7 @@ class Refused:
     ``Authorization: DPoP``. ``caller`` is whom the credentials name, where they are good and not sufficient.
     """
 
-    error: AuthenticationError | AuthorizationError | KeySourceUnavailableError
+    error: AuthenticationError | AuthorizationError | TooManyRequestsError | KeySourceUnavailableError
     scheme: str | None = None
     by_dpop: bool = False
     caller: Principal | None = None
@@ -234,7 +235,7 @@ class Guard:
             await self.dpop.check(proofs, scope, token=evidence.dpop_token, jkt=jkt, now=now)
         except InvalidCredentialsError as error:
             return Refused(error, name, by_dpop=True)
-        except KeySourceUnavailableError as error:
+        except (TooManyRequestsError, KeySourceUnavailableError) as error:
             return Refused(error)
         return None
 

@@ -17,13 +17,15 @@ Rules 2 to 6 read what nobody has proven yet, and can only refuse: a token that 
 of keys and no signature check. Nothing counts before rule 7.
 
 What is remembered of a token are its proven claims, under the digest of the whole token, for five minutes at most, and
-not beyond the loss of any of the issuer's keys: so long may a key that the issuer withdrew still count.
+not beyond the loss of any of the issuer's keys: so long may a key that the issuer withdrew still count. The memory is
+bounded in tokens and in bytes; the token that was verified first leaves it first.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
@@ -31,6 +33,7 @@ from typing import Final, NamedTuple, Protocol
 from a2a_trust import strict_json
 from a2a_trust.auth.discovery import IssuerKeys, check_issuer
 from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, KeyBinding, TokenBinding
+from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,
@@ -53,7 +56,8 @@ MAX_SKEW: Final = 300.0
 """The most that clocks may differ, in seconds."""
 
 _MEMORY_SECONDS: Final = 300.0
-_MEMORY_TOKENS: Final = 4096
+_MEMORY_BYTES: Final = 4_096
+"""How many bytes the memory may take for each of the tokens that it is for; one of 450 characters takes 1,550."""
 
 
 class KeySource(Protocol):
@@ -114,7 +118,6 @@ class _Proven(NamedTuple):
     """The digest of what the issuer has signed: a signature can have other spellings, which are other tokens."""
     generation: int
     good_from: float
-    good_until: float
 
 
 class JwtVerifier(BoundVerifier[str]):
@@ -139,9 +142,11 @@ class JwtVerifier(BoundVerifier[str]):
         profile: TokenProfile = TokenProfile.RFC9068,
         skew: float = 30.0,
         binding: TokenBinding = TokenBinding.OPTIONAL,
+        remember: int = 32_768,
     ) -> None:
         """``skew``: by how many seconds ``nbf`` and ``iat`` may lie ahead; ``exp`` gets none. ``binding`` says whether
-        tokens have to be bound to a key.
+        tokens have to be bound to a key. ``remember`` bounds the memory, in tokens: write as many as are live at once.
+        It takes about 1.6 kB for a usual token, and never more than 4 kB times ``remember``.
         """
         for name, value in (("issuer", issuer), ("audience", audience)):
             if type(value) is not str or not value:
@@ -156,7 +161,11 @@ class JwtVerifier(BoundVerifier[str]):
         self._keys, self._issuer, self._audience = keys, issuer, audience
         self._profile, self._typ, self._skew = TokenProfile(profile), profile.lower(), skew
         self._binding = TokenBinding(binding)
-        self._proven: dict[bytes, _Proven] = {}
+        if type(remember) is not int or remember < 0:
+            raise ConfigurationError("JwtVerifier: remember is a number of tokens, 0 or more")
+        self._proven: BoundedCache[bytes, _Proven] = BoundedCache(
+            max_entries=remember, max_bytes=remember * _MEMORY_BYTES
+        )
 
     @property
     def issuer(self) -> str:
@@ -180,32 +189,35 @@ class JwtVerifier(BoundVerifier[str]):
         """
         if len(credential) > MAX_TOKEN or not credential.isascii():
             raise InvalidCredentialsError("token: too long, or not ASCII")
-        digest = hashlib.sha256(credential.encode("ascii")).digest()
+        digest = hashlib.sha256(credential.encode()).digest()
         # Read before the key is asked for: what a key has proven that is lost meanwhile counts for nothing.
         generation = self._keys.generation
-        proven = self._proven.get(digest)
+        proven = self._proven.get(digest, now)
         if proven is not None:
-            identity, _, then, good_from, good_until = proven
-            if then == generation and good_from <= now < good_until:
+            identity, _, then, good_from = proven
+            if then == generation and good_from <= now:
                 return identity
         try:
-            identity, good_from, good_until = await self._prove(credential, now)
+            identity, good_from, good_until, size = await self._prove(credential, now)
         except MalformedError as error:
             raise InvalidCredentialsError(f"token: {error}") from None
-        if len(self._proven) >= _MEMORY_TOKENS:
-            self._make_room(now)
+        # Five minutes of the clock in both directions: what was proven while it ran ahead is proven again.
+        good_from = max(good_from, now - _MEMORY_SECONDS)
         good_until = min(good_until, now + _MEMORY_SECONDS)
-        self._proven[digest] = _Proven(identity, _signed(credential), generation, good_from, good_until)
+        self._proven.put(
+            digest, _Proven(identity, _signed(credential), generation, good_from), until=good_until, size=size
+        )
         return identity
 
     def forget(self, credential: str) -> None:
         """Drop what is remembered of a token, as after its revocation, and of every other token that differs from it
         in nothing but the signature: of an ECDSA signature (r, s) anybody can make the second one, (r, n - s)."""
         signed = _signed(credential)
-        self._proven = {digest: proven for digest, proven in self._proven.items() if proven.signed != signed}
+        self._proven.remove_where(lambda proven: proven.signed == signed)
 
-    async def _prove(self, credential: str, now: float) -> tuple[Identity, float, float]:
-        """The identity, and from when until when the token and the key that signed it are good."""
+    async def _prove(self, credential: str, now: float) -> tuple[Identity, float, float, int]:
+        """The identity, from when until when the token and the key that signed it are good, and how many bytes it
+        takes to remember that."""
         # 1
         parts = credential.split(".")
         if len(parts) != 3:
@@ -233,7 +245,8 @@ class JwtVerifier(BoundVerifier[str]):
             verify_jws(protected=protected, payload=payload, signature=signature, key=key)
         except InvalidSignatureError:
             raise InvalidCredentialsError("token: the signature is not the issuer's") from None
-        return identity, max(good_from, key.not_before), min(identity.expires_at, key.not_after)
+        good_until = min(identity.expires_at, key.not_after)
+        return identity, max(good_from, key.not_before), good_until, _bytes_of(claims)
 
     def _check_kind(self, claims: JSONObject) -> None:
         """The rest of rule 3: what the claims say about the kind of token."""
@@ -244,11 +257,6 @@ class JwtVerifier(BoundVerifier[str]):
                 raise InvalidCredentialsError("token: its own claim typ says that it is no access token")
             if _OF_ACCESS_TOKENS.isdisjoint(claims):
                 raise InvalidCredentialsError("token: nothing shows that it is an access token (scope, scp …)")
-
-    def _make_room(self, now: float) -> None:
-        # A copy and an assignment: readers on other threads see the old memory or the new one.
-        kept = {digest: proven for digest, proven in self._proven.items() if now < proven.good_until}
-        self._proven = kept if len(kept) < _MEMORY_TOKENS else {}
 
 
 class IdTokenVerifier(JwtVerifier):
@@ -285,6 +293,25 @@ def _read_header(protected: str) -> _Header:
     if type(typ) is not str:
         raise InvalidCredentialsError("token: typ is not a string")
     return _Header(kid, algorithm.kty, typ.lower().removeprefix("application/"))
+
+
+_BYTES_BESIDE_CLAIMS: Final = 600
+_BYTES_OF_READ_ONLY: Final = 96  # what makes an object in the claims one that cannot be changed
+
+
+def _bytes_of(claims: JSONObject) -> int:
+    """About how many bytes an entry of the memory takes; rather more than fewer."""
+    size = _BYTES_BESIDE_CLAIMS
+    found: list[object] = [claims]
+    for value in found:  # which grows meanwhile
+        size += sys.getsizeof(value)
+        if type(value) is dict:
+            size += _BYTES_OF_READ_ONLY
+            found += value
+            found += value.values()
+        elif type(value) is list:
+            found += value
+    return size
 
 
 def _signed(credential: str) -> bytes:

@@ -1,21 +1,24 @@
 """``a2a-sign api-key``: make, import, list, rotate and revoke the API keys of a store.
 
 A new key goes to standard output, alone, and everything else to standard error: ``… create … > key.txt`` holds the key.
-It is shown this once. A key never comes in as an argument, where other users and the shell's history would see it.
+It is shown this once; a key that could not be shown is revoked again. A key never comes in as an argument, where other
+users and the shell's history would see it.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import shlex
 import sys
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, IssuedApiKey
 from a2a_trust.cli.moments import duration, moment, written
-from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, put_table
+from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, put_table, said
 from a2a_trust.cli.sources import naming
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TrustError
 
@@ -29,21 +32,33 @@ def run(options: argparse.Namespace) -> int:
     try:
         with naming(options.store):
             report = actions[options.action](options)
+    except _NotShownError as error:
+        sys.stdout = None  # what is left in it goes nowhere, and neither does a report
+        return failed(command, error, as_json=False, code=Exit.INPUT_OUTPUT)
     except BrokenPipeError:
         raise
     except (TrustError, ConfigurationError, OSError) as error:
         code = Exit.INPUT_OUTPUT if isinstance(error, KeySourceUnavailableError) else exit_of(error)
         return failed(command, error, as_json=options.json, code=code)
-    if options.json:
-        put_json({"command": command, "ok": True, "exit": Exit.OK, **report})
+    if options.json and report is not None:
+        put_json(_reported(options, report))
     return Exit.OK
 
 
-def _create(options: argparse.Namespace) -> dict[str, Any]:
+def _reported(options: argparse.Namespace, report: dict[str, Any]) -> dict[str, Any]:
+    return {"command": f"api-key {options.action}", "ok": True, "exit": Exit.OK, **report}
+
+
+class _NotShownError(OSError):
+    """A new key could not be shown."""
+
+
+def _create(options: argparse.Namespace) -> None:
     expires = _expires(options.expires)
+    _check_output()
     store = SqliteApiKeys(options.store, create=True)
     issued = store.create(owner=options.owner, scopes=options.scope, expires=expires, prefix=options.prefix)
-    return _issued(issued, store, options)
+    _show(issued, store, options)
 
 
 def _import(options: argparse.Namespace) -> dict[str, Any]:
@@ -52,7 +67,7 @@ def _import(options: argparse.Namespace) -> dict[str, Any]:
     record = store.import_key(text, owner=options.owner, scopes=options.scope, expires=expires, prefix=options.prefix)
     if not options.json:
         put(f"{mark('imported', 'green', sys.stdout)} {_line(record)}")
-    return {**_entry(record), "other_keys": _others(record, store)}
+    return {**_entry(record), "other_keys": _others(record, store.records(owner=record.owner))}
 
 
 def _list(options: argparse.Namespace) -> dict[str, Any]:
@@ -63,15 +78,12 @@ def _list(options: argparse.Namespace) -> dict[str, Any]:
     return {"keys": [_entry(record) for record in records]}
 
 
-def _rotate(options: argparse.Namespace) -> dict[str, Any]:
+def _rotate(options: argparse.Namespace) -> None:
     expires = None if options.expires is None else _expires(options.expires)
+    _check_output()
     store = SqliteApiKeys(options.store)
     issued = store.rotate(options.id, overlap=duration(options.overlap, "--overlap"), expires=expires)
-    report = _issued(issued, store, options)
-    old = next(record for record in store.records() if record.key_id == options.id)
-    if not options.json:
-        put(f"  {old.key_id}, which it replaces, is good until {written(old.expires)}", sys.stderr)
-    return {**report, "replaces": {"id": old.key_id, "expires": written(old.expires)}}
+    _show(issued, store, options)
 
 
 def _revoke(options: argparse.Namespace) -> dict[str, Any]:
@@ -82,26 +94,56 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
     return _entry(record)
 
 
-def _issued(issued: IssuedApiKey, store: SqliteApiKeys, options: argparse.Namespace) -> dict[str, Any]:
-    """Show a new key, this once."""
-    record = issued.record
-    if not options.json:
-        put(issued.text)  # first: whatever fails now, the key is not lost
-        put(f"{mark('made', 'green', sys.stderr)} {_line(record)}", sys.stderr)
-        put("  the key is shown this once and kept nowhere; store it where only its user can read it", sys.stderr)
-    others = _others(record, store)
-    if others and not options.json:
+def _check_output() -> None:
+    if sys.stdout is None:
+        raise _NotShownError("standard output is closed, and a new key is shown there once; nothing was changed")
+
+
+def _show(issued: IssuedApiKey, store: SqliteApiKeys, options: argparse.Namespace) -> None:
+    """Show a new key, this once. _NotShownError: it could not be shown, and nothing is left of it but its record."""
+    try:
+        record, of_owner = issued.record, store.records(owner=issued.record.owner)
+        others = _others(record, of_owner)
+        old = next((other for other in of_owner if other.replaced_by == record.key_id), None)
+        if options.json:
+            replaces = {} if old is None else {"replaces": {"id": old.key_id, "expires": written(old.expires)}}
+            put_json(_reported(options, {"key": issued.text, **_entry(record), "other_keys": others, **replaces}))
+        else:
+            put(issued.text)
+        sys.stdout.flush()
+    except BaseException as error:
+        _take_back(issued, store, options, error)
+        raise
+    if options.json:
+        return
+    put(f"{mark('made', 'green', sys.stderr)} {_line(record)}", sys.stderr)
+    put("  the key is shown this once and kept nowhere; store it where only its user can read it", sys.stderr)
+    if others:
         put(f"  note: {others} more of this owner's keys are good; they all name the same caller", sys.stderr)
-    return {"key": issued.text, **_entry(record), "other_keys": others}
+    if old is not None:
+        put(f"  {old.key_id}, which it replaces, is good until {written(old.expires)}", sys.stderr)
 
 
-def _others(record: ApiKeyRecord, store: SqliteApiKeys) -> int:
+def _take_back(issued: IssuedApiKey, store: SqliteApiKeys, options: argparse.Namespace, error: BaseException) -> None:
+    """Revoke a key that nobody has seen. _NotShownError: it was an error, or the key could not be revoked."""
+    key_id, old = issued.record.key_id, issued.replaces
+    why = getattr(error, "strerror", None) or (said(error) if isinstance(error, Exception) else "interrupted")
+    try:
+        store.take_back(issued)
+    except (TrustError, ConfigurationError) as second:
+        raise _NotShownError(
+            f"the new key {key_id} could not be shown ({why}) and could not be revoked ({second}); "
+            f"run: a2a-sign api-key revoke --store {shlex.quote(str(options.store))} {key_id}"
+        ) from None
+    if isinstance(error, Exception):
+        goes_on = "" if old is None else f", and {old.key_id} goes on as it was"
+        raise _NotShownError(f"the new key could not be shown ({why}); {key_id} was revoked again{goes_on}") from None
+
+
+def _others(record: ApiKeyRecord, of_owner: Iterable[ApiKeyRecord]) -> int:
     """How many more keys name the same caller now: an owner's name that two people chose shows here."""
     now = time.time()
-    return sum(
-        other.owner == record.owner and other.key_id != record.key_id and other.is_good(now)
-        for other in store.records()
-    )
+    return sum(other.key_id != record.key_id and other.is_good(now) for other in of_owner)
 
 
 def _given(name: str) -> str:

@@ -6,16 +6,17 @@ import argparse
 import json
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json
-from a2a_trust.cli.sources import default_key_path, new_passphrase
-from a2a_trust.errors import ConfigurationError, TrustError
-from a2a_trust.files.atomic import write_atomically
-from a2a_trust.keys.files import save_private_key
+from a2a_trust.cli.sources import algorithm_option, default_key_path, key_file_warnings, naming, new_passphrase, opened
+from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
+from a2a_trust.files.atomic import FileToWrite, Over, is_taken
+from a2a_trust.keys.files import PassphraseNeededError, private_key_bytes, read_key_file, read_private_key
 from a2a_trust.keys.keyset import publish_jwks
-from a2a_trust.keys.signer import generate_signer
+from a2a_trust.keys.signer import LocalSigner, generate_signer
 
 __all__ = ["run"]
 
@@ -23,43 +24,109 @@ __all__ = ["run"]
 _PEM_TELLS = ("ES256", "ES384", "ES512", "EdDSA", "RS256")
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A key in its two files; ``is_completed``: the private one was there before."""
+
+    private: Path
+    public: Path
+    signer: LocalSigner
+    is_completed: bool
+
+
 def run(options: argparse.Namespace) -> int:
     """Make the key; never over one that is there."""
     try:
-        private, public, alg, kid = _make(options)
+        made = _make(options)
     except (TrustError, ConfigurationError, OSError) as error:
         # There is no card here: whatever is wrong is wrong with what was asked for.
         code = exit_of(error) if isinstance(error, OSError) else Exit.USAGE
         return failed("keygen", error, as_json=options.json, code=code)
+    signer, private = made.signer, str(made.private)
     if options.json:
-        report = {"kid": kid, "alg": alg, "private_key": str(private), "jwks": str(public)}
+        files = {"private_key": private, "jwks": str(made.public), "completed": made.is_completed}
+        report = {"kid": signer.kid, "alg": signer.alg, **files}
         put_json({"command": "keygen", "ok": True, "exit": Exit.OK, **report})
         return Exit.OK
-    key = "" if options.output is None else f"--key {shlex.quote(str(private))} "
-    put(f"{mark('made', 'green', sys.stdout)} {alg} key {printable(kid)}")
-    put(f"  private key: {printable(private)}   keep it secret; mode 0600")
-    put(f"  public keys: {printable(public)}   publish it; verifiers read it")
+    key = "" if options.output is None else f"--key {shlex.quote(private)} "
+    word = "completed" if made.is_completed else "made"
+    about = "was there already and is unchanged" if made.is_completed else "keep it secret; mode 0600"
+    put(f"{mark(word, 'green', sys.stdout)} {signer.alg} key {printable(signer.kid)}")
+    put(f"  private key: {printable(private)}   {about}")
+    put(f"  public keys: {printable(made.public)}   publish it; verifiers read it")
     put(f"  next:        a2a-sign {printable(key)}card.json")
     return Exit.OK
 
 
-def _make(options: argparse.Namespace) -> tuple[Path, Path, str, str]:
+def _make(options: argparse.Namespace) -> _Made:
+    """Both files are prepared before the first is put in place: what cannot be written leaves none.
+
+    A command that was killed between the two leaves the private one: then the other is made from it.
+    """
     private = default_key_path() if options.output is None else Path(options.output)
     if options.output in ("", "-") or not private.name:
         raise ConfigurationError("-o needs the name of a file: a private key goes into one that only you can read")
     public = private.with_name(f"{private.stem}.jwks.json")
-    for path in (private, public):
-        if path.exists():
-            raise ConfigurationError(f"{path} is there already and is not overwritten; move it away, or choose -o FILE")
+    is_completed = is_taken(private)
+    if is_taken(public) or (is_completed and not private.is_file()):
+        raise _is_there(private if is_completed else public)
+    if is_completed:
+        signer = _signer_in(private, options)
+    else:
+        signer, data = _new_key(options)
+        if options.output is None:
+            private.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    jwks = f"{json.dumps(publish_jwks([signer.public_key]), indent=2)}\n".encode()
+    with FileToWrite(private, Over.NOTHING) as first, FileToWrite(public, Over.NOTHING) as second:
+        second.prepare(jwks, mode=0o644)
+        if not is_completed:
+            first.prepare(data, mode=0o600)
+            _commit(first)
+        _commit(second)
+    return _Made(private, public, signer, is_completed)
+
+
+def _commit(file: FileToWrite) -> None:
+    try:
+        file.commit()
+    except FileExistsError:
+        raise _is_there(file.path) from None
+
+
+def _is_there(path: Path) -> ConfigurationError:
+    return ConfigurationError(f"{path} is there already and is not overwritten; move it away, or choose -o FILE")
+
+
+def _new_key(options: argparse.Namespace) -> tuple[LocalSigner, bytes]:
+    """A new key, and what its file holds."""
     signer = generate_signer(options.alg, kid=options.kid)
     fits_pem = options.kid is None and signer.alg in _PEM_TELLS
     if options.format == "pem" and not fits_pem:
         raise ConfigurationError("PEM can hold neither --kid nor this --alg; use --format jwk")
     chosen: Literal["pem", "jwk"] = options.format or ("pem" if fits_pem else "jwk")
     passphrase = new_passphrase() if options.encrypt else None
-    if options.output is None:
-        private.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    save_private_key(private, signer, format=chosen, passphrase=passphrase)
-    jwks = json.dumps(publish_jwks([signer.public_key]), indent=2)
-    write_atomically(public, f"{jwks}\n".encode(), mode=0o644)
-    return private, public, signer.alg, signer.kid
+    return signer, private_key_bytes(signer, format=chosen, passphrase=passphrase)
+
+
+def _signer_in(private: Path, options: argparse.Namespace) -> LocalSigner:
+    """The key that is there without its public half; ConfigurationError when it is not the one that is asked for."""
+    with private.open("rb") as file, key_file_warnings(), naming(str(private)):
+        data = read_key_file(file, private)
+    is_encrypted = False
+    try:
+        signer = read_private_key(data)
+    except PassphraseNeededError:
+        is_encrypted = True
+        with naming(str(private)):
+            signer = opened(lambda passphrase: read_private_key(data, passphrase=passphrase), str(private))
+    except MalformedError:
+        raise _is_there(private) from None
+    asked = algorithm_option(options.alg)
+    if (signer.alg, options.kid or signer.kid, is_encrypted or not options.encrypt) != (asked, signer.kid, True):
+        what = "encrypted" if is_encrypted else "not encrypted"
+        raise ConfigurationError(
+            f"{private} is there already, without its public keys, and is not the key that you ask for: it is the "
+            f"{signer.alg} key {signer.kid}, {what}. To make its public keys, run: a2a-sign keygen "
+            f"-o {shlex.quote(str(private))} --alg {signer.alg}. For a new key, move it away, or choose -o FILE"
+        )
+    return signer

@@ -16,7 +16,7 @@ from a2a_trust.cli.moments import written
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, put_table
 from a2a_trust.cli.sources import check_not_secret, key_file_warnings, load_signers, naming, new_passphrase, opened
 from a2a_trust.errors import ConfigurationError, TrustError
-from a2a_trust.files.atomic import write_atomically
+from a2a_trust.files.atomic import is_taken, write_atomically
 from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.ring_file import load_key_ring, save_key_ring, update_key_ring
 from a2a_trust.keys.rotation import KeyRing, KeyState, RingKey, new_ring_key
@@ -102,7 +102,7 @@ def _create(options: argparse.Namespace) -> dict[str, Any]:
     if options.key is not None and options.alg is not None:
         raise ConfigurationError("--alg is for a new key, and --key names one that you have; drop one of them")
     exists = ConfigurationError(f"{path} is there already and is not overwritten; choose another name")
-    if path.exists():
+    if is_taken(path):
         raise exists
     first = new_ring_key(options.alg or "ES256") if options.key is None else load_signers([options.key], options.kid)[0]
     ring = KeyRing.begin(first, present(), passphrase=new_passphrase() if options.encrypt else None)

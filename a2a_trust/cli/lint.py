@@ -15,7 +15,7 @@ from a2a_trust.cli.positions import Position, positions_of
 from a2a_trust.cli.report import Exit, class_of, exit_of, failed, mark, printable, put, put_json, warn
 from a2a_trust.cli.sources import read_input
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.files.atomic import write_atomically
+from a2a_trust.files.atomic import FileToWrite, Over
 from a2a_trust.lint.findings import Finding, Severity
 from a2a_trust.lint.lint_card import lint_card, mend_card
 from a2a_trust.lint.rules.table import RULES
@@ -77,20 +77,29 @@ def _report(name: str, *, fix: bool) -> _Report:
     mended: tuple[str, ...] = ()
     not_mended = None
     try:
-        data = read_input(name)
         if fix:
-            try:
-                text, mended = mended_text(data)
-            except (MalformedError, ConfigurationError) as error:
-                not_mended = error
-            else:
-                if mended:
-                    write_atomically(Path(name), text)
-                    data = text
+            data, mended, not_mended = _fixed(Path(name))
+        else:
+            data = read_input(name)
     except OSError as error:
         return _Report(name=name, unread=error)
     findings = lint_card(data)
     return _Report(name=name, findings=findings, places=_places(data, findings), mended=mended, not_mended=not_mended)
+
+
+def _fixed(path: Path) -> tuple[bytes, tuple[str, ...], MalformedError | ConfigurationError | None]:
+    """The card as the file has it now, what was left out of it, and why nothing was, if it should have been."""
+    with FileToWrite(path, Over.WHAT_WAS_READ) as file:
+        file.lock()
+        data = file.read(strict_json.MAX_BYTES + 1)
+        try:
+            text, mended = mended_text(data)
+        except (MalformedError, ConfigurationError) as error:
+            return data, (), error
+        if mended:
+            file.prepare(text)
+            file.commit()
+        return text, mended, None
 
 
 def mended_text(data: bytes) -> tuple[bytes, tuple[str, ...]]:

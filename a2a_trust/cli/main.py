@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import argparse
 import io
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -32,22 +36,25 @@ an encrypted key is opened with A2A_SIGN_KEY_PASSPHRASE, A2A_SIGN_KEY_PASSPHRASE
 
 exit codes:
   0 ok   1 invalid   2 usage or configuration   3 unsigned   4 untrusted   5 uncovered members   6 input or output
-  130 interrupted
+  129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM
 """
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command and return its exit code."""
+    """Run the command and return its exit code. While it runs, SIGTERM and SIGHUP end it as Ctrl-C does."""
     arguments = sys.argv[1:] if argv is None else argv
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what the terminal cannot show is no reason to fail
     try:
-        code = _run(arguments)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        with _ended_by_signals():
+            code = _run(arguments)
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
+    except _EndedBySignal as end:
+        return 128 + end.number
     except OSError as error:
         # Whoever read our output has gone, or has no space; leave nothing for the interpreter to flush into the void.
         sys.stdout = None
@@ -55,6 +62,52 @@ def main(argv: list[str] | None = None) -> int:
             print(f"a2a-sign: error: {error}", file=sys.stderr)
         return 6
     return code
+
+
+class _EndedBySignal(SystemExit):  # asyncio and others pass it on, as they do KeyboardInterrupt
+    """SIGTERM or SIGHUP came. What is open is closed on the way out, and temporaries are removed."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(128 + number)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """In the block SIGTERM and SIGHUP raise _EndedBySignal, once; a signal that the caller ignores stays ignored."""
+    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+        yield  # there are no such signals, or another thread decides what they do
+        return
+    before: dict[int, Any] = {}
+    hook = sys.unraisablehook
+
+    def end(number: int, _: object) -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)  # a second one would end the cleaning up
+        raise _EndedBySignal(number)
+
+    def lost(exception: sys.UnraisableHookArgs) -> None:
+        error = exception.exc_value
+        if not isinstance(error, _EndedBySignal):
+            hook(exception)
+            return
+        # It was raised where nothing can be, as in a callback of the import system: raise it again, outside of that.
+        number = error.number
+        before.setdefault(signal.SIGALRM, signal.signal(signal.SIGALRM, lambda *_: end(number, None)))
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            before[number] = signal.signal(number, end)
+    sys.unraisablehook = lost
+    try:
+        yield
+    finally:
+        if signal.SIGALRM in before:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = hook
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def _run(arguments: list[str]) -> int:
@@ -76,6 +129,8 @@ def _run(arguments: list[str]) -> int:
     parser.called = arguments[0]
     try:
         options = parser.parse_args(arguments)
+    except _EndedBySignal:
+        raise
     except SystemExit as end:  # after --help, --version, or a mistake
         return end.code if isinstance(end.code, int) else 2
     command = import_module(f"a2a_trust.cli.{options.command.replace('-', '_')}")
@@ -166,7 +221,11 @@ def _parser(called: str) -> _Parser:
     sign.add_argument("--json", action="store_true", help="report as JSON")
 
     keygen = commands.add_parser(
-        "keygen", help="make a signing key", description="Make a signing key and its JWK Set.", allow_abbrev=False
+        "keygen",
+        help="make a signing key",
+        description="Make a signing key and its JWK Set. A private key that is there is never overwritten; if only its "
+        "JWK Set is missing, that is made from it.",
+        allow_abbrev=False,
     )
     keygen.add_argument("-o", "--output", metavar="FILE", help="private key file (default: the default key)")
     keygen.add_argument("--alg", default="ES256", help="ES256 (default), ES384, ES512, EdDSA, RS256 … PS512")

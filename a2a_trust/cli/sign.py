@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from a2a_trust.cli.moments import moment
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, warn
 from a2a_trust.cli.sources import check_not_secret, load_signers, read_input
 from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, TrustError
-from a2a_trust.files.atomic import PreparedFile
+from a2a_trust.files.atomic import FileToWrite, Over, locked_together
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.lint.findings import Finding, Severity
 from a2a_trust.lint.lint_card import lint_card
@@ -64,37 +65,36 @@ class _Work:
     findings: tuple[Finding, ...]
 
 
+@dataclass(slots=True)
+class _Progress:
+    """How far a run came: the file that it is about now, and the files that it has written."""
+
+    at: str | None = None
+    written: list[str] = field(default_factory=list)
+
+
 def run(options: argparse.Namespace) -> int:
-    """Sign, verify the very bytes that will be written, then write."""
-    to_stdout = "-" in ([options.output] if options.output else options.files)
+    """Lock the cards, sign them, verify the very bytes that will be written, then write."""
     # Where the card goes to standard output, nothing else may.
-    stream = sys.stderr if to_stdout else sys.stdout
-    at = None  # the file that an error is about
+    stream = sys.stderr if "-" in ([options.output] if options.output else options.files) else sys.stdout
+    progress = _Progress()
     try:
         _check_targets(options)
         now = time.time()
         exp = None if options.expires is None else moment(options.expires, now, "--expires")
         signers = _signers(options, now)
-        ready: list[_Work] = []
-        for name in options.files:
-            at = name
-            ready.append(_signed(name, options, signers, now, exp))
-        with ExitStack() as stack:
-            prepared = []
-            for work in ready:
-                at = work.target
-                if at == "-":  # then it is the only one
-                    _write(work.data)
-                else:
-                    prepared.append(stack.enter_context(PreparedFile(Path(at), work.data)))
-            for file in prepared:
-                file.commit()
+        ready = _sign_all(options, lambda name, data: _signed(name, data, options, signers, now, exp), progress)
     except BrokenPipeError:
         raise
     except (TrustError, ConfigurationError, OSError) as error:
-        details = {"findings": list(map(asdict, error.findings))} if isinstance(error, _RejectedCardError) else {}
+        details: dict[str, Any] = {}
+        if isinstance(error, _RejectedCardError):
+            details["findings"] = list(map(asdict, error.findings))
+        if progress.written:
+            details["written"] = progress.written
+            warn(f"signed and written before this error: {', '.join(progress.written)}")
         code = exit_of(error)
-        return failed("sign", error, as_json=options.json, code=code, file=at, stream=stream, details=details)
+        return failed("sign", error, as_json=options.json, code=code, file=progress.at, stream=stream, details=details)
     if options.json:
         entries = [{**_entry(work, signers), "notes": _notes(work, options)} for work in ready]
         put_json({"command": "sign", "ok": True, "exit": Exit.OK, "results": entries}, stream)
@@ -108,6 +108,49 @@ def run(options: argparse.Namespace) -> int:
         for finding in work.findings:
             warn(f"{work.name}:{finding.pointer} {finding.rule}: {finding.message}")
     return Exit.OK
+
+
+def _sign_all(options: argparse.Namespace, sign: Callable[[str, bytes], _Work], progress: _Progress) -> list[_Work]:
+    """Sign every card, each under its lock from reading to writing, and write them when all are signed."""
+    files, ready = _files_to_write(options), list[_Work]()
+    with locked_together(list(dict.fromkeys(files.values()))):
+        for name in options.files:
+            progress.at = name
+            file = files.get(name)
+            in_place = file is not None and file.over is Over.WHAT_WAS_READ
+            ready.append(sign(name, file.read(strict_json.MAX_BYTES + 1) if file and in_place else read_input(name)))
+        if not files:
+            progress.at = "-"
+            _write(ready[0].data)
+        new = {files[work.name]: work for work in ready if files}
+        for file, work in new.items():
+            progress.at = work.target
+            file.prepare(work.data)
+        for file, work in new.items():
+            progress.at = work.target
+            file.check()
+        for file, work in new.items():
+            progress.at = work.target
+            file.commit()
+            progress.written.append(work.target)
+    return ready
+
+
+def _files_to_write(options: argparse.Namespace) -> dict[str, FileToWrite]:
+    """By the name of each card the file that its signed form goes to, the same one for all names of a file.
+
+    Empty when it goes to standard output.
+    """
+    if "-" in (options.output, *options.files) and options.output in (None, "-"):
+        return {}
+    files, by_path = dict[str, FileToWrite](), dict[str, FileToWrite]()
+    for name in options.files:
+        target = options.output or name
+        place = os.path.realpath(target)
+        in_place = name != "-" and os.path.realpath(name) == place
+        file = FileToWrite(Path(target), Over.WHAT_WAS_READ if in_place else Over.ANYTHING)
+        files[name] = by_path.setdefault(place, file)
+    return files
 
 
 def _notes(work: _Work, options: argparse.Namespace) -> list[str]:
@@ -155,8 +198,9 @@ def _check_targets(options: argparse.Namespace) -> None:
             )
 
 
-def _signed(name: str, options: argparse.Namespace, signers: list[LocalSigner], now: float, exp: float | None) -> _Work:
-    data = read_input(name)
+def _signed(
+    name: str, data: bytes, options: argparse.Namespace, signers: list[LocalSigner], now: float, exp: float | None
+) -> _Work:
     signed = sign_card(
         data,
         *signers,

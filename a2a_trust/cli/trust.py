@@ -9,7 +9,6 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +17,6 @@ from a2a_trust.cli.moments import moment, written
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, put_table, warn
 from a2a_trust.cli.sources import algorithm_option, given_alg, needing_client, public_key, public_keys
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
-from a2a_trust.files.atomic import write_atomically
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import KeySet, read_jwks
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
@@ -29,6 +27,7 @@ from a2a_trust.keys.trust_edit import (
     Members,
     entry_of_key,
     entry_of_url,
+    make_trust_file,
     update_trust_file,
     with_entries,
     with_revoked,
@@ -96,16 +95,16 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
             added.append(entry.url or entry.keys[0].kid)
         return text
 
-    # Before a new file is made for them.
     try:
         new = read_trust(with_entries(EMPTY, entries).encode(), "what would be added")
     except ConfigurationError as error:
         raise _of_option(error) from None
     is_new = not path.exists()
-    if is_new:
-        with suppress(FileExistsError):  # somebody else was faster, with the same
-            write_atomically(path, EMPTY.encode(), mode=0o644, replace=False)
-    after = update_trust_file(path, add)
+    try:
+        after = make_trust_file(path, add) if is_new else update_trust_file(path, add)
+    except FileExistsError:  # somebody else was faster
+        added.clear()
+        after = update_trust_file(path, add)
     _warn_of_dead(keys, [key for key in _revoked_keys(after, path) if key.kid in added], path, now)
     if not options.json:
         word = "made" if is_new else "changed" if added else "unchanged"

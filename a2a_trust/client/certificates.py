@@ -18,13 +18,12 @@ from __future__ import annotations
 import logging
 import secrets
 import ssl
-import threading
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Protocol
 
 from a2a_trust.errors import ConfigurationError, MalformedError
-from a2a_trust.files.watched import Stamp, stamp_of_path
+from a2a_trust.files.watched import Stamp, Watched, stamp_of_path
 from a2a_trust.keys.files import load_private_key, private_key_bytes, read_private_key
 from a2a_trust.keys.signer import LocalSigner
 
@@ -169,34 +168,33 @@ class _ReloadingContext(ssl.SSLContext):
 
     _authorities: _Authorities
     _certificate: OwnCertificate
-    _newest: ssl.SSLContext
-    _seen: object
-    _lock: threading.Lock
+    _contexts: Watched[ssl.SSLContext]
 
     def show(self, certificate: OwnCertificate, authorities: _Authorities) -> None:
-        self._lock = threading.Lock()
-        self._certificate, self._authorities, self._seen = certificate, authorities, certificate.version
-        self._newest = self._made()
+        self._certificate, self._authorities = certificate, authorities
+        self._contexts = Watched(
+            self._made,
+            lambda: certificate.version,
+            failures=(OSError, MalformedError, ConfigurationError, Warning),  # warnings may be made errors
+            tell=self._tell,
+        )
 
     def newest(self) -> ssl.SSLContext:
-        with self._lock:
-            version = self._certificate.version  # before loading: a change meanwhile is noticed the next time
-            if version != self._seen:
-                self._seen = version  # one attempt, and one line, for each change
-                try:
-                    self._newest = self._made()
-                except (OSError, MalformedError, ConfigurationError, Warning) as error:  # warnings may be made errors
-                    reason = error.strerror if isinstance(error, OSError) else error
-                    _log.error("%r cannot be read, the last certificate goes on: %s", self._certificate, reason)
-                else:
-                    _log.info("%r was read again", self._certificate)
-            return self._newest
+        return self._contexts.value()
 
-    def _made(self) -> ssl.SSLContext:
+    def _tell(self, failure: Exception | None) -> None:
+        if failure is None:
+            _log.info("%r was read again", self._certificate)
+            return
+        reason = failure.strerror if isinstance(failure, OSError) else failure
+        _log.error("%r cannot be read, the last certificate goes on: %s", self._certificate, reason)
+
+    def _made(self) -> tuple[ssl.SSLContext, object]:
+        version = self._certificate.version  # before loading: a change meanwhile is noticed the next time
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._authorities.load_into(context)
         _load_into(context, *self._certificate.load())
-        return context
+        return context, version
 
 
 def _load_into(context: ssl.SSLContext, chain: bytes, signer: LocalSigner) -> None:

@@ -18,7 +18,7 @@ from typing import Final
 from a2a_trust.client.location import Location, named_location
 from a2a_trust.client.memory import CardTable, JudgingMemory, Remembered
 from a2a_trust.errors import CardMemoryUnavailableError
-from a2a_trust.files.sqlite import SqliteFile, is_damage
+from a2a_trust.files.sqlite import SqliteFile, is_damage, reason
 
 __all__ = ["SqliteCardMemory"]
 
@@ -49,8 +49,7 @@ class SqliteCardMemory(JudgingMemory):
 
     def __init__(self, path: Path | str, *, create: bool = False, timeout: float = 5.0) -> None:
         """``create`` makes the file, for its owner only, if it is not there. ``timeout``: the longest, in seconds, that
-        a write waits for others. ConfigurationError when the file is missing or is no such memory. OSError when it
-        cannot be made.
+        a read or a write waits for others. ConfigurationError when the file is missing or is no such memory.
         """
         self._file = SqliteFile(
             path=Path(path).absolute(),
@@ -103,9 +102,8 @@ class SqliteCardMemory(JudgingMemory):
     def _out_of_reach(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
-            # The words of SQLite name tables and columns, never values.
-            text = f"the memory of cards {self._file.path}: {error}"
+        except (sqlite3.Error, OSError) as error:
+            text = f"the memory of cards {self._file.path}: {reason(error)}"
             text = self._damaged(str(error)) if is_damage(error) else text
             raise CardMemoryUnavailableError(text) from None
 

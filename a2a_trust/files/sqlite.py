@@ -1,35 +1,58 @@
-"""SQLite files that several processes of one machine share, made whole and opened for one short piece of work.
+"""SQLite files that several processes of one machine share.
 
-Every connection opens the file, does its work and closes it, so it works in any thread and across forks. Writers take
-turns (``BEGIN IMMEDIATE``); readers never wait for them (write-ahead log; it needs a local disk). A file is made for
-its owner only, whole from its first moment, and never by way of opening it: who finds none where one was must not take
-that for an empty one.
+A file has a rollback journal, SQLite's default. Between two changes nothing lies beside it, so a reader needs only the
+right to read: it works on a read-only mount and on a full disk. Writers take turns (``BEGIN IMMEDIATE``) and wait for
+one another, and readers wait while a change is put into the file; both for at most ``timeout`` seconds.
 
-Not here: what is in the tables, and whose fault it is when the file is out of reach.
+SQLite plays a log or a journal that it finds beside a file into that file, without asking whether it belongs there. So
+a file that was restored beside an old ``-wal`` or ``-journal`` would be destroyed by opening it. Every opening looks
+first, and refuses.
+
+A file is made for its owner only, whole from its first moment, and never by way of opening it: a file that vanished is
+not an empty one.
+
+Not here: what is in the tables, and the exceptions of their users.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from a2a_trust.errors import ConfigurationError, with_option
 from a2a_trust.files.rights import check_writers
 
-__all__ = ["SqliteFile", "is_damage"]
+__all__ = ["SqliteFile", "SqliteReader", "is_damage", "reason"]
 
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+# https://www.sqlite.org/fileformat2.html#the_database_header
+_HEADER_BYTES: Final = 100
+_MAGIC: Final = b"SQLite format 3\0"
+_WAL_VERSION: Final = 2
+# https://www.sqlite.org/fileformat2.html#the_rollback_journal
+_JOURNAL_MAGIC: Final = bytes.fromhex("d9d505f920a163d7")
+_JOURNAL_HEADER_BYTES: Final = 28
+_UNCOUNTED: Final = 0xFFFFFFFF
+"""The count of records in a journal whose writer does not wait for the disk."""
+_JOURNAL_BYTES: Final = 16_777_216
+"""So much of a journal is looked at; ours take some kilobytes."""
+_LOOKS: Final = 10
+"""How often a journal is looked at again that other processes change meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqliteFile:
     """One such file. ``what`` it is for people ("API key store"); ``application_id`` and ``version`` mark it as one;
-    ``tables`` is the SQL that makes what is in it. ``timeout``: the longest, in seconds, that a write waits for others.
+    ``tables`` is the SQL that makes its tables. ``timeout``: the longest, in seconds, that a read or a write waits for
+    others.
     """
 
     path: Path
@@ -42,7 +65,7 @@ class SqliteFile:
     def open_or_make(self, *, create: bool, missing: str) -> bool:
         """Whether the file was made; it is one of ours, and nobody else can write to it.
 
-        ConfigurationError: it is not there (``missing`` says what to do) and not to be made, or is something else.
+        ConfigurationError: it is not there (``missing`` says what to do) and not to be made, or it is something else.
         OSError: it cannot be made. sqlite3.Error: it cannot be read.
         """
         makes = not self.path.exists()
@@ -50,52 +73,50 @@ class SqliteFile:
             if not create:
                 raise with_option(ConfigurationError(f"{missing}   (or write create=True)"), missing)
             self.make()
-        check_writers(self.path.stat(), self.path, f"add what they like to this {self.what}")
         with self.connection():
             pass  # the schema is ours
         return makes
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
-        """A connection for the block; ConfigurationError when the file is something else by now."""
-        address = f"{self.path.as_uri()}?mode=rw"  # never makes the file
-        with closing(sqlite3.connect(address, uri=True, timeout=self.timeout, isolation_level=None)) as connection:
-            self._check(connection)
+        """A connection for the block; it raises as ``open`` does."""
+        with closing(self.open()) as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """A connection within one transaction, in which nobody else writes; an exception undoes what was written."""
+        """A connection within one transaction, in which nobody else writes; an exception undoes what was written.
+
+        After the block the change is on the disk, and outlives a power cut.
+        """
         with self.connection() as connection:
+            connection.execute("PRAGMA synchronous = EXTRA")  # the end of the journal is on the disk too
             connection.execute("BEGIN IMMEDIATE")  # before reading: who is second sees what the first one wrote
             yield connection
             connection.execute("COMMIT")  # an exception before this closes the connection, which rolls back
 
-    def make(self) -> None:
-        """An empty one at ``path``; one that somebody else made meanwhile stays."""
-        path = self.path
-        log = path.with_name(f"{path.name}-wal")
-        if log.exists() and not path.exists():  # in this order: one that another process has just made comes first
-            raise ConfigurationError(
-                f"{log} is left from another {self.what} and would be read into a new one; move it away"
-            )
-        temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
-        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        try:
-            with closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
-                connection.executescript(
-                    "PRAGMA journal_mode = WAL; BEGIN;"
-                    f"PRAGMA application_id = {self.application_id}; PRAGMA user_version = {self.version};"
-                    f"{self.tables} COMMIT;"
-                )
-            path.hardlink_to(temporary)
-        except FileExistsError:
-            pass
-        finally:
-            for suffix in ("", "-wal", "-shm", "-journal"):
-                temporary.with_name(f"{temporary.name}{suffix}").unlink(missing_ok=True)
+    def open(self, *, read_only: bool = False) -> sqlite3.Connection:
+        """A connection, for any thread but one at a time, that the caller closes.
 
-    def _check(self, connection: sqlite3.Connection) -> None:
+        ConfigurationError: the file is something else by now, everybody can write to it, or what lies beside it
+        belongs to another file. OSError, sqlite3.Error: it cannot be read.
+        """
+        check_writers(self.path.stat(), self.path, f"add what they like to this {self.what}")
+        self.check_beside()
+        # Neither makes the file. "rw" only reads where the rights allow no more.
+        address = f"{self.path.as_uri()}?mode={'ro' if read_only else 'rw'}"
+        connection = sqlite3.connect(
+            address, uri=True, timeout=self.timeout, isolation_level=None, check_same_thread=False
+        )
+        try:
+            self.check(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def check(self, connection: sqlite3.Connection) -> None:
+        """ConfigurationError when what the connection reads is not of this kind and version."""
         try:
             (application,) = connection.execute("PRAGMA application_id").fetchone()
             (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -112,7 +133,274 @@ class SqliteFile:
                 f"{self.version}; use the release of a2a-trust that made it, {way_out}"
             )
 
+    def beside(self, suffix: str) -> Path:
+        """The file that SQLite keeps beside this one: its journal (``-journal``) or its log (``-wal``)."""
+        return self.path.with_name(f"{self.path.name}{suffix}")
 
-def is_damage(error: sqlite3.Error) -> bool:
+    def check_beside(self) -> None:
+        """ConfigurationError when a log or a journal beside the file would be played into it and is not its own."""
+        log = self.beside("-wal")
+        has_log = _size(log) > 0  # before the header, which is the first to change when the mode does
+        header = _descriptors.read(self.path)
+        quoted = shlex.quote(str(self.path))
+        if header.startswith(_MAGIC) and _WAL_VERSION in header[18:20]:
+            restored = f"if it was restored from a copy, first move {log} away, which is not part of the copy; then "
+            raise ConfigurationError(
+                f"{self.path} has a write-ahead log, which readers cannot open without writing; "
+                f"{restored if has_log else ''}run: sqlite3 {quoted} 'PRAGMA journal_mode = DELETE'"
+            )
+        if has_log:
+            raise ConfigurationError(
+                f"{log} belongs to another file than this {self.what}, and SQLite would read it into {self.path}; "
+                f"move it away: mv {shlex.quote(str(log))} {shlex.quote(f'{log}.old')}"
+            )
+        if not self._owns_journal():
+            journal = self.beside("-journal")
+            raise ConfigurationError(
+                f"{journal} seems to belong to another file than this {self.what}, and SQLite would undo with it what "
+                f"is in {self.path}; if {self.path} was restored from a copy, move the journal away: "
+                f"mv {shlex.quote(str(journal))} {shlex.quote(f'{journal}.old')}   "
+                f"(if it was not, a process died while it wrote; undo its part with: sqlite3 {quoted} .tables)"
+            )
+
+    def _owns_journal(self) -> bool:
+        """Whether there is no journal that SQLite would play, or one of a change to the file as it is.
+
+        Writers of other processes come and go meanwhile. They change the file before they remove the journal: so if
+        the file's header is the same before and after a look at the journal, the two are of one moment.
+        """
+        beside = self.beside("-journal")
+        if _size(beside) == 0:
+            return True
+        now = _descriptors.read(self.path)
+        for _ in range(_LOOKS):
+            before, journal = now, _Journal.read(beside)
+            fits = journal is None or journal.fits(self.path, before)
+            now = _descriptors.read(self.path)
+            if fits and (journal is None or before == now):
+                return True
+        return False
+
+    def make(self) -> None:
+        """An empty one at ``path``; one that somebody else made meanwhile stays."""
+        path = self.path
+        for suffix in ("-wal", "-journal"):
+            left = self.beside(suffix)
+            if left.exists() and not path.exists():  # in this order: one that another process has just made comes first
+                raise ConfigurationError(
+                    f"{left} is left from another {self.what} and would be read into a new one; move it away"
+                )
+        temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
+        try:
+            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            with closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
+                connection.executescript(
+                    f"BEGIN; PRAGMA application_id = {self.application_id}; PRAGMA user_version = {self.version};"
+                    f"{self.tables} COMMIT;"
+                )
+            path.hardlink_to(temporary)
+        except FileExistsError:
+            pass
+        except OSError as error:
+            error.filename, error.filename2 = str(path), None  # the file that people know
+            raise
+        finally:
+            for suffix in ("", "-journal"):
+                temporary.with_name(f"{temporary.name}{suffix}").unlink(missing_ok=True)
+
+
+class SqliteReader:
+    """Reads of one file over a connection that stays open: a read costs microseconds, whatever the file's size.
+
+    Threads take turns. The connection is opened again in a forked child, after an error, and when another file lies at
+    the path.
+    """
+
+    def __init__(self, file: SqliteFile) -> None:
+        self._file = file
+        self._begin_in_this_process()
+
+    def _begin_in_this_process(self) -> None:
+        self._process = os.getpid()
+        self._lock = Lock()
+        self._opened: sqlite3.Connection | None = None
+        self._identity = (0, 0)
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """The connection, within one transaction: all that the block reads is of one moment. It only reads.
+
+        Raises as ``SqliteFile.open`` does.
+        """
+        if self._process != os.getpid():
+            _INHERITED.append(self._opened)  # SQLite allows a child neither to use nor to close it
+            self._begin_in_this_process()
+        if not self._lock.acquire(timeout=self._file.timeout):
+            raise sqlite3.OperationalError("the read before this one does not end")
+        try:
+            connection = self._begun()
+            yield connection
+            connection.execute("ROLLBACK")
+        except BaseException:
+            self._close()
+            raise
+        finally:
+            self._lock.release()
+
+    def _begun(self) -> sqlite3.Connection:
+        """The connection, in a transaction. Where a process died while it wrote, its change is undone first."""
+        try:
+            return self._begin()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+                raise
+        self._close()
+        with self._file.connection():  # SQLite undoes it in opening, where we may write
+            return self._begin()
+
+    def _begin(self) -> sqlite3.Connection:
+        connection = self._connection()
+        connection.execute("BEGIN")
+        self._file.check(connection)
+        return connection
+
+    def _connection(self) -> sqlite3.Connection:
+        identity = _identity(self._file.path.stat())
+        if self._opened is not None and self._identity == identity:
+            if any(_size(self._file.beside(suffix)) > 0 for suffix in ("-wal", "-journal")):
+                self._file.check_beside()
+            return self._opened
+        self._close()
+        self._opened = opened = self._file.open(read_only=True)
+        # When the file was replaced between the two, the next read notices: it finds another one than this.
+        self._identity = identity
+        return opened
+
+    def _close(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
+
+
+#: Connections of the parent, in a forked child: kept, since to drop one is to close it.
+_INHERITED: Final[list[sqlite3.Connection | None]] = []
+
+
+@dataclass(frozen=True, slots=True)
+class _Journal:
+    """A rollback journal that SQLite would play: the pages that it puts back, by number, and the file's size in pages
+    that it restores. ``is_whole``: nothing is missing that its header counts; a large one is read in part."""
+
+    is_whole: bool
+    pages: int
+    page_size: int
+    records: tuple[tuple[int, bytes], ...]
+
+    @classmethod
+    def read(cls, path: Path) -> _Journal | None:
+        """None when there is none that SQLite would play: its header is not written yet, or not any more."""
+        try:
+            with path.open("rb") as file:
+                content = file.read(min(os.fstat(file.fileno()).st_size, _JOURNAL_BYTES))
+        except FileNotFoundError:
+            return None
+        header = content[:_JOURNAL_HEADER_BYTES]
+        if len(header) < _JOURNAL_HEADER_BYTES or not header.startswith(_JOURNAL_MAGIC):
+            return None
+        count, _, pages, sector, size = (int.from_bytes(header[at : at + 4]) for at in range(8, len(header), 4))
+        step = 4 + size + 4  # number, content, checksum
+        places = range(sector, min(sector + count * step, len(content) - step + 1), step)
+        records = tuple((int.from_bytes(content[at : at + 4]), content[at + 4 : at + 4 + size]) for at in places)
+        is_whole = len(content) < _JOURNAL_BYTES and count in (len(records), _UNCOUNTED)
+        return cls(is_whole, pages, size, records)
+
+    def fits(self, path: Path, header: bytes) -> bool:
+        """Whether it belongs to the database there, which has this header, or changes nothing in it.
+
+        Every change writes the first page, but last. Before that, all pages are as they were.
+        """
+        for number, content in self.records:
+            if number == 1:
+                return _is_next(content[:_HEADER_BYTES], header)
+        return (
+            self.is_whole
+            and path.stat().st_size == self.pages * self.page_size
+            and all(
+                _descriptors.read(path, self.page_size, (number - 1) * self.page_size) == content
+                for number, content in self.records
+            )
+        )
+
+
+def _is_next(was: bytes, now: bytes) -> bool:
+    """Whether two headers are of one file, before a change and in it: each adds one to the counter when it ends."""
+    counts = [int.from_bytes(header[24:28]) for header in (was, now)]
+    return counts[1] - counts[0] in (0, 1) and all(was[part] == now[part] for part in _UNCHANGING)
+
+
+#: Page size and format; schema and its format, encoding, version and application.
+_UNCHANGING: Final = (slice(0, 24), slice(40, 72))
+
+
+class _Descriptors:
+    """Descriptors of databases, to read them beside SQLite.
+
+    A descriptor stays open as long as its file is at the path. To close any descriptor of a file ends all locks that
+    the process has on it (POSIX), those of SQLite in other threads too.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._opened: dict[Path, tuple[tuple[int, int], int]] = {}
+        if os.name == "posix":
+            os.register_at_fork(after_in_child=self._begin_in_child)
+
+    def _begin_in_child(self) -> None:
+        self._lock = Lock()  # a thread that the child does not have may hold the other one
+
+    def read(self, path: Path, size: int = _HEADER_BYTES, start: int = 0) -> bytes:
+        """So many bytes of the file, from ``start`` on."""
+        if os.name != "posix":
+            with path.open("rb") as file:
+                file.seek(start)
+                return file.read(size)
+        with self._lock:
+            identity = _identity(path.stat())
+            known = self._opened.get(path)
+            if known is None or known[0] != identity:
+                descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for its other end
+                self._opened[path] = _identity(os.fstat(descriptor)), descriptor
+                if known is not None:
+                    os.close(known[1])
+                known = self._opened[path]
+            return os.pread(known[1], size, start)
+
+
+_descriptors: Final = _Descriptors()
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _size(path: Path) -> int:
+    """In bytes; 0 when it is not there."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def is_damage(error: sqlite3.Error | OSError) -> bool:
     """Whether the file is not what was written, in whichever of its parts."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED  # the kind, without what it is of
+
+
+def reason(error: sqlite3.Error | OSError) -> str:
+    """What is wrong, and the way out where it is not plain. The words of SQLite name tables and columns, not values."""
+    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK:
+        return (
+            "a process died while it wrote, and what it left can be undone only with the right to write; "
+            "run any command of a2a-sign on the file as a user who may write to it and to its folder"
+        )
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

@@ -1,14 +1,24 @@
-"""How a program that goes on notices that a file has changed: by what the file system says of it, without reading."""
+"""How a program that goes on notices that a file has changed, and what it does when the new content is no good."""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
+from time import monotonic
+from typing import BinaryIO, Final, Generic, TypeAlias, TypeVar
 
-__all__ = ["Stamp", "stamp_of", "stamp_of_path"]
+__all__ = ["Stamp", "Watched", "open_regular", "stamp_of", "stamp_of_path"]
 
 Stamp: TypeAlias = tuple[int, ...]
+
+RETRY_SECONDS: Final = 1.0
+"""How long after a failure the same content is tried again: a file system may have failed, or be slow to tell."""
+
+_T = TypeVar("_T")
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
@@ -25,3 +35,74 @@ def stamp_of_path(path: Path) -> Stamp | None:
         return stamp_of(path.stat())
     except OSError:
         return None
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """The file, open for reading; OSError for everything that is not a regular file.
+
+    To open a pipe would wait for its writer, and an event loop with it.
+    """
+    file = path.open("rb") if os.name != "posix" else open(path, "rb", opener=_without_waiting)  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return file
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+class Watched(Generic[_T]):
+    """A value that is read from files, and read again when they have changed.
+
+    - ``look`` says what the files look like now: any value that differs after a change.
+    - ``read`` gives the value, and what the files looked like before it read them.
+    - When ``read`` raises one of ``failures``, the last value stays. The next change of the files is tried at once, the
+      same content again after a second.
+    - ``tell`` gets the failure, once for each change, and None as soon as a value is read again.
+    - The files are looked at when the value is asked for, at most once in ``every`` seconds (0: each time).
+
+    Why this is a class: it holds the last value. Threads may share it: one looks, the others wait for it. It knows no
+    limit of sizes: ``read`` does.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], tuple[_T, object]],
+        look: Callable[[], object],
+        *,
+        failures: tuple[type[Exception], ...],
+        tell: Callable[[Exception | None], None],
+        every: float = 0.0,
+    ) -> None:
+        """What ``read`` raises: there is no last value yet."""
+        self._read, self._look, self._failures, self._tell, self._every = read, look, failures, tell, every
+        self._lock = threading.RLock()  # a log handler that ``tell`` reaches may ask for the value
+        self._failed_at: float | None = None
+        self._looked_at = monotonic()
+        self._value, self._seen = read()
+
+    def value(self) -> _T:
+        """The newest value that could be read."""
+        with self._lock:
+            now = monotonic()  # not the time of day, which can jump
+            if now - self._looked_at >= self._every:
+                self._looked_at = now
+                self._read_if_changed(now)
+            return self._value
+
+    def _read_if_changed(self, now: float) -> None:
+        looked = self._look()
+        is_changed = looked != self._seen
+        if not is_changed and (self._failed_at is None or now - self._failed_at < RETRY_SECONDS):
+            return
+        try:
+            self._value, self._seen = self._read()
+        except self._failures as error:
+            self._seen, self._failed_at = looked, now
+            if is_changed:
+                self._tell(error)
+        else:
+            self._failed_at = None
+            self._tell(None)

@@ -10,7 +10,7 @@ from typing import Final
 
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.files.atomic import locked, write_atomically
-from a2a_trust.files.watched import Stamp, stamp_of, stamp_of_path
+from a2a_trust.files.watched import Stamp, Watched, open_regular, stamp_of, stamp_of_path
 from a2a_trust.keys.files import PassphraseNeededError, read_key_file
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import UnsafeAnyOrigin
@@ -43,15 +43,16 @@ def update_key_ring(
     """The ring that ``change`` makes of the one in the file, which then holds it; others who change it wait so long.
 
     Readers do not wait: they see the old ring or the new one. Where ``change`` raises, the file stays as it was. The
-    file keeps its mode.
+    file keeps its mode. OSError: the file cannot be written, or another program changed it meanwhile without the lock.
     """
     path = Path(path)
     with locked(path) as file:
-        data = read_key_file(file, path, max_bytes=MAX_BYTES)
+        data = read_key_file(file.opened, path, max_bytes=MAX_BYTES)
         ring = change(read_key_ring(data, passphrase=passphrase))
         changed = key_ring_bytes(ring)
         if changed != data:
-            write_atomically(path, changed)
+            file.prepare(changed)
+            file.commit()
     return ring
 
 
@@ -68,23 +69,17 @@ class KeyRingFile:
         """OSError, MalformedError, ConfigurationError: the ring cannot be read, or cannot sign, from the start."""
         self._path = Path(path)
         self._passphrase = passphrase
-        self._snapshot: tuple[Stamp | None, KeyRing] = self._read()
-        self._trusted = self._snapshot[1], _trusted(self._snapshot[1])
+        self._file = Watched(
+            self._read,
+            lambda: stamp_of_path(self._path),
+            failures=(TrustError, ConfigurationError, OSError, Warning),  # warnings may be made errors
+            tell=self._tell,
+        )
+        self._trusted = self.ring(), _trusted(self.ring())
 
     def ring(self) -> KeyRing:
         """The ring as the file has it now. An unchanged file costs one look at its times and size."""
-        stamp = stamp_of_path(self._path)
-        seen, ring = self._snapshot
-        if stamp == seen:
-            return ring
-        try:
-            self._snapshot = self._read()
-        except (TrustError, ConfigurationError, OSError, Warning) as error:  # warnings may be made errors
-            self._snapshot = (stamp, ring)  # one attempt, and one line, for each change of the file
-            _log.error("key ring %s cannot be read, the last one goes on: %s", self._path, _reason(error, self._path))
-        else:
-            _log.info("key ring %s was read again", self._path)
-        return self._snapshot[1]
+        return self._file.value()
 
     def signer(self, now: float) -> LocalSigner:
         """The signer with the key that is active now."""
@@ -106,14 +101,20 @@ class KeyRingFile:
             self._trusted = ring, _trusted(ring)
         return self._trusted[1]
 
-    def _read(self) -> tuple[Stamp, KeyRing]:
-        with self._path.open("rb") as file:
+    def _read(self) -> tuple[KeyRing, Stamp]:
+        with open_regular(self._path) as file:
             stamp = stamp_of(os.fstat(file.fileno()))
             data = read_key_file(file, self._path, max_bytes=MAX_BYTES)
         ring = read_key_ring(data, passphrase=self._passphrase)
         if not ring.is_open:
             raise PassphraseNeededError(f"key ring: {self._path} is encrypted and no passphrase was given")
-        return stamp, ring
+        return ring, stamp
+
+    def _tell(self, failure: Exception | None) -> None:
+        if failure is None:
+            _log.info("key ring %s was read again", self._path)
+        else:
+            _log.error("key ring %s cannot be read, the last one goes on: %s", self._path, _reason(failure, self._path))
 
 
 def _trusted(ring: KeyRing) -> TrustStore:

@@ -25,6 +25,7 @@ __all__ = [
     "Members",
     "entry_of_key",
     "entry_of_url",
+    "make_trust_file",
     "update_trust_file",
     "with_entries",
     "with_revoked",
@@ -34,20 +35,37 @@ __all__ = [
 EMPTY = "# Whom we trust for which agents. Edit it by hand, or with: a2a-sign trust\nversion = 1\n"
 
 
+def make_trust_file(path: Path, change: Callable[[str, TrustDocument], str]) -> TrustDocument:
+    """What a new file says, whose text is what ``change`` makes of one that trusts nobody.
+
+    Errors as of ``update_trust_file``; FileExistsError: change that file.
+    """
+    data, after = _changed(EMPTY.encode(), change, path)
+    write_atomically(path, data, mode=0o644, replace=False)
+    return after
+
+
 def update_trust_file(path: Path, change: Callable[[str, TrustDocument], str]) -> TrustDocument:
     """What the file says after the change of its text; others who change it wait so long.
 
-    Where ``change`` raises, or gives what is no trust file, the file stays as it was. ConfigurationError, OSError.
+    Where ``change`` raises, or gives what is no trust file, the file stays as it was. ConfigurationError. OSError: it
+    cannot be written, or another program changed it meanwhile without the lock.
     """
     with locked(path) as file:
-        check_writers(os.fstat(file.fileno()), path, "say whom to trust")
-        data = file.read()
-        before = read_trust(data, str(path))
-        changed = change(data.decode("utf-8"), before).encode("utf-8")
-        after = read_trust(changed, str(path))
+        check_writers(os.fstat(file.opened.fileno()), path, "say whom to trust")
+        data = file.opened.read()
+        changed, after = _changed(data, change, path)
         if changed != data:
-            write_atomically(path, changed)
+            file.prepare(changed)
+            file.commit()
     return after
+
+
+def _changed(data: bytes, change: Callable[[str, TrustDocument], str], path: Path) -> tuple[bytes, TrustDocument]:
+    """The text after the change, and what it says."""
+    before = read_trust(data, str(path))
+    changed = change(data.decode("utf-8"), before).encode("utf-8")
+    return changed, read_trust(changed, str(path))
 
 
 class Members(TypedDict, total=False):

@@ -51,7 +51,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError
 from a2a_trust.files.rights import check_writers
-from a2a_trust.files.watched import Stamp, stamp_of_path
+from a2a_trust.files.watched import Stamp, Watched, stamp_of_path
 from a2a_trust.keys.algorithms import algorithm_named
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, public_key_from_pem
 from a2a_trust.keys.keyset import KeySet, read_public_keys
@@ -488,26 +488,16 @@ class TrustFile:
         self._path, self._door = Path(path), door
         self._fetched: dict[str, tuple[PublicKey, ...]] = {}
         self._caches: dict[str, JwksCache] = {}
-        self._stamps: dict[Path, Stamp | None] = {}
-        self._read()
+        self._watched = Watched(self._read, self._look, failures=(ConfigurationError, OSError), tell=self._tell)
 
     @property
     def document(self) -> TrustDocument:
         """What the file says."""
-        self.trust_store()
-        return self._document
+        return self._watched.value()
 
     def trust_store(self) -> TrustStore:
         """The trusted keys: of the file as it is now, and of the key sets as ``fetch`` has brought them last."""
-        stamps = {path: stamp_of_path(path) for path in self._stamps}
-        if stamps != self._stamps:
-            try:
-                self._read()
-            except (ConfigurationError, OSError) as error:
-                self._stamps = stamps  # one attempt, and one line, for each change
-                _log.error("the trust file cannot be read, the last one goes on: %s", error)
-            else:
-                _log.info("the trust file %s was read again", self._path)
+        self._watched.value()
         return self._store
 
     async def fetch(self, origin: str | None = None) -> TrustStore:
@@ -516,9 +506,9 @@ class TrustFile:
 
         KeySourceUnavailableError: some cannot be fetched now; ``trust_store`` goes on without their keys.
         """
-        self.trust_store()
+        document = self.document
         host = None if origin is None else host_of(origin)
-        entries = [entry for entry in self._document.entries if host is None or entry.origins.covers(host)]
+        entries = [entry for entry in document.entries if host is None or entry.origins.covers(host)]
         urls = list(dict.fromkeys(entry.url for entry in entries if entry.url is not None))
         before, missing = dict(self._fetched), []
         for url in urls:
@@ -528,7 +518,7 @@ class TrustFile:
                 self._fetched.pop(url, None)  # too old to count
                 missing.append(str(error))
         if self._fetched != before:
-            self._store = self._document.store(self._files, self._fetched)
+            self._store = self.document.store(self._files, self._fetched)
         if missing:
             raise KeySourceUnavailableError("; ".join(missing))
         return self._store
@@ -543,7 +533,16 @@ class TrustFile:
             cache = self._caches[url] = JwksCache(self._door.loader(url, configured=True), name=url)
         return cache
 
-    def _read(self) -> None:
+    def _look(self) -> dict[Path, Stamp | None]:
+        return {path: stamp_of_path(path) for path in self._paths}
+
+    def _tell(self, failure: Exception | None) -> None:
+        if failure is None:
+            _log.info("the trust file %s was read again", self._path)
+        else:
+            _log.error("the trust file cannot be read, the last one goes on: %s", failure)
+
+    def _read(self) -> tuple[TrustDocument, dict[Path, Stamp | None]]:
         # Looked at before it is read: a change meanwhile is noticed the next time.
         stamps: dict[Path, Stamp | None] = {self._path: stamp_of_path(self._path)}
         document = load_trust(self._path)
@@ -556,9 +555,10 @@ class TrustFile:
             path = self._path.parent / entry.file
             stamps[path] = stamp_of_path(path)
             files[entry.file] = keys_of_file(entry, path, f"{self._path}, line {entry.line}")
-        self._document, self._files, self._stamps = document, files, stamps
+        self._files, self._paths = files, tuple(stamps)
         self._fetched = {url: keys for url, keys in self._fetched.items() if url in document.urls}
         self._store = document.store(files, self._fetched)
+        return document, stamps
 
 
 def keys_of_file(entry: TrustEntry, path: Path, where: str) -> KeySet:

@@ -11,6 +11,8 @@ event              level    when
                    WARNING  as that, when ``key-source-unavailable``: callers can do nothing about it. While one
                             outage lasts, it is one event, and then one with a ``count`` in each minute
 ``not-served``     ERROR    the public card proves nothing any more, so callers get 503 instead
+``not-reloaded``   WARNING  the file of the public card is missing or not proven, so callers get the last good card
+``reloaded``       INFO     the file of the public card is good again
 =================  =======  =====================================================================================
 
 No event holds a credential, a query or a body. Methods, paths and addresses are texts of callers: they are
@@ -35,13 +37,16 @@ from a2a_trust.errors import (
     InvalidCredentialsError,
     KeySourceUnavailableError,
     MissingCredentialsError,
+    TooManyRequestsError,
 )
 
 __all__ = [
     "AuditEvent",
     "Outages",
     "Reason",
+    "card_not_reloaded",
     "card_not_served",
+    "card_reloaded",
     "is_heard",
     "reason_of",
     "request_allowed",
@@ -62,6 +67,8 @@ class Reason(StrEnum):
     INSUFFICIENT_SCOPE = "insufficient-scope"
     CROSS_SITE = "cross-site"
     """A page of another site makes the caller's browser ask."""
+    TOO_MANY_REQUESTS = "too-many-requests"
+    """The caller asks more often than one caller may."""
     KEY_SOURCE_UNAVAILABLE = "key-source-unavailable"
     AMBIGUOUS_REQUEST = "ambiguous-request"
     """Readers could disagree about what the request says."""
@@ -75,7 +82,8 @@ class Reason(StrEnum):
     NETWORK = "network"
     """The card is for other networks than that of the peer, or nothing proves where the peer is."""
     CARD = "card"
-    """The card of this server was changed after it was signed, has expired, or its key was revoked."""
+    """The card of this server was changed after it was signed, has expired, its key was revoked, or its file cannot be
+    read."""
 
 
 class AuditEvent(TypedDict, total=False):
@@ -200,6 +208,20 @@ def card_not_served(detail: str) -> None:
     _log.error("the public card is not served: %s", detail, extra={"audit": event})
 
 
+def card_not_reloaded(detail: str) -> None:
+    """Tell that callers go on getting the last good card. ``detail`` names the file, and says what is wrong with it."""
+    detail = _escaped(detail[:_LONGEST])
+    event = AuditEvent(event="not-reloaded", reason=Reason.CARD.value, detail=detail)
+    _log.warning("the last good public card stays: %s", detail, extra={"audit": event})
+
+
+def card_reloaded(detail: str) -> None:
+    """Tell that callers get the card in the file again."""
+    detail = _escaped(detail[:_LONGEST])
+    event = AuditEvent(event="reloaded", detail=detail)
+    _log.info("the public card was read again: %s", detail, extra={"audit": event})
+
+
 def reason_of(error: Exception) -> Reason:
     """The word for what the guard raises."""
     return next(reason for kind, reason in _REASONS.items() if isinstance(error, kind))
@@ -210,6 +232,7 @@ _REASONS: Final[dict[type[Exception], Reason]] = {
     InvalidCredentialsError: Reason.INVALID_CREDENTIALS,
     CrossSiteError: Reason.CROSS_SITE,  # before what it derives from
     AuthorizationError: Reason.INSUFFICIENT_SCOPE,
+    TooManyRequestsError: Reason.TOO_MANY_REQUESTS,
     KeySourceUnavailableError: Reason.KEY_SOURCE_UNAVAILABLE,
     Exception: Reason.INVALID_CREDENTIALS,  # an AuthenticationError of a verifier of somebody else's
 }

@@ -2,7 +2,8 @@
 
 Default deny: every http and websocket request is judged, except GET and HEAD of exactly the public paths. The decision
 is made on the raw scope, with the path as the application's router will see it; the Host header and forwarded headers
-play no part. A refused request is answered before its body is read; a streamed answer is not touched.
+play no part. A refused request is answered before its body is read, except for what ``disconnect`` reads ahead during a
+long wait for a verifier; a streamed answer is not touched.
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ from a2a_trust.errors import (
     ConfigurationError,
     CrossSiteError,
     KeySourceUnavailableError,
+    TooManyRequestsError,
 )
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.browsers import BrowserRules, is_attached_by_browsers
 from a2a_trust.middleware.caching import CachingRules
 from a2a_trust.middleware.client_certificate import CertificateSource
+from a2a_trust.middleware.disconnect import ClientGoneError, ReadAhead, Room
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, is_preflight
 from a2a_trust.middleware.options import check_app, listed
 from a2a_trust.middleware.refusal import Refusal, refusal_for
@@ -113,6 +116,7 @@ class AuthenticationMiddleware:
         self._browsers = BrowserRules(url=url, allowed_origins=allowed_origins)
         self._attached = frozenset(name for name, place in used.items() if is_attached_by_browsers(place))
         self._outages = audit.Outages()
+        self._room = Room()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -124,12 +128,21 @@ class AuthenticationMiddleware:
         if kind == "http" and self._is_public(scope):
             await self._pass_public(scope, receive, send)
             return
+        ahead = ReadAhead(receive, self._room)
+        try:
+            await self._judge(scope, ahead, send)
+        except ClientGoneError:
+            return
+        finally:
+            ahead.close()
+
+    async def _judge(self, scope: Scope, ahead: ReadAhead, send: Send) -> None:
         # The very headers that are judged are handed on: uvicorn's httptools adds trailers to its list later on.
         inner = {**scope, "headers": [*scope["headers"]]}
         inner.pop(CERTIFICATES, None)
-        caller = await self._decide(inner)
+        caller = await self._decide(inner, ahead)
         if isinstance(caller, Refused):
-            await self._refuse(caller, scope, receive, send)
+            await self._refuse(caller, scope, ahead.receive, send)
             return
         if audit.is_heard():
             audit.request_allowed(scope, caller)
@@ -137,7 +150,7 @@ class AuthenticationMiddleware:
         if NEXT_NONCE in inner:
             send = _giving(inner.pop(NEXT_NONCE), send)
         self._hide_credentials(inner)
-        await self._app(inner, receive, self._caching.applied(send))
+        await self._app(inner, ahead.receive, self._caching.applied(send))
 
     async def _pass_lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -162,12 +175,13 @@ class AuthenticationMiddleware:
         if self._hidden_parameters:
             scope["query_string"] = _without(self._hidden_parameters, scope.get("query_string", b""))
 
-    async def _decide(self, scope: Scope) -> Principal | Anonymous | Refused:
+    async def _decide(self, scope: Scope, ahead: ReadAhead) -> Principal | Anonymous | Refused:
         try:
             if self._certificates is not None:
                 scope[CERTIFICATES] = self._certificates.chain(scope)
-            caller = await self._guard.authenticate(scope, self._clock())
-        except (AuthenticationError, AuthorizationError, KeySourceUnavailableError) as error:
+            judged = self._guard.authenticate(scope, self._clock())
+            caller = await (ahead.during(judged) if scope["type"] == "http" else judged)
+        except (AuthenticationError, AuthorizationError, TooManyRequestsError, KeySourceUnavailableError) as error:
             return Refused(error)  # of the source of certificates, or of a verifier of somebody else's
         is_attached = isinstance(caller, Principal) and any(name in self._attached for name, _ in caller.identities)
         if isinstance(caller, Principal) and is_attached:

@@ -8,8 +8,10 @@ A source gives the card that counts now:
   callers trust, so that nobody is handed a card that was changed afterwards.
 - ``FixedCard`` serves what the program has: a card without signatures, or one that it proves with those keys.
 
-What cannot be served any more is answered with 503 and an audit event, never with what was there before: a card that
-has expired, or whose key was revoked, is one that its signer has taken back. Source: A2A 8.2, 8.4, 8.6.
+A card is served only while it proves something to its callers. A card that has expired, or whose key was revoked, is
+one that its signer has taken back: the answer is 503, with an audit event. A file that is missing, half-written or not
+proven takes nothing back: the last good card stays, for as long as it proves something, also with an audit event. To
+take a card back, revoke its key, or stop the agent. Source: A2A 8.2, 8.4, 8.6.
 """
 
 from __future__ import annotations
@@ -20,11 +22,12 @@ import time
 from collections.abc import Callable, Mapping
 from math import inf
 from pathlib import Path
-from typing import Any, Final, Protocol
+from time import monotonic
+from typing import Any, Final, NamedTuple, Protocol
 
 from a2a_trust import strict_json
 from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
-from a2a_trust.files.watched import Stamp, stamp_of
+from a2a_trust.files.watched import Stamp, Watched, open_regular, stamp_of, stamp_of_path
 from a2a_trust.keys.origins import UnsafeAnyOrigin
 from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust import TrustSource, TrustStore
@@ -32,6 +35,7 @@ from a2a_trust.middleware import audit
 from a2a_trust.middleware.documents import Document, Receive, Scope, Send, answer, json_bytes, refuse
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import verify_card
+from a2a_trust.signing.verify_signature import CLOCK_SKEW
 
 __all__ = ["CardFile", "CardSignedHere", "CardSigner", "CardSource", "FixedCard", "PublicCard", "SignerSource"]
 
@@ -41,6 +45,13 @@ RETRY_AFTER: Final = 60
 
 _PATIENCE: Final = 5.0
 """How long a key that has failed to sign is left alone, in seconds."""
+
+_LOOK_SECONDS: Final = 1.0
+"""How often the file of a card is looked at. Verifying 1 MB takes the event loop some 20 milliseconds."""
+
+_STEP_BACK: Final = CLOCK_SKEW / 2
+"""By how many seconds a card may be from the future of this clock: half of what verifiers accept, since their own
+clocks differ, too."""
 
 
 class CardSource(Protocol):
@@ -55,6 +66,23 @@ class SignerSource(Protocol):
     """Something that knows who signs now, such as a key set that rotates."""
 
     def signer(self, now: float) -> Signer: ...
+
+
+class SignedCard(NamedTuple):
+    """A card as it is to be served, and from when (``iat``) until when (``exp``) its signature is good."""
+
+    body: bytes
+    issued: float
+    expires: float
+
+    def is_current(self, now: float) -> bool:
+        """Whether no new signature is needed: half of its life is not over, and no clock that ran ahead dated it."""
+        renew_at = self.expires if self.expires == inf else (self.issued + self.expires) / 2
+        return self.issued - _STEP_BACK <= now < renew_at
+
+    def is_good(self, now: float) -> bool:
+        """Whether verifiers accept it."""
+        return self.issued - CLOCK_SKEW <= now < self.expires
 
 
 class CardSigner:
@@ -87,8 +115,7 @@ class CardSigner:
         """The name of the key that signs now."""
         return self._now(now).kid
 
-    def sign(self, card: bytes | Mapping[str, Any], now: float) -> tuple[bytes, float]:
-        """The signed card as it is to be served, and the moment at which the signature ends."""
+    def sign(self, card: bytes | Mapping[str, Any], now: float) -> SignedCard:
         iat = int(now)
         exp = None if self._lifetime is None else iat + self._lifetime
         signed = sign_card(card, self._now(now), jku=self._jku, iat=iat, exp=exp, companion=self._companion)
@@ -96,14 +123,18 @@ class CardSigner:
             self._logged = signed.notes
             for note in signed.notes:
                 _log.info("the card: %s", note)
-        return json_bytes(signed.card), inf if exp is None else exp
+        return SignedCard(json_bytes(signed.card), iat, inf if exp is None else exp)
 
     def _now(self, now: float) -> Signer:
         return self._signer if isinstance(self._signer, Signer) else self._signer.signer(now)
 
 
 class CardSignedHere:
-    """A card that this server signs itself; the other signatures in it stay."""
+    """A card that this server signs itself; the other signatures in it stay.
+
+    When the clock goes back behind the moment at which it was signed, it is signed again: verifiers accept no signature
+    that begins in the future.
+    """
 
     def __init__(
         self,
@@ -114,9 +145,9 @@ class CardSignedHere:
     ) -> None:
         self._card, self._signer = card, signer
         self._kid: str
-        self._renew_at: float
+        self._signed: SignedCard
         self._document: Document
-        #: The key that failed to sign, until when it is not asked again, and what is told meanwhile.
+        #: The key that failed to sign, until when it is not asked again (monotonic), and what is told meanwhile.
         self._failed: tuple[str, float, str] = ("", -inf, "")
         now = clock()
         self._sign(signer.kid(now), now)
@@ -126,27 +157,26 @@ class CardSignedHere:
             kid = self._signer.kid(now)
         except Exception as error:  # noqa: BLE001  a source of signers is anybody's
             raise CardNotServedError(f"nobody can tell which key signs now ({type(error).__name__})") from None
-        if kid == self._kid and now < self._renew_at:
+        if kid == self._kid and self._signed.is_current(now):
             return self._document
         failed, until, failure = self._failed
-        if kid != failed or now >= until:
+        if kid != failed or monotonic() >= until:
             try:
                 self._sign(kid, now)
             except Exception as error:  # noqa: BLE001  so is a signer: a service that is out of reach, too
                 failure = f"it cannot be signed now ({type(error).__name__})"
-                self._failed = (kid, now + _PATIENCE, failure)
+                self._failed = (kid, monotonic() + _PATIENCE, failure)
                 _log.error("the public card: %s", failure)
             else:
                 return self._document
-        if kid != self._kid or now >= self._document.good_until:
+        if kid != self._kid or not self._signed.is_good(now):
             raise CardNotServedError(failure)
         return self._document  # its signature is good, though the next one cannot be made yet
 
     def _sign(self, kid: str, now: float) -> None:
-        body, expires = self._signer.sign(self._card, now)
+        self._signed = self._signer.sign(self._card, now)
         self._kid = kid  # not before: what an earlier key has signed counts for that one alone
-        self._renew_at = expires if expires == inf else (now + expires) / 2
-        self._document = Document.of(body, now, expires)
+        self._document = Document.of(self._signed.body, now, self._signed.expires)
 
 
 class FixedCard:
@@ -181,8 +211,10 @@ class CardFile:
     """A file with a signed card, served byte for byte.
 
     ``trust`` holds the keys that its callers trust, or is the file with the ring of them: without a good signature by
-    one of them the file is a TrustError now, and later a 503. ``reload`` looks at every request whether the file has
-    changed.
+    one of them the file is a TrustError now. With ``reload`` the file is looked at once per second. While it is
+    missing, half-written, larger than 1 MB, not a regular file or not proven (also because its key is revoked, or it
+    has expired), the last good card stays, by its own times and keys: 503 is for one that proves nothing any more. The
+    audit trail has one event when that begins, and one when the file is good again.
     """
 
     def __init__(
@@ -193,39 +225,46 @@ class CardFile:
         reload: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._path, self._trust, self._reload = Path(path), trust, reload
-        self._refused: str | None = None
-        self._seen: Stamp | None = None
-        self._read(clock())
+        self._path, self._trust, self._clock = Path(path), trust, clock
+        self._failure = ""
+        self._proof: Callable[[], _Proof]
+        if reload:
+            self._proof = Watched(
+                self._read,
+                lambda: stamp_of_path(self._path),
+                failures=(TrustError, ConfigurationError, OSError),
+                tell=self._tell,
+                every=_LOOK_SECONDS,
+            ).value
+        else:
+            proof, _ = self._read()
+            self._proof = lambda: proof
 
     def document(self, now: float) -> Document:
-        if self._reload and self._changed():
-            try:
-                self._read(now)
-            except (TrustError, OSError) as error:
-                self._refused = str(error)
-                raise CardNotServedError(f"{self._path}: {error}") from None
-        if self._refused is not None:
-            raise CardNotServedError(f"{self._path}: {self._refused}")
+        proof = self._proof()
         try:
-            return self._proof.document(now)
+            return proof.document(now)
         except TrustError as error:
-            raise CardNotServedError(f"{self._path}: {error}") from None
+            newer = f"; what is in the file now: {self._failure}" if self._failure else ""
+            raise CardNotServedError(f"{self._path}: {error}{newer}") from None
 
-    def _changed(self) -> bool:
-        try:
-            return stamp_of(self._path.stat()) != self._seen
-        except OSError as error:
-            raise CardNotServedError(f"{self._path}: {error.strerror}") from None
-
-    def _read(self, now: float) -> None:
-        self._seen = None  # a read that fails is tried again
-        with self._path.open("rb") as file:
+    def _read(self) -> tuple[_Proof, Stamp]:
+        with open_regular(self._path) as file:
             status = os.fstat(file.fileno())
-            seen, body = stamp_of(status), file.read()
-        self._seen = seen
-        self._proof = _Proof(Document.of(body, status.st_mtime), self._trust, now)
-        self._refused = None
+            body = file.read(strict_json.MAX_BYTES + 1)  # the verifier rejects one that is longer than that
+        return _Proof(Document.of(body, status.st_mtime), self._trust, self._clock()), stamp_of(status)
+
+    def _tell(self, failure: Exception | None) -> None:
+        had_failed = bool(self._failure)
+        self._failure = "" if failure is None else _reason(failure)
+        if failure is None and had_failed:
+            audit.card_reloaded(f"{self._path}")
+        elif failure is not None and not had_failed:
+            audit.card_not_reloaded(f"{self._path}: {self._failure}")
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror or type(error).__name__) if isinstance(error, OSError) else str(error)
 
 
 class _Proof:
@@ -240,8 +279,11 @@ class _Proof:
         store = self._trust.trust_store()
         if store is not self._store:
             self._prove(self._document, store, now)
-        if not self._proven_from <= now < self._document.good_until:
-            raise CardNotServedError("its signature has expired; sign it anew")
+        elif not self._proven_from <= now < self._document.good_until:
+            try:
+                self._prove(self._document, store, now)  # another of its signatures may count at this time
+            except TrustError as error:
+                raise CardNotServedError(f"no signature of it counts now; sign it anew: {error}") from None
         return self._document
 
     def _prove(self, document: Document, store: TrustStore, now: float) -> None:
@@ -286,4 +328,4 @@ class PublicCard:
             return
         self._told = ""
         max_age = int(min(self._max_age, max(0.0, document.good_until - now)))
-        await answer(document, scope, send, max_age=max_age, shared=self._shared)
+        await answer(document, scope, send, now=now, max_age=max_age, shared=self._shared)

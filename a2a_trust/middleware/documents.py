@@ -57,11 +57,12 @@ async def answer(
     scope: Mapping[str, Any],
     send: Send,
     *,
+    now: float,
     max_age: int,
     shared: bool = True,
     media_type: bytes = b"application/json",
 ) -> None:
-    """Answer one http request for the document.
+    """Answer one http request for the document at the moment ``now`` (seconds since the epoch).
 
     ``max_age``: for how many seconds it may be kept. ``shared``: everybody gets it, so caches may keep it for all and
     pages of other origins may read it; else it is kept for its reader alone, who asks each time whether it changed.
@@ -71,10 +72,9 @@ async def answer(
         told = _PREFLIGHT if shared and is_preflight(scope) else ()
         await refuse(send, 204 if method == "OPTIONS" else 405, [_ALLOW, *told])
         return
-    headers = [
-        (b"etag", document.etag),
-        (b"last-modified", document.last_modified),
-    ]
+    headers = [(b"etag", document.etag)]
+    if document.modified <= now:  # RFC 9110 8.8.2.1: never a date in the future, which a clock that ran ahead may leave
+        headers.append((b"last-modified", document.last_modified))
     if shared:
         headers += [(b"cache-control", b"public, max-age=%d" % max_age), *_READ_BY_PAGES]
     else:
@@ -117,7 +117,8 @@ def _is_known(document: Document, headers: list[tuple[bytes, bytes]]) -> bool:
     for name, value in headers:
         if name.lower() == b"if-modified-since":
             try:
-                return int(document.modified) <= parsedate_to_datetime(value.decode("ascii")).timestamp()
+                # Exactly: a clock that went back, or an older file in the place, gives a new document an older date.
+                return int(document.modified) == parsedate_to_datetime(value.decode("ascii")).timestamp()
             except (ValueError, UnicodeDecodeError, OverflowError):
                 return False  # 13.1.3: what is no date is ignored
     return False

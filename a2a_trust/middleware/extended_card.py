@@ -18,6 +18,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from math import inf
 from typing import Any, Final, TypeAlias
@@ -31,7 +32,8 @@ from a2a_trust.card.view import CardView, generation_of, read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.authentication import principal_of
-from a2a_trust.middleware.card import CardSigner
+from a2a_trust.middleware.card import CardSigner, SignedCard
+from a2a_trust.middleware.disconnect import ClientGoneError, ReadAhead
 from a2a_trust.middleware.documents import Receive, Scope, Send, json_bytes, refuse
 from a2a_trust.middleware.options import check_rule
 from a2a_trust.middleware.refusal import FORBIDDEN, UNAUTHENTICATED, Error
@@ -91,10 +93,10 @@ class ExtendedCard:
             check_rule("may_read_extended_card", may_read)
         self._promised, self._may_read, self._signer, self._clock = card.has_extended_card, may_read, signer, clock
         self._source: Provider | None = source if source is None or callable(source) else _fixed(source)
-        #: (digest of the card as its source gave it, whether merged, kid) -> signed card, and until when to use it
-        self._signed: OrderedDict[tuple[bytes, bool, str], tuple[bytes, float]] = OrderedDict()
+        #: By the digest of the card as its source gave it, whether it is merged, and the kid.
+        self._signed: OrderedDict[tuple[bytes, bool, str], SignedCard] = OrderedDict()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise ConfigurationError(f"ASGI scope type {scope['type']!r}: cards are served over http alone")
         caller = principal_of(scope)
@@ -102,21 +104,27 @@ class ExtendedCard:
             await refuse(send, 405, [(b"allow", b"GET, HEAD"), (b"cache-control", b"no-store")])
             return
         is_of_1_0 = scope["path"].rstrip("/").endswith(EXTENDED_CARD_PATHS[Generation.V1_0])
-        await self.answer(caller, "", scope, send, legacy=not is_of_1_0)
+        with suppress(ClientGoneError):
+            await self.answer(caller, "", scope, receive, send, legacy=not is_of_1_0)
 
     async def answer(
         self,
         caller: Principal | Anonymous,
         tenant: str,
         scope: Scope,
+        receive: Receive,
         send: Send,
         *,
         legacy: bool,
         call_id: bytes | None = None,
     ) -> None:
         """Answer a request by this caller; ``legacy`` by a client of 0.2 or 0.3. ``call_id`` is that of a JSON-RPC
-        request, as JSON; None over HTTP."""
-        result = await self._result(caller, tenant, legacy=legacy)
+        request, as JSON; None over HTTP. ClientGoneError: the client has gone away before there was one."""
+        ahead = ReadAhead(receive)
+        try:
+            result = await ahead.during(self._result(caller, tenant, legacy=legacy))
+        finally:
+            ahead.close()
         if result is FORBIDDEN:
             audit.request_refused(scope, audit.Reason.EXTENDED_CARD, "may_read_extended_card says no", caller)
         await respond(result, call_id, scope, send)
@@ -138,21 +146,20 @@ class ExtendedCard:
         now = self._clock()
         kid = "" if self._signer is None else self._signer.kid(now)
         made_of = (sha256(body).digest(), legacy, kid)
-        signed, good_until = self._signed.get(made_of, (b"", -inf))
-        if now < good_until:
+        signed = self._signed.get(made_of)
+        if signed is not None and signed.is_current(now):
             self._signed.move_to_end(made_of)
-            return signed
+            return signed.body
         parsed = strict_json.parse(body, what="extended card")
         merged = merged_card(parsed) if legacy and not generation_of(parsed).is_legacy else None
         if self._signer is None:
-            signed, good_until = body if merged is None else json_bytes(merged), inf
+            signed = SignedCard(body if merged is None else json_bytes(merged), -inf, inf)
         else:
-            signed, expires = self._signer.sign(parsed if merged is None else merged, now)
-            good_until = expires if expires == inf else (now + expires) / 2
-        self._signed[made_of] = signed, good_until
+            signed = self._signer.sign(parsed if merged is None else merged, now)
+        self._signed[made_of] = signed
         while len(self._signed) > _REMEMBERED:
             self._signed.popitem(last=False)
-        return signed
+        return signed.body
 
 
 async def respond(result: bytes | Error, call_id: bytes | None, scope: Scope, send: Send) -> None:

@@ -55,7 +55,9 @@ class JwksEndpoint:
         body = self._body(now)
         if body != self._document.body:
             self._document = Document.of(body, now)
-        await answer(self._document, scope, send, max_age=self._max_age, media_type=b"application/jwk-set+json")
+        await answer(
+            self._document, scope, send, now=now, max_age=self._max_age, media_type=b"application/jwk-set+json"
+        )
 
     def _body(self, now: float) -> bytes:
         return json_bytes(publish_jwks(self._keys.published(now)))
@@ -106,12 +108,12 @@ class ProtectedResource:
                     self.metadata["dpop_bound_access_tokens_required"] = True
             if certificate_bound:
                 self.metadata["tls_client_certificate_bound_access_tokens"] = True
-        self._max_age = max_age
+        self._max_age, self._clock = max_age, clock
         self._document = Document.of(json_bytes(self.metadata), clock())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         _check_http(scope)
-        await answer(self._document, scope, send, max_age=self._max_age)
+        await answer(self._document, scope, send, now=self._clock(), max_age=self._max_age)
 
 
 def _token_verifiers(verifiers: Mapping[str, Verifier[Any] | At]) -> dict[str, TokenVerifier]:

@@ -17,13 +17,14 @@ from a2a_trust.errors import (
     AuthorizationError,
     InvalidCredentialsError,
     KeySourceUnavailableError,
+    TooManyRequestsError,
 )
 from a2a_trust.middleware.documents import json_bytes
 
 __all__ = ["FORBIDDEN", "UNAUTHENTICATED", "Error", "Refusal", "refusal_for"]
 
 RETRY_AFTER: Final = 5
-"""Seconds after which a caller may try again when the source of keys is down."""
+"""Seconds after which a caller may try again when the source of keys is down, or it has asked too often."""
 
 
 _CHALLENGE: Final = b"www-authenticate"
@@ -77,6 +78,9 @@ UNAUTHENTICATED: Final = Error(401, -31401, "UNAUTHENTICATED", "UNAUTHENTICATED"
 FORBIDDEN: Final = Error(
     403, -31403, "PERMISSION_DENIED", "UNAUTHORIZED", "The caller is not allowed to do this.", True
 )
+TOO_MANY: Final = Error(
+    429, -31429, "RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS", "The caller asks too often; try again later.", True
+)
 UNAVAILABLE: Final = Error(503, -32603, "UNAVAILABLE", "UNAVAILABLE", "Credentials cannot be checked now.", True)
 
 
@@ -100,8 +104,8 @@ def refusal_for(
     if isinstance(error, AuthorizationError):
         kind = FORBIDDEN
         headers += _challenges(guard, _wanting(error, guard), refused.by_dpop, resource_metadata)
-    elif isinstance(error, KeySourceUnavailableError):
-        kind = UNAVAILABLE
+    elif isinstance(error, TooManyRequestsError | KeySourceUnavailableError):
+        kind = TOO_MANY if isinstance(error, TooManyRequestsError) else UNAVAILABLE
         headers.append((b"retry-after", str(RETRY_AFTER).encode()))
     else:
         kind = UNAUTHENTICATED

@@ -13,9 +13,9 @@ allowed to use it; without a rule for that (``may_use_tenant``) no tenant may be
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 import anyio
@@ -30,6 +30,7 @@ from a2a_trust.middleware import audit
 from a2a_trust.middleware.authentication import is_public, principal_of
 from a2a_trust.middleware.browsers import check_origins
 from a2a_trust.middleware.calls import INVALID, Call, CallRefusedError, check_media_type, read_call
+from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
 from a2a_trust.middleware.extended_card import ExtendedCard, respond
 from a2a_trust.middleware.options import check_rule, listed
@@ -46,7 +47,6 @@ NOT_FOUND: Final = Error(404, -32601, "NOT_FOUND", "METHOD_NOT_FOUND", "There is
 
 _CALL: Final = "a2a_trust.call"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-_Message: TypeAlias = MutableMapping[str, Any]
 
 _SHORT: Final = 1_048_576
 """Bodies up to here, in bytes, are read at once, in about a millisecond; larger ones in a thread. A thread costs
@@ -128,67 +128,61 @@ class RulesMiddleware:
                 # Starlette's patterns end in "$", which stands before a last newline too: another name for every route.
                 raise CallRefusedError(INVALID, "the path holds a control character")
             if isinstance(meaning, Target):
-                await self._call(meaning, scope, receive, send)
-                return
-            if not is_public(scope):
+                call, receive = await self._read_call(meaning, scope, receive)
+                if call.operation is Operation.GET_EXTENDED_CARD:
+                    await self._answer(call, scope, receive, send)
+                    return
+            elif not is_public(scope):
                 self._check_other(meaning, scope)
             if isinstance(meaning, Other) and meaning.is_json_rpc:  # what is not read there may not come
-                receive = _replayed([], await _read(receive, 0, scope), receive)
+                receive = _replayed(await _read(receive, 0, scope), receive)
         except CallRefusedError as refused:
             await self._refuse(refused, meaning, scope, receive, send)
-        except _ClientGoneError:
+        except ClientGoneError:
             return
         else:
             await self._app(scope, receive, send)
 
-    async def _call(self, target: Target, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _read_call(self, target: Target, scope: Scope, receive: Receive) -> tuple[Call, Receive]:
+        """The call, which is in the scope too, and what the application receives. No frame keeps the body: the
+        application may take it, drop it and stream an answer for minutes."""
         body = await _read(receive, self._max_body if target.has_body else 0, scope)
         if body:
             check_media_type(scope["headers"])
         query = scope.get("query_string", b"")
-        waiting: list[_Message] = []
         if len(body) <= _SHORT:
             call = read_call(target, body, query)
         else:
-            call, waiting = await self._read_in_thread(partial(read_call, target, body, query), receive)
+            call, receive = await self._read_in_thread(target, body, query, receive)
         self._check_tenants(call, scope)
-        if call.operation is Operation.GET_EXTENDED_CARD:
-            await self._extended.answer(
-                principal_of(scope),
-                call.tenant,
-                scope,
-                send,
-                legacy=call.generation is not Generation.V1_0,
-                call_id=call.call_id,
-            )
-            return
         scope[_CALL] = call
-        await self._app(scope, _replayed(waiting, body, receive), send)
+        return call, _replayed(body, receive)
 
-    async def _read_in_thread(self, read: Callable[[], Call], receive: Receive) -> tuple[Call, list[_Message]]:
-        """The call, and the messages that came meanwhile. A client that goes away ends the work, or the wait for it."""
+    async def _answer(self, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._extended.answer(
+            principal_of(scope),
+            call.tenant,
+            scope,
+            receive,
+            send,
+            legacy=call.generation is not Generation.V1_0,
+            call_id=call.call_id,
+        )
+
+    async def _read_in_thread(
+        self, target: Target, body: bytes, query: bytes, receive: Receive
+    ) -> tuple[Call, Receive]:
+        """The call, and what comes after it. A client that goes away ends the work, or the wait for it."""
         if self._readers is None:
             self._readers = anyio.CapacityLimiter(_READERS)
-        came: list[_Message] = []
-        outcome: Call | CallRefusedError | None = None
-
-        async def watch() -> None:
-            came.append(await receive())
-            if came[0]["type"] == "http.disconnect":
-                tasks.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(watch)
-            try:
-                outcome = await to_thread.run_sync(read, abandon_on_cancel=True, limiter=self._readers)
-            except CallRefusedError as refused:
-                outcome = refused  # a group of tasks would wrap it
-            tasks.cancel_scope.cancel()
-        if outcome is None:
-            raise _ClientGoneError
-        if isinstance(outcome, CallRefusedError):
-            raise outcome
-        return outcome, came
+        ahead = ReadAhead(receive)
+        try:
+            call = await ahead.during(
+                to_thread.run_sync(read_call, target, body, query, abandon_on_cancel=True, limiter=self._readers)
+            )
+        finally:
+            ahead.close()
+        return call, ahead.receive
 
     def _check_tenants(self, call: Call, scope: Scope) -> None:
         """Return when the caller may use the tenant that the call names, or it names none."""
@@ -236,10 +230,6 @@ _REASONS: Final = {
     404: audit.Reason.UNDECLARED_PATH,
     413: audit.Reason.TOO_LARGE,
 }
-
-
-class _ClientGoneError(Exception):
-    """The client has gone away; nobody waits for an answer."""
 
 
 class _OtherPaths:
@@ -308,7 +298,7 @@ async def _read(receive: Receive, most: int, scope: Scope) -> bytes:
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            raise _ClientGoneError
+            raise ClientGoneError
         chunk = message.get("body", b"")
         if len(body) + len(chunk) > most:
             raise _too_large(most)
@@ -331,13 +321,11 @@ def _too_large(most: int) -> CallRefusedError:
     return CallRefusedError(INVALID, "a body came with a request that has none")
 
 
-def _replayed(waiting: list[_Message], body: bytes, receive: Receive) -> Receive:
-    """The body in one message, what came meanwhile, then the real messages: an early http.disconnect would end a
-    streamed answer."""
-    messages = iter([{"type": "http.request", "body": body, "more_body": False}, *waiting])
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """The body in one message, then the real messages: an early http.disconnect would end a streamed answer."""
+    waiting = deque[Message]([{"type": "http.request", "body": body, "more_body": False}])
 
-    async def again() -> _Message:
-        message = next(messages, None)
-        return await receive() if message is None else message
+    async def again() -> Message:
+        return waiting.popleft() if waiting else await receive()
 
     return again

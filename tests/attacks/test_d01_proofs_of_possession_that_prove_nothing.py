@@ -11,8 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
-from a2a_trust.auth.dpop import DPoP, ServerNonces, VolatileProofMemory
+from a2a_trust import generate_signer
+from a2a_trust.auth.dpop import DPoP, ServerNonces, _read_key
 from a2a_trust.auth.jwt import JwtVerifier
+from a2a_trust.auth.proof_memory import VolatileProofMemory
+from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.middleware.authentication import AuthenticationMiddleware
 from tests.auth.proofs import BASE, CLIENT, OTHER, bound_token, by_dpop, proof
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
@@ -275,18 +278,58 @@ async def test_a_proof_is_remembered_until_its_window_ends_and_not_as_long_as_it
 
 async def test_a_full_memory_refuses_whoever_comes_and_lets_no_used_proof_in_again() -> None:
     app, inner = agent(dpop=DPoP(url=BASE, memory=VolatileProofMemory(capacity=2)))
-    thine = bound_token()
-    used = [by_dpop(thine, proof(thine)) for _ in range(2)]
+    owners = [(signer, bound_token(signer)) for signer in (CLIENT, OTHER)]
+    used = [by_dpop(thine, proof(thine, signer)) for signer, thine in owners]
     for each in used:
         assert (await ask(app, each)).status_code == 200
+    third = generate_signer("ES256")
+    thine = bound_token(third)
     for _ in range(5):
-        full = await ask(app, by_dpop(thine, proof(thine)))
+        full = await ask(app, by_dpop(thine, proof(thine, third)))
         assert (full.status_code, full.headers["retry-after"]) == (503, "5")
         assert "www-authenticate" not in full.headers
     for each in used:
         assert told(await ask(app, each)) == "invalid_dpop_proof"
     assert (await ask(app, [(b"authorization", b"Bearer " + token().encode())])).status_code == 200
     assert len(inner.paths) == 3
+
+
+async def test_one_holder_of_a_good_token_cannot_fill_the_memory_for_the_others() -> None:
+    """It took 1,670 requests a second: from then on everybody was refused, and it looked like an outage of ours."""
+    app, inner = agent(dpop=DPoP(url=BASE, memory=VolatileProofMemory(capacity=64)))
+    mallorys, thine = bound_token(OTHER), bound_token()
+    flood = [await ask(app, by_dpop(mallorys, proof(mallorys, OTHER))) for _ in range(70)]
+    assert [answer.status_code for answer in flood] == [200] * 4 + [429] * 66
+    assert flood[-1].headers["retry-after"] == "5"
+    assert "www-authenticate" not in flood[-1].headers
+    another = bound_token(OTHER, sub="mallory again")  # the share is that of the key
+    assert (await ask(app, by_dpop(another, proof(another, OTHER)))).status_code == 429
+    for _ in range(3):
+        assert (await ask(app, by_dpop(thine, proof(thine)))).status_code == 200
+    assert len(inner.paths) == 7
+
+
+async def test_one_holder_of_a_good_token_cannot_drive_out_the_keys_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every header of a proof can be written in many ways; 512 of them had the keys of all others read again."""
+    read: list[str] = []
+
+    def counted(header: str) -> PublicKey:
+        read.append(header)
+        return _read_key(header)
+
+    monkeypatch.setattr("a2a_trust.auth.dpop._read_key", counted)
+    monkeypatch.setattr("a2a_trust.auth.dpop._MEMORY_KEYS", 4)
+    app, _ = agent()
+    mallorys, thine = bound_token(OTHER), bound_token()
+    assert (await ask(app, by_dpop(thine, proof(thine)))).status_code == 200
+    for number in range(20):
+        flood = by_dpop(mallorys, proof(mallorys, OTHER, header={"kid": str(number)}))
+        assert (await ask(app, flood)).status_code == 200
+    assert len(read) == 21
+    assert (await ask(app, by_dpop(thine, proof(thine)))).status_code == 200
+    assert len(read) == 21
 
 
 async def test_whoever_has_no_good_token_can_fill_no_memory() -> None:

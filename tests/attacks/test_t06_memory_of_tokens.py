@@ -64,7 +64,7 @@ async def test_a_refusal_is_not_remembered_either_way() -> None:
     judge, made = verifier(keys), token()
     with pytest.raises(InvalidCredentialsError):
         await judge.verify(made, NOW)
-    assert judge._proven == {}
+    assert len(judge._proven) == 0
     keys.keys = [EC.public_key]  # the issuer has published the new key meanwhile
     assert (await judge.verify(made, NOW)).subject == "alice"
 
@@ -78,9 +78,8 @@ async def test_a_key_that_was_withdrawn_proves_nothing_any_more() -> None:
         await judge.verify(made, NOW)
 
 
-async def test_a_storm_of_good_tokens_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("a2a_trust.auth.jwt._MEMORY_TOKENS", 16)
-    judge = verifier()
+async def test_a_storm_of_good_tokens_does_not_fill_the_memory() -> None:
+    judge = verifier(remember=16)
     for number in range(100):
         await judge.verify(token(claims(jti=str(number))), NOW)
         assert len(judge._proven) <= 16
@@ -89,5 +88,7 @@ async def test_a_storm_of_good_tokens_does_not_fill_the_memory(monkeypatch: pyte
 async def test_the_memory_holds_no_token() -> None:
     judge, made = verifier(), token()
     await judge.verify(made, NOW)
-    held = repr([(key, value, dict(value.identity.claims)) for key, value in judge._proven.items()])
+    kept = judge._proven._entries
+    assert len(kept) == 1
+    held = repr([(key, value, dict(value.identity.claims)) for key, (value, _, _) in kept.items()])
     assert all(part not in held for part in made.split("."))

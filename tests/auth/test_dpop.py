@@ -13,15 +13,18 @@ from joserfc import jws
 from joserfc.jwk import ECKey
 
 from a2a_trust import LocalSigner, generate_signer
+from a2a_trust.auth import dpop as dpop_module
 from a2a_trust.auth.dpop import (
     MAX_JTI,
     MAX_PROOF,
     PROOF_ALGORITHMS,
     DPoP,
     ServerNonces,
-    VolatileProofMemory,
+    _read_key,
 )
-from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
+from a2a_trust.auth.proof_memory import VolatileProofMemory
+from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
+from a2a_trust.keys.jwk import PublicKey
 from tests.auth.proofs import BASE, CLIENT, OTHER, bound_token, proof, scope_of, sealed
 from tests.auth.test_jwt import NOW
 
@@ -534,39 +537,31 @@ async def test_what_is_not_true_is_no_first_use(answer: Any) -> None:
     await refused(proof(TOKEN), "used before", DPoP(url=BASE, memory=Recording(answer)))
 
 
-async def test_a_full_memory_refuses_and_forgets_nothing() -> None:
-    judge = DPoP(url=BASE, memory=VolatileProofMemory(capacity=3))
-    used = [proof(TOKEN) for _ in range(3)]
-    for each in used:
-        await check(each, judge)
-    for _ in range(5):
-        with pytest.raises(KeySourceUnavailableError, match="VolatileProofMemory"):
-            await check(proof(TOKEN), judge)
-        for each in used:
-            await refused(each, "used before", judge)
-    later = NOW + 71
-    await check(proof(TOKEN, iat=later), judge, now=later)  # what could not be used any more made room
+async def test_a_proof_of_a_key_with_many_clients_is_read_once_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """513 clients in turn had every key read again."""
+    read: list[str] = []
+
+    def counted(header: str) -> PublicKey:
+        read.append(header)
+        return _read_key(header)
+
+    monkeypatch.setattr(dpop_module, "_read_key", counted)
+    clients = [generate_signer("ES256") for _ in range(600)]
+    judge = DPoP(url=BASE)
+    for _ in range(2):
+        for client in clients:
+            thine = bound_token(client)
+            await check(proof(thine, client), judge, token=thine, signer=client)
+    assert len(read) == 600
 
 
-async def test_a_clock_that_goes_back_brings_no_used_proof_back() -> None:
-    """Requests read the time, and then wait for the issuer's keys: they do not come in the order of their times."""
-    judge, used = DPoP(url=BASE), proof(TOKEN)
-    await check(used, judge)
-    await check(proof(TOKEN, iat=NOW + 75), judge, now=NOW + 75)  # this drops what has ended
-    await refused(used, "used before", judge, now=NOW + 59)
-    await check(proof(TOKEN, iat=NOW + 60), judge, now=NOW + 59)  # and what was surely not dropped is as good as ever
-
-
-async def test_of_many_at_once_one_is_the_first() -> None:
-    memory = VolatileProofMemory()
-
-    def ask(_: int) -> bool:
-        return asyncio.run(memory.first_use("k", "1", now=NOW, until=NOW + 60))
-
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(8) as threads:
-        assert sum(threads.map(ask, range(64))) == 1
+async def test_the_key_of_a_proof_is_remembered_for_its_own_header_alone() -> None:
+    judge = DPoP(url=BASE)
+    await check(proof(TOKEN), judge)
+    for _ in range(2):
+        await refused(proof(TOKEN, OTHER), "another key", judge)
+        await refused(proof(TOKEN, header={"alg": "ES384"}), "alg", judge)
+    await check(proof(TOKEN), judge)
 
 
 # Wrong use
@@ -620,12 +615,6 @@ def test_other_wrong_use_says_what_to_write(options: dict[str, Any]) -> None:
 def test_a_secret_that_could_be_guessed_makes_no_nonces(secret: Any) -> None:
     with pytest.raises(ConfigurationError, match="token_bytes"):
         ServerNonces(secret)
-
-
-@pytest.mark.parametrize("capacity", [0, -1, 1.5, True, None])
-def test_a_memory_has_room_for_one_at_least(capacity: Any) -> None:
-    with pytest.raises(ConfigurationError, match="capacity"):
-        VolatileProofMemory(capacity)
 
 
 def test_nothing_shows_the_secret() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import gc
 import hashlib
 import hmac
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -14,7 +16,6 @@ from joserfc import jwt as joserfc_jwt
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from a2a_trust import LocalSigner, generate_signer
-from a2a_trust.auth import jwt as jwt_module
 from a2a_trust.auth.discovery import OAuth2Keys, OpenIdKeys
 from a2a_trust.auth.jwt import MAX_TOKEN, IdTokenVerifier, JwtVerifier, TokenProfile
 from a2a_trust.auth.principal import Identity, KeyBinding, TokenBinding
@@ -623,31 +624,65 @@ async def test_two_verifiers_remember_nothing_for_each_other() -> None:
     await refuses(theirs, made, r'audience .* does not include "https?:')
 
 
-async def test_memory_is_bounded_and_keeps_working_when_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jwt_module, "_MEMORY_TOKENS", 8)
+async def test_a_full_memory_keeps_working_and_forgets_the_token_that_came_first() -> None:
     keys = Keys(ED)
-    judge = verifier(keys)
+    judge = verifier(keys, remember=8)
     made = [token(claims(jti=str(n)), signer=ED) for n in range(40)]
     for one in made:
         assert (await judge.verify(one, NOW)).subject == "alice"
         assert len(judge._proven) <= 8
     assert keys.asked == 40
-    await judge.verify(made[-1], NOW)
-    assert keys.asked == 40
-
-
-async def test_a_full_memory_lets_go_of_what_has_ended_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jwt_module, "_MEMORY_TOKENS", 4)
-    keys = Keys(ED)
-    judge = verifier(keys)
-    old = [token(claims(jti=f"old {n}"), signer=ED) for n in range(3)]
-    young, newest = (token(claims(jti=name), signer=ED) for name in ("young", "newest"))
-    for one in old:
+    for one in made[-8:]:  # all others that fit are still there
         await judge.verify(one, NOW)
-    await judge.verify(young, NOW + 200)
-    await judge.verify(newest, NOW + 301)
-    await judge.verify(young, NOW + 302)
-    assert keys.asked == 5
+    assert keys.asked == 40
+    await judge.verify(made[0], NOW)
+    assert keys.asked == 41
+
+
+async def test_memory_is_bounded_in_bytes_also_for_large_claims() -> None:
+    """The memory that entries really take, and what was said of them, are both below the bound."""
+    judge = verifier(Keys(ED), remember=50)
+    groups = [f"group-{n}" for n in range(700)]
+    shapes: list[dict[str, Any]] = [{"groups": groups}, {"x": [{}] * 2_500}, {"x": "y" * 8_000}, {}]
+    for shape in shapes:
+        made = [token(claims(jti=str(n), **shape), signer=ED) for n in range(60)]
+        judge._proven.clear()
+        await judge.verify(made[0], NOW)
+        gc.collect()
+        tracemalloc.start()
+        try:
+            for one in made:
+                await judge.verify(one, NOW)
+            gc.collect()
+            taken, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert judge._proven.bytes <= 50 * 4_096
+        assert taken <= 50 * 4_096 + 65_536, shape  # what Python itself keeps beside that
+
+
+async def test_a_token_larger_than_the_memory_is_verified_each_time() -> None:
+    keys = Keys(ED)
+    judge, made = verifier(keys, remember=1), token(claims(x=[{}] * 2_500), signer=ED)
+    for asked in (1, 2):
+        await judge.verify(made, NOW)
+        assert (keys.asked, len(judge._proven)) == (asked, 0)
+
+
+@pytest.mark.parametrize("remember", [-1, 1.0, True, "1", None])
+async def test_the_memory_is_a_number_of_tokens(remember: Any) -> None:
+    with pytest.raises(ConfigurationError, match="remember is a number of tokens"):
+        verifier(remember=remember)
+
+
+async def test_what_was_proven_while_the_clock_ran_ahead_is_proven_again() -> None:
+    keys = Keys(ED)
+    judge, made = verifier(keys), token(claims(exp=NOW + 200_000), signer=ED)
+    await judge.verify(made, NOW + 86_400)
+    await judge.verify(made, NOW)  # the clock came back, and five minutes are not a day
+    assert keys.asked == 2
+    await judge.verify(made, NOW - 29)  # a clock that is set back by a little changes nothing
+    assert keys.asked == 2
 
 
 async def test_with_the_real_cache_a_withdrawn_key_ends_what_it_had_proven() -> None:

@@ -335,7 +335,7 @@ def test_a_list_says_what_each_key_does_and_when_that_changes(run: Run, ring: Pa
 def test_signing_with_a_ring_loads_nothing_heavy(card: Path, ring: Path, tmp_path: Path) -> None:
     modules = loaded("card.json", "--key", "ring.json", cwd=tmp_path)
     assert "cryptography" in modules
-    assert not modules & {*HEAVY, "logging", "fcntl"}
+    assert not modules & {*HEAVY, "logging"}
 
 
 def test_what_the_command_wrote_is_what_the_library_reads(run: Run, ring: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from a2a_trust import LocalSigner, TrustStore, generate_signer, sign_card, verify_card
 from a2a_trust.client.first_use import TrustOnFirstUse
+from a2a_trust.client.location import Location
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import CardMemoryUnavailableError, ConfigurationError, PinnedKeyError
 from tests.client.test_memory import AGENT, ALICE, BOB, CARD, NOW, proof, thumbprint
@@ -46,11 +47,11 @@ def start(path: Path, body: str) -> subprocess.Popen[str]:
 
 
 def test_the_memory_is_for_its_owner_only(memory: SqliteCardMemory, path: Path) -> None:
-    with closing(sqlite3.connect(path)) as reader:
-        reader.execute("SELECT * FROM card").fetchall()  # as long as this is open, the log stays
-        memory.accept(AGENT, [KEY], now=NOW)
+    memory.accept(AGENT, [KEY], now=NOW)
+    with memory._writing() as table:
+        table.remove(Location(AGENT))
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
-    assert set(modes) == {path.name, f"{path.name}-wal", f"{path.name}-shm"}
+    assert set(modes) == {path.name, f"{path.name}-journal"}
     assert set(modes.values()) == {0o600}
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
@@ -63,16 +64,18 @@ def test_a_missing_memory_is_an_error_and_is_not_made(path: Path) -> None:
 
 def test_a_memory_that_another_process_made_first_stays(memory: SqliteCardMemory, path: Path) -> None:
     record = memory.accept(AGENT, [KEY], now=NOW)
-    with closing(sqlite3.connect(path)) as reader:
-        reader.execute("SELECT * FROM card").fetchall()
-        memory.accept("other.example", [KEY], now=NOW)
-        memory._file.make()  # as by a process that had looked before the file was there; its log is there by now
+    with memory._writing() as table:
+        table.remove(Location("other.example"))
+        table.put(record)
+        assert path.with_name(f"{path.name}-journal").exists()
+        memory._file.make()  # as by a process that had looked before the file was there; its journal is there by now
     assert memory.records()[0] == record
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_the_log_of_a_lost_memory_is_not_read_into_a_new_one(path: Path) -> None:
-    path.with_name(f"{path.name}-wal").write_bytes(b"left")
+@pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+def test_what_a_lost_memory_left_is_not_read_into_a_new_one(path: Path, suffix: str) -> None:
+    path.with_name(f"{path.name}{suffix}").write_bytes(b"left")
     with pytest.raises(ConfigurationError, match="move it away"):
         SqliteCardMemory(path, create=True)
 

@@ -25,7 +25,7 @@ from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
 from tests.middleware.agent import CALL, Agent, uvicorn_serving
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "dpop.md").read_text(encoding="utf-8")
-SERVER, REDIS, NONCES, CALLER = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+SERVER, FILE, REDIS, NONCES, CALLER = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 HERE = "https://agent.example.com"
 LOGIN = "https://login.example.com"
 
@@ -83,6 +83,21 @@ def test_processes_with_one_memory_take_a_proof_once_between_them() -> None:
     with pytest.raises(InvalidCredentialsError, match="used before"):
         asyncio.run(use())
     assert list(store.seconds.values()) == [120]
+
+
+def test_a_file_remembers_proofs_over_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    thine = bound_token()
+    line = proof(thine, htu=f"{HERE}/rpc").encode()
+
+    async def use() -> None:
+        names: dict[str, Any] = {"DPoP": DPoP, "HERE": HERE}  # one process
+        exec(FILE, names)
+        await names["dpop"].check([line], scope_of(), token=thine, jkt=CLIENT.public_key.thumbprint, now=NOW)
+
+    asyncio.run(use())
+    with pytest.raises(InvalidCredentialsError, match="used before"):
+        asyncio.run(use())
 
 
 def test_nonces_come_from_the_secret_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,8 +48,12 @@ def signer() -> LocalSigner:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The time of day; time goes on with it, also where it is measured by another clock."""
+    clock = Clock()
+    monkeypatch.setattr("a2a_trust.files.watched.monotonic", clock)
+    monkeypatch.setattr("a2a_trust.middleware.card.monotonic", clock)
+    return clock
 
 
 def trust_of(*signers: LocalSigner, revoked: bool = False, not_after: float = float("inf")) -> TrustStore:
@@ -119,6 +123,60 @@ def test_no_cache_keeps_a_card_beyond_its_signature(signer: LocalSigner, clock: 
     assert get(source, clock).headers["cache-control"] == "public, max-age=0"
 
 
+def test_a_clock_that_ran_ahead_leaves_no_signature_from_the_future(signer: LocalSigner, clock: Clock) -> None:
+    source = CardSignedHere(CARD, CardSigner(signer, lifetime=7 * 86_400), clock=clock)
+    clock.now += 5 * 86_400
+    ahead = get(source, clock)
+    assert proven(ahead.content, signer, clock.now) == CARD
+    for seconds, is_signed_again in ((20, False), (30, False), (31, True), (86_400, True)):
+        clock.now = START + 5 * 86_400 - seconds
+        assert (get(source, clock).content != ahead.content) is is_signed_again
+    clock.now = START
+    back = get(source, clock)
+    assert proven(back.content, signer, START) == CARD
+    assert back.headers["last-modified"] == "Tue, 14 Nov 2023 22:13:20 GMT"
+    since = {"If-Modified-Since": ahead.headers["last-modified"]}
+    assert get(source, clock, **since).content == back.content
+
+
+def test_a_card_from_the_future_that_cannot_be_signed_again_is_503(clock: Clock) -> None:
+    key = Service(generate_signer())
+    source = CardSignedHere(CARD, CardSigner(key), clock=clock)
+    key.is_down = True
+    clock.now -= 59
+    assert get(source, clock).status_code == 200  # verifiers accept it still
+    clock.now -= 2
+    assert get(source, clock).status_code == 503
+
+
+def test_a_key_that_failed_while_the_clock_ran_ahead_is_asked_again(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = Clock()
+    monkeypatch.setattr("a2a_trust.middleware.card.monotonic", ticks)
+    old, new = Service(generate_signer()), Service(generate_signer())
+    keys = Rotating(old, new)  # type: ignore[arg-type]
+    source = CardSignedHere(CARD, CardSigner(keys), clock=clock)
+    keys.signers.pop(0)
+    new.is_down = True
+    clock.now += 86_400
+    assert get(source, clock).status_code == 503
+    clock.now -= 86_400
+    ticks.now += 5
+    new.is_down = False
+    assert proven(get(source, clock).content, new.inner, clock.now) == CARD
+
+
+def test_another_signature_of_a_card_counts_when_the_first_has_expired(
+    signer: LocalSigner, clock: Clock, tmp_path: Path
+) -> None:
+    second = generate_signer()
+    twice = sign_card(sign_card(CARD, signer, exp=START + 100).card, second).card
+    for source in sources(Changing(trust_of(signer, second)), json.dumps(twice).encode(), clock, tmp_path):
+        assert source.document(START)
+        assert source.document(START + 101)
+
+
 class Rotating:
     def __init__(self, *signers: LocalSigner) -> None:
         self.signers = list(signers)
@@ -169,34 +227,158 @@ def test_a_file_that_proves_nothing_is_no_start(
         CardFile(path, trust=trust_of(signer), clock=clock)
 
 
-@pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN)
-def test_a_file_that_is_changed_later_is_503_until_it_is_good_again(
-    change: Callable[[Any], Any], signer: LocalSigner, clock: Clock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def put_a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def put_a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def put_a_link_to_nothing(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("nothing")
+
+
+def break_json(change: Callable[[Any], Any]) -> Callable[[Path], None]:
+    return lambda path: replace(path, json.dumps(change(json.loads(path.read_text()))).encode())
+
+
+def replace(path: Path, body: bytes) -> None:
+    """Put another file in the place, as pipelines do."""
+    other = path.with_name("next.json")
+    other.write_bytes(body)
+    other.replace(path)
+
+
+HARM: dict[str, Callable[[Path], Any]] = {
+    "gone": Path.unlink,
+    "empty": lambda path: path.write_bytes(b""),
+    "half": lambda path: path.write_bytes(path.read_bytes()[:200]),
+    "too large": lambda path: path.write_bytes(path.read_bytes() + b" " * 1_048_576),
+    "a pipe": put_a_pipe,
+    "a folder": put_a_folder,
+    "a link to nothing": put_a_link_to_nothing,
+    **{name: break_json(change) for name, change in BROKEN.items()},
+}
+
+
+def events(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [record.__dict__["audit"] for record in caplog.records if record.name == "a2a_trust.audit"]
+
+
+@pytest.mark.parametrize("harm", HARM.values(), ids=HARM)
+def test_a_file_that_is_no_good_any_more_leaves_the_last_good_card(
+    harm: Callable[[Path], Any], signer: LocalSigner, clock: Clock, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "a2a_trust.audit")
     path = tmp_path / "card.json"
+    good, better = (json.dumps(sign_card(CARD | {"version": each}, signer).card) for each in ("1", "2"))
+    path.write_text(good)
+    source = CardFile(path, trust=trust_of(signer), reload=True, clock=clock)
+    harm(path)
+    for _ in range(5):
+        clock.now += 1
+        response = get(source, clock)
+        assert (response.status_code, response.text) == (200, good)
+    (event,) = events(caplog)
+    assert (event["event"], event["reason"]) == ("not-reloaded", "card")
+    assert event["detail"].startswith(f"{path}: ")
+    if path.is_dir():
+        path.rmdir()
+    path.unlink(missing_ok=True)
+    path.write_text(better)
+    clock.now += 1
+    assert get(source, clock).text == better
+    assert [each["event"] for each in events(caplog)] == ["not-reloaded", "reloaded"]
+    assert events(caplog)[-1]["detail"] == str(path)
+
+
+def test_a_file_is_looked_at_once_per_second(signer: LocalSigner, clock: Clock, tmp_path: Path) -> None:
+    path = tmp_path / "card.json"
+    first, second = (json.dumps(sign_card(CARD | {"version": each}, signer).card) for each in ("1", "2"))
+    path.write_text(first)
+    source = CardFile(path, trust=trust_of(signer), reload=True, clock=clock)
+    path.write_text(second)
+    clock.now += 0.9
+    assert get(source, clock).text == first
+    clock.now += 0.1
+    assert get(source, clock).text == second
+
+
+def test_the_last_good_card_is_not_served_when_it_has_expired_or_its_key_is_revoked(
+    signer: LocalSigner, clock: Clock, tmp_path: Path
+) -> None:
+    path, trust = tmp_path / "card.json", Changing(trust_of(signer))
+    path.write_text(json.dumps(sign_card(CARD, signer, exp=START + 100).card))
+    by_time = CardFile(path, trust=trust, reload=True, clock=clock)
+    by_key = CardFile(path, trust=trust, reload=True, clock=clock)
+    path.unlink()
+    clock.now += 99
+    assert get(by_time, clock).status_code == get(by_key, clock).status_code == 200
+    trust.store = trust_of(signer, revoked=True)
+    with pytest.raises(CardNotServedError, match=r"revoked.*No such file"):
+        by_key.document(clock.now)
+    trust.store = trust_of(signer)
+    clock.now += 1
+    with pytest.raises(CardNotServedError, match=r"expired.*No such file"):
+        by_time.document(clock.now)
+
+
+def test_a_new_card_that_has_expired_or_whose_key_is_revoked_takes_nothing_back(
+    signer: LocalSigner, clock: Clock, tmp_path: Path
+) -> None:
+    path, revoked = tmp_path / "card.json", generate_signer()
     good = json.dumps(sign_card(CARD, signer).card)
     path.write_text(good)
-    source = CardFile(path, trust=trust_of(signer), reload=True, clock=clock)
-    assert get(source, clock).status_code == 200
-    path.write_text(json.dumps(change(dict(sign_card(CARD, signer).card))))
-    os.utime(path, (START, START))
-    for _ in range(2):
-        response = get(source, clock)
-        assert (response.status_code, response.content) == (503, b"")
-        assert response.headers["retry-after"] == "60"
-        assert response.headers["cache-control"] == "no-store"
-        assert "etag" not in response.headers
-    assert "the public card is not served" in caplog.text
-    path.write_text(good)
-    assert get(source, clock).text == good
+    trust = TrustStore([*trust_of(signer).keys, *trust_of(revoked, revoked=True).keys])
+    source = CardFile(path, trust=trust, reload=True, clock=clock)
+    for other in (sign_card(CARD, revoked), sign_card(CARD, signer, exp=START - 1)):
+        path.write_text(json.dumps(other.card))
+        clock.now += 1
+        assert get(source, clock).text == good
 
 
-def test_a_file_that_is_gone_is_503(signer: LocalSigner, clock: Clock, tmp_path: Path) -> None:
-    path = tmp_path / "card.json"
+def test_a_card_that_comes_before_its_key_is_served_as_soon_as_the_key_is_trusted(
+    signer: LocalSigner, clock: Clock, tmp_path: Path
+) -> None:
+    path, new = tmp_path / "card.json", generate_signer()
+    trust = Changing(trust_of(signer))
     path.write_text(json.dumps(sign_card(CARD, signer).card))
+    source = CardFile(path, trust=trust, reload=True, clock=clock)
+    path.write_text(json.dumps(sign_card(CARD, new).card))
+    clock.now += 1
+    assert proven(get(source, clock).content, signer) == CARD
+    trust.store = trust_of(signer, new)
+    clock.now += 1
+    assert proven(get(source, clock).content, new) == CARD
+
+
+def test_a_volume_of_kubernetes_that_changes_by_a_link_is_followed(
+    signer: LocalSigner, clock: Clock, tmp_path: Path
+) -> None:
+    first, second = (json.dumps(sign_card(CARD | {"version": each}, signer).card) for each in ("1", "2"))
+    for name, body in (("..2024_1", first), ("..2024_2", second)):
+        tmp_path.joinpath(name).mkdir()
+        tmp_path.joinpath(name, "card.json").write_text(body)
+    tmp_path.joinpath("..data").symlink_to("..2024_1")
+    path = tmp_path / "card.json"
+    path.symlink_to("..data/card.json")
     source = CardFile(path, trust=trust_of(signer), reload=True, clock=clock)
-    path.unlink()
-    assert get(source, clock).status_code == 503
+    tmp_path.joinpath("..data_tmp").symlink_to("..2024_2")
+    tmp_path.joinpath("..data_tmp").rename(tmp_path / "..data")
+    clock.now += 1
+    assert get(source, clock).text == second
+
+
+@pytest.mark.parametrize("reload", [True, False])
+def test_no_agent_starts_with_a_pipe(reload: bool, signer: LocalSigner, tmp_path: Path) -> None:
+    path = tmp_path / "card.json"
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="not a regular file"):
+        CardFile(path, trust=trust_of(signer), reload=reload)
 
 
 def test_a_card_whose_signature_or_key_has_ended_is_not_served(
@@ -290,6 +472,7 @@ def test_a_ring_says_which_of_its_cards_are_good(clock: Clock, tmp_path: Path) -
     update_key_ring(ring, lambda before: before.revoke(old.kid, START))
     assert get(source, clock).status_code == 503
     card.write_text(json.dumps(sign_card(CARD, new).card))
+    clock.now += 1
     assert get(source, clock).status_code == 200
 
 
@@ -348,24 +531,6 @@ def test_a_signature_that_is_good_is_served_while_the_next_cannot_be_made(
     key.is_down = False
     clock.now += 5
     assert proven(get(source, clock).content, key.inner, clock.now) == CARD
-
-
-def test_a_file_that_could_not_be_read_for_a_moment_is_read_again(
-    signer: LocalSigner, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "card.json"
-    path.write_text(json.dumps(sign_card(CARD, signer).card))
-    source = CardFile(path, trust=trust_of(signer), reload=True, clock=clock)
-    body = json.dumps(sign_card(CARD | {"version": "2"}, signer).card)
-    path.write_text(body)
-
-    def fails(*arguments: Any, **options: Any) -> Any:
-        raise OSError("I/O error")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(Path, "open", fails)
-        assert get(source, clock).status_code == 503
-    assert get(source, clock).text == body
 
 
 def test_nobody_knows_who_signs(clock: Clock) -> None:

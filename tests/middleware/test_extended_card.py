@@ -395,3 +395,46 @@ def test_without_a_guard_in_front_it_answers_nobody() -> None:
     scope: Any = {"type": "http", "method": "GET", "path": "/extendedAgentCard", "headers": []}
     with pytest.raises(ConfigurationError, match="did not come through protect"):
         asyncio.run(ExtendedCard(PUBLIC, EXTENDED)(scope, receive, send))
+
+
+def test_the_card_is_signed_again_when_the_clock_goes_back() -> None:
+    signer, clock = generate_signer(), [1_900_000_000.0]
+    agent = Agent(signer=CardSigner(signer), clock=lambda: clock[0])
+    trust = TrustStore([TrustedKey(key=signer.public_key, origins=Origins("invoice.example.com"))])
+    ahead = agent.ask("GET", HTTP_NAMES[0]).content
+    clock[0] -= 86_400
+    back = agent.ask("GET", HTTP_NAMES[0]).content
+    assert back != ahead
+    assert verify_card(back, trust, origin=URL, now=clock[0]).card == EXTENDED
+    assert agent.ask("GET", HTTP_NAMES[0]).content == back
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_a_client_that_goes_away_ends_the_wait_for_its_card(is_alone: bool) -> None:
+    ended: list[str] = []
+
+    async def source(caller: Principal, tenant: str) -> bytes:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(tenant)
+        raise AssertionError
+
+    agent = Agent(source)
+    app = agent.extended if is_alone else agent.app
+    scope = {"type": "http", "method": "GET", "path": HTTP_NAMES[0], "headers": [], "a2a_trust.principal": caller()}
+    messages, sent = [{"type": "http.request"}, {"type": "http.disconnect"}], list[Any]()
+
+    async def receive() -> Any:
+        return messages.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def request() -> None:
+        await asyncio.wait_for(app(scope, receive, send), 60)
+        await asyncio.sleep(0)
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(request())
+    assert (ended, sent) == ([""], [])

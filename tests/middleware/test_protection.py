@@ -149,7 +149,8 @@ def test_a_ring_rotates_under_a_polling_client(tmp_path: Path) -> None:
     assert json.loads(first.content)["signatures"] != json.loads(second.content)["signatures"]
 
 
-def test_a_file_that_comes_to_say_other_rules_is_not_served(tmp_path: Path) -> None:
+def test_a_file_that_comes_to_say_other_rules_is_not_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("a2a_trust.middleware.card._LOOK_SECONDS", 0.0)
     signer = generate_signer()
     path = tmp_path / "card.json"
     path.write_text(json.dumps(sign_card(CARD, signer).card))

@@ -169,7 +169,8 @@ def test_a_body_in_pieces_is_handed_on_whole_and_the_rest_comes_from_the_server(
     assert seen == [{"type": "http.request", "body": body, "more_body": False}, later]
 
 
-def test_other_paths_stream_and_nothing_of_them_is_read_before() -> None:
+def test_other_paths_stream_and_nothing_of_them_is_read_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("a2a_trust.middleware.disconnect._PATIENCE", 60)
     asked: list[int] = []
     server = Server(in_pieces(b"x" * 100), path="/upload")
 
@@ -310,7 +311,8 @@ def test_a_body_beyond_max_body_is_413_and_the_log_names_the_option(
     assert behind.bodies == [fitting]
 
 
-def test_a_body_that_is_announced_as_too_long_is_not_read() -> None:
+def test_a_body_that_is_announced_as_too_long_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("a2a_trust.middleware.disconnect._PATIENCE", 60)
     for announced in (b"1001", b"1" * 5_000, b"-1", b"x"):
         server = Server([])
         server.scope["headers"].append((b"content-length", announced))

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 from a2a_trust import strict_json
 from a2a_trust.errors import MalformedError
-from a2a_trust.strict_json import jcs
+from a2a_trust.strict_json import MAX_DEPTH, jcs
 from a2a_trust.strict_json.jcs import (
     MAX_SAFE_INTEGER,
     canonicalize,
@@ -34,7 +34,6 @@ from a2a_trust.strict_json.jcs import (
     canonicalize_received,
     es6_number,
 )
-from a2a_trust.strict_json.reader import MAX_DEPTH
 from tests.signing.json_values import (
     NAMES,
     UNSAFE_INTEGERS,

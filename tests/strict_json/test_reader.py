@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from a2a_trust import strict_json
 from a2a_trust.errors import MalformedError
-from a2a_trust.strict_json import reader
-from a2a_trust.strict_json.reader import MAX_BYTES, MAX_DEPTH, is_too_deep, parse
+from a2a_trust.strict_json import MAX_BYTES, MAX_DEPTH, is_too_deep, parse, reader
 from tests.signing.json_values import NAMES, documents, nested, spell, texts, write
 
 #: A slow machine must not make a property false.

@@ -1,23 +1,30 @@
 """API keys in an SQLite file: the embedded store, which several processes of one machine may share.
 
-How they share it is in ``files.sqlite``. ``revision`` takes a random value with every change but that of a last use, by
-triggers: a change that is made by hand is noticed as well, and an unchanged store is not read again.
+How they share it is in ``files.sqlite``. Keys are looked up by digest, so a look-up costs the same however many there
+are. ``revision`` takes a random value with every change but that of a last use, by triggers: a change that is made by
+hand is noticed as well, and in an unchanged store one look confirms all that was read.
+
+Servers need the right to read only; without the right to write, last uses are not kept.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites, KeyTable
-from a2a_trust.errors import KeySourceUnavailableError
-from a2a_trust.files.sqlite import SqliteFile
+from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites, FoundApiKeys, KeyTable
+from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
+from a2a_trust.files.sqlite import SqliteFile, SqliteReader, reason
 
 __all__ = ["SqliteApiKeys"]
+
+_log = logging.getLogger("a2a_trust")
 
 _APPLICATION_ID: Final = 0x41324B79  # "A2Ky"
 
@@ -34,6 +41,7 @@ CREATE TABLE api_key (
     imported INTEGER NOT NULL CHECK (imported IN (0, 1)),
     last_used REAL CHECK (typeof(last_used) IN ('real', 'null'))
 );
+CREATE INDEX api_key_owner ON api_key (owner);
 CREATE TABLE revision (value BLOB NOT NULL);
 INSERT INTO revision VALUES (randomblob(16));
 CREATE TRIGGER inserted AFTER INSERT ON api_key BEGIN UPDATE revision SET value = randomblob(16); END;
@@ -42,6 +50,9 @@ CREATE TRIGGER updated
     AFTER UPDATE OF id, digest, owner, scopes, created, expires, revoked, replaced_by, imported ON api_key
     BEGIN UPDATE revision SET value = randomblob(16); END;
 """
+
+_USES: Final = 100
+"""Last uses of one transaction: few enough that readers hardly wait for it."""
 
 _COLUMNS: Final = "id, digest, owner, scopes, created, expires, revoked, replaced_by, imported, last_used"
 
@@ -54,17 +65,17 @@ class SqliteApiKeys(ApiKeyWrites):
 
     def __init__(self, path: Path | str, *, create: bool = False, timeout: float = 5.0) -> None:
         """``create`` makes the file, for its owner only, if it is not there. ``timeout``: the longest, in seconds, that
-        a write waits for others. ConfigurationError when the file is missing or is no such store.
+        a read or a write waits for others. ConfigurationError when the file is missing or is no such store.
         """
         self._file = SqliteFile(
             path=Path(path).absolute(),
             what="API key store",
             application_id=_APPLICATION_ID,
-            version=1,
+            version=2,
             tables=_TABLES,
             timeout=timeout,
         )
-        self._last_read: tuple[bytes, tuple[ApiKeyRecord, ...]] | None = None
+        self._reader = SqliteReader(self._file)
         missing = (
             f"there is no API key store at {path}; make one with its first key: "
             f"a2a-sign api-key create --store {path} --owner NAME"
@@ -72,31 +83,36 @@ class SqliteApiKeys(ApiKeyWrites):
         with self._out_of_reach():
             self._file.open_or_make(create=create, missing=missing)
 
-    def records(self) -> tuple[ApiKeyRecord, ...]:
-        """Every record, the last uses included, in order of creation."""
+    def records(self, *, owner: str | None = None) -> tuple[ApiKeyRecord, ...]:
+        """Every record, or every one of the owner, the last uses included, in order of creation."""
         with self._connection() as connection:
-            return _records(connection)
+            if owner is None:
+                return _records(connection)
+            return _records(connection, "WHERE owner = ?", owner)
 
-    async def snapshot(self) -> tuple[ApiKeyRecord, ...]:
-        return await asyncio.to_thread(self._snapshot)
+    async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
+        return await asyncio.to_thread(self._find, digests)
 
-    def _snapshot(self) -> tuple[ApiKeyRecord, ...]:
-        with self._connection() as connection:
-            connection.execute("BEGIN")  # the revision and the records of the same moment
+    def _find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
+        with self._out_of_reach(), self._reader.reading() as connection:
             (revision,) = connection.execute("SELECT value FROM revision").fetchone()
-            last = self._last_read
-            if last is None or last[0] != revision:
-                self._last_read = last = (revision, _records(connection))
-            return last[1]
+            records: list[ApiKeyRecord] = []
+            for digest in digests:
+                try:
+                    records += _records(connection, "WHERE digest = ?", digest)
+                except ConfigurationError as error:  # one that was made by hand; the others are as good as ever
+                    _log.warning("a record in the API key store %s does not count: %s", self._file.path, error)
+            return FoundApiKeys(revision, tuple(records))
 
     async def touch(self, used: Mapping[str, float]) -> None:
-        await asyncio.to_thread(self._touch, dict(used))
+        uses = iter(used.items())
+        while some := [*islice(uses, _USES)]:
+            await asyncio.to_thread(self._touch, some)
 
-    def _touch(self, used: Mapping[str, float]) -> None:
+    def _touch(self, used: list[tuple[str, float]]) -> None:
         with self._transaction() as connection:
             connection.executemany(
-                "UPDATE api_key SET last_used = ?1 WHERE id = ?2 AND (last_used IS NULL OR last_used < ?1)",
-                [(moment, key_id) for key_id, moment in used.items()],
+                "UPDATE api_key SET last_used = ?2 WHERE id = ?1 AND (last_used IS NULL OR last_used < ?2)", used
             )
 
     @contextmanager
@@ -118,9 +134,8 @@ class SqliteApiKeys(ApiKeyWrites):
     def _out_of_reach(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
-            # The words of SQLite name tables and columns, never values.
-            raise KeySourceUnavailableError(f"the API key store {self._file.path}: {error}") from None
+        except (sqlite3.Error, OSError) as error:
+            raise KeySourceUnavailableError(f"the API key store {self._file.path}: {reason(error)}") from None
 
 
 class _Table:
@@ -156,7 +171,7 @@ class _Table:
         )
 
 
-def _records(connection: sqlite3.Connection, where: str = "", *values: str) -> tuple[ApiKeyRecord, ...]:
+def _records(connection: sqlite3.Connection, where: str = "", *values: str | bytes) -> tuple[ApiKeyRecord, ...]:
     query = f"SELECT {_COLUMNS} FROM api_key {where} ORDER BY created, id"  # noqa: S608  constants
     return tuple(
         ApiKeyRecord(

@@ -21,16 +21,19 @@ import re
 import secrets
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from hashlib import sha256
 from hmac import compare_digest
+from sys import getsizeof
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
+from a2a_trust.auth.look_ups import LookUps
 from a2a_trust.auth.principal import SCOPE, CredentialKind, Identity
+from a2a_trust.cache import BoundedCache, SingleFlight
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,
@@ -47,6 +50,7 @@ __all__ = [
     "ApiKeyStore",
     "ApiKeyVerifier",
     "ApiKeyWrites",
+    "FoundApiKeys",
     "IssuedApiKey",
     "KeyTable",
     "MemoryApiKeys",
@@ -73,8 +77,16 @@ _YEAR_10000: Final = 253_402_300_800
 _USE_SECONDS: Final = 60.0
 """The last use of a key is written at most this often."""
 
+_GATHERING: Final = 1.0
+"""So long last uses are gathered, in seconds: look-ups wait while the store is written to."""
+
 _PATIENCE: Final = 5.0
-"""How long requests wait for a read that hangs."""
+"""How long requests wait for a look-up that hangs."""
+
+_KNOWN_KEYS: Final = 32_768
+_KNOWN_BYTES: Final = 50_331_648
+_KNOWN_BASE: Final = 400
+"""Keys in memory, their bytes, and the bytes of one without what its owner and its scopes take."""
 
 _log = logging.getLogger("a2a_trust")
 
@@ -125,10 +137,14 @@ class ApiKeyRecord:
 
 @dataclass(frozen=True, slots=True)
 class IssuedApiKey:
-    """A key that was just made. ``text`` is the key itself, which exists nowhere else: hand it over, and let it go."""
+    """A key that was just made. ``text`` is the key itself, which exists nowhere else: hand it over, and let it go.
+
+    ``replaces``: the record of the key that it replaces, as it was before.
+    """
 
     record: ApiKeyRecord
     text: str = field(repr=False, compare=False)
+    replaces: ApiKeyRecord | None = None
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an API key is not pickled or copied; pass on its record")
@@ -164,13 +180,22 @@ def _new_id(prefix: str) -> str:
     return f"{prefix}_{_random(_ID_LENGTH)}"
 
 
+@dataclass(frozen=True, slots=True)
+class FoundApiKeys:
+    """What a look-up found. ``revision``: a value that the store never has twice; any change but that of a last use
+    gives it another one. It is of the same moment as the records, or earlier."""
+
+    revision: Hashable
+    records: tuple[ApiKeyRecord, ...]
+
+
 class ApiKeyStore(Protocol):
-    """Where a verifier reads keys. Write your own over any database; these two methods are all that is asked."""
+    """Where a verifier finds keys. Write your own over any database; these two methods are all that is asked."""
 
-    async def snapshot(self) -> tuple[ApiKeyRecord, ...]:
-        """Every record, the refused ones included; the same object as before while nothing but last uses changed.
+    async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
+        """The records with these digests, 100 at most, the refused ones included; digests without one are left out.
 
-        Any exception means that the keys cannot be read now.
+        Any exception means that the keys cannot be read now. The verifier waits 5 seconds.
         """
         ...
 
@@ -256,6 +281,7 @@ class ApiKeyWrites:
             if not old.is_good(now):
                 raise ConfigurationError(f"{key_id} is revoked or expired; create a new key instead")
             issued = _issue(
+                replaces=old,
                 owner=old.owner,
                 scopes=old.scopes,
                 expires=now + (old.expires - old.created) if expires is None else expires,
@@ -267,14 +293,25 @@ class ApiKeyWrites:
             table.put(replace(old, expires=ends, replaced_by=issued.record.key_id))
         return issued
 
+    def take_back(self, issued: IssuedApiKey) -> None:
+        """Revoke a key that could not be handed over; the key that it replaces goes on as it was."""
+        with self._writing() as table:
+            table.put(_revoked(_get(table, issued.record.key_id)))
+            before = issued.replaces
+            now = None if before is None else _get(table, before.key_id)
+            if before is not None and now is not None and now.replaced_by == issued.record.key_id:
+                table.put(replace(now, expires=before.expires, replaced_by=None))
+
     def revoke(self, key_id: str) -> ApiKeyRecord:
         """The key lets nobody in any more, as soon as the verifiers read the store again. There is no way back."""
         with self._writing() as table:
-            record = _get(table, key_id)
-            if record.revoked is None:
-                record = replace(record, revoked=time.time())
-                table.put(record)
+            record = _revoked(_get(table, key_id))
+            table.put(record)
         return record
+
+
+def _revoked(record: ApiKeyRecord) -> ApiKeyRecord:
+    return record if record.revoked is not None else replace(record, revoked=time.time())
 
 
 def _get(table: KeyTable, key_id: str) -> ApiKeyRecord:
@@ -285,7 +322,15 @@ def _get(table: KeyTable, key_id: str) -> ApiKeyRecord:
     return record
 
 
-def _issue(*, owner: str, scopes: Iterable[str], expires: float, prefix: str, now: float) -> IssuedApiKey:
+def _issue(
+    *,
+    owner: str,
+    scopes: Iterable[str],
+    expires: float,
+    prefix: str,
+    now: float,
+    replaces: ApiKeyRecord | None = None,
+) -> IssuedApiKey:
     _check_ahead(expires, now)
     key_id = _new_id(prefix)
     text = f"{key_id}_{_random(_SECRET_LENGTH)}"
@@ -293,7 +338,7 @@ def _issue(*, owner: str, scopes: Iterable[str], expires: float, prefix: str, no
     record = ApiKeyRecord(
         key_id=key_id, digest=_digest(text), owner=owner, scopes=_scopes(scopes), created=now, expires=expires
     )
-    return IssuedApiKey(record, text)
+    return IssuedApiKey(record, text, replaces)
 
 
 def _scopes(scopes: Iterable[str]) -> frozenset[str]:
@@ -313,20 +358,24 @@ class MemoryApiKeys(ApiKeyWrites):
     """Keys of this process only, gone when it ends: for tests, and for programs that bring their own records."""
 
     def __init__(self, records: Iterable[ApiKeyRecord] = ()) -> None:
+        """ConfigurationError: two records share an id or a text."""
         self._lock = Lock()
-        self._snapshot: tuple[ApiKeyRecord, ...] | None = None
-        self._table = _MemoryTable({record.key_id: record for record in records})
+        self._revision = object()
+        self._table = _MemoryTable({}, {})
+        for record in records:
+            if self._table.get(record.key_id) or self._table.id_of(record.digest):
+                raise ConfigurationError(f"two API keys share the id or the text of {record.key_id}; drop one")
+            self._table.put(record)
 
-    def records(self) -> tuple[ApiKeyRecord, ...]:
-        """Every record, the last uses included, in order of creation."""
+    def records(self, *, owner: str | None = None) -> tuple[ApiKeyRecord, ...]:
+        """Every record, or every one of the owner, the last uses included, in order of creation."""
         with self._lock:
-            return tuple(self._table.records.values())
+            return tuple(record for record in self._table.records.values() if owner in (None, record.owner))
 
-    async def snapshot(self) -> tuple[ApiKeyRecord, ...]:
+    async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
         with self._lock:
-            if self._snapshot is None:
-                self._snapshot = tuple(self._table.records.values())
-            return self._snapshot
+            ids = filter(None, map(self._table.id_of, digests))
+            return FoundApiKeys(self._revision, tuple(self._table.records[key_id] for key_id in ids))
 
     async def touch(self, used: Mapping[str, float]) -> None:
         with self._lock:
@@ -339,21 +388,35 @@ class MemoryApiKeys(ApiKeyWrites):
     def _writing(self) -> Iterator[KeyTable]:
         with self._lock:
             yield self._table
-            self._snapshot = None
+            self._revision = object()
 
 
 @dataclass(frozen=True, slots=True)
 class _MemoryTable:
     records: dict[str, ApiKeyRecord]
+    ids: dict[bytes, str]
+    """By digest."""
 
     def get(self, key_id: str) -> ApiKeyRecord | None:
         return self.records.get(key_id)
 
     def id_of(self, digest: bytes) -> str | None:
-        return next((record.key_id for record in self.records.values() if record.digest == digest), None)
+        return self.ids.get(digest)
 
     def put(self, record: ApiKeyRecord) -> None:
         self.records[record.key_id] = record
+        self.ids[record.digest] = record.key_id
+
+
+@dataclass(slots=True, eq=False)
+class _Reading:
+    """What was read while the store had one ``revision``, and the last time, on the verifier's clock, when it had it.
+
+    As long as the store has it, one look confirms every key that was read then.
+    """
+
+    revision: Hashable
+    at: float
 
 
 @dataclass(slots=True)
@@ -366,12 +429,21 @@ class _Known:
     key_id: str
     digest: bytes
     good_until: float
+    last_used: float
     identity: Identity
+    reading: _Reading
     nothing_until: float = -math.inf
 
 
 #: Stands in for keys that are not known, so that they cost the same work; it is good for nothing, ever.
-_NOBODY: Final = _Known("", bytes(sha256().digest_size), -math.inf, Identity(issuer="", subject=""))
+_NOBODY: Final = _Known(
+    "",
+    bytes(sha256().digest_size),
+    -math.inf,
+    -math.inf,
+    Identity(issuer="", subject=""),
+    _Reading(None, -math.inf),
+)
 
 
 class ApiKeyVerifier:
@@ -381,11 +453,14 @@ class ApiKeyVerifier:
     made before; ``claims["key_id"]`` says which key it was. Two verifiers over different stores need different
     ``issuer`` names, else an owner of one is taken for an owner of the other.
 
-    A check reads memory only. The store is read again in the background when half of ``refresh`` seconds have gone, and
-    a request that comes after a pause of more than ``refresh`` waits for the read. So **a revoked key is refused at
-    most** ``refresh`` **seconds after the revocation is in the store**, in every process. While the store cannot be
-    read, what was read last still counts, for at most ``stale_if_error`` seconds; after that, and when nothing was ever
-    read, it is KeySourceUnavailableError.
+    A key is looked up when it is first used, and then checked in memory, which holds the 32,768 keys that were looked
+    up last. When half of ``refresh`` seconds have gone, the store is asked in the background whether anything changed;
+    if so, each key is looked up again when it is used. A request waits for the store only when its key is not in
+    memory, or when nothing was read for ``refresh`` seconds. So **a revoked key is refused at most** ``refresh``
+    **seconds after the revocation is in the store**, in every process, and a new key is known at once.
+
+    While the store cannot be read, a key in memory still counts for at most ``stale_if_error`` seconds after it was
+    last confirmed. Then it is KeySourceUnavailableError; so is a key that is not in memory, because nobody can tell.
     """
 
     kind = CredentialKind.API_KEY
@@ -402,7 +477,7 @@ class ApiKeyVerifier:
         """``clock`` measures the age of what was read, in seconds; the moment of a request is an argument of verify."""
         if not 0 < refresh <= stale_if_error < math.inf:
             raise ConfigurationError("ApiKeyVerifier: 0 < refresh <= stale_if_error, in seconds, and both finite")
-        if isinstance(store, type) or not callable(getattr(store, "snapshot", None)):
+        if isinstance(store, type) or not callable(getattr(store, "touch", None)):
             raise ConfigurationError(
                 "ApiKeyVerifier: this is no store of keys; for a file write ApiKeyVerifier(SqliteApiKeys('keys.db'))"
             )
@@ -411,103 +486,145 @@ class ApiKeyVerifier:
         self._store = store
         self._issuer = issuer
         self._refresh = refresh
+        self._look_again_after = refresh / 2
         self._stale_if_error = stale_if_error
         self._clock = clock
-        self._records: tuple[ApiKeyRecord, ...] | None = None
-        #: Keys of ours by their id, imported ones by their digest; replaced whole, never changed.
-        self._known: Mapping[str | bytes, _Known] = {}
-        self._read_at = self._look_again_at = self._retry_at = self._began_at = -math.inf
-        self._reading: asyncio.Task[None] | None = None
-        self._used: dict[str, float] = {}
-        self._unwritten: dict[str, float] = {}
-        self._writing: asyncio.Task[None] | None = None
+        self._known = BoundedCache[bytes, _Known](max_entries=_KNOWN_KEYS, max_bytes=_KNOWN_BYTES)
+        self._look_ups = LookUps(self._find)
+        self._reading = _Reading(None, -math.inf)
+        self._retry_at = -math.inf
+        self._uses = _Uses(store, clock)
+        self._outage = ""
 
     async def verify(self, credential: str, now: float) -> Identity:
         """The owner of the key. InvalidCredentialsError: unknown, expired or revoked; its text holds nothing secret."""
-        if self._clock() >= self._look_again_at:
-            await self._look_again()
         if not credential.isascii():
             raise InvalidCredentialsError("this is no API key: it is not ASCII")
         digest = sha256(credential.encode()).digest()
-        found = self._known.get(credential[:-_TAIL], _NOBODY)
-        if not compare_digest(found.digest, digest):  # the same way for unknown ids and for wrong secrets
-            found = self._known.get(digest, _NOBODY)
-            if not compare_digest(found.digest, digest):
-                raise InvalidCredentialsError(_unknown(credential))
-        if not now < found.nothing_until:
-            self._check_and_note_use(found, now)
-        return found.identity
+        key = self._known.get(digest)
+        if key is None or self._clock() - key.reading.at >= self._look_again_after:
+            key = await self._look_up(digest, key)
+        if not compare_digest(key.digest, digest):  # the same way for unknown ids and for wrong secrets
+            raise InvalidCredentialsError(_unknown(credential))
+        if not now < key.nothing_until:
+            self._check_and_note_use(key, now)
+        return key.identity
 
     def _check_and_note_use(self, key: _Known, now: float) -> None:
         if not now < key.good_until:
             end = "revoked" if key.good_until == -math.inf else "expired"
             raise InvalidCredentialsError(f"API key {key.key_id} is {end}")
-        if not 0 <= now - self._used.get(key.key_id, -math.inf) < _USE_SECONDS:
-            self._used[key.key_id] = self._unwritten[key.key_id] = now
-            writing = self._writing
-            if writing is None or writing.done() or writing.get_loop() is not asyncio.get_running_loop():
-                self._writing = asyncio.create_task(self._write_uses())
-        key.nothing_until = min(key.good_until, self._used[key.key_id] + _USE_SECONDS)
+        if not 0 <= now - key.last_used < _USE_SECONDS:
+            key.last_used = now
+            self._uses.note(key.key_id, now)
+        key.nothing_until = min(key.good_until, key.last_used + _USE_SECONDS)
 
-    async def _look_again(self) -> None:
-        """Let the store be read, and wait for it only if what was read before is too old.
-
-        KeySourceUnavailableError when it is, and stays, too old even for a store that is out of reach.
-        """
+    async def _look_up(self, digest: bytes, key: _Known | None) -> _Known:
+        """The key as the store has it, or, as long as it may count, ``key``, which is in memory."""
         at = self._clock()
+        age = math.inf if key is None else at - key.reading.at
         if at >= self._retry_at:
-            reading = self._reading
-            is_running = reading is not None and not reading.done() and reading.get_loop() is asyncio.get_running_loop()
-            if is_running and reading is not None and at - self._began_at >= _PATIENCE:
-                reading.cancel()  # one that hangs must not keep out the next, which may not
-                is_running = False
-            if reading is None or not is_running:
-                self._began_at = at
-                self._reading = reading = asyncio.create_task(self._read(at))
-            if at - self._read_at >= self._refresh:
-                await asyncio.wait({reading}, timeout=max(0.0, self._began_at + _PATIENCE - at))
-        if self._clock() - self._read_at >= self._stale_if_error:
-            raise KeySourceUnavailableError("the API keys cannot be read now")
+            with suppress(KeySourceUnavailableError):
+                if age < self._refresh:
+                    self._look_ups.begin(digest)  # in the background
+                else:
+                    return await self._look_ups.find(digest) or _NOBODY
+        if key is not None and self._clock() - key.reading.at < self._stale_if_error:
+            return key
+        raise KeySourceUnavailableError("the API keys cannot be read now")
 
-    async def _read(self, at: float) -> None:
+    async def _find(self, digests: tuple[bytes, ...]) -> Mapping[bytes, _Known]:
+        """Look the keys up, and remember those that there are."""
+        at = self._clock()
         try:
-            records = await self._store.snapshot()
-            known = self._known
-            if records is not self._records:
-                known = await asyncio.to_thread(_index, records, self._issuer)
-        except Exception as error:  # noqa: BLE001  the store is anybody's, and a failed read must not end the reading
+            async with asyncio.timeout(_PATIENCE):  # one that hangs must not keep out the next, which may not
+                found = await self._store.find(digests)
+        except Exception as error:  # noqa: BLE001  the store is anybody's
             self._retry_at = self._clock() + self._refresh / 2
-            _log.warning("the API keys could not be read: %s", _reason(error))
-            return
-        if at >= self._read_at:  # else a later read was faster
-            self._records, self._known, self._read_at = records, known, at
-            self._look_again_at = at + self._refresh / 2
+            why = _reason(error)
+            if why != self._outage:
+                _log.warning("the API keys could not be read: %s", why)
+            self._outage = why
+            raise KeySourceUnavailableError("the API keys could not be read") from None
+        if self._outage:
+            _log.warning("the API keys can be read again")
+            self._outage = ""
+        reading = self._reading_of(found.revision, at)
+        known = {record.digest: _known(record, self._issuer, reading) for record in found.records}
+        for digest in digests:
+            self._remember(digest, known.get(digest), at)
+        return known
 
-    async def _write_uses(self) -> None:
+    def _reading_of(self, revision: Hashable, at: float) -> _Reading:
+        last = self._reading
+        if last.revision != revision:
+            reading = _Reading(revision, at)
+            if at >= last.at:  # else a later look-up was faster
+                self._reading = reading
+            return reading
+        last.at = max(last.at, at)
+        return last
+
+    def _remember(self, digest: bytes, key: _Known | None, at: float) -> None:
+        """Unknown keys are not remembered: a flood of them would drive out the good ones."""
+        before = self._known.get(digest)
+        if before is not None and before.reading.at > at:
+            return  # a later look-up was faster
+        if key is None:
+            self._known.remove(digest)
+        else:
+            self._known.put(digest, key, size=_size_of(key))
+
+
+class _Uses:
+    """The last uses of keys, on their way to the store. Whether they arrive decides nothing."""
+
+    def __init__(self, store: ApiKeyStore, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+        self._unwritten: dict[str, float] = {}
+        self._flights = SingleFlight[None, None]()
+        self._retry_at = -math.inf
+        self._outage = ""
+
+    def note(self, key_id: str, now: float) -> None:
+        if self._clock() >= self._retry_at and len(self._unwritten) < _KNOWN_KEYS:
+            self._unwritten[key_id] = now
+            self._flights.begin(None, self._write)
+
+    async def _write(self) -> None:
         while self._unwritten:
+            await asyncio.sleep(_GATHERING)
             used, self._unwritten = self._unwritten, {}
             try:
                 await self._store.touch(used)
-            except Exception as error:  # noqa: BLE001  as above; who may come in does not depend on it
-                _log.warning("the last use of API keys could not be written: %s", _reason(error))
+            except Exception as error:  # noqa: BLE001  the store is anybody's
+                self._retry_at = self._clock() + _USE_SECONDS
+                why = _reason(error)
+                if why != self._outage:  # once: a server that may only read never can
+                    _log.warning("the last use of API keys could not be written: %s", why)
+                self._outage = why
+            else:
+                self._outage = ""
 
 
-def _index(records: tuple[ApiKeyRecord, ...], issuer: str) -> Mapping[str | bytes, _Known]:
-    known: dict[str | bytes, _Known] = {}
-    for record in records:
-        name = record.digest if record.imported else record.key_id
-        if name in known:
-            raise ConfigurationError(f"two API keys share the id or the text of {record.key_id}; drop one")
-        identity = Identity(
-            issuer=issuer,
-            subject=record.owner,
-            scopes=record.scopes,
-            expires_at=record.expires,
-            claims={"key_id": record.key_id},
-        )
-        good_until = record.expires if record.revoked is None else -math.inf
-        known[name] = _Known(record.key_id, record.digest, good_until, identity)
-    return known
+def _known(record: ApiKeyRecord, issuer: str, reading: _Reading) -> _Known:
+    identity = Identity(
+        issuer=issuer,
+        subject=record.owner,
+        scopes=record.scopes,
+        expires_at=record.expires,
+        claims={"key_id": record.key_id},
+    )
+    good_until = record.expires if record.revoked is None else -math.inf
+    last_used = -math.inf if record.last_used is None else record.last_used
+    return _Known(record.key_id, record.digest, good_until, last_used, identity, reading)
+
+
+def _size_of(key: _Known) -> int:
+    """About the bytes of memory that it takes."""
+    identity = key.identity
+    return _KNOWN_BASE + getsizeof(identity.subject) + getsizeof(identity.scopes) + sum(map(getsizeof, identity.scopes))
 
 
 def _unknown(credential: str) -> str:

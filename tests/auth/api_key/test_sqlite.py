@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -76,25 +77,21 @@ def test_records_come_back_as_they_were(store: SqliteApiKeys, path: Path) -> Non
 
 
 def test_the_file_holds_digests_and_no_key(store: SqliteApiKeys, path: Path) -> None:
-    with closing(sqlite3.connect(path)) as reader:
-        reader.execute("SELECT * FROM api_key").fetchall()  # as long as this is open, the log stays
-        issued = store.create(owner="alice")
-        store.import_key(FOREIGN, owner="bob")
-        successor = store.rotate(issued.record.key_id, overlap=timedelta(days=1))
-        assert path.with_name(f"{path.name}-wal").stat().st_size > 0
-        content = raw(path)
-    content += raw(path)
+    issued = store.create(owner="alice")
+    store.import_key(FOREIGN, owner="bob")
+    successor = store.rotate(issued.record.key_id, overlap=timedelta(days=1))
+    content = raw(path)
     assert issued.record.digest in content  # so what is looked for would be found
     for secret in (issued.text[17:49], issued.text[-6:], successor.text[17:49], FOREIGN):
         assert secret.encode() not in content
 
 
 def test_the_store_is_for_its_owner_only(store: SqliteApiKeys, path: Path) -> None:
-    with closing(sqlite3.connect(path)) as reader:
-        reader.execute("SELECT * FROM api_key").fetchall()
-        store.create(owner="alice")
+    record = store.create(owner="alice").record
+    with store._writing() as table:
+        table.put(replace(record, revoked=1.0))
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
-    assert set(modes) == {path.name, f"{path.name}-wal", f"{path.name}-shm"}
+    assert set(modes) == {path.name, f"{path.name}-journal"}
     assert set(modes.values()) == {0o600}
 
 
@@ -134,11 +131,11 @@ def test_a_file_of_something_else_is_refused_and_left_alone(path: Path) -> None:
 
 async def test_a_store_of_another_version_is_refused_also_when_it_comes_later(store: SqliteApiKeys, path: Path) -> None:
     with closing(sqlite3.connect(path)) as other:
-        other.execute("PRAGMA user_version = 2")
-    with pytest.raises(ConfigurationError, match=r"version 2.*reads version 1.*use the release"):
+        other.execute("PRAGMA user_version = 3")
+    with pytest.raises(ConfigurationError, match=r"version 3.*reads version 2.*use the release"):
         SqliteApiKeys(path)
-    with pytest.raises(ConfigurationError, match="version 2"):
-        await store.snapshot()
+    with pytest.raises(ConfigurationError, match="version 3"):
+        await store.find(())
 
 
 def test_a_store_that_everybody_can_write_is_refused(store: SqliteApiKeys, path: Path) -> None:
@@ -147,8 +144,9 @@ def test_a_store_that_everybody_can_write_is_refused(store: SqliteApiKeys, path:
         SqliteApiKeys(path)
 
 
-def test_the_log_of_a_lost_store_is_not_read_into_a_new_one(path: Path) -> None:
-    path.with_name(f"{path.name}-wal").write_bytes(b"left")
+@pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+def test_what_a_lost_store_left_is_not_read_into_a_new_one(path: Path, suffix: str) -> None:
+    path.with_name(f"{path.name}{suffix}").write_bytes(b"left")
     with pytest.raises(ConfigurationError, match="move it away"):
         SqliteApiKeys(path, create=True)
 
@@ -197,7 +195,7 @@ async def test_while_somebody_writes_readers_go_on_and_writers_say_so(path: Path
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         other.execute("UPDATE api_key SET revoked = 1.0")
-        assert [record.revoked for record in await store.snapshot()] == [None]
+        assert [record.revoked for record in store.records()] == [None]
         assert (await ApiKeyVerifier(store).verify(issued.text, time.time())).subject == "alice"
         with pytest.raises(KeySourceUnavailableError, match="locked"):
             store.revoke(issued.record.key_id)
@@ -205,27 +203,88 @@ async def test_while_somebody_writes_readers_go_on_and_writers_say_so(path: Path
     assert store.revoke(issued.record.key_id).revoked is not None
 
 
+def test_a_read_beside_a_write_does_not_end_the_lock_of_the_write(store: SqliteApiKeys, path: Path) -> None:
+    """Locks end when the process closes any descriptor of the file (POSIX)."""
+    record = store.create(owner="alice").record
+    with store._writing() as table:
+        table.put(replace(record, revoked=1.0))
+        assert [kept.revoked for kept in SqliteApiKeys(path).records()] == [None]
+        assert finish(start(path, _IS_LOCKED)) == "locked\n"
+    assert finish(start(path, _IS_LOCKED)) == "free\n"
+
+
+_IS_LOCKED = (
+    "import sqlite3\n"
+    "try: sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None).execute('BEGIN IMMEDIATE')\n"
+    "except sqlite3.OperationalError: print('locked')\n"
+    "else: print('free')"
+)
+
+
 # --- what a verifier reads
 
 
-async def test_an_unchanged_store_is_not_read_again_and_a_change_by_hand_is_seen(
-    store: SqliteApiKeys, path: Path
-) -> None:
+async def test_a_use_makes_no_revision_and_a_change_by_hand_does(store: SqliteApiKeys, path: Path) -> None:
     issued = store.create(owner="alice")
     protocol: ApiKeyStore = store
-    before = await protocol.snapshot()
+    before = await protocol.find((issued.record.digest,))
     await protocol.touch({issued.record.key_id: 5.0})
     await protocol.touch({issued.record.key_id: 4.0, "a2a_unknown00000": 4.0})
-    assert await protocol.snapshot() is before
+    assert (await protocol.find(())).revision == before.revision
     assert [record.last_used for record in store.records()] == [5.0]
-    for change in ("UPDATE api_key SET revoked = 7.0", "DELETE FROM api_key"):
+    for change, revoked in (("UPDATE api_key SET revoked = 7.0", [7.0]), ("DELETE FROM api_key", [])):
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute(change)
-        after = await protocol.snapshot()
-        assert after is not before
-        assert [record.revoked for record in after] in ([7.0], [])
+        after = await protocol.find((issued.record.digest, bytes(32)))
+        assert after.revision != before.revision
+        assert [record.revoked for record in after.records] == revoked
         before = after
-    assert before == ()
+
+
+async def test_a_record_that_is_not_sound_lets_nobody_in_and_keeps_nobody_out(
+    store: SqliteApiKeys, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    issued, other = store.create(owner="alice"), store.create(owner="bob")
+    with closing(sqlite3.connect(path, isolation_level=None)) as hand:
+        hand.execute("UPDATE api_key SET owner = ' alice' WHERE owner = 'alice'")
+    verifier = ApiKeyVerifier(store)
+    for _ in range(2):
+        with pytest.raises(InvalidCredentialsError):
+            await verifier.verify(issued.text, time.time())
+        assert (await verifier.verify(other.text, time.time())).subject == "bob"
+    assert "does not count: API key: the owner is" in caplog.text
+
+
+async def test_a_file_that_takes_the_place_of_another_is_read(store: SqliteApiKeys, path: Path) -> None:
+    issued = store.create(owner="alice")
+    assert len((await store.find((issued.record.digest,))).records) == 1
+    other = SqliteApiKeys(path.with_name("other.db"), create=True)
+    theirs = other.create(owner="bob")
+    path.with_name("other.db").replace(path)
+    found = await store.find((issued.record.digest, theirs.record.digest))
+    assert [record.owner for record in found.records] == ["bob"]
+
+
+def test_a_forked_child_reads_over_a_connection_of_its_own(store: SqliteApiKeys, path: Path) -> None:
+    """As a server does that loads the application before it makes its workers."""
+    body = (
+        "import asyncio, os\n"
+        "store = S(sys.argv[1])\n"
+        "issued = store.create(owner='alice')\n"
+        "look = lambda: [r.revoked is None for r in asyncio.run(store.find((issued.record.digest,))).records]\n"
+        "assert look() == [True]\n"
+        "lock = store._reader._lock; lock.acquire()\n"  # as by a thread that the child does not have
+        "opened = store._reader._opened\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    own = look() == [True] and store._reader._opened is not opened\n"
+        "    store.revoke(issued.record.key_id)\n"
+        "    os._exit(0 if own else 1)\n"
+        "lock.release()\n"
+        "assert os.waitpid(child, 0)[1] == 0\n"
+        "print(look(), store._reader._opened is opened)"
+    )
+    assert finish(start(path, body)) == "[False] True\n"
 
 
 async def test_a_use_reaches_the_file(store: SqliteApiKeys) -> None:
@@ -233,8 +292,9 @@ async def test_a_use_reaches_the_file(store: SqliteApiKeys) -> None:
     verifier = ApiKeyVerifier(store)
     now = time.time()
     await verifier.verify(issued.text, now)
-    assert verifier._writing is not None
-    await asyncio.wait({verifier._writing})
+    writing = verifier._uses._flights.running(None)
+    assert writing is not None
+    await asyncio.wait({writing})
     assert [record.last_used for record in store.records()] == [now]
 
 

@@ -20,9 +20,9 @@ import pytest
 
 import a2a_trust.auth.api_key.verifier as subject
 from a2a_trust.auth.api_key.verifier import (
-    ApiKeyRecord,
     ApiKeyStore,
     ApiKeyVerifier,
+    FoundApiKeys,
     MemoryApiKeys,
     key_id_of,
 )
@@ -45,6 +45,11 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.fixture(autouse=True)
+def _write_uses_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "_GATHERING", 0)
+
+
 class Clock:
     """A clock that the test moves."""
 
@@ -61,28 +66,32 @@ class Store(MemoryApiKeys):
     def __init__(self) -> None:
         super().__init__()
         self.reads = 0
+        self.looked_up: list[bytes] = []
         self.error: Exception | None = None
+        self.touch_error: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
         self.touched: list[dict[str, float]] = []
 
-    async def snapshot(self) -> tuple[ApiKeyRecord, ...]:
+    async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
         self.reads += 1
+        self.looked_up += digests
         await self.gate.wait()
         if self.error is not None:
             raise self.error
-        return await super().snapshot()
+        return await super().find(digests)
 
     async def touch(self, used: Mapping[str, float]) -> None:
-        if self.error is not None:
-            raise self.error
+        if self.touch_error is not None:
+            raise self.touch_error
         self.touched.append(dict(used))
         await super().touch(used)
 
 
 async def background(verifier: ApiKeyVerifier) -> None:
     """The verifier has read and written what it had started to."""
-    for task in (verifier._reading, verifier._writing):
+    for flights in (verifier._look_ups._trips, verifier._uses._flights):
+        task = flights.running(None)
         if task is not None:
             await asyncio.wait({task})
 
@@ -229,7 +238,7 @@ async def test_an_unknown_id_takes_the_same_way_as_a_wrong_secret(monkeypatch: p
         with pytest.raises(InvalidCredentialsError):
             await verifier.verify(text, NOW)
         ways.append(list(compared))
-    assert ways == [[(32, 32), (32, 32)]] * 2
+    assert ways == [[(32, 32)]] * 2
     compared.clear()
     await verifier.verify(key, NOW)
     assert compared == [(32, 32)]
@@ -466,17 +475,19 @@ async def test_while_the_store_is_down_the_last_read_counts_for_a_bounded_time(
     store.error = RuntimeError(issued.text)
     clock.at += 9.9
     assert (await verifier.verify(issued.text, time.time())).subject == "alice"
-    with pytest.raises(InvalidCredentialsError, match="expired"):  # an old snapshot still knows the time
+    with pytest.raises(InvalidCredentialsError, match="expired"):  # what was read before still knows the time
         await verifier.verify(issued.text, issued.record.expires)
     clock.at += 0.1
     for text in (issued.text, "unknown"):
         with pytest.raises(KeySourceUnavailableError):
             await verifier.verify(text, time.time())
-    assert "could not be read: RuntimeError" in caplog.text
-    assert issued.text not in caplog.text
     store.error = None
     clock.at += 1
     assert (await verifier.verify(issued.text, time.time())).subject == "alice"
+    assert [record.getMessage() for record in caplog.records] == [  # once, and not for each request
+        "the API keys could not be read: RuntimeError",
+        "the API keys can be read again",
+    ]
 
 
 async def test_a_read_that_hangs_holds_nobody_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -512,12 +523,130 @@ async def test_a_read_that_hangs_does_not_keep_out_the_next(monkeypatch: pytest.
     assert store.reads == 3
 
 
-async def test_two_records_that_share_a_text_are_never_chosen_between() -> None:
+async def test_a_store_that_is_down_is_asked_neither_by_junk_nor_by_good_keys(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store, clock = Store(), Clock()
+    key, later = store.create(owner="alice").text, store.create(owner="bob").text
+    verifier = ApiKeyVerifier(store, refresh=2.0, stale_if_error=10.0, clock=clock)
+    await verifier.verify(key, NOW)
+    await background(verifier)
+    store.error, store.reads = OSError(), 0
+    for number in range(200):
+        with pytest.raises(KeySourceUnavailableError):  # nobody can tell, so it is not 401
+            await verifier.verify(f"junk {number}", NOW)
+        with pytest.raises(KeySourceUnavailableError):
+            await verifier.verify(later, NOW)
+        assert (await verifier.verify(key, NOW)).subject == "alice"
+    assert store.reads == 1
+    assert len(caplog.records) == 1
+    assert len(verifier._known) == 1
+
+
+# --- look-ups
+
+
+async def test_a_key_is_looked_up_once_while_nothing_changes() -> None:
+    store, clock = Store(), Clock()
+    keys = [store.create(owner="alice").text for _ in range(50)]
+    verifier = ApiKeyVerifier(store, refresh=2.0, clock=clock)
+    for _ in range(10):
+        for key in keys:
+            await verifier.verify(key, NOW)
+            await background(verifier)
+        clock.at += 1.5
+    # Each of the nine later rounds begins with one look, which confirms all.
+    assert len(store.looked_up) == 50 + 9
+
+
+async def test_after_a_change_keys_are_looked_up_again_in_the_background_when_they_are_used() -> None:
+    store, clock = Store(), Clock()
+    first, second = store.create(owner="alice"), store.create(owner="bob")
+    verifier = ApiKeyVerifier(store, refresh=2.0, clock=clock)
+    for issued in (first, second):
+        await verifier.verify(issued.text, NOW)
+    await background(verifier)
+    store.revoke(second.record.key_id)
+    clock.at += 1.5
+    with pytest.raises(StopIteration):
+        verifier.verify(first.text, NOW).send(None)  # waits for nothing
+    await background(verifier)
+    with pytest.raises(StopIteration):
+        verifier.verify(second.text, NOW).send(None)  # within the stated delay; it is being looked up
+    await background(verifier)
+    with pytest.raises(InvalidCredentialsError, match="revoked"):
+        await verifier.verify(second.text, NOW)
+
+
+async def test_a_key_of_an_earlier_revision_does_not_count_longer_for_what_others_look_up() -> None:
+    store, clock = Store(), Clock()
+    revoked, other = store.create(owner="alice"), store.create(owner="bob")
+    verifier = ApiKeyVerifier(store, refresh=2.0, clock=clock)
+    await verifier.verify(revoked.text, NOW)
+    store.revoke(revoked.record.key_id)
+    clock.at += 0.5
+    for _ in range(3):
+        await verifier.verify(other.text, NOW)
+        clock.at += 0.5
+    with pytest.raises(InvalidCredentialsError, match="revoked"):
+        await verifier.verify(revoked.text, NOW)
+
+
+async def test_a_slow_look_up_does_not_undo_what_a_later_one_found() -> None:
+    store, clock = Store(), Clock()
+    issued = store.create(owner="alice")
+    verifier = ApiKeyVerifier(store, refresh=2.0, clock=clock)
+    digest = issued.record.digest
+    earlier = await store.find((digest,))
+    store.revoke(issued.record.key_id)
+    slow = asyncio.Event()
+
+    async def late(digests: tuple[bytes, ...]) -> FoundApiKeys:
+        await slow.wait()
+        return earlier
+
+    store.find, find = late, store.find  # type: ignore[method-assign]
+    looking = asyncio.create_task(verifier._find((digest,)))
+    await asyncio.sleep(0)
+    store.find = find  # type: ignore[method-assign]
+    clock.at += 0.1
+    with pytest.raises(InvalidCredentialsError, match="revoked"):
+        await verifier.verify(issued.text, NOW)
+    slow.set()
+    await looking
+    with pytest.raises(InvalidCredentialsError, match="revoked"):
+        await verifier.verify(issued.text, NOW)
+
+
+async def test_a_key_that_is_deleted_is_unknown() -> None:
+    store, clock = Store(), Clock()
+    issued = store.create(owner="alice")
+    verifier = ApiKeyVerifier(store, refresh=2.0, clock=clock)
+    await verifier.verify(issued.text, NOW)
+    with store._writing():
+        store._table.records.clear()
+        store._table.ids.clear()
+    clock.at += 2
+    with pytest.raises(InvalidCredentialsError, match="unknown"):
+        await verifier.verify(issued.text, NOW)
+    assert len(verifier._known) == 0
+
+
+async def test_a_new_key_is_known_at_once_also_when_it_was_tried_before() -> None:
+    store, clock = Store(), Clock()
+    verifier = ApiKeyVerifier(store, refresh=2.0, clock=clock)
+    with pytest.raises(InvalidCredentialsError):
+        await verifier.verify(FOREIGN, NOW)
+    store.import_key(FOREIGN, owner="alice")
+    assert (await verifier.verify(FOREIGN, NOW)).subject == "alice"
+
+
+def test_two_records_that_share_a_text_are_never_chosen_between() -> None:
     first = MemoryApiKeys()
     record = first.import_key(FOREIGN, owner="alice")
     twin = replace(record, key_id="a2a_000000000000", owner="bob", revoked=1.0)
-    with pytest.raises(KeySourceUnavailableError):
-        await ApiKeyVerifier(MemoryApiKeys([record, twin])).verify(FOREIGN, NOW)
+    with pytest.raises(ConfigurationError, match="share the id or the text"):
+        MemoryApiKeys([record, twin])
 
 
 def test_a_verifier_serves_several_event_loops() -> None:
@@ -573,29 +702,34 @@ async def test_a_refused_key_leaves_no_use() -> None:
     assert store.touched == []
 
 
-async def test_a_use_that_cannot_be_written_refuses_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    store = Store()
-    issued = store.create(owner="alice")
-    verifier = ApiKeyVerifier(store)
-    with pytest.raises(InvalidCredentialsError):
-        await verifier.verify("unknown", NOW)  # the store was read
-    store.error = RuntimeError(issued.text)
-    assert (await verifier.verify(issued.text, NOW)).subject == "alice"
+async def test_uses_that_cannot_be_written_refuse_nobody_and_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    store, clock = Store(), Clock()
+    keys = [store.create(owner="alice").text for _ in range(3)]
+    verifier = ApiKeyVerifier(store, clock=clock)
+    store.touch_error = RuntimeError(keys[0])
+    for key in keys:
+        assert (await verifier.verify(key, NOW)).subject == "alice"
+        await background(verifier)
+        clock.at += 60
+    assert [record.getMessage() for record in caplog.records] == [
+        "the last use of API keys could not be written: RuntimeError"
+    ]
+    store.touch_error = None
+    await verifier.verify(keys[0], NOW + 60)
     await background(verifier)
-    assert "could not be written: RuntimeError" in caplog.text
-    assert issued.text not in caplog.text
+    assert len(store.touched) == 1
 
 
-async def test_a_use_alone_does_not_make_the_keys_be_read_anew() -> None:
+async def test_a_use_alone_makes_no_revision() -> None:
     store = MemoryApiKeys()
     issued = store.create(owner="alice")
-    before = await store.snapshot()
+    before = (await store.find(())).revision
     await store.touch({issued.record.key_id: NOW, "a2a_unknown00000": NOW})
-    assert await store.snapshot() is before
+    assert (await store.find(())).revision == before
     await store.touch({issued.record.key_id: NOW - 1})
     assert store.records()[0].last_used == NOW
     store.revoke(issued.record.key_id)
-    assert await store.snapshot() is not before
+    assert (await store.find(())).revision != before
 
 
 # --- secrets stay secret

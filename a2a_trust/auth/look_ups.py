@@ -1,0 +1,76 @@
+"""Look-ups in a store, several together: one trip at a time, and who comes meanwhile shares the next one."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import AbstractEventLoop, Future
+from collections.abc import Callable, Coroutine, Mapping
+from itertools import islice
+from typing import Any, Final, Generic, TypeVar
+
+from a2a_trust.cache import SingleFlight
+from a2a_trust.errors import KeySourceUnavailableError
+
+__all__ = ["LookUps"]
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+_TOGETHER: Final = 100
+"""The most keys of one trip: on a disk that takes 10 ms for each read, it still ends within seconds."""
+
+_WAITING: Final = 10_000
+"""The most keys that wait: more of them come only from a flood."""
+
+
+class LookUps(Generic[_K, _V]):
+    """A flood of unknown keys delays the look-up of a good key by the trips before it, and never by more than that:
+    trips are short, a key is looked up once for all who wait for it, and the number of those that wait is bounded.
+
+    One trip at a time for each event loop; loops of other threads make their own.
+    """
+
+    def __init__(self, find: Callable[[tuple[_K, ...]], Coroutine[Any, Any, Mapping[_K, _V]]]) -> None:
+        """``find`` gets up to 100 keys, and returns the values of those that there are. It needs a time limit."""
+        self._find = find
+        self._trips = SingleFlight[None, None]()
+        self._waiting: dict[AbstractEventLoop, dict[_K, Future[_V | None]]] = {}
+
+    async def find(self, key: _K) -> _V | None:
+        """The value; None when there is none. It raises as ``begin`` and the look-up do."""
+        future = self.begin(key)
+        await asyncio.wait([future])  # cancelling one who waits leaves the look-up alone, for the others
+        return future.result()
+
+    def begin(self, key: _K) -> Future[_V | None]:
+        """The look-up of this key, without waiting for it. KeySourceUnavailableError: too many wait already."""
+        loop = asyncio.get_running_loop()
+        waiting = self._waiting.get(loop)
+        if waiting is None:
+            for closed in [each for each in [*self._waiting] if each.is_closed()]:
+                self._waiting.pop(closed, None)
+            waiting = self._waiting[loop] = {}
+        future = waiting.get(key)
+        if future is None:
+            if len(waiting) >= _WAITING:
+                raise KeySourceUnavailableError("too many look-ups wait for the store")
+            future = waiting[key] = loop.create_future()
+        self._trips.begin(None, lambda: self._work(waiting))
+        return future
+
+    async def _work(self, waiting: dict[_K, Future[_V | None]]) -> None:
+        """Trip after trip, until nobody waits. A trip that fails ends all of them: the next would fail as well."""
+        try:
+            while waiting:
+                keys = tuple(islice(waiting, _TOGETHER))
+                found = await self._find(keys)
+                for key in keys:
+                    waiting.pop(key).set_result(found.get(key))
+        except Exception as error:  # noqa: BLE001  it goes to those who wait
+            for future in waiting.values():
+                future.set_exception(error)
+                future.exception()  # nobody may wait for it
+        finally:
+            for future in waiting.values():
+                future.cancel()  # with the loop; those that have a result keep it
+            waiting.clear()

@@ -1,0 +1,130 @@
+"""A client that goes away ends whatever its request waits for.
+
+ASGI tells of it by ``http.disconnect``, which comes after the body, and only to who asks for the next message. So while
+a request waits for something else (an issuer, a key set, a thread), its messages are read ahead, and handed on later.
+
+To notice that a client has gone, what it sent before has to be read. So much of a body is read before the caller is
+known, and only in a wait of more than 0.1 seconds: 64 kB of every request, as servers do by themselves, and 1 MB of
+each of 16 requests at a time. A client that has sent more is not noticed before the wait is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, MutableMapping
+from typing import Any, Final, TypeAlias, TypeVar
+
+from a2a_trust.middleware.documents import Receive
+
+__all__ = ["ClientGoneError", "Message", "ReadAhead", "Room"]
+
+Message: TypeAlias = MutableMapping[str, Any]
+
+_PATIENCE: Final = 0.1
+_FREE: Final = 65_536
+_MOST: Final = 1_048_576
+_AT_ONCE: Final = 16
+
+_T = TypeVar("_T")
+
+
+class ClientGoneError(Exception):
+    """The client has gone away; nobody waits for an answer."""
+
+
+class Room:
+    """How many requests may have more than 64 kB read ahead now."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._places = asyncio.Semaphore(_AT_ONCE)
+
+    def places(self) -> asyncio.Semaphore:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:  # those of another loop ended with it
+            self._loop, self._places = loop, asyncio.Semaphore(_AT_ONCE)
+        return self._places
+
+
+class ReadAhead:
+    """The messages of one request, read ahead while the request waits for something else.
+
+    Why this is a class: it holds them until somebody asks. ``close`` it when the request is over; behind a whole body,
+    as soon as the work is done.
+    """
+
+    __slots__ = ("_came", "_is_gone", "_next", "_receive", "_room", "_watch")
+
+    def __init__(self, receive: Receive, room: Room | None = None) -> None:
+        """``room`` is shared by all requests whose callers are not known yet."""
+        self._receive, self._room = receive, room
+        self._came = deque[Message]()
+        self._next: asyncio.Future[Message] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._is_gone = False
+
+    async def during(self, work: Awaitable[_T]) -> _T:
+        """What ``work`` gives; it is cancelled, and this is a ClientGoneError, when the client goes away before."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # another kind of event loop: the work goes on until it ends
+            return await work
+        waiter = asyncio.current_task()
+        if waiter is None:  # somebody steps through the request by hand, and can stop by itself
+            return await work
+        cancellations = waiter.cancelling()
+        begin = loop.call_later(_PATIENCE, self._begin, waiter)  # nearly all work is done before, and costs no task
+        try:
+            return await work
+        finally:
+            begin.cancel()
+            if self._watch is not None:
+                self._watch.cancel()
+            if self._is_gone and waiter.uncancel() <= cancellations:
+                raise ClientGoneError from None
+
+    @property
+    def receive(self) -> Receive:
+        """For whoever reads the request from now on: what came meanwhile, then the rest."""
+        return self._receive if self._watch is None else self._received
+
+    def close(self) -> None:
+        """Wait for no further message; those that came are still there."""
+        awaited, self._next = self._next, None
+        if not (awaited is None or awaited.cancel() or awaited.cancelled() or awaited.exception() is not None):
+            self._came.append(awaited.result())
+
+    def _begin(self, waiter: asyncio.Task[Any]) -> None:
+        self._watch = asyncio.create_task(self._read(waiter))
+
+    async def _read(self, waiter: asyncio.Task[Any]) -> None:
+        size = 0
+        while size <= _FREE:
+            size += await self._take(waiter)
+        if self._room is not None:
+            async with self._room.places():
+                while size <= _MOST:
+                    size += await self._take(waiter)
+
+    async def _take(self, waiter: asyncio.Task[Any]) -> int:
+        """The size of the next message, which is kept. No wait for it is ever given up: servers could lose it."""
+        self._next = asyncio.ensure_future(self._receive())
+        await asyncio.wait({self._next})
+        if self._next.cancelled() or self._next.exception() is not None:
+            return _MOST + 1  # for whoever reads the request
+        message, self._next = self._next.result(), None
+        self._came.append(message)
+        if message["type"] != "http.request":
+            self._is_gone = True
+            waiter.cancel()
+            return _MOST + 1
+        return len(message.get("body", b""))
+
+    async def _received(self) -> Message:
+        if self._came:
+            return self._came.popleft()
+        if self._next is not None:
+            awaited, self._next = self._next, None
+            return await awaited
+        return await self._receive()

@@ -1,0 +1,115 @@
+"""Look-ups together: one trip at a time, one look-up for all who want the same, and a bound for floods."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping
+
+import pytest
+
+import a2a_trust.auth.look_ups as subject
+from a2a_trust.auth.look_ups import LookUps
+from a2a_trust.errors import KeySourceUnavailableError
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Place:
+    """Where numbers are looked up: even ones are there. It holds everybody up until ``gate`` is set."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.trips: list[tuple[int, ...]] = []
+        self.under_way = 0
+        self.error: Exception | None = None
+
+    async def find(self, keys: tuple[int, ...]) -> Mapping[int, str]:
+        self.trips.append(keys)
+        self.under_way += 1
+        assert self.under_way == 1
+        await self.gate.wait()
+        self.under_way -= 1
+        if self.error is not None:
+            raise self.error
+        return {key: str(key) for key in keys if key % 2 == 0}
+
+
+async def test_who_comes_during_a_trip_shares_the_next_one() -> None:
+    place = Place()
+    look_ups = LookUps(place.find)
+    first = asyncio.create_task(look_ups.find(0))
+    await asyncio.sleep(0.01)
+    others = [asyncio.create_task(look_ups.find(number)) for number in [*range(250), 0, 0, 7]]
+    await asyncio.sleep(0.01)
+    place.gate.set()
+    assert await first == "0"
+    assert await asyncio.gather(*others) == [None if n % 2 else str(n) for n in [*range(250), 0, 0, 7]]
+    assert [len(trip) for trip in place.trips] == [1, 100, 100, 49]
+
+
+async def test_a_failed_trip_ends_all_that_wait_and_is_not_remembered() -> None:
+    place = Place()
+    look_ups = LookUps(place.find)
+    waiting = [asyncio.create_task(look_ups.find(number)) for number in range(250)]
+    await asyncio.sleep(0.01)
+    place.error = KeySourceUnavailableError("down")
+    place.gate.set()
+    assert {str(error) for error in await asyncio.gather(*waiting, return_exceptions=True)} == {"down"}
+    assert len(place.trips) == 1
+    place.error = None
+    assert await look_ups.find(2) == "2"
+
+
+async def test_one_who_goes_away_does_not_end_the_look_up_of_the_others() -> None:
+    place = Place()
+    look_ups = LookUps(place.find)
+    gone, stays = (asyncio.create_task(look_ups.find(2)) for _ in range(2))
+    await asyncio.sleep(0.01)
+    gone.cancel()
+    place.gate.set()
+    assert await stays == "2"
+    assert gone.cancelled()
+
+
+async def test_a_flood_finds_a_bound_and_leaves_those_who_wait_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "_WAITING", 150)
+    place = Place()
+    look_ups = LookUps(place.find)
+    good = asyncio.create_task(look_ups.find(2))
+    await asyncio.sleep(0.01)
+    flood = [asyncio.create_task(look_ups.find(number)) for number in range(1001, 3001, 2)]
+    await asyncio.sleep(0.01)
+    refused = [task for task in flood if task.done()]
+    assert len(refused) == 1000 - 149
+    assert all(isinstance(task.exception(), KeySourceUnavailableError) for task in refused)
+    place.gate.set()
+    assert await good == "2"
+    assert await asyncio.gather(*(task for task in flood if task not in refused)) == [None] * 149
+    assert await look_ups.find(4) == "4"
+
+
+def test_loops_of_several_threads_make_trips_of_their_own() -> None:
+    async def find(keys: tuple[int, ...]) -> Mapping[int, str]:
+        await asyncio.sleep(0.001)
+        return {key: str(key) for key in keys}
+
+    look_ups = LookUps(find)
+    done: list[list[str | None]] = []
+
+    async def several() -> list[str | None]:
+        return [await look_ups.find(number) for number in range(20)]
+
+    for _ in range(2):  # loops that are closed are forgotten
+        threads = [threading.Thread(target=lambda: done.append(asyncio.run(several()))) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert done == [[str(number) for number in range(20)]] * 6
+    assert len(look_ups._waiting) <= 3

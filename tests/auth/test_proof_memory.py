@@ -1,0 +1,170 @@
+"""The memories of used proofs: first use, room, shares, and clocks; the rules are those of both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_trust.auth.proof_memory import DroppedTimes, ProofMemory, VolatileProofMemory
+from a2a_trust.auth.proof_store import SqliteProofMemory
+from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TooManyRequestsError
+from tests.auth.test_jwt import NOW
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+DAY = 86_400.0
+
+Make = Callable[..., ProofMemory]
+
+
+@pytest.fixture(params=["volatile", "sqlite"])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
+    if request.param == "volatile":
+        return VolatileProofMemory
+    return lambda **options: SqliteProofMemory(tmp_path / "proofs.db", create=True, timeout=60, **options)
+
+
+async def use(memory: ProofMemory, jti: str, *, jkt: str = "key", now: float = NOW, iat: float | None = None) -> bool:
+    return await memory.first_use(jkt, jti, now=now, until=(now if iat is None else iat) + 60)
+
+
+async def test_a_proof_is_used_for_the_first_time_once(make: Make) -> None:
+    memory = make()
+    assert [await use(memory, "1"), await use(memory, "1"), await use(memory, "1", iat=NOW - 5)] == [True, False, False]
+    assert await use(memory, "1", jkt="another key")
+    assert await use(memory, "2")
+
+
+async def test_of_many_at_once_one_is_the_first(make: Make) -> None:
+    memory = make()
+    assert sum(await asyncio.gather(*[use(memory, "1") for _ in range(50)])) == 1
+    with ThreadPoolExecutor(4) as threads:  # and in event loops of their own
+        assert sum(threads.map(lambda _: asyncio.run(use(memory, "2")), range(64))) == 1
+
+
+@pytest.mark.parametrize("iat", [-60, -53, 0, 5, 60])
+async def test_a_proof_is_remembered_until_its_end(make: Make, iat: float) -> None:
+    memory = make()
+    assert await use(memory, "1", iat=NOW + iat)
+    moment, number = NOW, 1
+    while moment <= NOW + iat + 60:
+        number += 1
+        assert await use(memory, str(number), now=moment)  # others come, and old ones are dropped
+        assert not await use(memory, "1", now=moment, iat=NOW + iat)
+        moment += 6.9
+    assert not await use(memory, "1", now=NOW + iat + 60, iat=NOW + iat)
+
+
+async def test_a_full_memory_refuses_and_forgets_nothing(make: Make) -> None:
+    memory = make(capacity=3)
+    used = [(f"key {number}", str(number)) for number in range(3)]
+    for jkt, jti in used:
+        assert await use(memory, jti, jkt=jkt)
+    for _ in range(3):
+        with pytest.raises(KeySourceUnavailableError, match=r"full, with 3; .*ProofMemory\(.*capacity=…"):
+            await use(memory, "new", jkt="new key")
+        for jkt, jti in used:
+            assert not await use(memory, jti, jkt=jkt)
+    assert await use(memory, "new", jkt="new key", now=NOW + 62)  # what has ended made room
+
+
+async def test_a_key_that_used_up_its_share_is_refused_and_the_others_go_on(make: Make) -> None:
+    memory = make(capacity=64)
+    for number in range(4):
+        assert await use(memory, str(number), jkt="greedy")
+    for _ in range(3):
+        with pytest.raises(TooManyRequestsError, match="the key 'greedy' used 4 in a few minutes"):
+            await use(memory, "more", jkt="greedy")
+        assert not await use(memory, "0", jkt="greedy")  # a used one is still told from a new one
+    for number in range(4):
+        assert await use(memory, str(number), jkt="modest")
+    for number in range(4):
+        assert await use(memory, f"later {number}", jkt="greedy", now=NOW + 62)
+    with pytest.raises(TooManyRequestsError):
+        await use(memory, "more", jkt="greedy", now=NOW + 62)
+
+
+async def test_a_busy_client_is_within_its_share(make: Make) -> None:
+    """62,500 of a million: some 900 requests a second in a minute; here a hundredth of both."""
+    memory = make(capacity=10_000)
+    for number in range(600):
+        assert await use(memory, str(number), now=NOW + number / 9)
+
+
+# Clocks
+
+
+async def test_where_the_clock_goes_back_to_dropped_times_nobody_can_tell(make: Make) -> None:
+    """Requests read the time, and then wait for the issuer's keys: they do not come in the order of their times."""
+    memory = make()
+    assert await use(memory, "1")
+    assert await use(memory, "2", now=NOW + 75)  # this drops what has ended
+    for jti in ("1", "new"):
+        with pytest.raises(KeySourceUnavailableError, match="clock"):
+            await use(memory, jti, now=NOW + 59, iat=NOW)
+    assert await use(memory, "3", now=NOW + 59, iat=NOW + 60)  # and what was surely not dropped is as good as ever
+
+
+@pytest.mark.parametrize("ahead", [0, 30, 300, 5_000])
+async def test_a_clock_that_ran_ahead_for_some_time_and_came_back_refuses_nobody(make: Make, ahead: int) -> None:
+    """Everything counted as used until the clock had caught up: for a day."""
+    memory = make()
+    assert await use(memory, "before")
+    for passed in range(0, ahead + 1, 10):
+        assert await use(memory, f"ahead {passed}", now=NOW + DAY + passed)
+    assert await use(memory, "after", now=NOW + ahead + 1)
+    if ahead < 60:
+        with_clock_right = await _told(use(memory, "before", now=NOW + ahead + 1, iat=NOW))
+        assert with_clock_right is not True
+    for passed in range(0, ahead + 1, 10):  # a day later, the clock passes those times again
+        assert await _told(use(memory, f"ahead {passed}", now=NOW + DAY + passed)) is not True
+
+
+async def _told(work: Any) -> object:
+    try:
+        return await work
+    except KeySourceUnavailableError as error:
+        return error
+
+
+async def test_proofs_of_a_clock_that_ran_ahead_take_no_room(make: Make) -> None:
+    memory = make(capacity=16)
+    for number in range(16):
+        assert await use(memory, str(number), jkt=f"key {number}", now=NOW + DAY)
+    for number in range(16):
+        assert await use(memory, f"new {number}", jkt=f"key {number}", now=NOW + 1)
+    assert await _told(use(memory, "0", jkt="key 0", now=NOW + DAY)) is not True
+
+
+def test_dropped_times_are_a_few_ranges_and_never_forget_one() -> None:
+    dropped, added = DroppedTimes(), [*range(0, 100_000, 1_000), 10**7]
+    for second in added:
+        dropped.add(second)
+        dropped.add(second + 50)
+    assert len(dropped.ranges) <= 16
+    for second in added:
+        for inside in (second, second + 20, second + 50):
+            with pytest.raises(KeySourceUnavailableError):
+                dropped.check(inside)
+    for outside in (added[-1] - 1_000, added[-2] + 1_000, added[-2] + 51, added[-2] - 500):
+        dropped.check(outside)
+
+
+# Wrong use
+
+
+@pytest.mark.parametrize("capacity", [0, -1, 1.5, True, None])
+def test_a_memory_has_room_for_one_at_least(make: Make, capacity: Any) -> None:
+    with pytest.raises(ConfigurationError, match="ProofMemory: capacity must be a number of proofs"):
+        make(capacity=capacity)

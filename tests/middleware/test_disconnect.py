@@ -1,0 +1,226 @@
+"""A client that goes away while its request waits, seen from the messages of one request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead, Room
+
+GONE: Message = {"type": "http.disconnect"}
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("a2a_trust.middleware.disconnect._PATIENCE", 0)
+
+
+def piece(size: int, *, more: bool = True) -> Message:
+    return {"type": "http.request", "body": b"x" * size, "more_body": more}
+
+
+class Server:
+    """The server's side of a request: a queue of messages, as servers have one."""
+
+    def __init__(self, *messages: Message) -> None:
+        self.queue = asyncio.Queue[Message]()
+        for message in messages:
+            self.queue.put_nowait(message)
+
+    async def receive(self) -> Message:
+        return await self.queue.get()
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def alone() -> None:
+        async with asyncio.timeout(60):
+            await test()
+        await settle()
+        assert len(asyncio.all_tasks()) == 1  # nothing is left behind
+
+    asyncio.run(alone())
+
+
+async def settle() -> None:
+    for _ in range(200):
+        await asyncio.sleep(0)
+
+
+def test_work_that_does_not_wait_asks_for_nothing() -> None:
+    async def test() -> None:
+        server = Server(piece(1))
+        ahead = ReadAhead(server.receive)
+        assert await ahead.during(asyncio.sleep(0, "done")) == "done"
+        assert ahead.receive == server.receive
+        assert server.queue.qsize() == 1
+
+    run(test)
+
+
+def test_a_client_that_goes_away_cancels_the_work() -> None:
+    async def test() -> None:
+        server, ended = Server(piece(3), piece(0, more=False)), asyncio.Event()
+
+        async def work() -> None:
+            server.queue.put_nowait(GONE)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        ahead = ReadAhead(server.receive)
+        with pytest.raises(ClientGoneError):
+            await ahead.during(work())
+        assert ended.is_set()
+        ahead.close()
+        await asyncio.sleep(0)  # whoever waits on can: the task is not cancelled any more
+        current = asyncio.current_task()
+        assert current is not None
+        assert current.cancelling() == 0
+
+    run(test)
+
+
+def test_work_that_swallows_its_end_is_no_answer() -> None:
+    async def test() -> None:
+        server = Server(GONE)
+
+        async def work() -> str:
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            return "let in"
+
+        with pytest.raises(ClientGoneError):
+            await ReadAhead(server.receive).during(work())
+
+    run(test)
+
+
+def test_what_was_read_ahead_is_handed_on_in_order_and_no_wait_is_given_up() -> None:
+    async def test() -> None:
+        server, go_on = Server(piece(1), piece(2)), asyncio.Event()
+        ahead = ReadAhead(server.receive)
+        asyncio.get_running_loop().call_later(0.05, go_on.set)
+        await ahead.during(go_on.wait())
+        server.queue.put_nowait(piece(3, more=False))
+        await settle()  # whoever waits for it began before
+        server.queue.put_nowait(GONE)
+        assert [await ahead.receive() for _ in range(4)] == [piece(1), piece(2), piece(3, more=False), GONE]
+        ahead.close()
+
+    run(test)
+
+
+def test_a_message_that_came_when_the_wait_was_closed_is_not_lost() -> None:
+    async def test() -> None:
+        server, go_on = Server(), asyncio.Event()
+        ahead = ReadAhead(server.receive)
+        work = asyncio.create_task(ahead.during(go_on.wait()))
+        await settle()
+        go_on.set()
+        server.queue.put_nowait(piece(7))
+        await work
+        ahead.close()
+        assert await asyncio.wait_for(ahead.receive(), 10) == piece(7)
+
+    run(test)
+
+
+def test_a_server_that_shuts_down_is_not_a_client_that_goes_away() -> None:
+    async def test() -> None:
+        ahead = ReadAhead(Server().receive)
+
+        async def request() -> None:
+            try:
+                await ahead.during(asyncio.Event().wait())
+            finally:
+                ahead.close()
+
+        task = asyncio.create_task(request())
+        await settle()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await settle()
+
+    run(test)
+
+
+def test_a_server_that_fails_fails_for_whoever_reads() -> None:
+    async def test() -> None:
+        async def receive() -> Message:
+            raise OSError("broken")
+
+        go_on = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.05, go_on.set)
+        for reads in (True, False):
+            ahead = ReadAhead(receive)
+            await ahead.during(go_on.wait())
+            if reads:
+                with pytest.raises(OSError, match="broken"):
+                    await ahead.receive()
+            ahead.close()
+            go_on.set()
+
+    run(test)
+
+
+@pytest.mark.parametrize(("sent", "left"), [(60_000, 0), (200_000, 0), (3_000_000, 1)])
+def test_so_much_of_a_body_is_read_before_the_caller_is_known(sent: int, left: int) -> None:
+    async def test() -> None:
+        server = Server(*[piece(10_000) for _ in range(sent // 10_000)])
+        ahead, go_on = ReadAhead(server.receive, Room()), asyncio.Event()
+        asyncio.get_running_loop().call_later(0.2, go_on.set)
+        await ahead.during(go_on.wait())
+        assert bool(server.queue.qsize()) == bool(left)
+        assert sent - server.queue.qsize() * 10_000 < 1_100_000
+        for _ in range(sent // 10_000):
+            assert await ahead.receive() == piece(10_000)
+        ahead.close()
+
+    run(test)
+
+
+def test_few_requests_at_a_time_have_much_read_ahead_and_each_that_ends_makes_room() -> None:
+    async def test() -> None:
+        room, servers = Room(), [Server(*[piece(10_000) for _ in range(50)]) for _ in range(40)]
+        requests: list[asyncio.Task[Any]] = []
+        for server in servers:
+
+            async def request(server: Server = server) -> str:
+                ahead = ReadAhead(server.receive, room)
+                try:
+                    await ahead.during(asyncio.Event().wait())
+                except ClientGoneError:
+                    return "gone"
+                finally:
+                    ahead.close()
+                return "done"
+
+            requests.append(asyncio.create_task(request()))
+        for _ in range(50):
+            await settle()
+        assert len([server for server in servers if server.queue.empty()]) == 16
+        for server in servers:
+            server.queue.put_nowait(GONE)
+        assert set(await asyncio.gather(*requests)) == {"gone"}
+        await settle()
+
+    run(test)
+
+
+def test_room_is_there_again_in_another_loop() -> None:
+    room = Room()
+
+    async def hold() -> None:
+        for _ in range(16):
+            await room.places().acquire()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(room.places().acquire(), 0.01)
+
+    asyncio.run(hold())
+    asyncio.run(hold())

@@ -185,8 +185,8 @@ default."""
 
 
 class _Member(NamedTuple):
-    field: Field
     check: _Check
+    field: Field
 
 
 class _Message:
@@ -198,8 +198,8 @@ class _Message:
     __slots__ = ("_spellings", "members", "others")
 
     def __init__(self, name: str) -> None:
-        self.members = {field.name: _Member(field, _check_of(field)) for field in MESSAGES.get(name, {}).values()}
-        legacy = [_Member(field, _check_of(field)) for field in LEGACY.get(name, {}).values()]
+        self.members = {field.name: _Member(_check_of(field), field) for field in MESSAGES.get(name, {}).values()}
+        legacy = [_Member(_check_of(field), field) for field in LEGACY.get(name, {}).values()]
         self.others = {member.field.name: member for member in legacy}
         for member in (*legacy, *self.members.values()):
             if member.field.proto_name not in self.members:
@@ -228,11 +228,12 @@ class _Message:
             if value is None:
                 single = False
                 continue
-            if member.field.oneof:
+            check, field = member
+            if field.oneof:
                 if variant:
                     raise _refusal((path, name), f"{variant} and {name} exclude each other; keep one")
                 variant = name
-            if not member.check(value, (path, name)):
+            if not check(value, (path, name)):
                 single = False
         return single
 

@@ -23,10 +23,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from a2a_trust.card.ambiguity import is_full
 from a2a_trust.card.schema import DEFAULTS_0_3, MESSAGES, MESSAGES_0_3, Field, Generation, Kind, Presence, proto_name
@@ -84,11 +83,8 @@ class Form(StrEnum):
         """Whether the form drops members that have a meaning, so that their absence from a payload proves nothing."""
         return self is not Form.SERVED and self is not Form.SPEC
 
-    __hash__ = str.__hash__  # that of Enum is written in Python, and forms are looked up for every card
 
-
-@dataclass(frozen=True, slots=True)
-class Projection:
+class Projection(NamedTuple):
     """One form of one card: the bytes that are signed, and the members of the card that are not in them."""
 
     form: Form

@@ -26,7 +26,7 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import UnsafeAnyOrigin, host_of, interface_host, is_unencrypted
 from a2a_trust.keys.policy import AnyKey, Policy, Threshold, is_thumbprint
 from a2a_trust.keys.trust import TrustStore
-from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING, Form, Projection, is_within, shown
+from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING, Form, is_within, shown
 from a2a_trust.signing.parties import counted_signatures
 from a2a_trust.signing.verify_signature import VerifiedSignature, verify_signatures
 from a2a_trust.strict_json import JSONObject
@@ -198,7 +198,7 @@ def _result(
         origin=host if bound else None,
         dropped=projection.dropped,
         unproven=() if is_whole else UNPROVEN_BY_PRUNING,
-        warnings=_warnings(projection, is_whole=is_whole, bound=bound),
+        warnings=_warnings(common, is_whole=is_whole, bound=bound),
         ignored=failures,
         proven_from=max([signature.valid_from for signature in counted]),
         proven_until=min([signature.valid_until for signature in counted]),
@@ -207,11 +207,11 @@ def _result(
     )
 
 
-def _warnings(projection: Projection, *, is_whole: bool, bound: bool) -> tuple[str, ...]:
+def _warnings(common: VerifiedSignature, *, is_whole: bool, bound: bool) -> tuple[str, ...]:
     warnings = []
     if not bound:
         warnings.append("origin: not bound; the key may speak for every host, or the host of the card was not given")
-    unencrypted = tuple(pointer for pointer, url in interface_urls(projection.members) if is_unencrypted(url))
+    unencrypted = tuple(pointer for pointer, url in common.interfaces if is_unencrypted(url))
     if unencrypted:
         warnings.append(
             f"not encrypted: {shown(unencrypted)}; anybody on the way can read and change what is sent there, "
@@ -219,7 +219,7 @@ def _warnings(projection: Projection, *, is_whole: bool, bound: bool) -> tuple[s
         )
     if not is_whole:
         warnings.append(
-            f"signed in the form {projection.form}, which drops members: security requirements and schemes may "
+            f"signed in the form {common.projection.form}, which drops members: security requirements and schemes may "
             "have been removed, and nothing shows it"
         )
     return tuple(warnings)

@@ -19,7 +19,6 @@ Source: A2A 8.4.3, RFC 7515 5.2.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import inf
 from typing import Final, NamedTuple
 
@@ -49,6 +48,8 @@ class VerifiedSignature(NamedTuple):
     projection: Projection
     is_whole: bool
     """Whether it covers the whole card."""
+    interfaces: list[tuple[str, str]]
+    """Pointer and URL of every interface in what was signed."""
     valid_from: float
     valid_until: float
     issued: float
@@ -122,12 +123,14 @@ def _verify_by_key(
     _check_algorithm(signature, trusted)
     signed_forms = forms.signed_by(signature, trusted.key)
     projection, is_whole = _covered(signed_forms, signature.mark, trusted.signer)
-    _check_interfaces(projection, trusted.origins)
+    interfaces = interface_urls(projection.members)
+    _check_interfaces(interfaces, trusted.origins)
     return VerifiedSignature(
         position=position,
         trusted=trusted,
         projection=projection,
         is_whole=is_whole,
+        interfaces=interfaces,
         valid_from=max(trusted.not_before, starts),
         valid_until=min(trusted.not_after, expires),
         issued=signature.header.get("iat", -inf),
@@ -232,7 +235,7 @@ class _Forms:
         if made is None:
             if self._served.has_one_form and form in (Form.SPEC, Form.PRUNED):
                 # The gate found nothing that any form would drop.
-                made = replace(self._project(Form.SERVED), form=form)
+                made = self._project(Form.SERVED)._replace(form=form)
             else:
                 card, generation, _, plain = self._served
                 made = project(card, form, generation=generation, plain=plain)
@@ -282,7 +285,7 @@ def _covered(fits: Mapping[Form, Projection], mark: Form | None, signer: Signing
             return fits[form], False
     if full is not None and signer in _FORMS_OF:
         # A newer SDK may know members that are unknown here, and prune the others all the same.
-        return replace(full, form=Form.PRUNED), False
+        return full._replace(form=Form.PRUNED), False
     raise _RefusedError(FailureReason.PARTIAL, _why_partial(fits, signer))
 
 
@@ -298,19 +301,16 @@ def _why_partial(fits: Mapping[Form, Projection], signer: SigningTool | None) ->
     )
 
 
-def _check_interfaces(projection: Projection, origins: Origins | UnsafeAnyOrigin) -> None:
-    for pointer, url in interface_urls(projection.members):
-        _check_interface(pointer, url, origins)
-
-
-def _check_interface(pointer: str, url: str, origins: Origins | UnsafeAnyOrigin) -> None:
-    try:
-        # A key for any host needs no host to be compared with, but no name server in its place either.
-        host = interface_scheme(url) if isinstance(origins, UnsafeAnyOrigin) else interface_host(url)
-    except MalformedError as error:
-        raise _RefusedError(FailureReason.WRONG_ORIGIN, f"{pointer}: {error}") from None
-    if not origins.covers(host):
-        raise _RefusedError(FailureReason.WRONG_ORIGIN, f"{pointer}: the key is not trusted for the host {host}")
+def _check_interfaces(interfaces: list[tuple[str, str]], origins: Origins | UnsafeAnyOrigin) -> None:
+    # A key for any host needs no host to be compared with, but no name server in its place either.
+    host_of = interface_scheme if isinstance(origins, UnsafeAnyOrigin) else interface_host
+    for pointer, url in interfaces:
+        try:
+            host = host_of(url)
+        except MalformedError as error:
+            raise _RefusedError(FailureReason.WRONG_ORIGIN, f"{pointer}: {error}") from None
+        if not origins.covers(host):
+            raise _RefusedError(FailureReason.WRONG_ORIGIN, f"{pointer}: the key is not trusted for the host {host}")
 
 
 def _failure(position: int, kid: str | None, reason: FailureReason, detail: str) -> SignatureFailure:

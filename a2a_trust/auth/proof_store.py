@@ -93,10 +93,8 @@ class SqliteProofMemory:
             f"there is no memory of DPoP proofs at {path}; to make one: SqliteProofMemory({str(path)!r}, create=True)"
         )
         try:
-            made = self._file.open_or_make(create=create, missing=missing)
+            self._file.open_or_make(create=create, missing=missing)
             with self._file.connection() as connection:
-                if made:
-                    connection.execute("PRAGMA journal_mode = DELETE")
                 (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         except sqlite3.Error as error:
             found = str(error)

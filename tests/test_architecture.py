@@ -109,13 +109,6 @@ def test_a_module_imports_only_from_its_own_and_lower_floors(path: Path) -> None
             assert {here.split(".")[1], there.split(".")[1]} != {"signing", "auth"}, f"{here} imports {there}"
 
 
-#: Imports for type checking that close a cycle, each with the reason.
-ALLOWED_CYCLES = {
-    # AuthorizationError holds the caller that it refuses; to raise an error must not load the room of callers
-    ("a2a_trust.errors", "a2a_trust.auth.principal"),
-}
-
-
 def test_no_module_imports_itself_by_way_of_others() -> None:
     files = {name_of(path).removesuffix(".__init__"): path for path in modules()}
     del files["a2a_trust"]  # names every room, and loads none until it is asked
@@ -123,8 +116,6 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     for here, path in files.items():
         named = {each for name in imports(path, for_types=True) for each in (name, name.rpartition(".")[0])}
         graph[here] = named & files.keys() - {here}
-    for here, there in ALLOWED_CYCLES:
-        graph[here].remove(there)
     list(TopologicalSorter(graph).static_order())  # CycleError names the modules
 
 

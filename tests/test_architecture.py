@@ -48,7 +48,7 @@ STANDARD = {
     "__future__", "asyncio", "base64", "binascii", "bisect", "codecs", "collections", "concurrent", "contextlib",
     "contextvars", "decimal",
     "dataclasses", "datetime", "email", "enum", "fcntl", "functools", "getpass", "hashlib", "hmac", "importlib",
-    "inspect", "io", "ipaddress", "itertools", "json", "logging", "marshal", "math", "os", "pathlib", "re", "secrets",
+    "inspect", "io", "ipaddress", "itertools", "json", "logging", "math", "os", "pathlib", "re", "secrets",
     "shlex", "shutil", "socket", "ssl", "stat", "sys", "tempfile", "textwrap", "threading", "time", "tomllib", "types",
     "typing", "unicodedata", "urllib", "uuid", "warnings", "zlib",
 }  # fmt: skip

@@ -54,7 +54,7 @@ STANDARD = {
     "abc", "asyncio", "base64", "binascii", "bisect", "codecs", "collections", "concurrent", "contextlib",
     "contextvars", "dataclasses", "datetime", "decimal", "email", "enum", "errno", "fcntl", "functools",
     "__future__", "getpass", "hashlib", "hmac", "importlib", "inspect", "io", "ipaddress", "itertools", "json",
-    "logging", "marshal", "math", "os", "pathlib", "re", "secrets", "shlex", "shutil", "signal", "socket", "ssl",
+    "logging", "math", "os", "pathlib", "re", "secrets", "shlex", "shutil", "signal", "socket", "ssl",
     "stat", "sys", "tempfile", "textwrap", "threading", "time", "tomllib", "types", "typing", "unicodedata",
     "urllib", "uuid", "warnings", "zlib",
 }  # fmt: skip

@@ -2,30 +2,22 @@
 
 ``_write`` is the definition, clause by clause. ``canonicalize`` gives the same bytes faster: orjson with sorted keys
 prints RFC 8785 as long as no member name holds a character above U+FFFF (it sorts by code points, 3.2.3 by UTF-16
-code units) and no number is a fraction, an exponent or beyond 53 bits; what is not so is lowered to ready text first.
+code units) and there are no numbers; numbers are lowered to ready text first.
 """
 
 from __future__ import annotations
 
-import marshal
 from typing import Final
 
 import orjson
 
 from a2a_trust.errors import MalformedError
-from a2a_trust.strict_json.reader import JSON, MAX_DEPTH, check_depth, is_plain, is_too_deep
+from a2a_trust.strict_json.reader import JSON, MAX_DEPTH, is_too_deep
 
 __all__ = ["MAX_SAFE_INTEGER", "canonicalize", "canonicalize_parsed", "canonicalize_received", "es6_number"]
 
 MAX_SAFE_INTEGER: Final = 2**53 - 1
 """The largest integer up to which every integer is a double of its own (RFC 7493 2.2)."""
-
-_OPTIONS: Final = (
-    orjson.OPT_SORT_KEYS
-    | orjson.OPT_PASSTHROUGH_DATACLASS
-    | orjson.OPT_PASSTHROUGH_DATETIME
-    | orjson.OPT_PASSTHROUGH_SUBCLASS
-)
 
 #: What orjson prints as RFC 8785 does.
 _AS_IT_IS: Final = frozenset({str, bool, type(None)})
@@ -60,51 +52,35 @@ def canonicalize_received(value: JSON) -> bytes:
 
 
 def canonicalize_parsed(value: JSON, *, plain: bool) -> bytes:
-    """As ``canonicalize_received``, of what ``strict_json.read`` gave, or a part of it, and called plain or not.
-
-    Such a value is of the right types and not too deep.
-    """
-    return orjson.dumps(value if plain else _lower(value, doubles=True), option=orjson.OPT_SORT_KEYS)
+    """As ``canonicalize_received``, of what ``strict_json.read`` gave, or a part of it, and called plain or not."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS) if plain else _canonicalize(value, doubles=True)
 
 
 def _canonicalize(value: JSON, *, doubles: bool) -> bytes:
-    exact = False
     try:
-        # orjson prints more than JSON. marshal refuses whatever is not exactly of a built-in type (UUID, Enum), and
-        # reading back tells tuples from lists and NaN from null.
-        marshal.dumps(value)
-        exact = True
-        text = orjson.dumps(value, option=_OPTIONS)
-        if is_plain(text) and orjson.loads(text) == value:
-            check_depth(value, text, "canonical form")
-            return text
-    except (TypeError, ValueError, RecursionError):
-        pass  # not plain, too deep, or an integer beyond 64 bits: the slow way finds out and says so
+        return orjson.dumps(_lower(value, doubles, 0), option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        pass  # the definition says what of the value is to blame, or prints it
     if is_too_deep(value):
         raise MalformedError(f"canonical form: nested deeper than {MAX_DEPTH} levels")
-    if exact:
-        try:
-            return orjson.dumps(_lower(value, doubles), option=orjson.OPT_SORT_KEYS)
-        except TypeError:
-            pass
-    return _write(value, doubles).encode()  # where it raises, it knows what of the value is to blame
+    return _write(value, doubles).encode()
 
 
-def _lower(value: JSON, doubles: bool) -> JSON:
-    """The same value with ready text in the places that orjson would print otherwise than RFC 8785."""
+def _lower(value: JSON, doubles: bool, depth: int) -> JSON:
+    """The same value with ready text in place of its numbers; TypeError when orjson cannot print the rest."""
     kind = type(value)
-    if kind is dict:
-        names = "".join(value)
-        if not names.isascii() and max(names) > "\uffff":
-            return orjson.Fragment(_write(value, doubles).encode())
-        return {name: item if type(item) in _AS_IT_IS else _lower(item, doubles) for name, item in value.items()}
-    if kind is list:
-        return [item if type(item) in _AS_IT_IS else _lower(item, doubles) for item in value]
     if kind is int or kind is float:
         return orjson.Fragment(_number(value, doubles))
     if kind in _AS_IT_IS:
         return value
-    raise TypeError
+    if (kind is not dict and kind is not list) or depth == MAX_DEPTH:
+        raise TypeError
+    if kind is list:
+        return [item if type(item) in _AS_IT_IS else _lower(item, doubles, depth + 1) for item in value]
+    names = "".join(value)
+    if not names.isascii() and max(names) > "\uffff":
+        raise TypeError
+    return {name: item if type(item) in _AS_IT_IS else _lower(item, doubles, depth + 1) for name, item in value.items()}
 
 
 def _check_text(value: object) -> None:

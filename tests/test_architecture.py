@@ -145,6 +145,24 @@ def test_every_public_name_is_where_the_package_says() -> None:
         assert getattr(a2a_trust, name).__name__ == name
 
 
+#: Functions that are longer, and why.
+LONG = {
+    "middleware.protection.protect": "one call with all options of an agent, half of it their documentation",
+    "middleware.authentication.__init__": "every option is checked and stored once, in their order",
+    "cli.main._parser": "one list of all commands and their arguments",
+}
+LONGEST = 60
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_a_function_fits_on_a_screen(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            name = f"{name_of(path).removeprefix('a2a_trust.')}.{node.name}"
+            lines = (node.end_lineno or 0) - node.lineno + 1
+            assert (lines > LONGEST) == (name in LONG), f"{name}: {lines} lines; {LONGEST} are the limit"
+
+
 def test_no_module_is_named_for_having_no_name() -> None:
     assert not {path.stem for path in modules()} & {"utils", "util", "helpers", "common", "misc"}
 

@@ -187,3 +187,12 @@ def test_without_an_extra_its_names_say_what_to_install(name: str, library: str,
 def test_cards_are_fetched_without_httpx() -> None:
     program = "import sys; sys.modules['httpx'] = None; import a2a_trust; a2a_trust.fetch_card"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_map_in_the_documents_names_every_module_in_its_room() -> None:
+    text = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (?:`([\w/]+)`|\(top\)) \| (.*) \|$", text, re.MULTILINE)
+    named = {f"{room}/{name}" if room else name for room, names in rows for name in re.findall(r"`(\w+)`", names)}
+    there = {path.relative_to(PACKAGE).with_suffix("").as_posix() for path in modules() if path.stem != "__init__"}
+    assert there - named == set(), "not in docs/architecture.md"
+    assert {name for name in named if "/" in name} - there - {"middleware/protect"} == set(), "not in the package"

@@ -45,7 +45,7 @@ def _used(loop: asyncio.AbstractEventLoop, memory: ProofMemory, *, at_once: int)
 
     async def use() -> None:
         number, now = next(numbers), time.time()
-        if not await memory.first_use(f"key {number % 1_000}", f"{at_once} {number}", now=now, until=now + 60):
+        if not await memory.first_use(f"key {number % 1_000}", f"{at_once} {number}", now=now, issued=now, window=60.0):
             raise AssertionError("a new proof counts as used")
 
     async def timed() -> float:

@@ -151,8 +151,8 @@ class DPoP:
         except MalformedError as error:
             raise _refused(str(error)) from None
         # 9
-        until = float(claims["iat"]) + self._window
-        if await self._memory.first_use(jkt, claims["jti"], now=now, until=until) is not True:
+        issued, window = float(claims["iat"]), self._window
+        if await self._memory.first_use(jkt, claims["jti"], now=now, issued=issued, window=window) is not True:
             raise _refused("it was used before (jti)")
         nonce = self.nonce(now)
         if nonce is not None and claims["nonce"] != nonce:

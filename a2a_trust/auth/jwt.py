@@ -246,7 +246,7 @@ class JwtVerifier(BoundVerifier[str]):
         except InvalidSignatureError:
             raise InvalidCredentialsError("token: the signature is not the issuer's") from None
         good_until = min(identity.expires_at, key.not_after)
-        return identity, max(good_from, key.not_before), good_until, _bytes_of(claims)
+        return identity, max(good_from, key.not_before), good_until, _bytes_of(claims, identity.scopes)
 
     def _check_kind(self, claims: JSONObject) -> None:
         """The rest of rule 3: what the claims say about the kind of token."""
@@ -299,10 +299,10 @@ _BYTES_BESIDE_CLAIMS: Final = 600
 _BYTES_OF_READ_ONLY: Final = 96  # what makes an object in the claims one that cannot be changed
 
 
-def _bytes_of(claims: JSONObject) -> int:
+def _bytes_of(claims: JSONObject, scopes: frozenset[str]) -> int:
     """About how many bytes an entry of the memory takes; rather more than fewer."""
     size = _BYTES_BESIDE_CLAIMS
-    found: list[object] = [claims]
+    found: list[object] = [claims, scopes, *scopes]  # which are strings of their own
     for value in found:  # which grows meanwhile
         size += sys.getsizeof(value)
         if type(value) is dict:

@@ -3,10 +3,11 @@
 The rules of every memory of this package:
 
 1. A proof that is remembered does not count again.
-2. A proof ends by its own time. When it has ended it may be dropped, and the times of dropped proofs are kept. Where
-   the clock goes back to such a time, nobody can tell a used proof from a new one: 503.
-3. A proof that ends later than any of now could was used while the clock ran ahead. It is dropped in the same way, so
-   it neither takes room nor counts again when the clock gets there.
+2. A proof ends when its time (``iat``) is further back than the window. Then it may be dropped, and the times of
+   dropped proofs are kept. Where such a time comes again, because the clock was set back or the window grew, nobody can
+   tell a used proof from a new one: 503.
+3. A proof whose time is later than any of now could be was used while the clock ran ahead. It is dropped in the same
+   way, so it neither takes room nor counts again when the clock gets there.
 4. There is room for ``capacity`` proofs, and for one key a sixteenth of it. A key that has used up its share is refused
    (429) and the others go on; when the memory is full, all are refused (503). Nothing is evicted before its end.
 """
@@ -21,7 +22,7 @@ from typing import Final, Protocol
 
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TooManyRequestsError
 
-__all__ = ["MAX_WINDOW", "DroppedTimes", "ProofMemory", "Room", "VolatileProofMemory", "digest_of", "has_ended"]
+__all__ = ["MAX_WINDOW", "DroppedTimes", "ProofMemory", "Room", "VolatileProofMemory", "digest_of", "kept_seconds"]
 
 MAX_WINDOW: Final = 300.0
 """The most by which the ``iat`` of a proof may be off, in seconds."""
@@ -30,13 +31,14 @@ MAX_WINDOW: Final = 300.0
 class ProofMemory(Protocol):
     """Remembers which proofs were used, so that none counts twice."""
 
-    async def first_use(self, jkt: str, jti: str, *, now: float, until: float) -> bool:
+    async def first_use(self, jkt: str, jti: str, *, now: float, issued: float, window: float) -> bool:
         """Whether this is the first use of the name ``jti`` with the key ``jkt``; it is remembered from now on.
 
-        Asking and remembering are one step: of two that come at once, one is the first. A remembered proof may be
-        dropped after ``until`` and never before, for want of room neither: KeySourceUnavailableError when there is no
-        room, or when nobody can tell; TooManyRequestsError when this key alone used up its share of the room. ``now``
-        and ``until`` are seconds since the epoch.
+        Asking and remembering are one step: of two that come at once, one is the first. ``issued`` is the proof's
+        ``iat``; it and ``now`` are seconds since the epoch, and differ by at most ``window`` seconds. A remembered
+        proof may be dropped after ``issued + window`` and never before, for want of room neither:
+        KeySourceUnavailableError when there is no room, or when nobody can tell; TooManyRequestsError when this key
+        alone used up its share of the room.
         """
         ...
 
@@ -96,7 +98,7 @@ class DroppedTimes:
         """First and last second of each, in order."""
 
     def add(self, second: int) -> None:
-        """Keep in mind that proofs which ended in this second were dropped."""
+        """Keep in mind that proofs of this second were dropped."""
         for index, (first, last) in enumerate(self.ranges):
             if first - _NEIGHBOURS <= second <= last + _NEIGHBOURS:
                 self.ranges[index] = min(first, second), max(last, second)
@@ -107,17 +109,21 @@ class DroppedTimes:
             self.ranges[:2] = [(first, last)]
 
     def check(self, second: int) -> None:
-        """KeySourceUnavailableError for a proof that ends in one of these seconds."""
+        """KeySourceUnavailableError for a proof of one of these seconds."""
         if any(first <= second <= last for first, last in self.ranges):
             raise KeySourceUnavailableError(
-                "the memory of DPoP proofs no longer has those of this time: the clock of this machine was set back, "
-                "or ran ahead before; look at its time service"
+                "the memory of DPoP proofs no longer has those of this time: the clock of this machine was set back or "
+                "ran ahead before (look at its time service), or another window was configured before"
             )
 
 
-def has_ended(second: int, now: float) -> bool:
-    """Whether a proof that ends in that second can be dropped: it has ended, or belongs to a clock that ran ahead."""
-    return not int(now) <= second <= now + 2 * MAX_WINDOW
+_ORDER: Final = 60.0
+"""By so many seconds requests may come later than others whose clock was read after theirs."""
+
+
+def kept_seconds(now: float, window: float) -> tuple[int, int]:
+    """First and last second whose proofs are kept: others have ended, or belong to a clock that ran ahead."""
+    return int(now - window) - 1, int(now + window + _ORDER)
 
 
 class _Holder:
@@ -141,17 +147,17 @@ class VolatileProofMemory:
         self._room = Room(capacity, "VolatileProofMemory(capacity=…)")
         self._used: dict[bytes, _Holder] = {}
         self._holders: dict[str, _Holder] = {}
-        #: Second -> the proofs that end in it, so that nobody has to look through all of them.
-        self._by_end: dict[int, list[bytes]] = {}
+        #: Second -> the proofs of that time, so that nobody has to look through all of them.
+        self._by_time: dict[int, list[bytes]] = {}
         self._dropped = DroppedTimes()
         self._dropped_at = 0
         self._lock = threading.Lock()
 
-    async def first_use(self, jkt: str, jti: str, *, now: float, until: float) -> bool:
-        digest, second = digest_of(jkt, jti), int(until)
+    async def first_use(self, jkt: str, jti: str, *, now: float, issued: float, window: float) -> bool:
+        digest, second = digest_of(jkt, jti), int(issued)
         with self._lock:
             if int(now) != self._dropped_at:
-                self._drop(now)
+                self._drop(now, window)
             if digest in self._used:
                 return False
             self._dropped.check(second)
@@ -159,14 +165,15 @@ class VolatileProofMemory:
             self._room.check(jkt, by_key=holder.used, by_all=len(self._used))
             holder.used += 1
             self._holders[jkt] = self._used[digest] = holder
-            self._by_end.setdefault(second, []).append(digest)
+            self._by_time.setdefault(second, []).append(digest)
         return True
 
-    def _drop(self, now: float) -> None:
+    def _drop(self, now: float, window: float) -> None:
         self._dropped_at = int(now)
-        for second in [second for second in self._by_end if has_ended(second, now)]:
+        first, last = kept_seconds(now, window)
+        for second in [second for second in self._by_time if not first <= second <= last]:
             self._dropped.add(second)
-            for digest in self._by_end.pop(second):
+            for digest in self._by_time.pop(second):
                 holder = self._used.pop(digest)
                 holder.used -= 1
                 if not holder.used:

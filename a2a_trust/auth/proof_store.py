@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from a2a_trust.auth.proof_memory import MAX_WINDOW, DroppedTimes, Room, digest_of
+from a2a_trust.auth.proof_memory import MAX_WINDOW, DroppedTimes, Room, digest_of, kept_seconds
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TooManyRequestsError, TrustError
 from a2a_trust.files.sqlite import SqliteFile, is_damage
 
@@ -35,10 +35,10 @@ _APPLICATION_ID: Final = 0x41324450  # "A2DP"
 _TABLES: Final = """
 CREATE TABLE proof (
     digest BLOB NOT NULL PRIMARY KEY CHECK (length(digest) = 16),
-    ended INTEGER NOT NULL,
+    issued INTEGER NOT NULL,
     holder BLOB NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX proof_by_end ON proof (ended);
+CREATE INDEX proof_by_time ON proof (issued);
 CREATE TABLE holder (holder BLOB NOT NULL PRIMARY KEY, used INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE dropped (first INTEGER NOT NULL, last INTEGER NOT NULL);
 """
@@ -61,7 +61,8 @@ class _Use:
     jkt: str
     digest: bytes
     now: float
-    until: float
+    issued: float
+    window: float
     answer: Future[bool] = field(default_factory=Future)
 
 
@@ -109,11 +110,11 @@ class SqliteProofMemory:
         self._process = os.getpid()
         self._writer = _Writer(self._file, self._room)
 
-    async def first_use(self, jkt: str, jti: str, *, now: float, until: float) -> bool:
+    async def first_use(self, jkt: str, jti: str, *, now: float, issued: float, window: float) -> bool:
         if self._process != os.getpid():  # a fork has no threads
             _INHERITED.append(self._writer)
             self._begin_in_this_process()
-        use = _Use(jkt=jkt, digest=digest_of(jkt, jti), now=now, until=until)
+        use = _Use(jkt=jkt, digest=digest_of(jkt, jti), now=now, issued=issued, window=window)
         self._writer.add(use)
         try:
             return await asyncio.wait_for(asyncio.wrap_future(use.answer), self._timeout)
@@ -142,10 +143,13 @@ class _Writer:
         with self._lock:
             if len(self._waiting) >= _MAX_WAITING:
                 raise KeySourceUnavailableError(f"{self._name}: {_MAX_WAITING} proofs wait to be written")
-            self._waiting.append(use)
             if not self._is_at_work:
+                try:
+                    self._thread.submit(self._work)  # it begins with this lock
+                except RuntimeError as error:  # no thread can be started now, or the program ends
+                    raise KeySourceUnavailableError(f"{self._name}: {error}") from None
                 self._is_at_work = True
-                self._thread.submit(self._work)
+            self._waiting.append(use)
 
     @property
     def _name(self) -> str:
@@ -179,7 +183,7 @@ class _Writer:
         connection = self._connected()
         connection.execute("BEGIN IMMEDIATE")  # before reading: who is second sees what the first one wrote
         table = _Table(connection, self._room)
-        table.drop(batch[0].now)
+        table.drop(batch[0].now, batch[0].window)
         answers = [table.first_use(use) for use in batch]
         connection.execute("COMMIT")
         return answers
@@ -218,7 +222,7 @@ class _Table:
 
     def first_use(self, use: _Use) -> bool | TrustError:
         """Whether this is the first use, or why that cannot be told."""
-        execute, second = self._connection.execute, int(use.until)
+        execute, second = self._connection.execute, int(use.issued)
         if execute("SELECT 1 FROM proof WHERE digest = ?", (use.digest,)).fetchone():
             return False
         holder = digest_of(use.jkt)
@@ -227,16 +231,17 @@ class _Table:
             self._room.check(use.jkt, by_key=self._used(holder), by_all=self._used(_ALL))
         except (KeySourceUnavailableError, TooManyRequestsError) as error:
             return error
-        execute("INSERT INTO proof (digest, ended, holder) VALUES (?, ?, ?)", (use.digest, second, holder))
+        execute("INSERT INTO proof (digest, issued, holder) VALUES (?, ?, ?)", (use.digest, second, holder))
         self._count([(holder, 1), (_ALL, 1)])
         return True
 
-    def drop(self, now: float) -> None:
+    def drop(self, now: float, window: float) -> None:
         """Remove some of the proofs that have ended, or that belong to a clock that ran ahead."""
-        find = "SELECT digest, ended, holder FROM proof WHERE ended {} ? LIMIT ?"
+        first, last = kept_seconds(now, window)
+        find = "SELECT digest, issued, holder FROM proof WHERE issued {} ? LIMIT ?"
         rows = [
-            *self._connection.execute(find.format("<"), (int(now), _MAX_DROPPED)),
-            *self._connection.execute(find.format(">"), (now + 2 * MAX_WINDOW, _MAX_DROPPED)),
+            *self._connection.execute(find.format("<"), (first, _MAX_DROPPED)),
+            *self._connection.execute(find.format(">"), (last, _MAX_DROPPED)),
         ]
         if not rows:
             return

@@ -344,7 +344,7 @@ async def test_whoever_has_no_good_token_can_fill_no_memory() -> None:
 
 async def test_a_memory_that_breaks_lets_nobody_in() -> None:
     class Broken:
-        async def first_use(self, jkt: str, jti: str, *, now: float, until: float) -> bool:
+        async def first_use(self, jkt: str, jti: str, *, now: float, issued: float, window: float) -> bool:
             raise OSError("connection lost")
 
     app, inner = agent(dpop=DPoP(url=BASE, memory=Broken()))

@@ -271,7 +271,9 @@ JSON = st.recursive(
     said=st.fixed_dictionaries({}, optional={"htm": JSON, "htu": JSON, "iat": JSON, "ath": JSON, "jti": JSON}),
 )
 def test_members_of_any_kind_are_refused_and_never_an_accident(header: dict[str, Any], said: dict[str, Any]) -> None:
-    if said or header.keys() - {"kid"}:
+    jti = said.get("jti", "1")
+    is_good_name = type(jti) is str and jti
+    if said.keys() - {"jti"} or header.keys() - {"kid"} or not is_good_name:
         with pytest.raises(InvalidCredentialsError):
             asyncio.run(check(proof(TOKEN, header=header, **said)))
 
@@ -505,10 +507,10 @@ class Recording:
     """A memory that says what it was asked, and answers as it is told."""
 
     def __init__(self, answer: Any = True) -> None:
-        self.answer, self.asked = answer, [("", "", 0.0, 0.0)][:0]
+        self.answer, self.asked = answer, [("", "", 0.0, 0.0, 0.0)][:0]
 
-    async def first_use(self, jkt: str, jti: str, *, now: float, until: float) -> Any:
-        self.asked.append((jkt, jti, now, until))
+    async def first_use(self, jkt: str, jti: str, *, now: float, issued: float, window: float) -> Any:
+        self.asked.append((jkt, jti, now, issued, window))
         return self.answer
 
 
@@ -529,7 +531,7 @@ async def test_a_memory_of_ones_own_is_asked_after_everything_else() -> None:
     await refused(proof(TOKEN, OTHER, nonce=nonce), "another key", judge)
     assert memory.asked == []
     await check(proof(TOKEN, nonce=nonce, jti="1", iat=NOW - 3), judge)
-    assert memory.asked == [(CLIENT.public_key.thumbprint, "1", NOW, NOW - 3 + 60)]
+    assert memory.asked == [(CLIENT.public_key.thumbprint, "1", NOW, NOW - 3, 60)]
 
 
 @pytest.mark.parametrize("answer", [False, None, 0, "no", 1, "yes"])

@@ -644,6 +644,7 @@ async def test_memory_is_bounded_in_bytes_also_for_large_claims() -> None:
     judge = verifier(Keys(ED), remember=50)
     groups = [f"group-{n}" for n in range(700)]
     shapes: list[dict[str, Any]] = [{"groups": groups}, {"x": [{}] * 2_500}, {"x": "y" * 8_000}, {}]
+    shapes += [{"scope": " ".join(f"{n:x}" for n in range(2_500))}]
     for shape in shapes:
         made = [token(claims(jti=str(n), **shape), signer=ED) for n in range(60)]
         judge._proven.clear()

@@ -35,8 +35,10 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     return lambda **options: SqliteProofMemory(tmp_path / "proofs.db", create=True, timeout=60, **options)
 
 
-async def use(memory: ProofMemory, jti: str, *, jkt: str = "key", now: float = NOW, iat: float | None = None) -> bool:
-    return await memory.first_use(jkt, jti, now=now, until=(now if iat is None else iat) + 60)
+async def use(
+    memory: ProofMemory, jti: str, *, jkt: str = "key", now: float = NOW, iat: float | None = None, window: float = 60
+) -> bool:
+    return await memory.first_use(jkt, jti, now=now, issued=now if iat is None else iat, window=window)
 
 
 async def test_a_proof_is_used_for_the_first_time_once(make: Make) -> None:
@@ -100,6 +102,25 @@ async def test_a_busy_client_is_within_its_share(make: Make) -> None:
     memory = make(capacity=10_000)
     for number in range(600):
         assert await use(memory, str(number), now=NOW + number / 9)
+
+
+async def test_a_window_that_grows_brings_no_used_proof_back(make: Make) -> None:
+    """Workers of two configurations share a file for a while, or one follows the other."""
+    memory = make()
+    assert await use(memory, "1", window=10)
+    assert await use(memory, "2", now=NOW + 13, window=10)  # this drops what has ended
+    with pytest.raises(KeySourceUnavailableError, match="another window was configured before"):
+        await use(memory, "1", now=NOW + 14, iat=NOW, window=60)
+    assert not await use(memory, "2", now=NOW + 14, iat=NOW + 13, window=60)
+
+
+async def test_requests_that_overtake_each_other_are_no_clock_that_ran_ahead(make: Make) -> None:
+    """With the largest window, a proof at its late edge comes before a request whose clock was read earlier."""
+    memory = make()
+    assert await use(memory, "1", now=NOW, iat=NOW + 300, window=300)
+    assert await use(memory, "2", now=NOW - 5, window=300)
+    assert not await use(memory, "1", now=NOW + 1, iat=NOW + 300, window=300)
+    assert await use(memory, "3", now=NOW + 300, window=300)
 
 
 # Clocks

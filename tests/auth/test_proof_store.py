@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def path(tmp_path: Path) -> Path:
 
 
 async def use(memory: SqliteProofMemory, jti: str, *, jkt: str = "key", now: float = NOW) -> bool:
-    return await memory.first_use(jkt, jti, now=now, until=now + 60)
+    return await memory.first_use(jkt, jti, now=now, issued=now, window=60.0)
 
 
 def rows(path: Path, query: str) -> list[tuple[object, ...]]:
@@ -171,7 +172,7 @@ from a2a_trust import SqliteProofMemory
 
 memory = SqliteProofMemory(sys.argv[1], create=True)
 def use(jti):
-    return asyncio.run(memory.first_use("key", jti, now=1e9, until=1e9 + 60))
+    return asyncio.run(memory.first_use("key", jti, now=1e9, issued=1e9, window=60.0))
 
 assert use("before")
 child = os.fork()
@@ -186,3 +187,20 @@ def test_a_forked_child_has_the_same_memory(path: Path) -> None:
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", _FORKING, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+async def test_a_thread_that_cannot_be_started_once_is_an_outage_of_that_request_only(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = SqliteProofMemory(path, create=True, timeout=60)
+    start = threading.Thread.start
+
+    def refused(thread: threading.Thread) -> None:
+        monkeypatch.setattr(threading.Thread, "start", start)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with pytest.raises(KeySourceUnavailableError, match="can't start new thread"):
+        await use(memory, "1")
+    assert await use(memory, "2")
+    assert await use(memory, "1"), "it was not used before"

@@ -82,7 +82,7 @@ def test_processes_with_one_memory_take_a_proof_once_between_them() -> None:
     asyncio.run(use())
     with pytest.raises(InvalidCredentialsError, match="used before"):
         asyncio.run(use())
-    assert list(store.seconds.values()) == [120]
+    assert list(store.seconds.values()) == [660]
 
 
 def test_a_file_remembers_proofs_over_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ async def test_each_proof_takes_little_memory_and_gives_it_back(is_long: bool) -
     keys = [os.urandom(32).hex()[:43] for _ in range(count // 10)]
 
     async def use(number: int, now: float) -> Any:
-        return await memory.first_use(keys[number % len(keys)], f"proof {number}", now=now, until=now + 60)
+        return await memory.first_use(keys[number % len(keys)], f"proof {number}", now=now, issued=now, window=60.0)
 
     gc.collect()
     tracemalloc.start()
@@ -72,9 +72,9 @@ async def test_each_proof_takes_little_memory_and_gives_it_back(is_long: bool) -
 async def test_refused_proofs_take_no_room() -> None:
     memory = VolatileProofMemory(160)
     for number in range(10):
-        assert await memory.first_use("greedy", str(number), now=NOW, until=NOW + 60)
+        assert await memory.first_use("greedy", str(number), now=NOW, issued=NOW, window=60.0)
     for number in range(10, 2_000):
         with pytest.raises(TooManyRequestsError):
-            await memory.first_use("greedy", str(number), now=NOW, until=NOW + 60)
+            await memory.first_use("greedy", str(number), now=NOW, issued=NOW, window=60.0)
     for number in range(150):
-        assert await memory.first_use(f"key {number}", "1", now=NOW, until=NOW + 60)
+        assert await memory.first_use(f"key {number}", "1", now=NOW, issued=NOW, window=60.0)

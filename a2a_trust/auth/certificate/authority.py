@@ -16,7 +16,7 @@ from cryptography.x509 import verification
 from a2a_trust.auth.certificate.identities import AllIssued, Allowed, IdentityRule, OnlyIdentities, OnlyThumbprints
 from a2a_trust.auth.certificate.reading import BROKEN, LONGEST_NAME, extension_of
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, MalformedError
-from a2a_trust.files.watched import Stamp, stamp_of_path
+from a2a_trust.files.watched import Stamp, Watched, open_regular, stamp_of_path
 from a2a_trust.keys.jwk import public_key_from_object
 
 __all__ = ["ClientAuthority", "RevocationList", "WatchedAuthority"]
@@ -114,7 +114,6 @@ class RevocationList:
 class _Files(NamedTuple):
     """What an authority's files say."""
 
-    stamps: tuple[Stamp | None, ...]
     store: verification.Store
     crls: tuple[RevocationList, ...]
 
@@ -123,40 +122,42 @@ class WatchedAuthority:
     """An authority and its files, read again when they have changed.
 
     Files that cannot be read any more leave what they said last in its place, and the log says so: revocation lists go
-    on until they are over.
+    on until they are over. Reading is tried again, also of files that did not change since.
     """
 
     def __init__(self, authority: ClientAuthority) -> None:
+        """ConfigurationError: a file cannot be read, or is not what it is given for."""
         self.authority = authority
         self._paths = (Path(authority.certificates), *map(Path, authority.crls))
-        self.files = self._read(self.stamps())
+        self._watched = Watched(self._read, self._stamps, failures=(ConfigurationError,), tell=self._tell)
+        self.files = self._watched.value()
 
-    def stamps(self) -> tuple[Stamp | None, ...]:
+    async def look_again(self) -> bool:
+        """Whether the files say something else now. A thread looks at them and reads them: they may be large."""
+        files = await asyncio.to_thread(self._watched.value)
+        is_changed = files is not self.files
+        self.files = files
+        return is_changed
+
+    def _stamps(self) -> tuple[Stamp | None, ...]:
         return tuple(map(stamp_of_path, self._paths))
 
-    async def read_again(self, stamps: tuple[Stamp | None, ...]) -> bool:
-        """Whether the files, which have changed, say something else now. They are read in a thread: they may be large.
-
-        ``stamps`` were taken before: a change meanwhile is noticed the next time.
-        """
-        try:
-            self.files = await asyncio.to_thread(self._read, stamps)
-        except ConfigurationError as error:
-            self.files = self.files._replace(stamps=stamps)  # one attempt, and one line, for each change
-            _log.error("client authority %s: the last files go on: %s", self.authority.name, error)
-            return False
-        _log.info("client authority %s: its files were read again", self.authority.name)
-        return True
-
-    def _read(self, stamps: tuple[Stamp | None, ...]) -> _Files:
+    def _read(self) -> tuple[_Files, tuple[Stamp | None, ...]]:
+        stamps = self._stamps()  # before: a change meanwhile is noticed the next time
         authorities, *lists = self._paths
         crls = tuple(crl for path in lists for crl in _read_crls(path))
-        return _Files(stamps, verification.Store(_read_authorities(authorities)), crls)
+        return _Files(verification.Store(_read_authorities(authorities)), crls), stamps
+
+    def _tell(self, failure: Exception | None) -> None:
+        if failure is None:
+            _log.info("client authority %s: its files were read again", self.authority.name)
+        else:
+            _log.error("client authority %s: the last files go on: %s", self.authority.name, failure)
 
 
 def _content(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(_MAX_FILE + 1)
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror or type(error).__name__}") from None

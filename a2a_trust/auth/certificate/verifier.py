@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeVar
@@ -45,7 +45,6 @@ from a2a_trust.errors import (
     KeySourceUnavailableError,
     MalformedError,
 )
-from a2a_trust.files.watched import Stamp
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import public_key_from_object
 
@@ -120,17 +119,16 @@ class CertificateVerifier:
         return proven.identity
 
     async def _look(self) -> None:
-        """Let files that have changed be read. Requests that come meanwhile are judged by what they said before."""
-        changed = {each: stamps for each in self._watched if (stamps := each.stamps()) != each.files.stamps}
+        """Have the files looked at. Requests that come meanwhile are judged by what they said before."""
         reading = self._reading
         is_reading = reading is not None and not reading.done() and reading.get_loop() is asyncio.get_running_loop()
-        if changed and not is_reading:
-            self._reading = asyncio.create_task(self._read_again(changed))
+        if not is_reading:
+            self._reading = asyncio.create_task(self._look_again())
             await asyncio.shield(self._reading)  # that this request is given up must not end it
 
-    async def _read_again(self, changed: Mapping[WatchedAuthority, tuple[Stamp | None, ...]]) -> None:
-        for watched, stamps in changed.items():
-            if await watched.read_again(stamps):
+    async def _look_again(self) -> None:
+        for watched in self._watched:
+            if await watched.look_again():
                 self._proven = {}
 
     def _prove(self, credential: CertificateChain, now: float) -> _Proven:

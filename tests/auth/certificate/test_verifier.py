@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import subprocess
@@ -40,6 +41,7 @@ from a2a_trust.auth.certificate.verifier import CertificateVerifier
 from a2a_trust.auth.credentials import CertificateChain
 from a2a_trust.auth.principal import Identity, Principal
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
+from a2a_trust.files.watched import open_regular
 from a2a_trust.keys import base64url
 from tests.certificates import CLIENT, SERVER, Authority, Leaf
 
@@ -804,6 +806,28 @@ async def test_while_files_are_read_requests_go_on_and_one_that_is_given_up_does
     with pytest.raises(InvalidCredentialsError, match="revoked"):
         await verifier.verify(shown, now + 3.4)
     assert times == [path]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_list_that_could_not_be_opened_once_is_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process has no free descriptors for a moment, as strangers can cause; the file does not change again."""
+    monkeypatch.setattr("a2a_trust.files.watched.RETRY_SECONDS", 0.0)
+    path = write_crls(tmp_path, CA.revoke())
+    verifier = CertificateVerifier(authority(tmp_path, crls=[path]))
+    assert judge(verifier, GOOD).subject == ID
+    write_crls(tmp_path, CA.revoke(GOOD))
+    opened = open_regular
+
+    def no_descriptors(path: Path) -> Any:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(authorities, "open_regular", no_descriptors)
+    assert judge(verifier, GOOD).subject == ID
+    monkeypatch.setattr(authorities, "open_regular", opened)
+    with pytest.raises(InvalidCredentialsError, match="revoked"):
+        judge(verifier, GOOD)
 
 
 @pytest.mark.usefixtures("at_once")

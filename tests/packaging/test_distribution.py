@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 #: The rooms that an installation without extras cannot import, and which extras bring what they need.
 NEEDS = {
     "client": {"client"},
-    "fetch": {"server", "client"},
+    "net.fetcher": {"server", "client"},
     "middleware": {"server"},
     "servers": {"uvicorn"},
     "servers.hypercorn": set(),  # it is for those who have hypercorn, and an extra would bring nothing else

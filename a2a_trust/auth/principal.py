@@ -209,7 +209,8 @@ class TokenVerifier(Verifier[str], Protocol):
 class BoundVerifier(ABC, Generic[Credential]):
     """A verifier that also knows credentials which are bound to a key.
 
-    Why this is a class: the guard asks ``verify_bound`` only while ``verify`` is the one that stands here.
+    Why this is a class: a guard asks ``verify_bound`` only if ``verify`` was the one that stands here when the guard
+    was made.
     """
 
     async def verify(self, credential: Credential, now: float) -> Identity:

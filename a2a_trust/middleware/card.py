@@ -268,23 +268,34 @@ def _reason(error: Exception) -> str:
 
 
 class _Proof:
-    """A card and what proves it: proven anew when other keys are trusted, and good for as long as they say."""
+    """A card and what proves it: verified again when other keys are trusted, and good for as long as they say.
+
+    A card that proves nothing is verified once per second at most, however many callers ask for it.
+    """
 
     def __init__(self, document: Document, trust: TrustSource, now: float) -> None:
         self._trust = trust
+        #: When the card was found to prove nothing, by which store, and why.
+        self._failed: tuple[float, TrustStore | None, str] = (-inf, None, "")
         self._prove(document, trust.trust_store(), now)
 
     def document(self, now: float) -> Document:
-        """The card, or TrustError."""
+        """The card, or CardNotServedError."""
         store = self._trust.trust_store()
-        if store is not self._store:
-            self._prove(self._document, store, now)
-        elif not self._proven_from <= now < self._document.good_until:
+        if store is self._store and self._proven_from <= now < self._document.good_until:
+            return self._document
+        failed_at, failed_by, why = self._failed
+        if store is not failed_by or not 0 <= now - failed_at < _LOOK_SECONDS:
             try:
-                self._prove(self._document, store, now)  # another of its signatures may count at this time
+                self._prove(self._document, store, now)  # another of its signatures may count
             except TrustError as error:
-                raise CardNotServedError(f"no signature of it counts now; sign it anew: {error}") from None
-        return self._document
+                why = (
+                    str(error) if store is not self._store else f"no signature of it counts now; sign it anew: {error}"
+                )
+                self._failed = now, store, why
+            else:
+                return self._document
+        raise CardNotServedError(why)
 
     def _prove(self, document: Document, store: TrustStore, now: float) -> None:
         # Of any origin: which hosts a key may speak for, its callers decide.

@@ -25,6 +25,8 @@ _PATIENCE: Final = 0.1
 _FREE: Final = 65_536
 _MOST: Final = 1_048_576
 _AT_ONCE: Final = 16
+_MESSAGE: Final = 256
+"""About the bytes that a message takes beside its body: many empty ones must not fill the memory."""
 
 _T = TypeVar("_T")
 
@@ -119,7 +121,7 @@ class ReadAhead:
             self._is_gone = True
             waiter.cancel()
             return _MOST + 1
-        return len(message.get("body", b""))
+        return _MESSAGE + len(message.get("body", b""))
 
     async def _received(self) -> Message:
         if self._came:

@@ -198,15 +198,16 @@ class _AsEnforced:
     """The card of a source, while it says what the guard was made of: else callers would be told other rules."""
 
     def __init__(self, source: CardSource, view: CardView) -> None:
-        self._source, self._view = source, view
+        self._source, self._rules = source, _rules(view)
         self._seen: Document | None = None
+        self._is_as_enforced = False
 
     def document(self, now: float) -> Document:
         document = self._source.document(now)
         if document is not self._seen:
-            if _rules(read_card(document.body)) != _rules(self._view):
-                raise CardNotServedError("it says other rules than those that are enforced; start the agent anew")
-            self._seen = document
+            self._seen, self._is_as_enforced = document, _rules(read_card(document.body)) == self._rules
+        if not self._is_as_enforced:
+            raise CardNotServedError("it says other rules than those that are enforced; start the agent anew")
         return document
 
 

@@ -399,6 +399,28 @@ def test_a_card_whose_signature_or_key_has_ended_is_not_served(
         CardFile(path, trust=trust_of(signer, revoked=True), clock=clock)
 
 
+@pytest.mark.parametrize("end", ["expired", "revoked"])
+def test_a_card_that_proves_nothing_is_verified_once_per_second(
+    end: str, signer: LocalSigner, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Strangers may ask as often as they like: verifying a large card takes as long as many requests."""
+    trust = Changing(trust_of(signer))
+    source = FixedCard(sign_card(CARD, signer, exp=START + 100).card, trust=trust, clock=clock)
+    verified: list[float] = []
+
+    def counted(*arguments: Any, now: float, **options: Any) -> Any:
+        verified.append(now)
+        return verify_card(*arguments, now=now, **options)
+
+    monkeypatch.setattr("a2a_trust.middleware.card.verify_card", counted)
+    if end == "revoked":
+        trust.store = trust_of(signer, revoked=True)
+    for moment in (200, 200.5, 200.9, 201, 201.5):
+        with pytest.raises(CardNotServedError):
+            source.document(START + moment)
+    assert verified == [START + 200, START + 201]
+
+
 def test_a_card_without_proof_claims_none(signer: LocalSigner, clock: Clock) -> None:
     assert get(FixedCard(CARD, clock=clock), clock).json() == CARD
     assert get(FixedCard(b'{"name" : "x"}', clock=clock), clock).content == b'{"name" : "x"}'

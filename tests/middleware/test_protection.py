@@ -17,15 +17,18 @@ from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard_config import AnonymousAllowed
 from a2a_trust.auth.principal import Principal
 from a2a_trust.card.merge import merged_card
-from a2a_trust.errors import ConfigurationError, TrustError
+from a2a_trust.card.view import CardView, read_card
+from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
 from a2a_trust.keys.keyset import read_jwks
 from a2a_trust.keys.origins import Origins
 from a2a_trust.keys.ring_file import KeyRingFile, save_key_ring, update_key_ring
 from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
+from a2a_trust.middleware import protection
 from a2a_trust.middleware.authentication import AuthenticationMiddleware
 from a2a_trust.middleware.card import CardFile, FixedCard
+from a2a_trust.middleware.documents import Document, json_bytes
 from a2a_trust.middleware.protection import protect
 from a2a_trust.middleware.rules import RequestRules
 from a2a_trust.signing.sign import sign_card
@@ -289,3 +292,27 @@ def test_a_rule_is_a_function(rule: Any) -> None:
         guarded(PROMISING, extended_card=PROMISING, may_read_extended_card=rule)
     with pytest.raises(ConfigurationError, match=r"other_paths: write a list, even of one: other_paths=\['/docs'\]"):
         RequestRules(other_paths="/docs")
+
+
+def test_a_card_that_says_other_rules_is_not_served_and_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Source:
+        def __init__(self) -> None:
+            self.served = Document.of(json_bytes(CARD), NOW)
+
+        def document(self, now: float) -> Document:
+            return self.served
+
+    source, read = Source(), []
+    enforced = protection._AsEnforced(source, read_card(CARD))
+
+    def counted(card: Any) -> CardView:
+        read.append(card)
+        return read_card(card)
+
+    monkeypatch.setattr(protection, "read_card", counted)
+    assert enforced.document(NOW) is enforced.document(NOW) is source.served
+    source.served = Document.of(json_bytes({**CARD, "securityRequirements": [{"schemes": {}}]}), NOW)
+    for _ in range(3):
+        with pytest.raises(CardNotServedError, match="other rules than those that are enforced"):
+            enforced.document(NOW)
+    assert len(read) == 2

@@ -146,7 +146,7 @@ def test_key_sets_on_the_network_say_which_extra_fetches_them(installed: tuple[s
     (tmp_path / "trust.toml").write_text(f"version = 1\n{entry}")
     command = [str(python.with_name("a2a-sign")), "verify", "card.json", "--trust", "trust.toml"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    if extra in NEEDS["fetch"]:
+    if extra in NEEDS["net.fetcher"]:
         assert done.returncode == 3, done.stderr  # the card is unsigned; it is of another host, so nothing is fetched
     else:
         assert done.returncode == 2

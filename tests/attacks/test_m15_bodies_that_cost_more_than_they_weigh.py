@@ -203,7 +203,7 @@ def test_odd_paths_and_queries_are_not_normalized_at_any_length(
     app = protect(
         Behind(), card=CARD, verifiers=verifiers(), allow_cors_preflight=True, rules=RequestRules(max_body=1000)
     )
-    monkeypatch.setattr("a2a_trust.middleware.operations.normalize", normalized)
+    monkeypatch.setattr("a2a_trust.card.operations.normalize", normalized)
     preflight = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
     headers = preflight if method == "OPTIONS" else {"X-API-Key": KEY}
     assert ask(app, method, target, headers=headers).status_code == status

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from a2a_trust import strict_json
-from a2a_trust.card.schema import DEFAULTS_0_3, SCHEME_TYPES
+from a2a_trust.card.schema import DEFAULTS_0_3, SCHEME_MEMBERS, SCHEME_TYPES
 from a2a_trust.card.view import Alternative, Skill, read_card
 from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import JSONObject
@@ -40,7 +40,7 @@ def merged_card(card: bytes | Mapping[str, Any]) -> JSONObject:
     if view.requirements is not None:
         legacy["security"] = _security(view.requirements)
     merged = {**legacy, **{name: value for name, value in original.items() if name != "signatures"}}
-    for member in ("securitySchemes", "security_schemes"):
+    for member in SCHEME_MEMBERS:
         if merged.get(member):
             merged[member] = {name: _scheme(scheme) for name, scheme in merged[member].items()}
     if view.skills:

@@ -24,7 +24,9 @@ __all__ = [
     "MESSAGES",
     "MESSAGES_0_3",
     "REQUIRED_0_3",
+    "REQUIREMENT_MEMBERS",
     "SCHEMES_0_3",
+    "SCHEME_MEMBERS",
     "SCHEME_TYPES",
     "Field",
     "Generation",
@@ -278,6 +280,10 @@ LEGACY: Final = _by_name(_FIELDS_BEFORE_1_0)
 
 LEGACY_MEMBERS: Final = LEGACY["AgentCard"].keys()
 """Members of a card that 0.1 to 0.3 have and 1.0 does not."""
+
+REQUIREMENT_MEMBERS: Final = ("securityRequirements", "security_requirements", "security")
+SCHEME_MEMBERS: Final = ("securitySchemes", "security_schemes")
+"""The members of a card with its requirements (of a skill too) and its schemes, in every spelling that is read."""
 
 SCHEME_TYPES: Final = {
     "apiKeySecurityScheme": "apiKey",

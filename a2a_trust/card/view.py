@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from a2a_trust import strict_json
 from a2a_trust.card.schema import (
@@ -21,6 +21,7 @@ from a2a_trust.card.schema import (
     KEY_LOCATIONS,
     LEGACY_MEMBERS,
     MESSAGES,
+    REQUIREMENT_MEMBERS,
     SCHEME_TYPES,
     Generation,
     proto_name,
@@ -261,13 +262,10 @@ def _text(members: Mapping[str, JSON], name: str, pointer: str, *, needed: bool 
 # Requirements
 
 
-_REQUIREMENTS: Final = ("securityRequirements", "security_requirements", "security")
-
-
 def _requirements(holder: Mapping[str, JSON], pointer: str) -> tuple[Alternative, ...] | None:
     """What a card or a skill demands, in the spelling of 1.0, of 0.3, or in both alike."""
     for member in holder:
-        if member not in _REQUIREMENTS and member.casefold() in {name.casefold() for name in _REQUIREMENTS}:
+        if member not in REQUIREMENT_MEMBERS and member.casefold() in map(str.casefold, REQUIREMENT_MEMBERS):
             raise _unread(f"{pointer}/{escaped(member)}", "write securityRequirements; in this spelling it goes unread")
     found = {}
     for name in ("securityRequirements", "security"):

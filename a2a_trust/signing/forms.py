@@ -28,7 +28,17 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
 from a2a_trust.card.ambiguity import is_full
-from a2a_trust.card.schema import DEFAULTS_0_3, MESSAGES, MESSAGES_0_3, Field, Generation, Kind, Presence, proto_name
+from a2a_trust.card.schema import (
+    DEFAULTS_0_3,
+    LEGACY_MEMBERS,
+    MESSAGES,
+    MESSAGES_0_3,
+    Field,
+    Generation,
+    Kind,
+    Presence,
+    proto_name,
+)
 from a2a_trust.card.view import generation_of
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.jcs import canonicalize_parsed, canonicalize_received
@@ -51,15 +61,9 @@ UNPROVEN_BY_PRUNING: Final = (
     "/securitySchemes",
     "/supportedInterfaces",
     "/skills/*/securityRequirements",
-    "/capabilities/extensions/*/params",
-    "/url",
-    "/preferredTransport",
-    "/additionalInterfaces",
-    "/protocolVersion",
-    "/security",
     "/skills/*/security",
-    "/supportsAuthenticatedExtendedCard",
-    "/authentication",
+    "/capabilities/extensions/*/params",
+    *(f"/{member}" for member in LEGACY_MEMBERS),
 )
 """What a pruned form may have hidden: present or absent, these members are not proven by it."""
 

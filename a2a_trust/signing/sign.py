@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from a2a_trust.card.ambiguity import check_card, read_unambiguous
-from a2a_trust.card.schema import LEGACY_MEMBERS, Generation
+from a2a_trust.card.schema import LEGACY_MEMBERS, REQUIREMENT_MEMBERS, SCHEME_MEMBERS, Generation
 from a2a_trust.card.view import generation_of, interface_urls, read_card
 from a2a_trust.errors import (
     CardVerificationError,
@@ -89,8 +89,7 @@ class SignedCard:
 _READERS: Final = {Form.PRUNED: "a2a-python and a2a-js", Form.V0_3_PYTHON: "a2a-python 0.3"}
 """For whom a companion is, by its form."""
 
-_REQUIREMENTS: Final = frozenset({"securityRequirements", "security_requirements", "security", "authentication"})
-_SCHEMES: Final = frozenset({"securitySchemes", "security_schemes"})
+_REQUIREMENTS: Final = frozenset({*REQUIREMENT_MEMBERS, "authentication"})
 
 
 def _by_consequence(pointers: tuple[str, ...]) -> str:
@@ -106,7 +105,7 @@ def _by_consequence(pointers: tuple[str, ...]) -> str:
         if steps[1] in _REQUIREMENTS or (steps[1] == "skills" and not _REQUIREMENTS.isdisjoint(steps[3:4])):
             requirements.append(pointer)
         else:
-            (schemes if steps[1] in _SCHEMES else others).append(pointer)
+            (schemes if steps[1] in SCHEME_MEMBERS else others).append(pointer)
     return ". ".join(f"{what}: {shown(tuple(found))}" for what, found in groups.items() if found)
 
 

@@ -69,18 +69,20 @@ def _canonicalize(value: JSON, *, doubles: bool) -> bytes:
 def _lower(value: JSON, doubles: bool, depth: int) -> JSON:
     """The same value with ready text in place of its numbers; TypeError when orjson cannot print the rest."""
     kind = type(value)
-    if kind is int or kind is float:
-        return orjson.Fragment(_number(value, doubles))
-    if kind in _AS_IT_IS:
-        return value
-    if (kind is not dict and kind is not list) or depth == MAX_DEPTH:
-        raise TypeError
-    if kind is list:
+    if kind is dict and depth < MAX_DEPTH:
+        names = "".join(value)
+        if names.isascii() or max(names) <= "\uffff":
+            return {
+                name: item if type(item) in _AS_IT_IS else _lower(item, doubles, depth + 1)
+                for name, item in value.items()
+            }
+    elif kind is list and depth < MAX_DEPTH:
         return [item if type(item) in _AS_IT_IS else _lower(item, doubles, depth + 1) for item in value]
-    names = "".join(value)
-    if not names.isascii() and max(names) > "\uffff":
-        raise TypeError
-    return {name: item if type(item) in _AS_IT_IS else _lower(item, doubles, depth + 1) for name, item in value.items()}
+    elif kind is int or kind is float:
+        return orjson.Fragment(_number(value, doubles))
+    elif kind in _AS_IT_IS:
+        return value
+    raise TypeError
 
 
 def _check_text(value: object) -> None:

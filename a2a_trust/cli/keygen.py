@@ -77,23 +77,19 @@ def _make(options: argparse.Namespace) -> _Made:
         if options.output is None:
             private.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     jwks = f"{json.dumps(publish_jwks([signer.public_key]), indent=2)}\n".encode()
-    with FileToWrite(private, Over.NOTHING) as first, FileToWrite(public, Over.NOTHING) as second:
-        second.prepare(jwks, mode=0o644)
-        if not is_completed:
-            first.prepare(data, mode=0o600)
-            _commit(first)
-        _commit(second)
+    try:
+        with FileToWrite(private, Over.NOTHING) as first, FileToWrite(public, Over.NOTHING) as second:
+            second.prepare(jwks, mode=0o644)
+            if not is_completed:
+                first.prepare(data, mode=0o600)
+                first.commit()
+            second.commit()
+    except FileExistsError as error:
+        raise _is_there(error.filename) from None
     return _Made(private, public, signer, is_completed)
 
 
-def _commit(file: FileToWrite) -> None:
-    try:
-        file.commit()
-    except FileExistsError:
-        raise _is_there(file.path) from None
-
-
-def _is_there(path: Path) -> ConfigurationError:
+def _is_there(path: Path | str) -> ConfigurationError:
     return ConfigurationError(f"{path} is there already and is not overwritten; move it away, or choose -o FILE")
 
 

@@ -57,8 +57,10 @@ class FileToWrite:
     changed. As a context manager it leaves nothing behind that was not committed, and frees the lock.
 
     A symbolic link is followed. A new file gets the mode that ``prepare`` is given, else what the umask leaves; a file
-    that is there keeps its own mode unless one is given, and its owner and group where the process may give them. What
-    is not a regular file (a pipe, a device) is neither locked nor replaced: ``commit`` writes to it.
+    that is there keeps its own mode, and its owner and group where the process may give them. With a mode the content
+    may be secret: it belongs to whoever writes it, whatever was there. What is not a regular file (a pipe, a device) is
+    neither locked nor replaced: ``commit`` writes to it, with a mode only if it is ours or root's. ``Over.NOTHING``
+    follows no link.
 
     OSErrors name ``path`` and say what to do.
     """
@@ -74,6 +76,7 @@ class FileToWrite:
         self._temporary: Path | None = None
         self._is_new = False
         self._for_device: bytes | None = None
+        self._is_secret = False
 
     def lock(self, *, wait: bool = True) -> bool:
         """Lock the file, if it is there; False when another process has it and we do not wait for that.
@@ -127,16 +130,20 @@ class FileToWrite:
             return file.read(size)
 
     def prepare(self, data: bytes, *, mode: int | None = None) -> None:
-        """Write the new content to the disk, beside the old one."""
+        """Write the new content to the disk, beside the old one. FileExistsError as ``commit``."""
         with _naming(self.path, _ADVICE):
             self.check()  # else what was removed would be made again, with the rights of any new file
-            old = _status(self.path) if self._file is None else os.fstat(self._file.fileno())
+            old = self._replaced()
             if old is not None and not stat.S_ISREG(old.st_mode):
-                self._for_device = data
+                self._for_device, self._is_secret = data, mode is not None
+                self._check_device(old)
                 return
-            self._target = _followed(self.path)
-            self._is_new = old is None or self.over is Over.NOTHING
-            if mode is None and old is not None:
+            if self.over is not Over.NOTHING:
+                self._target = _followed(self.path)
+            self._is_new = old is None
+            if mode is not None:
+                old = None  # a stranger may have put it there: the secret is not given to its owner or group
+            elif old is not None:
                 mode = stat.S_IMODE(old.st_mode)
             # Made with no more than the final rights: a secret is never readable by others, not even for a moment.
             self._open_new(0o666 if mode is None else mode & 0o600)
@@ -158,7 +165,9 @@ class FileToWrite:
         """
         with _naming(self.path, _ADVICE):
             if self._for_device is not None:
-                self.path.write_bytes(self._for_device)
+                with self.path.open("wb") as device:
+                    self._check_device(os.fstat(device.fileno()))
+                    device.write(self._for_device)
                 return
             folder = os.open(self._target.parent, os.O_RDONLY) if os.name == "posix" else None
             try:
@@ -194,6 +203,18 @@ class FileToWrite:
         if self._new is None:
             raise AssertionError("prepare comes before commit")
         return self._new
+
+    def _replaced(self) -> os.stat_result | None:
+        """What the new content replaces."""
+        if self.over is Over.NOTHING:
+            if os.path.lexists(self.path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            return None
+        return _status(self.path) if self._file is None else os.fstat(self._file.fileno())
+
+    def _check_device(self, status: os.stat_result) -> None:
+        if self._is_secret and os.name == "posix" and status.st_uid not in (0, os.geteuid()):
+            raise OSError(errno.EINVAL, "not a regular file, and it belongs to another user; nothing was written")
 
     def _open_new(self, rights: int) -> None:
         """Open the file for the new content, without a name where that can be, and lock it."""
@@ -269,7 +290,8 @@ def write_atomically(path: Path, data: bytes, *, mode: int | None = None, replac
     if not replace and is_taken(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     with FileToWrite(path, Over.ANYTHING if replace else Over.NOTHING) as file:
-        file.lock()
+        if replace:
+            file.lock()
         file.prepare(data, mode=mode)
         file.commit()
 

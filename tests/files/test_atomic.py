@@ -227,6 +227,22 @@ def test_a_new_file_is_not_written_over_one_that_came_meanwhile(tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("system")
+@pytest.mark.parametrize("planted", ["file", "pipe", "link"])
+def test_nothing_that_is_there_gives_a_new_file_its_rights_or_gets_its_content(planted: str, tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    match planted:
+        case "file":
+            path.touch()
+        case "pipe":
+            os.mkfifo(path)
+        case _:
+            path.symlink_to("none")
+    with FileToWrite(path, Over.NOTHING) as file, pytest.raises(FileExistsError):
+        file.prepare(b"ours", mode=0o600)
+    assert names_in(tmp_path) == ["key"]
+
+
+@pytest.mark.usefixtures("system")
 def test_what_may_replace_anything_replaces_one_that_came_meanwhile(tmp_path: Path) -> None:
     path = tmp_path / "jwks.json"
     with FileToWrite(path, Over.ANYTHING) as file:

@@ -13,7 +13,7 @@ import pytest
 from a2a_trust.cli import keygen
 from a2a_trust.cli.main import main
 from a2a_trust.files.atomic import FileToWrite
-from a2a_trust.keys.files import save_private_key
+from a2a_trust.keys.files import private_key_bytes, save_private_key
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.signer import LocalSigner, generate_signer
@@ -110,3 +110,18 @@ def test_a_key_that_replaces_the_file_of_a_stranger_is_not_theirs(folder: Path) 
     assert as_stranger(lambda: os.mkfifo(path))
     with pytest.raises(OSError, match="belongs to another user; nothing was written"):
         save_private_key(path, generate_signer(), replace=True)
+
+
+def test_a_key_that_a_stranger_planted_is_not_completed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its other half would be published, and cards of the stranger would verify by it."""
+    path = folder / "key.pem"
+    data = private_key_bytes(generate_signer())
+
+    def plant() -> None:
+        path.write_bytes(data)
+        path.chmod(0o600)
+
+    assert as_stranger(plant)
+    assert main(["keygen", "-o", str(path)]) == 2
+    assert f"{path} is there already and is not overwritten" in capsys.readouterr().err
+    assert [file.name for file in folder.iterdir()] == ["key.pem"]

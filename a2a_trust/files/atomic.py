@@ -20,7 +20,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum, auto
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -38,6 +38,7 @@ _ADVICE: Final = {
     errno.EACCES: "you need the right to write to its folder; nothing was written",
     errno.EPERM: "you need the right to write to its folder; nothing was written",
 }
+_ACL: Final = "system.posix_acl_access"
 _LONGEST_NAME: Final = 100  # bytes; with what is added it fits the shortest limit of common file systems, 143
 
 
@@ -57,7 +58,8 @@ class FileToWrite:
     changed. As a context manager it leaves nothing behind that was not committed, and frees the lock.
 
     A symbolic link is followed. A new file gets the mode that ``prepare`` is given, else what the umask leaves; a file
-    that is there keeps its own mode, and its owner and group where the process may give them. With a mode the content
+    that is there keeps its own mode and POSIX ACL, and its owner and group where the process may give them; rights that
+    cannot be kept are taken away, never given to others. With a mode the content
     may be secret: it belongs to whoever writes it, whatever was there. What is not a regular file (a pipe, a device) is
     neither locked nor replaced: ``commit`` writes to it, with a mode only if it is ours or root's. ``Over.NOTHING``
     follows no link.
@@ -150,7 +152,8 @@ class FileToWrite:
             with os.fdopen(self._descriptor, "wb", closefd=False) as file:
                 file.write(data)
                 file.flush()
-                _give_rights(self._descriptor, mode, old)
+                acl = None if old is None else _acl_of(self._target if self._file is None else self._file.fileno())
+                _give_rights(self._descriptor, mode, old, acl)
                 os.fsync(self._descriptor)
 
     def check(self) -> None:
@@ -458,8 +461,18 @@ def _remove_leftover(temporary: Path, *, wait: bool = False, of: os.stat_result 
         raise OSError(error.errno, f"{temporary} is in the way and cannot be removed; remove it") from None
 
 
-def _give_rights(descriptor: int, mode: int | None, old: os.stat_result | None) -> None:
-    """The mode, and the owner and group of the old file, as far as the process may give them."""
+def _acl_of(file: Path | int) -> bytes | None:
+    """The POSIX ACL, as Linux has it; None where there is none, and empty when it cannot be read."""
+    if not hasattr(os, "getxattr"):
+        return None
+    try:
+        return os.getxattr(file, _ACL)
+    except OSError as error:
+        return None if error.errno in (errno.ENODATA, errno.ENOTSUP) else b""
+
+
+def _give_rights(descriptor: int, mode: int | None, old: os.stat_result | None, acl: bytes | None) -> None:
+    """The mode, and the owner, group and ACL of the old file, as far as the process may give them."""
     if os.name != "posix" or mode is None:
         return
     if old is not None:
@@ -469,8 +482,14 @@ def _give_rights(descriptor: int, mode: int | None, old: os.stat_result | None) 
         except PermissionError:
             if is_root:
                 raise
+            acl = acl and b""
             mode &= ~0o070 | (mode & 0o007) << 3  # our group is another one: it may do what everybody may
+    if acl is not None:
+        mode &= ~0o070  # with an ACL these bits are its mask, not what the group may
     os.fchmod(descriptor, mode)
+    if acl:
+        with suppress(OSError):
+            os.setxattr(descriptor, _ACL, acl)
 
 
 def _changed_meanwhile(path: Path) -> OSError:

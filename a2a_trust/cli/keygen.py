@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
+import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json
 from a2a_trust.cli.sources import algorithm_option, default_key_path, key_file_warnings, naming, new_passphrase, opened
@@ -61,14 +63,15 @@ def run(options: argparse.Namespace) -> int:
 def _make(options: argparse.Namespace) -> _Made:
     """Both files are prepared before the first is put in place: what cannot be written leaves none.
 
-    A command that was killed between the two leaves the private one: then the other is made from it.
+    A command that was killed between the two leaves the private one: then the other is made from it, unless somebody
+    else may have put it there.
     """
     private = default_key_path() if options.output is None else Path(options.output)
     if options.output in ("", "-") or not private.name:
         raise ConfigurationError("-o needs the name of a file: a private key goes into one that only you can read")
     public = private.with_name(f"{private.stem}.jwks.json")
     is_completed = is_taken(private)
-    if is_taken(public) or (is_completed and not private.is_file()):
+    if is_taken(public):
         raise _is_there(private if is_completed else public)
     if is_completed:
         signer = _signer_in(private, options)
@@ -77,23 +80,19 @@ def _make(options: argparse.Namespace) -> _Made:
         if options.output is None:
             private.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     jwks = f"{json.dumps(publish_jwks([signer.public_key]), indent=2)}\n".encode()
-    with FileToWrite(private, Over.NOTHING) as first, FileToWrite(public, Over.NOTHING) as second:
-        second.prepare(jwks, mode=0o644)
-        if not is_completed:
-            first.prepare(data, mode=0o600)
-            _commit(first)
-        _commit(second)
+    try:
+        with FileToWrite(private, Over.NOTHING) as first, FileToWrite(public, Over.NOTHING) as second:
+            second.prepare(jwks, mode=0o644)
+            if not is_completed:
+                first.prepare(data, mode=0o600)
+                first.commit()
+            second.commit()
+    except FileExistsError as error:
+        raise _is_there(error.filename) from None
     return _Made(private, public, signer, is_completed)
 
 
-def _commit(file: FileToWrite) -> None:
-    try:
-        file.commit()
-    except FileExistsError:
-        raise _is_there(file.path) from None
-
-
-def _is_there(path: Path) -> ConfigurationError:
+def _is_there(path: Path | str) -> ConfigurationError:
     return ConfigurationError(f"{path} is there already and is not overwritten; move it away, or choose -o FILE")
 
 
@@ -108,9 +107,24 @@ def _new_key(options: argparse.Namespace) -> tuple[LocalSigner, bytes]:
     return signer, private_key_bytes(signer, format=chosen, passphrase=passphrase)
 
 
+def _opened_own(private: Path) -> BinaryIO:
+    """The file as ``keygen`` leaves it: a regular one, no link, ours, and closed to others; else ConfigurationError."""
+    try:
+        descriptor = os.open(private, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except OSError:
+        raise _is_there(private) from None
+    file = os.fdopen(descriptor, "rb")
+    status = os.fstat(descriptor)
+    is_own = os.name != "posix" or (status.st_uid == os.geteuid() and not status.st_mode & 0o077)
+    if not (is_own and stat.S_ISREG(status.st_mode)):
+        file.close()
+        raise _is_there(private)
+    return file
+
+
 def _signer_in(private: Path, options: argparse.Namespace) -> LocalSigner:
     """The key that is there without its public half; ConfigurationError when it is not the one that is asked for."""
-    with private.open("rb") as file, key_file_warnings(), naming(str(private)):
+    with _opened_own(private) as file, key_file_warnings(), naming(str(private)):
         data = read_key_file(file, private)
     is_encrypted = False
     try:

@@ -20,7 +20,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum, auto
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -38,6 +38,7 @@ _ADVICE: Final = {
     errno.EACCES: "you need the right to write to its folder; nothing was written",
     errno.EPERM: "you need the right to write to its folder; nothing was written",
 }
+_ACL: Final = "system.posix_acl_access"
 _LONGEST_NAME: Final = 100  # bytes; with what is added it fits the shortest limit of common file systems, 143
 
 
@@ -57,8 +58,11 @@ class FileToWrite:
     changed. As a context manager it leaves nothing behind that was not committed, and frees the lock.
 
     A symbolic link is followed. A new file gets the mode that ``prepare`` is given, else what the umask leaves; a file
-    that is there keeps its own mode unless one is given, and its owner and group where the process may give them. What
-    is not a regular file (a pipe, a device) is neither locked nor replaced: ``commit`` writes to it.
+    that is there keeps its own mode and POSIX ACL, and its owner and group where the process may give them; rights that
+    cannot be kept are taken away, never given to others. With a mode the content
+    may be secret: it belongs to whoever writes it, whatever was there. What is not a regular file (a pipe, a device) is
+    neither locked nor replaced: ``commit`` writes to it, with a mode only if it is ours or root's. ``Over.NOTHING``
+    follows no link.
 
     OSErrors name ``path`` and say what to do.
     """
@@ -74,6 +78,7 @@ class FileToWrite:
         self._temporary: Path | None = None
         self._is_new = False
         self._for_device: bytes | None = None
+        self._is_secret = False
 
     def lock(self, *, wait: bool = True) -> bool:
         """Lock the file, if it is there; False when another process has it and we do not wait for that.
@@ -127,23 +132,28 @@ class FileToWrite:
             return file.read(size)
 
     def prepare(self, data: bytes, *, mode: int | None = None) -> None:
-        """Write the new content to the disk, beside the old one."""
+        """Write the new content to the disk, beside the old one. FileExistsError as ``commit``."""
         with _naming(self.path, _ADVICE):
             self.check()  # else what was removed would be made again, with the rights of any new file
-            old = _status(self.path) if self._file is None else os.fstat(self._file.fileno())
+            old = self._replaced()
             if old is not None and not stat.S_ISREG(old.st_mode):
-                self._for_device = data
+                self._for_device, self._is_secret = data, mode is not None
+                self._check_device(old)
                 return
-            self._target = _followed(self.path)
-            self._is_new = old is None or self.over is Over.NOTHING
-            if mode is None and old is not None:
+            if self.over is not Over.NOTHING:
+                self._target = _followed(self.path)
+            self._is_new = old is None
+            if mode is not None:
+                old = None  # a stranger may have put it there: the secret is not given to its owner or group
+            elif old is not None:
                 mode = stat.S_IMODE(old.st_mode)
             # Made with no more than the final rights: a secret is never readable by others, not even for a moment.
             self._open_new(0o666 if mode is None else mode & 0o600)
             with os.fdopen(self._descriptor, "wb", closefd=False) as file:
                 file.write(data)
                 file.flush()
-                _give_rights(self._descriptor, mode, old)
+                acl = None if old is None else _acl_of(self._target if self._file is None else self._file.fileno())
+                _give_rights(self._descriptor, mode, old, acl)
                 os.fsync(self._descriptor)
 
     def check(self) -> None:
@@ -158,7 +168,9 @@ class FileToWrite:
         """
         with _naming(self.path, _ADVICE):
             if self._for_device is not None:
-                self.path.write_bytes(self._for_device)
+                with self.path.open("wb") as device:
+                    self._check_device(os.fstat(device.fileno()))
+                    device.write(self._for_device)
                 return
             folder = os.open(self._target.parent, os.O_RDONLY) if os.name == "posix" else None
             try:
@@ -194,6 +206,18 @@ class FileToWrite:
         if self._new is None:
             raise AssertionError("prepare comes before commit")
         return self._new
+
+    def _replaced(self) -> os.stat_result | None:
+        """What the new content replaces."""
+        if self.over is Over.NOTHING:
+            if os.path.lexists(self.path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            return None
+        return _status(self.path) if self._file is None else os.fstat(self._file.fileno())
+
+    def _check_device(self, status: os.stat_result) -> None:
+        if self._is_secret and os.name == "posix" and status.st_uid not in (0, os.geteuid()):
+            raise OSError(errno.EINVAL, "not a regular file, and it belongs to another user; nothing was written")
 
     def _open_new(self, rights: int) -> None:
         """Open the file for the new content, without a name where that can be, and lock it."""
@@ -269,7 +293,8 @@ def write_atomically(path: Path, data: bytes, *, mode: int | None = None, replac
     if not replace and is_taken(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     with FileToWrite(path, Over.ANYTHING if replace else Over.NOTHING) as file:
-        file.lock()
+        if replace:
+            file.lock()
         file.prepare(data, mode=mode)
         file.commit()
 
@@ -436,8 +461,18 @@ def _remove_leftover(temporary: Path, *, wait: bool = False, of: os.stat_result 
         raise OSError(error.errno, f"{temporary} is in the way and cannot be removed; remove it") from None
 
 
-def _give_rights(descriptor: int, mode: int | None, old: os.stat_result | None) -> None:
-    """The mode, and the owner and group of the old file, as far as the process may give them."""
+def _acl_of(file: Path | int) -> bytes | None:
+    """The POSIX ACL, as Linux has it; None where there is none, and empty when it cannot be read."""
+    if not hasattr(os, "getxattr"):
+        return None
+    try:
+        return os.getxattr(file, _ACL)
+    except OSError as error:
+        return None if error.errno in (errno.ENODATA, errno.ENOTSUP) else b""
+
+
+def _give_rights(descriptor: int, mode: int | None, old: os.stat_result | None, acl: bytes | None) -> None:
+    """The mode, and the owner, group and ACL of the old file, as far as the process may give them."""
     if os.name != "posix" or mode is None:
         return
     if old is not None:
@@ -447,8 +482,14 @@ def _give_rights(descriptor: int, mode: int | None, old: os.stat_result | None) 
         except PermissionError:
             if is_root:
                 raise
+            acl = acl and b""
             mode &= ~0o070 | (mode & 0o007) << 3  # our group is another one: it may do what everybody may
+    if acl is not None:
+        mode &= ~0o070  # with an ACL these bits are its mask, not what the group may
     os.fchmod(descriptor, mode)
+    if acl:
+        with suppress(OSError):
+            os.setxattr(descriptor, _ACL, acl)
 
 
 def _changed_meanwhile(path: Path) -> OSError:

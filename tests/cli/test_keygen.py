@@ -35,6 +35,19 @@ def test_a_key_is_never_overwritten(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "key.pem").exists()
 
 
+@pytest.mark.parametrize("way", ["link", "group may read it", "as it was made"])
+def test_only_a_key_as_keygen_leaves_it_is_completed(way: str, run: Run, tmp_path: Path) -> None:
+    assert run("keygen", "-o", "key.pem").code == 0
+    (tmp_path / "key.jwks.json").unlink()
+    if way == "link":
+        (tmp_path / "key.pem").rename(tmp_path / "other.pem")
+        (tmp_path / "key.pem").symlink_to("other.pem")
+    elif way == "group may read it":
+        (tmp_path / "key.pem").chmod(0o640)
+    done = run("keygen", "-o", "key.pem")
+    assert (done.code, "is not overwritten" in done.err) == ((0, False) if way == "as it was made" else (2, True))
+
+
 @pytest.mark.parametrize("alg", ["ES256", "ES384", "ES512", "EdDSA", "RS256", "RS512", "PS256"])
 def test_every_algorithm_signs_and_verifies(alg: str, run: Run, card: Path) -> None:
     assert run("keygen", "-o", "key", "--alg", alg, "--kid", "k-1").code == 0

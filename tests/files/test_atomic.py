@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+import struct
 import sys
 import tempfile
 import threading
@@ -206,6 +207,50 @@ def test_root_keeps_owner_and_group(path: Path) -> None:
     assert (path.stat().st_uid, path.stat().st_gid, mode_of(path)) == (1234, 4321, 0o600)
 
 
+ACL = "system.posix_acl_access"
+
+
+def give_acl(path: Path) -> bytes:
+    """``setfacl -m u:1001:r,g::-``: one user more may read; the group may nothing, although the mode says 0640."""
+    entries = ((1, 6, -1), (2, 4, 1001), (4, 0, -1), (16, 4, -1), (32, 0, -1))
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+    try:
+        os.setxattr(path, ACL, acl)
+    except (AttributeError, OSError):
+        pytest.skip("*** NOT TESTED: the file system has no POSIX ACLs ***")
+    assert mode_of(path) == 0o640
+    return acl
+
+
+@pytest.mark.usefixtures("system")
+def test_an_acl_is_kept(path: Path) -> None:
+    acl = give_acl(path)
+    write_atomically(path, b"new")
+    assert (os.getxattr(path, ACL), mode_of(path), path.read_bytes()) == (acl, 0o640, b"new")
+
+
+def test_an_acl_that_cannot_be_kept_gives_the_group_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> bytes:
+        raise PermissionError
+
+    for name in ("getxattr", "setxattr"):
+        give_acl(path)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, refused)
+            write_atomically(path, b"new")
+        assert (mode_of(path), ACL in os.listxattr(path)) == (0o600, False)
+
+
+def test_an_acl_of_a_group_that_cannot_be_kept_gives_ours_nothing(folder: Path) -> None:
+    path = folder / "ring.json"
+    path.write_bytes(b"old")
+    os.chown(path, 65534, 0)
+    give_acl(path)
+    with nobody():
+        write_atomically(path, b"new")
+    assert (mode_of(path), path.stat().st_gid, ACL in os.listxattr(path)) == (0o600, 65534, False)
+
+
 # --- what may be replaced
 
 
@@ -224,6 +269,22 @@ def test_a_new_file_is_not_written_over_one_that_came_meanwhile(tmp_path: Path) 
     for taken in (path, dangling):
         with pytest.raises(FileExistsError):
             write_atomically(taken, b"ours", replace=False)
+
+
+@pytest.mark.usefixtures("system")
+@pytest.mark.parametrize("planted", ["file", "pipe", "link"])
+def test_nothing_that_is_there_gives_a_new_file_its_rights_or_gets_its_content(planted: str, tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    match planted:
+        case "file":
+            path.touch()
+        case "pipe":
+            os.mkfifo(path)
+        case _:
+            path.symlink_to("none")
+    with FileToWrite(path, Over.NOTHING) as file, pytest.raises(FileExistsError):
+        file.prepare(b"ours", mode=0o600)
+    assert names_in(tmp_path) == ["key"]
 
 
 @pytest.mark.usefixtures("system")

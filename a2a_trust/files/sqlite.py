@@ -22,7 +22,7 @@ import sqlite3
 import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, Final
@@ -105,6 +105,16 @@ class SqliteFile:
         ConfigurationError: the file is something else by now, everybody can write to it, or what lies beside it
         belongs to another file. OSError, sqlite3.Error: it cannot be read.
         """
+        return self.followed()._open(read_only=read_only)
+
+    def followed(self) -> SqliteFile:
+        """This file by its own name, where ``path`` leads by symbolic links now: beside that SQLite keeps its journal.
+
+        Links are exchanged, so this is asked at every opening.
+        """
+        return replace(self, path=Path(os.path.realpath(self.path)))
+
+    def _open(self, *, read_only: bool) -> sqlite3.Connection:
         check_writers(self.path.stat(), self.path, f"add what they like to this {self.what}")
         self.check_beside()
         # Neither makes the file. "rw" only reads where the rights allow no more.
@@ -259,6 +269,7 @@ class SqliteReader:
         self._process = os.getpid()
         self._lock = Lock()
         self._opened: sqlite3.Connection | None = None
+        self._opened_file = self._file
         self._identity = (0, 0)
 
     @contextmanager
@@ -302,13 +313,14 @@ class SqliteReader:
     def _connection(self) -> sqlite3.Connection:
         identity = _identity(self._file.path.stat())
         if self._opened is not None and self._identity == identity:
-            if any(os.path.lexists(self._file.beside(suffix)) for suffix in ("-wal", "-journal")):
-                self._file.check_beside()
+            if any(os.path.lexists(self._opened_file.beside(suffix)) for suffix in ("-wal", "-journal")):
+                self._opened_file.check_beside()
             return self._opened
         self._close()
-        self._opened = opened = self._file.open(read_only=True)
-        # When the file was replaced between the two, the next read notices: it finds another one than this.
-        self._identity = identity
+        self._opened_file = file = self._file.followed()
+        # When the file is replaced between the two, the next read notices: it finds another one than this.
+        self._identity = _identity(file.path.stat())
+        self._opened = opened = file.open(read_only=True)
         return opened
 
     def _close(self) -> None:
@@ -435,11 +447,19 @@ class _Descriptors:
             known = self._opened.get(path)
             if known is None or known[0] != identity:
                 descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for its other end
-                self._opened[path] = _identity(os.fstat(descriptor)), descriptor
-                if known is not None:
-                    os.close(known[1])
-                known = self._opened[path]
+                self._close_replaced()
+                known = self._opened[path] = _identity(os.fstat(descriptor)), descriptor
             return os.pread(known[1], size, start)
+
+    def _close_replaced(self) -> None:
+        for path, (identity, descriptor) in [*self._opened.items()]:
+            try:
+                is_there = _identity(path.stat()) == identity
+            except OSError:
+                is_there = False
+            if not is_there:
+                del self._opened[path]
+                os.close(descriptor)
 
 
 _descriptors: Final = _Descriptors()

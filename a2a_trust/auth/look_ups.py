@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable, Coroutine, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, Generic, TypeVar
 
 from a2a_trust.cache import SingleFlight
@@ -20,12 +20,36 @@ _TOGETHER: Final = 100
 """The most keys of one trip: on a disk that takes 10 ms for each read, it still ends within seconds."""
 
 _WAITING: Final = 10_000
-"""The most keys that wait: more of them come only from a flood."""
+"""The most keys of strangers that wait: more of them come only from a flood."""
+
+
+class _Waiting(Generic[_K, _V]):
+    """The look-ups of one event loop that wait or are under way."""
+
+    def __init__(self) -> None:
+        self.first: dict[_K, Future[_V | None]] = {}
+        self.then: dict[_K, Future[_V | None]] = {}
+
+    def of(self, key: _K, *, first: bool) -> Future[_V | None]:
+        """The look-up of this key, which goes ahead from now on if one of those who want it goes ``first``."""
+        future = self.first.get(key) or self.then.get(key)
+        if future is None:
+            if not first and len(self.then) >= _WAITING:
+                raise KeySourceUnavailableError("too many look-ups wait for the store")
+            future = asyncio.get_running_loop().create_future()
+            (self.first if first else self.then)[key] = future
+        elif first and key in self.then:
+            self.first[key] = self.then.pop(key)
+        return future
+
+    def take(self, key: _K) -> Future[_V | None]:
+        return (self.first if key in self.first else self.then).pop(key)
 
 
 class LookUps(Generic[_K, _V]):
     """A flood of unknown keys delays the look-up of a good key by the trips before it, and never by more than that:
     trips are short, a key is looked up once for all who wait for it, and the number of those that wait is bounded.
+    Keys that go ``first`` are in the next trips, whatever else waits; who names them bounds their number.
 
     One trip at a time for each event loop; loops of other threads make their own.
     """
@@ -34,43 +58,42 @@ class LookUps(Generic[_K, _V]):
         """``find`` gets up to 100 keys, and returns the values of those that there are. It needs a time limit."""
         self._find = find
         self._trips = SingleFlight[None, None]()
-        self._waiting: dict[AbstractEventLoop, dict[_K, Future[_V | None]]] = {}
+        self._waiting: dict[AbstractEventLoop, _Waiting[_K, _V]] = {}
 
-    async def find(self, key: _K) -> _V | None:
+    async def find(self, key: _K, *, first: bool = False) -> _V | None:
         """The value; None when there is none. It raises as ``begin`` and the look-up do."""
-        future = self.begin(key)
+        future = self.begin(key, first=first)
         await asyncio.wait([future])  # cancelling one who waits leaves the look-up alone, for the others
         return future.result()
 
-    def begin(self, key: _K) -> Future[_V | None]:
-        """The look-up of this key, without waiting for it. KeySourceUnavailableError: too many wait already."""
+    def begin(self, key: _K, *, first: bool = False) -> Future[_V | None]:
+        """The look-up of this key, without waiting for it.
+
+        KeySourceUnavailableError: too many wait already, and this one does not go ``first``.
+        """
         loop = asyncio.get_running_loop()
         waiting = self._waiting.get(loop)
         if waiting is None:
             for closed in [each for each in [*self._waiting] if each.is_closed()]:
                 self._waiting.pop(closed, None)
-            waiting = self._waiting[loop] = {}
-        future = waiting.get(key)
-        if future is None:
-            if len(waiting) >= _WAITING:
-                raise KeySourceUnavailableError("too many look-ups wait for the store")
-            future = waiting[key] = loop.create_future()
+            waiting = self._waiting[loop] = _Waiting()
+        future = waiting.of(key, first=first)
         self._trips.begin(None, lambda: self._work(waiting))
         return future
 
-    async def _work(self, waiting: dict[_K, Future[_V | None]]) -> None:
+    async def _work(self, waiting: _Waiting[_K, _V]) -> None:
         """Trip after trip, until nobody waits. A trip that fails ends all of them: the next would fail as well."""
         try:
-            while waiting:
-                keys = tuple(islice(waiting, _TOGETHER))
+            while keys := tuple(islice(chain(waiting.first, waiting.then), _TOGETHER)):
                 found = await self._find(keys)
                 for key in keys:
-                    waiting.pop(key).set_result(found.get(key))
+                    waiting.take(key).set_result(found.get(key))
         except Exception as error:  # noqa: BLE001  it goes to those who wait
-            for future in waiting.values():
+            for future in chain(waiting.first.values(), waiting.then.values()):
                 future.set_exception(error)
                 future.exception()  # nobody may wait for it
         finally:
-            for future in waiting.values():
+            for future in chain(waiting.first.values(), waiting.then.values()):
                 future.cancel()  # with the loop; those that have a result keep it
-            waiting.clear()
+            waiting.first.clear()
+            waiting.then.clear()

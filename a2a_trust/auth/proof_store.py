@@ -190,7 +190,8 @@ class _Writer:
 
     def _connected(self) -> sqlite3.Connection:
         """The connection, to the file that is at the path, which stays the same one until the process ends."""
-        status = self._file.path.stat()
+        file = self._file.followed()
+        status = file.path.stat()
         identity = status.st_dev, status.st_ino
         if self._identity not in (identity, (0, 0)):
             raise ConfigurationError(
@@ -198,7 +199,7 @@ class _Writer:
                 "restart the server to use that"
             )
         if self._connection is None:
-            self._connection = self._open.enter_context(self._file.connection())
+            self._connection = self._open.enter_context(file.connection())
             self._connection.execute("PRAGMA synchronous = OFF")
             self._identity = identity
         return self._connection

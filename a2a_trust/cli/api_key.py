@@ -10,9 +10,12 @@ from __future__ import annotations
 import argparse
 import math
 import shlex
+import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
@@ -57,8 +60,9 @@ def _create(options: argparse.Namespace) -> None:
     expires = _expires(options.expires)
     _check_output()
     store = SqliteApiKeys(options.store, create=True)
-    issued = store.create(owner=options.owner, scopes=options.scope, expires=expires, prefix=options.prefix)
-    _show(issued, store, options)
+    with _signals_held() as release:
+        issued = store.create(owner=options.owner, scopes=options.scope, expires=expires, prefix=options.prefix)
+        _show(issued, store, options, release)
 
 
 def _import(options: argparse.Namespace) -> dict[str, Any]:
@@ -82,8 +86,10 @@ def _rotate(options: argparse.Namespace) -> None:
     expires = None if options.expires is None else _expires(options.expires)
     _check_output()
     store = SqliteApiKeys(options.store)
-    issued = store.rotate(options.id, overlap=duration(options.overlap, "--overlap"), expires=expires)
-    _show(issued, store, options)
+    overlap = duration(options.overlap, "--overlap")
+    with _signals_held() as release:
+        issued = store.rotate(options.id, overlap=overlap, expires=expires)
+        _show(issued, store, options, release)
 
 
 def _revoke(options: argparse.Namespace) -> dict[str, Any]:
@@ -99,9 +105,30 @@ def _check_output() -> None:
         raise _NotShownError("standard output is closed, and a new key is shown there once; nothing was changed")
 
 
-def _show(issued: IssuedApiKey, store: SqliteApiKeys, options: argparse.Namespace) -> None:
-    """Show a new key, this once. _NotShownError: it could not be shown, and nothing is left of it but its record."""
+@contextmanager
+def _signals_held() -> Iterator[Callable[[], object]]:
+    """In the block, signals that end the command wait until it calls what it gets, or ends: a new key is either shown
+    or taken back."""
+    if sys.platform == "win32":
+        yield lambda: None
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGHUP, signal.SIGINT))
+    release = partial(signal.pthread_sigmask, signal.SIG_SETMASK, before)
     try:
+        yield release
+    finally:
+        release()
+
+
+def _show(
+    issued: IssuedApiKey, store: SqliteApiKeys, options: argparse.Namespace, release: Callable[[], object]
+) -> None:
+    """Show a new key, this once. _NotShownError: it could not be shown, and nothing is left of it but its record.
+
+    ``release`` lets the signals come that were held back while the key was made.
+    """
+    try:
+        release()
         record, of_owner = issued.record, store.records(owner=issued.record.owner)
         others = _others(record, of_owner)
         old = next((other for other in of_owner if other.replaced_by == record.key_id), None)
@@ -129,7 +156,8 @@ def _take_back(issued: IssuedApiKey, store: SqliteApiKeys, options: argparse.Nam
     key_id, old = issued.record.key_id, issued.replaces
     why = getattr(error, "strerror", None) or (said(error) if isinstance(error, Exception) else "interrupted")
     try:
-        store.take_back(issued)
+        with _signals_held():
+            store.take_back(issued)
     except (TrustError, ConfigurationError) as second:
         raise _NotShownError(
             f"the new key {key_id} could not be shown ({why}) and could not be revoked ({second}); "

@@ -19,12 +19,13 @@ from __future__ import annotations
 import os
 import shlex
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import BinaryIO, Final
 
 from a2a_trust.errors import ConfigurationError, with_option
 from a2a_trust.files.rights import check_writers
@@ -43,7 +44,10 @@ _JOURNAL_HEADER_BYTES: Final = 28
 _UNCOUNTED: Final = 0xFFFFFFFF
 """The count of records in a journal whose writer does not wait for the disk."""
 _JOURNAL_BYTES: Final = 16_777_216
-"""So much of a journal is looked at; ours take some kilobytes."""
+"""From this size on only the first page of a journal is kept; ours take some kilobytes."""
+_SMALLEST_SECTOR: Final = 32
+_SMALLEST_PAGE: Final = 512
+_LARGEST_PAGE: Final = 65_536
 _LOOKS: Final = 10
 """How often a journal is looked at again that other processes change meanwhile."""
 
@@ -101,6 +105,16 @@ class SqliteFile:
         ConfigurationError: the file is something else by now, everybody can write to it, or what lies beside it
         belongs to another file. OSError, sqlite3.Error: it cannot be read.
         """
+        return self.followed()._open(read_only=read_only)
+
+    def followed(self) -> SqliteFile:
+        """This file by its own name, where ``path`` leads by symbolic links now: beside that SQLite keeps its journal.
+
+        Links are exchanged, so this is asked at every opening.
+        """
+        return replace(self, path=Path(os.path.realpath(self.path)))
+
+    def _open(self, *, read_only: bool) -> sqlite3.Connection:
         check_writers(self.path.stat(), self.path, f"add what they like to this {self.what}")
         self.check_beside()
         # Neither makes the file. "rw" only reads where the rights allow no more.
@@ -138,7 +152,14 @@ class SqliteFile:
         return self.path.with_name(f"{self.path.name}{suffix}")
 
     def check_beside(self) -> None:
-        """ConfigurationError when a log or a journal beside the file would be played into it and is not its own."""
+        """ConfigurationError when a log or a journal beside the file would be played into it and is not its own.
+
+        1. What lies there was put there by somebody whom this file is entrusted to anyway.
+        2. There is no log.
+        3. A journal is one of a change to this file.
+        """
+        for suffix in ("-journal", "-wal", "-shm"):
+            self._check_owner(self.beside(suffix))
         log = self.beside("-wal")
         has_log = _size(log) > 0  # before the header, which is the first to change when the mode does
         header = _descriptors.read(self.path)
@@ -163,6 +184,28 @@ class SqliteFile:
                 f"(if it was not, a process died while it wrote; undo its part with: sqlite3 {quoted} .tables)"
             )
 
+    def _check_owner(self, beside: Path) -> None:
+        """ConfigurationError when a stranger put this there, or can write to it; an empty one can still be filled."""
+        try:
+            status = beside.lstat()
+        except FileNotFoundError:
+            return
+        trusted = (0, os.geteuid(), self.path.stat().st_uid) if os.name == "posix" else (status.st_uid,)
+        if not stat.S_ISREG(status.st_mode):
+            wrong = "is not a regular file"
+        elif status.st_uid not in trusted:
+            wrong = f"belongs to user {status.st_uid}, who is neither the owner of {self.path} nor the one who opens it"
+        elif os.name == "posix" and status.st_mode & stat.S_IWOTH:
+            wrong = "can be written by everybody"
+        else:
+            return
+        folder, quoted = shlex.quote(str(beside.parent)), shlex.quote(str(beside))
+        raise ConfigurationError(
+            f"{beside} {wrong}, and SQLite would change {self.path} with it; move it away: "
+            f"mv {quoted} {shlex.quote(f'{beside}.old')}   (and let only the owner of this {self.what} write to its "
+            f"folder: chmod go-w {folder})"
+        )
+
     def _owns_journal(self) -> bool:
         """Whether there is no journal that SQLite would play, or one of a change to the file as it is.
 
@@ -186,7 +229,9 @@ class SqliteFile:
         path = self.path
         for suffix in ("-wal", "-journal"):
             left = self.beside(suffix)
-            if left.exists() and not path.exists():  # in this order: one that another process has just made comes first
+            if (
+                os.path.lexists(left) and not path.exists()
+            ):  # in this order: one that another process has just made comes first
                 raise ConfigurationError(
                     f"{left} is left from another {self.what} and would be read into a new one; move it away"
                 )
@@ -224,6 +269,7 @@ class SqliteReader:
         self._process = os.getpid()
         self._lock = Lock()
         self._opened: sqlite3.Connection | None = None
+        self._opened_file = self._file
         self._identity = (0, 0)
 
     @contextmanager
@@ -267,13 +313,14 @@ class SqliteReader:
     def _connection(self) -> sqlite3.Connection:
         identity = _identity(self._file.path.stat())
         if self._opened is not None and self._identity == identity:
-            if any(_size(self._file.beside(suffix)) > 0 for suffix in ("-wal", "-journal")):
-                self._file.check_beside()
+            if any(os.path.lexists(self._opened_file.beside(suffix)) for suffix in ("-wal", "-journal")):
+                self._opened_file.check_beside()
             return self._opened
         self._close()
-        self._opened = opened = self._file.open(read_only=True)
-        # When the file was replaced between the two, the next read notices: it finds another one than this.
-        self._identity = identity
+        self._opened_file = file = self._file.followed()
+        # When the file is replaced between the two, the next read notices: it finds another one than this.
+        self._identity = _identity(file.path.stat())
+        self._opened = opened = file.open(read_only=True)
         return opened
 
     def _close(self) -> None:
@@ -289,7 +336,8 @@ _INHERITED: Final[list[sqlite3.Connection | None]] = []
 @dataclass(frozen=True, slots=True)
 class _Journal:
     """A rollback journal that SQLite would play: the pages that it puts back, by number, and the file's size in pages
-    that it restores. ``is_whole``: nothing is missing that its header counts; a large one is read in part."""
+    that it restores. ``is_whole``: nothing is missing that its headers count, and nothing else is in it; of a large one
+    only the first page is kept."""
 
     is_whole: bool
     pages: int
@@ -301,18 +349,33 @@ class _Journal:
         """None when there is none that SQLite would play: its header is not written yet, or not any more."""
         try:
             with path.open("rb") as file:
-                content = file.read(min(os.fstat(file.fileno()).st_size, _JOURNAL_BYTES))
+                header = _journal_header(file, 0)
+                return None if header is None else cls._read(file, *header)
         except FileNotFoundError:
             return None
-        header = content[:_JOURNAL_HEADER_BYTES]
-        if len(header) < _JOURNAL_HEADER_BYTES or not header.startswith(_JOURNAL_MAGIC):
-            return None
-        count, _, pages, sector, size = (int.from_bytes(header[at : at + 4]) for at in range(8, len(header), 4))
-        step = 4 + size + 4  # number, content, checksum
-        places = range(sector, min(sector + count * step, len(content) - step + 1), step)
-        records = tuple((int.from_bytes(content[at : at + 4]), content[at + 4 : at + 4 + size]) for at in places)
-        is_whole = len(content) < _JOURNAL_BYTES and count in (len(records), _UNCOUNTED)
-        return cls(is_whole, pages, size, records)
+
+    @classmethod
+    def _read(cls, file: BinaryIO, count: int, pages: int, sector: int, size: int) -> _Journal:
+        """A journal has several parts when it did not fit into memory; the first header says how large all are."""
+        length = os.fstat(file.fileno()).st_size
+        file.seek(max(0, length - len(_JOURNAL_MAGIC)))
+        names_another = file.read() == _JOURNAL_MAGIC
+        if names_another or not (_SMALLEST_SECTOR <= sector <= _LARGEST_PAGE and size >= _SMALLEST_PAGE):
+            # At its end is the name of a file that SQLite deletes, as in a change to several databases at once.
+            return cls(is_whole=False, pages=pages, page_size=size, records=())
+        records: list[tuple[int, bytes]] = []
+        is_whole, begin, step = True, 0, 4 + size + 4  # number, content, checksum
+        header: tuple[int, int, int, int] | None = (count, pages, sector, size)
+        while header is not None:
+            there = max(0, min(header[0], (length - begin - sector) // step))
+            is_whole = is_whole and header[0] in (there, _UNCOUNTED) and length < _JOURNAL_BYTES
+            for at in range(begin + sector, begin + sector + there * step, step):
+                number = _number(file, at)
+                if number == 1 or length < _JOURNAL_BYTES:
+                    records.append((number, file.read(size)))
+            begin += -(-(sector + there * step) // sector) * sector
+            header = _journal_header(file, begin)
+        return cls(is_whole, pages, size, tuple(records))
 
     def fits(self, path: Path, header: bytes) -> bool:
         """Whether it belongs to the database there, which has this header, or changes nothing in it.
@@ -330,6 +393,21 @@ class _Journal:
                 for number, content in self.records
             )
         )
+
+
+def _journal_header(file: BinaryIO, at: int) -> tuple[int, int, int, int] | None:
+    """The count of records, the size of the database in pages, and of a sector and a page in bytes, if one is there."""
+    file.seek(at)
+    header = file.read(_JOURNAL_HEADER_BYTES)
+    if len(header) < _JOURNAL_HEADER_BYTES or not header.startswith(_JOURNAL_MAGIC):
+        return None
+    count, _, pages, sector, size = (int.from_bytes(header[at : at + 4]) for at in range(8, len(header), 4))
+    return count, pages, sector, size
+
+
+def _number(file: BinaryIO, at: int) -> int:
+    file.seek(at)
+    return int.from_bytes(file.read(4))
 
 
 def _is_next(was: bytes, now: bytes) -> bool:
@@ -369,11 +447,19 @@ class _Descriptors:
             known = self._opened.get(path)
             if known is None or known[0] != identity:
                 descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for its other end
-                self._opened[path] = _identity(os.fstat(descriptor)), descriptor
-                if known is not None:
-                    os.close(known[1])
-                known = self._opened[path]
+                self._close_replaced()
+                known = self._opened[path] = _identity(os.fstat(descriptor)), descriptor
             return os.pread(known[1], size, start)
+
+    def _close_replaced(self) -> None:
+        for path, (identity, descriptor) in [*self._opened.items()]:
+            try:
+                is_there = _identity(path.stat()) == identity
+            except OSError:
+                is_there = False
+            if not is_there:
+                del self._opened[path]
+                os.close(descriptor)
 
 
 _descriptors: Final = _Descriptors()

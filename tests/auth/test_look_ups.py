@@ -94,6 +94,28 @@ async def test_a_flood_finds_a_bound_and_leaves_those_who_wait_alone(monkeypatch
     assert await look_ups.find(4) == "4"
 
 
+async def test_keys_that_go_first_have_a_place_in_a_full_queue_and_the_next_trip(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(subject, "_WAITING", 300)
+    place = Place()
+    look_ups = LookUps(place.find)
+    under_way = asyncio.create_task(look_ups.find(1))
+    await asyncio.sleep(0.01)
+    flood = [asyncio.create_task(look_ups.find(number)) for number in range(1001, 3001, 2)]
+    await asyncio.sleep(0.01)
+    assert any(task.done() for task in flood)
+    first = [asyncio.create_task(look_ups.find(number, first=True)) for number in (2, 1, 4, 1203)]  # two wait already
+    await asyncio.sleep(0.01)
+    place.gate.set()
+    assert await asyncio.gather(*first) == ["2", None, "4", None]
+    await asyncio.gather(under_way, *flood, return_exceptions=True)
+    assert place.trips[0] == (1,)
+    assert set(place.trips[1]) >= {2, 4, 1203}
+    assert sum(trip.count(1203) for trip in place.trips) == 1
+    assert sum(map(len, place.trips)) == 302
+
+
 def test_loops_of_several_threads_make_trips_of_their_own() -> None:
     async def find(keys: tuple[int, ...]) -> Mapping[int, str]:
         await asyncio.sleep(0.001)

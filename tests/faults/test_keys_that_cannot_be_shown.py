@@ -6,7 +6,9 @@ The outputs are real: a pipe that nobody reads, a device that is always full, a 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -89,6 +91,70 @@ def test_where_no_key_can_be_shown_none_is_made(tmp_path: Path, action: str) -> 
     assert code == 6
     assert "standard output is closed" in said
     assert store.records() == (old,)
+
+
+#: The command, which gets a signal right after a statement, when it runs for the time of that number.
+SIGNALLED = """
+import os, sqlite3, sys
+from a2a_trust.cli.main import main
+number, statement, left = int(sys.argv.pop(1)), sys.argv.pop(1), int(sys.argv.pop(1))
+connect = sqlite3.connect
+class Connection(sqlite3.Connection):
+    def execute(self, sql, *values):
+        global left
+        done = super().execute(sql, *values)
+        if sql == statement:
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), number)
+        return done
+sqlite3.connect = lambda *arguments, **named: connect(*arguments, **named, factory=Connection)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("action", ["create", "rotate"])
+def test_a_key_that_a_signal_keeps_from_being_shown_is_taken_back(
+    tmp_path: Path, action: str, number: signal.Signals
+) -> None:
+    """The signal comes when the key is good, and nobody has seen it."""
+    path = tmp_path / STORE
+    old = SqliteApiKeys(path, create=True).create(owner="alice").record
+    arguments = ["--owner", "bob"] if action == "create" else [old.key_id, "--overlap", "1h"]
+    command = [
+        sys.executable,
+        "-c",
+        SIGNALLED,
+        str(int(number)),
+        "COMMIT",
+        "1",
+        "api-key",
+        action,
+        "--store",
+        str(path),
+    ]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    kept, new = SqliteApiKeys(path).records()
+    assert (abs(done.returncode) % 128, done.stdout) == (number, "")
+    assert kept == old
+    assert new.revoked is not None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
+def test_a_key_is_taken_back_whatever_signal_comes_meanwhile(tmp_path: Path) -> None:
+    """The key cannot be shown, and the signal comes in the middle of its revocation."""
+    path = tmp_path / STORE
+    old = SqliteApiKeys(path, create=True).create(owner="alice").record
+    point = [str(int(signal.SIGINT)), "BEGIN IMMEDIATE", "2"]
+    command = [sys.executable, "-c", SIGNALLED, *point, "api-key", "rotate", "--store", str(path)]
+    output = full_device()
+    subprocess.run([*command, old.key_id], stdout=output, stderr=subprocess.DEVNULL, timeout=60, check=False)
+    os.close(output)
+    kept, new = SqliteApiKeys(path).records()
+    assert kept == old
+    assert new.revoked is not None
 
 
 @TMPFS

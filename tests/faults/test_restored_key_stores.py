@@ -14,6 +14,7 @@ import pytest
 
 from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier
+from a2a_trust.auth.proof_store import SqliteProofMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
 from tests.auth.api_key.test_verifier import NOW, Clock
@@ -194,3 +195,60 @@ def test_a_copy_that_is_made_while_others_write_is_whole(path: Path, how: str, i
             assert set(acknowledged) <= {record.key_id for record in SqliteApiKeys(copy).records()}
         writer.kill()
     assert len(store.records()) >= 15
+
+
+@pytest.mark.parametrize("link", ["file", "folder"])
+@pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+def test_what_lies_beside_a_store_is_seen_through_a_symbolic_link(tmp_path: Path, link: str, suffix: str) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    path = data / "keys.db"
+    store = SqliteApiKeys(path, create=True)
+    store.create(owner="alice")
+    shutil.copy(path, data / "copy.db")
+    for _ in range(3):
+        store.create(owner="bob")
+    if suffix == "-wal":
+        with_log(path, "UPDATE api_key SET owner = 'old'")
+    else:
+        hot_journal(path)
+    (data / "copy.db").replace(path)
+    before = path.read_bytes()
+    name = tmp_path / "link"
+    name.symlink_to(path if link == "file" else data)
+    named = name if link == "file" else name / "keys.db"
+    with pytest.raises(ConfigurationError, match=r"belong.* to another file") as caught:
+        SqliteApiKeys(named)
+    assert path.read_bytes() == before
+    mv_of(str(caught.value))
+    assert [record.owner for record in SqliteApiKeys(named).records()] == ["alice"]
+
+
+@pytest.mark.parametrize("kind", [SqliteCardMemory, SqliteProofMemory])
+def test_other_stores_look_through_links_too(tmp_path: Path, kind: type[SqliteCardMemory | SqliteProofMemory]) -> None:
+    path, name = tmp_path / "data.db", tmp_path / "link.db"
+    kind(path, create=True)
+    name.symlink_to(path)
+    beside(path, "-wal").write_bytes(b"another's")
+    with pytest.raises(ConfigurationError, match="belongs to another file"):
+        kind(name)
+
+
+def test_a_reader_looks_beside_the_file_to_which_a_link_leads_now(tmp_path: Path) -> None:
+    paths = [tmp_path / "1.db", tmp_path / "2.db"]
+    for number, path in enumerate(paths):
+        SqliteApiKeys(path, create=True).create(owner=f"owner{number}")
+    name, other = tmp_path / "keys.db", tmp_path / "other"
+    name.symlink_to(paths[0])
+    store = SqliteApiKeys(name)
+    digests = tuple(SqliteApiKeys(path).records()[0].digest for path in paths)
+    assert [record.owner for record in asyncio.run(store.find(digests)).records] == ["owner0"]
+    beside(paths[0], "-wal").write_bytes(b"another's")
+    with pytest.raises(ConfigurationError, match="belongs to another file"):
+        asyncio.run(store.find(digests))
+    other.symlink_to(paths[1])
+    other.replace(name)
+    assert [record.owner for record in asyncio.run(store.find(digests)).records] == ["owner1"]
+    beside(paths[1], "-wal").write_bytes(b"another's")
+    with pytest.raises(ConfigurationError, match=r"2\.db-wal belongs to another file"):
+        asyncio.run(store.find(digests))

@@ -524,11 +524,12 @@ class ApiKeyVerifier:
         at = self._clock()
         age = math.inf if key is None else at - key.reading.at
         if at >= self._retry_at:
+            is_known = key is not None  # no more of them than are in memory; a flood does not keep them waiting
             with suppress(KeySourceUnavailableError):
                 if age < self._refresh:
-                    self._look_ups.begin(digest)  # in the background
+                    self._look_ups.begin(digest, first=is_known)  # in the background
                 else:
-                    return await self._look_ups.find(digest) or _NOBODY
+                    return await self._look_ups.find(digest, first=is_known) or _NOBODY
         if key is not None and self._clock() - key.reading.at < self._stale_if_error:
             return key
         raise KeySourceUnavailableError("the API keys cannot be read now")

@@ -19,6 +19,7 @@ from datetime import timedelta
 import pytest
 
 import a2a_trust.auth.api_key.verifier as subject
+from a2a_trust.auth import look_ups
 from a2a_trust.auth.api_key.verifier import (
     ApiKeyStore,
     ApiKeyVerifier,
@@ -541,6 +542,39 @@ async def test_a_store_that_is_down_is_asked_neither_by_junk_nor_by_good_keys(
     assert store.reads == 1
     assert len(caplog.records) == 1
     assert len(verifier._known) == 1
+
+
+@pytest.mark.parametrize("age", [1.5, 3.0])
+async def test_a_flood_of_junk_neither_delays_a_revocation_nor_shuts_out_a_known_key(
+    monkeypatch: pytest.MonkeyPatch, age: float
+) -> None:
+    monkeypatch.setattr(look_ups, "_WAITING", 500)
+    store, clock = Store(), Clock()
+    thief, good = store.create(owner="thief"), store.create(owner="good")
+    verifier = ApiKeyVerifier(store, refresh=2.0, stale_if_error=30.0, clock=clock)
+    for key in (thief, good):
+        await verifier.verify(key.text, NOW)
+    await background(verifier)
+    store.gate.clear()
+    flood = [asyncio.create_task(verifier.verify(f"junk {number}", NOW)) for number in range(1000)]
+    await asyncio.sleep(0.01)
+    assert any(task.done() for task in flood), "the queue is full"
+    store.revoke(thief.record.key_id)
+    clock.at += age
+    waiting = [asyncio.create_task(verifier.verify(key.text, NOW)) for key in (thief, good)]
+    await asyncio.sleep(0.01)
+    assert [task.done() for task in waiting] == [age < 2] * 2, "a key that was confirmed lately does not wait"
+    store.looked_up = []
+    store.gate.set()
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    if age >= 2:
+        assert "is revoked" in str(results[0])
+        assert store.looked_up[:2] == [thief.record.digest, good.record.digest], "they were in the next trip"
+    await background(verifier)
+    with pytest.raises(InvalidCredentialsError, match="revoked"):
+        await verifier.verify(thief.text, NOW)
+    assert (await verifier.verify(good.text, NOW)).subject == "good"
+    assert len(await asyncio.gather(*flood, return_exceptions=True)) == 1000
 
 
 # --- look-ups

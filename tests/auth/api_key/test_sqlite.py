@@ -21,6 +21,7 @@ import pytest
 from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyStore, ApiKeyVerifier
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
+from tests.cli.conftest import COMMAND
 
 pytestmark = pytest.mark.anyio
 
@@ -253,6 +254,39 @@ async def test_a_record_that_is_not_sound_lets_nobody_in_and_keeps_nobody_out(
             await verifier.verify(issued.text, time.time())
         assert (await verifier.verify(other.text, time.time())).subject == "bob"
     assert "does not count: API key: the owner is" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "owner = x'0078'",
+        "owner = cast(x'ff80' AS TEXT)",
+        "scopes = x'61'",
+        "scopes = cast(x'ff' AS TEXT)",
+        "id = x'7878'",
+        "id = cast(x'ff' AS TEXT)",
+        "replaced_by = x'7a'",
+        "replaced_by = cast(x'ff' AS TEXT)",
+        "expires = -1.0",
+    ],
+)
+async def test_one_odd_record_is_no_outage(store: SqliteApiKeys, path: Path, change: str) -> None:
+    odd, good = store.create(owner="odd"), store.create(owner="good")
+    with closing(sqlite3.connect(path, isolation_level=None)) as hand:
+        hand.execute(f"UPDATE api_key SET {change} WHERE owner = 'odd'")
+    verifier = ApiKeyVerifier(store)
+    results = await asyncio.gather(
+        *(verifier.verify(key.text, time.time()) for key in (odd, good)), return_exceptions=True
+    )
+    assert isinstance(results[0], InvalidCredentialsError)
+    assert getattr(results[1], "subject", results[1]) == "good"
+    assert store.records() == (good.record,)
+    ((_, why),) = store.unreadable()
+    assert why.startswith("API key: ")
+    listed = subprocess.run([COMMAND, "api-key", "list", "--store", path], capture_output=True, text=True, check=False)
+    assert listed.returncode == 0
+    assert "unreadable" in listed.stdout
+    assert good.record.key_id in listed.stdout
 
 
 async def test_a_file_that_takes_the_place_of_another_is_read(store: SqliteApiKeys, path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import signal
 import sqlite3
 import stat
 import subprocess
@@ -21,6 +22,7 @@ import pytest
 from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyStore, ApiKeyVerifier
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
+from a2a_trust.files import sqlite as sqlite_files
 from tests.cli.conftest import COMMAND
 
 pytestmark = pytest.mark.anyio
@@ -106,6 +108,28 @@ def test_a_store_that_another_process_made_first_stays(store: SqliteApiKeys, pat
     store._file.make()  # as by a process that had looked before the file was there
     assert store.records() == (record,)
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+@pytest.mark.parametrize("lacking", ["", "if hasattr(os, 'O_TMPFILE'): del os.O_TMPFILE"])
+def test_a_kill_while_a_store_is_made_leaves_nothing_for_ever(path: Path, lacking: str) -> None:
+    body = (
+        f"import os, signal, sys\n{lacking}\n"
+        "os.link = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "from a2a_trust import SqliteApiKeys\nSqliteApiKeys(sys.argv[1], create=True)"
+    )
+    assert subprocess.run([sys.executable, "-c", body, path], check=False).returncode == -signal.SIGKILL
+    assert not path.exists()
+    SqliteApiKeys(path, create=True)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_store_is_made_also_where_sqlite_does_not_serialize(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_files, "_SERIALIZES", False)
+    record = SqliteApiKeys(path, create=True).create(owner="alice").record
+    assert SqliteApiKeys(path).records() == (record,)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 # --- files that are no store

@@ -491,4 +491,9 @@ def reason(error: sqlite3.Error | OSError) -> str:
             "a process died while it wrote, and what it left can be undone only with the right to write; "
             "run any command of a2a-sign on the file as a user who may write to it and to its folder"
         )
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+        return (
+            "database is locked: another process reads or writes it, and did not end in time; nothing was changed, so "
+            "run this again, and end a process that holds it for long (fuser FILE names it)"
+        )
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)

@@ -225,6 +225,11 @@ async def test_while_somebody_writes_readers_go_on_and_writers_say_so(path: Path
         with pytest.raises(KeySourceUnavailableError, match="locked"):
             store.revoke(issued.record.key_id)
         other.execute("ROLLBACK")
+        other.execute("BEGIN")
+        other.execute("SELECT * FROM api_key").fetchall()
+        with pytest.raises(KeySourceUnavailableError, match=r"another process reads or writes it.* run this again"):
+            store.revoke(issued.record.key_id)
+        other.execute("ROLLBACK")
     assert store.revoke(issued.record.key_id).revoked is not None
 
 

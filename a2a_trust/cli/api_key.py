@@ -21,7 +21,7 @@ from typing import Any
 from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, IssuedApiKey
 from a2a_trust.cli.moments import duration, moment, written
-from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, put_table, said
+from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_json, put_table, said, warn
 from a2a_trust.cli.sources import naming
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TrustError
 
@@ -75,11 +75,20 @@ def _import(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _list(options: argparse.Namespace) -> dict[str, Any]:
-    records = SqliteApiKeys(options.store).records()
+    store = SqliteApiKeys(options.store)
+    records, unreadable = store.records(), store.unreadable()
     if not options.json:
         heads = ("ID", "OWNER", "STATE", "EXPIRES", "LAST USED", "SCOPES")
-        put_table(heads, map(_row, records))
-    return {"keys": [_entry(record) for record in records]}
+        put_table(
+            heads,
+            [*map(_row, records), *((printable(key_id), "", "unreadable", *3 * [""]) for key_id, _ in unreadable)],
+        )
+        for key_id, why in unreadable:
+            warn(f"{key_id} lets nobody in, its record is unreadable: {why}")
+    return {
+        "keys": [_entry(record) for record in records],
+        "unreadable": [{"id": printable(key_id), "reason": why} for key_id, why in unreadable],
+    }
 
 
 def _rotate(options: argparse.Namespace) -> None:

@@ -20,14 +20,16 @@ import os
 import shlex
 import sqlite3
 import stat
+import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, Final
 
 from a2a_trust.errors import ConfigurationError, with_option
+from a2a_trust.files.atomic import write_atomically
 from a2a_trust.files.rights import check_writers
 
 __all__ = ["SqliteFile", "SqliteReader", "is_damage", "reason"]
@@ -45,6 +47,8 @@ _UNCOUNTED: Final = 0xFFFFFFFF
 """The count of records in a journal whose writer does not wait for the disk."""
 _JOURNAL_BYTES: Final = 16_777_216
 """From this size on only the first page of a journal is kept; ours take some kilobytes."""
+_SERIALIZES: Final = hasattr(sqlite3.Connection, "serialize")
+"""Whether this SQLite gives the bytes of a database in memory; one before 3.36 may not."""
 _SMALLEST_SECTOR: Final = 32
 _SMALLEST_PAGE: Final = 512
 _LARGEST_PAGE: Final = 65_536
@@ -235,23 +239,21 @@ class SqliteFile:
                 raise ConfigurationError(
                     f"{left} is left from another {self.what} and would be read into a new one; move it away"
                 )
-        temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
-        try:
-            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-            with closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
+        with suppress(FileExistsError):
+            write_atomically(path, self._empty(), mode=0o600, replace=False)
+
+    def _empty(self) -> bytes:
+        """The content of a new file."""
+        with tempfile.TemporaryDirectory() if not _SERIALIZES else nullcontext() as folder:
+            path = Path(folder, "new.db") if folder else ":memory:"
+            with closing(sqlite3.connect(path, isolation_level=None)) as connection:
                 connection.executescript(
                     f"BEGIN; PRAGMA application_id = {self.application_id}; PRAGMA user_version = {self.version};"
                     f"{self.tables} COMMIT;"
                 )
-            path.hardlink_to(temporary)
-        except FileExistsError:
-            pass
-        except OSError as error:
-            error.filename, error.filename2 = str(path), None  # the file that people know
-            raise
-        finally:
-            for suffix in ("", "-journal"):
-                temporary.with_name(f"{temporary.name}{suffix}").unlink(missing_ok=True)
+                if isinstance(path, str):
+                    return connection.serialize()
+            return path.read_bytes()
 
 
 class SqliteReader:
@@ -488,5 +490,10 @@ def reason(error: sqlite3.Error | OSError) -> str:
         return (
             "a process died while it wrote, and what it left can be undone only with the right to write; "
             "run any command of a2a-sign on the file as a user who may write to it and to its folder"
+        )
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+        return (
+            "database is locked: another process reads or writes it, and did not end in time; nothing was changed, so "
+            "run this again, and end a process that holds it for long (fuser FILE names it)"
         )
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites, FoundApiKeys, KeyTable
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
@@ -84,11 +84,20 @@ class SqliteApiKeys(ApiKeyWrites):
             self._file.open_or_make(create=create, missing=missing)
 
     def records(self, *, owner: str | None = None) -> tuple[ApiKeyRecord, ...]:
-        """Every record, or every one of the owner, the last uses included, in order of creation."""
+        """Every record, or every one of the owner, the last uses included, in order of creation.
+
+        Those that ``unreadable`` names are left out.
+        """
         with self._connection() as connection:
-            if owner is None:
-                return _records(connection)
-            return _records(connection, "WHERE owner = ?", owner)
+            rows = _rows(connection) if owner is None else _rows(connection, "WHERE owner = ?", owner)
+        return tuple(record for record in map(_judged, rows) if isinstance(record, ApiKeyRecord))
+
+    def unreadable(self) -> tuple[tuple[str, str], ...]:
+        """The records that were made or damaged by hand, whose keys let nobody in: of each its id and what is wrong."""
+        with self._connection() as connection:
+            rows = _rows(connection)
+        judged = ((row, _judged(row)) for row in rows)
+        return tuple((_text_of(row[0]), str(why)) for row, why in judged if isinstance(why, ConfigurationError))
 
     async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
         return await asyncio.to_thread(self._find, digests)
@@ -97,11 +106,12 @@ class SqliteApiKeys(ApiKeyWrites):
         with self._out_of_reach(), self._reader.reading() as connection:
             (revision,) = connection.execute("SELECT value FROM revision").fetchone()
             records: list[ApiKeyRecord] = []
-            for digest in digests:
-                try:
-                    records += _records(connection, "WHERE digest = ?", digest)
-                except ConfigurationError as error:  # one that was made by hand; the others are as good as ever
-                    _log.warning("a record in the API key store %s does not count: %s", self._file.path, error)
+            for row in (row for digest in digests for row in _rows(connection, "WHERE digest = ?", digest)):
+                record = _judged(row)
+                if isinstance(record, ApiKeyRecord):
+                    records.append(record)
+                else:
+                    _log.warning("a record in the API key store %s does not count: %s", self._file.path, record)
             return FoundApiKeys(revision, tuple(records))
 
     async def touch(self, used: Mapping[str, float]) -> None:
@@ -145,7 +155,8 @@ class _Table:
         self._connection = connection
 
     def get(self, key_id: str) -> ApiKeyRecord | None:
-        return next(iter(_records(self._connection, "WHERE id = ?", key_id)), None)
+        rows = _rows(self._connection, "WHERE id = ?", key_id)
+        return _record(rows[0]) if rows else None
 
     def id_of(self, digest: bytes) -> str | None:
         row = self._connection.execute("SELECT id FROM api_key WHERE digest = ?", (digest,)).fetchone()
@@ -171,22 +182,36 @@ class _Table:
         )
 
 
-def _records(connection: sqlite3.Connection, where: str = "", *values: str | bytes) -> tuple[ApiKeyRecord, ...]:
+def _rows(connection: sqlite3.Connection, where: str = "", *values: str | bytes) -> list[tuple[Any, ...]]:
+    connection.text_factory = _text_of
     query = f"SELECT {_COLUMNS} FROM api_key {where} ORDER BY created, id"  # noqa: S608  constants
-    return tuple(
-        ApiKeyRecord(
-            key_id=key_id,
-            digest=digest,
-            owner=owner,
-            scopes=frozenset(scopes.split()),
-            created=created,
-            expires=expires,
-            revoked=revoked,
-            replaced_by=replaced_by,
-            imported=bool(imported),
-            last_used=last_used,
-        )
-        for key_id, digest, owner, scopes, created, expires, revoked, replaced_by, imported, last_used in (
-            connection.execute(query, values)
-        )
+    return connection.execute(query, values).fetchall()
+
+
+def _text_of(value: object) -> str:
+    """Text, also where it is none: what is not UTF-8 becomes characters that no record may hold."""
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)
+
+
+def _judged(row: tuple[Any, ...]) -> ApiKeyRecord | ConfigurationError:
+    """The record, or what is wrong with it: one that was made by hand must not keep out the others."""
+    try:
+        return _record(row)
+    except ConfigurationError as error:
+        return error
+
+
+def _record(row: tuple[Any, ...]) -> ApiKeyRecord:
+    key_id, digest, owner, scopes, created, expires, revoked, replaced_by, imported, last_used = row
+    return ApiKeyRecord(
+        key_id=key_id,
+        digest=digest,
+        owner=owner,
+        scopes=frozenset(scopes.split()),  # of bytes, where it is none; no record takes them
+        created=created,
+        expires=expires,
+        revoked=revoked,
+        replaced_by=replaced_by,
+        imported=bool(imported),
+        last_used=last_used,
     )

@@ -112,7 +112,14 @@ class ApiKeyRecord:
     imported: bool = False
 
     def __post_init__(self) -> None:
-        if not _KEY_ID.fullmatch(self.key_id):
+        texts = (self.key_id, self.owner, self.replaced_by or "", *self.scopes)
+        if not all(isinstance(text, str) for text in texts) or not isinstance(self.digest, bytes):
+            raise ConfigurationError("API key: ids, owner and scopes are text, and the digest is bytes")
+        if self.replaced_by is not None and not _KEY_ID.fullmatch(self.replaced_by):
+            raise ConfigurationError(
+                "API key: the id of the key that replaces it is a prefix, an underscore and 12 letters or digits"
+            )
+        if not all(_KEY_ID.fullmatch(each) for each in (self.key_id, self.replaced_by) if each is not None):
             raise ConfigurationError("API key: the id is a prefix, an underscore and 12 letters or digits")
         if len(self.digest) != sha256().digest_size:
             raise ConfigurationError("API key: the digest is no SHA-256")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import signal
 import sqlite3
 import stat
 import subprocess
@@ -21,6 +22,8 @@ import pytest
 from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyStore, ApiKeyVerifier
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
+from a2a_trust.files import sqlite as sqlite_files
+from tests.cli.conftest import COMMAND
 
 pytestmark = pytest.mark.anyio
 
@@ -105,6 +108,28 @@ def test_a_store_that_another_process_made_first_stays(store: SqliteApiKeys, pat
     store._file.make()  # as by a process that had looked before the file was there
     assert store.records() == (record,)
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+@pytest.mark.parametrize("lacking", ["", "if hasattr(os, 'O_TMPFILE'): del os.O_TMPFILE"])
+def test_a_kill_while_a_store_is_made_leaves_nothing_for_ever(path: Path, lacking: str) -> None:
+    body = (
+        f"import os, signal, sys\n{lacking}\n"
+        "os.link = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "from a2a_trust import SqliteApiKeys\nSqliteApiKeys(sys.argv[1], create=True)"
+    )
+    assert subprocess.run([sys.executable, "-c", body, path], check=False).returncode == -signal.SIGKILL
+    assert not path.exists()
+    SqliteApiKeys(path, create=True)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_store_is_made_also_where_sqlite_does_not_serialize(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_files, "_SERIALIZES", False)
+    record = SqliteApiKeys(path, create=True).create(owner="alice").record
+    assert SqliteApiKeys(path).records() == (record,)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 # --- files that are no store
@@ -200,6 +225,11 @@ async def test_while_somebody_writes_readers_go_on_and_writers_say_so(path: Path
         with pytest.raises(KeySourceUnavailableError, match="locked"):
             store.revoke(issued.record.key_id)
         other.execute("ROLLBACK")
+        other.execute("BEGIN")
+        other.execute("SELECT * FROM api_key").fetchall()
+        with pytest.raises(KeySourceUnavailableError, match=r"another process reads or writes it.* run this again"):
+            store.revoke(issued.record.key_id)
+        other.execute("ROLLBACK")
     assert store.revoke(issued.record.key_id).revoked is not None
 
 
@@ -253,6 +283,39 @@ async def test_a_record_that_is_not_sound_lets_nobody_in_and_keeps_nobody_out(
             await verifier.verify(issued.text, time.time())
         assert (await verifier.verify(other.text, time.time())).subject == "bob"
     assert "does not count: API key: the owner is" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "owner = x'0078'",
+        "owner = cast(x'ff80' AS TEXT)",
+        "scopes = x'61'",
+        "scopes = cast(x'ff' AS TEXT)",
+        "id = x'7878'",
+        "id = cast(x'ff' AS TEXT)",
+        "replaced_by = x'7a'",
+        "replaced_by = cast(x'ff' AS TEXT)",
+        "expires = -1.0",
+    ],
+)
+async def test_one_odd_record_is_no_outage(store: SqliteApiKeys, path: Path, change: str) -> None:
+    odd, good = store.create(owner="odd"), store.create(owner="good")
+    with closing(sqlite3.connect(path, isolation_level=None)) as hand:
+        hand.execute(f"UPDATE api_key SET {change} WHERE owner = 'odd'")
+    verifier = ApiKeyVerifier(store)
+    results = await asyncio.gather(
+        *(verifier.verify(key.text, time.time()) for key in (odd, good)), return_exceptions=True
+    )
+    assert isinstance(results[0], InvalidCredentialsError)
+    assert getattr(results[1], "subject", results[1]) == "good"
+    assert store.records() == (good.record,)
+    ((_, why),) = store.unreadable()
+    assert why.startswith("API key: ")
+    listed = subprocess.run([COMMAND, "api-key", "list", "--store", path], capture_output=True, text=True, check=False)
+    assert listed.returncode == 0
+    assert "unreadable" in listed.stdout
+    assert good.record.key_id in listed.stdout
 
 
 async def test_a_file_that_takes_the_place_of_another_is_read(store: SqliteApiKeys, path: Path) -> None:

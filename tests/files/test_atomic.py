@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from a2a_trust.errors import ConfigurationError
+from a2a_trust.files import atomic
 from a2a_trust.files.atomic import FileToWrite, Over, is_taken, locked, locked_together, write_atomically
 
 
@@ -356,6 +357,23 @@ def test_without_locks_rings_are_refused_and_other_files_are_looked_at(
     assert (path.read_bytes(), names_in(path.parent)) == (b"theirs", ["ring.json"])
     write_atomically(path, b"new")
     assert path.read_bytes() == b"new"
+
+
+@pytest.mark.usefixtures("system")
+@pytest.mark.parametrize("which", ["file", "temporary"])
+def test_a_lock_that_is_never_freed_ends_in_an_error_that_names_the_file(
+    which: str, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(atomic, "_TELL_AFTER", 0.05)
+    monkeypatch.setattr(atomic, "_LONGEST_WAIT", 0.2)
+    held = path if which == "file" else temporary(path)
+    with held.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(TimeoutError, match=f"another process holds the lock of {held}; end that process"):
+            write_atomically(path, b"new")
+        assert is_taken(path)  # without waiting
+    assert caplog.messages == [f"waiting for another process that holds the lock of {str(held)!a}"]
+    assert path.read_bytes() == b"old"
 
 
 def test_a_folder_and_nothing_cannot_be_locked(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ class FileToWrite:
                     self._check_device(os.fstat(device.fileno()))
                     device.write(self._for_device)
                 return
-            folder = os.open(self._target.parent, os.O_RDONLY) if os.name == "posix" else None
+            folder = _opened_folder(self._target.parent)
             try:
                 self._put_in_place()
                 if folder is not None:
@@ -419,6 +419,14 @@ def _regular(path: Path) -> os.stat_result | None:
     return status if status is not None and stat.S_ISREG(status.st_mode) else None
 
 
+def _opened_folder(path: Path) -> int | None:
+    """None where folders cannot be opened: Windows, and one in which we may write and not read."""
+    try:
+        return os.open(path, os.O_RDONLY)
+    except PermissionError:
+        return None
+
+
 def _followed(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
@@ -514,12 +522,9 @@ def _give_rights(descriptor: int, mode: int | None, old: os.stat_result | None, 
     if os.name != "posix" or mode is None:
         return
     if old is not None:
-        is_root = os.geteuid() == 0
         try:
-            os.fchown(descriptor, old.st_uid if is_root else -1, old.st_gid)
-        except PermissionError:
-            if is_root:
-                raise
+            os.fchown(descriptor, old.st_uid if os.geteuid() == 0 else -1, old.st_gid)
+        except PermissionError:  # root of a container may lack the capability
             acl = acl and b""
             mode &= ~0o070 | (mode & 0o007) << 3  # our group is another one: it may do what everybody may
     if acl is not None:

@@ -208,6 +208,26 @@ def test_root_keeps_owner_and_group(path: Path) -> None:
     assert (path.stat().st_uid, path.stat().st_gid, mode_of(path)) == (1234, 4321, 0o600)
 
 
+def test_root_without_the_capability_to_give_files_away_acts_as_others_do(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    path.chmod(0o640)
+    monkeypatch.setattr(os, "fchown", refused)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    write_atomically(path, b"new")
+    assert (mode_of(path), path.read_bytes()) == (0o600, b"new")
+
+
+def test_a_folder_that_may_be_written_and_not_read_is_good_enough(folder: Path) -> None:
+    with nobody():
+        (folder / "drop").mkdir(mode=0o300)
+        write_atomically(folder / "drop" / "card.json", b"new")
+        assert (folder / "drop" / "card.json").read_bytes() == b"new"
+
+
 ACL = "system.posix_acl_access"
 
 

@@ -143,7 +143,7 @@ class FileToWrite:
         with _naming(self.path, _ADVICE):
             self.check()  # else what was removed would be made again, with the rights of any new file
             old = self._replaced()
-            if old is not None and not stat.S_ISREG(old.st_mode):
+            if old is not None and self._file is None and not _has_a_name(old):
                 self._for_device, self._is_secret = data, mode is not None
                 self._check_device(old)
                 return
@@ -416,7 +416,12 @@ def _status(path: Path) -> os.stat_result | None:
 
 def _regular(path: Path) -> os.stat_result | None:
     status = _status(path)
-    return status if status is not None and stat.S_ISREG(status.st_mode) else None
+    return status if status is not None and _has_a_name(status) else None
+
+
+def _has_a_name(status: os.stat_result) -> bool:
+    """Whether it is a regular file in a folder; ``/dev/stdout`` may be one that was deleted, which is written to."""
+    return stat.S_ISREG(status.st_mode) and status.st_nlink > 0
 
 
 def _opened_folder(path: Path) -> int | None:

@@ -6,6 +6,7 @@ import fcntl
 import os
 import stat
 import struct
+import subprocess
 import sys
 import tempfile
 import threading
@@ -342,6 +343,16 @@ def test_a_pipe_and_a_process_substitution_are_written_to(tmp_path: Path) -> Non
     with os.fdopen(ours, "rb") as file:
         got.append(file.read())
     assert (got, names_in(tmp_path)) == ([b"card", b"card"], ["pipe"])
+
+
+def test_standard_output_that_is_a_deleted_file_is_written_to(tmp_path: Path) -> None:
+    code = "import sys; from a2a_trust.files.atomic import *; from pathlib import Path; "
+    code += "write_atomically(Path('/dev/stdout'), b'card')"
+    with tempfile.TemporaryFile(dir=tmp_path) as file:
+        subprocess.run([sys.executable, "-c", code], stdout=file, check=True, timeout=8)
+        file.seek(0)
+        assert file.read() == b"card"
+    assert names_in(tmp_path) == []
 
 
 # --- locks

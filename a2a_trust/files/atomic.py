@@ -31,7 +31,7 @@ from typing import BinaryIO, Final, Self
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.files.watched import Stamp, stamp_of, stamp_of_path
 
-__all__ = ["FileToWrite", "Over", "is_taken", "locked", "locked_together", "write_atomically"]
+__all__ = ["FileToWrite", "Over", "is_reserved", "is_taken", "locked", "locked_together", "write_atomically"]
 
 _ADVICE: Final = {
     errno.ENOSPC: "free some space and run the command again; nothing was written",
@@ -141,6 +141,8 @@ class FileToWrite:
     def prepare(self, data: bytes, *, mode: int | None = None) -> None:
         """Write the new content to the disk, beside the old one. FileExistsError as ``commit``."""
         with _naming(self.path, _ADVICE):
+            if is_reserved(self.path) or is_reserved(_followed(self.path)):
+                raise OSError(errno.EINVAL, "such names are reserved for temporary files; name another file")
             self.check()  # else what was removed would be made again, with the rights of any new file
             old = self._replaced()
             if old is not None and self._file is None and not _has_a_name(old):
@@ -291,6 +293,11 @@ class FileToWrite:
                 self._clear(temporary)
             else:
                 return temporary
+
+
+def is_reserved(path: Path) -> bool:
+    """Whether the name is that of a temporary, which the next command may remove."""
+    return path.name.startswith(".") and path.name.endswith(".a2a-sign")
 
 
 def is_taken(path: Path) -> bool:

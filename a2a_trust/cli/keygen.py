@@ -88,7 +88,8 @@ def _make(options: argparse.Namespace) -> _Made:
                 first.commit()
             second.commit()
     except FileExistsError as error:
-        raise _is_there(error.filename) from None
+        if error.filename != str(public) or not _holds(public, jwks):
+            raise _is_there(error.filename) from None
     return _Made(private, public, signer, is_completed)
 
 
@@ -107,18 +108,24 @@ def _new_key(options: argparse.Namespace) -> tuple[LocalSigner, bytes]:
     return signer, private_key_bytes(signer, format=chosen, passphrase=passphrase)
 
 
-def _opened_own(private: Path) -> BinaryIO:
+def _holds(public: Path, jwks: bytes) -> bool:
+    """Whether the file is as we would make it: another ``keygen`` may have completed the same key meanwhile."""
+    with _opened_own(public, closed=0o022) as file:
+        return file.read(len(jwks) + 1) == jwks
+
+
+def _opened_own(path: Path, *, closed: int = 0o077) -> BinaryIO:
     """The file as ``keygen`` leaves it: a regular one, no link, ours, and closed to others; else ConfigurationError."""
     try:
-        descriptor = os.open(private, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except OSError:
-        raise _is_there(private) from None
+        raise _is_there(path) from None
     file = os.fdopen(descriptor, "rb")
     status = os.fstat(descriptor)
-    is_own = os.name != "posix" or (status.st_uid == os.geteuid() and not status.st_mode & 0o077)
+    is_own = os.name != "posix" or (status.st_uid == os.geteuid() and not status.st_mode & closed)
     if not (is_own and stat.S_ISREG(status.st_mode)):
         file.close()
-        raise _is_there(private)
+        raise _is_there(path)
     return file
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from a2a_trust import strict_json
 from a2a_trust.cli.report import said, warn
 from a2a_trust.errors import ConfigurationError, MalformedError
+from a2a_trust.files.atomic import is_reserved
 from a2a_trust.keys.algorithms import algorithm_named
 from a2a_trust.keys.files import KeyFileWarning, PassphraseNeededError, read_key_file, read_private_key
 from a2a_trust.keys.signer import LocalSigner
@@ -204,6 +205,8 @@ def new_passphrase() -> str:
 
 def _from_file(path: Path, kid: str | None) -> LocalSigner:
     """The signer with the key in a file, or with the key of a ring that is active now."""
+    if is_reserved(path):
+        raise ConfigurationError(f"{path} is a temporary file of a command, which the next one removes; name another")
     if path.is_file() and _is_key_set(read_input(str(path))):  # before its rights are looked at: it is to be read
         raise ConfigurationError(f"{path} is a JWK Set, with public keys to publish; sign with the private key")
     with key_file_warnings(), naming(str(path)), path.open("rb") as file:

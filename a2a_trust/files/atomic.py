@@ -11,7 +11,8 @@ Where the system or the file system has no files without a name, the temporary n
 
 Two locks (``flock``) keep processes apart. Who changes a file locks the file itself, from reading to writing. The new
 content is locked by its writer, from before it has a name: a temporary name whose content nobody has locked was left by
-a process that was killed. The system frees both locks when a process ends, however it ends.
+a process that was killed. The system frees both locks when a process ends, however it ends. Whoever may open a file may
+lock it for ever, so nobody waits longer than 30 seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum, auto
 from pathlib import Path
@@ -29,7 +31,7 @@ from typing import BinaryIO, Final, Self
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.files.watched import Stamp, stamp_of, stamp_of_path
 
-__all__ = ["FileToWrite", "Over", "is_taken", "locked", "locked_together", "write_atomically"]
+__all__ = ["FileToWrite", "Over", "is_reserved", "is_taken", "locked", "locked_together", "write_atomically"]
 
 _ADVICE: Final = {
     errno.ENOSPC: "free some space and run the command again; nothing was written",
@@ -39,6 +41,8 @@ _ADVICE: Final = {
     errno.EPERM: "you need the right to write to its folder; nothing was written",
 }
 _ACL: Final = "system.posix_acl_access"
+_TELL_AFTER: Final = 1.0  # seconds of waiting for a lock
+_LONGEST_WAIT: Final = 30.0
 _LONGEST_NAME: Final = 100  # bytes; with what is added it fits the shortest limit of common file systems, 143
 
 
@@ -83,6 +87,8 @@ class FileToWrite:
     def lock(self, *, wait: bool = True) -> bool:
         """Lock the file, if it is there; False when another process has it and we do not wait for that.
 
+        OSError: the other process had it for 30 seconds. After one second the log says which file we wait for.
+
         A system without ``flock`` (Windows), a file system without it, and NFS for a file that may only be read, leave
         ``is_locked`` false: then a change by another process is noticed by ``commit``, which refuses.
         """
@@ -97,7 +103,8 @@ class FileToWrite:
                     if self.over is Over.WHAT_WAS_READ:
                         raise
                     return True  # it can be replaced unread
-                if (lock := _flock(descriptor, wait=wait)) is not _Lock.BUSY and _is_at(descriptor, self._target):
+                lock = _waited_for(descriptor, self.path) if wait else _flock(descriptor)
+                if lock is not _Lock.BUSY and _is_at(descriptor, self._target):
                     self._file, self.is_locked = os.fdopen(descriptor, "rb"), lock is _Lock.HELD
                     if self.is_locked:
                         _remove_leftover(_temporary_of(self._target), of=os.fstat(descriptor))
@@ -134,9 +141,11 @@ class FileToWrite:
     def prepare(self, data: bytes, *, mode: int | None = None) -> None:
         """Write the new content to the disk, beside the old one. FileExistsError as ``commit``."""
         with _naming(self.path, _ADVICE):
+            if is_reserved(self.path) or is_reserved(_followed(self.path)):
+                raise OSError(errno.EINVAL, "such names are reserved for temporary files; name another file")
             self.check()  # else what was removed would be made again, with the rights of any new file
             old = self._replaced()
-            if old is not None and not stat.S_ISREG(old.st_mode):
+            if old is not None and self._file is None and not _has_a_name(old):
                 self._for_device, self._is_secret = data, mode is not None
                 self._check_device(old)
                 return
@@ -172,7 +181,7 @@ class FileToWrite:
                     self._check_device(os.fstat(device.fileno()))
                     device.write(self._for_device)
                 return
-            folder = os.open(self._target.parent, os.O_RDONLY) if os.name == "posix" else None
+            folder = _opened_folder(self._target.parent)
             try:
                 self._put_in_place()
                 if folder is not None:
@@ -227,7 +236,7 @@ class FileToWrite:
             self._temporary = temporary  # before it is made: a signal may come at any moment
             self._open_temporary(temporary, rights)
             return
-        _flock(self._new, wait=False)
+        _flock(self._new)
         if self._is_new:
             _remove_leftover(temporary)
 
@@ -237,11 +246,17 @@ class FileToWrite:
                 # Exclusive: neither a link nor a file that somebody put there is opened.
                 self._new = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, rights)
             except FileExistsError:
-                _remove_leftover(temporary, wait=True)
+                self._clear(temporary)
                 continue
-            if _flock(self._new, wait=False) is not _Lock.BUSY and _is_at(self._new, temporary):
+            if _flock(self._new) is not _Lock.BUSY and _is_at(self._new, temporary):
                 return
             os.close(self._new)  # before it was locked, somebody took it for one that was left
+
+    def _clear(self, temporary: Path) -> None:
+        """Remove a temporary, when we have waited for the process that works on it. A stranger is not waited for."""
+        target = _status(self._target)
+        us = os.geteuid() if os.name == "posix" else 0
+        _remove_leftover(temporary, wait_for={us, us if target is None else target.st_uid})
 
     def _put_in_place(self) -> None:
         if self._temporary is None and self._is_new:
@@ -275,15 +290,20 @@ class FileToWrite:
             try:
                 _link(self._descriptor, temporary)
             except FileExistsError:
-                _remove_leftover(temporary, wait=True)
+                self._clear(temporary)
             else:
                 return temporary
+
+
+def is_reserved(path: Path) -> bool:
+    """Whether the name is that of a temporary, which the next command may remove."""
+    return path.name.startswith(".") and path.name.endswith(".a2a-sign")
 
 
 def is_taken(path: Path) -> bool:
     """Whether something has this name. First, what a process that was killed left beside it is removed."""
     with FileToWrite(path, Over.NOTHING) as file:
-        file.lock()
+        file.lock(wait=False)
     return os.path.lexists(path)
 
 
@@ -362,13 +382,30 @@ class _Lock(Enum):
     UNAVAILABLE = auto()
 
 
-def _flock(descriptor: int, *, wait: bool) -> _Lock:
+def _waited_for(descriptor: int, path: Path) -> _Lock:
+    """As ``_flock``, after waiting for the process that has the lock. TimeoutError: it keeps it."""
+    begun, is_told = time.monotonic(), False
+    while (lock := _flock(descriptor)) is _Lock.BUSY:
+        waited = time.monotonic() - begun
+        if waited >= _LONGEST_WAIT:
+            text = f"another process holds the lock of {path}; end that process (fuser shows it) and run this again"
+            raise TimeoutError(errno.ETIMEDOUT, text)
+        if waited >= _TELL_AFTER and not is_told:
+            from logging import getLogger
+
+            getLogger(__name__).warning("waiting for another process that holds the lock of %a", str(path))
+            is_told = True
+        time.sleep(0.01)
+    return lock
+
+
+def _flock(descriptor: int) -> _Lock:
     try:
         import fcntl
     except ImportError:
         return _Lock.UNAVAILABLE
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return _Lock.BUSY
     except OSError:
@@ -386,7 +423,20 @@ def _status(path: Path) -> os.stat_result | None:
 
 def _regular(path: Path) -> os.stat_result | None:
     status = _status(path)
-    return status if status is not None and stat.S_ISREG(status.st_mode) else None
+    return status if status is not None and _has_a_name(status) else None
+
+
+def _has_a_name(status: os.stat_result) -> bool:
+    """Whether it is a regular file in a folder; ``/dev/stdout`` may be one that was deleted, which is written to."""
+    return stat.S_ISREG(status.st_mode) and status.st_nlink > 0
+
+
+def _opened_folder(path: Path) -> int | None:
+    """None where folders cannot be opened: Windows, and one in which we may write and not read."""
+    try:
+        return os.open(path, os.O_RDONLY)
+    except PermissionError:
+        return None
 
 
 def _followed(path: Path) -> Path:
@@ -439,10 +489,11 @@ def _is_at(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _remove_leftover(temporary: Path, *, wait: bool = False, of: os.stat_result | None = None) -> None:
-    """Remove a temporary that a process left. One that a process works on stays, or is waited for.
+def _remove_leftover(temporary: Path, *, wait_for: Collection[int] = (), of: os.stat_result | None = None) -> None:
+    """Remove a temporary that a process left. One that a process works on stays.
 
-    ``of`` is the target, if it is locked: a process that was killed may have left it with both names.
+    With ``wait_for`` that process is waited for if one of these users owns the temporary; else OSError. ``of`` is the
+    target, if it is locked: a process that was killed may have left it with both names.
     """
     try:
         status = temporary.lstat()
@@ -451,12 +502,19 @@ def _remove_leftover(temporary: Path, *, wait: bool = False, of: os.stat_result 
             return
         descriptor = _open_to_lock(temporary, getattr(os, "O_NOFOLLOW", 0))
         try:
-            if _flock(descriptor, wait=wait) is not _Lock.BUSY and _is_at(descriptor, temporary):
+            lock = _flock(descriptor)
+            if lock is _Lock.BUSY and wait_for:
+                if os.fstat(descriptor).st_uid not in wait_for:
+                    raise PermissionError(errno.EPERM, "another user's")
+                lock = _waited_for(descriptor, temporary)
+            if lock is not _Lock.BUSY and _is_at(descriptor, temporary):
                 temporary.unlink()
         finally:
             os.close(descriptor)
     except FileNotFoundError:
         return
+    except TimeoutError:
+        raise
     except OSError as error:
         raise OSError(error.errno, f"{temporary} is in the way and cannot be removed; remove it") from None
 
@@ -476,12 +534,9 @@ def _give_rights(descriptor: int, mode: int | None, old: os.stat_result | None, 
     if os.name != "posix" or mode is None:
         return
     if old is not None:
-        is_root = os.geteuid() == 0
         try:
-            os.fchown(descriptor, old.st_uid if is_root else -1, old.st_gid)
-        except PermissionError:
-            if is_root:
-                raise
+            os.fchown(descriptor, old.st_uid if os.geteuid() == 0 else -1, old.st_gid)
+        except PermissionError:  # root of a container may lack the capability
             acl = acl and b""
             mode &= ~0o070 | (mode & 0o007) << 3  # our group is another one: it may do what everybody may
     if acl is not None:

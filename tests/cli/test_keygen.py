@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from a2a_trust.cli.main import main
+from a2a_trust.files.atomic import FileToWrite
 from tests.cli.conftest import Run
 
 
@@ -46,6 +48,35 @@ def test_only_a_key_as_keygen_leaves_it_is_completed(way: str, run: Run, tmp_pat
         (tmp_path / "key.pem").chmod(0o640)
     done = run("keygen", "-o", "key.pem")
     assert (done.code, "is not overwritten" in done.err) == ((0, False) if way == "as it was made" else (2, True))
+
+
+def test_names_of_temporaries_are_refused_as_targets_and_as_keys(run: Run, card: Path, key: Path) -> None:
+    reserved = card.with_name(".card.json.a2a-sign")
+    done = run("card.json", "--key", key, "-o", reserved.name)
+    assert (done.code, "reserved for temporary files" in done.err, reserved.exists()) == (6, True, False)
+    assert run("keygen", "-o", ".key.a2a-sign").code == 6
+    reserved.write_bytes(key.read_bytes())
+    reserved.chmod(0o600)
+    done = run("card.json", "--key", reserved.name)
+    assert (done.code, "temporary file of a command" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("is_equal", [True, False])
+def test_another_keygen_may_complete_the_same_key_meanwhile(
+    is_equal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, public = FileToWrite.commit, tmp_path / "key.jwks.json"
+
+    def second_is_faster(file: FileToWrite) -> None:
+        commit(file)
+        if file.path.name == "key.pem":
+            monkeypatch.undo()
+            assert main(["keygen", "-o", str(file.path)]) == 0
+            if not is_equal:
+                public.write_text("{}")
+
+    monkeypatch.setattr(FileToWrite, "commit", second_is_faster)
+    assert main(["keygen", "-o", str(tmp_path / "key.pem")]) == (0 if is_equal else 2)
 
 
 @pytest.mark.parametrize("alg", ["ES256", "ES384", "ES512", "EdDSA", "RS256", "RS512", "PS256"])

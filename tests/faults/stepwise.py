@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+_SLEEPING = ("230", "35") if os.uname().machine == "x86_64" else ("115", "101")
+"""The numbers of clock_nanosleep and nanosleep."""
 CALLS = ("open", "fchmod", "fchown", "fsync", "link", "replace", "unlink", "close")
 
 
@@ -55,10 +57,11 @@ class Run:
         os.kill(self.pid, signal.SIGCONT)
 
     def wait_until_blocked(self) -> bool:
-        """Wait until it waits for a lock that another process has; False when it ended before."""
-        while not any(
-            "->" in line and f" {self.pid} " in line for line in Path("/proc/locks").read_text().splitlines()
-        ):
+        """Wait until it waits for a lock that another process has; False when it ended before.
+
+        It sleeps between two looks at the lock, and at no other time.
+        """
+        while Path(f"/proc/{self.pid}/syscall").read_text().split()[0] not in _SLEEPING:
             if Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
                 return False
             time.sleep(0.002)

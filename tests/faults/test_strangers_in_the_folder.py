@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import signal
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +18,14 @@ import pytest
 
 from a2a_trust.cli import keygen
 from a2a_trust.cli.main import main
-from a2a_trust.files.atomic import FileToWrite
+from a2a_trust.files.atomic import FileToWrite, write_atomically
 from a2a_trust.keys.files import private_key_bytes, save_private_key
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 
 STRANGER = 65534
+COMMAND = Path(sys.executable).with_name("a2a-sign")
 
 
 @pytest.fixture
@@ -125,3 +132,49 @@ def test_a_key_that_a_stranger_planted_is_not_completed(folder: Path, capsys: py
     assert main(["keygen", "-o", str(path)]) == 2
     assert f"{path} is there already and is not overwritten" in capsys.readouterr().err
     assert [file.name for file in folder.iterdir()] == ["key.pem"]
+
+
+@contextmanager
+def locked_by_stranger(path: Path) -> Iterator[None]:
+    """A process of the stranger holds the lock of this file, which it makes if it is not there."""
+    ready, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.setgid(STRANGER)
+        os.setuid(STRANGER)
+        fcntl.flock(os.open(path, os.O_RDONLY | (0 if path.exists() else os.O_CREAT), 0o644), fcntl.LOCK_EX)
+        os.write(tell, b"1")
+        time.sleep(600)
+        os._exit(0)
+    try:
+        os.read(ready, 1)
+        yield
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(ready)
+        os.close(tell)
+
+
+def test_a_stranger_who_holds_a_lock_stops_no_command_for_ever(folder: Path, is_long: bool) -> None:
+    """The command as people start it; the long form waits until its end."""
+    path = folder / "trust.toml"
+    path.write_text("version = 1\n")
+    command = [str(COMMAND), "trust", "revoke", str(path), "--thumbprint", "A" * 43]
+    with locked_by_stranger(path), subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == f"waiting for another process that holds the lock of '{path}'\n"
+        if is_long:
+            assert process.wait(60) == 6
+            assert f"another process holds the lock of {path}" in process.stderr.read()
+        process.kill()
+
+
+def test_a_temporary_that_a_stranger_locks_is_not_waited_for(folder: Path) -> None:
+    path = folder / "jwks.json"
+    path.write_bytes(b"old")
+    at = folder / ".jwks.json.a2a-sign"
+    with locked_by_stranger(at), pytest.raises(OSError, match=f"{at} is in the way and cannot be removed; remove it"):
+        write_atomically(path, b"new")
+    write_atomically(path, b"new")
+    assert [file.name for file in folder.iterdir()] == ["jwks.json"]

@@ -6,6 +6,7 @@ import fcntl
 import os
 import stat
 import struct
+import subprocess
 import sys
 import tempfile
 import threading
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from a2a_trust.errors import ConfigurationError
+from a2a_trust.files import atomic
 from a2a_trust.files.atomic import FileToWrite, Over, is_taken, locked, locked_together, write_atomically
 
 
@@ -207,6 +209,26 @@ def test_root_keeps_owner_and_group(path: Path) -> None:
     assert (path.stat().st_uid, path.stat().st_gid, mode_of(path)) == (1234, 4321, 0o600)
 
 
+def test_root_without_the_capability_to_give_files_away_acts_as_others_do(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    path.chmod(0o640)
+    monkeypatch.setattr(os, "fchown", refused)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    write_atomically(path, b"new")
+    assert (mode_of(path), path.read_bytes()) == (0o600, b"new")
+
+
+def test_a_folder_that_may_be_written_and_not_read_is_good_enough(folder: Path) -> None:
+    with nobody():
+        (folder / "drop").mkdir(mode=0o300)
+        write_atomically(folder / "drop" / "card.json", b"new")
+        assert (folder / "drop" / "card.json").read_bytes() == b"new"
+
+
 ACL = "system.posix_acl_access"
 
 
@@ -323,6 +345,16 @@ def test_a_pipe_and_a_process_substitution_are_written_to(tmp_path: Path) -> Non
     assert (got, names_in(tmp_path)) == ([b"card", b"card"], ["pipe"])
 
 
+def test_standard_output_that_is_a_deleted_file_is_written_to(tmp_path: Path) -> None:
+    code = "import sys; from a2a_trust.files.atomic import *; from pathlib import Path; "
+    code += "write_atomically(Path('/dev/stdout'), b'card')"
+    with tempfile.TemporaryFile(dir=tmp_path) as file:
+        subprocess.run([sys.executable, "-c", code], stdout=file, check=True, timeout=8)
+        file.seek(0)
+        assert file.read() == b"card"
+    assert names_in(tmp_path) == []
+
+
 # --- locks
 
 
@@ -356,6 +388,23 @@ def test_without_locks_rings_are_refused_and_other_files_are_looked_at(
     assert (path.read_bytes(), names_in(path.parent)) == (b"theirs", ["ring.json"])
     write_atomically(path, b"new")
     assert path.read_bytes() == b"new"
+
+
+@pytest.mark.usefixtures("system")
+@pytest.mark.parametrize("which", ["file", "temporary"])
+def test_a_lock_that_is_never_freed_ends_in_an_error_that_names_the_file(
+    which: str, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(atomic, "_TELL_AFTER", 0.05)
+    monkeypatch.setattr(atomic, "_LONGEST_WAIT", 0.2)
+    held = path if which == "file" else temporary(path)
+    with held.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(TimeoutError, match=f"another process holds the lock of {held}; end that process"):
+            write_atomically(path, b"new")
+        assert is_taken(path)  # without waiting
+    assert caplog.messages == [f"waiting for another process that holds the lock of {str(held)!a}"]
+    assert path.read_bytes() == b"old"
 
 
 def test_a_folder_and_nothing_cannot_be_locked(tmp_path: Path) -> None:

@@ -79,9 +79,11 @@ def _ended_by_signals() -> Iterator[None]:
         yield  # there are no such signals, or another thread decides what they do
         return
     before: dict[int, Any] = {}
+    came: list[int] = []
     hook = sys.unraisablehook
 
     def end(number: int, _: object) -> None:
+        came.append(number)
         for each in before:
             signal.signal(each, signal.SIG_IGN)  # a second one would end the cleaning up
         raise _EndedBySignal(number)
@@ -102,6 +104,10 @@ def _ended_by_signals() -> Iterator[None]:
     sys.unraisablehook = lost
     try:
         yield
+    except BaseException as error:
+        if came and not isinstance(error, _EndedBySignal):
+            raise _EndedBySignal(came[0]) from None  # Python makes another exception of it while it makes a class
+        raise
     finally:
         if signal.SIGALRM in before:
             signal.setitimer(signal.ITIMER_REAL, 0)

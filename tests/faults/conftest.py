@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,19 @@ import pytest
 from tests.faults.stepwise import Server, server
 
 IS_LONG = os.environ.get("A2A_TRUST_FAULTS") == "long"
+
+
+@pytest.fixture(scope="package", autouse=True)
+def no_signal_is_ignored() -> Iterator[None]:
+    """The commands get what they are sent: what ignores signals here (nohup) would be inherited by them."""
+    ignored = [
+        each for each in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT) if signal.getsignal(each) is signal.SIG_IGN
+    ]
+    for each in ignored:
+        signal.signal(each, signal.SIG_DFL)
+    yield
+    for each in ignored:
+        signal.signal(each, signal.SIG_IGN)
 
 
 @pytest.fixture

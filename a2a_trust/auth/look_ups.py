@@ -47,9 +47,11 @@ class _Waiting(Generic[_K, _V]):
 
 
 class LookUps(Generic[_K, _V]):
-    """A flood of unknown keys delays the look-up of a good key by the trips before it, and never by more than that:
-    trips are short, a key is looked up once for all who wait for it, and the number of those that wait is bounded.
-    Keys that go ``first`` are in the next trips, whatever else waits; who names them bounds their number.
+    """Looks keys up in a store, up to 100 in one trip.
+
+    A flood of unknown keys delays a good key only by the trips before it: trips are short, a key is looked up once for
+    all who wait for it, and the number of waiting keys is bounded. Keys that go ``first`` are in the next trips,
+    whatever else waits; the caller bounds their number.
 
     One trip at a time for each event loop; loops of other threads make their own.
     """

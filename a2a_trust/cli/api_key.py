@@ -84,7 +84,7 @@ def _list(options: argparse.Namespace) -> dict[str, Any]:
             [*map(_row, records), *((printable(key_id), "", "unreadable", *3 * [""]) for key_id, _ in unreadable)],
         )
         for key_id, why in unreadable:
-            warn(f"{key_id} lets nobody in, its record is unreadable: {why}")
+            warn(f"{key_id} is rejected, because its record is unreadable: {why}")
     return {
         "keys": [_entry(record) for record in records],
         "unreadable": [{"id": printable(key_id), "reason": why} for key_id, why in unreadable],

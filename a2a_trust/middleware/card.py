@@ -213,7 +213,7 @@ class CardFile:
     ``trust`` holds the keys that its callers trust, or is the file with the ring of them: without a good signature by
     one of them the file is a TrustError now. With ``reload`` the file is looked at once per second. While it is
     missing, half-written, larger than 1 MB, not a regular file or not proven (also because its key is revoked, or it
-    has expired), the last good card stays, by its own times and keys: 503 is for one that proves nothing any more. The
+    has expired), the last good card stays, by its own times and keys; one that is no longer verified is 503. The
     audit trail has one event when that begins, and one when the file is good again.
     """
 
@@ -290,7 +290,7 @@ class _Proof:
                 self._prove(self._document, store, now)  # another of its signatures may count
             except TrustError as error:
                 why = (
-                    str(error) if store is not self._store else f"no signature of it counts now; sign it anew: {error}"
+                    str(error) if store is not self._store else f"no signature of it counts now; sign it again: {error}"
                 )
                 self._failed = now, store, why
             else:

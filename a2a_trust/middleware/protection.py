@@ -207,7 +207,7 @@ class _AsEnforced:
         if document is not self._seen:
             self._seen, self._is_as_enforced = document, _rules(read_card(document.body)) == self._rules
         if not self._is_as_enforced:
-            raise CardNotServedError("it says other rules than those that are enforced; start the agent anew")
+            raise CardNotServedError("it says other rules than those that are enforced; restart the agent")
         return document
 
 

@@ -391,7 +391,7 @@ def test_a_card_whose_signature_or_key_has_ended_is_not_served(
     by_key = CardFile(path, trust=trust_of(signer, not_after=START + 100), clock=clock)
     for source in (by_signature, by_key):
         assert source.document(START + 99)
-        with pytest.raises(CardNotServedError, match="sign it anew"):
+        with pytest.raises(CardNotServedError, match="sign it again"):
             source.document(START + 100)
     clock.now += 100
     assert get(by_signature, clock).status_code == 503

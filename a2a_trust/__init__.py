@@ -162,7 +162,7 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.proxies.with_verdict import Nginx as Nginx
     from a2a_trust.middleware.rules import RequestRules as RequestRules
     from a2a_trust.middleware.rules import call_of as call_of
-    from a2a_trust.net.fetcher import Door as Door
+    from a2a_trust.net.fetcher import Fetcher as Fetcher
     from a2a_trust.signing.forms import Form as Form
     from a2a_trust.signing.sign import SignedCard as SignedCard
     from a2a_trust.signing.sign import sign_card as sign_card
@@ -208,7 +208,7 @@ _HOMES = {
     "DPoP": "auth.dpop",
     "DPoPAuth": "client.dpop",
     "DPoPAuthError": "client.dpop",
-    "Door": "net.fetcher",
+    "Fetcher": "net.fetcher",
     "Envoy": "middleware.proxies.envoy",
     "ExtendedCard": "middleware.extended_card",
     "FetchError": "errors",

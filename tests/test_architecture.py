@@ -171,7 +171,7 @@ def test_no_module_is_named_for_having_no_name() -> None:
     ("name", "library", "extra"),
     [
         ("protect", "starlette", "server"),
-        ("Door", "httpcore", "server"),
+        ("Fetcher", "httpcore", "server"),
         ("fetch_card", "anyio", "client"),
         ("VerifyingTransport", "httpx", "client"),
     ],

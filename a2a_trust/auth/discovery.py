@@ -5,7 +5,7 @@ The rules:
 1. The operator names the issuer. Where its metadata lies follows from its name; no URL out of a card is followed.
 2. The document's ``issuer`` must be that name, character by character (Discovery 4.3, RFC 8414 3.3): else whoever can
    write one page on a host could name keys for another issuer of that host.
-3. ``jwks_uri`` is fetched by the rules of the door; the issuer that the operator named vouches for it.
+3. ``jwks_uri`` is fetched by the rules of the fetcher; the issuer that the operator named vouches for it.
 4. The two documents are always read together, as one load of ``JwksCache``: a ``jwks_uri`` that moved is found as soon
    as a key that is only there, what fails leaves the known keys as they are for a bounded time, and single flight,
    back-off and cool-down hold for both. ``signed_metadata`` is not read.
@@ -25,7 +25,7 @@ from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
 from a2a_trust.keys.jwks_cache import JwksCache, JwksCacheTimes
 
 if TYPE_CHECKING:
-    from a2a_trust.net.fetcher import Door
+    from a2a_trust.net.fetcher import Fetcher
 
 __all__ = ["IssuerKeys", "OAuth2Keys", "OpenIdKeys", "check_issuer"]
 
@@ -37,21 +37,21 @@ class IssuerKeys(JwksCache):
     """
 
     def __init__(
-        self, issuer: str, metadata_url: str, door: Door, times: JwksCacheTimes | None, clock: Callable[[], float]
+        self, issuer: str, metadata_url: str, fetcher: Fetcher, times: JwksCacheTimes | None, clock: Callable[[], float]
     ) -> None:
         try:
-            self._metadata = door.loader(metadata_url, configured=True)
+            self._metadata = fetcher.loader(metadata_url, configured=True)
         except FetchError as error:
             raise ConfigurationError(f"issuer {issuer[:128]!a}: {error}") from None
         super().__init__(self._fetch_keys, name=f"keys of {issuer}", times=times, clock=clock)
         self.issuer = issuer
         self.metadata_url = metadata_url
-        self._door = door
+        self._fetcher = fetcher
 
     async def _fetch_keys(self) -> tuple[bytes, float | None]:
         # For how long the keys are good their own server says: the metadata comes along with every load of them.
         document, _ = await self._metadata()
-        return await self._door.loader(self._jwks_uri(document), configured=True)()
+        return await self._fetcher.loader(self._jwks_uri(document), configured=True)()
 
     def _jwks_uri(self, document: bytes) -> str:
         try:
@@ -62,7 +62,7 @@ class IssuerKeys(JwksCache):
             raise FetchError(
                 f"{self.metadata_url}: the document does not name the issuer {self.issuer!a}. Write the issuer as the "
                 "document has it; where the two cannot agree, give the URL of its keys: "
-                "JwksCache(door.loader(jwks_uri, configured=True))"
+                "JwksCache(fetcher.loader(jwks_uri, configured=True))"
             )
         jwks_uri = metadata.get("jwks_uri")
         if type(jwks_uri) is not str:
@@ -73,34 +73,34 @@ class IssuerKeys(JwksCache):
 class OpenIdKeys(IssuerKeys):
     """The keys of an OpenID provider: those of the ``openIdConnectUrl`` in a card.
 
-    ``OpenIdKeys("https://idp.example", Door())`` reads https://idp.example/.well-known/openid-configuration.
-    ConfigurationError when the door would refuse that. Source: OpenID Connect Discovery 1.0, 4.
+    ``OpenIdKeys("https://idp.example", Fetcher())`` reads https://idp.example/.well-known/openid-configuration.
+    ConfigurationError when the fetcher would refuse that. Source: OpenID Connect Discovery 1.0, 4.
     """
 
     def __init__(
         self,
         issuer: str,
-        door: Door,
+        fetcher: Fetcher,
         *,
         times: JwksCacheTimes | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(issuer, _locations(issuer, "openid-configuration")[1], door, times, clock)
+        super().__init__(issuer, _locations(issuer, "openid-configuration")[1], fetcher, times, clock)
 
 
 class OAuth2Keys(IssuerKeys):
     """The keys of an OAuth 2.0 authorization server: those of the ``oauth2MetadataUrl`` in a card.
 
-    ``OAuth2Keys("https://as.example/tenant", Door())`` reads
+    ``OAuth2Keys("https://as.example/tenant", Fetcher())`` reads
     https://as.example/.well-known/oauth-authorization-server/tenant, where RFC 8414 3.1 puts it. Servers that put it
     elsewhere need ``metadata_url``: the well-known part may also stand behind the path, and be that of OpenID Connect
-    (RFC 8414 5). ConfigurationError for any other URL, and when the door would refuse it.
+    (RFC 8414 5). ConfigurationError for any other URL, and when the fetcher would refuse it.
     """
 
     def __init__(
         self,
         issuer: str,
-        door: Door,
+        fetcher: Fetcher,
         *,
         metadata_url: str | None = None,
         times: JwksCacheTimes | None = None,
@@ -112,7 +112,7 @@ class OAuth2Keys(IssuerKeys):
             raise ConfigurationError(
                 f"metadata_url: that of the issuer {issuer[:128]!a} can be one of {', '.join(dict.fromkeys(known))}"
             )
-        super().__init__(issuer, url, door, times, clock)
+        super().__init__(issuer, url, fetcher, times, clock)
 
 
 _METADATA: Final = re.compile(r"/\.well-known/(?:openid-configuration|oauth-authorization-server)(?=/|\Z)")

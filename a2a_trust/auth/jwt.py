@@ -64,7 +64,7 @@ class KeySource(Protocol):
     """Where the issuer's keys come from.
 
     ``OpenIdKeys`` and ``OAuth2Keys`` of ``a2a_trust.auth.discovery`` find them by the issuer's name;
-    ``JwksCache(door.loader("https://idp.example/jwks", configured=True))`` takes them from one URL.
+    ``JwksCache(fetcher.loader("https://idp.example/jwks", configured=True))`` takes them from one URL.
     """
 
     @property
@@ -125,7 +125,7 @@ class JwtVerifier(BoundVerifier[str]):
 
     ::
 
-        keys = OpenIdKeys("https://idp.example", Door())
+        keys = OpenIdKeys("https://idp.example", Fetcher())
         JwtVerifier(keys, issuer="https://idp.example", audience="https://agent.example")
 
     Why this is a class: it remembers proven claims.

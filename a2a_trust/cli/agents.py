@@ -1,4 +1,4 @@
-"""Cards that agents are asked for by URL, as ``fetch_card`` asks for them: through the door, and with a memory."""
+"""Cards that agents are asked for by URL, as ``fetch_card`` asks for them: through the fetcher, and with a memory."""
 
 from __future__ import annotations
 

@@ -341,8 +341,8 @@ def _written_keys(document: TrustDocument, path: Path, kid: str, entry: str | No
 def _fetched_thumbprint(url: str, kid: str) -> str:
     """The thumbprint of the key with that kid in the key set at that URL, as it is served now."""
     with needing_client("for --fetch"):
-        from a2a_trust.net.fetcher import Door
-    fetched = asyncio.run(Door().fetch(url, configured=True))
+        from a2a_trust.net.fetcher import Fetcher
+    fetched = asyncio.run(Fetcher().fetch(url, configured=True))
     found = {key.thumbprint for key in read_jwks(fetched.body).keys if key.kid == kid}
     if len(found) != 1:
         number = "no key" if not found else f"{len(found)} keys"

@@ -96,8 +96,8 @@ def _trust_file(path: Path) -> TrustFile:
     if not load_trust(path).urls:
         return TrustFile(path)
     with needing_client(f"for the key sets on the network that {path} names"):
-        from a2a_trust.net.fetcher import Door
-    return TrustFile(path, door=Door())
+        from a2a_trust.net.fetcher import Fetcher
+    return TrustFile(path, fetcher=Fetcher())
 
 
 def _hosts_in(document: bytes) -> list[str]:

@@ -1,7 +1,7 @@
 """Fetch the extended card with credentials, and get it only when it is proven and leads no further than the public one.
 
 The credentials go to one URL: an interface of the proven card, over https, at the host that the card was asked from.
-Over http they go to this machine only, if the card has no such interface, and if the door permits fetching there. It is
+Over http they go to this machine only, if the card has no such interface, and if the fetcher permits fetching there. It is
 asked by the names that ``a2a_trust.middleware.extended_card`` answers to. Source: A2A 1.0.1 3.1.11, 13.3.
 """
 
@@ -26,7 +26,7 @@ from a2a_trust.keys.origins import interface_host, interface_scheme, is_unencryp
 from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust import TrustSource
 from a2a_trust.net.addresses import is_this_machine
-from a2a_trust.net.fetcher import Door
+from a2a_trust.net.fetcher import Fetcher
 from a2a_trust.signing.verify import Coverage, VerifiedCard
 
 __all__ = ["fetch_extended_card", "fetch_extended_card_async"]
@@ -41,7 +41,7 @@ def fetch_extended_card(
     *,
     credentials: Mapping[str, str],
     tenant: str = "",
-    door: Door | None = None,
+    fetcher: Fetcher | None = None,
     policy: Policy = ANY_KEY,
     coverage: Coverage = WHOLE_CARD,
     clock: Callable[[], float] = time.time,
@@ -57,7 +57,7 @@ def fetch_extended_card(
     credentials, that the public card does not.
     """
     proving = Proving(trust=trust, policy=policy, coverage=coverage, clock=clock)
-    return run(_extending(card, proving, credentials, tenant), door)
+    return run(_extending(card, proving, credentials, tenant), fetcher)
 
 
 async def fetch_extended_card_async(
@@ -66,14 +66,14 @@ async def fetch_extended_card_async(
     *,
     credentials: Mapping[str, str],
     tenant: str = "",
-    door: Door | None = None,
+    fetcher: Fetcher | None = None,
     policy: Policy = ANY_KEY,
     coverage: Coverage = WHOLE_CARD,
     clock: Callable[[], float] = time.time,
 ) -> VerifiedCard:
     """As ``fetch_extended_card``, on the running event loop."""
     proving = Proving(trust=trust, policy=policy, coverage=coverage, clock=clock)
-    return await run_async(_extending(card, proving, credentials, tenant), door)
+    return await run_async(_extending(card, proving, credentials, tenant), fetcher)
 
 
 def _extending(card: VerifiedCard, proving: Proving, credentials: Mapping[str, str], tenant: str) -> Flow[VerifiedCard]:

@@ -2,7 +2,7 @@
 
 The rules:
 
-1. The door asks: https, checked addresses, no redirects, limits of bytes and time (``a2a_trust.net.fetcher``).
+1. The fetcher asks: https, checked addresses, no redirects, limits of bytes and time (``a2a_trust.net.fetcher``).
 2. At both well-known names, the older one only when the newer is not there (404); at one when the URL names a file.
 3. What the server allows is kept, and asked for again by its validators.
 4. The card is proven as one of the host that was asked, before anything is made of it.
@@ -29,7 +29,7 @@ from a2a_trust.client.verification import ANY_KEY, WHOLE_CARD, Proving
 from a2a_trust.errors import CardVerificationError, ConfigurationError, FetchError, MalformedError
 from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust import TrustSource
-from a2a_trust.net.fetcher import Door, Fetched
+from a2a_trust.net.fetcher import Fetcher, Fetched
 from a2a_trust.signing.verify import Coverage, VerifiedCard
 from a2a_trust.strict_json import JSON
 
@@ -42,7 +42,7 @@ def fetch_card(
     url: str,
     trust: TrustSource,
     *,
-    door: Door | None = None,
+    fetcher: Fetcher | None = None,
     memory: CardMemory | None = None,
     on_first_use: TrustOnFirstUse | None = None,
     cache: CardCache | None = None,
@@ -53,7 +53,7 @@ def fetch_card(
     """The card of the agent at that URL, proven with the keys of ``trust``, or an error.
 
     ``url`` is where the agent is (``https://agent.example.com``), or that of the card itself, which ends in ``.json``.
-    ``door`` has the limits, and what may be fetched from private networks: give one without ``private_origins`` for
+    ``fetcher`` has the limits, and what may be fetched from private networks: give one without ``private_origins`` for
     URLs that others have chosen. ``memory`` refuses what is older than a card that it has seen; with ``on_first_use``
     it stands in for keys that nobody trusts yet. ``cache`` spares the server requests. ``policy`` and ``coverage`` are
     those of ``verify_card``; ``clock`` gives seconds since the epoch.
@@ -64,14 +64,14 @@ def fetch_card(
     proving = Proving(
         trust=trust, memory=memory, on_first_use=on_first_use, policy=policy, coverage=coverage, clock=clock
     )
-    return run(fetching(url, proving, cache), door)
+    return run(fetching(url, proving, cache), fetcher)
 
 
 async def fetch_card_async(
     url: str,
     trust: TrustSource,
     *,
-    door: Door | None = None,
+    fetcher: Fetcher | None = None,
     memory: CardMemory | None = None,
     on_first_use: TrustOnFirstUse | None = None,
     cache: CardCache | None = None,
@@ -83,7 +83,7 @@ async def fetch_card_async(
     proving = Proving(
         trust=trust, memory=memory, on_first_use=on_first_use, policy=policy, coverage=coverage, clock=clock
     )
-    return await run_async(fetching(url, proving, cache), door)
+    return await run_async(fetching(url, proving, cache), fetcher)
 
 
 def card_urls(url: str) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ def card_urls(url: str) -> tuple[str, ...]:
     try:
         parts = urlsplit(url)
     except ValueError:
-        return (url,)  # for the door to refuse, which says why
+        return (url,)  # for the fetcher to refuse, which says why
     if parts.path.lower().endswith(".json"):
         return (url,)
     if parts.query or parts.fragment:
@@ -177,13 +177,13 @@ class UnsafeReportOnly:
         url: str,
         trust: TrustSource,
         *,
-        door: Door | None = None,
+        fetcher: Fetcher | None = None,
         policy: Policy = ANY_KEY,
         coverage: Coverage = WHOLE_CARD,
         clock: Callable[[], float] = time.time,
     ) -> UnsafeReportOnly:
         """What ``fetch_card`` would say; FetchError when there is nothing to report on."""
-        return run(cls._reporting(url, Proving(trust=trust, policy=policy, coverage=coverage, clock=clock)), door)
+        return run(cls._reporting(url, Proving(trust=trust, policy=policy, coverage=coverage, clock=clock)), fetcher)
 
     @classmethod
     async def fetch_async(
@@ -191,14 +191,14 @@ class UnsafeReportOnly:
         url: str,
         trust: TrustSource,
         *,
-        door: Door | None = None,
+        fetcher: Fetcher | None = None,
         policy: Policy = ANY_KEY,
         coverage: Coverage = WHOLE_CARD,
         clock: Callable[[], float] = time.time,
     ) -> UnsafeReportOnly:
         """As ``fetch``, on the running event loop."""
         proving = Proving(trust=trust, policy=policy, coverage=coverage, clock=clock)
-        return await run_async(cls._reporting(url, proving), door)
+        return await run_async(cls._reporting(url, proving), fetcher)
 
     @classmethod
     def _reporting(cls, url: str, proving: Proving) -> Flow[UnsafeReportOnly]:

@@ -18,7 +18,7 @@ from anyio import to_thread
 
 from a2a_trust.errors import TrustError
 from a2a_trust.keys.trust import TrustStore
-from a2a_trust.net.fetcher import Door, Fetched
+from a2a_trust.net.fetcher import Fetcher, Fetched
 
 __all__ = ["Flow", "FreshKeys", "Get", "InThread", "KeyFetcher", "run", "run_async"]
 
@@ -36,8 +36,8 @@ class KeyFetcher(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Get:
-    """An answer through the door, by the URL that the program's own words lead to; the members are those of
-    ``Door.fetch``."""
+    """An answer through the fetcher, by the URL that the program's own words lead to; the members are those of
+    ``Fetcher.fetch``."""
 
     url: str
     known: Fetched | None = None
@@ -64,15 +64,15 @@ Step: TypeAlias = Get | FreshKeys | InThread
 Flow: TypeAlias = Generator[Step, Any, T]
 
 
-async def run_async(flow: Flow[T], door: Door | None = None) -> T:
-    """The result of the flow, on the running event loop; without ``door`` through one with the usual rules."""
+async def run_async(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
+    """The result of the flow, on the running event loop; without ``fetcher`` through one with the usual rules."""
     error: TrustError | None = None
     answer: Any = None
     try:
         while True:
             step = flow.send(answer) if error is None else flow.throw(error)
             try:
-                answer, error = await _taken(step, door), None
+                answer, error = await _taken(step, fetcher), None
             except TrustError as raised:
                 error = raised
     except StopIteration as done:
@@ -82,7 +82,7 @@ async def run_async(flow: Flow[T], door: Door | None = None) -> T:
         flow.close()
 
 
-def run(flow: Flow[T], door: Door | None = None) -> T:
+def run(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
     """The result of the flow, for programs that wait; what needs an event loop gets one, also where one is running."""
     error: TrustError | None = None
     answer: Any = None
@@ -90,7 +90,7 @@ def run(flow: Flow[T], door: Door | None = None) -> T:
         while True:
             step = flow.send(answer) if error is None else flow.throw(error)
             try:
-                answer = step.call() if isinstance(step, InThread) else _waited(partial(_taken, step, door))
+                answer = step.call() if isinstance(step, InThread) else _waited(partial(_taken, step, fetcher))
                 error = None
             except TrustError as raised:
                 error = raised
@@ -101,11 +101,11 @@ def run(flow: Flow[T], door: Door | None = None) -> T:
         flow.close()
 
 
-async def _taken(step: Step, door: Door | None) -> Any:
+async def _taken(step: Step, fetcher: Fetcher | None) -> Any:
     match step:
         case Get():
-            door = Door() if door is None else door
-            return await door.fetch(
+            fetcher = Fetcher() if fetcher is None else fetcher
+            return await fetcher.fetch(
                 step.url, configured=True, known=step.known, headers=step.headers, content=step.content
             )
         case FreshKeys():

@@ -37,7 +37,7 @@ from a2a_trust.strict_json import MAX_BYTES
 
 __all__ = ["AsyncVerifyingTransport", "UnverifiedCardError", "VerifyingTransport"]
 
-#: For the whole card, as long as a ``Door`` waits: other requests to that agent wait meanwhile.
+#: For the whole card, as long as a ``Fetcher`` waits: other requests to that agent wait meanwhile.
 _FETCH_SECONDS: Final = 5.0
 _NO_CARDS: Final[Mapping[str, str]] = MappingProxyType({})
 

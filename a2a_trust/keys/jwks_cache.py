@@ -43,7 +43,7 @@ _BURST: Final = 5
 """How many refreshes for unknown names may follow each other at once."""
 
 _PATIENCE: Final = 30.0
-"""How long a load may take, in seconds; the door is much stricter, sources of users may not be."""
+"""How long a load may take, in seconds; the fetcher is much stricter, sources of users may not be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,7 @@ from a2a_trust.strict_json import MAX_BYTES
 
 if TYPE_CHECKING:
     from a2a_trust.keys.jwks_cache import JwksCache
-    from a2a_trust.net.fetcher import Door
+    from a2a_trust.net.fetcher import Fetcher
 
 __all__ = [
     "RevokedKey",
@@ -480,12 +480,12 @@ class TrustFile:
     log says so: a revocation counts as soon as the file is sound again.
     """
 
-    def __init__(self, path: Path | str, *, door: Door | None = None) -> None:
-        """``door`` fetches the key sets of ``jwks_url``; a file without them needs none.
+    def __init__(self, path: Path | str, *, fetcher: Fetcher | None = None) -> None:
+        """``fetcher`` fetches the key sets of ``jwks_url``; a file without them needs none.
 
         OSError: a file cannot be read. ConfigurationError: something in it is wrong; the text names line and member.
         """
-        self._path, self._door = Path(path), door
+        self._path, self._fetcher = Path(path), fetcher
         self._fetched: dict[str, tuple[PublicKey, ...]] = {}
         self._caches: dict[str, JwksCache] = {}
         self._watched = Watched(self._read, self._look, failures=(ConfigurationError, OSError), tell=self._tell)
@@ -526,11 +526,11 @@ class TrustFile:
     def _cache(self, url: str) -> JwksCache:
         cache = self._caches.get(url)
         if cache is None:
-            if self._door is None:
-                raise ConfigurationError(f"{self._path}: it names key sets on the network; pass door=Door()")
+            if self._fetcher is None:
+                raise ConfigurationError(f"{self._path}: it names key sets on the network; pass fetcher=Fetcher()")
             from a2a_trust.keys.jwks_cache import JwksCache  # asyncio: nobody needs it for files alone
 
-            cache = self._caches[url] = JwksCache(self._door.loader(url, configured=True), name=url)
+            cache = self._caches[url] = JwksCache(self._fetcher.loader(url, configured=True), name=url)
         return cache
 
     def _look(self) -> dict[Path, Stamp | None]:
@@ -546,8 +546,8 @@ class TrustFile:
         # Looked at before it is read: a change meanwhile is noticed the next time.
         stamps: dict[Path, Stamp | None] = {self._path: stamp_of_path(self._path)}
         document = load_trust(self._path)
-        if document.urls and self._door is None:
-            raise ConfigurationError(f"{self._path}: it names key sets on the network; pass door=Door()")
+        if document.urls and self._fetcher is None:
+            raise ConfigurationError(f"{self._path}: it names key sets on the network; pass fetcher=Fetcher()")
         files: dict[str, KeySet] = {}
         for entry in document.entries:
             if entry.file is None:

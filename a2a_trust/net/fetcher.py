@@ -1,4 +1,4 @@
-"""The one guarded door to the network: what comes through it was asked of a public server over https, and is small.
+"""Fetches documents over https from public servers, with limits of size and time: the one way to the network.
 
 The rules, for every URL:
 
@@ -41,7 +41,7 @@ from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, wit
 from a2a_trust.net.addresses import Address, is_loopback, is_private, is_public
 from a2a_trust.net.urls import DEFAULT_PORTS, read_url
 
-__all__ = ["Door", "Fetched", "Resolver", "SystemResolver"]
+__all__ = ["Fetcher", "Fetched", "Resolver", "SystemResolver"]
 
 #: Path and query of what is asked for: RFC 3986 3.3 and 3.4, and nothing that servers read though it does not match.
 _PATH_AND_QUERY: Final = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*(?:\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?)?")
@@ -55,7 +55,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _FIELD_VALUE: Final = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?")
 _ETAG: Final = re.compile(r'(?:W/)?"[\x21\x23-\x7e]{0,512}"')
 _HTTP_DATE: Final = re.compile(r"[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT")
-#: What says how the door asks, to whom, and how long the message is.
+#: What says how the fetcher asks, to whom, and how long the message is.
 _OWN_HEADERS: Final = frozenset(
     {
         "host", "accept", "accept-encoding", "connection", "user-agent", "content-type", "content-length",
@@ -148,8 +148,8 @@ class _Target:
         return f"{self.scheme}://{self.netloc}"
 
 
-class Door:
-    """Fetches documents by the rules of this module. One door serves any number of concurrent fetches.
+class Fetcher:
+    """Fetches documents by the rules of this module. One fetcher serves any number of concurrent fetches.
 
     ``private_origins`` are exact origins, such as ``"https://idp.internal:8443"``, that may have private addresses, or
     ``"http://127.0.0.1:8080"``, on this machine only. ``timeout`` is in seconds, for everything from the resolver to
@@ -378,7 +378,7 @@ def _private_origin(origin: str) -> str:
 def _request_headers(
     target: _Target, given: Mapping[str, str], known: Fetched | None, content: bytes | None
 ) -> dict[bytes | str, bytes | str]:
-    """What is sent: the door's own headers, those for a known answer, and the caller's, which replace none of them."""
+    """What is sent: the fetcher's own headers, those for a known answer, and the caller's, which replace none of them."""
     headers: dict[bytes | str, bytes | str] = {
         "Host": target.netloc.removesuffix({"https": ":443", "http": ":80"}[target.scheme]),
         "Accept": "application/json, application/*+json",

@@ -53,7 +53,7 @@ from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.discovery import OpenIdKeys
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.middleware.protection import protect
-from a2a_trust.net.fetcher import Door
+from a2a_trust.net.fetcher import Fetcher
 
 URL = os.environ.get("AGENT_URL", "http://127.0.0.1:41241")
 ISSUER = os.environ.get("ISSUER", "https://login.example.com")
@@ -128,10 +128,10 @@ if "API_KEYS" in os.environ:
     api_keys: MemoryApiKeys | SqliteApiKeys = SqliteApiKeys(os.environ["API_KEYS"])
 else:
     api_keys = MemoryApiKeys()
-door = Door(private_origins=os.environ.get("PRIVATE_ORIGINS", "").split())
+fetcher = Fetcher(private_origins=os.environ.get("PRIVATE_ORIGINS", "").split())
 verifiers = {
     "key": ApiKeyVerifier(api_keys),
-    "login": JwtVerifier(OpenIdKeys(ISSUER, door), issuer=ISSUER, audience=AUDIENCE),
+    "login": JwtVerifier(OpenIdKeys(ISSUER, fetcher), issuer=ISSUER, audience=AUDIENCE),
 }
 
 # And the line that makes the card true:

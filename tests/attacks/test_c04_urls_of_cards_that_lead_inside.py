@@ -1,6 +1,6 @@
 """C4: whoever names a URL of a card makes the client ask its own machine, its network, its cloud or its disk.
 
-Seen in adk-js (issue 832). It is T8 for cards: the same door, in front of both well-known names, the extended card and
+Seen in adk-js (issue 832). It is T8 for cards: the same fetcher, in front of both well-known names, the extended card and
 the key set of an origin.
 """
 
@@ -15,7 +15,7 @@ import pytest
 
 from a2a_trust import (
     ConfigurationError,
-    Door,
+    Fetcher,
     FetchError,
     Origins,
     TrustedKey,
@@ -57,10 +57,10 @@ def agent(authority: Authority) -> Iterator[Agent]:
         yield running
 
 
-def door_to(agent: Agent, authority: Authority, **names: list[list[str]]) -> Door:
+def fetcher_for(agent: Agent, authority: Authority, **names: list[list[str]]) -> Fetcher:
     resolver = Names(**{"agent_test": [["127.0.0.1"]], "other_test": [["127.0.0.1"]], **names})
     origins = [agent.origin(HOST), agent.origin("other.test")]
-    return Door(private_origins=origins, ssl_context=authority.client(), resolver=resolver, timeout=5.0)
+    return Fetcher(private_origins=origins, ssl_context=authority.client(), resolver=resolver, timeout=5.0)
 
 
 # --- where it may not ask ------------------------------------------------------------------------------------------
@@ -70,12 +70,12 @@ def door_to(agent: Agent, authority: Authority, **names: list[list[str]]) -> Doo
 @pytest.mark.parametrize("address", INNER)
 async def test_a_name_with_an_inner_address_is_not_asked_for_its_card(address: str) -> None:
     for addresses in ([address], ["8.8.8.8", address]):
-        door = Door(resolver=Names(evil_example=[addresses]))
+        fetcher = Fetcher(resolver=Names(evil_example=[addresses]))
         with events_outside() as events:
             with pytest.raises(FetchError, match="not a public one"):
-                await fetch_card_async("https://evil.example", trusting("evil.example"), door=door)
+                await fetch_card_async("https://evil.example", trusting("evil.example"), fetcher=fetcher)
             with pytest.raises(FetchError, match="not a public one"):
-                await UnsafeReportOnly.fetch_async("https://evil.example", trusting("evil.example"), door=door)
+                await UnsafeReportOnly.fetch_async("https://evil.example", trusting("evil.example"), fetcher=fetcher)
         assert [event for event in events if event.startswith("socket.")] == []
 
 
@@ -103,7 +103,7 @@ async def test_an_inner_address_is_not_asked_for_its_card(host: str) -> None:
 async def test_a_url_of_another_kind_is_refused_before_anything_happens(url: str) -> None:
     names = Names(agent_test=[["8.8.8.8"]])
     with events_outside() as events, pytest.raises(FetchError, match=r"^URL: "):
-        await fetch_card_async(url, trusting(HOST), door=Door(resolver=names))
+        await fetch_card_async(url, trusting(HOST), fetcher=Fetcher(resolver=names))
     assert (events, names.asked) == ([], [])
 
 
@@ -113,7 +113,7 @@ async def test_plain_http_is_refused_also_where_the_agent_redirects_to_https(aut
         plain.pages[NEW] = signed(card_of(f"http://{HOST}:{plain.port}"))
         names = Names(agent_test=[["127.0.0.1"]])
         with pytest.raises(FetchError, match="only https"):
-            await fetch_card_async(f"http://{HOST}:{plain.port}", trusting(HOST), door=Door(resolver=names))
+            await fetch_card_async(f"http://{HOST}:{plain.port}", trusting(HOST), fetcher=Fetcher(resolver=names))
         assert (plain.asked, names.asked) == ([], [])
 
 
@@ -125,7 +125,7 @@ def test_an_agent_redirects_to_somewhere_inside(agent: Agent, authority: Authori
         "/inner.json": signed(card_of(agent.origin())),
     }
     with pytest.raises(FetchError, match="redirects") as caught:
-        fetch_card(agent.origin(), trusting(HOST), door=door_to(agent, authority))
+        fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher_for(agent, authority))
     assert caught.value.status == status
     assert agent.paths() == [NEW]
 
@@ -139,9 +139,9 @@ def test_no_url_inside_a_card_is_asked(agent: Agent, authority: Authority) -> No
     document["signatures"].append({**document["signatures"][0], "header": header})
     agent.pages[NEW] = json.dumps(document).encode()
     with events_outside():
-        fetch_card(origin, trusting(HOST), door=door_to(agent, authority))
+        fetch_card(origin, trusting(HOST), fetcher=fetcher_for(agent, authority))
     with pytest.raises(UntrustedCardError):
-        fetch_card(origin, trusting("other.test"), door=door_to(agent, authority))
+        fetch_card(origin, trusting("other.test"), fetcher=fetcher_for(agent, authority))
     assert agent.paths() == [NEW, NEW]
 
 
@@ -156,11 +156,11 @@ def test_a_name_that_changes_after_the_check_is_reached_where_it_was_checked(
     agent.pages[NEW] = signed(card_of(agent.origin()))
     with serving_agent(authority.server(HOST), address="127.0.0.2", port=agent.port) as victim:
         victim.pages[NEW] = signed(card_of(agent.origin()))
-        door = door_to(agent, authority, agent_test=[["127.0.0.1"], ["127.0.0.2"]])
+        fetcher = fetcher_for(agent, authority, agent_test=[["127.0.0.1"], ["127.0.0.2"]])
         if waits:
-            fetch_card(agent.origin(), trusting(HOST), door=door)
+            fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
         else:
-            asyncio.run(fetch_card_async(agent.origin(), trusting(HOST), door=door))
+            asyncio.run(fetch_card_async(agent.origin(), trusting(HOST), fetcher=fetcher))
         assert (agent.paths(), victim.paths()) == ([NEW], [])
 
 
@@ -169,18 +169,18 @@ def test_a_name_that_changes_between_the_two_well_known_names_is_checked_again(
 ) -> None:
     """404 at the first name buys the attacker no second look-up that nobody checks."""
     agent.pages[OLD] = signed(card_of(agent.origin()))
-    door = door_to(agent, authority, agent_test=[["127.0.0.1"], [METADATA]])
+    fetcher = fetcher_for(agent, authority, agent_test=[["127.0.0.1"], [METADATA]])
     with pytest.raises(FetchError, match=f"has the address {METADATA}"):
-        fetch_card(agent.origin(), trusting(HOST), door=door)
+        fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
     assert agent.paths() == [NEW]
 
 
 def test_a_name_that_changes_before_the_extended_card_gets_no_credentials(agent: Agent, authority: Authority) -> None:
     agent.pages[NEW] = signed(card_of(agent.origin()))
-    door = door_to(agent, authority, agent_test=[["127.0.0.1"], [METADATA]])
-    card = fetch_card(agent.origin(), trusting(HOST), door=door)
+    fetcher = fetcher_for(agent, authority, agent_test=[["127.0.0.1"], [METADATA]])
+    card = fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
     with pytest.raises(FetchError, match=f"has the address {METADATA}"):
-        fetch_extended_card(card, trusting(HOST), credentials=KEY, door=door)
+        fetch_extended_card(card, trusting(HOST), credentials=KEY, fetcher=fetcher)
     assert agent.paths() == [NEW]
 
 
@@ -188,10 +188,10 @@ def test_a_name_that_changes_before_the_key_set_of_the_origin_is_checked_again(
     agent: Agent, authority: Authority
 ) -> None:
     agent.pages[NEW] = signed(card_of(agent.origin()))
-    door = door_to(agent, authority, agent_test=[["127.0.0.1"], [METADATA]])
+    fetcher = fetcher_for(agent, authority, agent_test=[["127.0.0.1"], [METADATA]])
     memory = VolatileCardMemory()
     with pytest.raises(UntrustedCardError) as caught:
-        fetch_card(agent.origin(), TrustStore([]), door=door, memory=memory, on_first_use=TrustOnFirstUse())
+        fetch_card(agent.origin(), TrustStore([]), fetcher=fetcher, memory=memory, on_first_use=TrustOnFirstUse())
     assert f"has the address {METADATA}" in str(caught.value.__cause__)
     assert (memory.records(), agent.paths()) == ((), [NEW])
 
@@ -199,9 +199,9 @@ def test_a_name_that_changes_before_the_key_set_of_the_origin_is_checked_again(
 def test_who_has_no_certificate_for_the_name_is_not_asked(agent: Agent, authority: Authority) -> None:
     with serving_agent(authority.server("evil.example"), address="127.0.0.2", port=agent.port) as evil:
         evil.pages[NEW] = signed(card_of(agent.origin()))
-        door = door_to(agent, authority, agent_test=[["127.0.0.2"]])
+        fetcher = fetcher_for(agent, authority, agent_test=[["127.0.0.2"]])
         with pytest.raises(FetchError, match="certificate is refused"):
-            fetch_card(agent.origin(), trusting(HOST), door=door)
+            fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
         assert evil.asked == []
 
 
@@ -224,11 +224,11 @@ def test_an_answer_that_would_cost_too_much_ends_early(
 ) -> None:
     agent.pages[NEW] = page
     names = Names(agent_test=[["127.0.0.1"]])
-    door = Door(private_origins=[agent.origin()], ssl_context=authority.client(), resolver=names, timeout=0.3)
+    fetcher = Fetcher(private_origins=[agent.origin()], ssl_context=authority.client(), resolver=names, timeout=0.3)
     if "seconds" not in why:
-        door = door_to(agent, authority)
+        fetcher = fetcher_for(agent, authority)
     with pytest.raises(FetchError, match=why):
-        fetch_card(agent.origin(), trusting(HOST), door=door)
+        fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
     assert agent.paths() == [NEW]
 
 
@@ -251,7 +251,7 @@ async def test_an_interface_elsewhere_gets_no_credentials(agent: Agent, authorit
     trust = trusting(HOST, "other.test")
     card = verify_card(document, trust, origin=agent.origin(), now=time.time())
     with pytest.raises(FetchError, match="credentials are sent nowhere else"):
-        await fetch_extended_card_async(card, trust, credentials=KEY, door=door_to(agent, authority))
+        await fetch_extended_card_async(card, trust, credentials=KEY, fetcher=fetcher_for(agent, authority))
     assert agent.asked == []
 
 
@@ -262,7 +262,7 @@ async def test_a_card_that_is_bound_to_no_host_leads_credentials_nowhere(agent: 
     for trust, origin in ((anywhere, agent.origin()), (trusting(HOST), UnsafeAnyOrigin())):
         card = verify_card(document, trust, origin=origin, now=time.time())
         with pytest.raises(ConfigurationError, match="not bound to a host"):
-            await fetch_extended_card_async(card, trust, credentials=KEY, door=door_to(agent, authority))
+            await fetch_extended_card_async(card, trust, credentials=KEY, fetcher=fetcher_for(agent, authority))
     assert agent.asked == []
 
 
@@ -273,10 +273,10 @@ def test_a_redirect_carries_no_credentials(agent: Agent, authority: Authority, s
         "/rpc": Page(status=status, headers={"Location": f"{agent.origin('other.test')}/stolen"}),
         "/stolen": signed(card_of(agent.origin())),
     }
-    door = door_to(agent, authority)
-    card = fetch_card(agent.origin(), trusting(HOST), door=door)
+    fetcher = fetcher_for(agent, authority)
+    card = fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
     with pytest.raises(FetchError, match="redirects") as caught:
-        fetch_extended_card(card, trusting(HOST), credentials=KEY, door=door)
+        fetch_extended_card(card, trusting(HOST), credentials=KEY, fetcher=fetcher)
     assert agent.paths() == [NEW, "/rpc"]
     assert "a secret" not in str(caught.value)
 
@@ -309,13 +309,13 @@ def test_an_extended_card_leads_further_than_the_public_one(
     assert was in text
     wider = json.loads(text.replace(was, becomes, 1))
     key = TrustedKey(key=OWNER.public_key, origins=Origins(HOST, "evil.example"))
-    trust, door = TrustStore([key]), door_to(agent, authority)
+    trust, fetcher = TrustStore([key]), fetcher_for(agent, authority)
     interface = f"{agent.origin()}/rpc"
     agent.pages = {NEW: signed(public), "/rpc": b'{"id": "extended-card", "result": %b}' % signed(wider)}
-    card = fetch_card(agent.origin(), trust, door=door)
+    card = fetch_card(agent.origin(), trust, fetcher=fetcher)
     with pytest.raises(Exception, match="the public card does not name") as caught:
-        fetch_extended_card(card, trust, credentials=KEY, door=door)
+        fetch_extended_card(card, trust, credentials=KEY, fetcher=fetcher)
     assert named in str(caught.value)
     assert interface not in str(caught.value)
     agent.pages["/rpc"] = b'{"id": "extended-card", "result": %b}' % signed(public)
-    assert fetch_extended_card(card, trust, credentials=KEY, door=door).card == public
+    assert fetch_extended_card(card, trust, credentials=KEY, fetcher=fetcher).card == public

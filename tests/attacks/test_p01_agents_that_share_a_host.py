@@ -18,7 +18,7 @@ import pytest
 
 from a2a_trust import (
     ConfigurationError,
-    Door,
+    Fetcher,
     LocalSigner,
     MalformedError,
     Origins,
@@ -311,12 +311,12 @@ def site(authority: Authority) -> Iterator[Agent]:
 
 
 def test_two_agents_are_fetched_and_trusted_on_first_use(site: Agent, authority: Authority, memory: Memory) -> None:
-    door = Door(
+    fetcher = Fetcher(
         private_origins=[site.origin()], ssl_context=authority.client(), resolver=Names(agent_test=[["127.0.0.1"]])
     )
 
     def ask(path: str) -> VerifiedCard:
-        return fetch_card(site.origin() + path, NOBODY, door=door, memory=memory, on_first_use=TOFU)
+        return fetch_card(site.origin() + path, NOBODY, fetcher=fetcher, memory=memory, on_first_use=TOFU)
 
     now = time.time()
     ours, theirs, last = (
@@ -387,7 +387,7 @@ def test_a_first_use_needs_the_published_key_of_the_origin_not_of_the_path(
     site: Agent, authority: Authority, memory: Memory
 ) -> None:
     """A tenant of a path publishes keys below it; nobody asks for those."""
-    door = Door(
+    fetcher = Fetcher(
         private_origins=[site.origin()], ssl_context=authority.client(), resolver=Names(agent_test=[["127.0.0.1"]])
     )
     site.pages |= {
@@ -395,6 +395,6 @@ def test_a_first_use_needs_the_published_key_of_the_origin_not_of_the_path(
         f"/a{KEY_SET}": json.dumps(publish_jwks([OWNER.public_key])).encode(),
     }
     with pytest.raises(Exception, match="no trusted"):
-        fetch_card(f"{site.origin()}/a", NOBODY, door=door, memory=memory, on_first_use=TOFU)
+        fetch_card(f"{site.origin()}/a", NOBODY, fetcher=fetcher, memory=memory, on_first_use=TOFU)
     assert f"/a{KEY_SET}" not in site.paths()
     assert memory.records() == ()

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from a2a_trust import (
     CardVerificationError,
-    Door,
+    Fetcher,
     LocalSigner,
     PinnedKeyError,
     RolledBackCardError,
@@ -66,8 +66,8 @@ def ask(request: pytest.FixtureRequest, agent: Agent, authority: Authority, memo
 
     def ask(trust: TrustStore = NOBODY) -> VerifiedCard:
         names = Names(agent_test=[["127.0.0.1"]])
-        door = Door(private_origins=[agent.origin()], ssl_context=authority.client(), resolver=names)
-        options: Any = {"door": door, "memory": memory, "on_first_use": TrustOnFirstUse()}
+        fetcher = Fetcher(private_origins=[agent.origin()], ssl_context=authority.client(), resolver=names)
+        options: Any = {"fetcher": fetcher, "memory": memory, "on_first_use": TrustOnFirstUse()}
         if request.param == "waits":
             return fetch_card(agent.origin(), trust, **options)
         return asyncio.run(fetch_card_async(agent.origin(), trust, **options))
@@ -162,7 +162,7 @@ def test_nothing_is_written_of_a_card_that_its_published_key_has_not_signed(
 CLIENT = """
 import json, ssl, sys
 from pathlib import Path
-from a2a_trust import Door, PinnedKeyError, SqliteCardMemory, TrustOnFirstUse, TrustStore, fetch_card
+from a2a_trust import Fetcher, PinnedKeyError, SqliteCardMemory, TrustOnFirstUse, TrustStore, fetch_card
 
 folder, address, port = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 origins = [f"https://agent-{number}.test:{port}" for number in range(10)]
@@ -171,7 +171,7 @@ class Names:
     async def resolve(self, host, port):
         return [address]
 
-door = Door(
+fetcher = Fetcher(
     private_origins=origins,
     ssl_context=ssl.create_default_context(cafile=str(folder / "authority.pem")),
     resolver=Names(),
@@ -181,7 +181,7 @@ print("ready", flush=True)
 sys.stdin.readline()
 for origin in origins:
     try:
-        proven = fetch_card(origin, TrustStore([]), door=door, memory=memory, on_first_use=TrustOnFirstUse())
+        proven = fetch_card(origin, TrustStore([]), fetcher=fetcher, memory=memory, on_first_use=TrustOnFirstUse())
     except PinnedKeyError as error:
         print(origin, "refused", *error.pinned)
     else:

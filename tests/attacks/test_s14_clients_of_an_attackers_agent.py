@@ -20,7 +20,7 @@ from a2a_trust import (
     AsyncVerifyingTransport,
     CardCache,
     CardVerificationError,
-    Door,
+    Fetcher,
     Origins,
     TrustedKey,
     TrustStore,
@@ -67,12 +67,12 @@ def ask(request: pytest.FixtureRequest, agent: Agent, authority: Authority) -> A
     cache = CardCache()
 
     def fetched(host: str, memory: Any = None) -> None:
-        door = Door(
+        fetcher = Fetcher(
             private_origins=[agent.origin(VICTIM), agent.origin(EVIL)],
             ssl_context=authority.client(),
             resolver=Names(localhost=[["127.0.0.1"]]),
         )
-        options: Any = {"door": door, "memory": memory, "cache": cache}
+        options: Any = {"fetcher": fetcher, "memory": memory, "cache": cache}
         if "loop" in request.param:
             asyncio.run(fetch_card_async(agent.origin(host), TRUST, **options))
         else:

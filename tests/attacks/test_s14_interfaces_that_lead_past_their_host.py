@@ -18,7 +18,7 @@ import pytest
 from a2a_trust import (
     AsyncVerifyingTransport,
     CardVerifier,
-    Door,
+    Fetcher,
     FetchError,
     LocalSigner,
     Origins,
@@ -126,19 +126,19 @@ def eavesdropper() -> Iterator[Agent]:
 def test_credentials_are_sent_over_no_interface_that_is_not_encrypted(
     agent: Agent, eavesdropper: Agent, authority: Authority
 ) -> None:
-    """Even if the operator has opened the door to a server of this machine that speaks http."""
+    """Even if the operator permits a server of this machine that speaks http."""
     url = f"http://agent.test:{eavesdropper.port}/rpc"
     interface = {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
     document = signed(card_of(agent.origin(), supportedInterfaces=[interface]))
     card = verify_card(document, trusting("agent.test"), origin=agent.origin(), now=time.time())
     assert any(warning.startswith("not encrypted") for warning in card.warnings)
-    door = Door(
+    fetcher = Fetcher(
         private_origins=[agent.origin(), f"http://localhost:{eavesdropper.port}"],
         ssl_context=authority.client(),
         resolver=Names(agent_test=[["127.0.0.1"]]),
     )
     with pytest.raises(FetchError, match="credentials are sent nowhere else"):
-        fetch_extended_card(card, trusting("agent.test"), credentials={"X-API-Key": "secret"}, door=door)
+        fetch_extended_card(card, trusting("agent.test"), credentials={"X-API-Key": "secret"}, fetcher=fetcher)
     assert eavesdropper.asked == []
 
 
@@ -149,11 +149,11 @@ def test_an_encrypted_interface_goes_before_one_that_is_not(agent: Agent, author
         interfaces = [{"url": f"{name}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"} for name in names]
         document = signed(card_of(names[1], supportedInterfaces=interfaces))
         card = verify_card(document, trusting("localhost"), origin=names[1], now=time.time())
-        door = Door(
+        fetcher = Fetcher(
             private_origins=names, ssl_context=authority.client(), resolver=Names(localhost=[["127.0.0.1"]] * 2)
         )
         with pytest.raises(FetchError, match="404"):
-            fetch_extended_card(card, trusting("localhost"), credentials={"X-API-Key": "secret"}, door=door)
+            fetch_extended_card(card, trusting("localhost"), credentials={"X-API-Key": "secret"}, fetcher=fetcher)
         assert (plain.paths(), agent.paths()) == ([], ["/rpc"])
 
 
@@ -214,7 +214,7 @@ def test_control_an_agent_of_this_machine_is_called_without_tls(agent: Agent) ->
     assert sent[1:] == urls
 
 
-def test_control_the_extended_card_of_an_agent_of_this_machine_needs_the_door(authority: Authority) -> None:
+def test_control_the_extended_card_of_an_agent_of_this_machine_needs_permission(authority: Authority) -> None:
     with serving_agent(None) as plain:
         url = f"http://localhost:{plain.port}"
         document = signed(card_of(url))
@@ -223,8 +223,8 @@ def test_control_the_extended_card_of_an_agent_of_this_machine_needs_the_door(au
         names = Names(localhost=[["127.0.0.1"]])
         key = {"X-API-Key": "secret"}
         with pytest.raises(FetchError, match="only https is fetched"):
-            fetch_extended_card(card, trusting("localhost"), credentials=key, door=Door(resolver=names))
+            fetch_extended_card(card, trusting("localhost"), credentials=key, fetcher=Fetcher(resolver=names))
         assert plain.asked == []
-        door = Door(private_origins=[url], resolver=names)
-        assert fetch_extended_card(card, trusting("localhost"), credentials=key, door=door).card == card_of(url)
+        fetcher = Fetcher(private_origins=[url], resolver=names)
+        assert fetch_extended_card(card, trusting("localhost"), credentials=key, fetcher=fetcher).card == card_of(url)
         assert [each.headers["x-api-key"] for each in plain.asked] == ["secret"]

@@ -201,7 +201,7 @@ def test_a_fetched_set_cannot_revoke_the_key_of_somebody_else(
 async def test_the_limit_of_a_fetched_key_counts_as_soon_as_it_is_fetched(tmp_path: Path, owner: LocalSigner) -> None:
     now, published = 0.0, [owner.public_key.to_jwk()]
 
-    class Doors:
+    class Fetchers:
         def loader(self, url: str, *, configured: bool) -> Any:
             async def load() -> tuple[bytes, float | None]:
                 return jwks(*published), 60.0
@@ -211,7 +211,7 @@ async def test_the_limit_of_a_fetched_key_counts_as_soon_as_it_is_fetched(tmp_pa
     (tmp_path / "trust.toml").write_text(
         f'version = 1\n[[trust]]\norigins = ["{HOST}"]\njwks_url = "https://{HOST}/keys"\n'
     )
-    file = TrustFile(tmp_path / "trust.toml", door=Doors())  # type: ignore[arg-type]
+    file = TrustFile(tmp_path / "trust.toml", fetcher=Fetchers())  # type: ignore[arg-type]
     file._cache(f"https://{HOST}/keys")._clock = lambda: now
     assert [key.not_after for key in (await file.fetch()).keys] == [math.inf]
     published[0] = {**published[0], "exp": 1}

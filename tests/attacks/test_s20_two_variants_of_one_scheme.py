@@ -20,7 +20,7 @@ import pytest
 
 from a2a_trust import (
     CardVerifier,
-    Door,
+    Fetcher,
     LocalSigner,
     MalformedError,
     Origins,
@@ -182,17 +182,17 @@ def test_an_agent_that_serves_it_has_no_card(sound: JSONObject, tmp_path: Path) 
     authority = Authority(tmp_path)
     trust = TrustStore([TrustedKey(key=OWNER.public_key, origins=Origins(HOST))])
     with serving_agent(authority.server(HOST)) as agent:
-        door = Door(
+        fetcher = Fetcher(
             private_origins=[agent.origin(HOST)],
             ssl_context=authority.client(),
             resolver=Names(agent_example_com=[["127.0.0.1"]]),
             timeout=5.0,
         )
         agent.pages[NEW] = agent.pages[OLD] = signed_as_it_is(sound, OWNER)
-        assert fetch_card(agent.origin(HOST), trust, door=door).card == sound
+        assert fetch_card(agent.origin(HOST), trust, fetcher=fetcher).card == sound
         for _, change in _changes():
             changed = copy.deepcopy(sound)
             change(changed)
             agent.pages[NEW] = agent.pages[OLD] = signed_as_it_is(changed, OWNER)
             with pytest.raises(MalformedError, match=WORDS):
-                fetch_card(agent.origin(HOST), trust, door=door)
+                fetch_card(agent.origin(HOST), trust, fetcher=fetcher)

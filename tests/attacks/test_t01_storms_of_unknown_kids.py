@@ -14,7 +14,7 @@ import pytest
 from a2a_trust import LocalSigner, generate_signer
 from a2a_trust.errors import InvalidCredentialsError, KeySourceUnavailableError
 from a2a_trust.keys.jwks_cache import JwksCache
-from tests.net.test_fetcher import Server, answer, door_to, serving
+from tests.net.test_fetcher import Server, answer, fetcher_for, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +46,7 @@ class Clock:
 
 
 def cache_of(server: Server, clock: Clock) -> JwksCache:
-    load = door_to(server).loader(f"http://127.0.0.1:{server.port}/jwks", configured=True)
+    load = fetcher_for(server).loader(f"http://127.0.0.1:{server.port}/jwks", configured=True)
     return JwksCache(load, clock=clock)
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from a2a_trust.errors import FetchError
-from a2a_trust.net.fetcher import Door
-from tests.net.test_fetcher import Authority, Names, answer, door_to, serving
+from a2a_trust.net.fetcher import Fetcher
+from tests.net.test_fetcher import Authority, Names, answer, fetcher_for, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -26,10 +26,10 @@ async def test_a_redirect_is_not_followed(status: str) -> None:
     async with serving(answer(b'"stolen"')) as inside:
         redirect = answer(b"{}", f"Location: http://127.0.0.1:{inside.port}/", status=status)
         async with serving(redirect) as server:
-            door = Door(private_origins=[f"http://127.0.0.1:{port}" for port in (server.port, inside.port)])
+            fetcher = Fetcher(private_origins=[f"http://127.0.0.1:{port}" for port in (server.port, inside.port)])
             with pytest.raises(FetchError, match=r"redirects .* not followed"):
-                await door.fetch(f"http://127.0.0.1:{server.port}/", configured=True)
-            control = await door.fetch(f"http://127.0.0.1:{inside.port}/", configured=True)
+                await fetcher.fetch(f"http://127.0.0.1:{server.port}/", configured=True)
+            control = await fetcher.fetch(f"http://127.0.0.1:{inside.port}/", configured=True)
     assert (control.body, inside.connections, server.connections) == (b'"stolen"', 1, 1)
 
 
@@ -51,16 +51,16 @@ async def test_files_data_and_other_schemes_are_not_opened(tmp_path: Path, confi
         "",
     ):
         with pytest.raises(FetchError, match=r"write https://host/path"):
-            await Door().fetch(url, configured=configured)
+            await Fetcher().fetch(url, configured=configured)
 
 
 async def test_http_needs_an_origin_that_the_operator_named_and_a_url_that_the_operator_wrote() -> None:
     async with serving(answer()) as server:
-        url, named = f"http://127.0.0.1:{server.port}/", door_to(server)
-        for door, configured in ((Door(), True), (Door(), False), (named, False)):
+        url, named = f"http://127.0.0.1:{server.port}/", fetcher_for(server)
+        for fetcher, configured in ((Fetcher(), True), (Fetcher(), False), (named, False)):
             with pytest.raises(FetchError, match="only https"):
-                await door.fetch(url, configured=configured)
-        other_port = Door(private_origins=[f"http://127.0.0.1:{server.port + 1}"])
+                await fetcher.fetch(url, configured=configured)
+        other_port = Fetcher(private_origins=[f"http://127.0.0.1:{server.port + 1}"])
         with pytest.raises(FetchError, match="only https"):
             await other_port.fetch(url, configured=True)
         assert server.connections == 0
@@ -68,16 +68,16 @@ async def test_http_needs_an_origin_that_the_operator_named_and_a_url_that_the_o
 
 
 async def test_http_does_not_leave_the_machine_by_way_of_a_name() -> None:
-    door = Door(private_origins=["http://localhost:80"], resolver=Names(localhost=[["127.0.0.1", "10.0.0.1"]]))
+    fetcher = Fetcher(private_origins=["http://localhost:80"], resolver=Names(localhost=[["127.0.0.1", "10.0.0.1"]]))
     with pytest.raises(FetchError, match="http is for this machine only"):
-        await door.fetch("http://localhost/", configured=True)
+        await fetcher.fetch("http://localhost/", configured=True)
 
 
 async def test_a_server_without_tls_does_not_answer_https(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     async with serving(answer()) as server:
         origin = f"https://127.0.0.1:{server.port}"
-        door = Door(private_origins=[origin], ssl_context=authority.client(), timeout=0.2)
+        fetcher = Fetcher(private_origins=[origin], ssl_context=authority.client(), timeout=0.2)
         with pytest.raises(FetchError, match=r"cannot be reached|no whole answer"):
-            await door.fetch(f"{origin}/", configured=True)
+            await fetcher.fetch(f"{origin}/", configured=True)
     assert server.requests == []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from a2a_trust.errors import FetchError, KeySourceUnavailableError
-from a2a_trust.net.fetcher import Door
+from a2a_trust.net.fetcher import Fetcher
 from tests.attacks.recording import events_outside
 from tests.auth.test_discovery import OPENID, issuer_at
 from tests.net.test_fetcher import Authority, Names, answer, serving
@@ -37,9 +37,9 @@ def anyio_backend() -> str:
 @pytest.mark.parametrize("address", INNER)
 async def test_a_name_with_an_inner_address_is_refused_whatever_its_other_addresses(address: str) -> None:
     for addresses in ([address], ["8.8.8.8", address], [address, "2606:4700::1111"]):
-        door = Door(resolver=Names(evil_example=[addresses]))
+        fetcher = Fetcher(resolver=Names(evil_example=[addresses]))
         with events_outside() as events, pytest.raises(FetchError, match="not a public one"):
-            await door.fetch("https://evil.example/jwks", configured=False)
+            await fetcher.fetch("https://evil.example/jwks", configured=False)
         assert [event for event in events if event.startswith("socket.")] == []
 
 
@@ -48,15 +48,15 @@ async def test_an_inner_address_is_refused_as_a_literal(address: str) -> None:
     host = f"[{address}]" if ":" in address else address
     for configured in (True, False):
         with events_outside() as events, pytest.raises(FetchError, match="not a public one"):
-            await Door().fetch(f"https://{host}/", configured=configured)
+            await Fetcher().fetch(f"https://{host}/", configured=configured)
         assert [event for event in events if event.startswith("socket.")] == []
 
 
 @pytest.mark.parametrize("address", OUTER)
 async def test_control_public_addresses_pass_the_check(address: str) -> None:
-    door = Door(resolver=Names(good_example=[[address, "127.0.0.1"]]))
+    fetcher = Fetcher(resolver=Names(good_example=[[address, "127.0.0.1"]]))
     with pytest.raises(FetchError, match=r"has the address 127\.0\.0\.1"):  # the second one: the first was good
-        await door.fetch("https://good.example/", configured=False)
+        await fetcher.fetch("https://good.example/", configured=False)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ async def test_odd_spellings_of_hosts_are_refused_unresolved(host: str) -> None:
     names = Names()
     for url in (f"https://{host}/", f"https://{host}:443/"):
         with pytest.raises(FetchError, match=r"^URL: "):
-            await Door(resolver=names).fetch(url, configured=False)
+            await Fetcher(resolver=names).fetch(url, configured=False)
     assert names.asked == []
 
 
@@ -92,7 +92,7 @@ async def test_urls_that_two_readers_read_differently_are_refused_unresolved(url
     names = Names(good_example=[["8.8.8.8"]])
     for configured in (True, False):
         with pytest.raises(FetchError, match=r"^URL: "):
-            await Door(resolver=names).fetch(url, configured=configured)
+            await Fetcher(resolver=names).fetch(url, configured=configured)
     assert names.asked == []
 
 
@@ -103,13 +103,13 @@ async def test_a_url_out_of_a_card_does_not_profit_from_what_the_operator_allowe
     async with serving(answer(), tls=authority.server("idp.test", "127.0.0.1")) as server:
         names = Names(idp_test=[["127.0.0.1"]])
         origins = [f"https://{host}:{server.port}" for host in ("idp.test", "127.0.0.1")]
-        door = Door(private_origins=origins, ssl_context=authority.client(), resolver=names)
+        fetcher = Fetcher(private_origins=origins, ssl_context=authority.client(), resolver=names)
         for origin in origins:
             with pytest.raises(FetchError, match="not a public one"):
-                await door.fetch(f"{origin}/", configured=False)
+                await fetcher.fetch(f"{origin}/", configured=False)
         assert server.connections == 0
         for origin in origins:
-            assert (await door.fetch(f"{origin}/", configured=True)).body == b'{"keys": []}'
+            assert (await fetcher.fetch(f"{origin}/", configured=True)).body == b'{"keys": []}'
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ async def test_a_url_out_of_a_card_does_not_profit_from_what_the_operator_allowe
      "::ffff:127.0.0.1", "64:ff9b::7f00:1", "192.0.2.1", "not an address"],
 )  # fmt: skip
 async def test_a_private_origin_does_not_lead_to_metadata_and_the_like(address: str) -> None:
-    door = Door(private_origins=["https://idp.internal"], resolver=Names(idp_internal=[["10.0.0.1", address]]))
+    fetcher = Fetcher(private_origins=["https://idp.internal"], resolver=Names(idp_internal=[["10.0.0.1", address]]))
     with pytest.raises(FetchError, match=r"not a public one|no address"):
-        await door.fetch("https://idp.internal/", configured=True)
+        await fetcher.fetch("https://idp.internal/", configured=True)
 
 
 async def test_a_name_that_changes_after_the_check_is_still_reached_where_it_was_checked() -> None:
@@ -130,8 +130,8 @@ async def test_a_name_that_changes_after_the_check_is_still_reached_where_it_was
         serving(answer(), address="127.0.0.2", port=checked.port) as victim,
     ):
         names = Names(localhost=[["127.0.0.1"], ["127.0.0.2"]])
-        door = Door(private_origins=[f"http://localhost:{checked.port}"], resolver=names)
-        result = await door.fetch(f"http://localhost:{checked.port}/", configured=True)
+        fetcher = Fetcher(private_origins=[f"http://localhost:{checked.port}"], resolver=names)
+        result = await fetcher.fetch(f"http://localhost:{checked.port}/", configured=True)
     assert (result.body, names.asked, victim.connections) == (b'"checked"', ["localhost"], 0)
 
 
@@ -139,11 +139,11 @@ async def test_every_fetch_checks_anew() -> None:
     """The slow kind of rebinding: between two fetches. No connection of the first one is taken for the second."""
     async with serving(answer()) as server:
         names = Names(localhost=[["127.0.0.1"], ["169.254.169.254"]])
-        door = Door(private_origins=[f"http://localhost:{server.port}"], resolver=names)
+        fetcher = Fetcher(private_origins=[f"http://localhost:{server.port}"], resolver=names)
         url = f"http://localhost:{server.port}/"
-        assert (await door.fetch(url, configured=True)).body == b'{"keys": []}'
+        assert (await fetcher.fetch(url, configured=True)).body == b'{"keys": []}'
         with pytest.raises(FetchError, match="this machine only"):
-            await door.fetch(url, configured=True)
+            await fetcher.fetch(url, configured=True)
     assert server.connections == 1
 
 

@@ -20,7 +20,7 @@ from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.keys.jwks_cache import JwksCache
 from tests.auth.test_jwt import AUDIENCE, NOW, b64, claims, token
 from tests.middleware.agent import CARD, KEY, Agent, guarded, verifiers
-from tests.net.test_fetcher import Server, answer, door_to, serving
+from tests.net.test_fetcher import Server, answer, fetcher_for, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +64,7 @@ class World:
         self.http = httpx.AsyncClient(transport=transport, base_url="http://agent.example")
 
     def verifier(self, issuer: str, server: Server) -> JwtVerifier:
-        load = door_to(server).loader(f"http://127.0.0.1:{server.port}/jwks", configured=True)
+        load = fetcher_for(server).loader(f"http://127.0.0.1:{server.port}/jwks", configured=True)
         return JwtVerifier(JwksCache(load, clock=lambda: self.now), issuer=issuer, audience=AUDIENCE)
 
     async def called(self, credential: str, **headers: str) -> httpx.Response:

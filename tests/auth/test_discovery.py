@@ -15,7 +15,7 @@ from a2a_trust.auth.discovery import IssuerKeys, OAuth2Keys, OpenIdKeys
 from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.net.fetcher import Door
+from a2a_trust.net.fetcher import Fetcher
 from tests.net.test_fetcher import Names, Server, answer, serving
 
 pytestmark = pytest.mark.anyio
@@ -63,11 +63,11 @@ class Issuer:
         """The paths that were fetched, in order."""
         return [request.split(b" ")[1].decode() for request in self.server.requests]
 
-    def door(self) -> Door:
-        return Door(private_origins=[self.origin])
+    def fetcher(self) -> Fetcher:
+        return Fetcher(private_origins=[self.origin])
 
     def keys(self) -> OpenIdKeys:
-        return OpenIdKeys(self.name, self.door(), clock=lambda: self.now)
+        return OpenIdKeys(self.name, self.fetcher(), clock=lambda: self.now)
 
 
 @asynccontextmanager
@@ -108,8 +108,8 @@ async def test_the_document_is_where_the_name_of_the_issuer_says(path: str) -> N
     ],
 )
 async def test_the_two_standards_put_it_before_and_behind_the_path(issuer: str, openid: str, oauth: str) -> None:
-    assert OpenIdKeys(issuer, Door()).metadata_url == openid
-    assert OAuth2Keys(issuer, Door()).metadata_url == oauth
+    assert OpenIdKeys(issuer, Fetcher()).metadata_url == openid
+    assert OAuth2Keys(issuer, Fetcher()).metadata_url == oauth
 
 
 @pytest.mark.parametrize("location", ["{oauth}/t", "/t{oauth}", "{openid}/t", "/t{openid}"])
@@ -117,7 +117,7 @@ async def test_an_authorization_server_may_have_it_at_any_place_of_rfc_8414(loca
     path = location.format(oauth=OAUTH, openid=OPENID)
     async with issuer_at("/t") as issuer:
         issuer.pages = {path: issuer.metadata(), "/jwks": jwks(A)}
-        keys = OAuth2Keys(issuer.name, issuer.door(), metadata_url=f"{issuer.origin}{path}")
+        keys = OAuth2Keys(issuer.name, issuer.fetcher(), metadata_url=f"{issuer.origin}{path}")
         assert await found(keys) == A.public_key
 
 
@@ -139,7 +139,7 @@ async def test_an_authorization_server_may_have_it_at_any_place_of_rfc_8414(loca
 )
 async def test_a_metadata_url_that_is_not_the_issuers_is_a_mistake(url: str) -> None:
     with pytest.raises(ConfigurationError, match=r"can be one of https://a\.example/\.well-known/oauth-"):
-        OAuth2Keys("https://a.example/t", Door(), metadata_url=url)
+        OAuth2Keys("https://a.example/t", Fetcher(), metadata_url=url)
 
 
 @pytest.mark.parametrize("kind", [OpenIdKeys, OAuth2Keys])
@@ -148,15 +148,15 @@ async def test_a_metadata_url_that_is_not_the_issuers_is_a_mistake(url: str) -> 
 )
 async def test_an_issuer_without_a_place_for_its_document_is_a_mistake(kind: type[OpenIdKeys], name: str) -> None:
     with pytest.raises(ConfigurationError, match="write it as tokens have it in iss"):
-        kind(name, Door())
+        kind(name, Fetcher())
 
 
 @pytest.mark.parametrize(
     "name", ["http://a.example", "file://a.example", "https://u@a.example", "https://a b.example", "https://127.1"]
 )
-async def test_an_issuer_that_the_door_refuses_is_a_mistake_at_once(name: str) -> None:
+async def test_an_issuer_that_the_fetcher_refuses_is_a_mistake_at_once(name: str) -> None:
     with pytest.raises(ConfigurationError, match="issuer "):
-        OpenIdKeys(name, Door())
+        OpenIdKeys(name, Fetcher())
 
 
 # Which documents are believed
@@ -205,7 +205,7 @@ async def test_a_document_that_cannot_be_read_names_no_keys(page: Any) -> None:
 @pytest.mark.parametrize(
     "uri", ["file:///etc/passwd", "http://127.0.0.1:1/jwks", "https://127.0.0.1/jwks", "https://169.254.169.254/jwks"]
 )
-async def test_keys_elsewhere_are_fetched_by_the_rules_of_the_door(uri: str) -> None:
+async def test_keys_elsewhere_are_fetched_by_the_rules_of_the_fetcher(uri: str) -> None:
     async with issuer_at() as issuer:
         issuer.pages[OPENID] = issuer.metadata(jwks_uri=uri)
         with pytest.raises(KeySourceUnavailableError):
@@ -217,10 +217,10 @@ async def test_a_private_issuer_needs_the_operators_word_twice() -> None:
     """As an issuer, and as a private origin: one of the two alone opens nothing."""
     async with issuer_at() as issuer:
         with pytest.raises(ConfigurationError, match="only https"):
-            OpenIdKeys(issuer.name, Door())
+            OpenIdKeys(issuer.name, Fetcher())
         names = Names(idp_example=[["127.0.0.1"]])
         with pytest.raises(KeySourceUnavailableError):
-            await found(OpenIdKeys("https://idp.example", Door(resolver=names)))
+            await found(OpenIdKeys("https://idp.example", Fetcher(resolver=names)))
         assert issuer.asked == []
         assert names.asked == ["idp.example"]
 
@@ -306,7 +306,7 @@ async def test_a_document_that_becomes_anothers_changes_no_keys() -> None:
 @pytest.mark.parametrize("kind", [JwtVerifier, IdTokenVerifier])
 @pytest.mark.parametrize("other", ["https://idp.example/", "https://idp.example/t", "https://evil.example"])
 async def test_the_keys_of_one_issuer_prove_nothing_about_another(kind: type[JwtVerifier], other: str) -> None:
-    keys = OpenIdKeys("https://idp.example", Door())
+    keys = OpenIdKeys("https://idp.example", Fetcher())
     kind(keys, issuer="https://idp.example", audience="x")
     with pytest.raises(ConfigurationError, match=r"those of 'https://idp\.example'; pass that as issuer"):
         kind(keys, issuer=other, audience="x")

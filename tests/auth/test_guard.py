@@ -23,7 +23,7 @@ from a2a_trust.errors import (
     MissingCredentialsError,
     UnrecognizedCredentialsError,
 )
-from a2a_trust.net.fetcher import Door
+from a2a_trust.net.fetcher import Fetcher
 from tests.auth.deciding import admitted, refused
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
 
@@ -595,15 +595,15 @@ def by(keys: Any) -> JwtVerifier:
 @pytest.mark.parametrize(
     ("scheme", "keys"),
     [
-        ({"openIdConnectSecurityScheme": {"openIdConnectUrl": OPENID}}, OpenIdKeys(IDP, Door())),
-        ({"type": "openIdConnect", "openIdConnectUrl": OPENID}, OpenIdKeys(IDP, Door())),
-        ({"oauth2SecurityScheme": {"flows": {}, "oauth2MetadataUrl": RFC8414}}, OAuth2Keys(IDP, Door())),
+        ({"openIdConnectSecurityScheme": {"openIdConnectUrl": OPENID}}, OpenIdKeys(IDP, Fetcher())),
+        ({"type": "openIdConnect", "openIdConnectUrl": OPENID}, OpenIdKeys(IDP, Fetcher())),
+        ({"oauth2SecurityScheme": {"flows": {}, "oauth2MetadataUrl": RFC8414}}, OAuth2Keys(IDP, Fetcher())),
         (
             {"oauth2SecurityScheme": {"flows": {}, "oauth2MetadataUrl": OPENID}},
-            OAuth2Keys(IDP, Door(), metadata_url=OPENID),
+            OAuth2Keys(IDP, Fetcher(), metadata_url=OPENID),
         ),
-        ({"oauth2SecurityScheme": {"flows": {}}}, OAuth2Keys(IDP, Door())),
-        ({"httpAuthSecurityScheme": {"scheme": "bearer"}}, OpenIdKeys(IDP, Door())),
+        ({"oauth2SecurityScheme": {"flows": {}}}, OAuth2Keys(IDP, Fetcher())),
+        ({"httpAuthSecurityScheme": {"scheme": "bearer"}}, OpenIdKeys(IDP, Fetcher())),
         # Keys whose URL the operator wrote say nothing about where callers get their tokens.
         ({"openIdConnectSecurityScheme": {"openIdConnectUrl": "https://b2c.example/x"}}, Keys(EC)),
     ],
@@ -616,10 +616,10 @@ def test_a_card_and_keys_of_one_issuer_agree(scheme: dict[str, Any], keys: Any) 
 @pytest.mark.parametrize(
     ("scheme", "keys"),
     [
-        ({"openIdConnectSecurityScheme": {"openIdConnectUrl": f"{OPENID}/"}}, OpenIdKeys(IDP, Door())),
-        ({"openIdConnectSecurityScheme": {"openIdConnectUrl": "https://evil.example/x"}}, OpenIdKeys(IDP, Door())),
-        ({"openIdConnectSecurityScheme": {"openIdConnectUrl": OPENID}}, OAuth2Keys(IDP, Door())),
-        ({"oauth2SecurityScheme": {"flows": {}, "oauth2MetadataUrl": OPENID}}, OAuth2Keys(IDP, Door())),
+        ({"openIdConnectSecurityScheme": {"openIdConnectUrl": f"{OPENID}/"}}, OpenIdKeys(IDP, Fetcher())),
+        ({"openIdConnectSecurityScheme": {"openIdConnectUrl": "https://evil.example/x"}}, OpenIdKeys(IDP, Fetcher())),
+        ({"openIdConnectSecurityScheme": {"openIdConnectUrl": OPENID}}, OAuth2Keys(IDP, Fetcher())),
+        ({"oauth2SecurityScheme": {"flows": {}, "oauth2MetadataUrl": OPENID}}, OAuth2Keys(IDP, Fetcher())),
     ],
     ids=lambda given: str(given) if isinstance(given, dict) else type(given).__name__,
 )
@@ -677,7 +677,7 @@ def test_words_of_0_1_are_not_swapped_either(word: str, wrong: Any) -> None:
 def test_a_card_without_schemes_is_told_what_to_paste(of: dict[str, Any]) -> None:
     given: Any = {
         "key": API_KEYS,
-        "login": JwtVerifier(OpenIdKeys(ISSUER, Door()), issuer=ISSUER, audience=AUDIENCE),
+        "login": JwtVerifier(OpenIdKeys(ISSUER, Fetcher()), issuer=ISSUER, audience=AUDIENCE),
         "tokens": TOKENS,
     }
     with pytest.raises(ConfigurationError, match=r"declares no security schemes, .* write into the card: ") as caught:

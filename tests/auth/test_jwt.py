@@ -28,7 +28,7 @@ from a2a_trust.errors import (
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jwks_cache import JwksCache
 from a2a_trust.keys.keyset import publish_jwks
-from a2a_trust.net.fetcher import Door
+from a2a_trust.net.fetcher import Fetcher
 
 pytestmark = pytest.mark.anyio
 
@@ -544,7 +544,7 @@ def test_the_url_of_an_issuers_metadata_is_not_its_name(issuer: str, name: str) 
         verifier(issuer=issuer)
     for kind in (OpenIdKeys, OAuth2Keys):
         with pytest.raises(ConfigurationError, match=f"such as '{name}'"):
-            kind(issuer, Door())
+            kind(issuer, Fetcher())
 
 
 # Out of reach

@@ -1,6 +1,6 @@
 """``a2a-sign verify https://…`` and ``inspect https://…``: an agent on this machine is asked, and may be anybody's.
 
-The command runs in this process where its door has to lead to this machine: no argument of it does so.
+The command runs in this process where its fetcher has to lead to this machine: no argument of it does so.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust import Door, Form, LocalSigner, generate_signer, publish_jwks, sign_card
+from a2a_trust import Fetcher, Form, LocalSigner, generate_signer, publish_jwks, sign_card
 from a2a_trust.cli.main import main
 from tests.cli.conftest import Done, Run
 from tests.client.agents import NEW, OLD, OWNER, Agent, Page, card_of, serving_agent, signed
@@ -51,12 +51,12 @@ def command(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Command:
-    """a2a-sign in a folder with the owner's keys, and with a door that knows both names of the agent."""
+    """a2a-sign in a folder with the owner's keys, and with a fetcher that knows both names of the agent."""
     names = Names(agent_test=[["127.0.0.1"]], mirror_test=[["127.0.0.1"]])
     origins = [agent.origin(HOST), agent.origin(MIRROR)]
-    door = Door(private_origins=origins, ssl_context=authority.client(), resolver=names)
-    monkeypatch.setattr("a2a_trust.client.flow.Door", lambda: door)
-    monkeypatch.setattr("a2a_trust.net.fetcher.Door", lambda: door)
+    fetcher = Fetcher(private_origins=origins, ssl_context=authority.client(), resolver=names)
+    monkeypatch.setattr("a2a_trust.client.flow.Fetcher", lambda: fetcher)
+    monkeypatch.setattr("a2a_trust.net.fetcher.Fetcher", lambda: fetcher)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "keys.json").write_text(json.dumps(publish_jwks([OWNER.public_key])))

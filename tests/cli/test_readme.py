@@ -27,22 +27,22 @@ PYTHON = [text for language, text in BLOCKS if language == "python"]
 INTERNET = """
 import ssl
 import a2a_trust.client.flow
-from a2a_trust.net.fetcher import Door
+from a2a_trust.net.fetcher import Fetcher
 
 class Names:
     async def resolve(self, host, port):
         return ["127.0.0.1"]
 
-class DoorToHere(Door):
+class FetcherToHere(Fetcher):
     async def fetch(self, url, **rest):
         return await super().fetch(url.replace("{host}", "{host}:{port}", 1), **rest)
 
-door = DoorToHere(
+fetcher = FetcherToHere(
     private_origins=["https://{host}:{port}"],
     ssl_context=ssl.create_default_context(cafile="authority.pem"),
     resolver=Names(),
 )
-a2a_trust.client.flow.Door = lambda: door
+a2a_trust.client.flow.Fetcher = lambda: fetcher
 """
 AGENT = "georoute-agent.example.com"
 

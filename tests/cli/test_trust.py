@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust import Door, LocalSigner, generate_signer, publish_jwks, sign_card
+from a2a_trust import Fetcher, LocalSigner, generate_signer, publish_jwks, sign_card
 from a2a_trust.cli.main import main
 from a2a_trust.files.watched import stamp_of_path
 from a2a_trust.keys.rotation import read_key_ring
@@ -660,8 +660,8 @@ def test_the_keys_of_a_set_on_the_network_prove_cards_of_the_hosts_that_it_is_na
     with serving_agent(authority.server("127.0.0.1")) as agent:
         url = agent.origin("127.0.0.1")
         agent.pages["/k"] = json.dumps(publish_jwks([ANN.public_key])).encode()
-        door = Door(private_origins=[url], ssl_context=authority.client())
-        monkeypatch.setattr("a2a_trust.net.fetcher.Door", lambda: door)
+        fetcher = Fetcher(private_origins=[url], ssl_context=authority.client())
+        monkeypatch.setattr("a2a_trust.net.fetcher.Fetcher", lambda: fetcher)
         trusting(f'[[trust]]\norigins = ["{HOST}"]\njwks_url = "{url}/k"\n')
         done = a2a_sign(f"verify ann.card.json ann.card.json --trust trust.toml --origin {HOST}")
         assert (done.code, done.err) == (0, "")

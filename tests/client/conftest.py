@@ -1,4 +1,4 @@
-"""A certificate authority for the agents of these tests, one agent, and a door that finds it."""
+"""A certificate authority for the agents of these tests, one agent, and a fetcher that finds it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from a2a_trust import Door
+from a2a_trust import Fetcher
 from tests.client.agents import Agent, serving_agent
 from tests.net.test_fetcher import Authority, Names
 
@@ -29,8 +29,8 @@ def agent(authority: Authority) -> Iterator[Agent]:
 
 
 @pytest.fixture
-def door(agent: Agent, authority: Authority) -> Door:
-    """A door through which the agent can be reached, by both of its names."""
+def fetcher(agent: Agent, authority: Authority) -> Fetcher:
+    """A fetcher through which the agent can be reached, by both of its names."""
     names = Names(agent_test=[["127.0.0.1"]], other_test=[["127.0.0.1"]])
     origins = [agent.origin("agent.test"), agent.origin("other.test")]
-    return Door(private_origins=origins, ssl_context=authority.client(), resolver=names, timeout=5.0)
+    return Fetcher(private_origins=origins, ssl_context=authority.client(), resolver=names, timeout=5.0)

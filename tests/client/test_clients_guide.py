@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 import a2a_trust
 from a2a_trust import (
-    Door,
+    Fetcher,
     RolledBackCardError,
     UnsafePassAnything,
     UnverifiedCardError,
@@ -41,7 +41,7 @@ HOST = "127.0.0.1"
 NAMES = ("agent.example.com", "new-agent.example.com", "unsigned-agent.example.com")
 
 
-class DoorToHere(Door):
+class FetcherToHere(Fetcher):
     """Finds every agent of the guide on this machine, at the port of the one agent; that is all that it changes."""
 
     def __init__(self, agent: Agent, authority: Authority) -> None:
@@ -78,7 +78,7 @@ def run_block(text: str, names: dict[str, Any]) -> dict[str, Any]:
 def many(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
     """One server that is all agents of the guide; which one was asked is told by the header Host."""
     with serving_agent(authority.server(*NAMES)) as running:
-        monkeypatch.setattr("a2a_trust.client.flow.Door", lambda: DoorToHere(running, authority))
+        monkeypatch.setattr("a2a_trust.client.flow.Fetcher", lambda: FetcherToHere(running, authority))
         yield running
 
 

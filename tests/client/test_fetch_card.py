@@ -15,7 +15,7 @@ from a2a_trust import (
     CardCache,
     CardVerificationError,
     ConfigurationError,
-    Door,
+    Fetcher,
     FetchError,
     KeySourceUnavailableError,
     MalformedError,
@@ -77,10 +77,10 @@ ways = pytest.mark.parametrize("fetch", [fetch_card, _in_loop, _waiting_in_loop]
 
 
 @ways
-def test_a_proven_card_is_had(fetch: Fetch, agent: Agent, door: Door) -> None:
+def test_a_proven_card_is_had(fetch: Fetch, agent: Agent, fetcher: Fetcher) -> None:
     card = card_of(agent.origin())
     agent.pages[NEW] = signed(card)
-    proven = fetch(agent.origin(), trusting(HOST), door=door)
+    proven = fetch(agent.origin(), trusting(HOST), fetcher=fetcher)
     assert (proven.card, proven.origin, proven.key) == (card, HOST, OWNER.public_key)
     assert agent.paths() == [NEW]
 
@@ -101,27 +101,27 @@ def test_a_proven_card_is_had(fetch: Fetch, agent: Agent, door: Door) -> None:
     ],
 )
 def test_what_is_not_proven_is_not_had(
-    fetch: Fetch, agent: Agent, door: Door, document: Callable[[str], bytes], error: type[Exception]
+    fetch: Fetch, agent: Agent, fetcher: Fetcher, document: Callable[[str], bytes], error: type[Exception]
 ) -> None:
     agent.pages[NEW] = document(agent.origin())
     with pytest.raises(error):
-        fetch(agent.origin(), trusting(HOST), door=door)
+        fetch(agent.origin(), trusting(HOST), fetcher=fetcher)
 
 
-def test_nobody_is_trusted_by_an_empty_store(agent: Agent, door: Door) -> None:
+def test_nobody_is_trusted_by_an_empty_store(agent: Agent, fetcher: Fetcher) -> None:
     agent.pages[NEW] = signed(card_of(agent.origin()))
     with pytest.raises(UntrustedCardError):
-        fetch_card(agent.origin(), TrustStore([]), door=door)
+        fetch_card(agent.origin(), TrustStore([]), fetcher=fetcher)
 
 
-def test_the_same_bytes_are_proven_offline(agent: Agent, door: Door) -> None:
+def test_the_same_bytes_are_proven_offline(agent: Agent, fetcher: Fetcher) -> None:
     document = agent.pages[NEW] = signed(card_of(agent.origin()))
-    fetched = fetch_card(agent.origin(), trusting(HOST), door=door)
+    fetched = fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
     assert isinstance(document, bytes)
     assert fetched == verify_card(document, trusting(HOST), origin=agent.origin(), now=time.time())
 
 
-def test_policy_and_coverage_are_those_of_verify_card(agent: Agent, door: Door) -> None:
+def test_policy_and_coverage_are_those_of_verify_card(agent: Agent, fetcher: Fetcher) -> None:
     agent.pages[NEW] = signed(card_of(agent.origin()))
     auditor = generate_signer("ES256", kid="auditor")
     trust = TrustStore(
@@ -129,35 +129,35 @@ def test_policy_and_coverage_are_those_of_verify_card(agent: Agent, door: Door) 
         for name, signer in (("firm", OWNER), ("auditor", auditor))
     )
     with pytest.raises(PolicyNotMetError, match="0 of the 1 parties"):
-        fetch_card(agent.origin(), trust, door=door, policy=named("auditor"))
-    assert fetch_card(agent.origin(), trust, door=door, policy=named("firm")).key == OWNER.public_key
+        fetch_card(agent.origin(), trust, fetcher=fetcher, policy=named("auditor"))
+    assert fetch_card(agent.origin(), trust, fetcher=fetcher, policy=named("firm")).key == OWNER.public_key
     with pytest.raises(ConfigurationError, match="never by kid"):
-        fetch_card(agent.origin(), trust, door=door, policy=named(OWNER.kid))
-    proven = fetch_card(agent.origin(), trusting(HOST), door=door, coverage=SignedPartOnly())
+        fetch_card(agent.origin(), trust, fetcher=fetcher, policy=named(OWNER.kid))
+    proven = fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, coverage=SignedPartOnly())
     assert proven.dropped == ()
 
 
-def test_a_card_that_an_sdk_signed_is_had_in_part_by_the_word_of_the_operator_only(agent: Agent, door: Door) -> None:
+def test_a_card_that_an_sdk_signed_is_had_in_part_by_the_word_of_the_operator_only(agent: Agent, fetcher: Fetcher) -> None:
     card = pruned(card_of(agent.origin()))
     made = entry({"alg": "ES256", "kid": "owner"}, canonical(card), signs(OWNER.private_key, "ES256"))
     agent.pages[NEW] = served(card, made)
     with pytest.raises(PartialSignatureError, match="a2a-python"):
-        fetch_card(agent.origin(), trusting(HOST), door=door)
+        fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
     key = TrustedKey(key=OWNER.public_key, origins=Origins(HOST), signer=SigningTool.A2A_PYTHON)
-    assert fetch_card(agent.origin(), TrustStore([key]), door=door).unproven == UNPROVEN_BY_PRUNING
+    assert fetch_card(agent.origin(), TrustStore([key]), fetcher=fetcher).unproven == UNPROVEN_BY_PRUNING
     agent.pages[NEW] = served({**card, "x": "y"}, made)
     with pytest.raises(UncoveredFieldsError):
-        fetch_card(agent.origin(), TrustStore([key]), door=door)
-    assert fetch_card(agent.origin(), TrustStore([key]), door=door, coverage=SignedPartOnly()).dropped == ("/x",)
+        fetch_card(agent.origin(), TrustStore([key]), fetcher=fetcher)
+    assert fetch_card(agent.origin(), TrustStore([key]), fetcher=fetcher, coverage=SignedPartOnly()).dropped == ("/x",)
 
 
 # --- where it is looked for ----------------------------------------------------------------------------------------
 
 
 @ways
-def test_the_older_name_is_asked_only_when_the_newer_is_not_there(fetch: Fetch, agent: Agent, door: Door) -> None:
+def test_the_older_name_is_asked_only_when_the_newer_is_not_there(fetch: Fetch, agent: Agent, fetcher: Fetcher) -> None:
     agent.pages[OLD] = signed(card_of(agent.origin()))
-    assert fetch(agent.origin(), trusting(HOST), door=door).card["name"] == "Ledger"
+    assert fetch(agent.origin(), trusting(HOST), fetcher=fetcher).card["name"] == "Ledger"
     assert agent.paths() == [NEW, OLD]
 
 
@@ -172,17 +172,17 @@ def test_the_older_name_is_asked_only_when_the_newer_is_not_there(fetch: Fetch, 
         Page(status=304),
     ],
 )
-def test_no_other_failure_leads_to_the_older_name(fetch: Fetch, agent: Agent, door: Door, newer: Page) -> None:
+def test_no_other_failure_leads_to_the_older_name(fetch: Fetch, agent: Agent, fetcher: Fetcher, newer: Page) -> None:
     """Whoever can spoil the newer answer must not get to choose the older one."""
     agent.pages = {NEW: newer, OLD: signed(card_of(agent.origin()))}
     with pytest.raises((FetchError, UnsignedCardError)):
-        fetch(agent.origin(), trusting(HOST), door=door)
+        fetch(agent.origin(), trusting(HOST), fetcher=fetcher)
     assert agent.paths() == [NEW]
 
 
-def test_a_card_that_is_nowhere_is_an_error_with_its_status(agent: Agent, door: Door) -> None:
+def test_a_card_that_is_nowhere_is_an_error_with_its_status(agent: Agent, fetcher: Fetcher) -> None:
     with pytest.raises(FetchError, match="status 404") as caught:
-        fetch_card(agent.origin(), trusting(HOST), door=door)
+        fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
     assert caught.value.status == 404
     assert agent.paths() == [NEW, OLD]
 
@@ -207,9 +207,9 @@ def test_a_url_that_could_mean_either_is_refused() -> None:
         card_urls("https://a.test/card?id=1")
 
 
-def test_a_card_at_a_place_of_its_own(agent: Agent, door: Door) -> None:
+def test_a_card_at_a_place_of_its_own(agent: Agent, fetcher: Fetcher) -> None:
     agent.pages["/cards/one.json"] = signed(card_of(agent.origin()))
-    assert fetch_card(f"{agent.origin()}/cards/one.json", trusting(HOST), door=door).origin == HOST
+    assert fetch_card(f"{agent.origin()}/cards/one.json", trusting(HOST), fetcher=fetcher).origin == HOST
     assert agent.paths() == ["/cards/one.json"]
 
 
@@ -245,11 +245,11 @@ def test_a_card_that_takes_long_to_verify_does_not_hold_up_an_event_loop() -> No
 
 
 @ways
-def test_a_large_card_is_proven_or_refused_like_others(fetch: Fetch, agent: Agent, door: Door) -> None:
+def test_a_large_card_is_proven_or_refused_like_others(fetch: Fetch, agent: Agent, fetcher: Fetcher) -> None:
     agent.pages[NEW] = signed(card_of(agent.origin(), description="x" * 65_536))
-    assert fetch(agent.origin(), trusting(HOST), door=door).origin == HOST
+    assert fetch(agent.origin(), trusting(HOST), fetcher=fetcher).origin == HOST
     with pytest.raises(UntrustedCardError):
-        fetch(agent.origin(), trusting("other.test"), door=door)
+        fetch(agent.origin(), trusting("other.test"), fetcher=fetcher)
 
 
 def test_a_strangers_key_set_is_read_off_the_event_loop() -> None:
@@ -293,14 +293,14 @@ class Clock:
 
 
 @ways
-def test_a_fresh_answer_is_not_asked_for_again(fetch: Fetch, agent: Agent, door: Door) -> None:
+def test_a_fresh_answer_is_not_asked_for_again(fetch: Fetch, agent: Agent, fetcher: Fetcher) -> None:
     agent.pages[NEW] = Page(body=signed(card_of(agent.origin())), headers={"Cache-Control": "max-age=60"})
     cache, clock = CardCache(), Clock()
     for _ in range(2):
-        fetch(agent.origin(), trusting(HOST), door=door, cache=cache, clock=clock)
+        fetch(agent.origin(), trusting(HOST), fetcher=fetcher, cache=cache, clock=clock)
     assert agent.paths() == [NEW]
     clock.now += 60
-    fetch(agent.origin(), trusting(HOST), door=door, cache=cache, clock=clock)
+    fetch(agent.origin(), trusting(HOST), fetcher=fetcher, cache=cache, clock=clock)
     assert agent.paths() == [NEW, NEW]
 
 
@@ -316,7 +316,7 @@ def test_a_fresh_answer_is_not_asked_for_again(fetch: Fetch, agent: Agent, door:
     ],
 )
 def test_a_stale_answer_is_asked_for_by_its_validator(
-    agent: Agent, door: Door, validator: dict[str, str], condition: tuple[str, str]
+    agent: Agent, fetcher: Fetcher, validator: dict[str, str], condition: tuple[str, str]
 ) -> None:
     document = signed(card_of(agent.origin()))
     name, value = condition
@@ -328,12 +328,12 @@ def test_a_stale_answer_is_asked_for_by_its_validator(
 
     agent.pages[NEW] = page
     cache, clock = CardCache(), Clock()
-    first = fetch_card(agent.origin(), trusting(HOST), door=door, cache=cache, clock=clock)
+    first = fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, cache=cache, clock=clock)
     assert not {"if-none-match", "if-modified-since"} & agent.asked[0].headers.keys()
-    second = fetch_card(agent.origin(), trusting(HOST), door=door, cache=cache, clock=clock)
+    second = fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, cache=cache, clock=clock)
     assert agent.asked[1].headers[name] == value
     assert first == second
-    fetch_card(agent.origin(), trusting(HOST), door=door, cache=cache, clock=clock)
+    fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, cache=cache, clock=clock)
     assert len(agent.asked) == 2  # the 304 has made it fresh
 
 
@@ -347,49 +347,49 @@ def test_a_stale_answer_is_asked_for_by_its_validator(
         {},
     ],
 )
-def test_what_must_not_or_cannot_be_kept_is_fetched_whole(agent: Agent, door: Door, headers: dict[str, str]) -> None:
+def test_what_must_not_or_cannot_be_kept_is_fetched_whole(agent: Agent, fetcher: Fetcher, headers: dict[str, str]) -> None:
     agent.pages[NEW] = Page(body=signed(card_of(agent.origin())), headers=headers)
     cache = CardCache()
     for _ in range(2):
-        fetch_card(agent.origin(), trusting(HOST), door=door, cache=cache)
+        fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, cache=cache)
     assert len(agent.asked) == 2
     assert not any({"if-none-match", "if-modified-since"} & asked.headers.keys() for asked in agent.asked)
 
 
-def test_a_304_that_nobody_asked_for_is_no_card(agent: Agent, door: Door) -> None:
+def test_a_304_that_nobody_asked_for_is_no_card(agent: Agent, fetcher: Fetcher) -> None:
     agent.pages[NEW] = Page(status=304)
     with pytest.raises(FetchError, match="status 304"):
-        fetch_card(agent.origin(), trusting(HOST), door=door, cache=CardCache())
+        fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, cache=CardCache())
 
 
-def test_a_304_for_another_etag_is_no_card(agent: Agent, door: Door) -> None:
+def test_a_304_for_another_etag_is_no_card(agent: Agent, fetcher: Fetcher) -> None:
     agent.pages[NEW] = Page(body=signed(card_of(agent.origin())), headers={"ETag": '"one"'})
     cache = CardCache()
-    fetch_card(agent.origin(), trusting(HOST), door=door, cache=cache)
+    fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, cache=cache)
     agent.pages[NEW] = Page(status=304, headers={"ETag": '"two"'})
     with pytest.raises(FetchError, match="an ETag that nobody asked about"):
-        fetch_card(agent.origin(), trusting(HOST), door=door, cache=cache)
+        fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, cache=cache)
 
 
-def test_what_is_kept_is_proven_anew_and_asked_for_when_it_is_not(agent: Agent, door: Door) -> None:
+def test_what_is_kept_is_proven_anew_and_asked_for_when_it_is_not(agent: Agent, fetcher: Fetcher) -> None:
     """A key that was revoked proves nothing, however fresh the answer; the server may have another card by now."""
     agent.pages[NEW] = Page(body=signed(card_of(agent.origin())), headers={"Cache-Control": "max-age=60"})
     cache = CardCache()
-    fetch_card(agent.origin(), trusting(HOST), door=door, cache=cache)
+    fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, cache=cache)
     next_key = generate_signer("ES256", kid="next")
     with pytest.raises(UntrustedCardError):
-        fetch_card(agent.origin(), trusting(HOST, key=next_key), door=door, cache=cache)
+        fetch_card(agent.origin(), trusting(HOST, key=next_key), fetcher=fetcher, cache=cache)
     agent.pages[NEW] = signed(card_of(agent.origin()), by=next_key)
-    assert fetch_card(agent.origin(), trusting(HOST, key=next_key), door=door, cache=cache).key.kid == "next"
+    assert fetch_card(agent.origin(), trusting(HOST, key=next_key), fetcher=fetcher, cache=cache).key.kid == "next"
 
 
-def test_a_kept_card_is_refused_once_a_newer_one_was_seen_by_others(agent: Agent, door: Door) -> None:
+def test_a_kept_card_is_refused_once_a_newer_one_was_seen_by_others(agent: Agent, fetcher: Fetcher) -> None:
     """Its server allows to keep it; another process that shares the memory has seen its successor meanwhile."""
     now = time.time()
     older, newer = (signed(card_of(agent.origin()), iat=now - age) for age in (100, 10))
     agent.pages[NEW] = Page(body=older, headers={"Cache-Control": "max-age=600"})
     memory, cache = VolatileCardMemory(), CardCache()
-    options: dict[str, Any] = {"door": door, "memory": memory, "cache": cache}
+    options: dict[str, Any] = {"fetcher": fetcher, "memory": memory, "cache": cache}
     fetch_card(agent.origin(), trusting(HOST), **options)
     url = agent.origin() + NEW
     memory.admit(verify_card(newer, trusting(HOST), origin=url, now=now), url, now=now)
@@ -398,16 +398,16 @@ def test_a_kept_card_is_refused_once_a_newer_one_was_seen_by_others(agent: Agent
     assert agent.paths() == [NEW, NEW]
 
 
-def test_what_is_not_proven_is_not_kept(agent: Agent, door: Door) -> None:
+def test_what_is_not_proven_is_not_kept(agent: Agent, fetcher: Fetcher) -> None:
     """Else whoever answers once in the agent's place could lock it out for as long as he likes."""
     cache = CardCache()
     agent.pages[NEW] = Page(
         body=json.dumps(card_of(agent.origin())).encode(), headers={"Cache-Control": "max-age=9999"}
     )
     with pytest.raises(UnsignedCardError):
-        fetch_card(agent.origin(), trusting(HOST), door=door, cache=cache)
+        fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, cache=cache)
     agent.pages[NEW] = signed(card_of(agent.origin()))
-    assert fetch_card(agent.origin(), trusting(HOST), door=door, cache=cache).origin == HOST
+    assert fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, cache=cache).origin == HOST
 
 
 def test_nothing_is_fresh_for_more_than_a_day_or_before_it_came() -> None:
@@ -431,32 +431,32 @@ def test_a_cache_forgets_the_oldest() -> None:
 
 
 @ways
-def test_an_older_card_after_a_newer_one_is_refused(fetch: Fetch, agent: Agent, door: Door) -> None:
+def test_an_older_card_after_a_newer_one_is_refused(fetch: Fetch, agent: Agent, fetcher: Fetcher) -> None:
     now, memory = time.time(), VolatileCardMemory()
     old, new = (
         signed(card_of(agent.origin(), version=version), iat=now - age) for version, age in (("1", 9), ("2", 5))
     )
     agent.pages[NEW] = new
     for _ in range(2):
-        fetch(agent.origin(), trusting(HOST), door=door, memory=memory)
+        fetch(agent.origin(), trusting(HOST), fetcher=fetcher, memory=memory)
     agent.pages[NEW] = old
     with pytest.raises(RolledBackCardError):
-        fetch(agent.origin(), trusting(HOST), door=door, memory=memory)
-    assert fetch(agent.origin(), trusting(HOST), door=door).card["version"] == "1"  # nobody remembered
+        fetch(agent.origin(), trusting(HOST), fetcher=fetcher, memory=memory)
+    assert fetch(agent.origin(), trusting(HOST), fetcher=fetcher).card["version"] == "1"  # nobody remembered
 
 
 @ways
-def test_who_strips_the_signatures_of_a_known_agent_is_told_on(fetch: Fetch, agent: Agent, door: Door) -> None:
+def test_who_strips_the_signatures_of_a_known_agent_is_told_on(fetch: Fetch, agent: Agent, fetcher: Fetcher) -> None:
     memory = VolatileCardMemory()
     agent.pages[NEW] = signed(card_of(agent.origin()))
-    fetch(agent.origin(), trusting(HOST), door=door, memory=memory)
+    fetch(agent.origin(), trusting(HOST), fetcher=fetcher, memory=memory)
     agent.pages[NEW] = json.dumps(card_of(agent.origin())).encode()
     with pytest.raises(UnsignedCardError, match="its signatures have been taken off"):
-        fetch(agent.origin(), trusting(HOST), door=door, memory=memory)
+        fetch(agent.origin(), trusting(HOST), fetcher=fetcher, memory=memory)
 
 
 @ways
-def test_trust_on_first_use_is_a_choice_and_holds_to_the_first_key(fetch: Fetch, agent: Agent, door: Door) -> None:
+def test_trust_on_first_use_is_a_choice_and_holds_to_the_first_key(fetch: Fetch, agent: Agent, fetcher: Fetcher) -> None:
     memory, nobody = VolatileCardMemory(), TrustStore([])
     first = TrustOnFirstUse()
 
@@ -466,34 +466,34 @@ def test_trust_on_first_use_is_a_choice_and_holds_to_the_first_key(fetch: Fetch,
 
     publish(OWNER)
     with pytest.raises(UntrustedCardError):
-        fetch(agent.origin(), nobody, door=door, memory=memory)
+        fetch(agent.origin(), nobody, fetcher=fetcher, memory=memory)
     with pytest.raises(ConfigurationError, match="write TrustFile"):
         fetch_card("https://agent.example", "trust.toml")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="without a memory"):
-        fetch(agent.origin(), nobody, door=door, on_first_use=first)
-    assert fetch(agent.origin(), nobody, door=door, memory=memory, on_first_use=first).on_first_use
+        fetch(agent.origin(), nobody, fetcher=fetcher, on_first_use=first)
+    assert fetch(agent.origin(), nobody, fetcher=fetcher, memory=memory, on_first_use=first).on_first_use
     publish(generate_signer("ES256", kid="owner"))
     with pytest.raises(PinnedKeyError):
-        fetch(agent.origin(), nobody, door=door, memory=memory, on_first_use=first)
+        fetch(agent.origin(), nobody, fetcher=fetcher, memory=memory, on_first_use=first)
     with pytest.raises(UntrustedCardError):  # where the trust store says something, that alone counts
         fetch(
             agent.origin(),
             trusting(HOST, key=generate_signer(kid="another")),
-            door=door,
+            fetcher=fetcher,
             memory=memory,
             on_first_use=first,
         )
 
 
 @pytest.mark.parametrize("key_set", [Page(status=404), Page(body=b"{}"), Page(status=500)])
-def test_a_key_set_that_is_not_there_leads_to_no_other_card(agent: Agent, door: Door, key_set: Page) -> None:
+def test_a_key_set_that_is_not_there_leads_to_no_other_card(agent: Agent, fetcher: Fetcher, key_set: Page) -> None:
     """Else a 404 for the keys would bring the card at the older name."""
     agent.pages = {NEW: signed(card_of(agent.origin())), OLD: b"{}", "/.well-known/jwks.json": key_set}
     with pytest.raises(UntrustedCardError) as caught:
         fetch_card(
             agent.origin(),
             TrustStore([]),
-            door=door,
+            fetcher=fetcher,
             memory=VolatileCardMemory(),
             on_first_use=TrustOnFirstUse(),
         )
@@ -512,14 +512,14 @@ jwks_url = "{origin}/keys"
 
 
 @ways
-def test_key_sets_of_a_trust_file_are_fetched(fetch: Fetch, agent: Agent, door: Door, tmp_path: Path) -> None:
+def test_key_sets_of_a_trust_file_are_fetched(fetch: Fetch, agent: Agent, fetcher: Fetcher, tmp_path: Path) -> None:
     path = tmp_path / "trust.toml"
     path.write_text(TRUST.format(origin=agent.origin()))
     agent.pages = {
         NEW: signed(card_of(agent.origin())),
         "/keys": json.dumps(publish_jwks([OWNER.public_key])).encode(),
     }
-    assert fetch(agent.origin(), TrustFile(path, door=door), door=door).origin == HOST
+    assert fetch(agent.origin(), TrustFile(path, fetcher=fetcher), fetcher=fetcher).origin == HOST
     assert sorted(agent.paths()) == [NEW, "/keys"]
 
 
@@ -560,38 +560,38 @@ def test_programs_that_wait_finish_the_refresh_of_stale_keys_that_they_begin(in_
 
 @ways
 def test_a_key_set_out_of_reach_is_told_when_it_was_needed(
-    fetch: Fetch, agent: Agent, door: Door, tmp_path: Path
+    fetch: Fetch, agent: Agent, fetcher: Fetcher, tmp_path: Path
 ) -> None:
     path = tmp_path / "trust.toml"
     path.write_text(TRUST.format(origin=agent.origin()))
     agent.pages[NEW] = signed(card_of(agent.origin()))
     with pytest.raises(UntrustedCardError) as caught:
-        fetch(agent.origin(), TrustFile(path, door=door), door=door)
+        fetch(agent.origin(), TrustFile(path, fetcher=fetcher), fetcher=fetcher)
     assert isinstance(caught.value.__cause__, KeySourceUnavailableError)
     # That its configured keys are out of reach must not make it an agent of which nothing is known.
     agent.pages["/.well-known/jwks.json"] = json.dumps(publish_jwks([OWNER.public_key])).encode()
     with pytest.raises(UntrustedCardError):
         fetch(
             agent.origin(),
-            TrustFile(path, door=door),
-            door=door,
+            TrustFile(path, fetcher=fetcher),
+            fetcher=fetcher,
             memory=VolatileCardMemory(),
             on_first_use=TrustOnFirstUse(),
         )
     (tmp_path / "owner.json").write_text(json.dumps(publish_jwks([OWNER.public_key])))
     path.write_text(path.read_text() + '[[trust]]\norigins = ["agent.test"]\nkeys = "owner.json"\n')
-    assert fetch(agent.origin(), TrustFile(path, door=door), door=door).origin == HOST
+    assert fetch(agent.origin(), TrustFile(path, fetcher=fetcher), fetcher=fetcher).origin == HOST
 
 
 # --- observing -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_a_report_tells_what_came_and_why_it_is_not_proven(agent: Agent, door: Door, waits: bool) -> None:
+def test_a_report_tells_what_came_and_why_it_is_not_proven(agent: Agent, fetcher: Fetcher, waits: bool) -> None:
     def report(trust: TrustStore) -> UnsafeReportOnly:
         if waits:
-            return UnsafeReportOnly.fetch(agent.origin(), trust, door=door)
-        return asyncio.run(UnsafeReportOnly.fetch_async(agent.origin(), trust, door=door))
+            return UnsafeReportOnly.fetch(agent.origin(), trust, fetcher=fetcher)
+        return asyncio.run(UnsafeReportOnly.fetch_async(agent.origin(), trust, fetcher=fetcher))
 
     card = card_of(agent.origin())
     agent.pages[OLD] = signed(card)
@@ -618,9 +618,9 @@ def test_a_report_tells_what_came_and_why_it_is_not_proven(agent: Agent, door: D
 KEY = {"X-API-Key": "a secret"}
 
 
-def public(agent: Agent, door: Door, **members: Any) -> VerifiedCard:
+def public(agent: Agent, fetcher: Fetcher, **members: Any) -> VerifiedCard:
     agent.pages[NEW] = signed(card_of(agent.origin(), **members))
-    proven = fetch_card(agent.origin(), trusting(HOST), door=door)
+    proven = fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
     agent.asked.clear()
     return proven
 
@@ -654,13 +654,13 @@ def by_json_rpc(document: bytes) -> Callable[[Asked], Page]:
     ],
 )
 def test_an_extended_card_is_had_by_every_name(
-    agent: Agent, door: Door, waits: bool, interface: tuple[str, str, str], tenant: str, path: str, method: str
+    agent: Agent, fetcher: Fetcher, waits: bool, interface: tuple[str, str, str], tenant: str, path: str, method: str
 ) -> None:
     supported = interfaces(agent, ("/grpc", "GRPC", "1.0"), interface)
-    card = public(agent, door, supportedInterfaces=supported)
+    card = public(agent, fetcher, supportedInterfaces=supported)
     more = card_of(agent.origin(), supportedInterfaces=supported, description="More.")
     agent.pages[path] = by_json_rpc(signed(more)) if method else signed(more)
-    options: Any = {"credentials": KEY, "tenant": tenant, "door": door}
+    options: Any = {"credentials": KEY, "tenant": tenant, "fetcher": fetcher}
     if waits:
         extended = fetch_extended_card(card, trusting(HOST), **options)
     else:
@@ -674,11 +674,11 @@ def test_an_extended_card_is_had_by_every_name(
         assert (call["method"], call.get("params", {}).get("tenant", "")) == (method, tenant)
 
 
-def test_the_tenant_of_the_card_goes_before_that_of_the_caller(agent: Agent, door: Door) -> None:
+def test_the_tenant_of_the_card_goes_before_that_of_the_caller(agent: Agent, fetcher: Fetcher) -> None:
     (supported,) = interfaces(agent, ("/rest", "HTTP+JSON", "1.0"))
-    card = public(agent, door, supportedInterfaces=[{**supported, "tenant": "own"}])
+    card = public(agent, fetcher, supportedInterfaces=[{**supported, "tenant": "own"}])
     with pytest.raises(FetchError, match="404"):
-        fetch_extended_card(card, trusting(HOST), credentials=KEY, tenant="other", door=door)
+        fetch_extended_card(card, trusting(HOST), credentials=KEY, tenant="other", fetcher=fetcher)
     assert agent.paths() == ["/rest/own/extendedAgentCard"]
 
 
@@ -696,27 +696,27 @@ def test_the_tenant_of_the_card_goes_before_that_of_the_caller(agent: Agent, doo
     ],
 )
 def test_an_answer_without_a_proven_card_is_an_error(
-    agent: Agent, door: Door, answer: bytes, error: type[Exception], match: str
+    agent: Agent, fetcher: Fetcher, answer: bytes, error: type[Exception], match: str
 ) -> None:
-    card = public(agent, door)
+    card = public(agent, fetcher)
     agent.pages["/rpc"] = answer
     with pytest.raises(error, match=match):
-        fetch_extended_card(card, trusting(HOST), credentials=KEY, door=door)
+        fetch_extended_card(card, trusting(HOST), credentials=KEY, fetcher=fetcher)
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_credentials_that_do_not_suffice_are_told_by_the_status(agent: Agent, door: Door, status: int) -> None:
-    card = public(agent, door)
+def test_credentials_that_do_not_suffice_are_told_by_the_status(agent: Agent, fetcher: Fetcher, status: int) -> None:
+    card = public(agent, fetcher)
     agent.pages["/rpc"] = Page(status=status)
     with pytest.raises(FetchError) as caught:
-        fetch_extended_card(card, trusting(HOST), credentials=KEY, door=door)
+        fetch_extended_card(card, trusting(HOST), credentials=KEY, fetcher=fetcher)
     assert caught.value.status == status
 
 
-def test_a_card_that_promises_none_is_not_asked(agent: Agent, door: Door) -> None:
-    card = public(agent, door, capabilities={})
+def test_a_card_that_promises_none_is_not_asked(agent: Agent, fetcher: Fetcher) -> None:
+    card = public(agent, fetcher, capabilities={})
     with pytest.raises(FetchError, match="promises no extended card"):
-        fetch_extended_card(card, trusting(HOST), credentials=KEY, door=door)
+        fetch_extended_card(card, trusting(HOST), credentials=KEY, fetcher=fetcher)
     assert agent.asked == []
 
 
@@ -724,27 +724,27 @@ def test_a_card_that_promises_none_is_not_asked(agent: Agent, door: Door) -> Non
     "headers",
     [{"Host": "x"}, {"content-length": "1"}, {"Transfer-Encoding": "x"}, {"X\r\nY": "z"}, {"": "z"}, {"Accept": "*/*"}],
 )
-def test_headers_that_are_not_credentials_are_refused(agent: Agent, door: Door, headers: dict[str, str]) -> None:
-    card = public(agent, door)
+def test_headers_that_are_not_credentials_are_refused(agent: Agent, fetcher: Fetcher, headers: dict[str, str]) -> None:
+    card = public(agent, fetcher)
     with pytest.raises(ConfigurationError, match="not the caller's to write"):
-        fetch_extended_card(card, trusting(HOST), credentials=headers, door=door)
+        fetch_extended_card(card, trusting(HOST), credentials=headers, fetcher=fetcher)
     assert agent.asked == []
 
 
 @pytest.mark.parametrize("value", ["a\r\nb", "s\u00e9cret", "", " secret", "secret\n"])
-def test_a_value_that_is_no_header_is_refused_and_not_repeated(agent: Agent, door: Door, value: str) -> None:
-    card = public(agent, door)
+def test_a_value_that_is_no_header_is_refused_and_not_repeated(agent: Agent, fetcher: Fetcher, value: str) -> None:
+    card = public(agent, fetcher)
     with pytest.raises(ConfigurationError, match="the value of X-API-Key is not") as caught:
-        fetch_extended_card(card, trusting(HOST), credentials={"X-API-Key": value}, door=door)
+        fetch_extended_card(card, trusting(HOST), credentials={"X-API-Key": value}, fetcher=fetcher)
     assert not value.strip() or value.strip() not in str(caught.value)
     assert agent.asked == []
 
 
-def test_uncovered_members_of_an_extended_card_are_refused(agent: Agent, door: Door) -> None:
-    card = public(agent, door)
+def test_uncovered_members_of_an_extended_card_are_refused(agent: Agent, fetcher: Fetcher) -> None:
+    card = public(agent, fetcher)
     more = card_of(agent.origin())
     made = entry({"alg": "ES256", "kid": "owner"}, canonical(pruned(more)), signs(OWNER.private_key, "ES256"))
     agent.pages["/rpc"] = by_json_rpc(served({**more, "x": "y"}, made))
     key = TrustedKey(key=OWNER.public_key, origins=Origins(HOST), signer=SigningTool.A2A_PYTHON)
     with pytest.raises(UncoveredFieldsError):
-        fetch_extended_card(card, TrustStore([key]), credentials=KEY, door=door)
+        fetch_extended_card(card, TrustStore([key]), credentials=KEY, fetcher=fetcher)

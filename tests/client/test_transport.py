@@ -21,7 +21,7 @@ from a2a_trust import (
     AsyncVerifyingTransport,
     CardVerificationError,
     ConfigurationError,
-    Door,
+    Fetcher,
     MalformedError,
     Origins,
     PartialSignatureError,
@@ -595,8 +595,8 @@ def test_keys_of_a_trust_file_are_fetched(
     path = tmp_path / "trust.toml"
     path.write_text(f'version = 1\n[[trust]]\norigins = ["127.0.0.1"]\njwks_url = "{url}/keys"\n')
     agent.pages = {"/keys": json.dumps(publish_jwks([OWNER.public_key])).encode(), NEW: signed(card_of(url))}
-    door = Door(private_origins=[url], ssl_context=authority.client())
-    client = make(TrustFile(path, door=door))
+    fetcher = Fetcher(private_origins=[url], ssl_context=authority.client())
+    client = make(TrustFile(path, fetcher=fetcher))
     assert client.get(url + NEW).status_code == 200
     assert agent.paths() == [NEW, "/keys"]
 

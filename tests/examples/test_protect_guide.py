@@ -23,7 +23,7 @@ from a2a_trust import (
     ApiKeyVerifier,
     At,
     ConfigurationError,
-    Door,
+    Fetcher,
     FromTls,
     HandlersEnforceSkills,
     Header,
@@ -193,7 +193,7 @@ OPEN = {key: value for key, value in CARD.items() if key != "securityRequirement
 
 
 def login(issuer: str) -> dict[str, Any]:
-    return {"verifiers": {"login": JwtVerifier(OpenIdKeys(issuer, Door()), issuer=issuer, audience=HERE)}}
+    return {"verifiers": {"login": JwtVerifier(OpenIdKeys(issuer, Fetcher()), issuer=issuer, audience=HERE)}}
 
 
 @pytest.mark.parametrize(

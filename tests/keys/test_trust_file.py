@@ -357,8 +357,8 @@ def test_a_verifier_follows_them(tmp_path: Path) -> None:
 # Key sets on the network
 
 
-class Doors:
-    """Servers of key sets, as a door would reach them."""
+class Fetchers:
+    """Servers of key sets, as a fetcher would reach them."""
 
     def __init__(self, **sets: Any) -> None:
         self.sets, self.fetched = sets, list[str]()
@@ -387,25 +387,25 @@ def anyio_backend() -> str:
 
 @pytest.mark.anyio
 async def test_only_the_key_sets_of_the_host_are_fetched(tmp_path: Path) -> None:
-    doors: Any = Doors(a=[ANN.public_key], b=[BOB.public_key])
+    fetchers: Any = Fetchers(a=[ANN.public_key], b=[BOB.public_key])
     path = written(tmp_path, remote("a", "*.example.com"), remote("b", "other.example"))
-    file = TrustFile(path, door=doors)
+    file = TrustFile(path, fetcher=fetchers)
     assert not is_proven(file.trust_store(), ANN)
     trust = await file.fetch("https://invoice.example.com/a2a")
-    assert doors.fetched == ["https://keys.example.com/a"]
+    assert fetchers.fetched == ["https://keys.example.com/a"]
     assert is_proven(trust, ANN)
     assert file.trust_store() is trust
     assert await file.fetch("invoice.example.com") is trust
-    assert doors.fetched == ["https://keys.example.com/a"]  # still fresh
+    assert fetchers.fetched == ["https://keys.example.com/a"]  # still fresh
     await file.fetch()
-    assert doors.fetched == ["https://keys.example.com/a", "https://keys.example.com/b"]
+    assert fetchers.fetched == ["https://keys.example.com/a", "https://keys.example.com/b"]
 
 
 @pytest.mark.anyio
 async def test_a_key_set_that_is_out_of_reach_leaves_the_other_keys(tmp_path: Path) -> None:
-    doors: Any = Doors(a=OSError("down"), b=[BOB.public_key])
+    fetchers: Any = Fetchers(a=OSError("down"), b=[BOB.public_key])
     path = written(tmp_path, remote("a", "invoice.example.com"), remote("b", "invoice.example.com"), entry(EVE))
-    file = TrustFile(path, door=doors)
+    file = TrustFile(path, fetcher=fetchers)
     with pytest.raises(KeySourceUnavailableError, match=r"keys\.example\.com/a"):
         await file.fetch("invoice.example.com")
     trust = file.trust_store()
@@ -416,10 +416,10 @@ async def test_a_key_set_that_is_out_of_reach_leaves_the_other_keys(tmp_path: Pa
 async def test_keys_of_a_set_that_is_out_of_reach_for_too_long_do_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    doors: Any = Doors(a=[ANN.public_key])
-    file = TrustFile(written(tmp_path, remote("a", "invoice.example.com")), door=doors)
+    fetchers: Any = Fetchers(a=[ANN.public_key])
+    file = TrustFile(written(tmp_path, remote("a", "invoice.example.com")), fetcher=fetchers)
     assert is_proven(await file.fetch(), ANN)
-    doors.sets["a"] = OSError("down")
+    fetchers.sets["a"] = OSError("down")
     real = time.monotonic
     cache = file._cache("https://keys.example.com/a")
     monkeypatch.setattr(cache, "_clock", lambda: real() + 100_000)
@@ -430,7 +430,7 @@ async def test_keys_of_a_set_that_is_out_of_reach_for_too_long_do_not_count(
 
 @pytest.mark.anyio
 async def test_a_revocation_in_the_file_counts_for_fetched_keys(tmp_path: Path) -> None:
-    file = TrustFile(written(tmp_path, remote("a", "invoice.example.com")), door=Doors(a=[ANN.public_key]))  # type: ignore[arg-type]
+    file = TrustFile(written(tmp_path, remote("a", "invoice.example.com")), fetcher=Fetchers(a=[ANN.public_key]))  # type: ignore[arg-type]
     assert is_proven(await file.fetch(), ANN)
     written(tmp_path, remote("a", "invoice.example.com"), '\n[[revoked]]\nkid = "ann"\n')
     assert not is_proven(file.trust_store(), ANN)
@@ -441,19 +441,19 @@ async def test_a_revocation_in_the_file_counts_for_fetched_keys(tmp_path: Path) 
 @pytest.mark.anyio
 async def test_keys_that_share_a_kid_are_all_usable_whatever_the_jku(tmp_path: Path) -> None:
     twin = generate_signer(kid="ann")
-    doors: Any = Doors(a=[ANN.public_key], b=[twin.public_key])
+    fetchers: Any = Fetchers(a=[ANN.public_key], b=[twin.public_key])
     path = written(tmp_path, remote("a", "invoice.example.com"), remote("b", "invoice.example.com"))
-    trust = await TrustFile(path, door=doors).fetch()
+    trust = await TrustFile(path, fetcher=fetchers).fetch()
     for signer in (ANN, twin):
         for jku in (None, "https://keys.example.com/a", "https://evil.example/a"):
             card = sign_card(CARD, signer, jku=jku).card
             proven = verify_card(card, trust, origin="https://invoice.example.com", now=NOW)
             assert proven.key == signer.public_key
-    assert doors.fetched == ["https://keys.example.com/a", "https://keys.example.com/b"]
+    assert fetchers.fetched == ["https://keys.example.com/a", "https://keys.example.com/b"]
 
 
-def test_a_file_with_urls_needs_a_door(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="door=Door"):
+def test_a_file_with_urls_needs_a_fetcher(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="fetcher=Fetcher"):
         TrustFile(written(tmp_path, remote("a", "invoice.example.com")))
 
 
@@ -499,8 +499,8 @@ async def test_fetched_keys_for_another_algorithm_are_skipped(
     tmp_path: Path, rsa_key: rsa.RSAPrivateKey, caplog: pytest.LogCaptureFixture
 ) -> None:
     says = public_key_from_object(rsa_key, kid="says")
-    doors: Any = Doors(a=[ANN.public_key, says])  # what is published says its algorithm
+    fetchers: Any = Fetchers(a=[ANN.public_key, says])  # what is published says its algorithm
     text = remote("a", "invoice.example.com") + 'alg = "RS256"\n'
-    trust = await TrustFile(written(tmp_path, text), door=doors).fetch()
+    trust = await TrustFile(written(tmp_path, text), fetcher=fetchers).fetch()
     assert [each.key.kid for each in trust.keys] == ["says"]
     assert "key 'ann' skipped: algorithm RS256 does not fit this key" in caplog.text

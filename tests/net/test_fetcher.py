@@ -1,4 +1,4 @@
-"""The door to the network, against real servers on loopback."""
+"""The fetcher to the network, against real servers on loopback."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from a2a_trust.errors import ConfigurationError, FetchError
-from a2a_trust.net.fetcher import Door, Fetched
+from a2a_trust.net.fetcher import Fetcher, Fetched
 
 pytestmark = pytest.mark.anyio
 
@@ -90,13 +90,13 @@ async def serving(
         await asyncio.sleep(0.01 if tls else 0)  # broken handshakes have no task; their sockets close on their own
 
 
-def door_to(server: Server, *, timeout: float = 5.0, max_bytes: int = 1000) -> Door:
-    return Door(private_origins=[f"http://127.0.0.1:{server.port}"], timeout=timeout, max_bytes=max_bytes)
+def fetcher_for(server: Server, *, timeout: float = 5.0, max_bytes: int = 1000) -> Fetcher:
+    return Fetcher(private_origins=[f"http://127.0.0.1:{server.port}"], timeout=timeout, max_bytes=max_bytes)
 
 
 async def fetched(script: Script) -> Fetched:
     async with serving(script) as server:
-        return await door_to(server).fetch(f"http://127.0.0.1:{server.port}/jwks", configured=True)
+        return await fetcher_for(server).fetch(f"http://127.0.0.1:{server.port}/jwks", configured=True)
 
 
 class Names:
@@ -172,7 +172,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 async def test_a_document_comes_as_it_was_sent() -> None:
     async with serving(answer(b'{"a": 1}')) as server:
-        result = await door_to(server).fetch(f"http://127.0.0.1:{server.port}/a/b?c=d", configured=True)
+        result = await fetcher_for(server).fetch(f"http://127.0.0.1:{server.port}/a/b?c=d", configured=True)
     assert result == Fetched(body=b'{"a": 1}', max_age=None)
     (request,) = server.requests
     assert request.startswith(b"GET /a/b?c=d HTTP/1.1\r\n")
@@ -270,7 +270,7 @@ async def test_an_unchanged_document_is_the_known_one_as_fresh_as_is_said_now(kn
         script = answer(b"", *lines, status="304 Not Modified", content_type="")
         async with serving(script) as server:
             url = f"http://127.0.0.1:{server.port}/"
-            result = await door_to(server).fetch(url, configured=True, known=known)
+            result = await fetcher_for(server).fetch(url, configured=True, known=known)
         assert header in server.requests[0].split(b"\r\n")
         assert (result.body, result.max_age, result.etag) == (b"1", max_age, etag)
 
@@ -278,7 +278,7 @@ async def test_an_unchanged_document_is_the_known_one_as_fresh_as_is_said_now(kn
 async def test_a_changed_document_is_the_new_one() -> None:
     known = Fetched(body=b"1", max_age=5, etag='"a"')
     async with serving(answer(b"2", 'ETag: "b"')) as server:
-        result = await door_to(server).fetch(f"http://127.0.0.1:{server.port}/", configured=True, known=known)
+        result = await fetcher_for(server).fetch(f"http://127.0.0.1:{server.port}/", configured=True, known=known)
     assert result == Fetched(body=b"2", max_age=None, etag='"b"')
 
 
@@ -286,14 +286,14 @@ async def test_a_changed_document_is_the_new_one() -> None:
 async def test_unchanged_since_nothing_is_no_answer(known: Fetched | None) -> None:
     async with serving(answer(b"", status="304 Not Modified", content_type="")) as server:
         with pytest.raises(FetchError, match="status 304, not 200") as caught:
-            await door_to(server).fetch(f"http://127.0.0.1:{server.port}/", configured=True, known=known)
+            await fetcher_for(server).fetch(f"http://127.0.0.1:{server.port}/", configured=True, known=known)
     assert caught.value.status == 304
 
 
 async def test_what_the_caller_gives_is_sent() -> None:
     async with serving(answer()) as server:
         url = f"http://127.0.0.1:{server.port}/"
-        await door_to(server).fetch(url, configured=True, headers={"X-API-Key": "a b"}, content=b'{"a": 1}')
+        await fetcher_for(server).fetch(url, configured=True, headers={"X-API-Key": "a b"}, content=b'{"a": 1}')
     (request,) = server.requests
     assert request.startswith(b"POST / HTTP/1.1\r\n")
     assert {b"X-API-Key: a b", b"Content-Length: 8", b"Content-Type: application/json"} <= set(request.split(b"\r\n"))
@@ -353,16 +353,16 @@ async def test_slow_drips_end_at_the_time_limit(at: str) -> None:
 
     async with serving(drip) as server:
         with pytest.raises(FetchError, match=r"within 0\.1 seconds"):
-            await door_to(server, timeout=0.1).fetch(f"http://127.0.0.1:{server.port}/", configured=True)
+            await fetcher_for(server, timeout=0.1).fetch(f"http://127.0.0.1:{server.port}/", configured=True)
 
 
 async def test_a_connection_that_is_given_up_in_the_handshake_is_closed(authority: Authority) -> None:
     async with serving(answer()) as server:  # takes the handshake for a request and waits for more
         origin = f"https://127.0.0.1:{server.port}"
-        door = Door(private_origins=[origin], ssl_context=authority.client(), timeout=0.05)
+        fetcher = Fetcher(private_origins=[origin], ssl_context=authority.client(), timeout=0.05)
         with warnings.catch_warnings(record=True, action="always") as caught:
             with pytest.raises(FetchError, match="no whole answer"):
-                await door.fetch(f"{origin}/", configured=True)
+                await fetcher.fetch(f"{origin}/", configured=True)
             gc.collect()
     assert [str(warning.message) for warning in caught] == []
 
@@ -374,7 +374,7 @@ async def test_a_resolver_that_never_answers_ends_at_the_time_limit() -> None:
             raise AssertionError
 
     with pytest.raises(FetchError, match=r"within 0\.05 seconds"):
-        await Door(timeout=0.05, resolver=Silence()).fetch("https://a.example/", configured=False)
+        await Fetcher(timeout=0.05, resolver=Silence()).fetch("https://a.example/", configured=False)
 
 
 def test_name_servers_that_never_answer_hold_up_nothing_but_the_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,9 +387,9 @@ def test_name_servers_that_never_answer_hold_up_nothing_but_the_fetch(monkeypatc
         raise OSError("no such name")
 
     async def many() -> list[BaseException | Fetched]:
-        door = Door(timeout=0.2)
+        fetcher = Fetcher(timeout=0.2)
         urls = [f"https://{index}.tarpit.example/" for index in range(100)]
-        answers = await asyncio.gather(*(door.fetch(url, configured=False) for url in urls), return_exceptions=True)
+        answers = await asyncio.gather(*(fetcher.fetch(url, configured=False) for url in urls), return_exceptions=True)
         assert await asyncio.to_thread(lambda: "the program's own threads are free")
         return answers
 
@@ -428,22 +428,22 @@ async def test_a_closed_port_is_a_fetch_error() -> None:
     async with serving(answer()) as server:
         pass
     with pytest.raises(FetchError, match="cannot be reached"):
-        await door_to(server).fetch(f"http://127.0.0.1:{server.port}/", configured=True)
+        await fetcher_for(server).fetch(f"http://127.0.0.1:{server.port}/", configured=True)
 
 
 async def test_proxies_of_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(answer(b'"proxy"')) as proxy, serving(answer(b'"server"')) as server:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
-        result = await door_to(server).fetch(f"http://127.0.0.1:{server.port}/", configured=True)
+        result = await fetcher_for(server).fetch(f"http://127.0.0.1:{server.port}/", configured=True)
     assert (result.body, proxy.connections) == (b'"server"', 0)
 
 
 async def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
     async with serving(answer()) as server:
         origin = f"http://localhost:{server.port}"
-        door = Door(private_origins=[origin], resolver=Names(localhost=[["::1", "127.0.0.9", "127.0.0.1"]]))
-        assert (await door.fetch(f"{origin}/", configured=True)).body == b'{"keys": []}'
+        fetcher = Fetcher(private_origins=[origin], resolver=Names(localhost=[["::1", "127.0.0.9", "127.0.0.1"]]))
+        assert (await fetcher.fetch(f"{origin}/", configured=True)).body == b'{"keys": []}'
 
 
 async def test_tls_is_verified_for_the_name_while_the_address_is_the_checked_one(authority: Authority) -> None:
@@ -451,8 +451,8 @@ async def test_tls_is_verified_for_the_name_while_the_address_is_the_checked_one
     tls.sni_callback = lambda _socket, name, _context: asked.append(name)
     async with serving(answer(b"1"), tls=tls) as server:
         origin = f"https://idp.test:{server.port}"
-        door = Door(private_origins=[origin], ssl_context=authority.client(), resolver=Names(idp_test=[["127.0.0.1"]]))
-        assert (await door.fetch(f"{origin}/", configured=True)).body == b"1"
+        fetcher = Fetcher(private_origins=[origin], ssl_context=authority.client(), resolver=Names(idp_test=[["127.0.0.1"]]))
+        assert (await fetcher.fetch(f"{origin}/", configured=True)).body == b"1"
     assert asked == ["idp.test"]
     assert f"Host: idp.test:{server.port}\r\n".encode() in server.requests[0]
 
@@ -460,8 +460,8 @@ async def test_tls_is_verified_for_the_name_while_the_address_is_the_checked_one
 async def test_tls_is_verified_for_an_address_literal_too(authority: Authority) -> None:
     async with serving(answer(b"1"), tls=authority.server("127.0.0.1")) as server:
         origin = f"https://127.0.0.1:{server.port}"
-        door = Door(private_origins=[origin], ssl_context=authority.client())
-        assert (await door.fetch(f"{origin}/", configured=True)).body == b"1"
+        fetcher = Fetcher(private_origins=[origin], ssl_context=authority.client())
+        assert (await fetcher.fetch(f"{origin}/", configured=True)).body == b"1"
 
 
 @pytest.mark.parametrize("case", ["other name", "unknown authority"])
@@ -469,13 +469,13 @@ async def test_a_wrong_certificate_is_refused_before_anything_is_asked(authority
     async with serving(answer(), tls=authority.server("other.test", "127.0.0.1")) as server:
         name = "other.test" if case == "unknown authority" else "idp.test"
         origin = f"https://{name}:{server.port}"
-        door = Door(
+        fetcher = Fetcher(
             private_origins=[origin],
             ssl_context=None if case == "unknown authority" else authority.client(),
             resolver=Names(idp_test=[["127.0.0.1"]], other_test=[["127.0.0.1"]]),
         )
         with pytest.raises(FetchError, match="its certificate is refused"):
-            await door.fetch(f"{origin}/", configured=True)
+            await fetcher.fetch(f"{origin}/", configured=True)
     assert server.requests == []
 
 
@@ -486,18 +486,18 @@ def test_a_context_that_does_not_verify_is_refused() -> None:
     no_name.check_hostname = False
     for context in (nothing, no_name):
         with pytest.raises(ConfigurationError, match="does not verify"):
-            Door(ssl_context=context)
+            Fetcher(ssl_context=context)
 
 
 @pytest.mark.parametrize("timeout", [0.0, -1.0, float("inf"), float("nan")])
 def test_no_value_switches_the_time_limit_off(timeout: float) -> None:
     with pytest.raises(ConfigurationError, match="timeout"):
-        Door(timeout=timeout)
+        Fetcher(timeout=timeout)
 
 
 def test_no_value_switches_the_byte_limit_off() -> None:
     with pytest.raises(ConfigurationError, match="max_bytes"):
-        Door(max_bytes=0)
+        Fetcher(max_bytes=0)
 
 
 @pytest.mark.parametrize(
@@ -522,12 +522,12 @@ def test_no_value_switches_the_byte_limit_off() -> None:
 )
 def test_private_origins_are_checked_at_the_start(origin: str, words: str) -> None:
     with pytest.raises(ConfigurationError, match=words.replace(".", r"\.")):
-        Door(private_origins=[origin])
+        Fetcher(private_origins=[origin])
 
 
 async def test_a_loader_refuses_its_url_at_once_and_loads_later() -> None:
     async with serving(answer(b"1", "Cache-Control: max-age=7")) as server:
         url = f"http://127.0.0.1:{server.port}/"
         with pytest.raises(FetchError, match="only https"):
-            door_to(server).loader(url, configured=False)
-        assert await door_to(server).loader(url, configured=True)() == (b"1", 7)
+            fetcher_for(server).loader(url, configured=False)
+        assert await fetcher_for(server).loader(url, configured=True)() == (b"1", 7)

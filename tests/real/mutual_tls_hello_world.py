@@ -20,9 +20,9 @@ from a2a_trust.auth.discovery import OpenIdKeys
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.middleware.client_certificate import FromTls
 from a2a_trust.middleware.protection import protect
-from a2a_trust.net.fetcher import Door
+from a2a_trust.net.fetcher import Fetcher
 
-door = Door(ssl_context=ssl.create_default_context(cafile=os.environ["PROVIDER"]), private_origins=[ISSUER])
+fetcher = Fetcher(ssl_context=ssl.create_default_context(cafile=os.environ["PROVIDER"]), private_origins=[ISSUER])
 clients = ClientAuthority(
     name="clients",
     certificates=os.environ["CLIENTS"],
@@ -46,7 +46,7 @@ app = protect(
     card=agent_card_to_dict(card),
     verifiers={
         "certificate": CertificateVerifier(clients),
-        "oauth": JwtVerifier(OpenIdKeys(ISSUER, door), issuer=ISSUER, audience=AUDIENCE),
+        "oauth": JwtVerifier(OpenIdKeys(ISSUER, fetcher), issuer=ISSUER, audience=AUDIENCE),
     },
     client_certificates=FromTls(),
 )

@@ -23,7 +23,7 @@ import pytest
 
 from a2a_trust import LocalSigner, generate_signer
 from a2a_trust.keys import base64url
-from a2a_trust.net.fetcher import Door
+from a2a_trust.net.fetcher import Fetcher
 from tests.net.test_fetcher import Authority
 
 __all__ = ["ALGS", "AUDIENCE", "OpenIdProvider", "running_provider"]
@@ -114,9 +114,9 @@ class OpenIdProvider:
         self._process.communicate(timeout=30)  # the end of its input ends it
         self._errors.close()
 
-    def door(self, *, named: bool = True) -> Door:
-        """A door as an operator makes it for a provider of the own network; not ``named``: as for any other."""
-        return Door(ssl_context=self.tls, private_origins=[self.issuer] if named else [])
+    def fetcher(self, *, named: bool = True) -> Fetcher:
+        """A fetcher as an operator makes it for a provider of the own network; not ``named``: as for any other."""
+        return Fetcher(ssl_context=self.tls, private_origins=[self.issuer] if named else [])
 
     def tell(self, command: str, **more: Any) -> dict[str, Any]:
         """Have the process do something; what it answers."""

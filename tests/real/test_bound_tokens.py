@@ -93,7 +93,7 @@ async def agent(provider: OpenIdProvider, server: str, nonces: ServerNonces | No
             await guarded[0](scope, receive, send)
 
     async with served(server, app) as origin:
-        keys = OpenIdKeys(provider.issuer, provider.door())
+        keys = OpenIdKeys(provider.issuer, provider.fetcher())
         inner = Starlette(routes=[Route(path, who, methods=["POST", "PUT"]) for path in ("/who", "/other")])
         guarded.append(
             protect(
@@ -229,7 +229,7 @@ async def test_a_token_that_is_bound_to_a_certificate_is_good_on_its_connections
     at_provider = tls_of(ssl.DER_cert_to_PEM_cert(providers).encode(), tmp_path, clients)
     async with httpx.AsyncClient(verify=at_provider) as http:
         token = await given_to(http, provider, b"bound-service:secret")
-    keys = OpenIdKeys(provider.issuer, provider.door())
+    keys = OpenIdKeys(provider.issuer, provider.fetcher())
     app = protect(
         Starlette(routes=[Route("/who", who, methods=["POST"])]),
         card=card_of(provider, AUDIENCE),

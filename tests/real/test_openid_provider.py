@@ -47,7 +47,7 @@ class Clock:
 
 
 def keys_of(provider: OpenIdProvider, clock: Clock | None = None) -> OpenIdKeys:
-    return OpenIdKeys(provider.issuer, provider.door(), clock=clock or Clock())
+    return OpenIdKeys(provider.issuer, provider.fetcher(), clock=clock or Clock())
 
 
 def verifier_of(provider: OpenIdProvider, clock: Clock | None = None, **options: Any) -> JwtVerifier:
@@ -160,10 +160,10 @@ async def test_a_token_for_another_agent_of_the_same_provider_is_refused(provide
 
 async def test_keys_from_its_oauth_metadata_and_from_their_own_url_are_the_same(provider: OpenIdProvider) -> None:
     """This provider has the document of OpenID Connect only, where RFC 8414 5 allows it too."""
-    door, token = provider.door(), await provider.access_token("RS256")
+    fetcher, token = provider.fetcher(), await provider.access_token("RS256")
     sources: list[JwksCache] = [
-        OAuth2Keys(provider.issuer, door, metadata_url=provider.discovery_url),
-        JwksCache(door.loader(f"{provider.issuer}/jwks", configured=True)),
+        OAuth2Keys(provider.issuer, fetcher, metadata_url=provider.discovery_url),
+        JwksCache(fetcher.loader(f"{provider.issuer}/jwks", configured=True)),
     ]
     for keys in sources:
         verifier = JwtVerifier(keys, issuer=provider.issuer, audience=AUDIENCE)
@@ -172,7 +172,7 @@ async def test_keys_from_its_oauth_metadata_and_from_their_own_url_are_the_same(
 
 async def test_without_the_operators_word_a_private_provider_is_not_asked(provider: OpenIdProvider) -> None:
     before = provider.fetched()
-    keys = OpenIdKeys(provider.issuer, provider.door(named=False))
+    keys = OpenIdKeys(provider.issuer, provider.fetcher(named=False))
     verifier = JwtVerifier(keys, issuer=provider.issuer, audience=AUDIENCE)
     with pytest.raises(KeySourceUnavailableError):
         await proven(verifier, await provider.access_token("ES256"))
@@ -345,7 +345,7 @@ async def who(request: Request) -> JSONResponse:
 
 def agent_of(provider: OpenIdProvider) -> Any:
     app = Starlette(routes=[Route("/who", who, methods=["POST"])])
-    keys = OpenIdKeys(provider.issuer, provider.door())
+    keys = OpenIdKeys(provider.issuer, provider.fetcher())
     verifier = JwtVerifier(keys, issuer=provider.issuer, audience=AUDIENCE)
     return protect(app, card=card_of(provider), verifiers={"login": verifier})
 
@@ -399,7 +399,7 @@ async def test_an_issuer_that_is_another_by_one_character_has_no_keys_here(
     provider: OpenIdProvider, caplog: pytest.LogCaptureFixture
 ) -> None:
     issuer = f"{provider.issuer}/"  # the same document; the names in it are not the same
-    keys = OpenIdKeys(issuer, provider.door())
+    keys = OpenIdKeys(issuer, provider.fetcher())
     assert keys.metadata_url == provider.discovery_url
     verifier = JwtVerifier(keys, issuer=issuer, audience=AUDIENCE)
     with pytest.raises(InvalidCredentialsError, match=f"iss is not the issuer '{issuer}'"):

@@ -15,7 +15,7 @@ Rooms, from the ground up; each imports only from rooms before it:
 ``auth``            API keys, access tokens, client certificates, DPoP, and the guard that applies a card
 ``lint``            what in a card should be otherwise, and why
 ``middleware``      ASGI: the guard in front of an application, cards, key sets and metadata
-``client``          cards fetched and proven, what is remembered of their origins, DPoP, certificates
+``client``          cards fetched and verified, what is remembered of their origins, DPoP, certificates
 ``servers``         what only a server knows of a connection: for uvicorn and hypercorn
 ``cli``             the command ``a2a-sign``
 ==================  =================================================================================

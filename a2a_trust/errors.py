@@ -6,13 +6,13 @@
     ├── MalformedError               bytes from outside that are not understood (card, JWK, key file, header)
     ├── InvalidSignatureError        one JWS is well formed, and not by this key over these bytes
     ├── SigningError                 a card cannot be signed as asked; nothing was changed
-    ├── CardVerificationError        the card is not proven; ``failures`` says why, signature by signature
+    ├── CardVerificationError        the card is not verified; ``failures`` says why, signature by signature
     │   ├── UnsignedCardError        there is no list of signatures, or it is empty
     │   ├── UntrustedCardError       signatures, but none by a key that is trusted for this card now
-    │   │   └── PolicyNotMetError    proven, but not by as many parties as the policy demands
+    │   │   └── PolicyNotMetError    verified, but not by as many parties as the policy demands
     │   ├── UncoveredFieldsError     a good signature that does not cover members of the served card: ``pointers``
     │   ├── PartialSignatureError    a good signature, and nothing shows that its signer dropped no members
-    │   └── CardMemoryError          proven, and refused for what is remembered of its origin
+    │   └── CardMemoryError          verified, and refused for what is remembered of its origin
     │       ├── RolledBackCardError  signed before a card that was seen from there
     │       └── PinnedKeyError       by another key than before, and only its own origin vouches for it
     ├── CardMemoryUnavailableError   what is remembered cannot be read or written now, so no card is judged
@@ -28,7 +28,7 @@
     └── CardNotServedError           503: our own card proves nothing now, so it must not be handed out
     ConfigurationError(ValueError)   wrong use, at start-up; the text says what to write instead
 
-Nothing in this package that verifies returns a bool: it raises one of these, or returns the proven value. Each class
+Nothing in this package that verifies returns a bool: it raises one of these, or returns the verified value. Each class
 has a ``code``, a stable word for machines; those below CardVerificationError also ``failures``, with a word for each.
 No text of any of them holds a secret or a passphrase. Of an unverified document they repeat no more than the names of
 members and keys, cut short and escaped.
@@ -182,7 +182,7 @@ class SignatureFailure:
 class CardVerificationError(TrustError):
     """No sufficient proof of the card; ``failures`` lists every signature that does not count, and why."""
 
-    code = "not-proven"
+    code = "not-verified"
 
     def __init__(self, message: str, failures: tuple[SignatureFailure, ...] = ()) -> None:
         self.message = message

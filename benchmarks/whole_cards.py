@@ -1,4 +1,4 @@
-"""Whole cards: bytes to a proven card, and a card to a signed one."""
+"""Whole cards: bytes to a verified card, and a card to a signed one."""
 
 from __future__ import annotations
 

@@ -78,10 +78,10 @@ def test_a_failure_reads_as_a_sentence_and_cannot_be_changed() -> None:
 
 def test_a_verification_error_lists_every_failure_one_to_a_line() -> None:
     failures = (failure(FailureReason.EXPIRED), failure(FailureReason.MALFORMED, 1, None))
-    error = CardVerificationError("not proven:", failures)
-    assert str(error) == "not proven:\n  signature 0 (kid k): why\n  signature 1 (no kid): why"
-    assert (error.message, error.failures) == ("not proven:", failures)
-    assert str(CardVerificationError("not proven")) == "not proven"
+    error = CardVerificationError("not verified:", failures)
+    assert str(error) == "not verified:\n  signature 0 (kid k): why\n  signature 1 (no kid): why"
+    assert (error.message, error.failures) == ("not verified:", failures)
+    assert str(CardVerificationError("not verified")) == "not verified"
     assert UnsignedCardError("x").failures == ()
 
 
@@ -125,7 +125,7 @@ CODES = {
     "MalformedError": "malformed",
     "InvalidSignatureError": "invalid-signature",
     "SigningError": "signing",
-    "CardVerificationError": "not-proven",
+    "CardVerificationError": "not-verified",
     "UnsignedCardError": "unsigned",
     "UntrustedCardError": "untrusted",
     "PolicyNotMetError": "policy",

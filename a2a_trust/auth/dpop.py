@@ -12,7 +12,7 @@ The rules, in the order in which they are applied (4.3):
 8. ``iat`` is of now, give or take the window.
 9. ``jti`` was not used before with this key. It is remembered now, after everything else, and until the window ends.
 
-The token itself was proven before: strangers reach none of this.
+The token itself was verified before: strangers reach none of this.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class _Carried(NamedTuple):
 
 
 class _Evidence:
-    """What the credentials of one request have proven, by the names of the schemes, in their order."""
+    """The identities that the credentials of one request gave, by the names of the schemes, in their order."""
 
     __slots__ = ("dpop_token", "identities", "is_bound", "rejected", "undecided")
 
@@ -137,8 +137,8 @@ class Guard:
         2. Verify: the verifiers of all schemes that share a place are asked for what came there.
         3. A credential that no verifier accepts is rejected, whatever the alternatives are.
         4. Bind: the request proves the keys that its credentials are bound to.
-        5. Decide: the first alternative whose schemes are all proven, with their scopes, makes the principal. A scheme
-           that cannot be verified now matters only here, where nothing else admits the caller.
+        5. Decide: the first alternative whose schemes are all verified, with their scopes, makes the principal. A
+           scheme that cannot be verified now matters only here, where nothing else admits the caller.
         """
         lines = self._lines.find(scope["headers"])
         carried = self._collect(lines, scope)  # 1
@@ -150,9 +150,9 @@ class Guard:
         if evidence.rejected and (rejected := self._rejected(evidence)):  # 3
             return rejected
         if evidence.is_bound or evidence.dpop_token:
-            unproven = await self._unproven_key(evidence, lines.get(_PROOF, _NO_LINES), scope, now)  # 4
-            if unproven is not None:
-                return unproven
+            refused = await self._key_without_proof(evidence, lines.get(_PROOF, _NO_LINES), scope, now)  # 4
+            if refused is not None:
+                return refused
         return self._decide(evidence)  # 5
 
     # 1
@@ -212,22 +212,22 @@ class Guard:
 
     # 4
 
-    async def _unproven_key(self, evidence: _Evidence, proofs: Lines, scope: Any, now: float) -> Refused | None:
+    async def _key_without_proof(self, evidence: _Evidence, proofs: Lines, scope: Any, now: float) -> Refused | None:
         """The refusal of a request that does not prove every key that its credentials are bound to.
 
         ``proofs`` are the lines of the header DPoP.
         """
-        proven_by: dict[str, str] = {}  # thumbprints of keys of proofs, with the scheme whose token demands one
+        demanded_by: dict[str, str] = {}  # thumbprints of keys of proofs, with the scheme whose token demands one
         for name, identity in evidence.identities.items():
             by_dpop, binding = self._is_by_dpop(name, evidence), identity.bound_to
             why = _binding_mismatch(identity, by_dpop, scope, takes_dpop=self.dpop is not None)
             if why:
                 return Refused(InvalidCredentialsError(why), name, by_dpop)
             if binding is not None and binding.jkt is not None:
-                proven_by[binding.jkt] = name
-        if not proven_by:
+                demanded_by[binding.jkt] = name
+        if not demanded_by:
             return None
-        (jkt, name), *others = proven_by.items()
+        (jkt, name), *others = demanded_by.items()
         if others or self.dpop is None:
             error = InvalidCredentialsError("one token cannot be bound to several keys of proofs")
             return Refused(error, name, by_dpop=True)
@@ -245,14 +245,14 @@ class Guard:
         """The caller, by the first alternative that is satisfied; else why there is none."""
         identities = evidence.identities
         for alternative in self._config.alternatives:
-            proven = []
+            verified = []
             for name, scopes in alternative.schemes:
                 identity = identities.get(name)
                 if identity is None or not scopes <= identity.scopes:
                     break
-                proven.append((name, identity))
+                verified.append((name, identity))
             else:
-                return Principal(identities=tuple(proven))
+                return Principal(identities=tuple(verified))
         return self._unsatisfied(evidence)
 
     def _unsatisfied(self, evidence: _Evidence) -> Refused:

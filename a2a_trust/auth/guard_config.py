@@ -380,6 +380,6 @@ def _check_metadata(scheme: SecurityScheme, verifier: Verifier[Any]) -> None:
     if used is not None and used != said:
         raise ConfigurationError(
             f"the card's {member} of {scheme.name!r} is {said!a}, and its verifier takes the keys of {used!a}: callers "
-            "would get their tokens elsewhere. Make the two alike; OAuth2Keys(issuer, fetcher, metadata_url=…) names the "
-            "other place that an issuer may have"
+            "would get their tokens elsewhere. Make the two alike; OAuth2Keys(issuer, fetcher, metadata_url=…) names "
+            "the other place that an issuer may have"
         )

@@ -13,12 +13,12 @@ The rules, in the order in which they are applied:
    refused. A verifier may demand that tokens are bound (``TokenBinding.REQUIRED``).
 7. The key is one of the issuer's, by ``kid`` and key type, and valid now; ``alg`` is its own, and so is the signature.
 
-Rules 2 to 6 read what nobody has proven yet, and can only refuse: a token that could not be good anyway makes no fetch
-of keys and no signature check. Nothing counts before rule 7.
+Rules 2 to 6 read an unverified token, and can only reject it: a token that could not be good anyway causes no fetch of
+keys and no signature check. Nothing counts before rule 7.
 
-What is remembered of a token are its proven claims, under the digest of the whole token, for five minutes at most, and
-not beyond the loss of any of the issuer's keys: so long may a key that the issuer withdrew still count. The memory is
-bounded in tokens and in bytes; the token that was verified first leaves it first.
+The verified claims of a token are cached under the digest of the whole token, for five minutes at most. The loss of any
+of the issuer's keys ends that, so a withdrawn key counts for five minutes at most. The cache is bounded in tokens and
+in bytes; the token that was verified first leaves it first.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class KeySource(Protocol):
 
     @property
     def generation(self) -> int:
-        """A number that rises whenever a key is lost: what was proven before then has to be proven again."""
+        """A number that rises whenever a key is lost: what was verified before then has to be verified again."""
         ...
 
     async def key(self, kid: str, kty: str) -> PublicKey:
@@ -112,7 +112,7 @@ class _Header(NamedTuple):
     typ: str
 
 
-class _Proven(NamedTuple):
+class _Verified(NamedTuple):
     identity: Identity
     signed: bytes
     """The digest of what the issuer has signed: a signature can have other spellings, which are other tokens."""
@@ -128,7 +128,7 @@ class JwtVerifier(BoundVerifier[str]):
         keys = OpenIdKeys("https://idp.example", Fetcher())
         JwtVerifier(keys, issuer="https://idp.example", audience="https://agent.example")
 
-    Why this is a class: it remembers proven claims.
+    Why this is a class: it remembers verified claims.
     """
 
     kind = CredentialKind.ACCESS_TOKEN
@@ -163,7 +163,7 @@ class JwtVerifier(BoundVerifier[str]):
         self._binding = TokenBinding(binding)
         if type(remember) is not int or remember < 0:
             raise ConfigurationError("JwtVerifier: remember is a number of tokens, 0 or more")
-        self._proven: BoundedCache[bytes, _Proven] = BoundedCache(
+        self._verified: BoundedCache[bytes, _Verified] = BoundedCache(
             max_entries=remember, max_bytes=remember * _MEMORY_BYTES
         )
 
@@ -190,22 +190,22 @@ class JwtVerifier(BoundVerifier[str]):
         if len(credential) > MAX_TOKEN or not credential.isascii():
             raise InvalidCredentialsError("token: too long, or not ASCII")
         digest = hashlib.sha256(credential.encode()).digest()
-        # Read before the key is asked for: what a key has proven that is lost meanwhile counts for nothing.
+        # Read before the key is asked for: if a key is lost meanwhile, what it verified counts for nothing.
         generation = self._keys.generation
-        proven = self._proven.get(digest, now)
-        if proven is not None:
-            identity, _, then, good_from = proven
+        verified = self._verified.get(digest, now)
+        if verified is not None:
+            identity, _, then, good_from = verified
             if then == generation and good_from <= now:
                 return identity
         try:
-            identity, good_from, good_until, size = await self._prove(credential, now)
+            identity, good_from, good_until, size = await self._verify(credential, now)
         except MalformedError as error:
             raise InvalidCredentialsError(f"token: {error}") from None
-        # Five minutes of the clock in both directions: what was proven while it ran ahead is proven again.
+        # Five minutes of the clock in both directions: what was verified while it ran ahead is verified again.
         good_from = max(good_from, now - _MEMORY_SECONDS)
         good_until = min(good_until, now + _MEMORY_SECONDS)
-        self._proven.put(
-            digest, _Proven(identity, _signed(credential), generation, good_from), until=good_until, size=size
+        self._verified.put(
+            digest, _Verified(identity, _signed(credential), generation, good_from), until=good_until, size=size
         )
         return identity
 
@@ -213,9 +213,9 @@ class JwtVerifier(BoundVerifier[str]):
         """Drop what is remembered of a token, as after its revocation, and of every other token that differs from it
         in nothing but the signature: of an ECDSA signature (r, s) anybody can make the second one, (r, n - s)."""
         signed = _signed(credential)
-        self._proven.remove_where(lambda proven: proven.signed == signed)
+        self._verified.remove_where(lambda verified: verified.signed == signed)
 
-    async def _prove(self, credential: str, now: float) -> tuple[Identity, float, float, int]:
+    async def _verify(self, credential: str, now: float) -> tuple[Identity, float, float, int]:
         """The identity, from when until when the token and the key that signed it are good, and how many bytes it
         takes to remember that."""
         # 1

@@ -1,4 +1,4 @@
-"""Who is asking: what each credential of a request has proven, and the caller that they make together."""
+"""Who is asking: the identity that each credential gives, and the caller that they make together."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class KeyBinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What one credential has proven.
+    """The identity that one verified credential gives.
 
     ``issuer`` says who vouches (an issuer URL, the name of a key store), ``subject`` whom they vouch for; together they
     name the caller, and no two callers share them. ``scopes`` are what the credential allows. It is good until just
@@ -258,7 +258,7 @@ class Principal:
         return first.scopes.intersection(*[identity.scopes for _, identity in others]) if others else first.scopes
 
     def identity(self, scheme: str) -> Identity | None:
-        """What the credential of that security scheme has proven; None when it played no part."""
+        """The identity by the credential of that security scheme; None when it played no part."""
         return next((identity for name, identity in self.identities if name == scheme), None)
 
 
@@ -277,7 +277,7 @@ class Anonymous:
         return False
 
     def identity(self, scheme: str) -> Identity | None:  # noqa: ARG002
-        """None: no credential has proven anything."""
+        """None: there is no credential."""
         return None
 
     @property

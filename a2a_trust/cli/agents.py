@@ -30,7 +30,7 @@ def is_url(name: str) -> bool:
 
 
 def received(name: str) -> bytes:
-    """The card of that name as it came, unproven: of the agent at that URL, or of a file.
+    """The card of that name as it came, unverified: of the agent at that URL, or of a file.
 
     FetchError, OSError: it cannot be had. ConfigurationError: the URL could mean an agent or a card.
     """
@@ -50,15 +50,17 @@ class Agents:
     memory: CardMemory
     on_first_use: bool
 
-    def prove(self, document: bytes, origin: str, trust: TrustStore) -> VerifiedCard:
+    def verify(self, document: bytes, origin: str, trust: TrustStore) -> VerifiedCard:
         """The proof of a card that was asked for; the errors are those of ``fetch_card``."""
         with needing_client("to ask agents"):
             from a2a_trust.client.first_use import TrustOnFirstUse
             from a2a_trust.client.flow import run
-            from a2a_trust.client.verification import Proving
+            from a2a_trust.client.verification import Verification
         on_first_use = TrustOnFirstUse() if self.on_first_use else None
         with _warnings_shown():
-            return run(Proving(trust=trust, memory=self.memory, on_first_use=on_first_use).prove(document, origin))
+            return run(
+                Verification(trust=trust, memory=self.memory, on_first_use=on_first_use).verify(document, origin)
+            )
 
 
 def agents(options: argparse.Namespace) -> Agents | None:

@@ -59,11 +59,11 @@ __all__ = ["run"]
 _LONGEST: Final = 240
 _COLUMN: Final = 16
 """Where that stands which has a label."""
-_UNKNOWN: Final = "unknown: not proven by this signature"
+_UNKNOWN: Final = "unknown: not verified by this signature"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show every card; the exit code is that of the first one that cannot be read, or is not proven where asked."""
+    """Show every card; the exit code is that of the first one that cannot be read, or is not verified where asked."""
     keys: TrustedKeys | None = None
     try:
         if options.trust is not None or options.jwks or options.key:
@@ -132,7 +132,7 @@ def _inspected(document: bytes, keys: TrustedKeys | None, name: str) -> tuple[di
     if proof is None:
         return entry, Exit.OK
     verdict, code = _verdict(document, proof)
-    if verdict.get("unproven") and view is not None:
+    if verdict.get("unverified") and view is not None:
         _leave_open(entry, view)
     return {**entry, **verdict}, code
 
@@ -285,7 +285,7 @@ def _signature(card: JSONObject, entry: JSON, proof: _Proof | None) -> dict[str,
     if proof is None:
         return told
     try:
-        proven = verify_card(
+        verified = verify_card(
             {**card, "signatures": [entry]},
             proof.trust,
             origin=proof.origin,
@@ -299,16 +299,16 @@ def _signature(card: JSONObject, entry: JSON, proof: _Proof | None) -> dict[str,
     return {
         **told,
         "good": True,
-        "form": proven.form,
-        "uncovered": list(proven.dropped) if proven.unproven else [],
-        "unproven": list(proven.unproven),
-        "key_expires": written(proven.key.not_after),
+        "form": verified.form,
+        "uncovered": list(verified.dropped) if verified.unverified else [],
+        "unverified": list(verified.unverified),
+        "key_expires": written(verified.key.not_after),
     }
 
 
 def _verdict(document: bytes, proof: _Proof) -> tuple[dict[str, Any], Exit]:
     try:
-        proven: VerifiedCard = verify_card(document, proof.trust, origin=proof.origin, now=time.time())
+        verified: VerifiedCard = verify_card(document, proof.trust, origin=proof.origin, now=time.time())
     except TrustError as error:
         code = exit_of(error)
         message = error.message if isinstance(error, CardVerificationError) else str(error)
@@ -323,9 +323,9 @@ def _verdict(document: bytes, proof: _Proof) -> tuple[dict[str, Any], Exit]:
     return {
         "verified": True,
         "class": "ok",
-        "signed_by": [key.kid for key in proven.keys],
-        "origin": proven.origin,
-        "unproven": list(proven.unproven),
+        "signed_by": [key.kid for key in verified.keys],
+        "origin": verified.origin,
+        "unverified": list(verified.unverified),
     }, Exit.OK
 
 
@@ -388,7 +388,7 @@ def _put_signatures(entry: dict[str, Any]) -> None:
     if "verified" in entry:
         if entry["verified"]:
             bound = f"for {entry['origin']}" if entry["origin"] else "origin not bound; give --origin"
-            in_part = bool(entry["unproven"])
+            in_part = bool(entry["unverified"])
             label = mark("verified in part", "yellow", sys.stdout) if in_part else mark("verified", "green", sys.stdout)
             put(f"  {'trusted:':<14}{label}, {_shown(bound)}")
         else:
@@ -400,13 +400,13 @@ def _put_judged(signature: dict[str, Any]) -> None:
     if not signature["good"]:
         put(f"  {'':<14}{mark('does not count', 'red', sys.stdout)}: {_shown(signature['reason'])}")
         return
-    covers = "a part of the card" if signature["unproven"] else "the whole card"
+    covers = "a part of the card" if signature["unverified"] else "the whole card"
     covers += f", without {', '.join(signature['uncovered'])}" if signature["uncovered"] else ""
     put(f"  {'':<14}good in the form {signature['form']}; covers {_shown(covers)}")
     if signature["key_expires"]:
         put(f"  {'':<14}the key is valid until {signature['key_expires']}")
-    if signature["unproven"]:
-        put(f"  {'':<14}{mark('unproven', 'yellow', sys.stdout)}: {_shown(', '.join(signature['unproven']))}")
+    if signature["unverified"]:
+        put(f"  {'':<14}{mark('unverified', 'yellow', sys.stdout)}: {_shown(', '.join(signature['unverified']))}")
 
 
 def _shown(text: object) -> str:

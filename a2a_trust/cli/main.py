@@ -259,7 +259,7 @@ def _parser(called: str) -> _Parser:
         action="store_true",
         help="of agents of whom nothing is known: believe the keys that they publish, and hold them to these later",
     )
-    verify.add_argument("--json", action="store_true", help="report as JSON, the proven card included")
+    verify.add_argument("--json", action="store_true", help="report as JSON, the verified card included")
     inspect = commands.add_parser(
         "inspect",
         help="show cards for people",

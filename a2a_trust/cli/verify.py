@@ -1,4 +1,4 @@
-"""``a2a-sign verify``: prove cards with keys that the caller trusts, and say what is proven."""
+"""``a2a-sign verify``: prove cards with keys that the caller trusts, and say what is verified."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Verify every card; the exit code is that of the first one that is not proven."""
+    """Verify every card; the exit code is that of the first one that is not verified."""
     try:
         if options.trust is None and not (options.jwks or options.key or options.on_first_use):
             raise ConfigurationError("name the keys that you trust: --trust FILE, --jwks FILE or --key FILE")
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     codes, entries = [], []
     for name in options.files:
         try:
-            proven = _proven(name, keys, asked)
+            verified = _verified(name, keys, asked)
         except (TrustError, ConfigurationError, OSError) as error:
             code = exit_of(error)
             entries.append(_failure(name, error, code))
@@ -59,9 +59,9 @@ def run(options: argparse.Namespace) -> int:
                 _put_failure(name, error, code, keys)
         else:
             code = Exit.OK
-            entries.append(_success(name, proven))
+            entries.append(_success(name, verified))
             if not options.json:
-                _put_success(name, proven)
+                _put_success(name, verified)
         codes.append(code)
     worst = next((code for code in codes if code), Exit.OK)
     if options.json:
@@ -69,30 +69,30 @@ def run(options: argparse.Namespace) -> int:
     return worst
 
 
-def _proven(name: str, keys: TrustedKeys, asked: Agents | None) -> VerifiedCard:
+def _verified(name: str, keys: TrustedKeys, asked: Agents | None) -> VerifiedCard:
     document, origin = received(name), keys.origin_of(name)
     trust = keys.store_for(document, origin)
     if asked is not None and is_url(name) and isinstance(origin, str):
-        return asked.prove(document, origin, trust)
+        return asked.verify(document, origin, trust)
     return verify_card(document, trust, origin=origin, now=time.time())
 
 
-def _success(name: str, proven: VerifiedCard) -> dict[str, Any]:
+def _success(name: str, verified: VerifiedCard) -> dict[str, Any]:
     return {
         "file": name,
         "ok": True,
         "class": "ok",
-        "kid": proven.key.kid,
-        "alg": proven.key.alg,
-        "thumbprint": proven.key.thumbprint,
-        "form": proven.form,
-        "origin": proven.origin,
-        "on_first_use": proven.on_first_use,
-        "dropped": list(proven.dropped),
-        "unproven": list(proven.unproven),
-        "warnings": list(proven.warnings),
-        "ignored": [_signature(failure) for failure in proven.ignored],
-        "card": proven.card,
+        "kid": verified.key.kid,
+        "alg": verified.key.alg,
+        "thumbprint": verified.key.thumbprint,
+        "form": verified.form,
+        "origin": verified.origin,
+        "on_first_use": verified.on_first_use,
+        "dropped": list(verified.dropped),
+        "unverified": list(verified.unverified),
+        "warnings": list(verified.warnings),
+        "ignored": [_signature(failure) for failure in verified.ignored],
+        "card": verified.card,
     }
 
 
@@ -115,18 +115,20 @@ def _signature(failure: Any) -> dict[str, Any]:
     return {"index": failure.index, "kid": failure.kid, "reason": failure.reason, "detail": failure.detail}
 
 
-def _put_success(name: str, proven: VerifiedCard) -> None:
-    label = mark("verified in part", "yellow", sys.stdout) if proven.unproven else mark("verified", "green", sys.stdout)
+def _put_success(name: str, verified: VerifiedCard) -> None:
+    label = (
+        mark("verified in part", "yellow", sys.stdout) if verified.unverified else mark("verified", "green", sys.stdout)
+    )
     put(f"{printable(name)}: {label}")
-    put(f"  signed by: {printable(proven.key.kid)} ({proven.key.alg})")
-    put(f"  form:      {proven.form}")
-    put(f"  origin:    {proven.origin or 'not bound (give --origin to bind the card to its host)'}")
-    if proven.unproven:
-        put(f"  {mark('unproven', 'yellow', sys.stdout)}:  {', '.join(proven.unproven)}")
-    for failure in proven.ignored:
+    put(f"  signed by: {printable(verified.key.kid)} ({verified.key.alg})")
+    put(f"  form:      {verified.form}")
+    put(f"  origin:    {verified.origin or 'not bound (give --origin to bind the card to its host)'}")
+    if verified.unverified:
+        put(f"  {mark('unverified', 'yellow', sys.stdout)}:  {', '.join(verified.unverified)}")
+    for failure in verified.ignored:
         if failure.reason is not FailureReason.COMPANION:  # ours beside every full signature: nothing to tell people
             put(f"  ignored:   {printable(failure)}")
-    for warning in proven.warnings:
+    for warning in verified.warnings:
         if not warning.startswith("origin:"):  # the line above says so
             warn(f"{name}: {warning}")
 

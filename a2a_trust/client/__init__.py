@@ -1,1 +1,1 @@
-"""Clients of agents: a card is proven, and compared with what is remembered, before anything in it is used."""
+"""Clients of agents: a card is verified, and compared with what is remembered, before anything in it is used."""

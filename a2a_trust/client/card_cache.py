@@ -23,8 +23,8 @@ class _Kept(NamedTuple):
 class CardCache:
     """Keeps the answers of the last ``size`` URLs, so that servers are asked less often and send less.
 
-    Why this is a class: it remembers. What it keeps is proven anew whenever it is used: the keys may have been revoked
-    since. Only what was proven is kept. It may be shared by threads.
+    Why this is a class: it remembers. A kept card is verified again whenever it is used: its keys may have been revoked
+    since. Only what was verified is kept. It may be shared by threads.
     """
 
     def __init__(self, size: int = 256) -> None:

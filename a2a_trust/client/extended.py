@@ -1,8 +1,8 @@
-"""Fetch the extended card with credentials, and get it only when it is proven and leads no further than the public one.
+"""Fetch the extended card with credentials; it is verified, and leads no further than the public one.
 
-The credentials go to one URL: an interface of the proven card, over https, at the host that the card was asked from.
-Over http they go to this machine only, if the card has no such interface, and if the fetcher permits fetching there. It is
-asked by the names that ``a2a_trust.middleware.extended_card`` answers to. Source: A2A 1.0.1 3.1.11, 13.3.
+The credentials go to one URL: an interface of the verified card, over https, at the host that the card was asked from.
+Over http they go to this machine only, if the card has no such interface, and if the fetcher permits fetching there. It
+is asked by the names that ``a2a_trust.middleware.extended_card`` answers to. Source: A2A 1.0.1 3.1.11, 13.3.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import Interface, read_card
 from a2a_trust.client.flow import Flow, Get, run, run_async
 from a2a_trust.client.reach import Reach, check_extension
-from a2a_trust.client.verification import ANY_KEY, WHOLE_CARD, Proving
+from a2a_trust.client.verification import ANY_KEY, WHOLE_CARD, Verification
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
 from a2a_trust.keys.origins import interface_host, interface_scheme, is_unencrypted
 from a2a_trust.keys.policy import Policy
@@ -53,11 +53,11 @@ def fetch_extended_card(
     ``fetch_card``.
 
     FetchError: the card promises none, or it cannot be had (``status`` 401 or 403: not with these credentials).
-    MalformedError, CardVerificationError: it is not proven, or it names origins of interfaces, or URLs for
+    MalformedError, CardVerificationError: it is not verified, or it names origins of interfaces, or URLs for
     credentials, that the public card does not.
     """
-    proving = Proving(trust=trust, policy=policy, coverage=coverage, clock=clock)
-    return run(_extending(card, proving, credentials, tenant), fetcher)
+    verification = Verification(trust=trust, policy=policy, coverage=coverage, clock=clock)
+    return run(_extending(card, verification, credentials, tenant), fetcher)
 
 
 async def fetch_extended_card_async(
@@ -72,17 +72,21 @@ async def fetch_extended_card_async(
     clock: Callable[[], float] = time.time,
 ) -> VerifiedCard:
     """As ``fetch_extended_card``, on the running event loop."""
-    proving = Proving(trust=trust, policy=policy, coverage=coverage, clock=clock)
-    return await run_async(_extending(card, proving, credentials, tenant), fetcher)
+    verification = Verification(trust=trust, policy=policy, coverage=coverage, clock=clock)
+    return await run_async(_extending(card, verification, credentials, tenant), fetcher)
 
 
-def _extending(card: VerifiedCard, proving: Proving, credentials: Mapping[str, str], tenant: str) -> Flow[VerifiedCard]:
+def _extending(
+    card: VerifiedCard, verification: Verification, credentials: Mapping[str, str], tenant: str
+) -> Flow[VerifiedCard]:
     request = _request(card, credentials, tenant)
     fetched = yield request
     document = fetched.body if request.content is None else _result(fetched.body)
     public = Reach.of(card)
     return (
-        yield from proving.prove(document, request.url, lambda extended: check_extension(public, Reach.of(extended)))
+        yield from verification.verify(
+            document, request.url, lambda extended: check_extension(public, Reach.of(extended))
+        )
     )
 
 

@@ -1,12 +1,12 @@
-"""Fetch a card, and get it only when it is proven.
+"""Fetch a card, and get it only when it is verified.
 
 The rules:
 
 1. The fetcher asks: https, checked addresses, no redirects, limits of bytes and time (``a2a_trust.net.fetcher``).
 2. At both well-known names, the older one only when the newer is not there (404); at one when the URL names a file.
 3. What the server allows is kept, and asked for again by its validators.
-4. The card is proven as one of the host that was asked, before anything is made of it.
-5. Who remembers earlier cards is asked last, so that nothing is remembered that was not proven.
+4. The card is verified as one of the host that was asked, before anything is made of it.
+5. Who remembers earlier cards is asked last, so that nothing is remembered that was not verified.
 
 Files and bytes need no network: ``verify_card`` proves them. Source: A2A 1.0.1 8.2 and 8.4.3, RFC 8615, RFC 9111.
 """
@@ -25,11 +25,11 @@ from a2a_trust.client.card_cache import CardCache
 from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.flow import Flow, Get, run, run_async
 from a2a_trust.client.memory import CardMemory
-from a2a_trust.client.verification import ANY_KEY, WHOLE_CARD, Proving
+from a2a_trust.client.verification import ANY_KEY, WHOLE_CARD, Verification
 from a2a_trust.errors import CardVerificationError, ConfigurationError, FetchError, MalformedError
 from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust import TrustSource
-from a2a_trust.net.fetcher import Fetcher, Fetched
+from a2a_trust.net.fetcher import Fetched, Fetcher
 from a2a_trust.signing.verify import Coverage, VerifiedCard
 from a2a_trust.strict_json import JSON
 
@@ -50,7 +50,7 @@ def fetch_card(
     coverage: Coverage = WHOLE_CARD,
     clock: Callable[[], float] = time.time,
 ) -> VerifiedCard:
-    """The card of the agent at that URL, proven with the keys of ``trust``, or an error.
+    """The card of the agent at that URL, verified with the keys of ``trust``, or an error.
 
     ``url`` is where the agent is (``https://agent.example.com``), or that of the card itself, which ends in ``.json``.
     ``fetcher`` has the limits, and what may be fetched from private networks: give one without ``private_origins`` for
@@ -58,13 +58,13 @@ def fetch_card(
     it stands in for keys that nobody trusts yet. ``cache`` spares the server requests. ``policy`` and ``coverage`` are
     those of ``verify_card``; ``clock`` gives seconds since the epoch.
 
-    FetchError: it cannot be had. MalformedError, CardVerificationError and those below it: it is not proven.
+    FetchError: it cannot be had. MalformedError, CardVerificationError and those below it: it is not verified.
     CardMemoryUnavailableError: nobody knows whether it is the latest one.
     """
-    proving = Proving(
+    verification = Verification(
         trust=trust, memory=memory, on_first_use=on_first_use, policy=policy, coverage=coverage, clock=clock
     )
-    return run(fetching(url, proving, cache), fetcher)
+    return run(fetching(url, verification, cache), fetcher)
 
 
 async def fetch_card_async(
@@ -80,10 +80,10 @@ async def fetch_card_async(
     clock: Callable[[], float] = time.time,
 ) -> VerifiedCard:
     """As ``fetch_card``, on the running event loop."""
-    proving = Proving(
+    verification = Verification(
         trust=trust, memory=memory, on_first_use=on_first_use, policy=policy, coverage=coverage, clock=clock
     )
-    return await run_async(fetching(url, proving, cache), fetcher)
+    return await run_async(fetching(url, verification, cache), fetcher)
 
 
 def card_urls(url: str) -> tuple[str, ...]:
@@ -106,9 +106,9 @@ def card_urls(url: str) -> tuple[str, ...]:
     return tuple(url.rstrip("/") + name for name in CARD_PATHS)
 
 
-def fetching(url: str, proving: Proving, cache: CardCache | None) -> Flow[VerifiedCard]:
+def fetching(url: str, verification: Verification, cache: CardCache | None) -> Flow[VerifiedCard]:
     """The flow of ``fetch_card``."""
-    return (yield from _at_first(url, lambda place: _fetching_from(place, proving, cache)))
+    return (yield from _at_first(url, lambda place: _fetching_from(place, verification, cache)))
 
 
 def finding(url: str) -> Flow[tuple[str, Fetched]]:
@@ -132,27 +132,27 @@ def _at_first(url: str, attempt: Callable[[str], Flow[T]]) -> Flow[T]:
     return (yield from attempt(oldest))
 
 
-def _fetching_from(place: str, proving: Proving, cache: CardCache | None) -> Flow[VerifiedCard]:
-    fresh = None if cache is None else cache.fresh(place, proving.clock())
+def _fetching_from(place: str, verification: Verification, cache: CardCache | None) -> Flow[VerifiedCard]:
+    fresh = None if cache is None else cache.fresh(place, verification.clock())
     if fresh is not None:
         try:
-            return (yield from proving.prove(fresh.body, place))
+            return (yield from verification.verify(fresh.body, place))
         except CardVerificationError:
             pass  # a key was revoked, or a signature has expired: the server may have another by now
-    now = proving.clock()  # before asking: an answer is no younger than its request
+    now = verification.clock()  # before asking: an answer is no younger than its request
     fetched = yield Get(url=place, known=None if cache is None else cache.known(place))
-    proven = yield from proving.prove(fetched.body, place)
+    verified = yield from verification.verify(fetched.body, place)
     if cache is not None:
         cache.keep(place, fetched, now)
-    return proven
+    return verified
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsafeReportOnly:
-    """What an agent serves, proven or not, for those who watch before they enforce. It is not a ``VerifiedCard``.
+    """What an agent serves, verified or not, for those who watch before they enforce. It is not a ``VerifiedCard``.
 
     ``unverified`` is the JSON that came from ``url``, None when it is none that every reader reads alike. Anybody may
-    have written it: never send a credential where it says. ``refusal`` is why it is not proven; None when it is.
+    have written it: never send a credential where it says. ``refusal`` is why it is not verified; None when it is.
     """
 
     url: str
@@ -160,12 +160,12 @@ class UnsafeReportOnly:
     refusal: MalformedError | CardVerificationError | None
 
     @property
-    def is_proven(self) -> bool:
+    def is_verified(self) -> bool:
         return self.refusal is None
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why it is not proven, in words for machines: that of the refusal, then those of the signatures."""
+        """Why it is not verified, in words for machines: that of the refusal, then those of the signatures."""
         if self.refusal is None:
             return ()
         failures = self.refusal.failures if isinstance(self.refusal, CardVerificationError) else ()
@@ -183,7 +183,9 @@ class UnsafeReportOnly:
         clock: Callable[[], float] = time.time,
     ) -> UnsafeReportOnly:
         """What ``fetch_card`` would say; FetchError when there is nothing to report on."""
-        return run(cls._reporting(url, Proving(trust=trust, policy=policy, coverage=coverage, clock=clock)), fetcher)
+        return run(
+            cls._reporting(url, Verification(trust=trust, policy=policy, coverage=coverage, clock=clock)), fetcher
+        )
 
     @classmethod
     async def fetch_async(
@@ -197,16 +199,16 @@ class UnsafeReportOnly:
         clock: Callable[[], float] = time.time,
     ) -> UnsafeReportOnly:
         """As ``fetch``, on the running event loop."""
-        proving = Proving(trust=trust, policy=policy, coverage=coverage, clock=clock)
-        return await run_async(cls._reporting(url, proving), fetcher)
+        verification = Verification(trust=trust, policy=policy, coverage=coverage, clock=clock)
+        return await run_async(cls._reporting(url, verification), fetcher)
 
     @classmethod
-    def _reporting(cls, url: str, proving: Proving) -> Flow[UnsafeReportOnly]:
+    def _reporting(cls, url: str, verification: Verification) -> Flow[UnsafeReportOnly]:
         place, fetched = yield from finding(url)
         unverified, refusal = None, None
         try:
             unverified = strict_json.parse(fetched.body, what="card")
-            yield from proving.prove(fetched.body, place)
+            yield from verification.verify(fetched.body, place)
         except (MalformedError, CardVerificationError) as error:
             refusal = error
         return cls(url=place, unverified=unverified, refusal=refusal)

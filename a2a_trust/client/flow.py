@@ -18,7 +18,7 @@ from anyio import to_thread
 
 from a2a_trust.errors import TrustError
 from a2a_trust.keys.trust import TrustStore
-from a2a_trust.net.fetcher import Fetcher, Fetched
+from a2a_trust.net.fetcher import Fetched, Fetcher
 
 __all__ = ["Flow", "FreshKeys", "Get", "InThread", "KeyFetcher", "run", "run_async"]
 

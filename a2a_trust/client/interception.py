@@ -8,7 +8,7 @@ The rules:
 3. An answer of success is the card, whatever its status; redirects and 304 are refused, because what the program would
    use then did not come through here. Errors pass without their body, in which a program that does not look at the
    status would read a card.
-4. The card is proven as one of the host that was asked, and with nothing left open: the program reads all of it. An
+4. The card is verified as one of the host that was asked, and with nothing left open: the program reads all of it. An
    extended card leads no further than a public card that came through here before and names its origin.
 5. A request goes only to URLs that a verified card names, or that the program wrote in ``also``. To other URLs, and so
    to those of cards, only the GET of a public card goes, without credentials; its answer passes without cookies and
@@ -37,7 +37,7 @@ from a2a_trust.client.destinations import Destination, Destinations, UnsafePassA
 from a2a_trust.client.flow import Flow
 from a2a_trust.client.location import Location, location_of, plain_url
 from a2a_trust.client.reach import Reach, check_extension, origin_in
-from a2a_trust.client.verification import Proving
+from a2a_trust.client.verification import Verification
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
@@ -133,8 +133,10 @@ class PassingCards:
     shared by threads.
     """
 
-    def __init__(self, proving: Proving, cards: Mapping[str, str], also: Iterable[str] | UnsafePassAnything) -> None:
-        self._proving = proving
+    def __init__(
+        self, verification: Verification, cards: Mapping[str, str], also: Iterable[str] | UnsafePassAnything
+    ) -> None:
+        self._verification = verification
         self._cards = {_written("cards", interface): card for interface, card in cards.items()}
         self._card_destinations = frozenset(_card_destination(card) for card in cards.values())
         self._card_urls = frozenset(map(_place, cards.values()))
@@ -168,7 +170,7 @@ class PassingCards:
         called = _destination(url, self._also)
         if called is None:
             return True
-        now, store = self._proving.clock(), self._proving.trust.trust_store()
+        now, store = self._verification.clock(), self._verification.trust.trust_store()
         return any(
             each.store is store and each.since <= now < each.until and each.destinations.cover(called)
             for each in list(self._public.values())
@@ -185,7 +187,7 @@ class PassingCards:
                 if not public.document:
                     continue
                 try:
-                    yield from self._proven(public.document, public.location, key, is_public=True)
+                    yield from self._verified(public.document, public.location, key, is_public=True)
                 except TrustError:
                     continue  # it names nothing any more
         return self.permits(url)
@@ -209,7 +211,7 @@ class PassingCards:
         """Where to look for the card that names the URL; the refusal of the last search when that has just failed."""
         called = Destination.of(url)
         since, refusal = self._failed.get(called.without_operation(), (float("-inf"), None))
-        if refusal is not None and since <= self._proving.clock() < since + _FAILED_SECONDS:
+        if refusal is not None and since <= self._verification.clock() < since + _FAILED_SECONDS:
             raise refusal
         below = [base for base in self._cards if called.below(base) is not None]
         if below:
@@ -219,11 +221,11 @@ class PassingCards:
     def failed(self, url: str, search: Search) -> TrustError:
         """The refusal, kept for those who ask again."""
         refusal = search.refusal()
-        _keep(self._failed, Destination.of(url).without_operation(), (self._proving.clock(), refusal))
+        _keep(self._failed, Destination.of(url).without_operation(), (self._verification.clock(), refusal))
         return refusal
 
     def judged(self, asked: Asked, url: str, body: bytes, charset: str | None) -> Flow[None]:
-        """Nothing, when all that the answer brings is proven.
+        """Nothing, when all that the answer brings is verified.
 
         MalformedError, CardVerificationError and those below it, CardMemoryUnavailableError: it is not.
         """
@@ -232,7 +234,7 @@ class PassingCards:
         if charset is not None and charset.casefold() not in ("utf-8", "utf8"):
             raise MalformedError("card: its type names another charset than UTF-8, so some would read it otherwise")
         if asked is not Asked.CALL:
-            yield from self._proven(body, location, url, is_public=asked is Asked.CARD)
+            yield from self._verified(body, location, url, is_public=asked is Asked.CARD)
             return
         answer = strict_json.parse(body, what="answer")
         if answer == []:
@@ -243,16 +245,18 @@ class PassingCards:
             if "result" in each:
                 if type(each["result"]) is not dict:
                     raise MalformedError("answer: its result is no card")
-                yield from self._proven(each["result"], location, url, is_public=False)
+                yield from self._verified(each["result"], location, url, is_public=False)
 
-    def _proven(self, document: bytes | dict[str, Any], location: Location, url: str, *, is_public: bool) -> Flow[None]:
-        proving = self._proving if is_public else self._proving.without_memory()
+    def _verified(
+        self, document: bytes | dict[str, Any], location: Location, url: str, *, is_public: bool
+    ) -> Flow[None]:
+        verification = self._verification if is_public else self._verification.without_memory()
         kept = document if isinstance(document, bytes) and len(document) <= _REMEMBERED_BYTES else b""
         publics: list[_Public] = []
 
-        def check(proven: VerifiedCard) -> None:
-            _check_whole(proven)
-            now, reach = proving.clock(), Reach.of(proven)
+        def check(verified: VerifiedCard) -> None:
+            _check_whole(verified)
+            now, reach = verification.clock(), Reach.of(verified)
             if not is_public:
                 self._check_extension(reach, location.origin)
                 return
@@ -260,14 +264,14 @@ class PassingCards:
                 location=location,
                 document=kept,
                 reach=reach,
-                destinations=Destinations.of(proven, url),
-                store=proving.trust.trust_store(),
+                destinations=Destinations.of(verified, url),
+                store=verification.trust.trust_store(),
                 since=now,
-                until=min(proven.proven_until, now + _VERIFY_AGAIN_SECONDS),
+                until=min(verified.valid_until, now + _VERIFY_AGAIN_SECONDS),
             )
             publics.append(public)
 
-        yield from proving.prove(document, location, check)
+        yield from verification.verify(document, location, check)
         for public in publics:
             _keep(self._public, url, public)
 
@@ -286,13 +290,13 @@ class PassingCards:
             raise refusal
 
 
-def _check_whole(proven: VerifiedCard) -> None:
+def _check_whole(verified: VerifiedCard) -> None:
     """Refuse a proof with open ends: who reads the card as it came takes an absent requirement for none."""
-    if proven.unproven:
+    if verified.unverified:
         raise UncoveredFieldsError(
-            f"the card is signed in the form {proven.form}, which cannot prove {shown(proven.unproven)}; have it "
-            "signed by a2a-sign, or read what is proven of it with fetch_card",
-            proven.unproven,
+            f"the card is signed in the form {verified.form}, which cannot prove {shown(verified.unverified)}; have it "
+            "signed by a2a-sign, or read what is verified of it with fetch_card",
+            verified.unverified,
         )
 
 

@@ -8,8 +8,8 @@ from the card. The rules:
 2. Scheme and host are in lower case, and the default port is left out. A host without scheme is asked over https.
 3. In the path every character that may stand there as itself does, others are percent-encoded in upper case; slashes at
    the end, and all but one of several, are left out. A percent sign that encodes nothing is refused.
-4. Dot segments are refused, however they are written: httpx resolves ``..`` before it sends a request, ``Fetcher`` sends
-   it as it is, both send ``%2e%2e``, and servers differ in what they make of it.
+4. Dot segments are refused, however they are written: httpx resolves ``..`` before it sends a request, ``Fetcher``
+   sends it as it is, both send ``%2e%2e``, and servers differ in what they make of it.
 5. The query does not count: whoever adds one must not get a fresh first use. It counts for a URL that the user named
    with it (``cards`` of the transports, ``a2a-sign pins``), as it is written there.
 

@@ -87,7 +87,7 @@ class Admitted:
 class CardMemory(Protocol):
     """What a client remembers of the cards that it has seen, location by location. Safe in threads."""
 
-    def admit(self, proven: VerifiedCard, url: str, *, now: float) -> Admitted:
+    def admit(self, verified: VerifiedCard, url: str, *, now: float) -> Admitted:
         """Check a card against what is remembered of its location, and remember it.
 
         ``url`` is the one that the card was asked from; its query does not count. Call this before anything of the card
@@ -145,13 +145,13 @@ class Admission:
     """
 
     def __init__(
-        self, table: CardTable, proven: VerifiedCard, location: Location, *, now: float, way_out: WayOut
+        self, table: CardTable, verified: VerifiedCard, location: Location, *, now: float, way_out: WayOut
     ) -> None:
-        self._table, self._proven, self._location, self._now, self._way_out = table, proven, location, now, way_out
+        self._table, self._verified, self._location, self._now, self._way_out = table, verified, location, now, way_out
         self._before = self._binding = table.get(location)
-        self._presented = frozenset([key.thumbprint for key in proven.keys])
+        self._presented = frozenset([key.thumbprint for key in verified.keys])
         self._issued: float | None = None
-        version = proven.card.get("version")
+        version = verified.card.get("version")
         self._version = version if isinstance(version, str) and len(version) <= _LONGEST_VERSION else None
         self._warnings: list[str] = []
 
@@ -168,7 +168,7 @@ class Admission:
 
     def _reject_future(self) -> None:
         """1. A card from the future is rejected: its ``iat`` would make every honest card after it an old one."""
-        issued = self._proven.issued
+        issued = self._verified.issued
         if issued is None:
             return
         if not issued <= self._now + CLOCK_SKEW:  # written so that what is not a number is rejected too
@@ -183,7 +183,7 @@ class Admission:
         remembered for the location.
         """
         before = self._before
-        if not self._proven.on_first_use:
+        if not self._verified.on_first_use:
             return
         if before is None:
             self._warnings.append(trusted_on_first_use(self._location, self._presented))
@@ -201,7 +201,7 @@ class Admission:
         first use there, at any port. Any other key must be accepted by a person. Else everybody who may choose a path
         or a port would get a first use, of a key that speaks for the whole host.
         """
-        if not self._proven.on_first_use or self._before is not None:
+        if not self._verified.on_first_use or self._before is not None:
             return
         neighbours = list(self._table.neighbours(self._location))
         pinned = frozenset[str]().union(*[each.thumbprints for each in neighbours if each.on_first_use])
@@ -218,7 +218,7 @@ class Admission:
         version no longer count.
         """
         before = self._before
-        if before is not None and before.on_first_use and not self._proven.on_first_use:
+        if before is not None and before.on_first_use and not self._verified.on_first_use:
             self._binding = before if self._presented & before.thumbprints else None
 
     def _reject_older(self) -> None:
@@ -266,7 +266,7 @@ class Admission:
         version = self._version
         if version is None and self._binding is not None:
             version = self._binding.version
-        before, on_first_use = self._before, self._proven.on_first_use
+        before, on_first_use = self._before, self._verified.on_first_use
         return Remembered(
             location=self._location,
             thumbprints=before.thumbprints if before is not None and on_first_use else self._presented,
@@ -290,18 +290,20 @@ class JudgingMemory:
     def _way_out(self, action: str, location: str, thumbprints: Iterable[str] = ()) -> str:
         raise NotImplementedError
 
-    def admit(self, proven: VerifiedCard, url: str, *, now: float) -> Admitted:
+    def admit(self, verified: VerifiedCard, url: str, *, now: float) -> Admitted:
         """As ``CardMemory.admit``. The warnings also go to the log, where nobody has to ask for them."""
         location = named_location(url)
-        if not isinstance(proven, VerifiedCard):
+        if not isinstance(verified, VerifiedCard):
             raise ConfigurationError("admit: give what verify_card returned; only verified cards are remembered")
-        unbound = proven.origin is None and not proven.on_first_use  # a key of the trust store that speaks for any host
-        if proven.origin != host_of(location) and not unbound:
+        unbound = (
+            verified.origin is None and not verified.on_first_use
+        )  # a key of the trust store that speaks for any host
+        if verified.origin != host_of(location) and not unbound:
             raise ConfigurationError(
                 f"admit: the card was not verified for the host of {location}; give verify_card that origin"
             )
         with self._writing() as table:
-            admitted = Admission(table, proven, location, now=now, way_out=self._way_out).decide()
+            admitted = Admission(table, verified, location, now=now, way_out=self._way_out).decide()
             table.put(admitted.remembered)
         for warning in admitted.warnings:
             _log.warning("%s", warning)

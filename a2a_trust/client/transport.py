@@ -29,7 +29,7 @@ from a2a_trust.client.destinations import Destination, UnsafePassAnything
 from a2a_trust.client.flow import run, run_async
 from a2a_trust.client.interception import BARE_HEADERS, DROPPED_HEADERS, Asked, PassingCards
 from a2a_trust.client.memory import CardMemory
-from a2a_trust.client.verification import ANY_KEY, Proving
+from a2a_trust.client.verification import ANY_KEY, Verification
 from a2a_trust.errors import FetchError, MalformedError, TrustError
 from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust import TrustSource
@@ -69,7 +69,7 @@ class VerifyingTransport(httpx.BaseTransport):
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._transport = transport
-        self._cards = PassingCards(Proving(trust=trust, memory=memory, policy=policy, clock=clock), cards, also)
+        self._cards = PassingCards(Verification(trust=trust, memory=memory, policy=policy, clock=clock), cards, also)
         self._turns = _Turns(Lock)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -154,7 +154,7 @@ class AsyncVerifyingTransport(httpx.AsyncBaseTransport):
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._transport = transport
-        self._cards = PassingCards(Proving(trust=trust, memory=memory, policy=policy, clock=clock), cards, also)
+        self._cards = PassingCards(Verification(trust=trust, memory=memory, policy=policy, clock=clock), cards, also)
         self._turns = _Turns(anyio.Lock)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:

@@ -29,7 +29,7 @@ from a2a_trust.keys.policy import AnyKey, Policy
 from a2a_trust.keys.trust import TrustSource, TrustStore
 from a2a_trust.signing.verify import Coverage, VerifiedCard, WholeCard, verify_card
 
-__all__ = ["ANY_KEY", "WHOLE_CARD", "Proving"]
+__all__ = ["ANY_KEY", "WHOLE_CARD", "Verification"]
 
 ANY_KEY: Final = AnyKey()
 WHOLE_CARD: Final = WholeCard()
@@ -39,7 +39,7 @@ _SHORT: Final = 8_192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proving:
+class Verification:
     """Who is trusted, what is remembered and what is demanded. ``clock`` gives seconds since the epoch."""
 
     trust: TrustSource
@@ -57,11 +57,11 @@ class Proving:
                 "on_first_use: without a memory every use would be the first; pass memory=SqliteCardMemory(path)"
             )
 
-    def prove(
+    def verify(
         self,
         document: bytes | Mapping[str, Any],
         url: str,
-        check: Callable[[VerifiedCard], None] = lambda proven: None,  # noqa: ARG005
+        check: Callable[[VerifiedCard], None] = lambda verified: None,  # noqa: ARG005
     ) -> Flow[VerifiedCard]:
         """The proof of a card that was asked from that URL; the errors are those of ``verify_card`` and the memory.
 
@@ -85,7 +85,7 @@ class Proving:
         verify = partial(verify_card, document, store, origin=url, now=now, policy=self.policy, coverage=self.coverage)
         try:
             is_short = isinstance(document, bytes) and len(document) <= _SHORT
-            proven = verify() if is_short else (yield InThread(verify))
+            verified = verify() if is_short else (yield InThread(verify))
         except UnsignedCardError:
             if self.memory is not None and (yield InThread(partial(self.memory.expects_signature, url))):
                 raise UnsignedCardError(
@@ -94,10 +94,10 @@ class Proving:
             raise
         except CardVerificationError as error:
             raise error from unreachable
-        check(proven)
+        check(verified)
         if self.memory is not None:
-            yield InThread(partial(self.memory.admit, proven, url, now=now))
-        return proven
+            yield InThread(partial(self.memory.admit, verified, url, now=now))
+        return verified
 
     def _published(self, on_first_use: TrustOnFirstUse, url: str, store: TrustStore) -> Flow[TrustStore]:
         """The keys that the origin itself publishes, for the host of which the trust store says nothing."""
@@ -109,6 +109,6 @@ class Proving:
             raise KeySourceUnavailableError(f"the key set of the card's own origin: {error}") from error
         return on_first_use.trust_store(published, url, store)
 
-    def without_memory(self) -> Proving:
+    def without_memory(self) -> Verification:
         """The same for extended cards: when each was signed says nothing about the public one, nor about each other."""
         return replace(self, memory=None, on_first_use=None)

@@ -114,7 +114,7 @@ class JwksCache:
         self._retry_at = -math.inf
         #: When the searches that were begun will be paid for, at one in each cool-down (a leaky bucket).
         self._searches_until = -math.inf
-        #: Rises whenever a key is lost: for whoever remembers what keys have proven.
+        #: Rises whenever a key is lost: for whoever remembers what keys have verified.
         self.generation = 0
 
     async def key(self, kid: str, kty: str) -> PublicKey:

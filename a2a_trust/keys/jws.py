@@ -40,7 +40,7 @@ def read_header(protected: str) -> Mapping[str, Any]:
     MalformedError for what is not one canonical base64url text of one JSON object with a string ``alg``, and for
     every ``crit`` or ``b64``: we implement no extension that a header could demand.
     """
-    # Anybody can send headers, before anything is proven: what is remembered of them must be small.
+    # Anybody can send headers, before anything is verified: what is remembered of them must be small.
     return _remembered(protected) if len(protected) <= _USUAL_HEADER else _read(protected)
 
 

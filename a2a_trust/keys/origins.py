@@ -157,7 +157,7 @@ class Origins:
 
 
 class UnsafeAnyOrigin:
-    """Every host at once: what is proven with it is not bound to an origin.
+    """Every host at once: what is verified with it is not bound to an origin.
 
     As the origins of a key: whoever holds the key can speak for every host. As the ``origin`` of a verification: the
     card may have come from anywhere, a card of one host replayed by another is not noticed.

@@ -11,7 +11,7 @@ event              level    when
                    WARNING  as that, when ``key-source-unavailable``: callers can do nothing about it. While one
                             outage lasts, it is one event, and then one with a ``count`` in each minute
 ``not-served``     ERROR    the public card proves nothing any more, so callers get 503 instead
-``not-reloaded``   WARNING  the file of the public card is missing or not proven, so callers get the last good card
+``not-reloaded``   WARNING  the file of the public card is missing or not verified, so callers get the last good card
 ``reloaded``       INFO     the file of the public card is good again
 =================  =======  =====================================================================================
 

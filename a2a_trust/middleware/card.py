@@ -10,7 +10,7 @@ A source gives the card that counts now:
 
 A card is served only while it proves something to its callers. A card that has expired, or whose key was revoked, is
 one that its signer has taken back: the answer is 503, with an audit event. A file that is missing, half-written or not
-proven takes nothing back: the last good card stays, for as long as it proves something, also with an audit event. To
+verified takes nothing back: the last good card stays, for as long as it proves something, also with an audit event. To
 take a card back, revoke its key, or stop the agent. Source: A2A 8.2, 8.4, 8.6.
 """
 
@@ -212,7 +212,7 @@ class CardFile:
 
     ``trust`` holds the keys that its callers trust, or is the file with the ring of them: without a good signature by
     one of them the file is a TrustError now. With ``reload`` the file is looked at once per second. While it is
-    missing, half-written, larger than 1 MB, not a regular file or not proven (also because its key is revoked, or it
+    missing, half-written, larger than 1 MB, not a regular file or not verified (also because its key is revoked, or it
     has expired), the last good card stays, by its own times and keys; one that is no longer verified is 503. The
     audit trail has one event when that begins, and one when the file is good again.
     """
@@ -277,17 +277,17 @@ class _Proof:
         self._trust = trust
         #: When the card was found to prove nothing, by which store, and why.
         self._failed: tuple[float, TrustStore | None, str] = (-inf, None, "")
-        self._prove(document, trust.trust_store(), now)
+        self._verify(document, trust.trust_store(), now)
 
     def document(self, now: float) -> Document:
         """The card, or CardNotServedError."""
         store = self._trust.trust_store()
-        if store is self._store and self._proven_from <= now < self._document.good_until:
+        if store is self._store and self._valid_from <= now < self._document.good_until:
             return self._document
         failed_at, failed_by, why = self._failed
         if store is not failed_by or not 0 <= now - failed_at < _LOOK_SECONDS:
             try:
-                self._prove(self._document, store, now)  # another of its signatures may count
+                self._verify(self._document, store, now)  # another of its signatures may count
             except TrustError as error:
                 why = (
                     str(error) if store is not self._store else f"no signature of it counts now; sign it again: {error}"
@@ -297,11 +297,11 @@ class _Proof:
                 return self._document
         raise CardNotServedError(why)
 
-    def _prove(self, document: Document, store: TrustStore, now: float) -> None:
+    def _verify(self, document: Document, store: TrustStore, now: float) -> None:
         # Of any origin: which hosts a key may speak for, its callers decide.
         proof = verify_card(document.body, store, origin=UnsafeAnyOrigin(), now=now)
-        self._proven_from = proof.proven_from
-        self._document = document._replace(good_until=proof.proven_until)
+        self._valid_from = proof.valid_from
+        self._document = document._replace(good_until=proof.valid_until)
         self._store = store
 
 

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, refuse
-from a2a_trust.middleware.peer import Networks, proven_peer, was_forwarded
+from a2a_trust.middleware.peer import Networks, verified_peer, was_forwarded
 
 __all__ = ["CardForCallers", "CardForEverybody", "CardForNetworks", "CardReaders", "InNetworks"]
 
@@ -57,7 +57,7 @@ class InNetworks:
         self._app, self._networks = app, networks
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        peer = proven_peer(scope)
+        peer = verified_peer(scope)
         if peer is None:
             detail = _NO_PEER
         elif was_forwarded(scope):

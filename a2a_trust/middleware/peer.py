@@ -18,8 +18,8 @@ __all__ = [
     "Networks",
     "came_by_unix_socket",
     "peer_extension",
-    "proven_peer",
     "records_peers",
+    "verified_peer",
     "was_forwarded",
     "with_peer",
 ]
@@ -71,7 +71,7 @@ def peer_extension(address: str | None, *, unix: bool) -> dict[str, Any]:
     return {_EXTENSION: {"address": address, "unix": unix}}
 
 
-def proven_peer(scope: Mapping[str, Any]) -> IPv4Address | IPv6Address | None:
+def verified_peer(scope: Mapping[str, Any]) -> IPv4Address | IPv6Address | None:
     """The address of the socket's peer; None where the server does not record it, or it has none."""
     recorded = (scope.get("extensions") or {}).get(_EXTENSION)
     if recorded is None or recorded["address"] is None:

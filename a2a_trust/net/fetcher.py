@@ -11,8 +11,8 @@ The rules, for every URL:
    caller has an earlier answer, and then it is that answer.
 
 An operator may exempt single origins from "public", and loopback ones from https; this holds only for URLs that the
-operator wrote (``configured=True``), never for URLs out of headers and other documents of strangers. Of proven cards it
-holds for one thing: the extended card is asked for at an interface on the host that the public one is proven for.
+operator wrote (``configured=True``), never for URLs out of headers and other documents of strangers. One URL of a
+verified card may use it: the extended card is fetched from an interface on the host of the public card.
 
 Not here: what the bytes mean, when to ask again, and retries.
 """
@@ -41,7 +41,7 @@ from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, wit
 from a2a_trust.net.addresses import Address, is_loopback, is_private, is_public
 from a2a_trust.net.urls import DEFAULT_PORTS, read_url
 
-__all__ = ["Fetcher", "Fetched", "Resolver", "SystemResolver"]
+__all__ = ["Fetched", "Fetcher", "Resolver", "SystemResolver"]
 
 #: Path and query of what is asked for: RFC 3986 3.3 and 3.4, and nothing that servers read though it does not match.
 _PATH_AND_QUERY: Final = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*(?:\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?)?")
@@ -378,7 +378,7 @@ def _private_origin(origin: str) -> str:
 def _request_headers(
     target: _Target, given: Mapping[str, str], known: Fetched | None, content: bytes | None
 ) -> dict[bytes | str, bytes | str]:
-    """What is sent: the fetcher's own headers, those for a known answer, and the caller's, which replace none of them."""
+    """The headers of the request: the fetcher's own, those for a known answer, and the caller's, which replace none."""
     headers: dict[bytes | str, bytes | str] = {
         "Host": target.netloc.removesuffix({"https": ":443", "http": ":80"}[target.scheme]),
         "Accept": "application/json, application/*+json",

@@ -46,7 +46,7 @@ from a2a_trust.strict_json.pointer import Path, pointer_of, steps_to
 
 __all__ = [
     "MAX_POINTER",
-    "UNPROVEN_BY_PRUNING",
+    "UNVERIFIED_BY_PRUNING",
     "Form",
     "Projection",
     "is_within",
@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 
-UNPROVEN_BY_PRUNING: Final = (
+UNVERIFIED_BY_PRUNING: Final = (
     "/securityRequirements",
     "/securitySchemes",
     "/supportedInterfaces",
@@ -65,7 +65,7 @@ UNPROVEN_BY_PRUNING: Final = (
     "/capabilities/extensions/*/params",
     *(f"/{member}" for member in LEGACY_MEMBERS),
 )
-"""What a pruned form may have hidden: present or absent, these members are not proven by it."""
+"""What a pruned form may have hidden: present or absent, these members are not verified by it."""
 
 
 MAX_POINTERS: Final = 100

@@ -361,8 +361,8 @@ def check_own_work(document: bytes, payload: bytes, signers: Sequence[Signer], n
     trust = TrustStore(TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin()) for signer in signers)
     policy = all_of(*(signer.public_key.thumbprint for signer in signers))
     try:
-        proven = verify_card(document, trust, origin=UnsafeAnyOrigin(), now=now, policy=policy)
+        verified = verify_card(document, trust, origin=UnsafeAnyOrigin(), now=now, policy=policy)
     except CardVerificationError as error:
         raise SigningError(f"the signed card does not verify: {error}") from None
-    if proven.payload != payload:
+    if verified.payload != payload:
         raise SigningError("the signed card says something else than the card that was given")

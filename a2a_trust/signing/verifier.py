@@ -19,7 +19,7 @@ _REMEMBERED_BYTES: Final = 65_536
 
 
 class CardVerifier:
-    """Verifies cards of many agents and remembers what it has proven.
+    """Verifies cards of many agents and remembers what it has verified.
 
     Why this is a class: it holds a clock and a bounded memory. The memory maps the exact bytes of a document and its
     origin to the proof; a hit counts only within the times of the keys and the signatures, and while the trusted keys
@@ -43,22 +43,22 @@ class CardVerifier:
         if not callable(getattr(trust, "trust_store", None)):
             raise ConfigurationError("trust: write TrustFile('trust.toml'), or a TrustStore of keys")
         self._store = trust.trust_store()
-        self._proven: OrderedDict[tuple[bytes, str | UnsafeAnyOrigin], VerifiedCard] = OrderedDict()
+        self._verified: OrderedDict[tuple[bytes, str | UnsafeAnyOrigin], VerifiedCard] = OrderedDict()
 
     def verify(self, document: bytes, *, origin: str | UnsafeAnyOrigin) -> VerifiedCard:
         """As ``verify_card``, now."""
         now = self._clock()
         store = self._trust.trust_store()
         if store is not self._store:
-            self._store, self._proven = store, OrderedDict()
-        memory = self._proven  # of this store: another thread may see the next one meanwhile
+            self._store, self._verified = store, OrderedDict()
+        memory = self._verified  # of this store: another thread may see the next one meanwhile
         asked = (document, origin)
-        proven = memory.get(asked)
-        if proven is not None and proven.proven_from <= now < proven.proven_until:
-            return proven
-        proven = verify_card(document, store, origin=origin, now=now, policy=self._policy, coverage=self._coverage)
+        verified = memory.get(asked)
+        if verified is not None and verified.valid_from <= now < verified.valid_until:
+            return verified
+        verified = verify_card(document, store, origin=origin, now=now, policy=self._policy, coverage=self._coverage)
         if len(document) <= _REMEMBERED_BYTES:
-            memory[asked] = proven
+            memory[asked] = verified
         while len(memory) > self._remember:
             memory.popitem(last=False)
-        return proven
+        return verified

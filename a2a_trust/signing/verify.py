@@ -26,7 +26,7 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import UnsafeAnyOrigin, host_of, interface_host, is_unencrypted
 from a2a_trust.keys.policy import AnyKey, Policy, Threshold, is_thumbprint
 from a2a_trust.keys.trust import TrustStore
-from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING, Form, is_within, shown
+from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING, Form, is_within, shown
 from a2a_trust.signing.parties import counted_signatures
 from a2a_trust.signing.verify_signature import VerifiedSignature, verify_signatures
 from a2a_trust.strict_json import JSONObject
@@ -54,14 +54,14 @@ Coverage: TypeAlias = WholeCard | SignedPartOnly
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedCard:
-    """What a signature has proven about a card.
+    """A card as far as its signatures cover it.
 
     ``payload`` are the bytes that were signed, ``card`` is what they say. ``key`` signed them in ``form``; ``keys``
     are all keys that the policy counted. ``dropped`` are JSON pointers of members of the served card that are not in
-    ``card`` (the first 100). ``unproven`` is empty if the whole card is proven. Otherwise it has pointers (``*`` stands
-    for every index) of members that the form could have hidden: code that chooses credentials takes their absence as
-    unknown, never as "no requirement". ``warnings`` are sentences for people. The proof holds from ``proven_from``
-    until just before ``proven_until`` (seconds since the epoch).
+    ``card`` (the first 100). ``unverified`` is empty if the whole card is verified. Otherwise it has pointers (``*``
+    stands for every index) of members that the form could have hidden: code that chooses credentials takes their
+    absence as unknown, never as "no requirement". ``warnings`` are sentences for people. The card is verified from
+    ``valid_from`` until just before ``valid_until`` (seconds since the epoch).
     """
 
     payload: bytes
@@ -71,12 +71,12 @@ class VerifiedCard:
     origin: str | None
     """The host that the card is bound to, None when the proof is not bound to one."""
     dropped: tuple[str, ...]
-    unproven: tuple[str, ...]
+    unverified: tuple[str, ...]
     warnings: tuple[str, ...]
     ignored: tuple[SignatureFailure, ...]
     """The other signatures of the card that do not count, and why."""
-    proven_from: float
-    proven_until: float
+    valid_from: float
+    valid_until: float
     issued: float | None
     """The earliest protected ``iat`` of the signatures by ``keys``; None when one of them has none."""
     on_first_use: bool
@@ -197,11 +197,11 @@ def _result(
         form=projection.form,
         origin=host if bound else None,
         dropped=projection.dropped,
-        unproven=() if is_whole else UNPROVEN_BY_PRUNING,
+        unverified=() if is_whole else UNVERIFIED_BY_PRUNING,
         warnings=_warnings(common, is_whole=is_whole, bound=bound),
         ignored=failures,
-        proven_from=max([signature.valid_from for signature in counted]),
-        proven_until=min([signature.valid_until for signature in counted]),
+        valid_from=max([signature.valid_from for signature in counted]),
+        valid_until=min([signature.valid_until for signature in counted]),
         issued=None if issued == -inf else issued,
         on_first_use=any(signature.trusted.on_first_use for signature in counted),
     )

@@ -8,7 +8,7 @@ import pytest
 
 from a2a_trust import LocalSigner, Origins, SigningTool, TrustedKey, TrustStore, generate_signer, sign_card
 from tests.attacks.forgery import JSONObject, canonical, entry, pruned, signs, without_signatures
-from tests.attacks.proving import HOST
+from tests.attacks.verifying import HOST
 
 #: Every member that a pruned form drops is somewhere in it: requirements without scopes, a mutual TLS scheme without
 #: description, an empty allow-list.

@@ -33,7 +33,7 @@ from a2a_trust.keys.jws import verify_jws
 from a2a_trust.signing.signature import MARKS
 from a2a_trust.signing.verify import WholeCard
 from tests.attacks.forgery import JSONObject, b64, canonical, entry, pruned, served, signs, unb64, without_signatures
-from tests.attacks.proving import HOST, NOW, ORIGIN
+from tests.attacks.verifying import HOST, NOW, ORIGIN
 
 #: No deadline: the machine may be busy with other things.
 thorough = settings(max_examples=300, deadline=None)
@@ -46,7 +46,7 @@ class Target:
     document: JSONObject
     trust: TrustStore
     coverage: WholeCard | SignedPartOnly
-    proven: JSONObject
+    verified: JSONObject
 
     def ask(self, document: bytes) -> JSONObject | None:
         """The card that verification returns, None when it is refused; another exception ends the test."""
@@ -76,8 +76,8 @@ def targets(
         Target({**card, "signatures": [good_by_hand]}, whole_trust, WholeCard(), card),
         Target({**card, "signatures": [good_by_hand]}, trust, WholeCard(), card),
     ]
-    for target in found:  # control: unchanged, each is proven
-        assert target.ask(json.dumps(target.document).encode()) == target.proven
+    for target in found:  # control: unchanged, each is verified
+        assert target.ask(json.dumps(target.document).encode()) == target.verified
     return found
 
 
@@ -125,7 +125,7 @@ def test_octets_of_the_document_are_changed(
 ) -> None:
     target = targets[which]
     document = edited(json.dumps(target.document, ensure_ascii=False).encode(), changes)
-    assert target.ask(document) in (None, target.proven)
+    assert target.ask(document) in (None, target.verified)
 
 
 def test_each_octet_of_the_document_is_changed_in_turn(targets: list[Target]) -> None:
@@ -137,7 +137,7 @@ def test_each_octet_of_the_document_is_changed_in_turn(targets: list[Target]) ->
         changed = bytearray(text)
         changed[at] ^= 1 << at % 8
         answer = target.ask(bytes(changed))
-        assert answer in (None, target.proven)
+        assert answer in (None, target.verified)
         verified += answer is not None
     assert verified < len(text) // 50  # a blank that became a line feed, a capital letter in an escape
 
@@ -223,7 +223,7 @@ def test_the_order_of_members_is_changed(targets: list[Target], which: int, chan
     target = targets[which]
     document = shuffled(target.document, chance)
     chance.shuffle(document["signatures"])
-    assert target.ask(json.dumps(document).encode()) == target.proven
+    assert target.ask(json.dumps(document).encode()) == target.verified
 
 
 @settings(deadline=None)
@@ -263,7 +263,7 @@ def spelled(value: Any, chance: random.Random) -> str:
 @given(which=which, chance=chance)
 def test_blanks_and_spelling_are_changed(targets: list[Target], which: int, chance: random.Random) -> None:
     target = targets[which]
-    assert target.ask(spelled(target.document, chance).encode()) == target.proven
+    assert target.ask(spelled(target.document, chance).encode()) == target.verified
 
 
 # --- members added, changed, taken away ----------------------------------------------------------------------------
@@ -320,7 +320,7 @@ def test_members_are_inserted_anywhere(targets: list[Target], which: int, at: in
     places = containers(document, dict)
     place = places[at % len(places)]
     place[name] = value
-    assert target.ask(json.dumps(document).encode()) in (None, target.proven)
+    assert target.ask(json.dumps(document).encode()) in (None, target.verified)
 
 
 @thorough
@@ -347,7 +347,7 @@ def test_items_are_inserted_into_any_list(targets: list[Target], which: int, at:
     document = copy.deepcopy(target.document)
     lists = containers(document, list)
     lists[at % len(lists)].insert(place, value)
-    assert target.ask(json.dumps(document).encode()) in (None, target.proven)
+    assert target.ask(json.dumps(document).encode()) in (None, target.verified)
 
 
 @thorough
@@ -362,7 +362,7 @@ def test_any_members_are_changed_or_deleted(targets: list[Target], which: int, a
             del place[key]
         else:
             place[key] = copy.deepcopy(value)
-    assert target.ask(json.dumps(document).encode()) in (None, target.proven)
+    assert target.ask(json.dumps(document).encode()) in (None, target.verified)
 
 
 def test_each_member_of_the_card_is_deleted_in_turn(targets: list[Target]) -> None:
@@ -404,7 +404,7 @@ def test_cards_of_any_kind_raise_nothing_but_a_trust_error(
 
 @thorough
 @given(card=st.dictionaries(interesting.filter(lambda name: name != "signatures"), json_values, max_size=5))
-def test_a_card_of_any_kind_is_refused_or_signed_and_proven_as_it_was_signed(
+def test_a_card_of_any_kind_is_refused_or_signed_and_verified_as_it_was_signed(
     owner: LocalSigner, card: JSONObject
 ) -> None:
     try:
@@ -414,7 +414,7 @@ def test_a_card_of_any_kind_is_refused_or_signed_and_proven_as_it_was_signed(
     for signer in (None, *SigningTool):
         trust = TrustStore([TrustedKey(key=owner.public_key, origins=UnsafeAnyOrigin(), signer=signer)])
         result = verify_card(signed.card, trust, origin=UnsafeAnyOrigin(), now=NOW)
-        assert (result.payload, result.unproven) == (signed.payload, ())
+        assert (result.payload, result.unverified) == (signed.payload, ())
         assert as_doubles(result.card) == as_doubles(without_signatures(signed.card))
 
 
@@ -459,5 +459,5 @@ def test_a_header_of_any_kind_that_the_owner_has_signed_is_refused_or_proves_the
     targets: list[Target], owner: LocalSigner, header: JSONObject
 ) -> None:
     target = targets[0]
-    made = entry(header, canonical(target.proven), signs(owner.private_key, "ES256"))
-    assert target.ask(served(target.document, made)) in (None, target.proven)
+    made = entry(header, canonical(target.verified), signs(owner.private_key, "ES256"))
+    assert target.ask(served(target.document, made)) in (None, target.verified)

@@ -1,7 +1,7 @@
 """C4: whoever names a URL of a card makes the client ask its own machine, its network, its cloud or its disk.
 
-Seen in adk-js (issue 832). It is T8 for cards: the same fetcher, in front of both well-known names, the extended card and
-the key set of an origin.
+Seen in adk-js (issue 832). It is T8 for cards: the same fetcher, in front of both well-known names, the extended card
+and the key set of an origin.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ def test_an_answer_that_would_cost_too_much_ends_early(
     ],
 )
 async def test_an_interface_elsewhere_gets_no_credentials(agent: Agent, authority: Authority, url: str) -> None:
-    """The key may speak for both hosts, so the card is proven; the caller has meant one of them."""
+    """The key may speak for both hosts, so the card is verified; the caller has meant one of them."""
     interface = {"url": url.format(port=agent.port), "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
     document = signed(card_of(agent.origin(), supportedInterfaces=[interface]))
     trust = trusting(HOST, "other.test")

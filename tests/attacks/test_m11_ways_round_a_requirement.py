@@ -200,7 +200,7 @@ async def test_a_forged_certificate_where_the_server_believes_every_forwarded_he
 
 @pytest.mark.parametrize("scheme", ["key", "query", "bearer", "word"])
 def test_a_certificate_is_no_password(scheme: str, tmp_path: Path) -> None:
-    """Everybody can have its text; who has its key is proven by TLS, and by nothing that a request holds."""
+    """Everybody can have its text; who has its key is verified by TLS, and by nothing that a request holds."""
     authorities = tmp_path / "ca.pem"
     authorities.write_bytes(Authority().pem)
     verifier = CertificateVerifier(

@@ -41,7 +41,7 @@ from a2a_trust.cli.main import main
 from a2a_trust.client.memory import Admitted, VolatileCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs
-from tests.attacks.proving import HOST, NOW
+from tests.attacks.verifying import HOST, NOW
 from tests.client.agents import NEW, OLD, OWNER, Agent, card_of, serving_agent, signed, trusting
 from tests.net.test_fetcher import Authority, Names
 
@@ -72,8 +72,8 @@ def published(*signers: LocalSigner) -> TrustStore:
 
 def seen(memory: Memory, document: bytes, trust: TrustStore, url: str) -> Admitted:
     """What a client does with a card that it asked from that URL."""
-    proven = verify_card(document, trust, origin=url, now=NOW)
-    return memory.admit(proven, url, now=NOW)
+    verified = verify_card(document, trust, origin=url, now=NOW)
+    return memory.admit(verified, url, now=NOW)
 
 
 # --- neither locks the other out -----------------------------------------------------------------------------------
@@ -285,8 +285,8 @@ def test_what_one_tenant_does_first_does_not_make_its_key_that_of_the_next(
 def test_a_path_that_servers_read_differently_is_no_location(
     memory: Memory, card: JSONObject, owner: LocalSigner, path: str
 ) -> None:
-    proven = verify_card(by(owner, card), named(owner), origin=SITE, now=NOW)
-    for use in (lambda: memory.admit(proven, SITE + path, now=NOW), lambda: memory.expects_signature(SITE + path)):
+    verified = verify_card(by(owner, card), named(owner), origin=SITE, now=NOW)
+    for use in (lambda: memory.admit(verified, SITE + path, now=NOW), lambda: memory.expects_signature(SITE + path)):
         with pytest.raises(ConfigurationError, match="dot segment, or a percent sign"):
             use()
     assert memory.records() == ()

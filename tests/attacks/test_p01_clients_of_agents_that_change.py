@@ -181,11 +181,11 @@ print("ready", flush=True)
 sys.stdin.readline()
 for origin in origins:
     try:
-        proven = fetch_card(origin, TrustStore([]), fetcher=fetcher, memory=memory, on_first_use=TrustOnFirstUse())
+        verified = fetch_card(origin, TrustStore([]), fetcher=fetcher, memory=memory, on_first_use=TrustOnFirstUse())
     except PinnedKeyError as error:
         print(origin, "refused", *error.pinned)
     else:
-        print(origin, "first", proven.key.thumbprint)
+        print(origin, "first", verified.key.thumbprint)
 """
 
 

@@ -1,6 +1,6 @@
 """P1: the memory of cards is led astray: another key, an older card, one from the future, two who are first at once.
 
-Every card here goes the way of a client: proven by ``verify_card``, then put before the memory.
+Every card here goes the way of a client: verified by ``verify_card``, then put before the memory.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from a2a_trust.errors import (
 from a2a_trust.keys.policy import OriginPolicy
 from a2a_trust.keys.trust_file import read_trust
 from tests.attacks.forgery import JSONObject, b64, canonical, entry, pruned, served, signs
-from tests.attacks.proving import HOST, NOW, ORIGIN
+from tests.attacks.verifying import HOST, NOW, ORIGIN
 
 AGENT = f"https://{HOST}"
 TOFU = TrustOnFirstUse()
@@ -76,8 +76,8 @@ def published(*signers: LocalSigner, trust: TrustStore = NOBODY, origin: str = A
 
 def seen(memory: Memory, document: bytes, trust: TrustStore, *, origin: str = ORIGIN, now: float = NOW) -> Admitted:
     """What a client does with a card."""
-    proven = verify_card(document, trust, origin=origin, now=now)
-    return memory.admit(proven, origin, now=now)
+    verified = verify_card(document, trust, origin=origin, now=now)
+    return memory.admit(verified, origin, now=now)
 
 
 def only(memory: Memory) -> Remembered:
@@ -149,9 +149,9 @@ def test_a_second_key_does_not_come_in_on_the_arm_of_the_first(
     entries = [json.loads(by(signer, card))["signatures"][0] for signer in (owner, mallory)]
     trust = published(owner, mallory)
     policy = all_of(*prints(owner, mallory))
-    proven = verify_card(served(card, *entries), trust, origin=ORIGIN, now=NOW, policy=policy)
+    verified = verify_card(served(card, *entries), trust, origin=ORIGIN, now=NOW, policy=policy)
     with pytest.raises(PinnedKeyError):
-        memory.admit(proven, ORIGIN, now=NOW)
+        memory.admit(verified, ORIGIN, now=NOW)
     assert only(memory).thumbprints == prints(owner)
 
 
@@ -260,10 +260,12 @@ def test_a_key_trusted_on_first_use_hides_behind_one_that_the_trust_store_names(
     seen(memory, by(owner, card), named(owner))
     entries = [json.loads(by(signer, card))["signatures"][0] for signer in (owner, mallory)]
     trust = TrustStore([*named(owner).keys, *published(mallory).keys])
-    proven = verify_card(served(card, *entries), trust, origin=ORIGIN, now=NOW, policy=all_of(*prints(owner, mallory)))
-    assert proven.on_first_use
+    verified = verify_card(
+        served(card, *entries), trust, origin=ORIGIN, now=NOW, policy=all_of(*prints(owner, mallory))
+    )
+    assert verified.on_first_use
     with pytest.raises(PinnedKeyError):
-        memory.admit(proven, ORIGIN, now=NOW)
+        memory.admit(verified, ORIGIN, now=NOW)
 
 
 def test_control_a_key_that_the_trust_store_lets_speak_for_any_host_is_remembered(
@@ -381,8 +383,8 @@ def test_of_several_signatures_that_count_the_oldest_says_how_old_the_card_is(
     def shown(first: float | None, second: float | None) -> float | None:
         document = served(card, entries["owner", first], entries["rsa-owner", second])
         policy = all_of(*prints(owner, rsa_owner))
-        proven = verify_card(document, named(owner, rsa_owner), origin=ORIGIN, now=NOW, policy=policy)
-        return memory.admit(proven, ORIGIN, now=NOW).remembered.issued
+        verified = verify_card(document, named(owner, rsa_owner), origin=ORIGIN, now=NOW, policy=policy)
+        return memory.admit(verified, ORIGIN, now=NOW).remembered.issued
 
     assert shown(NOW - 100, NOW - 100) == NOW - 100
     for times in ((NOW, NOW - 200), (NOW - 200, NOW), (None, NOW), (NOW, None)):
@@ -453,9 +455,9 @@ for number in range(count):
 while not (folder / "go").exists():
     pass
 memory = SqliteCardMemory(folder / "cards.db", create=True, timeout=50)
-for origin, proven in proofs.items():
+for origin, verified in proofs.items():
     try:
-        memory.admit(proven, origin, now=time.time())
+        memory.admit(verified, origin, now=time.time())
     except PinnedKeyError as error:
         print(origin, "refused", signer.public_key.thumbprint, *error.pinned)
     else:
@@ -464,7 +466,7 @@ for origin, proven in proofs.items():
 
 
 def test_of_two_processes_that_are_first_at_once_one_is_refused(card: JSONObject, tmp_path: Path) -> None:
-    """One has asked the agent, the other somebody in its place; both have proven what they got, and make the file."""
+    """One has asked the agent, the other somebody in its place; both have verified what they got, and make the file."""
     (tmp_path / "card.json").write_text(json.dumps(card))
     count, names = 40, ("one", "two")
     processes = [
@@ -496,14 +498,14 @@ def test_of_two_processes_that_are_first_at_once_one_is_refused(card: JSONObject
         assert remembered[origin] == {winner} == {pinned}  # they agree
 
 
-def test_nothing_is_written_before_the_card_is_proven(
+def test_nothing_is_written_before_the_card_is_verified(
     memory: Memory, card: JSONObject, owner: LocalSigner, mallory: LocalSigner
 ) -> None:
     good = by(owner, card, iat=NOW)
     signature = json.loads(good)["signatures"][0]
     pruning = entry({"alg": "ES256", "kid": "owner"}, canonical(pruned(card)), signs(owner.private_key, "ES256"))
     lossy = named(owner, signer=SigningTool.A2A_PYTHON)
-    unproven: list[tuple[bytes, TrustStore]] = [
+    unverified: list[tuple[bytes, TrustStore]] = [
         (b"", named(owner)),
         (good + b"x", named(owner)),
         (served(card), named(owner)),
@@ -524,7 +526,7 @@ def test_nothing_is_written_before_the_card_is_proven(
             seen(memory, by(owner, card, iat=NOW - 9), named(owner))
         before = memory.records()
         assert len(before) == known
-        for document, trust in unproven:
+        for document, trust in unverified:
             with pytest.raises(TrustError):
                 seen(memory, document, trust)
             assert memory.records() == before
@@ -533,14 +535,14 @@ def test_nothing_is_written_before_the_card_is_proven(
 def test_what_is_no_proof_or_one_for_another_host_is_not_remembered(
     memory: Memory, card: JSONObject, owner: LocalSigner
 ) -> None:
-    proven = verify_card(by(owner, card, iat=NOW), named(owner), origin=ORIGIN, now=NOW)
-    alike = SimpleNamespace(**{name: getattr(proven, name) for name in (*proven.__dataclass_fields__, "card")})
-    for given in (alike, proven.card, None):
+    verified = verify_card(by(owner, card, iat=NOW), named(owner), origin=ORIGIN, now=NOW)
+    alike = SimpleNamespace(**{name: getattr(verified, name) for name in (*verified.__dataclass_fields__, "card")})
+    for given in (alike, verified.card, None):
         with pytest.raises(ConfigurationError, match="verify_card"):
             memory.admit(given, ORIGIN, now=NOW)  # type: ignore[arg-type]
     for origin in ("https://evil.example", "https://example.com", f"https://x.{HOST}", f"https://{HOST}.evil.example"):
         with pytest.raises(ConfigurationError, match="not verified for the host"):
-            memory.admit(proven, origin, now=NOW)
+            memory.admit(verified, origin, now=NOW)
     unbound = verify_card(by(owner, card), published(owner), origin=UnsafeAnyOrigin(), now=NOW)
     with pytest.raises(ConfigurationError, match="not verified for the host"):
         memory.admit(unbound, ORIGIN, now=NOW)

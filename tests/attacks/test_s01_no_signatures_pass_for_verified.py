@@ -30,7 +30,7 @@ from a2a_trust.errors import (
     UntrustedCardError,
 )
 from tests.attacks.forgery import JSONObject, served
-from tests.attacks.proving import NOW, ORIGIN, proven, refusal
+from tests.attacks.verifying import NOW, ORIGIN, refusal, verified
 
 ABSENT = object()
 
@@ -74,7 +74,7 @@ def test_a_card_without_a_list_of_signatures_is_unsigned(
     refusal(UnsignedCardError, json.dumps(unsigned).encode() if as_bytes else unsigned, trust, **options)
 
 
-def test_a_verifier_that_has_proven_the_card_takes_it_for_unsigned_without_its_signatures(
+def test_a_verifier_that_has_verified_the_card_takes_it_for_unsigned_without_its_signatures(
     card: JSONObject, good: JSONObject, trust: TrustStore
 ) -> None:
     verifier = CardVerifier(trust, clock=lambda: NOW)
@@ -126,6 +126,6 @@ def test_the_policy_counts_keys_that_signed_and_not_signatures_that_are_there(
 def test_control_the_same_card_with_its_signature_is_verified(
     card: JSONObject, good: JSONObject, trust: TrustStore, owner: LocalSigner
 ) -> None:
-    result = proven(served(card, good), trust)
+    result = verified(served(card, good), trust)
     assert (result.card, result.key) == (card, owner.public_key)
-    assert proven({**card, "signatures": [good]}, trust).card == card
+    assert verified({**card, "signatures": [good]}, trust).card == card

@@ -15,7 +15,7 @@ from a2a_trust.errors import CardVerificationError, FailureReason, UntrustedCard
 from a2a_trust.signing.forms import project
 from a2a_trust.signing.signature import content_type, parse_signature
 from tests.attacks.forgery import JSONObject, without_signatures
-from tests.attacks.proving import HOST, proven, refusal
+from tests.attacks.verifying import HOST, refusal, verified
 
 BAD, COMPANION = FailureReason.BAD_SIGNATURE, FailureReason.COMPANION
 
@@ -55,7 +55,7 @@ def test_the_companion_alone_is_served_over_what_it_protects(signed: SignedCard,
         CardVerificationError, json.dumps({**stripped, "signatures": [full, companion]}).encode(), trust, BAD, COMPANION
     )
     refusal(UntrustedCardError, json.dumps({**signed.card, "signatures": [companion]}).encode(), trust, COMPANION)
-    assert proven(json.dumps({**signed.card, "signatures": [full]}).encode(), trust).unproven == ()
+    assert verified(json.dumps({**signed.card, "signatures": [full]}).encode(), trust).unverified == ()
 
 
 def test_every_signature_is_marked_in_what_is_signed(signed: SignedCard, owner: LocalSigner) -> None:

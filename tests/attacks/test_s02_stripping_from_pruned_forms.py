@@ -31,11 +31,11 @@ from a2a_trust.errors import (
     PartialSignatureError,
     UntrustedCardError,
 )
-from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING
+from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING
 from a2a_trust.signing.signature import MARKS
 from a2a_trust.signing.verify import WholeCard
 from tests.attacks.forgery import JSONObject, canonical, entry, pruned, served, signs, unb64, without_signatures
-from tests.attacks.proving import HOST, proven, refusal
+from tests.attacks.verifying import HOST, refusal, verified
 
 Change = Callable[[JSONObject], None]
 
@@ -225,10 +225,10 @@ def test_a_companion_mark_hung_beside_a_full_signature_does_not_stop_it(
     card: JSONObject, good: JSONObject, signed_card: JSONObject, trust: TrustStore
 ) -> None:
     for mark in MARKS:
-        assert proven(served(card, {**good, "header": {"cty": mark}}), trust).unproven == ()
+        assert verified(served(card, {**good, "header": {"cty": mark}}), trust).unverified == ()
         full = {**signed_card["signatures"][0], "header": {"cty": mark}}
         refusal(CardVerificationError, served(card, full), trust, FailureReason.MALFORMED)  # cty stands in both
-        assert proven(served(card, {**signed_card["signatures"][0], "cty": mark}), trust).unproven == ()
+        assert verified(served(card, {**signed_card["signatures"][0], "cty": mark}), trust).unverified == ()
 
 
 def test_a_card_of_0_3_never_gets_a_companion_that_forgets_its_url(owner: LocalSigner, trust: TrustStore) -> None:
@@ -241,7 +241,7 @@ def test_a_card_of_0_3_never_gets_a_companion_that_forgets_its_url(owner: LocalS
     }
     signed = sign_card(card, owner)
     assert (signed.companion, len(signed.card["signatures"])) == (None, 1)
-    assert proven(json.dumps(signed.card).encode(), trust).card == card
+    assert verified(json.dumps(signed.card).encode(), trust).card == card
     for attack in (delete("security"), change("security", to=[{}]), change("url", to="https://evil.example/")):
         stripped = copy.deepcopy(signed.card)
         attack(stripped)
@@ -259,7 +259,7 @@ def test_requirements_of_1_0_with_nothing_in_them_are_added_beside_those_of_0_3(
     place.pop("securityRequirements", None)
     place["security"] = [{"oauth": ["read"]}]
     document = sign_card(card, owner).card
-    proven(document, trust)
+    verified(document, trust)
     (document if demanding == "card" else document["skills"][0])[name] = nothing
     refusal(MalformedError, json.dumps(document).encode(), trust, match="has nothing in it, and security beside it has")
     with pytest.raises(MalformedError, match=f"leave {name} out"):
@@ -270,9 +270,9 @@ def test_requirements_of_1_0_with_nothing_in_them_are_added_beside_those_of_0_3(
 def test_control_the_unchanged_card_is_verified_in_its_full_form(
     signed_card: JSONObject, any_trust: TrustStore, order: tuple[int, ...]
 ) -> None:
-    result = proven(arranged(signed_card, signed_card["signatures"], order), any_trust)
+    result = verified(arranged(signed_card, signed_card["signatures"], order), any_trust)
     assert result.card == without_signatures(signed_card)
-    assert (result.form, result.unproven, result.dropped) == (Form.SPEC, (), ())
+    assert (result.form, result.unverified, result.dropped) == (Form.SPEC, (), ())
 
 
 @pytest.mark.parametrize(
@@ -292,9 +292,9 @@ def test_control_what_the_specification_takes_for_absent_is_absent_from_what_is_
     signed_card: JSONObject, any_trust: TrustStore, attack: Change, pointer: str
 ) -> None:
     card = changed(signed_card, attack)
-    result = proven(served(card, *signed_card["signatures"]), any_trust)
+    result = verified(served(card, *signed_card["signatures"]), any_trust)
     assert (result.card, result.form) == (without_signatures(signed_card), Form.SPEC)
-    assert (result.dropped, result.unproven) == ((pointer,), ())
+    assert (result.dropped, result.unverified) == ((pointer,), ())
 
 
 # --- cards that an SDK signed in the pruned form only --------------------------------------------------------------
@@ -373,7 +373,7 @@ def test_members_added_to_an_sdk_card_are_named_or_left_out(
     error = refusal(UncoveredFieldsError, document, sdk_trust)
     assert isinstance(error, UncoveredFieldsError)
     assert error.pointers == ADDED[name]
-    part = proven(document, sdk_trust, coverage=SignedPartOnly())
+    part = verified(document, sdk_trust, coverage=SignedPartOnly())
     assert (part.card, part.dropped) == (json.loads(sdk_payload), ADDED[name])
 
 
@@ -391,10 +391,10 @@ def test_whatever_is_stripped_from_an_sdk_card_the_result_says_that_it_proves_no
     card: JSONObject, sdk_signature: JSONObject, sdk_payload: bytes, sdk_trust: TrustStore, attack: Change
 ) -> None:
     attack(card)
-    result = proven(served(card, sdk_signature), sdk_trust, coverage=SignedPartOnly())
+    result = verified(served(card, sdk_signature), sdk_trust, coverage=SignedPartOnly())
     assert canonical(result.card) == sdk_payload
     assert result.form is Form.PRUNED
-    assert result.unproven == UNPROVEN_BY_PRUNING
+    assert result.unverified == UNVERIFIED_BY_PRUNING
     assert any("nothing shows it" in warning for warning in result.warnings)
 
 
@@ -417,11 +417,11 @@ def pruned_alone(card: JSONObject, owner: LocalSigner, form: Form) -> bytes:
         (SigningTool.A2A_JS, Form.PRUNED),
     ],
 )
-def test_the_removal_that_nobody_can_see_is_told_as_unproven(
+def test_the_removal_that_nobody_can_see_is_told_as_unverified(
     card: JSONObject, owner: LocalSigner, tool: SigningTool, form: Form
 ) -> None:
     """Served card and signed payload are equal: a tool that prunes may have pruned it."""
-    result = proven(pruned_alone(card, owner, form), signing_with(tool, owner))
+    result = verified(pruned_alone(card, owner, form), signing_with(tool, owner))
     assert (result.card, result.form, result.dropped) == (pruned(card), form, ())
     for pointer in (
         "/securityRequirements",
@@ -434,7 +434,7 @@ def test_the_removal_that_nobody_can_see_is_told_as_unproven(
         "/additionalInterfaces",
         "/authentication",
     ):
-        assert pointer in result.unproven
+        assert pointer in result.unverified
     assert any("nothing shows it" in warning for warning in result.warnings)
 
 
@@ -458,5 +458,5 @@ def test_a_full_signature_beside_a_pruned_one_is_what_counts(
 ) -> None:
     """Also in the other order: the attacker cannot weaken a proof by what he puts in front of it."""
     for entries in ((good, sdk_signature), (sdk_signature, good)):
-        result = proven(served(card, *entries), sdk_trust)
-        assert (result.card, result.form, result.unproven) == (card, Form.SERVED, ())
+        result = verified(served(card, *entries), sdk_trust)
+        assert (result.card, result.form, result.unverified) == (card, Form.SERVED, ())

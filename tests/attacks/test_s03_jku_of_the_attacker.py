@@ -17,8 +17,8 @@ import pytest
 from a2a_trust import CardVerifier, LocalSigner, SignedPartOnly, TrustStore, publish_jwks
 from a2a_trust.errors import CardVerificationError, FailureReason, UntrustedCardError
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
-from tests.attacks.proving import NOW, ORIGIN, proven, refusal
 from tests.attacks.recording import events_outside
+from tests.attacks.verifying import NOW, ORIGIN, refusal, verified
 
 
 class KeyServer(http.server.ThreadingHTTPServer):
@@ -118,7 +118,7 @@ def test_the_owners_own_jku_is_not_followed_either(
     header = {"alg": "ES256", "kid": "owner", "typ": "JOSE", "jku": jku}
     document = served(card, entry(header, payload, signs(owner.private_key, "ES256")))
     with events_outside() as events:
-        result = proven(document, trust)
+        result = verified(document, trust)
     assert (result.key, result.card) == (owner.public_key, card)
     assert (events, key_server.asked) == ([], [])
 

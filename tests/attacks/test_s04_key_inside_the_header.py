@@ -21,8 +21,8 @@ from a2a_trust import LocalSigner, SignedPartOnly, TrustStore, UnsafeAnyOrigin, 
 from a2a_trust.errors import CardVerificationError, FailureReason, InvalidSignatureError, UntrustedCardError
 from a2a_trust.keys.jws import verify_jws
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
-from tests.attacks.proving import HOST, proven, refusal
 from tests.attacks.recording import events_outside
+from tests.attacks.verifying import HOST, refusal, verified
 
 
 @pytest.fixture(scope="module")
@@ -123,5 +123,5 @@ def test_control_the_owners_signature_is_good_whatever_key_its_header_names(
     card: JSONObject, payload: bytes, owner: LocalSigner, trust: TrustStore, smuggled: dict[str, Any]
 ) -> None:
     header = {"alg": "ES256", "kid": "owner", "typ": "JOSE", **smuggled}
-    result = proven(served(card, entry(header, payload, signs(owner.private_key, "ES256"))), trust)
+    result = verified(served(card, entry(header, payload, signs(owner.private_key, "ES256"))), trust)
     assert (result.key, result.card) == (owner.public_key, card)

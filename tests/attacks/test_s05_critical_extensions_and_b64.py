@@ -13,7 +13,7 @@ from a2a_trust import LocalSigner, MalformedError, TrustStore
 from a2a_trust.errors import CardVerificationError, FailureReason
 from a2a_trust.keys.jws import verify_jws
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
-from tests.attacks.proving import proven, refusal
+from tests.attacks.verifying import refusal, verified
 
 BASE: JSONObject = {"alg": "ES256", "kid": "owner", "typ": "JOSE"}
 
@@ -91,4 +91,4 @@ def test_control_an_unknown_member_that_is_not_critical_is_ignored(
 ) -> None:
     sign = signs(owner.private_key, "ES256")
     made = entry({**BASE, "x-unknown": 1, "critical": ["x"]}, payload, sign, header={"x-note": "b64"})
-    assert proven(served(card, made), trust).card == card
+    assert verified(served(card, made), trust).card == card

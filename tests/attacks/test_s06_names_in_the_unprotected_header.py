@@ -14,7 +14,7 @@ from a2a_trust import CardVerifier, LocalSigner, MalformedError, TrustStore
 from a2a_trust.errors import CardVerificationError, FailureReason
 from a2a_trust.keys.jws import verify_jws
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
-from tests.attacks.proving import NOW, ORIGIN, proven, refusal
+from tests.attacks.verifying import NOW, ORIGIN, refusal, verified
 
 FULL: JSONObject = {"alg": "ES256", "kid": "owner", "typ": "JOSE"}
 
@@ -94,7 +94,7 @@ def test_there_is_no_protected_header_at_all(
 def test_members_beside_the_three_of_a_signature_change_nothing(
     card: JSONObject, good: JSONObject, trust: TrustStore, beside: JSONObject
 ) -> None:
-    assert proven(served(card, {**good, **beside}), trust).card == card
+    assert verified(served(card, {**good, **beside}), trust).card == card
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_signature_that_is_over_does_not_live_on_by_its_unprotected_header(
     refusal(CardVerificationError, served(card, over), trust, FailureReason.EXPIRED)
     early = entry({**FULL, "iat": int(NOW) + 61}, payload, sign)
     refusal(CardVerificationError, served(card, early), trust, FailureReason.NOT_YET_VALID)
-    assert proven(served(card, over), trust, now=NOW - 1).card == card
+    assert verified(served(card, over), trust, now=NOW - 1).card == card
     clock = [NOW - 1]
     verifier = CardVerifier(trust, clock=lambda: clock[0])
     assert verifier.verify(served(card, over), origin=ORIGIN).card == card
@@ -165,8 +165,8 @@ def test_a_signature_that_is_over_does_not_live_on_by_its_unprotected_header(
 
 
 def test_an_unprotected_exp_does_not_count_either_way(card: JSONObject, good: JSONObject, trust: TrustStore) -> None:
-    result = proven(served(card, {**good, "header": {"exp": 1, "iat": 9e12}}), trust)
-    assert (result.card, result.proven_until) == (card, float("inf"))
+    result = verified(served(card, {**good, "header": {"exp": 1, "iat": 9e12}}), trust)
+    assert (result.card, result.valid_until) == (card, float("inf"))
 
 
 @pytest.mark.parametrize("typ", ["JOSE", "jose", "application/jose+json", "JWS", "JWT"])
@@ -176,5 +176,5 @@ def test_control_headers_that_agree_are_read(
 ) -> None:
     made = entry({**FULL, "typ": typ, "exp": NOW + 1}, payload, signs(owner.private_key, "ES256"), header=header)
     made["header"] = header
-    result = proven(served(card, made), trust)
-    assert (result.card, result.proven_until) == (card, NOW + 1)
+    result = verified(served(card, made), trust)
+    assert (result.card, result.valid_until) == (card, NOW + 1)

@@ -27,7 +27,7 @@ from a2a_trust.keys.algorithms import ALGORITHMS
 from a2a_trust.keys.jwk import public_key_from_jwk, public_key_from_pem
 from a2a_trust.keys.jws import verify_jws
 from tests.attacks.forgery import JSONObject, Sign, b64, entry, served, signs, unb64
-from tests.attacks.proving import HOST, proven, refusal
+from tests.attacks.verifying import HOST, refusal, verified
 
 OWNERS = ["owner", "rsa_owner", "ed_owner", "p384_owner"]
 
@@ -153,4 +153,4 @@ def test_control_the_keys_own_signature_is_good(card: JSONObject, payload: bytes
     key = read_jwks(json.dumps({"keys": [victim.public_key.to_jwk()]}).encode()).keys[0]
     trust = TrustStore([TrustedKey(key=key, origins=Origins(HOST))])
     made = entry({"alg": victim.alg, "kid": victim.kid}, payload, signs(victim.private_key, victim.alg))
-    assert proven(served(card, made), trust).card == card
+    assert verified(served(card, made), trust).card == card

@@ -16,7 +16,7 @@ from a2a_trust.errors import CardVerificationError, FailureReason, InvalidSignat
 from a2a_trust.keys.jwk import public_key_from_jwk, public_key_from_object
 from a2a_trust.keys.jws import verify_jws
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs, unb64
-from tests.attacks.proving import HOST, proven, refusal
+from tests.attacks.verifying import HOST, refusal, verified
 
 WRONG, UNKNOWN, BAD = FailureReason.WRONG_ALGORITHM, FailureReason.UNKNOWN_KEY, FailureReason.BAD_SIGNATURE
 
@@ -103,7 +103,7 @@ def test_an_rsa_pss_signature_has_another_salt_length(card: JSONObject, payload:
             lambda data, n=salt: key.sign(data, padding.PSS(padding.MGF1(digest), n), digest),  # type: ignore[misc]
         )
         refusal(CardVerificationError, served(card, made), trust, BAD)
-    assert proven(served(card, entry(header, payload, signs(key, alg))), trust).card == card
+    assert verified(served(card, entry(header, payload, signs(key, alg))), trust).card == card
 
 
 @pytest.mark.parametrize("curve", ["owner", "p384_owner"])
@@ -167,7 +167,7 @@ def test_one_name_for_keys_of_two_types_is_looked_up_by_the_type_of_the_algorith
     both = TrustStore(TrustedKey(key=key, origins=Origins(HOST)) for key in (ec_key, rsa_key))
     for key, signer in ((ec_key, owner), (rsa_key, rsa_owner)):
         made = entry({"alg": key.alg, "kid": "shared"}, payload, signs(signer.private_key, key.alg))
-        assert proven(served(card, made), both).key == key
+        assert verified(served(card, made), both).key == key
         other = "RS256" if key.alg == "ES256" else "ES256"
         crossed = entry({"alg": other, "kid": "shared"}, payload, signs(signer.private_key, "RS256"))
         refusal(CardVerificationError, served(card, crossed), both, BAD)
@@ -260,7 +260,7 @@ def test_control_each_key_with_its_own_algorithm(
         signer: LocalSigner = request.getfixturevalue(name)
         for alg in algs:
             made = entry({"alg": alg, "kid": signer.kid}, payload, signs(signer.private_key, signer.alg))
-            assert proven(served(card, made), trust).key == signer.public_key
+            assert verified(served(card, made), trust).key == signer.public_key
     pss = dataclasses.replace(
         trust.keys[1], key=public_key_from_object(request.getfixturevalue("rsa_owner").private_key, alg="PS384")
     )
@@ -270,4 +270,4 @@ def test_control_each_key_with_its_own_algorithm(
         signs(request.getfixturevalue("rsa_owner").private_key, "PS384"),
     )
     assert b64(unb64(made["signature"])) == made["signature"]
-    assert proven(served(card, made), TrustStore([pss])).card == card
+    assert verified(served(card, made), TrustStore([pss])).card == card

@@ -15,7 +15,7 @@ from a2a_trust.errors import CardVerificationError, FailureReason
 from a2a_trust.keys.jwk import private_key_from_jwk, private_key_to_jwk, public_key_from_jwk
 from a2a_trust.keys.jws import verify_jws
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs, unb64
-from tests.attacks.proving import proven, refusal
+from tests.attacks.verifying import refusal, verified
 
 LETTERS = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
 
@@ -88,7 +88,7 @@ def test_a_good_signature_is_spelled_otherwise(
 ) -> None:
     signer: LocalSigner = request.getfixturevalue(victim)
     made = entry({"alg": signer.alg, "kid": signer.kid}, payload, signs(signer.private_key, signer.alg))
-    assert proven(served(card, made), trust).card == card
+    assert verified(served(card, made), trust).card == card
     for name, text in respelled(made["signature"]).items():
         other = {**made, "signature": text}
         error = refusal(CardVerificationError, served(card, other), trust, FailureReason.MALFORMED)
@@ -133,4 +133,4 @@ def test_control_the_one_spelling_is_read_whatever_the_length_of_the_header(
     assert {len(header) % 3 for header in HEADERS} == {0, 1, 2}
     for header in HEADERS:
         made = entry(header, payload, signs(owner.private_key, "ES256"))
-        assert proven(served(card, made), trust).card == card
+        assert verified(served(card, made), trust).card == card

@@ -41,11 +41,11 @@ from a2a_trust.signing.signature import MAX_SIGNATURES
 from a2a_trust.signing.verify import WholeCard
 from a2a_trust.strict_json import MAX_BYTES, MAX_DEPTH, parse
 from tests.attacks.forgery import JSONObject, b64, canonical, entry, served, signs
-from tests.attacks.proving import NOW, ORIGIN, proven, refusal
+from tests.attacks.verifying import NOW, ORIGIN, refusal, verified
 
 BASE: JSONObject = {"alg": "ES256", "kid": "owner", "typ": "JOSE"}
 READERS: dict[str, Callable[[bytes, TrustStore], object]] = {
-    "verify_card": lambda document, trust: proven(document, trust),
+    "verify_card": lambda document, trust: verified(document, trust),
     "CardVerifier": lambda document, trust: CardVerifier(trust, clock=lambda: NOW).verify(document, origin=ORIGIN),
     "read_jwks": lambda document, _: read_jwks(document),
     "parse": lambda document, _: parse(document),
@@ -225,7 +225,7 @@ def test_pointers_to_what_was_dropped_do_not_fill_the_memory(
     try:
         for coverage in (WholeCard(), SignedPartOnly()):
             with contextlib.suppress(TrustError):  # refused or not: what it costs is the question
-                proven(document, sdk_trust, coverage=coverage)
+                verified(document, sdk_trust, coverage=coverage)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -276,9 +276,9 @@ def test_control_what_is_as_large_as_allowed_is_verified(
     made = entry(header, payload, sign)
     assert len(made["protected"]) == MAX_HEADER
     junk = [None] * (MAX_SIGNATURES - 1)
-    assert proven(served(card, *junk, made), trust).card == card
+    assert verified(served(card, *junk, made), trust).card == card
     base = len(served({**card, "description": ""}, made))
     card["description"] = "x" * (MAX_BYTES - base)
     document = served(card, entry(header, canonical(card), sign))
     assert len(document) in range(MAX_BYTES - 8, MAX_BYTES + 1)
-    assert proven(document, trust).card == card
+    assert verified(document, trust).card == card

@@ -41,7 +41,7 @@ from a2a_trust.keys.jwk import (
     public_key_from_object,
 )
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs, unb64
-from tests.attacks.proving import HOST, ORIGIN, proven, refusal
+from tests.attacks.verifying import HOST, ORIGIN, refusal, verified
 
 GOOD_X = "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4"  # RFC 7517 A.1
 GOOD_Y = "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"
@@ -263,7 +263,7 @@ def test_the_same_name_for_another_type_of_key_is_another_name(
     trust = TrustStore(TrustedKey(key=key, origins=Origins(HOST)) for key in found.keys)
     for signer in (owner, rsa_owner):
         made = entry({"alg": signer.alg, "kid": "shared"}, payload, signs(signer.private_key, signer.alg))
-        assert proven(served(card, made), trust).key.kty == signer.public_key.kty
+        assert verified(served(card, made), trust).key.kty == signer.public_key.kty
 
 
 def test_two_parties_publish_a_key_under_one_kid_and_each_speaks_for_itself(
@@ -289,13 +289,13 @@ def test_two_parties_publish_a_key_under_one_kid_and_each_speaks_for_itself(
         for (name, jku), signature in made.items():
             document = served(card, signature)
             for origin in (ORIGIN, UnsafeAnyOrigin()):
-                result = proven(document, trust, origin=origin, policy=named(name))
+                result = verified(document, trust, origin=origin, policy=named(name))
                 assert (result.key, len(result.keys)) == (keys[name][1], 1)
             (other,) = keys.keys() - {name}
             refusal(PolicyNotMetError, document, trust, policy=named(other))
             both = served(card, signature, made[name, other], made[name, None])
             refusal(PolicyNotMetError, both, trust, policy=all_of("bank", "auditor"))
-            met = proven(served(card, signature, made[other, jku]), trust, policy=all_of("bank", "auditor"))
+            met = verified(served(card, signature, made[other, jku]), trust, policy=all_of("bank", "auditor"))
             assert set(met.keys) == {owner.public_key, forged}
     with pytest.raises(ConfigurationError):
         publish_jwks([owner.public_key, forged])
@@ -316,7 +316,7 @@ def test_a_name_is_shared_only_where_the_hosts_are(
         entry({"alg": "ES256", "kid": owner.kid}, payload, signs(signer.private_key, "ES256"))
         for signer in (owner, mallory)
     )
-    assert proven(served(card, made), trust).key == owner.public_key
+    assert verified(served(card, made), trust).key == owner.public_key
     refusal(CardVerificationError, served(card, other), trust, FailureReason.BAD_SIGNATURE)
 
 
@@ -329,7 +329,7 @@ def test_one_key_in_two_entries_is_one_vote(card: JSONObject, payload: bytes, ow
     )
     entries = [entry({"alg": "ES256", "kid": key.kid}, payload, signs(owner.private_key, "ES256")) for key in keys]
     for name in names:  # control
-        assert proven(served(card, *entries), trust, policy=named(name)).card == card
+        assert verified(served(card, *entries), trust, policy=named(name)).card == card
     thumbprint = owner.public_key.thumbprint
     for policy in (
         all_of("a", "b"),
@@ -356,11 +356,11 @@ def test_two_keys_of_one_entry_are_one_vote_unless_each_is_named(
         for key, signer in ((a_ec, owner), (a_rsa, rsa_owner), (b, ed_owner))
     }
     both = served(card, made["ES256"], made["EdDSA"])
-    assert proven(both, trust, policy=all_of("a", "b")).card == card  # control
+    assert verified(both, trust, policy=all_of("a", "b")).card == card  # control
     of_one = served(card, made["ES256"], made["RS256"])
     for policy in (all_of("a", "b"), n_of(2, "a", "b", "c"), all_of("a", a_rsa.thumbprint), all_of("a", b.thumbprint)):
         refusal(PolicyNotMetError, of_one, trust, policy=policy)
-    assert len(proven(of_one, trust, policy=all_of(a_ec.thumbprint, a_rsa.thumbprint)).keys) == 2
+    assert len(verified(of_one, trust, policy=all_of(a_ec.thumbprint, a_rsa.thumbprint)).keys) == 2
 
 
 @pytest.mark.parametrize("kid", ["owner", "kid-that-nobody-has", "PARTY-OWNER", "party-owner "])
@@ -369,7 +369,7 @@ def test_a_policy_that_names_a_kid_or_nobody_is_an_error_and_no_verdict(
 ) -> None:
     for policy in (named(kid), n_of(1, "party-owner", kid)):
         with pytest.raises(ConfigurationError, match="never by kid"):
-            proven(served(card, good), trust, policy=policy)
+            verified(served(card, good), trust, policy=policy)
 
 
 def test_control_a_set_of_good_keys_is_read_whole(

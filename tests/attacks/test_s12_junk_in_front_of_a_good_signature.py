@@ -17,7 +17,7 @@ from a2a_trust.errors import CardVerificationError, FailureReason, PolicyNotMetE
 from a2a_trust.keys.jwk import public_key_from_object
 from a2a_trust.signing.signature import MARKS, MAX_SIGNATURES, content_type
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
-from tests.attacks.proving import HOST, NOW, proven, refusal
+from tests.attacks.verifying import HOST, NOW, refusal, verified
 
 
 def jose(text: str | bytes) -> JSONObject:
@@ -117,7 +117,7 @@ def test_junk_stands_before_and_after_a_good_signature(
     card: JSONObject, good: JSONObject, trust: TrustStore, owner: LocalSigner, junk: Any
 ) -> None:
     for entries, index in (((junk, good), 0), ((good, junk), 1)):
-        result = proven(served(card, *entries), trust)
+        result = verified(served(card, *entries), trust)
         assert (result.card, result.key) == (card, owner.public_key)
         assert [(failure.index, failure.reason) for failure in result.ignored] == [(index, FailureReason.MALFORMED)]
     refusal(CardVerificationError, served(card, junk), trust, FailureReason.MALFORMED)
@@ -128,11 +128,11 @@ def test_a_signature_that_does_not_count_stands_before_and_after_a_good_one(
     card: JSONObject, good: JSONObject, trust: TrustStore, junk: JSONObject, reason: FailureReason
 ) -> None:
     for entries, index in (((junk, good), 0), ((good, junk), 1)):
-        result = proven(served(card, *entries), trust)
+        result = verified(served(card, *entries), trust)
         assert result.card == card
         assert [(failure.index, failure.reason) for failure in result.ignored] == [(index, reason)]
     with pytest.raises(CardVerificationError) as caught:
-        proven(served(card, junk), trust)
+        verified(served(card, junk), trust)
     assert [failure.reason for failure in caught.value.failures] == [reason]
     kid = caught.value.failures[0].kid
     assert kid is not None
@@ -147,7 +147,7 @@ def test_everything_at_once_leaves_the_good_one_alone(card: JSONObject, good: JS
     for start in range(0, len(junk), MAX_SIGNATURES - 1):
         some = junk[start : start + MAX_SIGNATURES - 1]
         for place in (0, len(some) // 2, len(some)):
-            result = proven(served(card, *some[:place], good, *some[place:]), trust)
+            result = verified(served(card, *some[:place], good, *some[place:]), trust)
             assert (result.card, len(result.ignored)) == (card, len(some))
 
 
@@ -157,7 +157,7 @@ def test_a_trusted_key_whose_signature_is_wrong_does_not_shadow_another_key(
     wrong = entry({"alg": "ES256", "kid": "owner"}, b"{}", signs(owner.private_key, "ES256"))
     right = entry({"alg": "EdDSA", "kid": "ed-owner"}, payload, signs(ed_owner.private_key, "EdDSA"))
     for entries in ((wrong, right), (right, wrong)):
-        assert proven(served(card, *entries), trust).key == ed_owner.public_key
+        assert verified(served(card, *entries), trust).key == ed_owner.public_key
 
 
 def test_keys_that_are_over_or_revoked_or_of_others_do_not_shadow_a_good_one(
@@ -177,7 +177,7 @@ def test_keys_that_are_over_or_revoked_or_of_others_do_not_shadow_a_good_one(
     )
     entries = [entry({"alg": "ES256", "kid": kid}, payload, signs(keys[kid], "ES256")) for kid in kinds]
     for order in (entries, entries[::-1]):
-        result = proven(served(card, *order), trust)
+        result = verified(served(card, *order), trust)
         assert result.key.kid == "good"
         assert {failure.kid: failure.reason for failure in result.ignored} == {
             "revoked": FailureReason.REVOKED_KEY,
@@ -190,7 +190,7 @@ def test_keys_that_are_over_or_revoked_or_of_others_do_not_shadow_a_good_one(
 def test_the_number_of_signatures_is_bounded_also_when_all_are_good(
     card: JSONObject, good: JSONObject, trust: TrustStore
 ) -> None:
-    assert proven(served(card, *[good] * MAX_SIGNATURES), trust).card == card
+    assert verified(served(card, *[good] * MAX_SIGNATURES), trust).card == card
     refusal(MalformedError, served(card, *[good] * (MAX_SIGNATURES + 1)), trust, match="more than 16 signatures")
 
 
@@ -200,9 +200,9 @@ def test_junk_neither_satisfies_a_policy_nor_blocks_it(
     second = entry({"alg": "EdDSA", "kid": "ed-owner"}, payload, signs(ed_owner.private_key, "EdDSA"))
     claimed = jose('{"alg":"EdDSA","kid":"ed-owner"}')
     policy = all_of("party-owner", "party-ed-owner")
-    assert proven(served(card, None, claimed, good, {}, second), trust, policy=policy).card == card
+    assert verified(served(card, None, claimed, good, {}, second), trust, policy=policy).card == card
     with pytest.raises(PolicyNotMetError):
-        proven(served(card, None, claimed, good, good), trust, policy=policy)
+        verified(served(card, None, claimed, good, good), trust, policy=policy)
 
 
 json_values = st.recursive(
@@ -229,7 +229,7 @@ def test_whatever_stands_beside_it_a_good_signature_is_found(
     signed_card: JSONObject, trust: TrustStore, owner: LocalSigner, junk: list[Any], place: int
 ) -> None:
     entries = [*junk[:place], signed_card["signatures"][0], *junk[place:]]
-    result = proven(served(signed_card, *entries), trust)
+    result = verified(served(signed_card, *entries), trust)
     assert result.key == owner.public_key
     assert len(result.ignored) == len(junk)
 

@@ -32,7 +32,7 @@ from a2a_trust import (
 )
 from a2a_trust.errors import CardVerificationError, FailureReason, UntrustedCardError
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs
-from tests.attacks.proving import HOST, NOW, ORIGIN, proven, refusal
+from tests.attacks.verifying import HOST, NOW, ORIGIN, refusal, verified
 
 POISON = "https://evil.example/poison"
 
@@ -51,8 +51,8 @@ def test_what_was_served_and_not_signed_is_nowhere_in_the_result(
     document = served(card, {**sdk_signature, "note": POISON, "header": {"x": POISON}})
     verifier = CardVerifier(sdk_trust, clock=lambda: NOW, coverage=SignedPartOnly())
     for result in (
-        proven(document, sdk_trust, coverage=SignedPartOnly()),
-        proven(json.loads(document), sdk_trust, coverage=SignedPartOnly()),
+        verified(document, sdk_trust, coverage=SignedPartOnly()),
+        verified(json.loads(document), sdk_trust, coverage=SignedPartOnly()),
         verifier.verify(document, origin=ORIGIN),
         verifier.verify(document, origin=ORIGIN),
     ):
@@ -62,14 +62,14 @@ def test_what_was_served_and_not_signed_is_nowhere_in_the_result(
 
 
 def test_signatures_are_not_part_of_what_was_signed(card: JSONObject, good: JSONObject, trust: TrustStore) -> None:
-    result = proven(served(card, {**good, "note": POISON, "header": {"url": POISON}}, {"x": POISON}), trust)
+    result = verified(served(card, {**good, "note": POISON, "header": {"url": POISON}}, {"x": POISON}), trust)
     assert "signatures" not in result.card
     assert POISON not in text_of(result)
 
 
 def test_the_document_is_changed_after_it_was_verified(card: JSONObject, good: JSONObject, trust: TrustStore) -> None:
     document = {**copy.deepcopy(card), "signatures": [good]}
-    result = proven(document, trust)
+    result = verified(document, trust)
     document["skills"].clear()
     document["supportedInterfaces"][0]["url"] = POISON
     document["signatures"][0]["protected"] = "x"
@@ -98,7 +98,7 @@ def test_the_document_answers_otherwise_when_it_is_asked_again(
     card: JSONObject, good: JSONObject, trust: TrustStore
 ) -> None:
     document = TwoFaced({**card, "signatures": [good]})
-    assert proven(document, trust).card == card
+    assert verified(document, trust).card == card
     assert document["name"] == POISON  # control: it would have lied
 
 
@@ -121,7 +121,7 @@ def test_a_caller_writes_into_the_result(card: JSONObject, good: JSONObject, tru
     verifier = CardVerifier(trust, clock=lambda: NOW)
     document = served(card, good)
     result = verifier.verify(document, origin=ORIGIN)
-    for name in ("card", "payload", "key", "form", "origin", "unproven", "warnings", "proven_until"):
+    for name in ("card", "payload", "key", "form", "origin", "unverified", "warnings", "valid_until"):
         with pytest.raises((AttributeError, TypeError)):
             setattr(result, name, POISON)
     with pytest.raises(TypeError):
@@ -129,13 +129,13 @@ def test_a_caller_writes_into_the_result(card: JSONObject, good: JSONObject, tru
     for name in ("kid", "alg", "thumbprint", "native"):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(result.key, name, POISON)
-    for values in (result.unproven, result.dropped, result.warnings, result.keys, result.ignored):
+    for values in (result.unverified, result.dropped, result.warnings, result.keys, result.ignored):
         assert type(values) is tuple
     result.key.to_jwk()["x"] = POISON
     assert verifier.verify(document, origin=ORIGIN).card == card
 
 
-def test_a_card_is_changed_after_a_verifier_has_proven_it(
+def test_a_card_is_changed_after_a_verifier_has_verified_it(
     card: JSONObject, good: JSONObject, trust: TrustStore
 ) -> None:
     verifier = CardVerifier(trust, clock=lambda: NOW)
@@ -152,7 +152,7 @@ def test_a_card_is_changed_after_a_verifier_has_proven_it(
     assert verifier.verify(served(card, good), origin=ORIGIN).card == card
 
 
-def test_a_proven_card_is_asked_for_at_another_host(card: JSONObject, good: JSONObject, trust: TrustStore) -> None:
+def test_a_verified_card_is_asked_for_at_another_host(card: JSONObject, good: JSONObject, trust: TrustStore) -> None:
     verifier = CardVerifier(trust, clock=lambda: NOW)
     document = served(card, good)
     verifier.verify(document, origin=ORIGIN)
@@ -164,7 +164,7 @@ def test_a_proven_card_is_asked_for_at_another_host(card: JSONObject, good: JSON
 
 
 @pytest.mark.parametrize("limit", ["exp", "not_after"])
-def test_a_proven_card_is_asked_for_after_its_time(
+def test_a_verified_card_is_asked_for_after_its_time(
     card: JSONObject, payload: bytes, owner: LocalSigner, limit: str
 ) -> None:
     until = NOW + 60
@@ -175,7 +175,7 @@ def test_a_proven_card_is_asked_for_after_its_time(
     clock = [NOW]
     verifier = CardVerifier(TrustStore([key]), clock=lambda: clock[0])
     document = served(card, entry(header, payload, signs(owner.private_key, "ES256")))
-    assert verifier.verify(document, origin=ORIGIN).proven_until == until
+    assert verifier.verify(document, origin=ORIGIN).valid_until == until
     clock[0] = until
     reason = FailureReason.EXPIRED if limit == "exp" else FailureReason.KEY_NOT_VALID_NOW
     with pytest.raises(CardVerificationError) as caught:
@@ -184,7 +184,7 @@ def test_a_proven_card_is_asked_for_after_its_time(
 
 
 @pytest.mark.parametrize("limit", ["iat", "not_before"])
-def test_a_proven_card_is_asked_for_before_its_time(
+def test_a_verified_card_is_asked_for_before_its_time(
     card: JSONObject, payload: bytes, owner: LocalSigner, limit: str
 ) -> None:
     """A clock that is set back does not make the memory speak for a time that it has not checked."""
@@ -217,13 +217,13 @@ def test_a_flood_of_good_cards_does_not_make_the_memory_grow(
     first = verifier.verify(document, origin=ORIGIN)
     for blanks in range(1, 9):
         verifier.verify(document + b" " * blanks, origin=ORIGIN)
-    assert verifier.verify(document, origin=ORIGIN) is not first  # it was pushed out, and proven anew
+    assert verifier.verify(document, origin=ORIGIN) is not first  # it was pushed out, and verified anew
 
 
 def test_what_several_keys_must_have_signed_is_what_all_of_them_signed(
     card: JSONObject, payload: bytes, sdk_payload: bytes, owner: LocalSigner, ed_owner: LocalSigner
 ) -> None:
-    """One key signed the whole card, the other only its pruned form: together they have proven the pruned one."""
+    """One key signed the whole card, the other only its pruned form: together they have verified the pruned one."""
     trust = TrustStore(
         TrustedKey(key=signer.public_key, origins=Origins(HOST), signer=SigningTool.A2A_JS, name=f"party-{signer.kid}")
         for signer in (owner, ed_owner)
@@ -232,9 +232,9 @@ def test_what_several_keys_must_have_signed_is_what_all_of_them_signed(
     part = entry({"alg": "EdDSA", "kid": "ed-owner"}, sdk_payload, signs(ed_owner.private_key, "EdDSA"))
     both = n_of(2, "party-owner", "party-ed-owner")
     for entries in ((full, part), (part, full)):
-        result = proven(served(card, *entries), trust, policy=both, coverage=SignedPartOnly())
+        result = verified(served(card, *entries), trust, policy=both, coverage=SignedPartOnly())
         assert canonical(result.card) == sdk_payload
-        assert (result.form, bool(result.unproven)) == (Form.PRUNED, True)
+        assert (result.form, bool(result.unverified)) == (Form.PRUNED, True)
 
 
 def test_signing_changes_neither_the_card_that_was_given_nor_lends_parts_of_it(
@@ -247,13 +247,13 @@ def test_signing_changes_neither_the_card_that_was_given_nor_lends_parts_of_it(
     card["supportedInterfaces"].clear()
     card["defaultInputModes"].append(POISON)
     card["capabilities"]["extensions"][0]["params"]["allowed"].append(POISON)
-    assert proven(signed.card, trust).card == before
+    assert verified(signed.card, trust).card == before
     signed.card["skills"][0]["name"] = POISON
     refusal(CardVerificationError, signed.card, trust, FailureReason.BAD_SIGNATURE, FailureReason.COMPANION)
 
 
 def test_nothing_that_verifies_answers_with_yes_or_no(card: JSONObject, good: JSONObject, trust: TrustStore) -> None:
-    """So that nobody can forget to look: it raises, or returns the proven thing."""
+    """So that nobody can forget to look: it raises, or returns the verified thing."""
     result = verify_card(served(card, good), trust, origin=ORIGIN, now=NOW)
     assert type(result) is VerifiedCard
     assert result.card == card
@@ -264,6 +264,6 @@ def test_nothing_that_verifies_answers_with_yes_or_no(card: JSONObject, good: JS
 def test_control_the_result_is_parsed_from_the_signed_bytes(
     card: JSONObject, payload: bytes, good: JSONObject, trust: TrustStore
 ) -> None:
-    result = proven(served(card, good), trust)
+    result = verified(served(card, good), trust)
     assert (result.payload, result.card, json.loads(result.payload)) == (payload, card, card)
     assert result.card is not result.card

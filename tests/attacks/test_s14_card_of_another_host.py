@@ -25,7 +25,7 @@ from a2a_trust import (
 )
 from a2a_trust.errors import FailureReason, PolicyNotMetError, UntrustedCardError
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs
-from tests.attacks.proving import HOST, NOW, ORIGIN, proven, refusal
+from tests.attacks.verifying import HOST, NOW, ORIGIN, refusal, verified
 
 WRONG = FailureReason.WRONG_ORIGIN
 
@@ -84,10 +84,10 @@ def test_a_key_that_is_trusted_for_its_own_host_speaks_for_another(
     refusal(UntrustedCardError, resigned, trust, WRONG, origin="https://evil.example")
     refusal(UntrustedCardError, served(card, good), trust, WRONG, origin="https://evil.example")
     both = served(card, by(mallory, card), good)
-    assert proven(both, trust).key == owner.public_key
+    assert verified(both, trust).key == owner.public_key
     refusal(UntrustedCardError, both, trust, WRONG, WRONG, origin="https://evil.example")
     own = {**card, "supportedInterfaces": [{**card["supportedInterfaces"][0], "url": "https://evil.example/a2a"}]}
-    assert proven(served(own, by(mallory, own)), trust, origin="https://evil.example").card == own
+    assert verified(served(own, by(mallory, own)), trust, origin="https://evil.example").card == own
     refusal(UntrustedCardError, served(own, by(mallory, own)), trust, WRONG)
 
 
@@ -124,7 +124,7 @@ def test_a_host_that_two_readers_read_as_two_is_no_origin(
     card: JSONObject, good: JSONObject, trust: TrustStore, origin: Any
 ) -> None:
     with pytest.raises(ConfigurationError, match="origin"):
-        proven(served(card, good), trust, origin=origin)
+        verified(served(card, good), trust, origin=origin)
 
 
 def test_the_origin_cannot_be_left_out(card: JSONObject, good: JSONObject, trust: TrustStore) -> None:
@@ -144,10 +144,10 @@ def test_who_waives_the_origin_is_told_that_nothing_is_bound(
 ) -> None:
     anywhere = TrustStore([TrustedKey(key=owner.public_key, origins=UnsafeAnyOrigin())])
     for result in (
-        proven(served(card, good), trust, origin=UnsafeAnyOrigin()),
-        proven(served(card, good), anywhere),
-        proven(served(card, good), anywhere, origin=UnsafeAnyOrigin()),
-        proven(served(card, good), anywhere, origin="https://evil.example"),
+        verified(served(card, good), trust, origin=UnsafeAnyOrigin()),
+        verified(served(card, good), anywhere),
+        verified(served(card, good), anywhere, origin=UnsafeAnyOrigin()),
+        verified(served(card, good), anywhere, origin="https://evil.example"),
     ):
         assert result.origin is None
         assert any("origin: not bound" in warning for warning in result.warnings)
@@ -233,7 +233,7 @@ def test_a_legacy_member_points_to_another_host(
 
 def test_the_interfaces_stand_under_their_proto_name(card: JSONObject, owner: LocalSigner, trust: TrustStore) -> None:
     card["supported_interfaces"] = card.pop("supportedInterfaces")
-    assert proven(served(card, by(owner, card)), trust).card == card
+    assert verified(served(card, by(owner, card)), trust).card == card
     card["supported_interfaces"][0]["url"] = "https://evil.example/"
     refusal(UntrustedCardError, served(card, by(owner, card)), trust, WRONG, match="/supported_interfaces/0/url")
 
@@ -257,7 +257,7 @@ def test_several_keys_must_each_be_trusted_for_every_host(
     )
     card["supportedInterfaces"][1]["url"] = "https://second.example.com/"
     document = served(card, by(owner, card), by(ed_owner, card))
-    assert proven(document, trust).key == owner.public_key
+    assert verified(document, trust).key == owner.public_key
     refusal(PolicyNotMetError, document, trust, WRONG, policy=all_of("first", "second"))
 
 
@@ -342,11 +342,11 @@ def test_a_pattern_that_covers_more_than_it_says_is_refused(pattern: str) -> Non
 )
 def test_control_a_covered_host_is_read_as_one(card: JSONObject, owner: LocalSigner, pattern: str, url: str) -> None:
     card["supportedInterfaces"] = [{"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]
-    result = proven(served(card, by(owner, card)), trusting(owner, pattern), origin=url)
+    result = verified(served(card, by(owner, card)), trusting(owner, pattern), origin=url)
     assert result.card == card
     assert result.origin is not None
     assert result.warnings == ()
 
 
 def test_control_the_card_of_the_host_that_was_asked(card: JSONObject, good: JSONObject, trust: TrustStore) -> None:
-    assert proven(served(card, good), trust, origin=ORIGIN).origin == HOST
+    assert verified(served(card, good), trust, origin=ORIGIN).origin == HOST

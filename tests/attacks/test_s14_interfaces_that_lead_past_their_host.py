@@ -33,7 +33,7 @@ from a2a_trust import (
 )
 from a2a_trust.errors import FailureReason, UntrustedCardError
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs
-from tests.attacks.proving import HOST, NOW, ORIGIN, proven, refusal
+from tests.attacks.verifying import HOST, NOW, ORIGIN, refusal, verified
 from tests.client.agents import NEW, Agent, card_of, serving_agent, signed, trusting
 from tests.net.test_fetcher import Authority, Names
 
@@ -97,9 +97,9 @@ def test_the_name_of_a_host_is_the_scheme_of_a_resolver(card: JSONObject, owner:
 def test_an_interface_that_is_not_encrypted_is_told(
     card: JSONObject, owner: LocalSigner, trust: TrustStore, url: str
 ) -> None:
-    assert proven(served(card, by(owner, card)), trust).warnings == ()
+    assert verified(served(card, by(owner, card)), trust).warnings == ()
     card = pointing(card, url)
-    (warning,) = proven(served(card, by(owner, card)), trust).warnings
+    (warning,) = verified(served(card, by(owner, card)), trust).warnings
     assert warning.startswith("not encrypted: /supportedInterfaces/1/url; ")
 
 

@@ -16,7 +16,7 @@ from a2a_trust.client.memory import Admitted, VolatileCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import PinnedKeyError, RolledBackCardError, UnsignedCardError, UntrustedCardError
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs, without_signatures
-from tests.attacks.proving import HOST, NOW, ORIGIN
+from tests.attacks.verifying import HOST, NOW, ORIGIN
 
 Memory = VolatileCardMemory | SqliteCardMemory
 
@@ -33,8 +33,8 @@ def signed(card: JSONObject, signer: LocalSigner, iat: float) -> bytes:
 
 def seen(memory: Memory, document: bytes, trust: TrustStore, origin: str = ORIGIN, now: float = NOW) -> Admitted:
     """What a client does; its verifier remembers proofs, which lets no older card past the memory."""
-    proven = CardVerifier(trust, clock=lambda: now).verify(document, origin=origin)
-    return memory.admit(proven, origin, now=now)
+    verified = CardVerifier(trust, clock=lambda: now).verify(document, origin=origin)
+    return memory.admit(verified, origin, now=now)
 
 
 def test_an_older_card_after_a_newer_one(
@@ -45,11 +45,11 @@ def test_an_older_card_after_a_newer_one(
     new = signed(card, owner, NOW - 1000)
     verifier = CardVerifier(trust, clock=lambda: NOW)
     for document in (old, old, new, new):
-        proven = verifier.verify(document, origin=ORIGIN)
-        memory.admit(proven, ORIGIN, now=NOW)
-    proven = verifier.verify(old, origin=ORIGIN)
+        verified = verifier.verify(document, origin=ORIGIN)
+        memory.admit(verified, ORIGIN, now=NOW)
+    verified = verifier.verify(old, origin=ORIGIN)
     with pytest.raises(RolledBackCardError, match="an older card came after a newer one"):
-        memory.admit(proven, ORIGIN, now=NOW)
+        memory.admit(verified, ORIGIN, now=NOW)
 
 
 def test_signatures_in_another_order_make_no_card_newer_or_older(

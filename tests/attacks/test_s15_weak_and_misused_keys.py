@@ -27,7 +27,7 @@ from a2a_trust.keys.jwk import (
     public_key_from_pem,
 )
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
-from tests.attacks.proving import HOST, proven
+from tests.attacks.verifying import HOST, verified
 from tests.keys.test_jwk import WEAK_POINTS
 
 
@@ -241,7 +241,7 @@ def test_control_a_sound_rsa_key_is_taken(card: JSONObject, payload: bytes, rsa_
     key = read_jwks(json.dumps({"keys": [jwk]}).encode()).keys[0]
     trust = TrustStore([TrustedKey(key=key, origins=Origins(HOST))])
     made = entry({"alg": alg, "kid": key.kid}, payload, signs(rsa_owner.private_key, alg))
-    assert proven(served(card, made), trust).card == card
+    assert verified(served(card, made), trust).card == card
 
 
 def test_control_the_mark_of_roca_is_on_few_moduli(weak: dict[str, tuple[int, int]]) -> None:

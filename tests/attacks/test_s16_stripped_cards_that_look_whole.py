@@ -41,7 +41,7 @@ from tests.attacks.forgery import (
     unb64,
     without_signatures,
 )
-from tests.attacks.proving import HOST, ORIGIN, proven, refusal
+from tests.attacks.verifying import HOST, ORIGIN, refusal, verified
 from tests.interop.conftest import js_1_3_0, python_1_3_0
 from tests.interop.sdk_process import SdkProcess
 
@@ -88,8 +88,8 @@ def test_the_stripped_card_is_no_proof_unless_the_trust_entry_names_such_an_sdk(
     for tool in (None, SigningTool.A2A_TRUST):
         refusal(PartialSignatureError, document, trusting(owner, tool), PARTIAL)
     for tool in (SigningTool.A2A_PYTHON, SigningTool.A2A_JS):
-        result = proven(document, trusting(owner, tool))
-        assert "/securityRequirements" in result.unproven
+        result = verified(document, trusting(owner, tool))
+        assert "/securityRequirements" in result.unverified
         assert result.warnings
 
 
@@ -101,9 +101,9 @@ def test_the_genuine_card_is_refused_with_the_way_to_accept_it_and_not_as_forged
         refusal(PartialSignatureError, document, trusting(owner, tool), PARTIAL)
     sdk = trusting(owner, SigningTool.A2A_PYTHON)
     refusal(UncoveredFieldsError, document, sdk)
-    part = proven(document, sdk, coverage=SignedPartOnly())
+    part = verified(document, sdk, coverage=SignedPartOnly())
     assert part.card == pruned(card)
-    assert "/securityRequirements" in part.unproven
+    assert "/securityRequirements" in part.unverified
 
 
 def test_signed_part_only_does_not_stand_in_for_the_trust_entry(
@@ -125,7 +125,7 @@ def test_what_released_sdks_signed_is_not_whole_once_it_is_stripped(
     assert process.refusal(stripped.decode(), owner.public_key.to_jwk()) is None  # the SDK itself sees nothing
     refusal(PartialSignatureError, stripped, trusting(owner, None), PARTIAL)
     tool = SigningTool.A2A_JS if sdk.startswith("js") else SigningTool.A2A_PYTHON
-    assert proven(stripped, trusting(owner, tool)).unproven
+    assert verified(stripped, trusting(owner, tool)).unverified
 
 
 def test_the_command_does_not_call_it_verified(
@@ -147,7 +147,7 @@ def test_the_command_does_not_call_it_verified(
         assert "; covers the whole card" not in out
         assert main([command, "card.json", *keys, "--signer", "a2a-python"]) == 0
         out, err = capsys.readouterr()
-        assert "unproven" in out
+        assert "unverified" in out
         assert "; covers the whole card" not in out
         assert ": verified\n" not in out
         assert command != "verify" or "warning:" in err
@@ -174,12 +174,12 @@ def test_inspect_leaves_open_what_the_signature_leaves_open(
         return out, json.loads(capsys.readouterr().out)["results"][0]
 
     out, told = inspected(served(pruned(card), by_sdk))
-    assert "callers need: unknown: not proven by this signature\n" in out
+    assert "callers need: unknown: not verified by this signature\n" in out
     assert "trusted:      verified in part, " in out
     assert "anybody may call" not in out
-    assert (told["authentication"], told["anonymous"]) == ("unknown: not proven by this signature", None)
-    assert "/securityRequirements" in told["unproven"]
-    assert [skill["authentication"] for skill in told["skills"]] == ["unknown: not proven by this signature"]
+    assert (told["authentication"], told["anonymous"]) == ("unknown: not verified by this signature", None)
+    assert "/securityRequirements" in told["unverified"]
+    assert [skill["authentication"] for skill in told["skills"]] == ["unknown: not verified by this signature"]
     # A requirement that was signed is shown as what it is: the least.
     scoped = pruned({**card, "securityRequirements": [{"schemes": {"key": {"list": ["read"]}}}]})
     signed = entry({"alg": "ES256", "kid": "owner"}, canonical(scoped), signs_of(owner))
@@ -189,14 +189,14 @@ def test_inspect_leaves_open_what_the_signature_leaves_open(
     # Control: a whole signature proves that nothing is demanded.
     out, told = inspected(json.dumps(sign_card(pruned(card), owner).card).encode())
     assert "trusted:      verified, " in out
-    assert (told["anonymous"], told["unproven"]) == (True, [])
+    assert (told["anonymous"], told["unverified"]) == (True, [])
 
 
 def test_first_use_follows_the_same_rule(card: JSONObject, by_sdk: JSONObject, owner: LocalSigner) -> None:
     first = TrustOnFirstUse().trust_store([owner.public_key], ORIGIN, TrustStore([]))
     refusal(PartialSignatureError, served(pruned(card), by_sdk), first, PARTIAL)
     refusal(PartialSignatureError, served(card, by_sdk), first, PARTIAL)
-    assert proven(sign_card(card, owner).card, first).unproven == ()  # control: our mark shows it
+    assert verified(sign_card(card, owner).card, first).unverified == ()  # control: our mark shows it
 
 
 #: What a newer SDK may know and sign although it is unknown here, in every place where members may stand.
@@ -219,8 +219,8 @@ def test_a_signer_whose_schema_has_one_more_field_is_not_taken_for_one_that_drop
     signed = entry({"alg": "ES256", "kid": "owner"}, canonical(newer), signs_of(owner))
     document = served(newer, signed)
     refusal(PartialSignatureError, document, trusting(owner, None), PARTIAL)
-    result = proven(document, trusting(owner, SigningTool.A2A_PYTHON))
-    assert result.unproven
+    result = verified(document, trusting(owner, SigningTool.A2A_PYTHON))
+    assert result.unverified
     assert result.form.is_lossy
 
 
@@ -264,9 +264,9 @@ def test_our_own_companion_stays_one(tool: SigningTool | None, card: JSONObject,
     _, companion = signed["signatures"]
     stripped = pruned(without_signatures(signed))
     with pytest.raises(CardVerificationError) as error:
-        proven(served(stripped, companion), trusting(owner, tool), coverage=SignedPartOnly())
+        verified(served(stripped, companion), trusting(owner, tool), coverage=SignedPartOnly())
     assert [failure.reason for failure in error.value.failures] == [FailureReason.COMPANION]
     for changed in _relabelled(companion):
         with pytest.raises(CardVerificationError) as error:
-            proven(served(stripped, changed), trusting(owner, tool), coverage=SignedPartOnly())
+            verified(served(stripped, changed), trusting(owner, tool), coverage=SignedPartOnly())
         assert [failure.reason for failure in error.value.failures] == [FailureReason.BAD_SIGNATURE]

@@ -35,7 +35,7 @@ from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust_file import read_trust
 from a2a_trust.signing.forms import Form, project
 from tests.attacks.forgery import JSONObject, b64, canonical, entry, pruned, served, signs, unb64
-from tests.attacks.proving import HOST, proven, refusal
+from tests.attacks.verifying import HOST, refusal, verified
 
 BANK_SET, AUDITOR_SET = "https://bank.example/jwks.json", "https://auditor.example/jwks.json"
 BANK, BANK_2 = generate_signer(kid="bank"), generate_signer(kid="bank-2")
@@ -87,14 +87,14 @@ def test_a_key_of_the_bank_under_the_auditors_kid_is_the_banks(
 ) -> None:
     trust = store([BANK, posing], [AUDITOR.public_key], fetched=fetched)
     refusal(PolicyNotMetError, signed(card, BANK, posing, jku=jku), trust, policy=BOTH)
-    assert len(proven(signed(card, BANK, AUDITOR, jku=jku), trust, policy=BOTH).keys) == 2  # control
+    assert len(verified(signed(card, BANK, AUDITOR, jku=jku), trust, policy=BOTH).keys) == 2  # control
 
 
 @pytest.mark.parametrize("posing", POSING, ids=lambda signer: signer.alg)
 def test_the_auditors_own_key_stays_usable_beside_it(posing: LocalSigner, card: JSONObject) -> None:
     trust = store([BANK, posing], [AUDITOR.public_key])
-    assert proven(signed(card, AUDITOR), trust).key == AUDITOR.public_key
-    assert proven(signed(card, posing), trust).key == posing.public_key
+    assert verified(signed(card, AUDITOR), trust).key == AUDITOR.public_key
+    assert verified(signed(card, posing), trust).key == posing.public_key
 
 
 def test_the_auditors_key_in_the_banks_set_counts_for_one_of_them(card: JSONObject) -> None:
@@ -102,7 +102,7 @@ def test_the_auditors_key_in_the_banks_set_counts_for_one_of_them(card: JSONObje
     trust = store([BANK, AUDITOR], [AUDITOR.public_key])
     refusal(PolicyNotMetError, signed(card, AUDITOR), trust, policy=BOTH)
     for order in itertools.permutations([BANK, AUDITOR]):
-        assert len(proven(signed(card, *order), trust, policy=BOTH).keys) == 2
+        assert len(verified(signed(card, *order), trust, policy=BOTH).keys) == 2
 
 
 def test_two_keys_of_one_entry_are_one_party(card: JSONObject) -> None:
@@ -111,7 +111,7 @@ def test_two_keys_of_one_entry_are_one_party(card: JSONObject) -> None:
     for policy in (BOTH, n_of(2, "bank", BANK_2.public_key.thumbprint), n_of(2, "bank", BANK.public_key.thumbprint)):
         refusal(PolicyNotMetError, by_two, trust, policy=policy)
     thumbprints = (BANK.public_key.thumbprint, BANK_2.public_key.thumbprint)
-    assert len(proven(by_two, trust, policy=all_of(*thumbprints)).keys) == 2  # named one by one
+    assert len(verified(by_two, trust, policy=all_of(*thumbprints)).keys) == 2  # named one by one
 
 
 def test_one_key_under_two_kids_or_twice_is_one(card: JSONObject) -> None:
@@ -138,7 +138,7 @@ def test_equal_signatures_of_one_key_do_not_add_up(card: JSONObject) -> None:
 def test_a_policy_that_names_a_kid_is_a_mistake(policy: Policy, card: JSONObject) -> None:
     trust = store([BANK, BANK_2], [AUDITOR.public_key])
     with pytest.raises(ConfigurationError, match="never by kid"):
-        proven(signed(card, BANK, BANK_2), trust, policy=policy)
+        verified(signed(card, BANK, BANK_2), trust, policy=policy)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_one_name_on_two_entries_does_not_load() -> None:
         read_trust(f"version = 1\n{entry}{entry}".encode(), "trust.toml")
 
 
-# What is proven is what all of them signed
+# What is verified is what all of them signed
 
 
 def by_hand(signer: LocalSigner, payload: bytes, iat: int) -> JSONObject:
@@ -189,7 +189,7 @@ def two_sdks() -> TrustStore:
 
 @pytest.mark.parametrize("count", [3, 120])
 @pytest.mark.parametrize("latest", ["bank", "auditor"])
-def test_members_that_one_party_signed_alone_are_not_proven_by_two(count: int, latest: str, card: JSONObject) -> None:
+def test_members_that_one_party_signed_alone_are_not_verified_by_two(count: int, latest: str, card: JSONObject) -> None:
     """Both leave out more members than are named: how many are named must not decide which proof is the weaker."""
     skill = {"id": "s", "name": "n", "description": "d", "tags": ["t"], "examples": []}
     honest = {**card, "skills": [{**skill, "id": str(number)} for number in range(count)]}
@@ -203,10 +203,10 @@ def test_members_that_one_party_signed_alone_are_not_proven_by_two(count: int, l
         for order in itertools.permutations(entries):
             document = served(changed, *order)
             with pytest.raises(UncoveredFieldsError):
-                proven(document, two_sdks(), policy=BOTH)
-            part = proven(document, two_sdks(), policy=BOTH, coverage=SignedPartOnly())
+                verified(document, two_sdks(), policy=BOTH)
+            part = verified(document, two_sdks(), policy=BOTH, coverage=SignedPartOnly())
             assert part.card == project(honest, Form.PRUNED).members
-            assert part.unproven
+            assert part.unverified
 
 
 def test_two_forms_that_do_not_contain_each_other_prove_nothing_together() -> None:
@@ -224,7 +224,7 @@ def test_two_forms_that_do_not_contain_each_other_prove_nothing_together() -> No
         by_hand(AUDITOR, project(legacy, Form.V0_3_PYTHON).payload, 1),
     )
     with pytest.raises(PolicyNotMetError, match="different parts of this card"):
-        proven(document, two_sdks(), policy=BOTH, coverage=SignedPartOnly())
+        verified(document, two_sdks(), policy=BOTH, coverage=SignedPartOnly())
 
 
 def _second_key(signer: LocalSigner, signed: JSONObject) -> PublicKey:
@@ -282,6 +282,6 @@ def test_one_signature_that_two_keys_verify_is_one(card: JSONObject) -> None:
         ]
     )
     for party in ("auditor", "bank"):
-        assert proven(made, trust, policy=n_of(1, party)).keys  # control: it verifies under both
+        assert verified(made, trust, policy=n_of(1, party)).keys  # control: it verifies under both
     refusal(PolicyNotMetError, made, trust, policy=BOTH)
-    assert len(proven(signed(made, BANK), trust, policy=BOTH).keys) == 2
+    assert len(verified(signed(made, BANK), trust, policy=BOTH).keys) == 2

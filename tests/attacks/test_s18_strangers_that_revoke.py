@@ -27,7 +27,7 @@ from a2a_trust.errors import FailureReason
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.trust_file import TrustFile, read_trust
 from tests.attacks.forgery import JSONObject
-from tests.attacks.proving import HOST, NOW, ORIGIN, proven, refusal
+from tests.attacks.verifying import HOST, NOW, ORIGIN, refusal, verified
 
 EVIL_SET, BANK_SET = "https://evil.example.net/jwks.json", "https://bank.example/jwks.json"
 BANK = generate_signer(kid="bank")
@@ -76,7 +76,7 @@ REVOCATIONS = {
 def test_the_banks_key_under_a_revoked_kid_of_evil_revokes_evil_only(how: str, bank: str, card: JSONObject) -> None:
     document = text(REVOCATIONS[how], bank=bank)
     signed = sign_card(card, BANK).card
-    assert proven(signed, store(document, [named(BANK, "evil-1")])).key == BANK.public_key
+    assert verified(signed, store(document, [named(BANK, "evil-1")])).key == BANK.public_key
     if "chose" not in how:
         by_evil = sign_card(card, EVIL).card
         refusal(UntrustedCardError, by_evil, store(document, [EVIL.public_key]), REVOKED, FailureReason.COMPANION)
@@ -86,7 +86,7 @@ def test_a_revocation_in_one_entry_leaves_the_same_kid_of_another(card: JSONObje
     twin = LocalSigner(BANK.private_key, kid="evil-1")
     document = text('[[revoked]]\nkid = "evil-1"\nentry = "evil"')
     trust = store(document, [EVIL.public_key], [twin.public_key])
-    assert proven(sign_card(card, twin).card, trust).key == twin.public_key
+    assert verified(sign_card(card, twin).card, trust).key == twin.public_key
 
 
 @pytest.mark.parametrize("how", ["listed", *REVOCATIONS])
@@ -120,12 +120,12 @@ def test_a_key_that_the_operator_revoked_stays_revoked_under_another_name(
     assert main(["trust", "add", "trust.toml", "--origin", HOST, "--key", "again.json"]) == 0
     again = sign_card(card, LocalSigner(BANK.private_key, kid="bank-again")).card
     with pytest.raises(CardVerificationError) as error:
-        proven(again, TrustFile(path).trust_store(), origin=ORIGIN, now=NOW)
+        verified(again, TrustFile(path).trust_store(), origin=ORIGIN, now=NOW)
     assert REVOKED in [failure.reason for failure in error.value.failures]
     # And when somebody publishes it under that name:
     fetched = read_trust(path.read_bytes() + text().removeprefix("version = 1").encode(), "trust.toml")
     with pytest.raises(CardVerificationError):
-        proven(again, fetched.store({}, {BANK_SET: (named(BANK, "bank-again"),), EVIL_SET: ()}))
+        verified(again, fetched.store({}, {BANK_SET: (named(BANK, "bank-again"),), EVIL_SET: ()}))
 
 
 @pytest.mark.parametrize("by", ['kid = "bank"', 'kid = "bank"\nentry = "bank"'])
@@ -134,7 +134,7 @@ def test_a_kid_that_the_operator_revoked_by_hand_revokes_the_key_that_he_wrote_d
     trust = store(text(again, f"[[revoked]]\n{by}", bank=inline(BANK.public_key)), [named(BANK, "bank-3")])
     for kid in ("bank", "bank-again", "bank-3"):
         with pytest.raises(UntrustedCardError) as error:
-            proven(sign_card(card, LocalSigner(BANK.private_key, kid=kid)).card, trust)
+            verified(sign_card(card, LocalSigner(BANK.private_key, kid=kid)).card, trust)
         assert error.value.failures[0].reason is REVOKED
 
 

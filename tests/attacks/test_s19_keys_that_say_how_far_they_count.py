@@ -33,7 +33,7 @@ from a2a_trust.keys.files import read_private_key
 from a2a_trust.keys.jwk import private_key_to_jwk, public_key_from_jwk, public_key_from_pem
 from a2a_trust.keys.jwks_cache import JwksCache
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
-from tests.attacks.proving import HOST, NOW, proven, refusal
+from tests.attacks.verifying import HOST, NOW, refusal, verified
 from tests.certificates import Authority
 from tests.keys.pss_pem import SHA, parameters, private_pem, public_pem
 
@@ -113,9 +113,9 @@ def test_control_a_key_that_is_valid_by_its_own_words_proves(
     way: Callable[[JSONObject, Path], TrustStore],
     members: JSONObject,
 ) -> None:
-    done = proven(served(card, good), way({**owner.public_key.to_jwk(), **members}, tmp_path))
+    done = verified(served(card, good), way({**owner.public_key.to_jwk(), **members}, tmp_path))
     assert done.card == card
-    assert done.proven_until == members.get("exp", math.inf)
+    assert done.valid_until == members.get("exp", math.inf)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_the_limits_of_key_and_entry_both_hold(
     assert replace(trusted, origins=Origins("other.example.com")).not_after == valid[1]
     trust = TrustStore([trusted])
     if valid[0] < valid[1]:
-        assert proven(served(card, good), trust).proven_until == valid[1]
+        assert verified(served(card, good), trust).valid_until == valid[1]
     else:
         refusal(UntrustedCardError, served(card, good), trust, NOT_NOW)
 
@@ -190,7 +190,7 @@ def test_a_fetched_set_cannot_revoke_the_key_of_somebody_else(
     mine = TrustedKey(key=owner.public_key, origins=Origins(HOST))
     evil = TrustedKey(key=theirs, origins=Origins("evil.example.net"), source="https://evil.example.net/jwks.json")
     trust = TrustStore([evil, mine])
-    assert proven(served(card, good), trust).card == card
+    assert verified(served(card, good), trust).card == card
     assert trust.revoked.isdisjoint({"owner", owner.public_key.thumbprint, "evil"})
     assert [each.revoked for each in trust.keys] == [True, False]
     # The operator's own file says it for every entry.
@@ -296,7 +296,7 @@ async def test_no_verifier_accepts_a_token_by_such_a_key_whatever_its_source(
 
 
 @pytest.mark.anyio
-async def test_what_a_key_has_proven_is_remembered_no_longer_than_the_key_counts(owner: LocalSigner) -> None:
+async def test_what_a_key_has_verified_is_remembered_no_longer_than_the_key_counts(owner: LocalSigner) -> None:
     judge = JwtVerifier(
         OneKey(replace(owner.public_key, not_after=NOW + 10)), issuer="https://idp.example", audience="agent"
     )
@@ -348,7 +348,7 @@ def test_a_key_for_rsassa_pss_signs_pss(
     made = entry({"alg": "PS256", "kid": "pss"}, payload, signer.sign)
     key = public_key_from_pem(public_pem(private), kid="pss")
     trust = TrustStore([TrustedKey(key=key, origins=Origins(HOST))])
-    assert proven(served(card, made), trust).key.alg == "PS256"
+    assert verified(served(card, made), trust).key.alg == "PS256"
 
 
 @pytest.mark.parametrize("alg", ["PS256", "RS512"])
@@ -360,7 +360,7 @@ def test_a_key_without_alg_is_for_that_of_its_entry_and_no_other(
     trust = loaded(tmp_path, f'origins = ["{HOST}"]\nkeys = "keys.json"\nalg = "{alg}"\n')
     assert [(each.key.kid, each.key.alg) for each in trust.keys] == [("rsa-owner", alg)]
     made = entry({"alg": alg, "kid": "rsa-owner"}, payload, signs(rsa_owner.private_key, alg))
-    assert proven(served(card, made), trust).card == card
+    assert verified(served(card, made), trust).card == card
     other = entry({"alg": "RS256", "kid": "rsa-owner"}, payload, signs(rsa_owner.private_key, "RS256"))
     refusal(CardVerificationError, served(card, other), trust, FailureReason.WRONG_ALGORITHM)
 
@@ -438,8 +438,8 @@ def test_a_signature_is_refused_before_its_nbf(
 ) -> None:
     early = served(card, signed(payload, owner, nbf=NOW + 61, iat=NOW - 100))
     refusal(CardVerificationError, early, trust, FailureReason.NOT_YET_VALID)
-    done = proven(early, trust, now=NOW + 1)  # clocks may differ by a minute
-    assert (done.proven_from, done.issued) == (NOW + 1, NOW - 100)
+    done = verified(early, trust, now=NOW + 1)  # clocks may differ by a minute
+    assert (done.valid_from, done.issued) == (NOW + 1, NOW - 100)
     values: list[Any] = [True, "1", None, [], {}]
     for value in values:
         made = served(card, signed(payload, owner, nbf=value))

@@ -35,7 +35,7 @@ from a2a_trust.cli.main import main
 from a2a_trust.keys.files import save_private_key
 from a2a_trust.middleware.card import CardFile, FixedCard
 from tests.attacks.forgery import JSONObject, canonical, entry, pruned, served, signs
-from tests.attacks.proving import HOST, NOW, ORIGIN, proven, refusal
+from tests.attacks.verifying import HOST, NOW, ORIGIN, refusal, verified
 from tests.client.agents import NEW, OLD, OWNER, serving_agent
 from tests.net.test_fetcher import Authority, Names
 
@@ -117,7 +117,7 @@ def signed_as_it_is(card: JSONObject, owner: LocalSigner) -> bytes:
 def test_the_cards_of_these_attacks_are_good_before_they_are_changed(
     sound: JSONObject, trust: TrustStore, owner: LocalSigner
 ) -> None:
-    assert proven(signed_as_it_is(sound, owner), trust).card == sound
+    assert verified(signed_as_it_is(sound, owner), trust).card == sound
     assert sign_card(sound, owner).payload
 
 

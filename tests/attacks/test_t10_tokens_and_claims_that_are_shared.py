@@ -128,7 +128,7 @@ async def test_a_forgotten_token_is_forgotten_under_its_twin_too(alg: str) -> No
         for each in (one, second, another):
             assert (await judge.verify(each, NOW)).subject == "alice"
         judge.forget(forgotten)
-        kept, keys.keys = keys.keys, []  # nothing can be proven now: what still counts was remembered
+        kept, keys.keys = keys.keys, []  # nothing can be verified now: what still counts was remembered
         for each in (one, second):
             with pytest.raises(InvalidCredentialsError):
                 await judge.verify(each, NOW)

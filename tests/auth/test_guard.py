@@ -289,7 +289,7 @@ async def test_opaque_tokens_go_to_a_verifier_of_ones_own_beside_one_of_jwts() -
         await admitted(judge, scope(token="unknown"), NOW)
 
 
-async def test_a_caller_without_the_scopes_is_named_with_all_that_was_proven() -> None:
+async def test_a_caller_without_the_scopes_is_named_with_all_that_was_verified() -> None:
     judge = guard({"key": ["admin"]}, {"oauth": ["admin"]})
     refusal = await refused(judge, scope(key="bob", token="tok"), NOW)
     assert isinstance(refusal.error, AuthorizationError)

@@ -562,7 +562,7 @@ async def test_a_source_of_keys_that_is_down_is_no_refusal() -> None:
 # Memory
 
 
-async def test_a_token_that_was_proven_is_not_proven_again() -> None:
+async def test_a_token_that_was_verified_is_not_verified_again() -> None:
     keys = Keys(EC)
     judge, made = verifier(keys), token()
     first = await judge.verify(made, NOW)
@@ -606,7 +606,7 @@ async def test_a_key_that_is_lost_while_it_is_looked_up_is_not_remembered() -> N
         assert keys.asked == asked
 
 
-async def test_a_forgotten_token_is_proven_again() -> None:
+async def test_a_forgotten_token_is_verified_again() -> None:
     keys = Keys(EC)
     judge, made = verifier(keys), token()
     await judge.verify(made, NOW)
@@ -630,7 +630,7 @@ async def test_a_full_memory_keeps_working_and_forgets_the_token_that_came_first
     made = [token(claims(jti=str(n)), signer=ED) for n in range(40)]
     for one in made:
         assert (await judge.verify(one, NOW)).subject == "alice"
-        assert len(judge._proven) <= 8
+        assert len(judge._verified) <= 8
     assert keys.asked == 40
     for one in made[-8:]:  # all others that fit are still there
         await judge.verify(one, NOW)
@@ -647,7 +647,7 @@ async def test_memory_is_bounded_in_bytes_also_for_large_claims() -> None:
     shapes += [{"scope": " ".join(f"{n:x}" for n in range(2_500))}]
     for shape in shapes:
         made = [token(claims(jti=str(n), **shape), signer=ED) for n in range(60)]
-        judge._proven.clear()
+        judge._verified.clear()
         await judge.verify(made[0], NOW)
         gc.collect()
         tracemalloc.start()
@@ -658,7 +658,7 @@ async def test_memory_is_bounded_in_bytes_also_for_large_claims() -> None:
             taken, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert judge._proven.bytes <= 50 * 4_096
+        assert judge._verified.bytes <= 50 * 4_096
         assert taken <= 50 * 4_096 + 65_536, shape  # what Python itself keeps beside that
 
 
@@ -667,7 +667,7 @@ async def test_a_token_larger_than_the_memory_is_verified_each_time() -> None:
     judge, made = verifier(keys, remember=1), token(claims(x=[{}] * 2_500), signer=ED)
     for asked in (1, 2):
         await judge.verify(made, NOW)
-        assert (keys.asked, len(judge._proven)) == (asked, 0)
+        assert (keys.asked, len(judge._verified)) == (asked, 0)
 
 
 @pytest.mark.parametrize("remember", [-1, 1.0, True, "1", None])
@@ -676,7 +676,7 @@ async def test_the_memory_is_a_number_of_tokens(remember: Any) -> None:
         verifier(remember=remember)
 
 
-async def test_what_was_proven_while_the_clock_ran_ahead_is_proven_again() -> None:
+async def test_what_was_verified_while_the_clock_ran_ahead_is_verified_again() -> None:
     keys = Keys(ED)
     judge, made = verifier(keys), token(claims(exp=NOW + 200_000), signer=ED)
     await judge.verify(made, NOW + 86_400)
@@ -686,7 +686,7 @@ async def test_what_was_proven_while_the_clock_ran_ahead_is_proven_again() -> No
     assert keys.asked == 2
 
 
-async def test_with_the_real_cache_a_withdrawn_key_ends_what_it_had_proven() -> None:
+async def test_with_the_real_cache_a_withdrawn_key_ends_what_it_had_verified() -> None:
     published, now = [EC.public_key, ED.public_key], 0.0
 
     async def load() -> tuple[bytes, float | None]:

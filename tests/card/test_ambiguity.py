@@ -85,8 +85,8 @@ def signed_as_it_is(card: Any) -> bytes:
 def taken(card: Any) -> bool:
     """The card passes the gate, alone and in ``verify_card``; what ``check_card`` says of it."""
     single = check_card(card)
-    proven = verify_card(signed_as_it_is(card), TRUST, origin=ANYWHERE, now=0)
-    assert proven.payload == canonical(without_signatures(card))
+    verified = verify_card(signed_as_it_is(card), TRUST, origin=ANYWHERE, now=0)
+    assert verified.payload == canonical(without_signatures(card))
     return single
 
 
@@ -422,7 +422,7 @@ def test_a_card_that_is_called_single_formed_has_one_form(card: Card) -> None:
 
 
 def assert_rightly_called_simple(card: Any) -> None:
-    """The promises of ``is_simple``, each proven on the long way."""
+    """The promises of ``is_simple``, each verified on the long way."""
     unsigned = {name: value for name, value in card.items() if name != "signatures"}
     assert check_card(card) is True
     document = json.dumps(card).encode()

@@ -73,7 +73,7 @@ def command(
 # --- verify --------------------------------------------------------------------------------------------------------
 
 
-def test_a_card_is_asked_for_and_proven_as_one_of_the_host_that_was_asked(command: Command, agent: Agent) -> None:
+def test_a_card_is_asked_for_and_verified_as_one_of_the_host_that_was_asked(command: Command, agent: Agent) -> None:
     url = agent.origin(HOST)
     done = command("verify", url, *KEYS)
     assert (done.code, done.err) == (0, "")
@@ -95,7 +95,7 @@ def test_each_class_has_its_exit_code_and_its_word(command: Command, agent: Agen
     card = card_of(url)
     uncovered = {**signed_in(card, Form.PRUNED, OWNER), "x": 1}
     cases: list[tuple[Page | bytes, str, int, str, str]] = [
-        (signed(card).replace(b"Ledger", b"Lodger"), "", 1, "invalid", "not-proven"),
+        (signed(card).replace(b"Ledger", b"Lodger"), "", 1, "invalid", "not-verified"),
         (b'{"name": 1, "name": 2}', "", 1, "invalid", "malformed"),
         (signed(card), "?x", 2, "usage", "usage"),
         (json.dumps(card).encode(), "", 3, "unsigned", "unsigned"),
@@ -205,7 +205,7 @@ def test_another_memory_knows_nothing_of_this_one(command: Command, agent: Agent
     assert not (tmp_path / "data").exists()
 
 
-def test_what_is_not_proven_or_only_looked_at_is_not_remembered(command: Command, agent: Agent) -> None:
+def test_what_is_not_verified_or_only_looked_at_is_not_remembered(command: Command, agent: Agent) -> None:
     agent.pages[NEW] = signed(card_of(agent.origin(HOST)), by=STRANGER)
     assert command("verify", agent.origin(HOST), *KEYS).code == 4
     assert command("pins", "list", "--json").json["pins"] == []
@@ -278,7 +278,7 @@ def test_a_memory_that_cannot_be_made_is_told_with_the_way_out(
 # --- inspect -------------------------------------------------------------------------------------------------------
 
 
-def test_a_card_is_shown_proven_or_not(command: Command, agent: Agent) -> None:
+def test_a_card_is_shown_verified_or_not(command: Command, agent: Agent) -> None:
     url = agent.origin(HOST)
     done = command("inspect", url)
     assert (done.code, done.err) == (0, "")

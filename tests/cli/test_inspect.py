@@ -173,14 +173,14 @@ def test_what_a_form_leaves_open_is_told(run: Run, tmp_path: Path) -> None:
     (tmp_path / "card.json").write_text(json.dumps(card))
     done = run("inspect", "card.json", "--jwks", "key.json", "--signer", "a2a-js", "--json")
     full = done.json["results"][0]["signatures"][0]
-    assert (full["form"], full["uncovered"], full["unproven"]) == ("spec", [], [])
+    assert (full["form"], full["uncovered"], full["unverified"]) == ("spec", [], [])
     (tmp_path / "card.json").write_bytes(pruned(CARD, ANN))
     done = run("inspect", "card.json", "--jwks", "key.json")
     assert done.code == 5
     assert "does not count: a good signature, but nothing shows that it covers the whole card" in done.out
     shown = run("inspect", "card.json", "--jwks", "key.json", "--signer", "a2a-js").out
     assert "good in the form pruned; covers a part of the card" in shown
-    assert "unproven: /securityRequirements" in shown
+    assert "unverified: /securityRequirements" in shown
 
 
 @pytest.mark.parametrize(

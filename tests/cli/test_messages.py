@@ -20,7 +20,16 @@ from tests.cli.conftest import CARD, Done
 
 #: Names that only programs can write.
 ARGUMENTS = (
-    *("private_origins", "create=True", "drop_broken", "Fetcher(", "fetcher=", "passphrase=", "sign_card", "verify_card"),
+    *(
+        "private_origins",
+        "create=True",
+        "drop_broken",
+        "Fetcher(",
+        "fetcher=",
+        "passphrase=",
+        "sign_card",
+        "verify_card",
+    ),
     *("TrustStore", "TrustFile", "UnsafeAnyOrigin", "on_first_use", "not_after", "not_before", "trust="),
 )
 

@@ -59,8 +59,8 @@ def proof(signer: LocalSigner, *, named: bool = False, **options: Any) -> Verifi
     return verify_card(signed, trust, origin=AGENT, now=NOW)
 
 
-def admit(memory: SqliteCardMemory, proven: VerifiedCard) -> None:
-    memory.admit(proven, AGENT, now=NOW)
+def admit(memory: SqliteCardMemory, verified: VerifiedCard) -> None:
+    memory.admit(verified, AGENT, now=NOW)
 
 
 def thumbprint(signer: LocalSigner) -> str:

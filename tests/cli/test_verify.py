@@ -1,4 +1,4 @@
-"""``a2a-sign verify``: one exit code per class, and nothing claimed that is not proven."""
+"""``a2a-sign verify``: one exit code per class, and nothing claimed that is not verified."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_another_origin_is_untrusted(run: Run, signed: Path) -> None:
     assert run("verify", "card.json", "--key", "key.pem", "--origin", "http://a b").code == 2
 
 
-def test_the_proven_card_is_in_the_json_report(run: Run, signed: Path) -> None:
+def test_the_verified_card_is_in_the_json_report(run: Run, signed: Path) -> None:
     report = run("verify", "-", "--jwks", "key.jwks.json", "--json", stdin=signed.read_bytes()).json
     assert report["results"][0]["card"] == CARD
     assert (report["ok"], report["exit"]) == (True, 0)
@@ -79,13 +79,13 @@ def test_each_class_has_its_exit_code(run: Run, signed: Path, key: Path, tmp_pat
         assert "Traceback" not in done.err
 
 
-def test_a_pruned_proof_says_what_is_unproven(run: Run, key: Path, tmp_path: Path) -> None:
+def test_a_pruned_proof_says_what_is_unverified(run: Run, key: Path, tmp_path: Path) -> None:
     (tmp_path / "sdk.json").write_bytes(pruned(CARD, load_private_key(key)))
     done = run("verify", "sdk.json", "--key", "key.pem", "--signer", "a2a-python")
     assert done.code == 0
     assert done.out.startswith("sdk.json: verified in part\n")
     assert "warning: sdk.json: signed in the form pruned" in done.err
-    assert "unproven:  /securityRequirements" in done.out
+    assert "unverified:  /securityRequirements" in done.out
 
 
 def test_a_partial_signature_says_how_to_accept_it(run: Run, key: Path, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_partial_signature_says_how_to_accept_it(run: Run, key: Path, tmp_path
     (entry,) = run("verify", "sdk.json", "--key", "key.pem", "--json").json["results"]
     assert (entry["class"], entry["code"], entry["failures"][0]["reason"]) == ("uncovered", "partial", "partial")
     done = run("verify", "sdk.json", "--key", "key.pem", "--signer", "whole", "--json")
-    assert (done.code, done.json["results"][0]["unproven"]) == (0, [])
+    assert (done.code, done.json["results"][0]["unverified"]) == (0, [])
 
 
 def test_who_has_named_the_signer_is_not_told_to_name_another(run: Run, key: Path, tmp_path: Path) -> None:

@@ -107,11 +107,11 @@ def test_cards_are_fetched_as_the_guide_says(folder: Path, many: Agent, caplog: 
     (folder / "card.json").write_bytes(cards[agent])
     names = run_block(FETCH, {})
     assert names["card"] == card_of(agent)
-    assert run_block(OFFLINE, names)["proven"].card == card_of(agent)
-    run_block("proven = " + FETCH.partition("proven = ")[2], names)
+    assert run_block(OFFLINE, names)["verified"].card == card_of(agent)
+    run_block("verified = " + FETCH.partition("verified = ")[2], names)
     assert many.paths() == [NEW]  # the answer was fresh
 
-    first = run_block(FIRST_USE, {**names})["proven"]
+    first = run_block(FIRST_USE, {**names})["verified"]
     assert (first.origin, first.on_first_use) == ("new-agent.example.com", True)
     assert stranger.public_key.thumbprint in caplog.text
     assert sorted(record.location for record in names["memory"].records()) == [agent, new]
@@ -163,7 +163,7 @@ def test_a_registry_counts_as_the_guide_says(folder: Path) -> None:
     assert set(re.findall(r"`([a-z-]+)`", reasons)) == set(FailureReason)
 
 
-def test_other_programs_on_httpx_get_proven_cards_as_the_guide_says(
+def test_other_programs_on_httpx_get_verified_cards_as_the_guide_says(
     folder: Path,
     agent: Agent,
     authority: Authority,
@@ -208,7 +208,7 @@ def test_the_program_of_the_sdk_runs_and_refuses(folder: Path, agent: Agent, aut
         assert name in bad.stderr
 
 
-def test_what_the_guides_table_calls_a_card_is_proven(agent: Agent, authority: Authority) -> None:
+def test_what_the_guides_table_calls_a_card_is_verified(agent: Agent, authority: Authority) -> None:
     (row,) = re.findall(r"^\| extended cards: (.*?) \|", GUIDE, re.MULTILINE)
     named = re.findall(r"`(.*?)`", row)
     assert len(named) == 5

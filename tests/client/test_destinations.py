@@ -129,8 +129,8 @@ def test_the_card_is_searched_from_the_base_of_the_interface_upwards(path: str, 
 
 
 def named_by(card: dict[str, Any], path: str = NEW) -> Destinations:
-    proven = verify_card(signed(card), trusting("agent.test"), origin=AGENT, now=time.time())
-    return Destinations.of(proven, AGENT + path)
+    verified = verify_card(signed(card), trusting("agent.test"), origin=AGENT, now=time.time())
+    return Destinations.of(verified, AGENT + path)
 
 
 def covered(destinations: Destinations, paths: Iterable[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A card is fetched, and had only when it is proven: the same by the flow, with and without an event loop."""
+"""A card is fetched, and had only when it is verified: the same by the flow, with and without an event loop."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from a2a_trust.client.fetch_card import card_urls, fetching
 from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.flow import Flow, FreshKeys, Get, InThread, run
 from a2a_trust.client.memory import VolatileCardMemory
-from a2a_trust.client.verification import Proving
+from a2a_trust.client.verification import Verification
 from a2a_trust.errors import PinnedKeyError, RolledBackCardError
 from a2a_trust.keys.jwks_cache import JwksCache
 from a2a_trust.net.fetcher import Fetched
-from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING
+from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING
 from tests.attacks.forgery import canonical, entry, pruned, served, signs
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, signed, trusting
 
@@ -77,11 +77,11 @@ ways = pytest.mark.parametrize("fetch", [fetch_card, _in_loop, _waiting_in_loop]
 
 
 @ways
-def test_a_proven_card_is_had(fetch: Fetch, agent: Agent, fetcher: Fetcher) -> None:
+def test_a_verified_card_is_had(fetch: Fetch, agent: Agent, fetcher: Fetcher) -> None:
     card = card_of(agent.origin())
     agent.pages[NEW] = signed(card)
-    proven = fetch(agent.origin(), trusting(HOST), fetcher=fetcher)
-    assert (proven.card, proven.origin, proven.key) == (card, HOST, OWNER.public_key)
+    verified = fetch(agent.origin(), trusting(HOST), fetcher=fetcher)
+    assert (verified.card, verified.origin, verified.key) == (card, HOST, OWNER.public_key)
     assert agent.paths() == [NEW]
 
 
@@ -100,7 +100,7 @@ def test_a_proven_card_is_had(fetch: Fetch, agent: Agent, fetcher: Fetcher) -> N
         (lambda origin: b"\xff", MalformedError),
     ],
 )
-def test_what_is_not_proven_is_not_had(
+def test_what_is_not_verified_is_not_had(
     fetch: Fetch, agent: Agent, fetcher: Fetcher, document: Callable[[str], bytes], error: type[Exception]
 ) -> None:
     agent.pages[NEW] = document(agent.origin())
@@ -114,7 +114,7 @@ def test_nobody_is_trusted_by_an_empty_store(agent: Agent, fetcher: Fetcher) -> 
         fetch_card(agent.origin(), TrustStore([]), fetcher=fetcher)
 
 
-def test_the_same_bytes_are_proven_offline(agent: Agent, fetcher: Fetcher) -> None:
+def test_the_same_bytes_are_verified_offline(agent: Agent, fetcher: Fetcher) -> None:
     document = agent.pages[NEW] = signed(card_of(agent.origin()))
     fetched = fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
     assert isinstance(document, bytes)
@@ -133,18 +133,20 @@ def test_policy_and_coverage_are_those_of_verify_card(agent: Agent, fetcher: Fet
     assert fetch_card(agent.origin(), trust, fetcher=fetcher, policy=named("firm")).key == OWNER.public_key
     with pytest.raises(ConfigurationError, match="never by kid"):
         fetch_card(agent.origin(), trust, fetcher=fetcher, policy=named(OWNER.kid))
-    proven = fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, coverage=SignedPartOnly())
-    assert proven.dropped == ()
+    verified = fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, coverage=SignedPartOnly())
+    assert verified.dropped == ()
 
 
-def test_a_card_that_an_sdk_signed_is_had_in_part_by_the_word_of_the_operator_only(agent: Agent, fetcher: Fetcher) -> None:
+def test_a_card_that_an_sdk_signed_is_had_in_part_by_the_word_of_the_operator_only(
+    agent: Agent, fetcher: Fetcher
+) -> None:
     card = pruned(card_of(agent.origin()))
     made = entry({"alg": "ES256", "kid": "owner"}, canonical(card), signs(OWNER.private_key, "ES256"))
     agent.pages[NEW] = served(card, made)
     with pytest.raises(PartialSignatureError, match="a2a-python"):
         fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
     key = TrustedKey(key=OWNER.public_key, origins=Origins(HOST), signer=SigningTool.A2A_PYTHON)
-    assert fetch_card(agent.origin(), TrustStore([key]), fetcher=fetcher).unproven == UNPROVEN_BY_PRUNING
+    assert fetch_card(agent.origin(), TrustStore([key]), fetcher=fetcher).unverified == UNVERIFIED_BY_PRUNING
     agent.pages[NEW] = served({**card, "x": "y"}, made)
     with pytest.raises(UncoveredFieldsError):
         fetch_card(agent.origin(), TrustStore([key]), fetcher=fetcher)
@@ -218,7 +220,7 @@ def test_a_card_at_a_place_of_its_own(agent: Agent, fetcher: Fetcher) -> None:
 
 def test_the_flow_asks_for_what_it_needs_and_for_nothing_else() -> None:
     memory = VolatileCardMemory()
-    flow = fetching("https://agent.test", Proving(trust=trusting(HOST), memory=memory), None)
+    flow = fetching("https://agent.test", Verification(trust=trusting(HOST), memory=memory), None)
     first = next(flow)
     assert first == Get(url="https://agent.test" + NEW)
     second = flow.throw(FetchError("not there", 404))
@@ -234,7 +236,7 @@ def test_the_flow_asks_for_what_it_needs_and_for_nothing_else() -> None:
 
 
 def test_a_card_that_takes_long_to_verify_does_not_hold_up_an_event_loop() -> None:
-    flow = fetching("https://agent.test", Proving(trust=trusting(HOST)), None)
+    flow = fetching("https://agent.test", Verification(trust=trusting(HOST)), None)
     next(flow)
     document = signed(card_of("https://agent.test", description="x" * 8_192))
     step = flow.send(Fetched(body=document, max_age=None))
@@ -245,7 +247,7 @@ def test_a_card_that_takes_long_to_verify_does_not_hold_up_an_event_loop() -> No
 
 
 @ways
-def test_a_large_card_is_proven_or_refused_like_others(fetch: Fetch, agent: Agent, fetcher: Fetcher) -> None:
+def test_a_large_card_is_verified_or_refused_like_others(fetch: Fetch, agent: Agent, fetcher: Fetcher) -> None:
     agent.pages[NEW] = signed(card_of(agent.origin(), description="x" * 65_536))
     assert fetch(agent.origin(), trusting(HOST), fetcher=fetcher).origin == HOST
     with pytest.raises(UntrustedCardError):
@@ -254,8 +256,8 @@ def test_a_large_card_is_proven_or_refused_like_others(fetch: Fetch, agent: Agen
 
 def test_a_strangers_key_set_is_read_off_the_event_loop() -> None:
     memory = VolatileCardMemory()
-    proving = Proving(trust=TrustStore([]), memory=memory, on_first_use=TrustOnFirstUse())
-    flow = fetching("https://agent.test", proving, None)
+    verification = Verification(trust=TrustStore([]), memory=memory, on_first_use=TrustOnFirstUse())
+    flow = fetching("https://agent.test", verification, None)
     next(flow)
     step = flow.send(Fetched(body=signed(card_of("https://agent.test")), max_age=None))
     assert step == Get(url="https://agent.test/.well-known/jwks.json")
@@ -272,9 +274,9 @@ def test_a_step_shows_no_credentials() -> None:
     assert "https://agent.test" in repr(step)
 
 
-def test_what_is_not_proven_is_not_remembered() -> None:
+def test_what_is_not_verified_is_not_remembered() -> None:
     memory = VolatileCardMemory()
-    flow = fetching("https://agent.test", Proving(trust=trusting("other.test"), memory=memory), None)
+    flow = fetching("https://agent.test", Verification(trust=trusting("other.test"), memory=memory), None)
     next(flow)
     with pytest.raises(UntrustedCardError):
         flow.send(Fetched(body=signed(card_of("https://agent.test")), max_age=None))
@@ -347,7 +349,9 @@ def test_a_stale_answer_is_asked_for_by_its_validator(
         {},
     ],
 )
-def test_what_must_not_or_cannot_be_kept_is_fetched_whole(agent: Agent, fetcher: Fetcher, headers: dict[str, str]) -> None:
+def test_what_must_not_or_cannot_be_kept_is_fetched_whole(
+    agent: Agent, fetcher: Fetcher, headers: dict[str, str]
+) -> None:
     agent.pages[NEW] = Page(body=signed(card_of(agent.origin())), headers=headers)
     cache = CardCache()
     for _ in range(2):
@@ -371,7 +375,7 @@ def test_a_304_for_another_etag_is_no_card(agent: Agent, fetcher: Fetcher) -> No
         fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, cache=cache)
 
 
-def test_what_is_kept_is_proven_anew_and_asked_for_when_it_is_not(agent: Agent, fetcher: Fetcher) -> None:
+def test_what_is_kept_is_verified_anew_and_asked_for_when_it_is_not(agent: Agent, fetcher: Fetcher) -> None:
     """A key that was revoked proves nothing, however fresh the answer; the server may have another card by now."""
     agent.pages[NEW] = Page(body=signed(card_of(agent.origin())), headers={"Cache-Control": "max-age=60"})
     cache = CardCache()
@@ -398,7 +402,7 @@ def test_a_kept_card_is_refused_once_a_newer_one_was_seen_by_others(agent: Agent
     assert agent.paths() == [NEW, NEW]
 
 
-def test_what_is_not_proven_is_not_kept(agent: Agent, fetcher: Fetcher) -> None:
+def test_what_is_not_verified_is_not_kept(agent: Agent, fetcher: Fetcher) -> None:
     """Else whoever answers once in the agent's place could lock it out for as long as he likes."""
     cache = CardCache()
     agent.pages[NEW] = Page(
@@ -456,7 +460,9 @@ def test_who_strips_the_signatures_of_a_known_agent_is_told_on(fetch: Fetch, age
 
 
 @ways
-def test_trust_on_first_use_is_a_choice_and_holds_to_the_first_key(fetch: Fetch, agent: Agent, fetcher: Fetcher) -> None:
+def test_trust_on_first_use_is_a_choice_and_holds_to_the_first_key(
+    fetch: Fetch, agent: Agent, fetcher: Fetcher
+) -> None:
     memory, nobody = VolatileCardMemory(), TrustStore([])
     first = TrustOnFirstUse()
 
@@ -587,7 +593,7 @@ def test_a_key_set_out_of_reach_is_told_when_it_was_needed(
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_a_report_tells_what_came_and_why_it_is_not_proven(agent: Agent, fetcher: Fetcher, waits: bool) -> None:
+def test_a_report_tells_what_came_and_why_it_is_not_verified(agent: Agent, fetcher: Fetcher, waits: bool) -> None:
     def report(trust: TrustStore) -> UnsafeReportOnly:
         if waits:
             return UnsafeReportOnly.fetch(agent.origin(), trust, fetcher=fetcher)
@@ -596,13 +602,13 @@ def test_a_report_tells_what_came_and_why_it_is_not_proven(agent: Agent, fetcher
     card = card_of(agent.origin())
     agent.pages[OLD] = signed(card)
     good = report(trusting(HOST))
-    assert (good.is_proven, good.reasons, good.refusal, good.url) == (True, (), None, agent.origin() + OLD)
+    assert (good.is_verified, good.reasons, good.refusal, good.url) == (True, (), None, agent.origin() + OLD)
     assert good.unverified["name"] == card["name"]
     assert not issubclass(UnsafeReportOnly, VerifiedCard)
     assert report(trusting("other.test")).reasons == ("untrusted", "wrong-origin", "companion")
     agent.pages[OLD] = json.dumps(card).encode()
     unsigned = report(trusting(HOST))
-    assert (unsigned.is_proven, unsigned.reasons, unsigned.unverified) == (False, ("unsigned",), card)
+    assert (unsigned.is_verified, unsigned.reasons, unsigned.unverified) == (False, ("unsigned",), card)
     agent.pages[OLD] = b'{"a": 1, "a": 2}'
     assert (report(trusting(HOST)).unverified, report(trusting(HOST)).reasons) == (None, ("malformed",))
     del agent.pages[OLD]
@@ -620,9 +626,9 @@ KEY = {"X-API-Key": "a secret"}
 
 def public(agent: Agent, fetcher: Fetcher, **members: Any) -> VerifiedCard:
     agent.pages[NEW] = signed(card_of(agent.origin(), **members))
-    proven = fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
+    verified = fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
     agent.asked.clear()
-    return proven
+    return verified
 
 
 def interfaces(agent: Agent, *bindings: tuple[str, str, str]) -> list[dict[str, str]]:
@@ -695,7 +701,7 @@ def test_the_tenant_of_the_card_goes_before_that_of_the_caller(agent: Agent, fet
         (b'{"jsonrpc": "2.0", "id": "extended-card", "result": {}}', UnsignedCardError, "not signed"),
     ],
 )
-def test_an_answer_without_a_proven_card_is_an_error(
+def test_an_answer_without_a_verified_card_is_an_error(
     agent: Agent, fetcher: Fetcher, answer: bytes, error: type[Exception], match: str
 ) -> None:
     card = public(agent, fetcher)

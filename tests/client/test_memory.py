@@ -61,7 +61,7 @@ def thumbprint(signer: LocalSigner) -> str:
 
 
 def proof(signer: LocalSigner, *, iat: float | None = None, on_first_use: bool = False) -> VerifiedCard:
-    """What a client has proven of the agent's card, by a key that the trust store names or by one of first use."""
+    """What a client has verified of the agent's card, by a key that the trust store names or by one of first use."""
     if on_first_use:
         trust = TrustOnFirstUse().trust_store([signer.public_key], AGENT, TrustStore(()))
     else:
@@ -338,9 +338,9 @@ class OneLife(RuleBasedStateMachine):
         on_first_use, keys = asked
         prints = frozenset(thumbprint(SIGNERS[key]) for key in keys)
         issued = None if age is None else self.now - age
-        proven = replace(PROOFS[asked], payload=json.dumps(CARD | {"version": version}).encode(), issued=issued)
+        verified = replace(PROOFS[asked], payload=json.dumps(CARD | {"version": version}).encode(), issued=issued)
         written = SPELLINGS.get(location, (location,) * 3)[spelling]
-        outcome = self.both(lambda memory: memory.admit(proven, written, now=self.now))
+        outcome = self.both(lambda memory: memory.admit(verified, written, now=self.now))
         is_new, known = location not in self.keys, self.keys.get(location, frozenset())
         replaced = location in self.unvouched and not on_first_use and not prints & known
         highest = None if is_new or replaced else self.highest[location]

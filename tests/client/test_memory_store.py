@@ -227,10 +227,10 @@ def test_of_threads_that_are_first_at_once_one_wins(memory: SqliteCardMemory) ->
     def work(signer: LocalSigner) -> None:
         trust = TrustOnFirstUse().trust_store([signer.public_key], AGENT, TrustStore(()))
         document = json.dumps(sign_card(CARD, signer).card).encode()
-        proven = verify_card(document, trust, origin=AGENT, now=NOW)
+        verified = verify_card(document, trust, origin=AGENT, now=NOW)
         gate.wait()
         try:
-            memory.admit(proven, AGENT, now=NOW)
+            memory.admit(verified, AGENT, now=NOW)
         except PinnedKeyError as error:
             refused.append(error.pinned)
         else:

@@ -1,4 +1,4 @@
-"""A program of the a2a-sdk 1.3.0 refuses what is not proven when one line was added to it, and only then."""
+"""A program of the a2a-sdk 1.3.0 refuses what is not verified when one line was added to it, and only then."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def shown(outcome: list[dict[str, Any]]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_program_with_the_line_uses_proven_cards_alone(
+def test_a_program_with_the_line_uses_verified_cards_alone(
     outcomes: dict[tuple[str, bool], list[Any]], name: str
 ) -> None:
     assert shown(outcomes[name, True]) == CASES[name].guarded

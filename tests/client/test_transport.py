@@ -1,4 +1,4 @@
-"""Cards on their way through a client on httpx: proven ones as they came, no others, and everything else untouched.
+"""Cards on their way through a client on httpx: verified ones as they came, no others, and everything else untouched.
 
 Requests may go anywhere here, so that it is answers that are judged; ``test_destinations`` has where they may go.
 """
@@ -125,11 +125,11 @@ def result(document: bytes) -> bytes:
     return b'{"jsonrpc": "2.0", "id": 1, "result": %b}' % document
 
 
-# --- proven cards pass as they came --------------------------------------------------------------------------------
+# --- verified cards pass as they came --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", [NEW, OLD, f"/team{NEW}", *EXTENDED])
-def test_a_proven_card_passes_as_it_came(make: Make, agent: Agent, url: str, path: str) -> None:
+def test_a_verified_card_passes_as_it_came(make: Make, agent: Agent, url: str, path: str) -> None:
     document = signed(card_of(url)).replace(b", ", b" ,\n ")
     agent.pages[path] = Page(body=document, headers={"X-Other": "kept", "ETag": '"one"'})
     answer = make().get(url + path)
@@ -139,7 +139,7 @@ def test_a_proven_card_passes_as_it_came(make: Make, agent: Agent, url: str, pat
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_proven_card_in_an_answer_of_json_rpc_passes_as_it_came(
+def test_a_verified_card_in_an_answer_of_json_rpc_passes_as_it_came(
     make: Make, agent: Agent, url: str, method: str
 ) -> None:
     agent.pages["/rpc"] = result(signed(card_of(url)))
@@ -158,7 +158,7 @@ def test_the_credentials_of_the_program_go_along(make: Make, agent: Agent, url: 
 
 
 @pytest.mark.parametrize("path", [NEW, OLD, NEW.upper(), f"/team{NEW}/", "/.well-known/agent%2Dcard.json", *EXTENDED])
-def test_an_unproven_card_does_not_pass(make: Make, agent: Agent, url: str, path: str) -> None:
+def test_an_unverified_card_does_not_pass(make: Make, agent: Agent, url: str, path: str) -> None:
     good, client = card_of(url), make()
     for document, error in [
         (json.dumps(good).encode(), UnsignedCardError),
@@ -178,7 +178,7 @@ def test_an_unproven_card_does_not_pass(make: Make, agent: Agent, url: str, path
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_an_unproven_card_in_an_answer_of_json_rpc_does_not_pass(
+def test_an_unverified_card_in_an_answer_of_json_rpc_does_not_pass(
     make: Make, agent: Agent, url: str, method: str
 ) -> None:
     good, client = signed(card_of(url)), make()
@@ -315,7 +315,7 @@ def test_a_redirect_to_a_card_is_judged_by_where_it_leads(make: Make, agent: Age
 
 
 def test_a_program_with_a_cache_of_its_own_gets_whole_answers(make: Make, agent: Agent, url: str) -> None:
-    """What lies in that cache may never have been proven: 304 would bring it out."""
+    """What lies in that cache may never have been verified: 304 would bring it out."""
     document = signed(card_of(url))
 
     def page(asked: Asked) -> Page:

@@ -27,18 +27,18 @@ CARD = {
 def run(document: bytes, program: str = PROGRAM) -> Any:
     names: dict[str, Any] = {"ours": OURS.public_key, "theirs": THEIRS.public_key, "document": document}
     exec(compile(program, "docs/signatures.md", "exec"), names)
-    return names["proven"]
+    return names["verified"]
 
 
 def test_the_program_verifies_a_card_of_operations(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(json.dumps(sign_card(CARD, OURS).card).encode()).unproven == ()
+    assert run(json.dumps(sign_card(CARD, OURS).card).encode()).unverified == ()
     assert capsys.readouterr().out == f"{CARD['name']} ()\n"
 
 
 def test_the_vendors_sdk_proves_a_part_and_only_because_its_entry_says_so() -> None:
     by_vendor = PROGRAM.replace('named("operations")', 'named("vendor")')
     document = served(signed_in(CARD, Form.PRUNED, THEIRS))
-    assert "/securityRequirements" in run(document, by_vendor).unproven
+    assert "/securityRequirements" in run(document, by_vendor).unverified
     with pytest.raises(PartialSignatureError):
         run(document, by_vendor.replace(", signer=SigningTool.A2A_PYTHON", ""))
 

@@ -38,7 +38,7 @@ class CardServer:
         offset.replace(self.folder / "offset")
 
     def check(self, card: bytes) -> None:
-        """Return when the card is proven at the true time."""
+        """Return when the card is verified at the true time."""
         trust = TrustStore([TrustedKey(key=self.signer.public_key, origins=Origins("agent.example"))])
         verify_card(card, trust, origin="http://agent.example", now=time.time())
 

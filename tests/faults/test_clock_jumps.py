@@ -141,6 +141,6 @@ def test_a_token_is_judged_by_the_clock_as_it_is_now() -> None:
     agent.set_clock(NOW + 10)
     asked = agent.keys.asked
     assert [ask(BEARER), ask(LAPSING)] == [200, 200]  # that it was expired is not remembered
-    assert agent.keys.asked == asked + 1  # what was remembered for five minutes a day ahead is proven again
+    assert agent.keys.asked == asked + 1  # what was remembered for five minutes a day ahead is verified again
     agent.set_clock(NOW - 100)
     assert [ask(BEARER), ask(LAPSING)] == [401, 401]  # not issued yet

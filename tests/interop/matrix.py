@@ -267,7 +267,7 @@ def _row(
 def _ask_us(signer: LocalSigner, tool: SigningTool | None, card: Any) -> tuple[str, str]:
     entry = TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin(), signer=tool)
     try:
-        proven = verify_card(json.dumps(card).encode(), TrustStore([entry]), origin=UnsafeAnyOrigin(), now=0)
+        verified = verify_card(json.dumps(card).encode(), TrustStore([entry]), origin=UnsafeAnyOrigin(), now=0)
     except PartialSignatureError:
         return "partial", ""
     except UncoveredFieldsError as error:
@@ -279,7 +279,7 @@ def _ask_us(signer: LocalSigner, tool: SigningTool | None, card: Any) -> tuple[s
         return "refuses", ""
     except MalformedError:
         return "cannot read", ""
-    return ("accepts, unproven" if proven.unproven else "accepts"), ""
+    return ("accepts, unverified" if verified.unverified else "accepts"), ""
 
 
 def _ask_sdk(sdk: SdkProcess, reader: str, key: dict[str, Any], card: Any) -> tuple[str, str]:

@@ -312,7 +312,7 @@ def _served(document: str) -> dict[str, Any]:
     return card
 
 
-def _prove(
+def _verify(
     document: str, signer: LocalSigner, tool: SigningTool | None, *, coverage: Coverage | None = None
 ) -> VerifiedCard:
     trust = TrustStore([TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin(), signer=tool)])
@@ -335,23 +335,23 @@ def _uncovered(document: str, left_open: set[str]) -> set[str]:
 def _check(document: str, signer: LocalSigner, way: Way, left_open: set[str]) -> None:
     """By the word on its signer the key proves the card, or what was left open is named and the rest can be had.
 
-    Without that word nothing is proven: the card could be what such an SDK left over.
+    Without that word nothing is verified: the card could be what such an SDK left over.
     """
     uncovered = _uncovered(document, left_open)
-    part = _prove(document, signer, way.tool, coverage=SignedPartOnly())
+    part = _verify(document, signer, way.tool, coverage=SignedPartOnly())
     if uncovered:
         with pytest.raises(UncoveredFieldsError) as caught:
-            _prove(document, signer, way.tool)
+            _verify(document, signer, way.tool)
         assert set(caught.value.pointers) == uncovered
         assert len(caught.value.pointers) == len(uncovered)
     else:
-        assert _prove(document, signer, way.tool) == part
+        assert _verify(document, signer, way.tool) == part
     assert part.form in way.told
     assert set(part.dropped) == left_open
     assert left_out(_served(document), part.card) == left_open
-    assert {"/securityRequirements", "/securitySchemes", "/url", "/security"} <= set(part.unproven)
+    assert {"/securityRequirements", "/securitySchemes", "/url", "/security"} <= set(part.unverified)
     stripped = json.dumps({**part.card, "signatures": json.loads(document)["signatures"]})
-    assert _prove(stripped, signer, way.tool).unproven == part.unproven
+    assert _verify(stripped, signer, way.tool).unverified == part.unverified
     for shown in (document, stripped):
         for tool in (None, SigningTool.A2A_TRUST):
             _check_partial(shown, signer, tool)
@@ -362,13 +362,13 @@ def _check_partial(
     document: str, signer: LocalSigner, tool: SigningTool | None, *, coverage: Coverage | None = None
 ) -> None:
     with pytest.raises(PartialSignatureError) as caught:
-        _prove(document, signer, tool, coverage=coverage)
+        _verify(document, signer, tool, coverage=coverage)
     assert [failure.reason for failure in caught.value.failures] == [FailureReason.PARTIAL]
 
 
 @_named(WAYS)
 @pytest.mark.parametrize("name", LEFT_OPEN)
-def test_a_card_signed_by_an_sdk_is_proven_or_refused_with_what_was_left_open(
+def test_a_card_signed_by_an_sdk_is_verified_or_refused_with_what_was_left_open(
     vectors: Path,
     request: pytest.FixtureRequest,
     signer: LocalSigner,
@@ -382,7 +382,7 @@ def test_a_card_signed_by_an_sdk_is_proven_or_refused_with_what_was_left_open(
 
 @_named(RESOLVED)
 @pytest.mark.parametrize("name", LEFT_OPEN_BY_THE_RESOLVER)
-def test_a_card_that_the_python_sdk_turned_into_1_0_is_proven_or_refused_with_what_was_left_open(
+def test_a_card_that_the_python_sdk_turned_into_1_0_is_verified_or_refused_with_what_was_left_open(
     vectors: Path,
     request: pytest.FixtureRequest,
     signer: LocalSigner,
@@ -408,9 +408,9 @@ def test_a_key_that_signs_whole_cards_proves_only_what_was_signed_whole(
     open_members = LEFT_OPEN[name][way.column]
     is_rfc_8785 = way.form is not Form.PRUNED_LEGACY or name not in NOT_ASCII
     if is_rfc_8785 and not _uncovered(document, open_members):
-        proven = _prove(document, signer, SigningTool.WHOLE)
-        assert left_out(_served(document), proven.card) == open_members
-        assert proven.unproven == ()
+        verified = _verify(document, signer, SigningTool.WHOLE)
+        assert left_out(_served(document), verified.card) == open_members
+        assert verified.unverified == ()
     else:
         _check_partial(document, signer, SigningTool.WHOLE)
 
@@ -420,7 +420,7 @@ def test_what_javascript_programs_write_of_no_security_is_no_reason_to_refuse_a_
 ) -> None:
     """Its type of a card demands both members, and its signature holds neither: 8.4.1 takes them for absent, too."""
     way = WAYS[-1]
-    proven = 0
+    verified = 0
     for number in EVERYWHERE:
         card = load_card(vectors, number)
         if card.get("securitySchemes") or card.get("securityRequirements"):
@@ -431,18 +431,18 @@ def test_what_javascript_programs_write_of_no_security_is_no_reason_to_refuse_a_
         written = _signed_by(
             request, way, json.dumps({**card, "securitySchemes": {}, "securityRequirements": []}), private_jwk
         )
-        uncovered = _uncovered(bare, set(_prove(bare, signer, way.tool, coverage=SignedPartOnly()).dropped))
+        uncovered = _uncovered(bare, set(_verify(bare, signer, way.tool, coverage=SignedPartOnly()).dropped))
         if uncovered:
             with pytest.raises(UncoveredFieldsError) as caught:
-                _prove(written, signer, way.tool)
+                _verify(written, signer, way.tool)
             assert set(caught.value.pointers) == uncovered
         else:
-            part = _prove(written, signer, way.tool)
-            assert {"/securitySchemes", "/securityRequirements"} <= set(part.dropped) & set(part.unproven)
+            part = _verify(written, signer, way.tool)
+            assert {"/securitySchemes", "/securityRequirements"} <= set(part.dropped) & set(part.unverified)
             assert {"securitySchemes", "securityRequirements"}.isdisjoint(part.card)
-            assert part.card == _prove(bare, signer, way.tool).card
-            proven += 1
-    assert proven == 22
+            assert part.card == _verify(bare, signer, way.tool).card
+            verified += 1
+    assert verified == 22
 
 
 @_named(WAYS)
@@ -457,8 +457,8 @@ def test_what_is_left_open_is_what_differs_between_the_card_and_its_proof(
 ) -> None:
     """All real cards of the shape of 1.0, against an oracle that compares two JSON values and knows no field."""
     document = _signed_by(request, way, _card(vectors, number), private_jwk)
-    proven = _prove(document, signer, way.tool, coverage=SignedPartOnly())
-    _check(document, signer, way, set(left_out(_served(document), proven.card)))
+    verified = _verify(document, signer, way.tool, coverage=SignedPartOnly())
+    _check(document, signer, way, set(left_out(_served(document), verified.card)))
 
 
 @_named(RESOLVED)
@@ -475,8 +475,8 @@ def test_what_is_left_open_of_a_card_that_the_resolver_read_is_what_differs_too(
     document = sdk.sign(_card(vectors, number), private_jwk, reader=way.reader, wire=way.wire)
     assert (document is None) is (number in UNREADABLE_FOR_THE_RESOLVER)
     if document is not None:
-        proven = _prove(document, signer, way.tool, coverage=SignedPartOnly())
-        _check(document, signer, way, set(left_out(_served(document), proven.card)))
+        verified = _verify(document, signer, way.tool, coverage=SignedPartOnly())
+        _check(document, signer, way, set(left_out(_served(document), verified.card)))
 
 
 @_named(WAYS)
@@ -487,10 +487,10 @@ def test_the_address_of_a_key_set_in_the_header_changes_nothing(
     card = _card(vectors, "c2-spec-8.5-sample")
     document = sdk.sign(card, private_jwk, wire=way.wire, jku="https://attacker.example/jwks.json")
     assert document is not None
-    assert _prove(document, signer, way.tool).card == _served(document)
+    assert _verify(document, signer, way.tool).card == _served(document)
     stranger = generate_signer("ES256", kid="another")
     with pytest.raises(UntrustedCardError):
-        _prove(document, stranger, way.tool)
+        _verify(document, stranger, way.tool)
 
 
 @_named(WAYS)
@@ -503,8 +503,8 @@ def test_the_hosts_of_a_card_signed_by_an_sdk_are_bound_to_the_key(
         return TrustStore([TrustedKey(key=signer.public_key, origins=Origins(*hosts), signer=way.tool)])
 
     origin = "https://georoute-agent.example.com"
-    proven = verify_card(document, trusted_for("georoute-agent.example.com"), origin=origin, now=0)
-    assert proven.origin == "georoute-agent.example.com"
+    verified = verify_card(document, trusted_for("georoute-agent.example.com"), origin=origin, now=0)
+    assert verified.origin == "georoute-agent.example.com"
     with pytest.raises(UntrustedCardError) as caught:
         verify_card(document, trusted_for("other.example.com"), origin="https://other.example.com", now=0)
     assert [failure.reason for failure in caught.value.failures] == [FailureReason.WRONG_ORIGIN]
@@ -518,7 +518,7 @@ def test_other_algorithms_of_the_sdks_verify_here(
     signer = generate_signer(alg, rsa_bits=2048)
     key = private_key_to_jwk(signer.private_key, alg=alg, kid=signer.kid)
     document = _signed_by(request, way, _card(vectors, "c3-unicode"), key)
-    assert _prove(document, signer, way.tool).key.alg == alg
+    assert _verify(document, signer, way.tool).key.alg == alg
 
 
 @_named(WAYS)
@@ -526,10 +526,10 @@ def test_every_field_of_1_0_is_signed_by_the_sdks_in_the_forms_known_here(
     request: pytest.FixtureRequest, signer: LocalSigner, private_jwk: dict[str, Any], way: Way
 ) -> None:
     document = _signed_by(request, way, json.dumps(EVERY_FIELD), private_jwk)
-    proven = _prove(document, signer, way.tool, coverage=SignedPartOnly())
-    assert proven.card == EVERY_FIELD
+    verified = _verify(document, signer, way.tool, coverage=SignedPartOnly())
+    assert verified.card == EVERY_FIELD
     # It holds numbers, which the older encoder prints as doubles: so each signature fits its own form alone.
-    assert proven.form is way.form
+    assert verified.form is way.form
 
 
 def _emptiness(value: Any) -> bool:
@@ -562,7 +562,7 @@ def test_no_empty_value_of_any_field_is_in_what_an_sdk_signs(
         if document is not None:
             signed += 1
             _check_partial(document, signer, None)
-            part = _prove(document, signer, way.tool, coverage=SignedPartOnly())
+            part = _verify(document, signer, way.tool, coverage=SignedPartOnly())
             assert not _emptiness(part.card), part.payload
     assert signed > 150
 
@@ -572,14 +572,14 @@ def test_every_field_at_its_default_is_left_open_by_the_sdks(
     request: pytest.FixtureRequest, signer: LocalSigner, private_jwk: dict[str, Any], way: Way
 ) -> None:
     document = _signed_by(request, way, json.dumps(EVERY_FIELD_AT_ITS_DEFAULT), private_jwk)
-    proven = _prove(document, signer, way.tool, coverage=SignedPartOnly())
+    verified = _verify(document, signer, way.tool, coverage=SignedPartOnly())
     # Only what has a value is signed, and `false` where it was written down for an `optional` field.
-    assert proven.card == {
+    assert verified.card == {
         "name": "Default",
         "supportedInterfaces": [{"url": "https://example.com/"}],
         "capabilities": {"streaming": False, "pushNotifications": False, "extendedAgentCard": False},
     }
-    _check(document, signer, way, set(left_out(_served(document), proven.card)))
+    _check(document, signer, way, set(left_out(_served(document), verified.card)))
 
 
 @_named(WAYS)
@@ -588,8 +588,8 @@ def test_json_that_canonical_forms_disagree_about_is_read_as_each_sdk_signs_it(
     request: pytest.FixtureRequest, signer: LocalSigner, private_jwk: dict[str, Any], params: str, way: Way
 ) -> None:
     document = _signed_by(request, way, card_with_params(params), private_jwk)
-    proven = _prove(document, signer, way.tool, coverage=SignedPartOnly())
-    _check(document, signer, way, set(left_out(_served(document), proven.card)))
+    verified = _verify(document, signer, way.tool, coverage=SignedPartOnly())
+    _check(document, signer, way, set(left_out(_served(document), verified.card)))
 
 
 @_named(WAYS)
@@ -601,5 +601,5 @@ def test_an_integer_beyond_53_bits_is_the_double_that_the_sdks_signed(
     as_written = json.loads(card_with_params('{"a":12345678901234567890}'))
     as_written["signatures"] = json.loads(document)["signatures"]
     for card in (document, json.dumps(as_written)):
-        proven = _prove(card, signer, way.tool)
-        assert float(proven.card["capabilities"]["extensions"][0]["params"]["a"]) == float(12345678901234567890)
+        verified = _verify(card, signer, way.tool)
+        assert float(verified.card["capabilities"]["extensions"][0]["params"]["a"]) == float(12345678901234567890)

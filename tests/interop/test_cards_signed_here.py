@@ -69,7 +69,7 @@ def _signed(card: SignedCard) -> str:
     return json.dumps(card.card)
 
 
-def _prove(document: str, *signers: LocalSigner, now: float = 0, tool: SigningTool | None = None) -> VerifiedCard:
+def _verify(document: str, *signers: LocalSigner, now: float = 0, tool: SigningTool | None = None) -> VerifiedCard:
     trust = TrustStore(TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin(), signer=tool) for signer in signers)
     return verify_card(document.encode(), trust, origin=UnsafeAnyOrigin(), now=now)
 
@@ -103,11 +103,11 @@ def test_every_card_with_interfaces_of_1_0_is_among_those_that_verify_everywhere
 def test_a_signed_card_verifies_here_whole(vectors: Path, signer: LocalSigner, number: str) -> None:
     card = load_card(vectors, number)
     signed = sign_card(card, signer)
-    proven = _prove(_signed(signed), signer)
-    assert proven.card == {name: value for name, value in signed.card.items() if name != "signatures"}
-    assert left_out(card, proven.card) == frozenset(signed.normalised)
-    assert (proven.dropped, proven.unproven) == ((), ())
-    assert proven.form is Form.SPEC
+    verified = _verify(_signed(signed), signer)
+    assert verified.card == {name: value for name, value in signed.card.items() if name != "signatures"}
+    assert left_out(card, verified.card) == frozenset(signed.normalised)
+    assert (verified.dropped, verified.unverified) == ((), ())
+    assert verified.form is Form.SPEC
     assert signed.companion == (None if number in NO_COMPANION_NEEDED else Form.PRUNED)
     assert _marks(signed) == [
         "application/json;a2a-form=spec",
@@ -156,7 +156,7 @@ def test_one_changed_member_is_refused_everywhere(
     signed = sign_card(load_card(vectors, number), signer)
     changed = json.dumps({**signed.card, "name": "Somebody else"})
     with pytest.raises(CardVerificationError) as caught:
-        _prove(changed, signer)
+        _verify(changed, signer)
     assert [failure.reason for failure in caught.value.failures] == [
         FailureReason.BAD_SIGNATURE,
         *([FailureReason.COMPANION] if signed.companion else []),
@@ -177,7 +177,7 @@ def test_the_companion_verifies_everywhere_before_and_after_the_full_signature(
     for order in (document, turned):
         assert python_1_3_0.refusal(order, key) is None
         assert js_1_3_0.refusal(order, key) is None
-        assert _prove(order, signer).unproven == ()
+        assert _verify(order, signer).unverified == ()
 
 
 @with_companion
@@ -190,13 +190,13 @@ def test_the_companion_is_what_the_sdks_need_and_never_enough_here(
     key = signer.public_key.to_jwk()
     assert python_1_3_0.refusal(full, key) == NOT_SIGNED_PYTHON
     assert js_1_3_0.refusal(full, key) == NOT_SIGNED_JS
-    assert _prove(full, signer).unproven == ()
+    assert _verify(full, signer).unverified == ()
     assert python_1_3_0.refusal(companion, key) is None
     assert js_1_3_0.refusal(companion, key) is None
     for tool in (None, *SigningTool):
-        assert _prove(full, signer, tool=tool).unproven == ()
+        assert _verify(full, signer, tool=tool).unverified == ()
         with pytest.raises(UntrustedCardError) as caught:
-            _prove(companion, signer, tool=tool)
+            _verify(companion, signer, tool=tool)
         assert [failure.reason for failure in caught.value.failures] == [FailureReason.COMPANION]
 
 
@@ -206,7 +206,7 @@ def test_without_a_companion_the_card_is_whole_or_rejected_everywhere(
 ) -> None:
     signed = sign_card(load_card(vectors, number), signer, companion=False)
     key = signer.public_key.to_jwk()
-    assert _prove(_signed(signed), signer).unproven == ()
+    assert _verify(_signed(signed), signer).unverified == ()
     assert "a2a-python and a2a-js" in signed.rejections[-1]
     assert python_1_3_0.refusal(_signed(signed), key) == NOT_SIGNED_PYTHON
     assert js_1_3_0.refusal(_signed(signed), key) == NOT_SIGNED_JS
@@ -242,7 +242,7 @@ def test_a_requirement_that_no_companion_can_cover_is_missed_here_when_it_is_str
     assert python_1_3_0.refusal(stripped, key, reader="resolver") is None
     assert js_1_3_0.refusal(stripped, key) is None
     with pytest.raises(CardVerificationError) as caught:
-        _prove(stripped, signer)
+        _verify(stripped, signer)
     assert [failure.reason for failure in caught.value.failures] == [
         FailureReason.BAD_SIGNATURE,
         FailureReason.COMPANION,
@@ -256,8 +256,8 @@ def test_signatures_of_strangers_stay_and_stop_nobody(
     card = json.loads((vectors / "cards" / "files" / f"{number}.json").read_bytes())
     signed = sign_card(card, signer, drop_broken=True)  # nothing is normalised, so nothing is broken
     assert signed.card["signatures"][0] == card["signatures"][0]
-    proven = _prove(_signed(signed), signer)
-    assert proven.ignored[0].reason is FailureReason.UNKNOWN_KEY
+    verified = _verify(_signed(signed), signer)
+    assert verified.ignored[0].reason is FailureReason.UNKNOWN_KEY
     assert python_1_3_0.refusal(_signed(signed), signer.public_key.to_jwk()) is None
     assert js_1_3_0.refusal(_signed(signed), signer.public_key.to_jwk()) is None
 
@@ -271,9 +271,9 @@ def test_a_card_of_0_3_verifies_here_as_it_is_served_and_in_no_sdk_of_1_0(
     assert signed.companion is not Form.PRUNED
     assert signed.normalised == ()
     document = _signed(signed)
-    proven = _prove(document, signer)
-    assert proven.card == card
-    assert (proven.form, proven.unproven) == (Form.SERVED, ())
+    verified = _verify(document, signer)
+    assert verified.card == card
+    assert (verified.form, verified.unverified) == (Form.SERVED, ())
     assert _marks(signed) == [
         "application/json;a2a-form=served",
         *(["application/json;a2a-form=v0.3-python"] if signed.companion else []),
@@ -308,11 +308,11 @@ def test_the_companion_of_a_card_of_0_3_is_what_python_0_3_needs_and_never_enoug
     key = signer.public_key.to_jwk()
     assert python_0_3_26.refusal(full, key) == NOT_SIGNED_PYTHON
     assert python_0_3_26.refusal(companion, key) is None
-    assert _prove(full, signer).unproven == ()
+    assert _verify(full, signer).unverified == ()
     (entry,) = json.loads(companion)["signatures"]
     assert parse_signature(entry).header["cty"] == content_type(Form.V0_3_PYTHON)
     with pytest.raises(UntrustedCardError) as caught:
-        _prove(companion, signer)
+        _verify(companion, signer)
     assert [failure.reason for failure in caught.value.failures] == [FailureReason.COMPANION]
 
 
@@ -330,7 +330,7 @@ def test_other_algorithms_verify_everywhere(
     signer = generate_signer(alg, rsa_bits=2048)
     document = _signed(sign_card(load_card(vectors, number), signer))
     key = signer.public_key.to_jwk()
-    assert _prove(document, signer).key.alg == alg
+    assert _verify(document, signer).key.alg == alg
     assert python_1_3_0.refusal(document, key) is None
     assert python_1_3_0.refusal(document, key, reader="resolver") is None
     assert js_1_3_0.refusal(document, key) is None
@@ -346,7 +346,7 @@ def test_an_address_and_times_in_the_header_disturb_no_sdk(
     )
     document = _signed(signed)
     key = signer.public_key.to_jwk()
-    assert _prove(document, signer, now=1_500_000).proven_until == 2_000_000
+    assert _verify(document, signer, now=1_500_000).valid_until == 2_000_000
     assert python_1_3_0.refusal(document, key) is None
     assert js_1_3_0.refusal(document, key) is None
 
@@ -358,7 +358,7 @@ def test_an_sdk_that_knows_one_of_two_signers_verifies_the_card(
     other = generate_signer("EdDSA")
     document = _signed(sign_card(load_card(vectors, number), signer, other))
     for known in (signer, other):
-        assert _prove(document, known).key == known.public_key
+        assert _verify(document, known).key == known.public_key
         assert python_1_3_0.refusal(document, known.public_key.to_jwk()) is None
         assert js_1_3_0.refusal(document, known.public_key.to_jwk()) is None
     stranger = generate_signer("EdDSA").public_key.to_jwk()
@@ -374,7 +374,7 @@ def test_a_signature_added_by_a_second_company_leaves_the_first_one_good(
     second = generate_signer("ES256")
     document = _signed(sign_card(first.card, second))
     for known in (signer, second):
-        assert _prove(document, known).unproven == ()
+        assert _verify(document, known).unverified == ()
         assert python_1_3_0.refusal(document, known.public_key.to_jwk()) is None
         assert js_1_3_0.refusal(document, known.public_key.to_jwk()) is None
 
@@ -385,7 +385,7 @@ def test_a_card_with_every_field_of_1_0_has_one_form_in_every_sdk(
     signed = sign_card(EVERY_FIELD, signer)
     key = signer.public_key.to_jwk()
     assert (signed.companion, signed.normalised) == (None, ())
-    assert _prove(_signed(signed), signer).card == EVERY_FIELD
+    assert _verify(_signed(signed), signer).card == EVERY_FIELD
     assert python_1_3_0.refusal(_signed(signed), key) is None
     assert python_1_3_0.refusal(_signed(signed), key, reader="resolver") is None
     # Numbers: 5 is "5.0" to json.dumps, as protobuf holds doubles.
@@ -404,7 +404,7 @@ def test_a_card_with_every_field_at_its_default_verifies_everywhere(
     assert python_1_3_0.refusal(_signed(signed), key) is None
     assert python_1_3_0.refusal(_signed(signed), key, reader="resolver") is None
     assert js_1_3_0.refusal(_signed(signed), key) is None
-    assert _prove(_signed(signed), signer).unproven == ()
+    assert _verify(_signed(signed), signer).unverified == ()
 
 
 @pytest.mark.parametrize("params", CANONICAL_TRAPS.values(), ids=CANONICAL_TRAPS)
@@ -413,7 +413,7 @@ def test_json_that_canonical_forms_disagree_about_is_signed_alike(
 ) -> None:
     document = _signed(sign_card(card_with_params(params).encode(), signer))
     key = signer.public_key.to_jwk()
-    assert _prove(document, signer).card["capabilities"]["extensions"][0]["params"] == json.loads(params)
+    assert _verify(document, signer).card["capabilities"]["extensions"][0]["params"] == json.loads(params)
     assert python_1_3_0.refusal(document, key) is None
     assert js_1_3_0.refusal(document, key) is None
 
@@ -464,7 +464,7 @@ def test_the_gate_refuses_exactly_the_names_that_the_javascript_sdk_loses(
                 sign_card(json.dumps(card).encode(), signer)
         else:
             document = _signed(sign_card(card, signer))
-            assert _prove(document, signer).unproven == ()
+            assert _verify(document, signer).unverified == ()
             assert js_1_3_0.refusal(document, public) is None, place
 
 
@@ -473,6 +473,6 @@ def test_nesting_beyond_what_protobuf_reads_is_refused_in_python_only(
 ) -> None:
     document = _signed(sign_card(card_with_params('{"a":' * 100 + "1" + "}" * 100).encode(), signer))
     key = signer.public_key.to_jwk()
-    assert _prove(document, signer).unproven == ()
+    assert _verify(document, signer).unverified == ()
     assert python_1_3_0.refusal(document, key) == "ParseError"
     assert js_1_3_0.refusal(document, key) is None

@@ -1,7 +1,7 @@
 """Cards signed by released SDKs: verified, or refused, exactly as what is known of their canonical forms demands.
 
 The tables are derived from the forms themselves, not from this package: which SDK signs in which form, what that form
-drops from each card, and so what a verifier may not take for proven. Each card was signed with three algorithms.
+drops from each card, and so what a verifier may not take for verified. Each card was signed with three algorithms.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ def test_the_form_of_the_signer_is_the_bytes_that_it_signed(vectors: Path, pair:
 @pytest.mark.parametrize("coverage", [WholeCard(), SignedPartOnly()], ids=["whole card", "signed part only"])
 @every_algorithm
 @_parametrize(tuple(pair for pair, expected in EXPECTED.items() if not expected.holds_empty))
-def test_of_an_unknown_tool_nothing_is_proven_that_it_may_have_pruned(
+def test_of_an_unknown_tool_nothing_is_verified_that_it_may_have_pruned(
     vectors: Path, pair: tuple[str, str], alg: str, coverage: Coverage
 ) -> None:
     """Cards that a2a-go signed whole too, unless what it signed shows that: they could be what an SDK left over."""
@@ -245,9 +245,9 @@ def test_an_empty_value_in_what_was_signed_shows_that_nothing_was_dropped(
 ) -> None:
     fixture = _fixture(vectors, pair, alg)
     for tool in (None, SigningTool.WHOLE, SigningTool.A2A_PYTHON, SigningTool.A2A_JS):
-        proven = _judge(vectors, fixture.document, tool)
-        assert (proven.card, proven.form) == (fixture.served, Form.SERVED)
-        assert (proven.dropped, proven.unproven, proven.ignored) == ((), (), ())
+        verified = _judge(vectors, fixture.document, tool)
+        assert (verified.card, verified.form) == (fixture.served, Form.SERVED)
+        assert (verified.dropped, verified.unverified, verified.ignored) == ((), (), ())
     _check_refused_as_partial(vectors, fixture.document, SigningTool.A2A_TRUST)
 
 
@@ -257,12 +257,12 @@ def test_a_key_that_signs_whole_cards_proves_a_card_that_was_signed_whole(
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
     fixture = _fixture(vectors, pair, alg)
-    proven = _judge(vectors, fixture.document, SigningTool.WHOLE)
-    assert proven.card == fixture.served
-    assert proven.payload.decode() == fixture.canonical
-    assert proven.form is Form.SERVED
-    assert proven.key.alg == alg
-    assert (proven.dropped, proven.unproven, proven.ignored) == ((), (), ())
+    verified = _judge(vectors, fixture.document, SigningTool.WHOLE)
+    assert verified.card == fixture.served
+    assert verified.payload.decode() == fixture.canonical
+    assert verified.form is Form.SERVED
+    assert verified.key.alg == alg
+    assert (verified.dropped, verified.unverified, verified.ignored) == ((), (), ())
 
 
 @pytest.mark.parametrize("coverage", [WholeCard(), SignedPartOnly()], ids=["whole card", "signed part only"])
@@ -280,12 +280,12 @@ def test_the_key_of_an_sdk_proves_a_card_of_which_it_dropped_nothing_with_a_mean
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
     fixture = _fixture(vectors, pair, alg)
-    proven = _judge(vectors, fixture.document, SIGNER_OF[pair[0]])
-    assert proven.form is _told_form(pair, fixture)
-    assert proven.payload.decode() == fixture.canonical
-    assert proven.card == json.loads(fixture.canonical)
-    assert frozenset(proven.dropped) == EXPECTED[pair].left_open
-    assert frozenset(proven.unproven) >= CAN_BE_HIDDEN
+    verified = _judge(vectors, fixture.document, SIGNER_OF[pair[0]])
+    assert verified.form is _told_form(pair, fixture)
+    assert verified.payload.decode() == fixture.canonical
+    assert verified.card == json.loads(fixture.canonical)
+    assert frozenset(verified.dropped) == EXPECTED[pair].left_open
+    assert frozenset(verified.unverified) >= CAN_BE_HIDDEN
 
 
 @pytest.mark.parametrize("name", ["securitySchemes", "securityRequirements"])
@@ -296,9 +296,9 @@ def test_members_of_javascript_that_say_what_their_absence_says_are_no_reason_to
     """``securitySchemes: {}`` and ``securityRequirements: []`` stand in many of its cards, and in no proof."""
     fixture = _fixture(vectors, ("js-1.3.0-raw", "c1-ascii-control"), alg)
     empty = {**json.loads(fixture.document), name: {} if name == "securitySchemes" else []}
-    proven = _judge(vectors, json.dumps(empty).encode(), SigningTool.A2A_JS)
-    assert (proven.card, proven.dropped) == (fixture.served, (f"/{name}",))
-    assert frozenset(proven.unproven) >= CAN_BE_HIDDEN
+    verified = _judge(vectors, json.dumps(empty).encode(), SigningTool.A2A_JS)
+    assert (verified.card, verified.dropped) == (fixture.served, (f"/{name}",))
+    assert frozenset(verified.unverified) >= CAN_BE_HIDDEN
     empty[name] = {"mtls": {"mtlsSecurityScheme": {}}} if name == "securitySchemes" else [{}]
     with pytest.raises(UncoveredFieldsError) as caught:
         _judge(vectors, json.dumps(empty).encode(), SigningTool.A2A_JS)
@@ -324,11 +324,11 @@ def test_the_signed_part_alone_is_what_the_sdk_signed_and_nothing_else(
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
     fixture = _fixture(vectors, pair, alg)
-    proven = _judge(vectors, fixture.document, SIGNER_OF[pair[0]], coverage=SignedPartOnly())
-    assert proven.form is _told_form(pair, fixture)
-    assert proven.card == json.loads(fixture.canonical)
-    assert proven.payload.decode() == fixture.canonical
-    assert frozenset(proven.dropped) == EXPECTED[pair].left_open
+    verified = _judge(vectors, fixture.document, SIGNER_OF[pair[0]], coverage=SignedPartOnly())
+    assert verified.form is _told_form(pair, fixture)
+    assert verified.card == json.loads(fixture.canonical)
+    assert verified.payload.decode() == fixture.canonical
+    assert frozenset(verified.dropped) == EXPECTED[pair].left_open
 
 
 @every_algorithm
@@ -337,9 +337,9 @@ def test_a_proof_by_the_key_of_an_sdk_always_says_what_the_form_could_have_hidde
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
     document = _fixture(vectors, pair, alg).document
-    proven = _judge(vectors, document, SIGNER_OF[pair[0]], coverage=SignedPartOnly())
-    assert frozenset(proven.unproven) >= CAN_BE_HIDDEN
-    assert any("nothing shows it" in warning for warning in proven.warnings)
+    verified = _judge(vectors, document, SIGNER_OF[pair[0]], coverage=SignedPartOnly())
+    assert frozenset(verified.unverified) >= CAN_BE_HIDDEN
+    assert any("nothing shows it" in warning for warning in verified.warnings)
 
 
 @every_algorithm
@@ -348,21 +348,23 @@ def test_the_signed_part_of_a_card_that_was_signed_whole_is_the_whole_card(
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
     fixture = _fixture(vectors, pair, alg)
-    proven = _judge(vectors, fixture.document, SIGNER_OF[pair[0]], coverage=SignedPartOnly())
-    assert proven.card == fixture.served
-    assert (proven.form, proven.dropped, proven.unproven) == (Form.SERVED, (), ())
+    verified = _judge(vectors, fixture.document, SIGNER_OF[pair[0]], coverage=SignedPartOnly())
+    assert verified.card == fixture.served
+    assert (verified.form, verified.dropped, verified.unverified) == (Form.SERVED, (), ())
 
 
 @every_algorithm
 @_parametrize(tuple(pair for pair in PRUNING if EXPECTED[pair].left_open))
-def test_removing_what_was_not_signed_still_leaves_it_unproven(vectors: Path, pair: tuple[str, str], alg: str) -> None:
+def test_removing_what_was_not_signed_still_leaves_it_unverified(
+    vectors: Path, pair: tuple[str, str], alg: str
+) -> None:
     """Removal from a pruned card cannot be noticed: the proof that remains must not pass for a whole one."""
     fixture = _fixture(vectors, pair, alg)
     stripped = {**json.loads(fixture.canonical), "signatures": json.loads(fixture.document)["signatures"]}
     document = json.dumps(stripped).encode()
-    proven = _judge(vectors, document, SIGNER_OF[pair[0]])
-    assert proven.dropped == ()
-    assert frozenset(proven.unproven) >= CAN_BE_HIDDEN
+    verified = _judge(vectors, document, SIGNER_OF[pair[0]])
+    assert verified.dropped == ()
+    assert frozenset(verified.unverified) >= CAN_BE_HIDDEN
     for tool in (None, SigningTool.A2A_TRUST):
         _check_refused_as_partial(vectors, document, tool)
 

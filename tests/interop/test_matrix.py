@@ -52,7 +52,7 @@ def test_nothing_can_be_taken_from_a_card_that_is_accepted_here(made: list[Table
 
 def test_without_a_word_on_its_signer_only_what_was_signed_here_is_accepted(made: list[Table]) -> None:
     """A card of an SDK may be what the SDK left of another: it is told apart from a bad one, and from a whole one."""
-    for at, accepted in ((COLUMNS.index(NO_SIGNER), set()), (COLUMNS.index(NAMED_SIGNER), {"accepts, unproven"})):
+    for at, accepted in ((COLUMNS.index(NO_SIGNER), set()), (COLUMNS.index(NAMED_SIGNER), {"accepts, unverified"})):
         for table in made:
             for name, row in table.rows.items():
                 if row and name.startswith(OURS):
@@ -86,7 +86,7 @@ def test_every_cell_that_does_not_accept_says_why(made: list[Table]) -> None:
     cells = [cell for table in made for row in table.rows.values() if row for cell in row]
     assert {cell.verdict for cell in cells} == {
         "accepts",
-        "accepts, unproven",
+        "accepts, unverified",
         "partial",
         "in part",
         "refuses",

@@ -1,4 +1,4 @@
-"""What a2a-python 0.3 signs, run for real, verifies here in its own form, and nothing that it leaves open is proven."""
+"""What a2a-python 0.3 signs, run for real, verifies here in its own form; nothing that it leaves open is verified."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from a2a_trust.card.schema import DEFAULTS_0_3, MESSAGES_0_3, SCHEMES_0_3, Kind,
 from a2a_trust.card.view import generation_of
 from a2a_trust.errors import FailureReason
 from a2a_trust.keys.jwk import private_key_to_jwk
-from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING
+from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import Coverage, WholeCard
 from tests.interop.left_out import left_out
@@ -201,7 +201,7 @@ BY_PYTHON: Final = _trust(SigningTool.A2A_PYTHON)
 OTHER_TOOLS: Final = (None, SigningTool.A2A_JS, SigningTool.WHOLE, SigningTool.A2A_TRUST)
 
 
-def _prove(document: Card, trust: TrustStore = BY_PYTHON, *, coverage: Coverage | None = None) -> VerifiedCard:
+def _verify(document: Card, trust: TrustStore = BY_PYTHON, *, coverage: Coverage | None = None) -> VerifiedCard:
     return verify_card(
         json.dumps(document).encode(), trust, origin=UnsafeAnyOrigin(), now=0, coverage=coverage or WholeCard()
     )
@@ -220,20 +220,20 @@ def test_whatever_the_sdk_signs_is_read_as_it_signed_it_and_all_else_is_named(
     served = _sign(python_0_3_26, card)
     for document in (served, {**card, "signatures": served["signatures"]}):
         assert python_0_3_26.refusal(json.dumps(document), SIGNER.public_key.to_jwk()) is None
-        proven = _prove(document, coverage=SignedPartOnly())
-        assert (proven.form, proven.unproven) == (Form.V0_3_PYTHON, UNPROVEN_BY_PRUNING)
-        signed = json.loads(proven.payload)
-        assert set(proven.dropped) == left_out(_without_signatures(document), signed)
-        assert len(proven.dropped) == len(set(proven.dropped))
-        if proven.dropped:
+        verified = _verify(document, coverage=SignedPartOnly())
+        assert (verified.form, verified.unverified) == (Form.V0_3_PYTHON, UNVERIFIED_BY_PRUNING)
+        signed = json.loads(verified.payload)
+        assert set(verified.dropped) == left_out(_without_signatures(document), signed)
+        assert len(verified.dropped) == len(set(verified.dropped))
+        if verified.dropped:
             with pytest.raises(UncoveredFieldsError) as caught:
-                _prove(document)
-            assert caught.value.pointers == proven.dropped
+                _verify(document)
+            assert caught.value.pointers == verified.dropped
         else:
-            assert _prove(document).payload == proven.payload
+            assert _verify(document).payload == verified.payload
         for shown in (document, {**signed, "signatures": served["signatures"]}):
             with pytest.raises(PartialSignatureError):  # nothing that it signs shows that it drops nothing
-                _prove(shown, _trust(None))
+                _verify(shown, _trust(None))
 
 
 @st.composite
@@ -286,8 +286,8 @@ def test_other_algorithms_of_the_sdk_verify_here(python_0_3_26: SdkProcess, alg:
     signer = generate_signer(alg, rsa_bits=2048)
     key = private_key_to_jwk(signer.private_key, alg=alg, kid=signer.kid)
     document = _sign(python_0_3_26, CARD, key)
-    proven = _prove(document, _trust(SigningTool.A2A_PYTHON, signer=signer), coverage=SignedPartOnly())
-    assert (proven.key.alg, proven.form) == (alg, Form.V0_3_PYTHON)
+    verified = _verify(document, _trust(SigningTool.A2A_PYTHON, signer=signer), coverage=SignedPartOnly())
+    assert (verified.key.alg, verified.form) == (alg, Form.V0_3_PYTHON)
 
 
 def test_members_under_their_names_in_python_are_read_too(python_0_3_26: SdkProcess) -> None:
@@ -296,7 +296,7 @@ def test_members_under_their_names_in_python_are_read_too(python_0_3_26: SdkProc
     )
     assert spelled != CARD
     document = {**spelled, "signatures": _sign(python_0_3_26, CARD)["signatures"]}
-    assert _prove(document, coverage=SignedPartOnly()).payload == _prove(_signed_part(document)).payload
+    assert _verify(document, coverage=SignedPartOnly()).payload == _verify(_signed_part(document)).payload
 
 
 # --- attacks
@@ -357,8 +357,8 @@ LEFT_OPEN: Final = {
 
 def _signed_part(document: Card) -> Card:
     """The signed part, served alone: the card of an attacker who takes everything away that nobody would miss."""
-    proven = _prove(document, coverage=SignedPartOnly())
-    return {**json.loads(proven.payload), "signatures": document["signatures"]}
+    verified = _verify(document, coverage=SignedPartOnly())
+    return {**json.loads(verified.payload), "signatures": document["signatures"]}
 
 
 @pytest.fixture
@@ -425,15 +425,15 @@ UNSEEN: Final[dict[str, tuple[Change, set[str]]]] = {
 
 @pytest.mark.parametrize(("change", "left_open"), UNSEEN.values(), ids=UNSEEN)
 def test_what_the_sdk_does_not_see_is_named_and_left_away(document: Card, change: Change, left_open: set[str]) -> None:
-    signed = _prove(document, coverage=SignedPartOnly())
+    signed = _verify(document, coverage=SignedPartOnly())
     change(document)
     with pytest.raises(UncoveredFieldsError) as caught:
-        _prove(document)
+        _verify(document)
     assert set(caught.value.pointers) == left_open
-    proven = _prove(document, coverage=SignedPartOnly())
-    assert proven.payload == signed.payload
-    assert proven.unproven == UNPROVEN_BY_PRUNING
-    assert any("nothing shows it" in warning for warning in proven.warnings)
+    verified = _verify(document, coverage=SignedPartOnly())
+    assert verified.payload == signed.payload
+    assert verified.unverified == UNVERIFIED_BY_PRUNING
+    assert any("nothing shows it" in warning for warning in verified.warnings)
 
 
 #: Changes of what was signed, or into a card that is not of 0.3.
@@ -461,24 +461,24 @@ SEEN: Final[dict[str, Change]] = {
 def test_what_the_sdk_signed_cannot_be_changed(document: Card, change: Change, coverage: Coverage) -> None:
     change(document)
     with pytest.raises(CardVerificationError) as caught:
-        _prove(document, coverage=coverage)
+        _verify(document, coverage=coverage)
     assert type(caught.value) is CardVerificationError
     assert [failure.reason for failure in caught.value.failures] == [FailureReason.BAD_SIGNATURE]
 
 
-def test_the_removal_that_nobody_can_see_is_told_as_unproven(document: Card) -> None:
+def test_the_removal_that_nobody_can_see_is_told_as_unverified(document: Card) -> None:
     """Served card and signed payload are equal, and the key belongs to somebody whose SDK prunes."""
-    proven = _prove(_signed_part(document))
-    assert (proven.form, proven.dropped, proven.unproven) == (Form.V0_3_PYTHON, (), UNPROVEN_BY_PRUNING)
-    assert "security" in proven.card
-    assert "type" not in proven.card["securitySchemes"]["key"]
+    verified = _verify(_signed_part(document))
+    assert (verified.form, verified.dropped, verified.unverified) == (Form.V0_3_PYTHON, (), UNVERIFIED_BY_PRUNING)
+    assert "security" in verified.card
+    assert "type" not in verified.card["securitySchemes"]["key"]
 
 
 @pytest.mark.parametrize("coverage", [WholeCard(), SignedPartOnly()], ids=["whole card", "signed part only"])
 @pytest.mark.parametrize("tool", OTHER_TOOLS)
 def test_only_a_key_of_the_sdk_signs_in_its_form(document: Card, tool: SigningTool | None, coverage: Coverage) -> None:
     with pytest.raises(PartialSignatureError) as caught:
-        _prove(document, _trust(tool), coverage=coverage)
+        _verify(document, _trust(tool), coverage=coverage)
     assert [failure.reason for failure in caught.value.failures] == [FailureReason.PARTIAL]
 
 
@@ -487,18 +487,18 @@ def test_the_removal_that_nobody_can_see_is_refused_unless_the_operator_accepts_
     document: Card, tool: SigningTool | None
 ) -> None:
     with pytest.raises(PartialSignatureError) as caught:
-        _prove(_signed_part(document), _trust(tool))
+        _verify(_signed_part(document), _trust(tool))
     assert [failure.reason for failure in caught.value.failures] == [FailureReason.PARTIAL]
 
 
-def test_a_merged_card_is_not_proven_by_what_the_sdk_signed_of_it(python_0_3_26: SdkProcess) -> None:
+def test_a_merged_card_is_not_verified_by_what_the_sdk_signed_of_it(python_0_3_26: SdkProcess) -> None:
     """It reads, signs and serves the members of 0.3 alone; beside those of 1.0 its signature proves neither."""
     merged = merged_card(full_card())
     served = _sign(python_0_3_26, merged)
     assert "supportedInterfaces" not in served
-    assert _prove(served, coverage=SignedPartOnly()).form is Form.V0_3_PYTHON
+    assert _verify(served, coverage=SignedPartOnly()).form is Form.V0_3_PYTHON
     with pytest.raises(CardVerificationError) as caught:
-        _prove({**merged, "signatures": served["signatures"]}, coverage=SignedPartOnly())
+        _verify({**merged, "signatures": served["signatures"]}, coverage=SignedPartOnly())
     assert [failure.reason for failure in caught.value.failures] == [FailureReason.BAD_SIGNATURE]
 
 

@@ -60,7 +60,7 @@ def store(folder: Path, *parts: str) -> TrustStore:
     return TrustFile(written(folder, *parts)).trust_store()
 
 
-def is_proven(trust: TrustStore, *signers: LocalSigner, now: float = NOW) -> bool:
+def is_verified(trust: TrustStore, *signers: LocalSigner, now: float = NOW) -> bool:
     card = sign_card(CARD, signers[0]).card
     for signer in signers[1:]:
         card = sign_card(card, signer).card
@@ -93,8 +93,8 @@ def test_a_key_is_trusted_however_it_is_written(way: str, tmp_path: Path, monkey
     (key,) = trust.keys
     assert (key.key, key.origins, key.signer) == (ANN.public_key, Origins("invoice.example.com"), None)
     assert (key.not_before, key.not_after, key.revoked, key.source) == (float("-inf"), float("inf"), False, None)
-    assert is_proven(trust, ANN)
-    assert not is_proven(trust, EVE)
+    assert is_verified(trust, ANN)
+    assert not is_verified(trust, EVE)
 
 
 def test_an_entry_says_how_far_a_key_is_trusted(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_an_entry_says_how_far_a_key_is_trusted(tmp_path: Path) -> None:
     assert key.origins == Origins("*.example.com", "other.example")
     assert (key.signer, key.name) == (SigningTool.A2A_PYTHON, "finance")
     assert (key.not_before, key.not_after) == (1_769_817_600.0, 1_769_940_000.0)
-    assert [is_proven(trust, ANN, now=now) for now in (1_769_817_599, 1_769_817_600, 1_769_940_000)] == [
+    assert [is_verified(trust, ANN, now=now) for now in (1_769_817_599, 1_769_817_600, 1_769_940_000)] == [
         False,
         True,
         False,
@@ -134,8 +134,8 @@ def test_a_key_for_every_host_has_to_be_called_unsafe(tmp_path: Path) -> None:
 def test_a_revoked_key_proves_nothing_wherever_it_is_listed(tmp_path: Path) -> None:
     revoked = '\n[[revoked]]\nkid = "ann"\nat = 2026-11-21T09:00:00Z\nreason = "its laptop was stolen"\n'
     trust = store(tmp_path, entry(), entry(BOB), revoked)
-    assert not is_proven(trust, ANN)
-    assert is_proven(trust, BOB)
+    assert not is_verified(trust, ANN)
+    assert is_verified(trust, BOB)
     (found,) = read_trust(written(tmp_path, revoked).read_bytes(), "trust.toml").revoked
     assert (found.kid, found.at, found.reason) == ("ann", 1_795_251_600.0, "its laptop was stolen")
 
@@ -147,12 +147,12 @@ def test_a_policy_says_what_cards_of_a_host_need(tmp_path: Path) -> None:
     ann, bob = entry(name='"Ann"'), entry(BOB, name='"Bob"')
     trust = store(tmp_path, ann, bob, POLICY)
     assert trust.policies[0].policy == Threshold(2, frozenset({"Ann", "Bob"}))
-    assert [is_proven(trust, ANN), is_proven(trust, BOB), is_proven(trust, BOB, ANN)] == [False, False, True]
-    assert is_proven(store(tmp_path, ann, bob, POLICY, "count = 1\n"), BOB)
+    assert [is_verified(trust, ANN), is_verified(trust, BOB), is_verified(trust, BOB, ANN)] == [False, False, True]
+    assert is_verified(store(tmp_path, ann, bob, POLICY, "count = 1\n"), BOB)
     elsewhere = POLICY.replace("*.example.com", "bank.example.org")
-    assert is_proven(store(tmp_path, ann, bob, elsewhere), ANN)
+    assert is_verified(store(tmp_path, ann, bob, elsewhere), ANN)
     by_thumbprint = POLICY.replace("Bob", BOB.public_key.thumbprint)
-    assert is_proven(store(tmp_path, ann, entry(BOB), by_thumbprint), BOB, ANN)
+    assert is_verified(store(tmp_path, ann, entry(BOB), by_thumbprint), BOB, ANN)
 
 
 def test_a_policy_names_no_kid_and_the_error_says_what_to_write(tmp_path: Path) -> None:
@@ -173,11 +173,11 @@ def test_a_kid_can_be_revoked_in_one_entry(tmp_path: Path) -> None:
     twin = generate_signer(kid="ann")
     entries = (entry(name='"Ann"'), entry(twin, name='"Twin"'))
     trust = store(tmp_path, *entries, '\n[[revoked]]\nkid = "ann"\nentry = "Twin"\n')
-    assert [is_proven(trust, ANN), is_proven(trust, twin)] == [True, False]
+    assert [is_verified(trust, ANN), is_verified(trust, twin)] == [True, False]
     trust = store(tmp_path, *entries, f'\n[[revoked]]\nkid = "ann"\nthumbprint = "{twin.public_key.thumbprint}"\n')
-    assert [is_proven(trust, ANN), is_proven(trust, twin)] == [True, False]
+    assert [is_verified(trust, ANN), is_verified(trust, twin)] == [True, False]
     trust = store(tmp_path, *entries, '\n[[revoked]]\nkid = "ann"\n')
-    assert [is_proven(trust, ANN), is_proven(trust, twin)] == [False, False]
+    assert [is_verified(trust, ANN), is_verified(trust, twin)] == [False, False]
 
 
 ONE, TWO = "M" * 43, "N" * 43
@@ -300,15 +300,15 @@ def test_changes_count_at_once(tmp_path: Path) -> None:
     first = file.trust_store()
     assert file.trust_store() is first
     written(tmp_path, entry(), entry(BOB))
-    assert is_proven(file.trust_store(), BOB)
+    assert is_verified(file.trust_store(), BOB)
     written(tmp_path, entry(), entry(BOB), '\n[[revoked]]\nkid = "bob"\n')
-    assert not is_proven(file.trust_store(), BOB)
+    assert not is_verified(file.trust_store(), BOB)
 
 
 def test_so_do_those_of_key_files(tmp_path: Path) -> None:
     file = TrustFile(written(tmp_path, _file(tmp_path, json.dumps(publish_jwks([ANN.public_key])))))
     _file(tmp_path, json.dumps(publish_jwks([ANN.public_key, BOB.public_key])))
-    assert is_proven(file.trust_store(), BOB)
+    assert is_verified(file.trust_store(), BOB)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no such rights here")
@@ -321,7 +321,7 @@ def test_files_that_everybody_can_write_say_nothing_about_trust(tmp_path: Path) 
         with pytest.raises(ConfigurationError, match=r"everybody can write to .*chmod o-w"):
             TrustFile(path)
         file.chmod(0o644)  # as configuration is: everybody can read it
-        assert is_proven(TrustFile(path).trust_store(), BOB)
+        assert is_verified(TrustFile(path).trust_store(), BOB)
     path.chmod(0o666)
     with pytest.raises(ConfigurationError, match="chmod o-w"):
         update_trust_file(path, lambda text, _: with_entries(text, []))
@@ -334,13 +334,13 @@ def test_a_file_that_is_broken_later_leaves_the_last_one_and_a_line_in_the_log(
     file = TrustFile(path)
     path.write_text("version = 1\n[[trust]]\n")
     for _ in range(3):
-        assert is_proven(file.trust_store(), ANN)
+        assert is_verified(file.trust_store(), ANN)
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert "line 2: trust[0]: exactly one of" in record.message
     path.unlink()
-    assert is_proven(file.trust_store(), ANN)
+    assert is_verified(file.trust_store(), ANN)
     written(tmp_path, entry(BOB))
-    assert not is_proven(file.trust_store(), ANN)
+    assert not is_verified(file.trust_store(), ANN)
 
 
 def test_a_verifier_follows_them(tmp_path: Path) -> None:
@@ -390,10 +390,10 @@ async def test_only_the_key_sets_of_the_host_are_fetched(tmp_path: Path) -> None
     fetchers: Any = Fetchers(a=[ANN.public_key], b=[BOB.public_key])
     path = written(tmp_path, remote("a", "*.example.com"), remote("b", "other.example"))
     file = TrustFile(path, fetcher=fetchers)
-    assert not is_proven(file.trust_store(), ANN)
+    assert not is_verified(file.trust_store(), ANN)
     trust = await file.fetch("https://invoice.example.com/a2a")
     assert fetchers.fetched == ["https://keys.example.com/a"]
-    assert is_proven(trust, ANN)
+    assert is_verified(trust, ANN)
     assert file.trust_store() is trust
     assert await file.fetch("invoice.example.com") is trust
     assert fetchers.fetched == ["https://keys.example.com/a"]  # still fresh
@@ -409,7 +409,7 @@ async def test_a_key_set_that_is_out_of_reach_leaves_the_other_keys(tmp_path: Pa
     with pytest.raises(KeySourceUnavailableError, match=r"keys\.example\.com/a"):
         await file.fetch("invoice.example.com")
     trust = file.trust_store()
-    assert [is_proven(trust, signer) for signer in (ANN, BOB, EVE)] == [False, True, True]
+    assert [is_verified(trust, signer) for signer in (ANN, BOB, EVE)] == [False, True, True]
 
 
 @pytest.mark.anyio
@@ -418,7 +418,7 @@ async def test_keys_of_a_set_that_is_out_of_reach_for_too_long_do_not_count(
 ) -> None:
     fetchers: Any = Fetchers(a=[ANN.public_key])
     file = TrustFile(written(tmp_path, remote("a", "invoice.example.com")), fetcher=fetchers)
-    assert is_proven(await file.fetch(), ANN)
+    assert is_verified(await file.fetch(), ANN)
     fetchers.sets["a"] = OSError("down")
     real = time.monotonic
     cache = file._cache("https://keys.example.com/a")
@@ -431,9 +431,9 @@ async def test_keys_of_a_set_that_is_out_of_reach_for_too_long_do_not_count(
 @pytest.mark.anyio
 async def test_a_revocation_in_the_file_counts_for_fetched_keys(tmp_path: Path) -> None:
     file = TrustFile(written(tmp_path, remote("a", "invoice.example.com")), fetcher=Fetchers(a=[ANN.public_key]))  # type: ignore[arg-type]
-    assert is_proven(await file.fetch(), ANN)
+    assert is_verified(await file.fetch(), ANN)
     written(tmp_path, remote("a", "invoice.example.com"), '\n[[revoked]]\nkid = "ann"\n')
-    assert not is_proven(file.trust_store(), ANN)
+    assert not is_verified(file.trust_store(), ANN)
     written(tmp_path, entry(EVE))
     assert [key.key.kid for key in file.trust_store().keys] == ["eve"]
 
@@ -447,8 +447,8 @@ async def test_keys_that_share_a_kid_are_all_usable_whatever_the_jku(tmp_path: P
     for signer in (ANN, twin):
         for jku in (None, "https://keys.example.com/a", "https://evil.example/a"):
             card = sign_card(CARD, signer, jku=jku).card
-            proven = verify_card(card, trust, origin="https://invoice.example.com", now=NOW)
-            assert proven.key == signer.public_key
+            verified = verify_card(card, trust, origin="https://invoice.example.com", now=NOW)
+            assert verified.key == signer.public_key
     assert fetchers.fetched == ["https://keys.example.com/a", "https://keys.example.com/b"]
 
 

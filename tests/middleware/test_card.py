@@ -72,14 +72,14 @@ def get(source: CardSource, clock: Clock, **headers: str) -> httpx.Response:
     return asyncio.run(request())
 
 
-def proven(body: bytes, signer: LocalSigner, now: float = START) -> dict[str, Any]:
+def verified(body: bytes, signer: LocalSigner, now: float = START) -> dict[str, Any]:
     return verify_card(body, trust_of(signer), origin="https://invoice.example.com", now=now).card
 
 
-def test_a_card_that_is_signed_here_is_proven_by_its_callers(signer: LocalSigner, clock: Clock) -> None:
+def test_a_card_that_is_signed_here_is_verified_by_its_callers(signer: LocalSigner, clock: Clock) -> None:
     source = CardSignedHere(CARD, CardSigner(signer), clock=clock)
     first, second = get(source, clock), get(source, clock)
-    assert proven(first.content, signer) == CARD
+    assert verified(first.content, signer) == CARD
     assert first.content == second.content
     assert get(source, clock, **{"If-None-Match": first.headers["etag"]}).status_code == 304
 
@@ -97,7 +97,7 @@ def test_a_companion_is_the_servers_choice_and_what_it_leaves_open_is_logged_onc
     assert len(told) == len(set(told))
     alone = CardSignedHere(demanded, CardSigner(signer, companion=False), clock=clock)
     (entry,) = get(alone, clock).json()["signatures"]
-    assert proven(get(alone, clock).content, signer, clock.now) == demanded
+    assert verified(get(alone, clock).content, signer, clock.now) == demanded
     assert entry["protected"]
 
 
@@ -109,9 +109,9 @@ def test_it_is_signed_anew_before_its_signature_ends(signer: LocalSigner, clock:
     clock.now += 2
     after = get(source, clock)
     assert after.headers["etag"] != before.headers["etag"]
-    assert proven(after.content, signer, clock.now + 3500) == CARD
+    assert verified(after.content, signer, clock.now + 3500) == CARD
     with pytest.raises(TrustError):
-        proven(after.content, signer, clock.now + 3601)
+        verified(after.content, signer, clock.now + 3601)
 
 
 def test_no_cache_keeps_a_card_beyond_its_signature(signer: LocalSigner, clock: Clock, tmp_path: Path) -> None:
@@ -127,13 +127,13 @@ def test_a_clock_that_ran_ahead_leaves_no_signature_from_the_future(signer: Loca
     source = CardSignedHere(CARD, CardSigner(signer, lifetime=7 * 86_400), clock=clock)
     clock.now += 5 * 86_400
     ahead = get(source, clock)
-    assert proven(ahead.content, signer, clock.now) == CARD
+    assert verified(ahead.content, signer, clock.now) == CARD
     for seconds, is_signed_again in ((20, False), (30, False), (31, True), (86_400, True)):
         clock.now = START + 5 * 86_400 - seconds
         assert (get(source, clock).content != ahead.content) is is_signed_again
     clock.now = START
     back = get(source, clock)
-    assert proven(back.content, signer, START) == CARD
+    assert verified(back.content, signer, START) == CARD
     assert back.headers["last-modified"] == "Tue, 14 Nov 2023 22:13:20 GMT"
     since = {"If-Modified-Since": ahead.headers["last-modified"]}
     assert get(source, clock, **since).content == back.content
@@ -164,7 +164,7 @@ def test_a_key_that_failed_while_the_clock_ran_ahead_is_asked_again(
     clock.now -= 86_400
     ticks.now += 5
     new.is_down = False
-    assert proven(get(source, clock).content, new.inner, clock.now) == CARD
+    assert verified(get(source, clock).content, new.inner, clock.now) == CARD
 
 
 def test_another_signature_of_a_card_counts_when_the_first_has_expired(
@@ -193,9 +193,9 @@ def test_the_next_request_after_a_rotation_sees_the_new_signature(clock: Clock) 
     keys.signers.pop(0)
     after = get(source, clock, **{"If-None-Match": before.headers["etag"]})
     assert after.status_code == 200
-    assert proven(after.content, new) == CARD
+    assert verified(after.content, new) == CARD
     with pytest.raises(TrustError):
-        proven(after.content, old)
+        verified(after.content, old)
 
 
 def test_a_file_is_served_byte_for_byte(signer: LocalSigner, clock: Clock, tmp_path: Path) -> None:
@@ -350,10 +350,10 @@ def test_a_card_that_comes_before_its_key_is_served_as_soon_as_the_key_is_truste
     source = CardFile(path, trust=trust, reload=True, clock=clock)
     path.write_text(json.dumps(sign_card(CARD, new).card))
     clock.now += 1
-    assert proven(get(source, clock).content, signer) == CARD
+    assert verified(get(source, clock).content, signer) == CARD
     trust.store = trust_of(signer, new)
     clock.now += 1
-    assert proven(get(source, clock).content, new) == CARD
+    assert verified(get(source, clock).content, new) == CARD
 
 
 def test_a_volume_of_kubernetes_that_changes_by_a_link_is_followed(
@@ -534,7 +534,7 @@ def test_what_a_revoked_key_signed_does_not_come_back_when_the_new_one_fails(clo
         assert get(source, clock).status_code == 503
     new.is_down = False
     clock.now += 5
-    assert proven(get(source, clock).content, new.inner, clock.now) == CARD
+    assert verified(get(source, clock).content, new.inner, clock.now) == CARD
 
 
 def test_a_signature_that_is_good_is_served_while_the_next_cannot_be_made(
@@ -552,7 +552,7 @@ def test_a_signature_that_is_good_is_served_while_the_next_cannot_be_made(
     assert get(source, clock).status_code == 503
     key.is_down = False
     clock.now += 5
-    assert proven(get(source, clock).content, key.inner, clock.now) == CARD
+    assert verified(get(source, clock).content, key.inner, clock.now) == CARD
 
 
 def test_nobody_knows_who_signs(clock: Clock) -> None:

@@ -42,8 +42,10 @@ def agent(*requirements: dict[str, Any], **options: Any) -> tuple[Any, list[Any]
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    proven = {**verifiers(), "mtls": OnlyAnn()}
-    return guarded(app, card(*requirements), **{"verifiers": proven, "client_certificates": FromTls(), **options}), seen
+    verified = {**verifiers(), "mtls": OnlyAnn()}
+    return guarded(
+        app, card(*requirements), **{"verifiers": verified, "client_certificates": FromTls(), **options}
+    ), seen
 
 
 def scope_of(*certificates: bytes, headers: Any = (), path: str = "/rpc", **more: Any) -> dict[str, Any]:

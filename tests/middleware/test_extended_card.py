@@ -119,7 +119,7 @@ class Agent:
         return self.ask("POST", "/a2a/rpc", content=body, headers={"Content-Type": "application/json"})
 
 
-def proven(body: bytes, signer: LocalSigner) -> dict[str, Any]:
+def verified(body: bytes, signer: LocalSigner) -> dict[str, Any]:
     trust = TrustStore([TrustedKey(key=signer.public_key, origins=Origins("invoice.example.com"))])
     return verify_card(body, trust, origin=URL, now=2e9).card
 
@@ -315,8 +315,8 @@ def test_both_shapes_are_signed_whole() -> None:
     signer = generate_signer()
     agent = Agent(signer=CardSigner(signer))
     new, old = agent.get(f"{REST}/extendedAgentCard"), agent.get(f"{REST}/v1/card")
-    assert proven(new.content, signer) == EXTENDED
-    legacy = proven(old.content, signer)
+    assert verified(new.content, signer) == EXTENDED
+    legacy = verified(old.content, signer)
     assert legacy["security"] == [{"key": ["read"]}]
     assert legacy["url"] == INTERFACES[2]["url"]
     call = agent.call("GetExtendedAgentCard")
@@ -342,9 +342,9 @@ def test_another_key_signs_anew() -> None:
             return keys[0]
 
     agent = Agent(signer=CardSigner(Rotating()))
-    assert proven(agent.get(f"{REST}/extendedAgentCard").content, keys[0]) == EXTENDED
+    assert verified(agent.get(f"{REST}/extendedAgentCard").content, keys[0]) == EXTENDED
     keys.pop(0)
-    assert proven(agent.get(f"{REST}/extendedAgentCard").content, keys[0]) == EXTENDED
+    assert verified(agent.get(f"{REST}/extendedAgentCard").content, keys[0]) == EXTENDED
 
 
 def test_what_is_remembered_is_bounded() -> None:
@@ -377,8 +377,8 @@ def test_it_is_an_application_of_its_own() -> None:
 
     known = {"X-API-Key": KEY}
     new, old = ask("GET", "/extendedAgentCard", **known), ask("GET", "/v1/card", **known)
-    assert proven(new.content, signer)["description"].endswith("of nobody")
-    assert "supportsAuthenticatedExtendedCard" in proven(old.content, signer)
+    assert verified(new.content, signer)["description"].endswith("of nobody")
+    assert "supportsAuthenticatedExtendedCard" in verified(old.content, signer)
     assert new.headers["cache-control"] == "private, no-store"
     assert ask("HEAD", "/extendedAgentCard", **known).content == b""
     assert ask("POST", "/extendedAgentCard", **known).status_code == 405

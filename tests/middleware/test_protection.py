@@ -63,7 +63,7 @@ def guarded(card: Any = CARD, **options: Any) -> Any:
     return protect(application(), card=card, verifiers=verifiers(), **options)
 
 
-def proven(body: bytes, signer: LocalSigner, now: float = NOW) -> dict[str, Any]:
+def verified(body: bytes, signer: LocalSigner, now: float = NOW) -> dict[str, Any]:
     trust = TrustStore([TrustedKey(key=signer.public_key, origins=Origins("agent.example"))])
     return verify_card(body, trust, origin=URL, now=now).card
 
@@ -101,9 +101,9 @@ def test_a_key_signs_the_card_and_is_published() -> None:
     signer = generate_signer()
     app = guarded(url=URL, signer=signer, signature_lifetime=3600, clock=lambda: NOW)
     body = ask(app, "GET", PATHS[0]).content
-    assert proven(body, signer) == CARD
+    assert verified(body, signer) == CARD
     with pytest.raises(TrustError):
-        proven(body, signer, NOW + 3600)
+        verified(body, signer, NOW + 3600)
     header = json.loads(body)["signatures"][0]["protected"]
     assert b"https://agent.example/.well-known/jwks.json" in __import__("base64").urlsafe_b64decode(header + "==")
     jwks = ask(app, "GET", "/.well-known/jwks.json")

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from a2a_trust.errors import ConfigurationError, FetchError
-from a2a_trust.net.fetcher import Fetcher, Fetched
+from a2a_trust.net.fetcher import Fetched, Fetcher
 
 pytestmark = pytest.mark.anyio
 
@@ -451,7 +451,9 @@ async def test_tls_is_verified_for_the_name_while_the_address_is_the_checked_one
     tls.sni_callback = lambda _socket, name, _context: asked.append(name)
     async with serving(answer(b"1"), tls=tls) as server:
         origin = f"https://idp.test:{server.port}"
-        fetcher = Fetcher(private_origins=[origin], ssl_context=authority.client(), resolver=Names(idp_test=[["127.0.0.1"]]))
+        fetcher = Fetcher(
+            private_origins=[origin], ssl_context=authority.client(), resolver=Names(idp_test=[["127.0.0.1"]])
+        )
         assert (await fetcher.fetch(f"{origin}/", configured=True)).body == b"1"
     assert asked == ["idp.test"]
     assert f"Host: idp.test:{server.port}\r\n".encode() in server.requests[0]

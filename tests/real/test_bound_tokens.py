@@ -182,7 +182,7 @@ async def test_a_bound_token_is_good_with_a_proof_for_this_request_and_else_for_
                 assert (what, code_of(await asked)) == (what, code)
         twice = [*dpop.items(), ("DPoP", proof(token, rpc)), ("DPoP", proof(token, rpc))]
         assert code_of(await http.post(rpc, headers=twice)) == "invalid_dpop_proof"
-        # what the query says is no part of what is proven (RFC 9449 4.2)
+        # what the query says is no part of what is verified (RFC 9449 4.2)
         answer = await http.post(f"{rpc}?a=b", headers={**dpop, "DPoP": proof(token, rpc)})
         assert answer.status_code == 200
         plain = await provider.access_token("ES256")

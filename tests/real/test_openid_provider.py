@@ -54,7 +54,7 @@ def verifier_of(provider: OpenIdProvider, clock: Clock | None = None, **options:
     return JwtVerifier(keys_of(provider, clock), issuer=provider.issuer, **{"audience": AUDIENCE, **options})
 
 
-async def proven(verifier: JwtVerifier, token: str) -> Identity:
+async def verified(verifier: JwtVerifier, token: str) -> Identity:
     return await verifier.verify(token, time.time())
 
 
@@ -80,23 +80,23 @@ async def settled(keys: JwksCache) -> None:
 async def test_an_access_token_is_good(provider: OpenIdProvider, alg: str) -> None:
     verifier = verifier_of(provider)
     token = await provider.access_token(alg)
-    identity = await proven(verifier, token)
+    identity = await verified(verifier, token)
     assert (identity.issuer, identity.subject) == (provider.issuer, "service")
     assert identity.scopes == {"read", "write"}
-    assert await proven(verifier, token) is identity
+    assert await verified(verifier, token) is identity
 
 
 @pytest.mark.parametrize("alg", ALGS)
 async def test_of_what_a_login_gives_only_the_access_token_is_good(provider: OpenIdProvider, alg: str) -> None:
     tokens = await provider.login(alg, nonce="n")
-    identity = await proven(verifier_of(provider), tokens["access_token"])
+    identity = await verified(verifier_of(provider), tokens["access_token"])
     assert (identity.subject, *identity.scopes) == ("alice", "read")
     for audience in (AUDIENCE, f"web-{alg}"):  # an agent could be known to the provider as the client itself
         for profile in TokenProfile:
             verifier = verifier_of(provider, audience=audience, profile=profile)
             for kind in ("id_token", "refresh_token"):
                 with pytest.raises(InvalidCredentialsError):
-                    await proven(verifier, tokens[kind])
+                    await verified(verifier, tokens[kind])
 
 
 @pytest.mark.parametrize("profile", TokenProfile)
@@ -104,17 +104,17 @@ async def test_an_id_token_without_nonce_is_no_access_token(provider: OpenIdProv
     """Nothing in its claims is foreign to an access token, and it has no ``typ``."""
     tokens = await provider.login("ES256")
     with pytest.raises(InvalidCredentialsError, match=r"typ is not at\+jwt|nothing shows that it is an access token"):
-        await proven(verifier_of(provider, audience="web-ES256", profile=profile), tokens["id_token"])
+        await verified(verifier_of(provider, audience="web-ES256", profile=profile), tokens["id_token"])
 
 
 @pytest.mark.parametrize("alg", ALGS)
 async def test_the_verifier_of_id_tokens_takes_nothing_else(provider: OpenIdProvider, alg: str) -> None:
     tokens = await provider.login(alg, nonce="n")
     verifier = IdTokenVerifier(keys_of(provider), issuer=provider.issuer, audience=f"web-{alg}")
-    assert (await proven(verifier, tokens["id_token"])).subject == "alice"
+    assert (await verified(verifier, tokens["id_token"])).subject == "alice"
     for kind in ("access_token", "refresh_token"):
         with pytest.raises(InvalidCredentialsError):
-            await proven(verifier, tokens[kind])
+            await verified(verifier, tokens[kind])
 
 
 @pytest.mark.parametrize(
@@ -135,9 +135,9 @@ async def test_other_jwts_by_the_same_key_are_no_access_tokens(
     moment = int(time.time())
     good = {"iss": provider.issuer, "aud": AUDIENCE, "sub": "alice", "iat": moment, "exp": moment + 600}
     control = provider.signed("ES256", {"typ": profile.value}, {**good, "scope": "read"})
-    assert (await proven(verifier, control)).subject == "alice"
+    assert (await verified(verifier, control)).subject == "alice"
     with pytest.raises(InvalidCredentialsError):
-        await proven(verifier, provider.signed("ES256", {"typ": typ}, {**good, **claims}))
+        await verified(verifier, provider.signed("ES256", {"typ": typ}, {**good, **claims}))
 
 
 @pytest.mark.parametrize("alg", ALGS)
@@ -146,13 +146,13 @@ async def test_a_token_that_is_bound_to_a_key_is_no_bearer_token(
     provider: OpenIdProvider, bound: Callable[[OpenIdProvider, str], Awaitable[str]], alg: str
 ) -> None:
     with pytest.raises(InvalidCredentialsError, match="bound to a key"):
-        await proven(verifier_of(provider), await bound(provider, alg))
+        await verified(verifier_of(provider), await bound(provider, alg))
 
 
 async def test_a_token_for_another_agent_of_the_same_provider_is_refused(provider: OpenIdProvider) -> None:
     token = await provider.access_token("ES256")
     with pytest.raises(InvalidCredentialsError, match=r'audience .* does not include "https?:'):
-        await proven(verifier_of(provider, audience="https://other.example"), token)
+        await verified(verifier_of(provider, audience="https://other.example"), token)
 
 
 # Where keys come from
@@ -167,7 +167,7 @@ async def test_keys_from_its_oauth_metadata_and_from_their_own_url_are_the_same(
     ]
     for keys in sources:
         verifier = JwtVerifier(keys, issuer=provider.issuer, audience=AUDIENCE)
-        assert (await proven(verifier, token)).subject == "service"
+        assert (await verified(verifier, token)).subject == "service"
 
 
 async def test_without_the_operators_word_a_private_provider_is_not_asked(provider: OpenIdProvider) -> None:
@@ -175,7 +175,7 @@ async def test_without_the_operators_word_a_private_provider_is_not_asked(provid
     keys = OpenIdKeys(provider.issuer, provider.fetcher(named=False))
     verifier = JwtVerifier(keys, issuer=provider.issuer, audience=AUDIENCE)
     with pytest.raises(KeySourceUnavailableError):
-        await proven(verifier, await provider.access_token("ES256"))
+        await verified(verifier, await provider.access_token("ES256"))
     assert provider.fetched() == before
 
 
@@ -184,7 +184,7 @@ async def test_nothing_is_fetched_before_the_first_token_and_then_each_document_
     verifier = verifier_of(provider)
     assert provider.fetched() == before
     tokens = [await provider.access_token(alg) for alg in ALGS for _ in range(3)]
-    await asyncio.gather(*(proven(verifier, token) for token in tokens))
+    await asyncio.gather(*(verified(verifier, token) for token in tokens))
     assert new_fetches(provider, before) == (1, 1)
 
 
@@ -200,22 +200,22 @@ def new_fetches(provider: OpenIdProvider, before: dict[str, int]) -> tuple[int, 
 async def test_a_rotation_refuses_no_good_token(provider: OpenIdProvider, alg: str) -> None:
     verifier = verifier_of(provider)
     old = await provider.access_token(alg)
-    await proven(verifier, old)
+    await verified(verifier, old)
     provider.tell("rotate")
     tokens = [await provider.access_token(alg) for _ in range(20)]
-    found = await asyncio.gather(*(proven(verifier, token) for token in [*tokens, old, *tokens]))
+    found = await asyncio.gather(*(verified(verifier, token) for token in [*tokens, old, *tokens]))
     assert {identity.subject for identity in found} == {"service"}
     verifier.forget(old)
-    assert (await proven(verifier, old)).subject == "service"
+    assert (await verified(verifier, old)).subject == "service"
 
 
 async def test_a_key_set_that_moves_is_found_with_its_first_new_key(provider: OpenIdProvider) -> None:
     verifier = verifier_of(provider)
-    await proven(verifier, await provider.access_token("ES256"))
+    await verified(verifier, await provider.access_token("ES256"))
     provider.tell("moveKeys", path="/moved")
     try:
         provider.tell("rotate")
-        assert (await proven(verifier, await provider.access_token("ES256"))).subject == "service"
+        assert (await verified(verifier, await provider.access_token("ES256"))).subject == "service"
     finally:
         provider.tell("moveKeys", path="/jwks")
 
@@ -223,14 +223,14 @@ async def test_a_key_set_that_moves_is_found_with_its_first_new_key(provider: Op
 async def test_tokens_of_a_dropped_key_are_refused_after_the_refresh(provider: OpenIdProvider) -> None:
     verifier = verifier_of(provider)
     remembered, unseen = await provider.access_token("ES256"), await provider.access_token("ES256")
-    await proven(verifier, remembered)
+    await verified(verifier, remembered)
     provider.tell("rotate")
     provider.tell("dropOld")
     new = await provider.access_token("ES256")
-    assert (await proven(verifier, new)).subject == "service"  # this has refreshed the set
+    assert (await verified(verifier, new)).subject == "service"  # this has refreshed the set
     for token in (remembered, unseen):
         with pytest.raises(InvalidCredentialsError):
-            await proven(verifier, token)
+            await verified(verifier, token)
 
 
 async def test_without_any_new_token_a_dropped_key_ends_with_the_age_of_the_set(provider: OpenIdProvider) -> None:
@@ -238,15 +238,15 @@ async def test_without_any_new_token_a_dropped_key_ends_with_the_age_of_the_set(
     keys = keys_of(provider, clock)
     verifier = JwtVerifier(keys, issuer=provider.issuer, audience=AUDIENCE)
     old = await provider.access_token("ES256")
-    await proven(verifier, old)
+    await verified(verifier, old)
     provider.tell("rotate")
     provider.tell("dropOld")
     clock.now = 301.0
     verifier.forget(old)  # as five minutes later
-    await proven(verifier, old)  # by the old set, while the new one is fetched
+    await verified(verifier, old)  # by the old set, while the new one is fetched
     await settled(keys)
     with pytest.raises(InvalidCredentialsError):
-        await proven(verifier, old)
+        await verified(verifier, old)
 
 
 # Outage
@@ -258,24 +258,24 @@ async def test_while_the_provider_is_down_known_keys_go_on_and_unknown_ones_are_
     clock = Clock()
     verifier = verifier_of(provider, clock)
     known = [await provider.access_token(alg) for alg in ALGS for _ in range(2)]
-    await proven(verifier, known[0])
+    await verified(verifier, known[0])
     provider.tell("rotate")
     unknown = [await provider.access_token(alg) for alg in ALGS]
     with down(provider):
         for clock.now in (0.0, 250.0, 3000.0):
             for token in known:
                 verifier.forget(token)
-                assert (await proven(verifier, token)).subject == "service"
+                assert (await verified(verifier, token)).subject == "service"
             for token in unknown:
                 with pytest.raises(KeySourceUnavailableError):
-                    await proven(verifier, token)
+                    await verified(verifier, token)
         clock.now = 4000.0  # longer than anybody should trust what cannot be asked
         verifier.forget(known[0])
         with pytest.raises(KeySourceUnavailableError):
-            await proven(verifier, known[0])
+            await verified(verifier, known[0])
     clock.now += 60
     for token in (*known, *unknown):
-        assert (await proven(verifier, token)).subject == "service"
+        assert (await verified(verifier, token)).subject == "service"
 
 
 async def test_a_provider_that_is_down_from_the_start_is_found_when_it_comes(provider: OpenIdProvider) -> None:
@@ -285,9 +285,9 @@ async def test_a_provider_that_is_down_from_the_start_is_found_when_it_comes(pro
     with down(provider):
         for _ in range(3):
             with pytest.raises(KeySourceUnavailableError):
-                await proven(verifier, token)
+                await verified(verifier, token)
     clock.now += 1
-    assert (await proven(verifier, token)).subject == "service"
+    assert (await verified(verifier, token)).subject == "service"
 
 
 # A storm
@@ -309,15 +309,15 @@ def forged(provider: OpenIdProvider, count: int) -> list[str]:
 async def test_a_storm_of_unknown_kids_makes_as_many_fetches_as_its_budget_has(provider: OpenIdProvider) -> None:
     clock = Clock()
     verifier = verifier_of(provider, clock)
-    await proven(verifier, await provider.access_token("ES256"))
+    await verified(verifier, await provider.access_token("ES256"))
     before = provider.fetched()
     for number, fetches in ((0.0, 5), (1.0, 5), (5.0, 6), (9.0, 6), (10.0, 7)):
         clock.now = number
         for _ in range(4):
-            storm = [proven(verifier, token) for token in forged(provider, 100)]
+            storm = [verified(verifier, token) for token in forged(provider, 100)]
             results = await asyncio.gather(*storm, return_exceptions=True)
             assert {type(result) for result in results} <= {InvalidCredentialsError, KeySourceUnavailableError}
-        assert (await proven(verifier, await provider.access_token("ES256"))).subject == "service"
+        assert (await verified(verifier, await provider.access_token("ES256"))).subject == "service"
         assert new_fetches(provider, before) == (fetches, fetches)
 
 
@@ -403,9 +403,9 @@ async def test_an_issuer_that_is_another_by_one_character_has_no_keys_here(
     assert keys.metadata_url == provider.discovery_url
     verifier = JwtVerifier(keys, issuer=issuer, audience=AUDIENCE)
     with pytest.raises(InvalidCredentialsError, match=f"iss is not the issuer '{issuer}'"):
-        await proven(verifier, await provider.access_token("ES256"))
+        await verified(verifier, await provider.access_token("ES256"))
     moment = int(time.time())
     told = {"iss": issuer, "aud": AUDIENCE, "sub": "alice", "iat": moment, "exp": moment + 600}
     with pytest.raises(KeySourceUnavailableError):
-        await proven(verifier, provider.signed("ES256", {"typ": "at+jwt"}, told))
+        await verified(verifier, provider.signed("ES256", {"typ": "at+jwt"}, told))
     assert "does not name the issuer" in caplog.text

@@ -72,7 +72,7 @@ def agents_serving(folder: Path, **prefixes: str) -> Iterator[Agents]:
         yield Agents(origins, keys, ring)
 
 
-def proven(card: bytes, jwks: bytes, origin: str) -> dict[str, Any]:
+def verified(card: bytes, jwks: bytes, origin: str) -> dict[str, Any]:
     """The card, as far as a key of that key set proves it; a TrustError when none does."""
     trust = TrustStore(TrustedKey(key=key, origins=Origins("127.0.0.1")) for key in read_jwks(jwks).keys)
     return verify_card(card, trust, origin=origin, now=time.time()).card

@@ -18,7 +18,7 @@ from a2a_trust import generate_signer, publish_jwks
 from a2a_trust.errors import TrustError
 from tests.servers.environments import answer_of, answer_of_node
 from tests.serving_cards.agent_card import EXTENDED, GREETING, public_card
-from tests.serving_cards.conftest import AGENTS, Agents, proven
+from tests.serving_cards.conftest import AGENTS, Agents, verified
 
 HERE = Path(__file__).resolve().parent
 PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
@@ -120,7 +120,7 @@ every_verifier = pytest.mark.parametrize("speaker", [one for one in SPEAKERS if 
 @every_speaker
 @every_path
 @pytest.mark.parametrize("owner", [None, "ann", "eve"])
-def test_anybody_reads_the_public_card_and_it_is_proven(
+def test_anybody_reads_the_public_card_and_it_is_verified(
     seen: Seen,
     agents: Agents,
     jwks: Mapping[str, bytes],
@@ -132,7 +132,7 @@ def test_anybody_reads_the_public_card_and_it_is_proven(
     public = seen[Case(agent, speaker, path, owner)]["public"]
     assert (public["status"], public["seen"]) == (200, "Greets whoever its card lets in.")
     origin = agents.origins[agent]
-    card = proven(public["raw"].encode(), jwks[agent], origin)
+    card = verified(public["raw"].encode(), jwks[agent], origin)
     assert card["supportedInterfaces"] == public_card(origin)["supportedInterfaces"]
     assert (card["url"], card["security"]) == (f"{origin}/a2a/jsonrpc", [{"key": ["read"]}])
     if speaker.sdk in VERIFYING:
@@ -154,7 +154,7 @@ def test_without_a_credential_the_extended_card_and_calls_are_refused(
 @every_speaker
 @every_path
 @pytest.mark.parametrize("owner", ["ann", "ben"])
-def test_a_caller_reads_the_extended_card_of_its_own_and_it_is_proven(
+def test_a_caller_reads_the_extended_card_of_its_own_and_it_is_verified(
     seen: Seen,
     agents: Agents,
     jwks: Mapping[str, bytes],
@@ -166,7 +166,7 @@ def test_a_caller_reads_the_extended_card_of_its_own_and_it_is_proven(
     answer = seen[Case(agent, speaker, path, owner)]
     extended, own = answer["extended"], EXTENDED.format(owner=owner, tenant="nobody")
     assert (extended["status"], extended["seen"]) == (200, own)
-    card = proven(extended_in(answer, speaker).encode(), jwks[agent], agents.origins[agent])
+    card = verified(extended_in(answer, speaker).encode(), jwks[agent], agents.origins[agent])
     assert card["description"] == own
     assert ("url" in card) is (speaker.version != "1.0")
     if speaker.sdk in VERIFYING:
@@ -200,4 +200,4 @@ def test_a_strangers_key_under_the_same_name_proves_nothing(seen: Seen, agents: 
     assert None not in [answer[which]["refused"] for which in ("public", "extended")]
     keys = json.dumps(publish_jwks([generate_signer("ES256").public_key])).encode()
     with pytest.raises(TrustError):
-        proven(answer["public"]["raw"].encode(), keys, agents.origins["sdk"])
+        verified(answer["public"]["raw"].encode(), keys, agents.origins["sdk"])

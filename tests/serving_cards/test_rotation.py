@@ -16,7 +16,7 @@ import pytest
 from a2a_trust.errors import TrustError
 from a2a_trust.keys.ring_file import load_key_ring, update_key_ring
 from tests.serving_cards.agent_card import REST
-from tests.serving_cards.conftest import Agents, agents_serving, proven
+from tests.serving_cards.conftest import Agents, agents_serving, verified
 
 CARD, JWKS, EXTENDED = "/.well-known/agent-card.json", "/.well-known/jwks.json", f"{REST}/extendedAgentCard"
 POLLERS = 4
@@ -47,7 +47,7 @@ def kid_in(card: bytes) -> str:
 
 
 def poll(agents: Agents, stop: Event) -> list[Poll]:
-    """Ask until told to stop. Whatever is held, and every extended card, has to be proven by the key set of now."""
+    """Ask until told to stop. Whatever is held, and every extended card, has to be verified by the key set of now."""
     origin, polls, card, tag = agents.origins["sdk"], [], b"", ""
     with httpx.Client(base_url=origin) as http:
         while not stop.is_set():
@@ -59,8 +59,8 @@ def poll(agents: Agents, stop: Event) -> list[Poll]:
                 card, tag = answer.content, answer.headers["etag"]
             extended = http.get(EXTENDED, headers=agents.credential("ann")).raise_for_status().content
             jwks = http.get(JWKS).raise_for_status().content
-            proven(card, jwks, origin)
-            proven(extended, jwks, origin)
+            verified(card, jwks, origin)
+            verified(extended, jwks, origin)
             polls.append(Poll(began, ended, answer.status_code, kid_in(card), card, jwks))
             time.sleep(0.01)
     return polls
@@ -95,7 +95,7 @@ def test_no_request_is_lost_and_the_next_one_sees_the_new_signature(agents: Agen
             # Whoever has read the key set since the rotation began needs no other one for the new signature.
             seen = next(each for each in own if each.began >= knew)
             new = next(each for each in own if each.kid == kids[number + 1])
-            assert proven(new.card, seen.jwks, agents.origins["sdk"])["name"] == "Ledger"
+            assert verified(new.card, seen.jwks, agents.origins["sdk"])["name"] == "Ledger"
 
 
 def test_a_revoked_key_is_out_of_card_and_key_set_at_once(agents: Agents) -> None:
@@ -108,7 +108,7 @@ def test_a_revoked_key_is_out_of_card_and_key_set_at_once(agents: Agents) -> Non
         second = http.get(CARD, headers=tag)
         jwks = http.get(JWKS).content
     assert second.status_code == 200
-    assert proven(second.content, jwks, origin)["name"] == "Ledger"
+    assert verified(second.content, jwks, origin)["name"] == "Ledger"
     assert [key["kid"] for key in json.loads(jwks)["keys"]] == [kid_in(second.content)]
     with pytest.raises(TrustError):
-        proven(first.content, jwks, origin)
+        verified(first.content, jwks, origin)

@@ -66,7 +66,7 @@ def verify(card: Card | bytes, trust: TrustStore, **rest: Any) -> VerifiedCard:
 
 
 def reasons(card: Card | bytes, trust: TrustStore, **rest: Any) -> list[FailureReason]:
-    """Why each signature of a card that is not proven does not count."""
+    """Why each signature of a card that is not verified does not count."""
     with pytest.raises(CardVerificationError) as error:
         verify(card, trust, **rest)
     return [failure.reason for failure in error.value.failures]

@@ -16,7 +16,7 @@ from a2a_trust.card.schema import MESSAGES, Kind, Presence, proto_name
 from a2a_trust.signing.forms import (
     MAX_POINTER,
     MAX_POINTERS,
-    UNPROVEN_BY_PRUNING,
+    UNVERIFIED_BY_PRUNING,
     Form,
     present_members,
     project,
@@ -238,7 +238,7 @@ def test_pointers_are_bounded_in_number_and_length() -> None:
 
 
 def test_what_a_pruned_form_may_hide_names_every_member_that_says_who_may_call() -> None:
-    named = set(UNPROVEN_BY_PRUNING)
+    named = set(UNVERIFIED_BY_PRUNING)
     assert {"/securityRequirements", "/securitySchemes", "/supportedInterfaces"} <= named
     assert {"/skills/*/securityRequirements", "/capabilities/extensions/*/params"} <= named
     assert {"/url", "/security", "/skills/*/security", "/additionalInterfaces"} <= named

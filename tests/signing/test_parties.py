@@ -15,7 +15,7 @@ from a2a_trust.errors import (
 from a2a_trust.keys.policy import AnyKey, Threshold, all_of, n_of, named
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust import SigningTool, TrustStore
-from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING, Form, project
+from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING, Form, project
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import SignedPartOnly
 from a2a_trust.strict_json.jcs import canonicalize
@@ -41,9 +41,9 @@ def test_policies_count_the_keys_that_they_name() -> None:
     trust = TrustStore(map(trusted, (ALICE, BOB, CAROL)), names=["bob-2"])  # an entry without a key now
     by_two = sign_card(full_card(), ALICE, BOB).card
     for policy in (all_of("alice", "bob"), n_of(2, "alice", "bob", "carol"), n_of(1, "carol", "bob"), named("alice")):
-        proven = verify(by_two, trust, policy=policy)
-        assert len(proven.keys) == policy.count
-        assert {key.kid for key in proven.keys} <= policy.parties
+        verified = verify(by_two, trust, policy=policy)
+        assert len(verified.keys) == policy.count
+        assert {key.kid for key in verified.keys} <= policy.parties
     for policy in (all_of("alice", "carol"), n_of(3, "alice", "bob", "carol"), named("carol"), named("bob-2")):
         with pytest.raises(CardVerificationError, match=f" of the {policy.count} parties that the policy demands"):
             verify(by_two, trust, policy=policy)
@@ -88,8 +88,8 @@ def test_a_policy_that_nothing_could_meet_or_everything_does_is_a_mistake() -> N
     assert all_of("a", "b", "a") == Threshold(2, frozenset({"a", "b"}))
 
 
-def test_what_is_proven_is_what_all_counted_keys_have_signed() -> None:
-    # Bob's SDK can only sign the pruned form: together they have proven no more than he.
+def test_what_is_verified_is_what_all_counted_keys_have_signed() -> None:
+    # Bob's SDK can only sign the pruned form: together they have verified no more than he.
     card = {**many_formed_card(), "x-vendor": 1}
     full, pruned = project(card, Form.SERVED).payload, project(card, Form.PRUNED).payload
     trust = TrustStore([trusted(ALICE), trusted(BOB, signer=JS)])
@@ -98,10 +98,10 @@ def test_what_is_proven_is_what_all_counted_keys_have_signed() -> None:
         assert verify(document, trust).payload == full
         with pytest.raises(UncoveredFieldsError):
             verify(document, trust, policy=all_of("alice", "bob"))
-        proven = verify(document, trust, policy=all_of("alice", "bob"), coverage=SignedPartOnly())
-        assert (proven.payload, proven.form, proven.key) == (pruned, Form.PRUNED, BOB.public_key)
-        assert {key.kid for key in proven.keys} == {"alice", "bob"}
-        assert proven.unproven == UNPROVEN_BY_PRUNING
+        verified = verify(document, trust, policy=all_of("alice", "bob"), coverage=SignedPartOnly())
+        assert (verified.payload, verified.form, verified.key) == (pruned, Form.PRUNED, BOB.public_key)
+        assert {key.kid for key in verified.keys} == {"alice", "bob"}
+        assert verified.unverified == UNVERIFIED_BY_PRUNING
 
 
 def test_the_proof_with_the_fullest_coverage_is_returned_whatever_the_order() -> None:
@@ -112,8 +112,8 @@ def test_the_proof_with_the_fullest_coverage_is_returned_whatever_the_order() ->
     for signatures in permutations(entries):
         assert verify({**card, "signatures": list(signatures)}, trust).form is Form.SERVED
     for signatures in permutations(entries[1:]):
-        proven = verify({**card, "signatures": list(signatures)}, trust)
-        assert (proven.form, proven.payload) == (Form.SPEC, spec)
+        verified = verify({**card, "signatures": list(signatures)}, trust)
+        assert (verified.form, verified.payload) == (Form.SPEC, spec)
 
 
 def test_of_two_signatures_by_one_key_the_fuller_one_counts() -> None:

@@ -47,11 +47,11 @@ def kids(card: Card) -> list[str]:
 )
 def test_a_signed_card_verifies_as_it_is_served_and_says_what_was_signed(card: Card) -> None:
     made = sign_card(card, ALICE)
-    proven = verify_card(served(made.card), trust_in(ALICE), origin=ANYWHERE, now=NOW)
-    assert proven.payload == made.payload == canonicalize(unsigned(made.card))
-    assert proven.card == unsigned(made.card)
+    verified = verify_card(served(made.card), trust_in(ALICE), origin=ANYWHERE, now=NOW)
+    assert verified.payload == made.payload == canonicalize(unsigned(made.card))
+    assert verified.card == unsigned(made.card)
     form = Form.SERVED if card == legacy_card() else Form.SPEC
-    assert (proven.form, proven.dropped, proven.unproven) == (form, (), ())
+    assert (verified.form, verified.dropped, verified.unverified) == (form, (), ())
 
 
 @settings(max_examples=40)
@@ -59,10 +59,10 @@ def test_a_signed_card_verifies_as_it_is_served_and_says_what_was_signed(card: C
 def test_every_card_that_passes_the_gate_can_be_signed_and_verified(card: Card) -> None:
     before = copy.deepcopy(card)
     made = sign_card(card, ALICE)
-    proven = verify_card(served(made.card), trust_in(ALICE), origin=ANYWHERE, now=NOW)
-    assert proven.dropped == ()
+    verified = verify_card(served(made.card), trust_in(ALICE), origin=ANYWHERE, now=NOW)
+    assert verified.dropped == ()
     # A double of 2**53 and more is printed as an integer, which only a reader of canonical JSON takes back.
-    assert canonicalize_received(proven.card) == canonicalize(unsigned(made.card)) == made.payload
+    assert canonicalize_received(verified.card) == canonicalize(unsigned(made.card)) == made.payload
     assert repr(card) == repr(before)
     # Signing what was signed changes nothing but the signatures.
     again = sign_card(made.card, ALICE)
@@ -240,10 +240,10 @@ def test_every_signer_signs_the_full_form_before_any_companion() -> None:
     assert [(header_of(item)["kid"], header_of(item)["cty"]) for item in made.card["signatures"]] == [
         (kid, content_type(form)) for form in (Form.SPEC, Form.PRUNED) for kid in ("alice", "bob")
     ]
-    proven = verify_card(
+    verified = verify_card(
         served(made.card), trust_in(ALICE, BOB), origin=ANYWHERE, now=NOW, policy=all_of("alice", "bob")
     )
-    assert {key.kid for key in proven.keys} == {"alice", "bob"}
+    assert {key.kid for key in verified.keys} == {"alice", "bob"}
 
 
 def test_signing_again_replaces_the_own_signatures_and_keeps_those_of_others_in_place() -> None:

@@ -37,7 +37,7 @@ class Clock:
         return self.now
 
 
-def test_a_card_that_was_proven_is_not_verified_again() -> None:
+def test_a_card_that_was_verified_is_not_verified_again() -> None:
     document = served(sign_card(full_card(), ALICE).card)
     verifier = CardVerifier(trust_in(ALICE), clock=Clock())
     first = verifier.verify(document, origin=ANYWHERE)
@@ -108,7 +108,7 @@ def test_failures_and_very_large_cards_are_not_remembered() -> None:
     assert verifier.verify(large, origin=ANYWHERE) is not first
     with pytest.raises(UntrustedCardError):
         verifier.verify(served(sign_card(full_card(), BOB).card), origin=ANYWHERE)
-    assert not verifier._proven
+    assert not verifier._verified
 
 
 def test_a_verifier_keeps_to_its_policy_and_its_coverage() -> None:

@@ -19,7 +19,7 @@ from a2a_trust.errors import (
 from a2a_trust.keys import base64url
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust import SigningTool, TrustStore
-from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING, Form
+from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING, Form
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.signature import MAX_SIGNATURES
 from a2a_trust.signing.verify import SignedPartOnly, WholeCard, verify_card
@@ -47,23 +47,23 @@ PYTHON, JS = SigningTool.A2A_PYTHON, SigningTool.A2A_JS
 def test_a_proof_says_what_was_signed_by_whom_how_and_until_when() -> None:
     card = sign_card(full_card(), ALICE, exp=NOW + 100).card
     trust = TrustStore([trusted(ALICE, "*.example.com", "example.com", not_before=NOW - 5, not_after=NOW + 500)])
-    proven = verify(card, trust, origin="https://invoice.example.com/.well-known/agent-card.json")
-    assert proven.card == full_card()
-    assert proven.payload == canonicalize(full_card())
-    assert (proven.key, proven.keys) == (ALICE.public_key, (ALICE.public_key,))
-    assert proven.form is Form.SPEC
-    assert proven.origin == "invoice.example.com"
-    assert (proven.dropped, proven.unproven, proven.warnings, proven.ignored) == ((), (), (), ())
-    assert (proven.proven_from, proven.proven_until) == (NOW - 5, NOW + 100)
+    verified = verify(card, trust, origin="https://invoice.example.com/.well-known/agent-card.json")
+    assert verified.card == full_card()
+    assert verified.payload == canonicalize(full_card())
+    assert (verified.key, verified.keys) == (ALICE.public_key, (ALICE.public_key,))
+    assert verified.form is Form.SPEC
+    assert verified.origin == "invoice.example.com"
+    assert (verified.dropped, verified.unverified, verified.warnings, verified.ignored) == ((), (), (), ())
+    assert (verified.valid_from, verified.valid_until) == (NOW - 5, NOW + 100)
 
 
 def test_the_card_is_read_anew_each_time_and_the_proof_cannot_be_changed() -> None:
-    proven = verify(sign_card(full_card(), ALICE).card, trust_in(ALICE))
-    proven.card["name"] = "another"
-    proven.card["skills"].clear()
-    assert proven.card == full_card()
+    verified = verify(sign_card(full_card(), ALICE).card, trust_in(ALICE))
+    verified.card["name"] = "another"
+    verified.card["skills"].clear()
+    assert verified.card == full_card()
     with pytest.raises(dataclasses.FrozenInstanceError):
-        proven.payload = b"{}"  # type: ignore[misc]
+        verified.payload = b"{}"  # type: ignore[misc]
 
 
 def test_bytes_and_parsed_objects_are_verified_alike() -> None:
@@ -91,14 +91,14 @@ def test_neither_order_nor_blanks_nor_number_spelling_of_the_served_card_matter(
     signed = sign_card(card, ALICE).card
     other = {name: signed[name] for name in sorted(signed, reverse=True)}
     text = json.dumps(other, indent=3).replace('"n": 3', '"n": 30.0e-1').replace("1e+16", "10000000000000000")
-    proven = verify(text.encode(), trust_in(ALICE))
-    assert proven.payload == canonicalize(card)
+    verified = verify(text.encode(), trust_in(ALICE))
+    assert verified.payload == canonicalize(card)
 
 
 def test_an_integer_beyond_53_bits_is_verified_as_the_double_that_it_is() -> None:
     card = {**full_card(), "x-vendor": 2**53 + 1}
-    proven = verify(signed_in(card, Form.SERVED, ALICE), trust_in(ALICE))
-    assert proven.card["x-vendor"] == 2**53
+    verified = verify(signed_in(card, Form.SERVED, ALICE), trust_in(ALICE))
+    assert verified.card["x-vendor"] == 2**53
 
 
 # --- the gate and the list of signatures
@@ -153,9 +153,9 @@ JUNK: list[Any] = [
 
 def test_junk_before_and_after_a_good_signature_neither_stops_nor_helps_it() -> None:
     good = sign_card(full_card(), ALICE).card["signatures"]
-    proven = verify({**full_card(), "signatures": [*JUNK, *good]}, trust_in(ALICE))
-    assert [failure.reason for failure in proven.ignored] == [FailureReason.MALFORMED] * len(JUNK)
-    assert [failure.index for failure in proven.ignored] == list(range(len(JUNK)))
+    verified = verify({**full_card(), "signatures": [*JUNK, *good]}, trust_in(ALICE))
+    assert [failure.reason for failure in verified.ignored] == [FailureReason.MALFORMED] * len(JUNK)
+    assert [failure.index for failure in verified.ignored] == list(range(len(JUNK)))
     assert verify({**full_card(), "signatures": [*good, *JUNK]}, trust_in(ALICE)).card == full_card()
     assert reasons({**full_card(), "signatures": JUNK}, trust_in(ALICE)) == [FailureReason.MALFORMED] * len(JUNK)
 
@@ -166,10 +166,10 @@ def test_junk_before_and_after_a_good_signature_neither_stops_nor_helps_it() -> 
 @pytest.mark.parametrize("form", [Form.PRUNED, Form.PRUNED_LEGACY])
 def test_a_pruned_proof_says_what_it_cannot_prove_even_when_nothing_is_missing(form: Form) -> None:
     card = signed_in(full_card(), form, ALICE)
-    proven = verify(card, TrustStore([trusted(ALICE, signer=PYTHON)]))
-    assert proven.form is form  # of forms with equal bytes the one that proves least
-    assert (proven.dropped, proven.unproven) == ((), UNPROVEN_BY_PRUNING)
-    assert any(f"in the form {form}" in warning for warning in proven.warnings)
+    verified = verify(card, TrustStore([trusted(ALICE, signer=PYTHON)]))
+    assert verified.form is form  # of forms with equal bytes the one that proves least
+    assert (verified.dropped, verified.unverified) == ((), UNVERIFIED_BY_PRUNING)
+    assert any(f"in the form {form}" in warning for warning in verified.warnings)
 
 
 def test_members_that_the_spec_form_drops_too_are_covered_and_others_are_not() -> None:
@@ -180,8 +180,8 @@ def test_members_that_the_spec_form_drops_too_are_covered_and_others_are_not() -
         "documentationUrl": None,
         "capabilities": {"streaming": True, "extensions": []},
     }
-    proven = verify(signed_in({**full_card(), **covered}, Form.PRUNED, ALICE), trust)
-    assert set(proven.dropped) == {
+    verified = verify(signed_in({**full_card(), **covered}, Form.PRUNED, ALICE), trust)
+    assert set(verified.dropped) == {
         "/securitySchemes",
         "/securityRequirements",
         "/documentationUrl",
@@ -228,13 +228,13 @@ def test_members_that_a_pruned_form_does_not_cover_make_it_fail_unless_only_the_
             "/securityRequirements",
         }
         assert "/securityRequirements" in str(error.value)
-    proven = verify(card, trust, coverage=SignedPartOnly())
-    assert set(proven.dropped) == {*error.value.pointers, "/documentationUrl", "/capabilities/extensions"}
-    assert proven.card.keys().isdisjoint({"x-vendor", "url", "securityRequirements", "description"})
-    assert proven.unproven == UNPROVEN_BY_PRUNING
+    verified = verify(card, trust, coverage=SignedPartOnly())
+    assert set(verified.dropped) == {*error.value.pointers, "/documentationUrl", "/capabilities/extensions"}
+    assert verified.card.keys().isdisjoint({"x-vendor", "url", "securityRequirements", "description"})
+    assert verified.unverified == UNVERIFIED_BY_PRUNING
 
 
-def test_an_uncovered_card_tells_the_other_failures_too_and_its_text_is_short() -> None:
+def test_an_unverified_card_tells_the_other_failures_too_and_its_text_is_short() -> None:
     card = signed_in({**full_card(), **{f"x-{number}": 1 for number in range(50)}}, Form.PRUNED, ALICE)
     card["signatures"].insert(0, entry(BOB, b""))
     with pytest.raises(UncoveredFieldsError) as error:

@@ -19,7 +19,7 @@ from a2a_trust.keys.origins import Origins
 from a2a_trust.keys.policy import all_of
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustStore
-from a2a_trust.signing.forms import UNPROVEN_BY_PRUNING, Form
+from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING, Form
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.signature import content_type
 from a2a_trust.signing.verify import SignedPartOnly
@@ -182,8 +182,8 @@ def test_companions_never_count_whatever_the_trust_entry_says() -> None:
         content_type(Form.PRUNED),
     ]
     full, companion = made.card["signatures"]
-    proven = verify(made.card, TrustStore([trusted(ALICE, signer=PYTHON)]))
-    assert [failure.reason for failure in proven.ignored] == [FailureReason.COMPANION]
+    verified = verify(made.card, TrustStore([trusted(ALICE, signer=PYTHON)]))
+    assert [failure.reason for failure in verified.ignored] == [FailureReason.COMPANION]
     alone = {**made.card, "signatures": [companion]}
     for trust in (trust_in(ALICE), TrustStore([trusted(ALICE, signer=PYTHON)])):
         with pytest.raises(UntrustedCardError):
@@ -226,8 +226,8 @@ def test_a_key_is_valid_from_its_beginning_until_just_before_its_end() -> None:
     card = sign_card(full_card(), ALICE).card
     trust = TrustStore([trusted(ALICE, not_before=NOW, not_after=NOW + 10)])
     for moment in (NOW, NOW + 9.999):
-        proven = verify(card, trust, now=moment)
-        assert (proven.proven_from, proven.proven_until) == (NOW, NOW + 10)
+        verified = verify(card, trust, now=moment)
+        assert (verified.valid_from, verified.valid_until) == (NOW, NOW + 10)
     for moment in (NOW - 0.001, NOW + 10, float("nan"), float("inf"), float("-inf")):
         assert reasons(card, trust, now=moment) == [FailureReason.KEY_NOT_VALID_NOW]
 
@@ -235,8 +235,8 @@ def test_a_key_is_valid_from_its_beginning_until_just_before_its_end() -> None:
 def test_a_signature_holds_from_its_iat_less_the_skew_until_just_before_its_exp() -> None:
     card = sign_card(full_card(), ALICE, iat=NOW, exp=NOW + 10).card
     for moment in (NOW - CLOCK_SKEW, NOW, NOW + 9.999):
-        proven = verify(card, trust_in(ALICE), now=moment)
-        assert (proven.proven_from, proven.proven_until) == (NOW - CLOCK_SKEW, NOW + 10)
+        verified = verify(card, trust_in(ALICE), now=moment)
+        assert (verified.valid_from, verified.valid_until) == (NOW - CLOCK_SKEW, NOW + 10)
     assert reasons(card, trust_in(ALICE), now=NOW + 10) == [FailureReason.EXPIRED]
     assert reasons(card, trust_in(ALICE), now=NOW - CLOCK_SKEW - 0.001) == [FailureReason.NOT_YET_VALID]
 
@@ -244,12 +244,12 @@ def test_a_signature_holds_from_its_iat_less_the_skew_until_just_before_its_exp(
 def test_an_exp_in_the_unprotected_header_means_nothing() -> None:
     card = sign_card(full_card(), ALICE).card
     card["signatures"][0]["header"] = {"exp": 1}
-    assert verify(card, trust_in(ALICE)).proven_until == float("inf")
+    assert verify(card, trust_in(ALICE)).valid_until == float("inf")
 
 
 def test_the_moment_may_be_a_datetime_that_knows_its_zone() -> None:
     card = sign_card(full_card(), ALICE, exp=NOW).card
-    assert verify(card, trust_in(ALICE), now=datetime.fromtimestamp(NOW - 1, UTC)).proven_until == NOW
+    assert verify(card, trust_in(ALICE), now=datetime.fromtimestamp(NOW - 1, UTC)).valid_until == NOW
     assert reasons(card, trust_in(ALICE), now=datetime.fromtimestamp(NOW, UTC)) == [FailureReason.EXPIRED]
     with pytest.raises(ConfigurationError, match="time zone"):
         verify(card, trust_in(ALICE), now=datetime(2027, 1, 1))  # noqa: DTZ001
@@ -258,14 +258,14 @@ def test_the_moment_may_be_a_datetime_that_knows_its_zone() -> None:
 def test_of_several_keys_the_proof_holds_while_all_of_them_hold() -> None:
     card = sign_card(full_card(), ALICE, BOB).card
     trust = TrustStore([trusted(ALICE, not_before=NOW - 9, not_after=NOW + 5), trusted(BOB, not_before=NOW - 3)])
-    proven = verify(card, trust, policy=all_of("alice", "bob"))
-    assert (proven.proven_from, proven.proven_until) == (NOW - 3, NOW + 5)
+    verified = verify(card, trust, policy=all_of("alice", "bob"))
+    assert (verified.valid_from, verified.valid_until) == (NOW - 3, NOW + 5)
 
 
 # --- origins
 
 
-def test_a_card_is_proven_for_the_hosts_of_its_key_only() -> None:
+def test_a_card_is_verified_for_the_hosts_of_its_key_only() -> None:
     card = sign_card(full_card(), ALICE).card
     trust = TrustStore([trusted(ALICE, "invoice.example.com", "grpc.example.com")])
     assert verify(card, trust, origin="https://INVOICE.example.com:8443/x").origin == "invoice.example.com"
@@ -327,17 +327,17 @@ def test_without_a_host_the_proof_is_not_bound_and_says_so() -> None:
         (trust_in(ALICE), ANYWHERE),
         (trust_in(ALICE), "https://invoice.example.com"),
     ):
-        proven = verify(card, trust, origin=origin)
-        assert proven.origin is None
-        assert [warning for warning in proven.warnings if warning.startswith("origin: not bound")]
+        verified = verify(card, trust, origin=origin)
+        assert verified.origin is None
+        assert [warning for warning in verified.warnings if warning.startswith("origin: not bound")]
     assert verify(card, bound_key, origin="https://invoice.example.com").warnings == ()
 
 
 def test_one_unbound_key_among_those_counted_leaves_the_proof_unbound() -> None:
     card = sign_card(full_card(), ALICE, BOB).card
     trust = TrustStore([trusted(ALICE, "*.example.com"), trusted(BOB)])
-    proven = verify(card, trust, origin="https://invoice.example.com", policy=all_of("alice", "bob"))
-    assert proven.origin is None
+    verified = verify(card, trust, origin="https://invoice.example.com", policy=all_of("alice", "bob"))
+    assert verified.origin is None
 
 
 def test_one_kid_may_be_different_keys_for_different_hosts() -> None:
@@ -379,8 +379,8 @@ def test_an_unmarked_signature_counts_as_its_trust_entry_says(form: Form, tool: 
     if tool not in TAKEN[form]:
         assert reasons(card, trust) == [FailureReason.PARTIAL]
         return
-    proven = verify(card, trust, coverage=SignedPartOnly())
-    assert (proven.form, proven.unproven == ()) == (form, TAKEN[form][tool])
+    verified = verify(card, trust, coverage=SignedPartOnly())
+    assert (verified.form, verified.unverified == ()) == (form, TAKEN[form][tool])
 
 
 @pytest.mark.parametrize("form", [Form.SERVED, Form.SPEC])
@@ -388,8 +388,8 @@ def test_an_unmarked_signature_counts_as_its_trust_entry_says(form: Form, tool: 
 def test_a_marked_signature_is_checked_in_its_own_form_only(form: Form, tool: SigningTool | None) -> None:
     trust = TrustStore([trusted(ALICE, signer=tool)])
     card = many_formed_card()
-    proven = verify(signed_in(card, form, ALICE, cty=content_type(form)), trust)
-    assert (proven.form, proven.unproven) == (form, ())
+    verified = verify(signed_in(card, form, ALICE, cty=content_type(form)), trust)
+    assert (verified.form, verified.unverified) == (form, ())
     for other in {*Form} - {form, Form.V0_3_PYTHON}:
         wrong = signed_in(card, other, ALICE, cty=content_type(form))
         assert reasons(wrong, trust, coverage=SignedPartOnly()) == [FailureReason.BAD_SIGNATURE]
@@ -414,7 +414,7 @@ def test_a_marked_signature_is_checked_in_its_own_form_only(form: Form, tool: Si
 def test_another_content_type_marks_nothing_and_is_no_error(cty: Any) -> None:
     card = signed_in(full_card(), Form.SPEC, ALICE, cty=cty)
     assert reasons(card, TrustStore([trusted(ALICE, signer=None)])) == [FailureReason.PARTIAL]
-    assert verify(card, TrustStore([trusted(ALICE, signer=WHOLE)])).unproven == ()
+    assert verify(card, TrustStore([trusted(ALICE, signer=WHOLE)])).unverified == ()
 
 
 def test_a_mark_in_the_unprotected_header_marks_nothing() -> None:
@@ -476,17 +476,17 @@ NO_EVIDENCE: dict[str, Card] = {
 def test_a_signed_empty_value_shows_that_the_signer_drops_nothing(name: str) -> None:
     card = {**full_card(), **EVIDENCE[name]}
     for tool in (None, PYTHON, JS):
-        proven = verify(signed_in(card, Form.SERVED, ALICE), TrustStore([trusted(ALICE, signer=tool)]))
-        assert (proven.unproven, proven.card) == ((), card)
+        verified = verify(signed_in(card, Form.SERVED, ALICE), TrustStore([trusted(ALICE, signer=tool)]))
+        assert (verified.unverified, verified.card) == ((), card)
 
 
 @pytest.mark.parametrize("name", NO_EVIDENCE)
 def test_other_values_show_nothing_about_the_signer(name: str) -> None:
     card = signed_in({**full_card(), **NO_EVIDENCE[name]}, Form.SERVED, ALICE)
     assert reasons(card, TrustStore([trusted(ALICE, signer=None)])) == [FailureReason.PARTIAL]
-    assert verify(card, TrustStore([trusted(ALICE, signer=WHOLE)])).unproven == ()
+    assert verify(card, TrustStore([trusted(ALICE, signer=WHOLE)])).unverified == ()
     for tool in (PYTHON, JS):
-        assert verify(card, TrustStore([trusted(ALICE, signer=tool)])).unproven == UNPROVEN_BY_PRUNING
+        assert verify(card, TrustStore([trusted(ALICE, signer=tool)])).unverified == UNVERIFIED_BY_PRUNING
 
 
 def test_a_signed_empty_member_of_a_0_3_card_shows_the_same() -> None:
@@ -500,7 +500,7 @@ def test_a_signed_empty_member_of_a_0_3_card_shows_the_same() -> None:
     empty: list[Any] = [[{"bearer": []}], [{}], []]
     for security in empty:
         card = signed_in({**full, "security": security}, Form.SERVED, ALICE)
-        assert verify(card, unmarked).unproven == ()
+        assert verify(card, unmarked).unverified == ()
     full_or_unknown: list[Card] = [
         {"security": [{"bearer": ["read"]}]},
         {"authentication": {"schemes": []}},
@@ -512,12 +512,12 @@ def test_a_signed_empty_member_of_a_0_3_card_shows_the_same() -> None:
 
 def test_the_spec_form_of_a_card_that_is_served_with_defaults_proves_all_that_says_something() -> None:
     card = signed_in(many_formed_card(), Form.SPEC, ALICE)
-    proven = verify(card, trust_in(ALICE))
-    assert proven.form is Form.SPEC
-    assert sorted(proven.dropped) == [
+    verified = verify(card, trust_in(ALICE))
+    assert verified.form is Form.SPEC
+    assert sorted(verified.dropped) == [
         "/capabilities/extensions",
         "/documentationUrl",
         "/securityRequirements/0/schemes/bearer/list",
     ]
-    assert (proven.unproven, proven.card["capabilities"]) == ((), {"streaming": False})
-    assert proven.card["securityRequirements"] == [{"schemes": {"bearer": {}}}]
+    assert (verified.unverified, verified.card["capabilities"]) == ((), {"streaming": False})
+    assert verified.card["securityRequirements"] == [{"schemes": {"bearer": {}}}]

@@ -71,7 +71,7 @@ def _remember(memory: dict[_Key, _Value], key: _Key, value: _Value) -> None:
     memory[key] = value
 
 
-class _Proven(NamedTuple):
+class _Verified(NamedTuple):
     identity: Identity
     good_from: float
     good_until: float
@@ -80,7 +80,7 @@ class _Proven(NamedTuple):
 class CertificateVerifier:
     """Verifies certificates whose keys the callers have proven to have; the first authority that vouches decides.
 
-    Why this is a class: it remembers what it has proven, until a file changes, a certificate or a revocation list is
+    Why this is a class: it remembers what it has verified, until a file changes, a certificate or a revocation list is
     over. It also remembers the certificates above a client's, since resumed TLS sessions show the client's alone.
     """
 
@@ -95,7 +95,7 @@ class CertificateVerifier:
         self._watched = tuple(map(WatchedAuthority, authorities))
         self._looked = float("-inf")
         self._reading: asyncio.Task[None] | None = None
-        self._proven: dict[bytes, _Proven] = {}
+        self._verified: dict[bytes, _Verified] = {}
         self._above: dict[bytes, tuple[x509.Certificate, ...]] = {}
 
     async def verify(self, credential: CertificateChain, now: float) -> Identity:
@@ -107,16 +107,16 @@ class CertificateVerifier:
         if not 0 <= now - self._looked < LOOK_SECONDS:
             self._looked = now
             await self._look()
-        memory = self._proven  # before anything is judged: what changes meanwhile drops it
+        memory = self._verified  # before anything is judged: what changes meanwhile drops it
         digest = _digest(credential)
-        proven = memory.get(digest)
-        if proven is None or not proven.good_from <= now < proven.good_until:
+        verified = memory.get(digest)
+        if verified is None or not verified.good_from <= now < verified.good_until:
             try:
-                proven = self._prove(credential, now)
+                verified = self._verify(credential, now)
             except BROKEN:
                 raise InvalidCredentialsError("certificate: it cannot be read") from None
-            _remember(memory, digest, proven)
-        return proven.identity
+            _remember(memory, digest, verified)
+        return verified.identity
 
     async def _look(self) -> None:
         """Have the files looked at. Requests that come meanwhile are judged by what they said before."""
@@ -129,9 +129,9 @@ class CertificateVerifier:
     async def _look_again(self) -> None:
         for watched in self._watched:
             if await watched.look_again():
-                self._proven = {}
+                self._verified = {}
 
-    def _prove(self, credential: CertificateChain, now: float) -> _Proven:
+    def _verify(self, credential: CertificateChain, now: float) -> _Verified:
         chain = list(map(x509.load_der_x509_certificate, credential))
         leaf, above = chain[0], tuple(chain[1:])
         thumbprint = leaf.fingerprint(hashes.SHA256())
@@ -160,7 +160,7 @@ class CertificateVerifier:
             expires_at=expires_at,
             claims={"x5t#S256": base64url.encode(thumbprint)},
         )
-        return _Proven(identity, good_from, good_until)
+        return _Verified(identity, good_from, good_until)
 
     def _path(
         self, leaf: x509.Certificate, above: Sequence[x509.Certificate], now: float

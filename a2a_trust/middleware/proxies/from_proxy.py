@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from a2a_trust.auth.credentials import HeaderLines, Lines
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
-from a2a_trust.middleware.peer import Networks, came_by_unix_socket, proven_peer, records_peers
+from a2a_trust.middleware.peer import Networks, came_by_unix_socket, records_peers, verified_peer
 from a2a_trust.middleware.proxies.form import ProxyForm, check_names
 from a2a_trust.middleware.proxies.headers import CLAIMING_HEADERS
 
@@ -150,7 +150,7 @@ class FromProxy:
             if not came_by_unix_socket(scope):
                 raise InvalidCredentialsError("a header tells of a client certificate, and came by no unix socket")
             return
-        peer = proven_peer(scope)
+        peer = verified_peer(scope)
         if peer is None or not peers.hold(peer):
             raise InvalidCredentialsError(
                 f"a header tells of a client certificate, and the peer {'is unknown' if peer is None else peer}, "

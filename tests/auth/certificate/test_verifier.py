@@ -710,8 +710,8 @@ def test_the_first_list_that_is_over_ends_what_is_remembered(tmp_path: Path) -> 
     ):
         verifier = CertificateVerifier(authority(tmp_path, crls=[write_crls(tmp_path, *crls)]))
         assert judge(verifier, leaf).subject == ID
-        [proven] = verifier._proven.values()
-        assert proven.good_until <= time.time() + 300
+        [verified] = verifier._verified.values()
+        assert verified.good_until <= time.time() + 300
 
 
 class Counted:
@@ -903,7 +903,7 @@ def test_files_that_break_leave_the_last_ones_and_a_line_in_the_log(
         judge(verifier, GOOD)
 
 
-def test_what_is_remembered_is_bounded_and_only_what_was_proven(
+def test_what_is_remembered_is_bounded_and_only_what_was_verified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("a2a_trust.auth.certificate.verifier._MEMORY_CERTIFICATES", 3)
@@ -912,7 +912,7 @@ def test_what_is_remembered_is_bounded_and_only_what_was_proven(
         judge(verifier, CA.issue(URI(ID)))
         with pytest.raises(InvalidCredentialsError):
             judge(verifier, Authority().issue(URI(ID)))
-        assert len(verifier._proven) <= 3
+        assert len(verifier._verified) <= 3
         assert len(verifier._above) <= 3
 
 

@@ -15,7 +15,7 @@ ORIGIN: Final = f"https://{HOST}/.well-known/agent-card.json"
 NOW: Final = 1_800_000_000.0
 
 
-def proven(
+def verified(
     document: bytes | Mapping[str, Any],
     trust: TrustStore,
     *,

@@ -15,16 +15,16 @@
     │   └── CardMemoryError          verified, and refused for what is remembered of its origin
     │       ├── RolledBackCardError  signed before a card that was seen from there
     │       └── PinnedKeyError       by another key than before, and only its own origin vouches for it
-    ├── CardMemoryUnavailableError   what is remembered cannot be read or written now, so no card is judged
+    ├── CardMemoryUnavailableError   what is remembered cannot be read or written now, so no card is admitted
     ├── FetchError                   a document could not be fetched: address, status, size, time
-    ├── AuthenticationError          401: nobody is let in without proof
+    ├── AuthenticationError          401: the credential is missing or invalid
     │   ├── MissingCredentialsError  no credential came for any scheme
     │   └── InvalidCredentialsError  a credential came and is not good
     │       └── UnrecognizedCredentialsError  it is of another kind or issuer than this verifier is for
     ├── AuthorizationError           403: the caller is known and may not; ``scopes`` would be needed
     │   └── CrossSiteError           a page of another site makes the caller's browser ask
     ├── TooManyRequestsError         429: the caller is known, and asks more often than one caller may
-    ├── KeySourceUnavailableError    503: whoever could judge the credential is out of reach
+    ├── KeySourceUnavailableError    503: the source that could verify the credential is unreachable
     └── CardNotServedError           503: our own card proves nothing now, so it must not be handed out
     ConfigurationError(ValueError)   wrong use, at start-up; the text says what to write instead
 
@@ -303,7 +303,7 @@ class AuthenticationError(TrustError):
 
 
 class MissingCredentialsError(AuthenticationError):
-    """The request carries no credential for any scheme that would let it in."""
+    """The request carries no credential for any scheme that would admit it."""
 
     code = "missing-credentials"
 
@@ -355,7 +355,7 @@ class TooManyRequestsError(TrustError):
 
 
 class KeySourceUnavailableError(TrustError):
-    """What a credential is judged by cannot be reached now: the caller may be right, so this is no refusal."""
+    """The source that a credential is verified with is unreachable now: the credential may be good."""
 
     code = "key-source-unavailable"
 

@@ -206,7 +206,7 @@ def _check_anonymous(
         )
     if card.has_extended_card:
         raise ConfigurationError(
-            "the card promises authenticated callers an extended card and lets everybody in, who could ask for it too; "
+            "the card promises authenticated callers an extended card and admits everybody, who could ask for it too; "
             "take extendedAgentCard out of the capabilities, or demand a scheme of everybody"
         )
 

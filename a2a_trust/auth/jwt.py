@@ -1,4 +1,4 @@
-"""JWT access tokens (RFC 9068), judged by RFC 8725: whose they are, for whom, until when, and for what.
+"""JWT access tokens (RFC 9068), verified as RFC 8725 demands: issuer, audience, times and scopes.
 
 The rules, in the order in which they are applied:
 
@@ -282,7 +282,7 @@ class IdTokenVerifier(JwtVerifier):
 
 @lru_cache(maxsize=128)
 def _read_header(protected: str) -> _Header:
-    """Rule 1: one issuer's tokens have few different headers, each is judged once."""
+    """Rule 1: one issuer's tokens have few different headers; each is checked once."""
     header = read_header(protected)
     algorithm = algorithm_of(header["alg"])
     if algorithm is None:

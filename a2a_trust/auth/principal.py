@@ -58,7 +58,7 @@ class Identity:
     name the caller, and no two callers share them. ``scopes`` are what the credential allows. It is good until just
     before ``expires_at`` (seconds since the epoch). ``claims`` hold the rest, never the credential itself. Requests
     share them, so they are read-only: an object is a mapping that cannot be changed, a list is a tuple, a set is a
-    frozenset. With ``bound_to`` it proves nothing by itself: the guard lets nobody in whose request does not prove
+    frozenset. With ``bound_to`` it proves nothing by itself: the guard admits no request that does not prove
     those keys, too. ConfigurationError: a claim has a type that may be changed.
     """
 
@@ -267,8 +267,8 @@ _ANONYMOUS_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anonymous:
-    """A caller whom the card lets in without proof. Every request is another one: whatever it makes, nobody can claim
-    afterwards, the caller itself included."""
+    """A caller that the card admits without a credential. Every request is another one: nobody, the caller itself
+    included, can claim later what it made."""
 
     display_name: str = field(default_factory=lambda: f"anonymous:{secrets.token_hex(_ANONYMOUS_BYTES)}")
 

@@ -1,4 +1,4 @@
-"""The gate: what every card must be before any form of it is signed or verified.
+"""What every card must be before any form of it is signed or verified.
 
 Readers of ProtoJSON take a field under its JSON name and under its proto name, convert what has the wrong type, and
 differ in which of two variants they keep. A card that uses any of this says different things to different readers

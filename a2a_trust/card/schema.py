@@ -261,7 +261,7 @@ _FIELDS_BEFORE_1_0: Final[dict[str, tuple[Field, ...]]] = {
     ),
     # The same flows as in 1.0, but several may stand side by side.
     "OAuthFlows03": tuple(_explicit(flow.name, flow.kind, flow.message) for flow in _FIELDS_1_0["OAuthFlows"]),
-    # Free member names with lists of scopes as values: the gate checks them.
+    # Free member names with lists of scopes as values: ``card.ambiguity`` checks them.
     "SecurityRequirement03": (),
 }
 

@@ -113,7 +113,7 @@ SecurityScheme: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One way to be let in: every one of these schemes, each with its scopes. Without any it lets everybody in."""
+    """One alternative: every one of these schemes, each with its scopes. Without any it admits everybody."""
 
     schemes: tuple[tuple[str, frozenset[str]], ...]
     """Scheme names and scopes, in order of the names."""
@@ -188,7 +188,7 @@ def interface_urls(card: JSONObject) -> list[tuple[str, str]]:
     """Every place where the card says the agent can be reached: JSON pointer and URL, in the card's order.
 
     ``supportedInterfaces`` of 1.0, ``url`` and ``additionalInterfaces`` of 0.2 and 0.3, under their JSON and their
-    proto names. The card has passed the gate, so what is there has the right type.
+    proto names. The card is unambiguous, so what is there has the right type.
     """
     found = []
     if isinstance(card.get("url"), str):

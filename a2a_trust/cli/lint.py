@@ -1,4 +1,4 @@
-"""``a2a-sign lint``: say what in cards should be otherwise, and mend what can be mended without changing a meaning."""
+"""``a2a-sign lint``: check Agent Cards for problems, and fix those whose fix changes no meaning."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from a2a_trust.cli.sources import read_input
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.files.atomic import FileToWrite, Over
 from a2a_trust.lint.findings import Finding, Severity
-from a2a_trust.lint.lint_card import lint_card, mend_card
+from a2a_trust.lint.lint_card import fix_card, lint_card
 from a2a_trust.lint.rules.table import RULES
 
-__all__ = ["mended_text", "run"]
+__all__ = ["fixed_text", "run"]
 
 _COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
 
@@ -29,14 +29,14 @@ _COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
 class _Report:
     """What there is to say of one file; ``places`` has the position of every finding's pointer.
 
-    ``not_mended`` is why a card was not mended that should be, ``unread`` why there is nothing else to say.
+    ``not_fixed`` is why a card was not fixed that should be, ``unread`` why there is nothing else to say.
     """
 
     name: str
     findings: tuple[Finding, ...] = ()
     places: dict[str, Position] = field(default_factory=dict)
-    mended: tuple[str, ...] = ()
-    not_mended: MalformedError | ConfigurationError | None = None
+    fixed: tuple[str, ...] = ()
+    not_fixed: MalformedError | ConfigurationError | None = None
     unread: OSError | None = None
 
     @property
@@ -45,13 +45,13 @@ class _Report:
             return exit_of(self.unread)
         if any(finding.severity is Severity.ERROR for finding in self.findings):
             return Exit.INVALID
-        return Exit.OK if self.not_mended is None else exit_of(self.not_mended)
+        return Exit.OK if self.not_fixed is None else exit_of(self.not_fixed)
 
 
 def run(options: argparse.Namespace) -> int:
     """Lint every card; the exit code is that of the first one with an error."""
     if options.files.count("-") > 1 or (options.fix and "-" in options.files):
-        error = ConfigurationError("- (standard input) can be read only once, and not be mended; name files for --fix")
+        error = ConfigurationError("- (standard input) can be read only once, and not be fixed; name files for --fix")
         return failed("lint", error, as_json=options.json, code=Exit.USAGE)
     reports = [_report(name, fix=options.fix) for name in options.files]
     worst = next((report.code for report in reports if report.code), Exit.OK)
@@ -68,23 +68,23 @@ def run(options: argparse.Namespace) -> int:
             failed("lint", report.unread, as_json=False, code=report.code, file=report.name)
         elif not options.sarif:
             _put(report, hint=not options.fix)
-        if report.not_mended is not None:
-            warn(f"{report.name}: not mended: {report.not_mended}")
+        if report.not_fixed is not None:
+            warn(f"{report.name}: not fixed: {report.not_fixed}")
     return worst
 
 
 def _report(name: str, *, fix: bool) -> _Report:
-    mended: tuple[str, ...] = ()
-    not_mended = None
+    fixed: tuple[str, ...] = ()
+    not_fixed = None
     try:
         if fix:
-            data, mended, not_mended = _fixed(Path(name))
+            data, fixed, not_fixed = _fixed(Path(name))
         else:
             data = read_input(name)
     except OSError as error:
         return _Report(name=name, unread=error)
     findings = lint_card(data)
-    return _Report(name=name, findings=findings, places=_places(data, findings), mended=mended, not_mended=not_mended)
+    return _Report(name=name, findings=findings, places=_places(data, findings), fixed=fixed, not_fixed=not_fixed)
 
 
 def _fixed(path: Path) -> tuple[bytes, tuple[str, ...], MalformedError | ConfigurationError | None]:
@@ -93,26 +93,26 @@ def _fixed(path: Path) -> tuple[bytes, tuple[str, ...], MalformedError | Configu
         file.lock()
         data = file.read(strict_json.MAX_BYTES + 1)
         try:
-            text, mended = mended_text(data)
+            text, fixed = fixed_text(data)
         except (MalformedError, ConfigurationError) as error:
             return data, (), error
-        if mended:
+        if fixed:
             file.prepare(text)
             file.commit()
-        return text, mended, None
+        return text, fixed, None
 
 
-def mended_text(data: bytes) -> tuple[bytes, tuple[str, ...]]:
-    """The card's text without what ``mend_card`` leaves out of the card, and the pointers of that.
+def fixed_text(data: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """The card's text without what ``fix_card`` leaves out of the card, and the pointers of that.
 
-    The rest of the text keeps its order and its looks. Errors as ``mend_card`` has them.
+    The rest of the text keeps its order and its looks. Errors as ``fix_card`` has them.
     """
     card = strict_json.parse(data, what="card")
-    mended, dropped = mend_card(card)
+    fixed, dropped = fix_card(card)
     if not dropped:
         return data, ()
-    text = rewritten(data.decode("utf-8"), card, mended).encode("utf-8")
-    if strict_json.parse(text, what="card") != mended:
+    text = rewritten(data.decode("utf-8"), card, fixed).encode("utf-8")
+    if strict_json.parse(text, what="card") != fixed:
         raise AssertionError("the text that would be written says something else than the card; nothing was written")
     return text, dropped
 
@@ -136,26 +136,26 @@ def _entry(report: _Report) -> dict[str, Any]:
             "pointer": finding.pointer,
             **report.places[finding.pointer]._asdict(),
             "message": finding.message,
-            "mend": finding.mend,
+            "fix": finding.fix,
         }
         for finding in report.findings
     ]
-    not_mended = None if report.not_mended is None else str(report.not_mended)
-    return {**entry, "findings": findings, "mended": list(report.mended), "not_mended": not_mended}
+    not_fixed = None if report.not_fixed is None else str(report.not_fixed)
+    return {**entry, "findings": findings, "fixed": list(report.fixed), "not_fixed": not_fixed}
 
 
 def _put(report: _Report, *, hint: bool) -> None:
     name = printable(report.name)
-    for pointer in report.mended:
-        put(f"{name}:{printable(pointer)} {mark('mended', 'green', sys.stdout)}: left out")
+    for pointer in report.fixed:
+        put(f"{name}:{printable(pointer)} {mark('fixed', 'green', sys.stdout)}: left out")
     for finding in report.findings:
         colour = _COLOURS.get(finding.severity)
         severity = mark(finding.severity, colour, sys.stdout) if colour else finding.severity
         put(f"{name}:{printable(finding.pointer)} {severity} {finding.rule}: {printable(finding.message)}")
-        put(f"    {printable(finding.mend)}")
+        put(f"    {printable(finding.fix)}")
     counts = Counter(finding.severity for finding in report.findings)
     told = [f"{counts[severity]} {severity}{'s'[: counts[severity] != 1]}" for severity in Severity if counts[severity]]
-    put(f"{name}: {', '.join(told) or mark('nothing to mend', 'green', sys.stdout)}")
+    put(f"{name}: {', '.join(told) or mark('no problems found', 'green', sys.stdout)}")
     fixable = sum(RULES[finding.rule].is_fixable for finding in report.findings)
     if fixable and hint:
-        put(f"  {fixable} can be mended with --fix, which changes no meaning")
+        put(f"  {fixable} can be fixed with --fix, which changes no meaning")

@@ -53,7 +53,7 @@ def result(name: str, finding: Finding, position: Position) -> dict[str, Any]:
         "ruleId": finding.rule,
         "ruleIndex": _PLACES[finding.rule],
         "level": finding.severity,
-        "message": {"text": _text(f"{finding.message}. {finding.mend}")},
+        "message": {"text": _text(f"{finding.message}. {finding.fix}")},
         "locations": [
             {
                 "physicalLocation": {

@@ -46,7 +46,7 @@ class _RejectedCardError(SigningError):
         lines = ["the card is ambiguous or contradictory, and was not signed:"]
         for finding in findings[:_SHOWN]:
             lines.append(f"  {printable(finding.pointer)} {finding.rule}: {printable(finding.message)}")
-            lines.append(f"    {printable(finding.mend)}")
+            lines.append(f"    {printable(finding.fix)}")
         if len(findings) > _SHOWN:
             lines.append(f"  and {len(findings) - _SHOWN} more; to see all: a2a-sign lint {printable(name)}")
         rules = dict.fromkeys(finding.rule for finding in findings)

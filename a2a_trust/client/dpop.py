@@ -17,7 +17,7 @@ The rules:
    answer to that is the answer.
 5. A redirected answer is not passed on: the proof was for another URL.
 
-Not here: getting a token anew when it has expired, which is what a function as ``token`` is for, and proofs for
+Not here: getting a new token when it has expired, which is what a function as ``token`` is for, and proofs for
 websockets and gRPC, which are no business of httpx.
 """
 

@@ -20,5 +20,5 @@ def check_writers(status: os.stat_result, path: Path, what: str) -> None:
     where who may write can put another file in its place.
     """
     if os.name == "posix" and stat.S_ISREG(status.st_mode) and status.st_mode & stat.S_IWOTH:
-        mend = f"chmod o-w {shlex.quote(str(path))}"
-        raise ConfigurationError(f"everybody can write to {path} and {what}; look at it, then run: {mend}")
+        fix = f"chmod o-w {shlex.quote(str(path))}"
+        raise ConfigurationError(f"everybody can write to {path} and {what}; look at it, then run: {fix}")

@@ -138,13 +138,13 @@ def save_private_key(
 
 def _check_rights(path: Path, status: os.stat_result) -> None:
     mode = status.st_mode
-    mend = f"chmod 600 {shlex.quote(str(path))}"
+    fix = f"chmod 600 {shlex.quote(str(path))}"
     if mode & stat.S_IROTH:
-        raise ConfigurationError(f"private key: everybody can read {path}; take it for known, or run: {mend}")
+        raise ConfigurationError(f"private key: everybody can read {path}; take it for known, or run: {fix}")
     check_writers(status, path, "put another private key into it")
     if mode & (stat.S_IRGRP | stat.S_IWGRP):
         what = "read this private key" if mode & stat.S_IRGRP else "put another private key in its place"
-        warnings.warn(f"the group of {path} can {what}; if that is not meant: {mend}", KeyFileWarning, 4)
+        warnings.warn(f"the group of {path} can {what}; if that is not meant: {fix}", KeyFileWarning, 4)
 
 
 def _read_pem(pem: bytes, passphrase: str | None, alg: str | None, kid: str | None) -> LocalSigner:

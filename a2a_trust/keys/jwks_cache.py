@@ -3,7 +3,7 @@
 - **Fresh** (the server's max-age, within 1 minute and 1 day): answered from memory.
 - **Stale** for a short while: answered from memory, and refreshed behind the caller's back. After a longer silence the
   caller waits for the refresh: nobody knows whether the key still counts. While the source fails, the old keys hold for
-  a bounded time; then nothing can be judged (503, not 401).
+  a bounded time; then nothing can be verified (503, not 401).
 - **Unknown name**: one refresh, so that a rotation never refuses a good token. Anybody can invent names, so these
   refreshes have a budget: five at once, then one every five seconds. While it is spent, nobody can tell whether the
   issuer has the key: such a token is neither good nor bad (503), and a new key is known at most five seconds late.

@@ -20,7 +20,7 @@ def check_certificates(jwk: Mapping[str, object], spki: bytes) -> None:
     """MalformedError unless the first certificate of ``x5c`` is a certificate of the key.
 
     ``spki`` is the key as SubjectPublicKeyInfo in DER. Where ``x5t`` and ``x5t#S256`` stand beside ``x5c``, they must
-    be the thumbprints of that certificate. Neither the chain nor the validity is judged.
+    be the thumbprints of that certificate. Neither the chain nor the validity is checked.
     """
     chain = jwk.get("x5c")
     if not isinstance(chain, list) or not chain:

@@ -1,6 +1,6 @@
 """What the rules of lint look at: a card as it came, what of it cannot be read, and the rest as rules.
 
-A card that the gate refuses is looked at all the same: the member that is refused is taken out, and so on until the
+An ambiguous card is checked all the same: the ambiguous member is taken out, and so on until the
 rest passes. Nothing shifts by that, a list goes as a whole: the pointers of what is found are those of the card.
 """
 

@@ -24,7 +24,7 @@ class Finding:
     """One thing in a card that should be otherwise.
 
     ``rule`` is its stable id, as the documentation lists them; ``pointer`` names the member (RFC 6901; the one that is
-    missing, when one is) and is cut after 512 characters. ``message`` says what is wrong and why it matters, ``mend``
+    missing, when one is) and is cut after 512 characters. ``message`` says what is wrong and why it matters, ``fix``
     what to write instead. None of them repeats a value of the card; of names, those that look like secrets are hidden.
     """
 
@@ -32,4 +32,4 @@ class Finding:
     severity: Severity
     pointer: str
     message: str
-    mend: str
+    fix: str

@@ -1,4 +1,4 @@
-"""The audit trail: who was let in, who was refused and why, and when the agent's card could not be served.
+"""The audit trail: who was admitted, who was rejected and why, and when the agent's card could not be served.
 
 Events are records of the logger ``a2a_trust.audit``. Their text is for people; ``record.audit`` is the same as a dict
 of plain values (``AuditEvent``), for whoever ships them. An event that no handler wants costs one look at a number.
@@ -88,7 +88,7 @@ class Reason(StrEnum):
 
 class AuditEvent(TypedDict, total=False):
     """What an event says. ``client`` is what the server takes for the peer's address, which a proxy may have written.
-    ``caller`` is the caller's ``display_name``; ``schemes`` are those of the card that let it in. An event with a
+    ``caller`` is the caller's ``display_name``; ``schemes`` are those of the card that admitted it. An event with a
     ``count`` stands for so many refusals, for one ``reason`` and ``detail``, in the last ``seconds``."""
 
     event: str
@@ -105,7 +105,7 @@ class AuditEvent(TypedDict, total=False):
 
 
 def is_heard() -> bool:
-    """Whether anybody wants to hear of requests that were let in."""
+    """Whether anybody wants to hear of requests that were admitted."""
     return _log.isEnabledFor(logging.DEBUG)
 
 
@@ -158,7 +158,7 @@ class Outages:
         self._open: dict[str, _Outage] = {}
 
     def refused(self, scope: Mapping[str, Any], detail: str) -> None:
-        """Tell that a request is refused because whoever could judge its credential is out of reach."""
+        """Tell that a request is refused because the source that could verify its credential is unreachable."""
         now = self._clock()
         self._close(until=now)
         cause = detail[:_LONGEST]

@@ -1,6 +1,6 @@
-"""The guard in front of an ASGI application: nothing passes that the card does not let in.
+"""The guard in front of an ASGI application: it admits only callers that the card allows.
 
-Default deny: every http and websocket request is judged, except GET and HEAD of exactly the public paths. The decision
+Default deny: every http and websocket request is checked, except GET and HEAD of exactly the public paths. The decision
 is made on the raw scope, with the path as the application's router will see it; the Host header and forwarded headers
 play no part. A refused request is answered before its body is read, except for what ``disconnect`` reads ahead during a
 long wait for a verifier; a streamed answer is not touched.
@@ -84,7 +84,7 @@ class AuthenticationMiddleware:
         ``dpop`` takes tokens that are bound to a key of their client, with its proof; without it they are refused.
         ``url`` is the agent's public URL and ``allowed_origins`` is that of ``RequestRules``: pages of other origins
         may not call with a cookie or a client certificate.
-        ``hide_credentials`` removes credentials from judged requests before ``app`` sees them. ``resource_metadata``
+        ``hide_credentials`` removes credentials from checked requests before ``app`` sees them. ``resource_metadata``
         is the URL of the metadata of RFC 9728, which challenges name.
         """
         for name, value in (
@@ -137,7 +137,7 @@ class AuthenticationMiddleware:
             ahead.close()
 
     async def _judge(self, scope: Scope, ahead: ReadAhead, send: Send) -> None:
-        # The very headers that are judged are handed on: uvicorn's httptools adds trailers to its list later on.
+        # The very headers that were checked are handed on: uvicorn's httptools adds trailers to its list later on.
         inner = {**scope, "headers": [*scope["headers"]]}
         inner.pop(CERTIFICATES, None)
         caller = await self._decide(inner, ahead)
@@ -179,8 +179,8 @@ class AuthenticationMiddleware:
         try:
             if self._certificates is not None:
                 scope[CERTIFICATES] = self._certificates.chain(scope)
-            judged = self._guard.authenticate(scope, self._clock())
-            caller = await (ahead.during(judged) if scope["type"] == "http" else judged)
+            decision = self._guard.authenticate(scope, self._clock())
+            caller = await (ahead.during(decision) if scope["type"] == "http" else decision)
         except (AuthenticationError, AuthorizationError, TooManyRequestsError, KeySourceUnavailableError) as error:
             return Refused(error)  # of the source of certificates, or of a verifier of somebody else's
         is_attached = isinstance(caller, Principal) and any(name in self._attached for name, _ in caller.identities)
@@ -258,7 +258,7 @@ def _check_source(source: Any, guard: Guard) -> None:
 def principal_of(scope: Mapping[str, Any]) -> Principal | Anonymous:
     """Who the request is from, for handlers behind the middleware: of ``request`` or ``request.scope``.
 
-    ConfigurationError where no middleware has judged the request: a handler must not take that for anybody.
+    ConfigurationError where no middleware has checked the request: a handler must not take that for anybody.
     """
     caller = scope.get(_PRINCIPAL)
     if not isinstance(caller, Principal | Anonymous):

@@ -40,7 +40,7 @@ def is_attached_by_browsers(place: Extractor) -> bool:
 
 
 class BrowserRules:
-    """Judges requests whose caller is known by what a browser attaches.
+    """Checks requests whose caller is known by what a browser attaches.
 
     ``url`` is the agent's public URL, whose origin is its own; ``allowed_origins`` are those of other pages that may
     call it, as browsers write them: ``https://app.example``.
@@ -95,8 +95,8 @@ def check_origins(origins: Any) -> tuple[str, ...]:
         except MalformedError:
             spelling = ""
         if origin != spelling or not origin.startswith(("https://", "http://")):
-            mend = f"; write {spelling!r}" if spelling.startswith("http") else " as in 'https://app.example'"
+            fix = f"; write {spelling!r}" if spelling.startswith("http") else " as in 'https://app.example'"
             raise ConfigurationError(
-                f"allowed_origins: {origin!a:.128} is not scheme, host and port as browsers send them{mend}"
+                f"allowed_origins: {origin!a:.128} is not scheme, host and port as browsers send them{fix}"
             )
     return named

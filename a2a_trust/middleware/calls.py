@@ -216,7 +216,7 @@ def _task_in(params: dict[str, _Json], names: tuple[str, ...]) -> str:
 def _tenants_in_http_json(body: bytes) -> Iterator[str]:
     request = _read_body(body)
     if not request.keys().isdisjoint(("jsonrpc", "method")):
-        # An application that takes JSON-RPC at every path would make a call of it that nobody has judged.
+        # An application that takes JSON-RPC at every path would make a call of it that nobody has checked.
         raise CallRefusedError(INVALID, "a JSON-RPC request came to a path of HTTP+JSON")
     return _tenants_in(request, TENANTS)
 

@@ -133,7 +133,7 @@ class ExtendedCard:
         """The card for this caller, or why there is none."""
         if not self._promised:
             return UNSUPPORTED
-        if isinstance(caller, Anonymous):  # the guard refuses a card that promises one and lets strangers in
+        if isinstance(caller, Anonymous):  # the guard refuses a card that promises one and admits strangers
             return UNAUTHENTICATED
         if self._may_read is not None and self._may_read(caller) is not True:
             return FORBIDDEN

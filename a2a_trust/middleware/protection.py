@@ -116,9 +116,9 @@ def protect(
     unguarded = frozenset(listed("unguarded", unguarded))
     interfaces = Interfaces(view, unguarded=unguarded, served_at=rules.served_at)
     _check_hosts(url, interfaces, dpop)
-    judged = RulesMiddleware(app, card=view, interfaces=interfaces, extended=extended, rules=rules)
+    checked = RulesMiddleware(app, card=view, interfaces=interfaces, extended=extended, rules=rules)
     guarded = AuthenticationMiddleware(
-        _Front(cards, judged) if is_for_callers else judged,
+        _Front(cards, checked) if is_for_callers else checked,
         card=view,
         verifiers=verifiers,
         public_paths=public_paths,

@@ -1,4 +1,4 @@
-"""The rules for requests that the guard has let in: what is valid is defined, and the rest is refused.
+"""The rules for requests that the guard has admitted: valid requests are defined, and all others rejected.
 
 A request of an interface is read before the application gets it, and becomes one ``Call`` in the scope (``call_of``);
 every rule decides on that value, and nothing is read twice. A request that only looks like one of an interface is 404.

@@ -116,7 +116,7 @@ class Projection(NamedTuple):
 def project(
     card: JSONObject, form: Form, *, generation: Generation | None = None, plain: bool | None = None
 ) -> Projection:
-    """The card in one form. The card has passed the gate; it is not changed.
+    """The card in one form. The card is unambiguous; it is not changed.
 
     ``generation`` is that of the card, where it is known already. ``plain`` is what ``strict_json.read`` said of the
     card that it gave; without it nothing is taken for granted.

@@ -24,7 +24,7 @@ def unread_in_0_3(card: JSONObject) -> str | None:
     """JSON pointer of a member because of which a2a-python 0.3 does not read the card as ``project`` does; else None.
 
     Either its models refuse the card (the member is missing, null, or has a value that they do not know), or they drop
-    the member of a security scheme that is of another type. The card has passed the gate, so all types are right.
+    the member of a security scheme that is of another type. The card is unambiguous, so all types are right.
     """
     return next(_unread(card, "AgentCard", ""), None)
 

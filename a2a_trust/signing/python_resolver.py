@@ -24,7 +24,7 @@ def rewritten_members(card: JSONObject) -> tuple[str, ...]:
     """JSON pointers of the members because of which a2a-python 1.3 rejects every signature of a card of 1.0.
 
     Empty for a card that the SDK can verify, and for cards of 0.3 alone, which no SDK of 1.0 reads as they are. The
-    card has passed the gate.
+    card is unambiguous.
     """
     if generation_of(card).is_legacy:
         return ()

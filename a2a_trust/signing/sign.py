@@ -284,7 +284,7 @@ def _kept(
     if not drop_broken:
         text = (
             "the card has signatures of others, and members that signing drops, which may break them: "
-            f"{shown(normalised)}. Drop those members and have the others sign anew, or drop their signatures: "
+            f"{shown(normalised)}. Drop those members and have the others sign again, or drop their signatures: "
         )
         raise with_option(SigningError(f"{text}drop_broken=True"), f"{text}--drop-broken")
     return []

@@ -84,7 +84,7 @@ class VerifiedCard:
 
     @property
     def card(self) -> JSONObject:
-        """The card that was signed, parsed anew from ``payload``: yours to change."""
+        """The card that was signed, parsed again from ``payload``: yours to change."""
         card: JSONObject = strict_json.parse_printed(self.payload)
         return card
 

@@ -234,7 +234,7 @@ class _Forms:
         made = self._made.get(form)
         if made is None:
             if self._served.has_one_form and form in (Form.SPEC, Form.PRUNED):
-                # The gate found nothing that any form would drop.
+                # The card has nothing that any form would drop.
                 made = self._project(Form.SERVED)._replace(form=form)
             else:
                 card, generation, _, plain = self._served

@@ -88,7 +88,7 @@ def demand(scheme: str, *scopes: str) -> SecurityRequirement:
 
 card = AgentCard(
     name="Hello World",
-    description="Greets whoever its card lets in.",
+    description="Greets every caller that its card allows.",
     version="1.0.0",
     capabilities=AgentCapabilities(streaming=True),
     default_input_modes=["text/plain"],

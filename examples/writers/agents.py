@@ -54,7 +54,7 @@ def agent(name: str, url: str, store: Path | str) -> ASGIApp:
 
     @app.post("/tasks/send")
     def send(request: dict[str, Any], http: Request) -> dict[str, Any]:
-        caller = principal_of(http.scope)  # whom the card let in
+        caller = principal_of(http.scope)  # whom the card admitted
         text = "\n".join(part["text"] for part in request["message"]["parts"])
         written = {"parts": [{"type": "text", "text": WRITERS[name](text)}]}
         return {

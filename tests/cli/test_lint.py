@@ -1,4 +1,4 @@
-"""``a2a-sign lint``: what it says, in three formats, how it ends, and that mending changes no meaning."""
+"""``a2a-sign lint``: what it says, in three formats, how it ends, and that fixing changes no meaning."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from a2a_trust import strict_json
-from a2a_trust.cli.lint import mended_text
+from a2a_trust.cli.lint import fixed_text
 from a2a_trust.cli.positions import positions_of
 from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.lint_card import lint_card
@@ -35,7 +35,7 @@ def saved(folder: Path, name: str, card: Any) -> Path:
 
 def test_a_card_with_nothing_to_mend_is_0(run: Run, card: Path) -> None:
     done = run("lint", "card.json")
-    assert (done.code, done.out, done.err) == (0, "card.json: nothing to mend\n", "")
+    assert (done.code, done.out, done.err) == (0, "card.json: no problems found\n", "")
 
 
 def test_a_finding_is_one_line_with_place_severity_rule_and_message_and_one_with_the_mend(
@@ -51,7 +51,7 @@ def test_a_finding_is_one_line_with_place_severity_rule_and_message_and_one_with
         "card.json:/iconUrl note http-link: whoever is on the way can change what people are shown",
         "    Write https.",
         "card.json: 2 notes",
-        "  1 can be mended with --fix, which changes no meaning",
+        "  1 can be fixed with --fix, which changes no meaning",
     ]
 
 
@@ -69,7 +69,7 @@ def test_a_file_that_is_no_json_is_a_finding_and_one_that_is_not_there_an_error(
     assert done.code == 1
     assert "text.json: error unreadable-document: the member 'name' appears more than once" in done.out
     assert "missing.json" in done.err
-    assert "card.json: nothing to mend" in done.out
+    assert "card.json: no problems found" in done.out
     assert run("lint", "missing.json").code == 6
 
 
@@ -118,9 +118,9 @@ def test_fix_leaves_out_what_says_nothing_and_keeps_the_rest_of_the_text(run: Ru
     path.write_text(before.replace('"version"', '"documentationUrl": null,\n   "version"'), encoding="utf-8")
     done = run("lint", "--fix", "card.json")
     assert (done.code, done.err) == (0, "")
-    assert done.out == "card.json:/documentationUrl mended: left out\ncard.json: nothing to mend\n"
+    assert done.out == "card.json:/documentationUrl fixed: left out\ncard.json: no problems found\n"
     assert path.read_text(encoding="utf-8") == before
-    assert run("lint", "--fix", "card.json").out == "card.json: nothing to mend\n"
+    assert run("lint", "--fix", "card.json").out == "card.json: no problems found\n"
 
 
 def test_fix_leaves_a_card_without_such_members_and_its_file_alone(run: Run, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_fix_does_not_touch_a_signed_card_and_says_why(run: Run, card: Path, key
     before = path.read_bytes()
     done = run("lint", "--fix", "card.json", "--json")
     assert done.code == 2
-    assert "take the signatures out, mend, sign anew" in done.json["results"][0]["not_mended"]
+    assert "take the signatures out, fix it, and sign it again" in done.json["results"][0]["not_fixed"]
     assert path.read_bytes() == before
     assert run("lint", "card.json").code == 0
 
@@ -148,18 +148,18 @@ def test_fix_does_not_touch_a_card_that_readers_take_for_two(run: Run, tmp_path:
     before = path.read_bytes()
     done = run("lint", "--fix", "card.json")
     assert done.code == 1
-    assert "not mended: card: /capabilities/streaming" in done.err
+    assert "not fixed: card: /capabilities/streaming" in done.err
     assert path.read_bytes() == before
 
 
 @given(cards, st.integers(0, 2**32))
 def test_a_mended_text_says_what_the_card_said_and_is_mended_once(card: Card, seed: int) -> None:
     text = write(card, Random(seed)).encode()
-    mended, dropped = mended_text(text)
-    assert project(strict_json.parse(mended), Form.SPEC).payload == project(card, Form.SPEC).payload
-    assert mended_text(mended) == (mended, ())
-    assert (mended == text) == (not dropped)
-    assert "explicit-default" not in {finding.rule for finding in lint_card(mended)}
+    fixed, dropped = fixed_text(text)
+    assert project(strict_json.parse(fixed), Form.SPEC).payload == project(card, Form.SPEC).payload
+    assert fixed_text(fixed) == (fixed, ())
+    assert (fixed == text) == (not dropped)
+    assert "explicit-default" not in {finding.rule for finding in lint_card(fixed)}
 
 
 # --json
@@ -180,8 +180,8 @@ def test_json_has_every_finding_with_its_line(run: Run, tmp_path: Path) -> None:
     for finding in result["findings"]:
         assert lines[finding["line"] - 1][finding["column"] - 1 :].startswith(f'"{finding["pointer"][1:]}"')
         assert finding["message"]
-        assert finding["mend"]
-    assert (result["ok"], result["class"], result["mended"], result["not_mended"]) == (True, "ok", [], None)
+        assert finding["fix"]
+    assert (result["ok"], result["class"], result["fixed"], result["not_fixed"]) == (True, "ok", [], None)
     assert (missing["ok"], missing["class"]) == (False, "input-output")
 
 

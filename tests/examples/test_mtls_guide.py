@@ -150,7 +150,7 @@ def test_the_first_lines_let_in_whom_they_name(here: Path) -> None:
 def test_the_lines_for_proxies_and_clients_run(here: Path) -> None:
     for block in (PROXY, CLIENT):
         exec(block, {})
-    forms = re.findall(r"`(\w+)\(\)`", GUIDE[GUIDE.index("nginx, `Nginx()`") : GUIDE.index("## How it is judged")])
+    forms = re.findall(r"`(\w+)\(\)`", GUIDE[GUIDE.index("nginx, `Nginx()`") : GUIDE.index("## How it is verified")])
     assert set(forms) == {"Nginx", "HAProxy", "Apache", "Caddy", "Envoy", "Traefik", "AwsAlb", "Rfc9440"}
     assert set(forms) <= set(a2a_trust.__all__)
 

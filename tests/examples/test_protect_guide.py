@@ -197,7 +197,7 @@ def login(issuer: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("cause", "card", "options", "mended_card", "mended_options"),
+    ("cause", "card", "options", "fixed_card", "fixed_options"),
     [
         ("has no verifier", CARD, {"verifiers": {}}, CARD, KEYED),
         (
@@ -314,13 +314,13 @@ def test_each_cause_stops_the_agent_and_its_way_out_starts_it(
     cause: str,
     card: dict[str, Any],
     options: dict[str, Any],
-    mended_card: dict[str, Any],
-    mended_options: dict[str, Any],
+    fixed_card: dict[str, Any],
+    fixed_options: dict[str, Any],
 ) -> None:
     assert cause in GUIDE
     with pytest.raises(ConfigurationError):
         protect(Starlette(), card=card, **options)
-    assert ask(protect(Starlette(), card=mended_card, **mended_options), "/.well-known/agent-card.json").is_success
+    assert ask(protect(Starlette(), card=fixed_card, **fixed_options), "/.well-known/agent-card.json").is_success
 
 
 def test_only_the_documents_that_the_guide_names_are_public() -> None:

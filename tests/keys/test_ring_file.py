@@ -296,8 +296,8 @@ def test_a_ring_that_cannot_be_read_any_more_leaves_the_last_one_and_a_line_in_t
         if path.is_dir():
             path.rmdir()
         path.unlink(missing_ok=True)
-        save_key_ring(path, KeyRing.begin(key("mended"), NOW))
-        assert kids(file.ring()) == ["mended"]
+        save_key_ring(path, KeyRing.begin(key("fixed"), NOW))
+        assert kids(file.ring()) == ["fixed"]
     assert "was read again" in caplog.records[-1].getMessage()
 
 

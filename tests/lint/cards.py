@@ -97,6 +97,6 @@ def check_examples(rule: Rule, examples: list[Example]) -> None:
             assert finding.severity is RULES[finding.rule].severity
             assert finding.message
             assert not finding.message.endswith(".")
-            assert finding.mend.endswith(".")
+            assert finding.fix.endswith(".")
             # SARIF takes braces for placeholders, and brackets for links.
-            assert not set("{}[]") & set(finding.message + finding.mend)
+            assert not set("{}[]") & set(finding.message + finding.fix)

@@ -19,7 +19,7 @@ from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.lint.document import at
 from a2a_trust.lint.findings import Finding, Severity
-from a2a_trust.lint.lint_card import MAX_OF_A_RULE, lint_card, mend_card
+from a2a_trust.lint.lint_card import MAX_OF_A_RULE, fix_card, lint_card
 from a2a_trust.lint.rules.table import RULES
 from a2a_trust.signing.forms import Form, project
 from a2a_trust.signing.sign import sign_card
@@ -181,28 +181,28 @@ def test_findings_point_to_members_that_are_there_or_missing_from_an_object_that
 @given(made.cards)
 def test_mending_changes_no_meaning_and_once_is_enough(card: Card) -> None:
     before = copy.deepcopy(card)
-    mended, dropped = mend_card(card)
+    fixed, dropped = fix_card(card)
     assert card == before
-    assert project(mended, Form.SPEC).payload == project(card, Form.SPEC).payload
-    assert mend_card(mended) == (mended, ())
-    assert "explicit-default" not in rules_found(mended)
+    assert project(fixed, Form.SPEC).payload == project(card, Form.SPEC).payload
+    assert fix_card(fixed) == (fixed, ())
+    assert "explicit-default" not in rules_found(fixed)
     assert bool(dropped) == ("explicit-default" in rules_found(card))
 
 
 def test_mending_changes_nothing_in_a_card_of_0_3() -> None:
-    assert mend_card(made.legacy_card()) == (made.legacy_card(), ())
+    assert fix_card(made.legacy_card()) == (made.legacy_card(), ())
 
 
 def test_mending_refuses_a_signed_card_and_says_why() -> None:
     signed = sign_card(clean_card(), generate_signer()).card
-    assert mend_card(signed) == (signed, ())
+    assert fix_card(signed) == (signed, ())
     with pytest.raises(ConfigurationError, match="break its signatures"):
-        mend_card({**signed, "documentationUrl": None})
+        fix_card({**signed, "documentationUrl": None})
 
 
 def test_mending_refuses_what_the_gate_refuses() -> None:
     with pytest.raises(MalformedError, match="/capabilities/streaming"):
-        mend_card(having(("/capabilities/streaming", "yes")))
+        fix_card(having(("/capabilities/streaming", "yes")))
 
 
 # The documentation, and the cards of others

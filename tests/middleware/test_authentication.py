@@ -570,7 +570,7 @@ async def test_a_preflight_passes_only_when_that_was_chosen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("interface", "mend"),
+    ("interface", "fix"),
     [
         ({"url": "grpc.example:443", "protocolBinding": "GRPC"}, "unguarded=['grpc.example:443']"),
         ({"url": "http://agent.example/g", "protocolBinding": "GRPC"}, "unguarded=['http://agent.example/g']"),
@@ -581,12 +581,12 @@ async def test_a_preflight_passes_only_when_that_was_chosen() -> None:
         ({"url": "ftp://agent.example/x", "protocolBinding": "JSONRPC"}, "unguarded=['ftp://agent.example/x']"),
     ],
 )
-def test_an_interface_that_cannot_be_guarded_here_has_to_be_named(interface: dict[str, Any], mend: str) -> None:
+def test_an_interface_that_cannot_be_guarded_here_has_to_be_named(interface: dict[str, Any], fix: str) -> None:
     card = {**CARD, "supportedInterfaces": [*CARD["supportedInterfaces"], interface]}
     with pytest.raises(ConfigurationError) as caught:
         guarded(Agent(), card)
     assert str(caught.value).startswith("/supportedInterfaces/2/url: this application cannot guard")
-    assert mend in str(caught.value)
+    assert fix in str(caught.value)
     assert isinstance(guarded(Agent(), card, unguarded=[interface["url"]]), AuthenticationMiddleware)
 
 

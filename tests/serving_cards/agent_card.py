@@ -25,7 +25,7 @@ def public_card(url: str) -> dict[str, Any]:
     ]
     return {
         "name": "Ledger",
-        "description": "Greets whoever its card lets in.",
+        "description": "Greets every caller that its card allows.",
         "version": "1.0.0",
         "supportedInterfaces": interfaces,
         "capabilities": {"extendedAgentCard": True},

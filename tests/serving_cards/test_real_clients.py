@@ -130,7 +130,7 @@ def test_anybody_reads_the_public_card_and_it_is_verified(
     owner: str | None,
 ) -> None:
     public = seen[Case(agent, speaker, path, owner)]["public"]
-    assert (public["status"], public["seen"]) == (200, "Greets whoever its card lets in.")
+    assert (public["status"], public["seen"]) == (200, "Greets every caller that its card allows.")
     origin = agents.origins[agent]
     card = verified(public["raw"].encode(), jwks[agent], origin)
     assert card["supportedInterfaces"] == public_card(origin)["supportedInterfaces"]

@@ -112,13 +112,13 @@ def unused_scheme(subject: Subject) -> Iterator[Found]:
             )
 
 
-@rule("anonymous-alternative", Severity.WARNING, "An alternative without any scheme lets everybody in.", "7.4")
+@rule("anonymous-alternative", Severity.WARNING, "An alternative without any scheme admits everybody.", "7.4")
 def anonymous_alternative(subject: Subject) -> Iterator[Found]:
     for pointer, alternative in _alternatives(subject):
         if alternative.is_anonymous:
             yield Found(
                 pointer,
-                "one alternative is enough, and this one demands nothing: everybody is let in, whatever the others say",
+                "one alternative is enough, and this one demands nothing: everybody is admitted, whatever others say",
                 "Take it out, unless anonymous callers are meant.",
             )
 

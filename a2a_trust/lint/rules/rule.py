@@ -1,6 +1,6 @@
 """One rule of lint, and what it finds.
 
-A rule yields what it finds as pointer, message and mend. Texts hold no braces and brackets, which SARIF reads as
+A rule yields what it finds as pointer, message and fix. Texts hold no braces and brackets, which SARIF reads as
 placeholders and links, and no values of the card.
 """
 
@@ -21,7 +21,7 @@ class Found(NamedTuple):
 
     pointer: str
     message: str
-    mend: str
+    fix: str
     severity: Severity | None = None
 
 

@@ -15,16 +15,16 @@ __all__ = ["RULES"]
 
 @rule("secret", Severity.ERROR, "A key, token or password is in the card, which everybody can read.", "13.4")
 def secret(subject: Subject) -> Iterator[Found]:
-    mend = "Take it out and revoke it: what was published stays known."
+    fix = "Take it out and revoke it: what was published stays known."
     for path, value in subject.values():
         private = is_private_jwk(value) if type(value) is dict else None
         if private is not None:
-            yield Found(pointer_of((path, private)), "the private half of a key, which everybody can read here", mend)
+            yield Found(pointer_of((path, private)), "the private half of a key, which everybody can read here", fix)
     for path, text, is_name in subject.texts():
         kind = secret_kind(text)
         if kind is not None:
             where = "the name of a member" if is_name else "the text"
-            yield Found(pointer_of(path), f"{where} looks like {kind}, and everybody can read it", mend)
+            yield Found(pointer_of(path), f"{where} looks like {kind}, and everybody can read it", fix)
 
 
 #: How names of members end whose random texts are public; those of one or two letters are members of public JWKs.

@@ -101,7 +101,7 @@ def test_no_finding_repeats_a_secret(kind: str) -> None:
         if place != "twice":
             assert "secret" in {finding.rule for finding in findings}, place
         for finding in findings:
-            for text in (finding.pointer, finding.message, finding.mend):
+            for text in (finding.pointer, finding.message, finding.fix):
                 assert secret[:12] not in text, place
                 assert secret[-12:] not in text, place
 

@@ -31,7 +31,7 @@ def test_the_documentation_lists_exactly_the_rules() -> None:
     text = (ROOT / "docs" / "lint.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     assert rows == [
-        f"| `{rule.id}` | {rule.severity} | {rule.description}{' Mended by `--fix`.' if rule.is_fixable else ''} "
+        f"| `{rule.id}` | {rule.severity} | {rule.description}{' Fixed by `--fix`.' if rule.is_fixable else ''} "
         f"| {rule.section} |"
         for rule in sorted(RULES.values(), key=lambda rule: list(Severity).index(rule.severity))
     ]

@@ -48,9 +48,7 @@ if TYPE_CHECKING:
     from a2a_trust.auth.discovery import OpenIdKeys as OpenIdKeys
     from a2a_trust.auth.dpop import DPoP as DPoP
     from a2a_trust.auth.dpop import ServerNonces as ServerNonces
-    from a2a_trust.auth.guard_config import AnonymousAllowed as AnonymousAllowed
     from a2a_trust.auth.guard_config import At as At
-    from a2a_trust.auth.guard_config import HandlersEnforceSkills as HandlersEnforceSkills
     from a2a_trust.auth.jwt import IdTokenVerifier as IdTokenVerifier
     from a2a_trust.auth.jwt import JwtVerifier as JwtVerifier
     from a2a_trust.auth.jwt import TokenProfile as TokenProfile
@@ -133,21 +131,21 @@ if TYPE_CHECKING:
     from a2a_trust.lint.findings import Finding as Finding
     from a2a_trust.lint.findings import Severity as Severity
     from a2a_trust.lint.lint_card import lint_card as lint_card
-    from a2a_trust.middleware.authentication import AuthenticationMiddleware as AuthenticationMiddleware
+    from a2a_trust.middleware.authentication import CardEnforcementMiddleware as CardEnforcementMiddleware
     from a2a_trust.middleware.authentication import principal_of as principal_of
     from a2a_trust.middleware.card import CardFile as CardFile
     from a2a_trust.middleware.card import CardSignedHere as CardSignedHere
     from a2a_trust.middleware.card import CardSigner as CardSigner
     from a2a_trust.middleware.card import FixedCard as FixedCard
     from a2a_trust.middleware.card import PublicCard as PublicCard
-    from a2a_trust.middleware.card_access import CardForCallers as CardForCallers
-    from a2a_trust.middleware.card_access import CardForEverybody as CardForEverybody
-    from a2a_trust.middleware.card_access import CardForNetworks as CardForNetworks
+    from a2a_trust.middleware.card_access import CardReaders as CardReaders
     from a2a_trust.middleware.client_certificate import FromTls as FromTls
     from a2a_trust.middleware.extended_card import ExtendedCard as ExtendedCard
     from a2a_trust.middleware.metadata import JwksEndpoint as JwksEndpoint
     from a2a_trust.middleware.metadata import ProtectedResource as ProtectedResource
+    from a2a_trust.middleware.options import RequestRules as RequestRules
     from a2a_trust.middleware.peer import Networks as Networks
+    from a2a_trust.middleware.protection import CardServing as CardServing
     from a2a_trust.middleware.protection import protect as protect
     from a2a_trust.middleware.proxies.certificate_only import AwsAlb as AwsAlb
     from a2a_trust.middleware.proxies.certificate_only import Caddy as Caddy
@@ -160,7 +158,6 @@ if TYPE_CHECKING:
     from a2a_trust.middleware.proxies.with_verdict import Apache as Apache
     from a2a_trust.middleware.proxies.with_verdict import HAProxy as HAProxy
     from a2a_trust.middleware.proxies.with_verdict import Nginx as Nginx
-    from a2a_trust.middleware.rules import RequestRules as RequestRules
     from a2a_trust.middleware.rules import call_of as call_of
     from a2a_trust.net.fetcher import Fetcher as Fetcher
     from a2a_trust.signing.forms import Form as Form
@@ -175,22 +172,18 @@ if TYPE_CHECKING:
 _HOMES = {
     "AllIssued": "auth.certificate.identities",
     "Anonymous": "auth.principal",
-    "AnonymousAllowed": "auth.guard_config",
     "Apache": "middleware.proxies.with_verdict",
     "ApiKeyVerifier": "auth.api_key.verifier",
     "AsyncVerifyingTransport": "client.transport",
     "At": "auth.guard_config",
     "AuthenticationError": "errors",
-    "AuthenticationMiddleware": "middleware.authentication",
+    "CardEnforcementMiddleware": "middleware.authentication",
     "AuthorizationError": "errors",
     "AwsAlb": "middleware.proxies.certificate_only",
     "BoundVerifier": "auth.principal",
     "Caddy": "middleware.proxies.certificate_only",
     "CardCache": "client.card_cache",
     "CardFile": "middleware.card",
-    "CardForCallers": "middleware.card_access",
-    "CardForEverybody": "middleware.card_access",
-    "CardForNetworks": "middleware.card_access",
     "CardMemoryError": "errors",
     "CardMemoryUnavailableError": "errors",
     "CardNotServedError": "errors",
@@ -222,7 +215,6 @@ _HOMES = {
     "FromTls": "middleware.client_certificate",
     "FromUri": "auth.certificate.identities",
     "HAProxy": "middleware.proxies.with_verdict",
-    "HandlersEnforceSkills": "auth.guard_config",
     "Header": "auth.credentials",
     "IdTokenVerifier": "auth.jwt",
     "Identity": "auth.principal",
@@ -256,7 +248,9 @@ _HOMES = {
     "PublicCard": "middleware.card",
     "PublicKey": "keys.jwk",
     "Query": "auth.credentials",
-    "RequestRules": "middleware.rules",
+    "RequestRules": "middleware.options",
+    "CardServing": "middleware.protection",
+    "CardReaders": "middleware.card_access",
     "Rfc9440": "middleware.proxies.certificate_only",
     "RolledBackCardError": "errors",
     "ServerNonces": "auth.dpop",

@@ -11,6 +11,7 @@ import pytest
 
 from a2a_trust import (
     CardFile,
+    CardServing,
     CardVerifier,
     ConfigurationError,
     KeyRing,
@@ -75,10 +76,13 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: fetch_card(SWAPPED_TRUST, SWAPPED_CARD), "trust: write TrustFile"),
     (lambda: fetch_card(URL_BYTES, TRUST), "url: write the URL of the agent"),
     (
-        lambda: protect(app, card=CARD, verifiers={}, signer=KEY),
-        r"signer: str is not a signer; write signer=load",
+        lambda: protect(app, card=CARD, verifiers={}, serving=CardServing(signer=KEY)),
+        r"signer: str is not a signer; write CardServing\(signer=load",
     ),
-    (lambda: protect(app, card=CARD, verifiers={}, signer=SIGNERS), "signer: list is not a signer"),
+    (
+        lambda: protect(app, card=CARD, verifiers={}, serving=CardServing(signer=SIGNERS)),
+        "signer: list is not a signer",
+    ),
 ]
 
 

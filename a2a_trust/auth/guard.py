@@ -17,12 +17,8 @@ from typing import Any, Final, NamedTuple
 from a2a_trust.auth.credentials import CERTIFICATES, Extractor, HeaderLines, HttpAuthorization, Lines, certificates_of
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard_config import (
-    Anonymity,
-    AnonymousRefused,
     At,
     ConfiguredScheme,
-    Skills,
-    SkillsRefused,
     configured,
 )
 from a2a_trust.auth.principal import Anonymous, Identity, Principal, Verifier
@@ -92,12 +88,14 @@ class Guard:
         card: CardView,
         verifiers: Mapping[str, Verifier[Any] | At],
         *,
-        anonymous: Anonymity = AnonymousRefused(),  # noqa: B008  frozen and without fields
-        skills: Skills = SkillsRefused(),  # noqa: B008
+        allow_anonymous: bool = False,
+        handlers_check_skills: bool = False,
         dpop: DPoP | None = None,
     ) -> None:
         """ConfigurationError for whatever would be left open."""
-        config = configured(card, verifiers, anonymous=anonymous, skills=skills, dpop=dpop)
+        config = configured(
+            card, verifiers, allow_anonymous=allow_anonymous, handlers_check_skills=handlers_check_skills, dpop=dpop
+        )
         self._config = config
         self.dpop = dpop
         self._schemes = {scheme.name: scheme for scheme in config.schemes}

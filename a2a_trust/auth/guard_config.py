@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, extractor_for
 from a2a_trust.auth.dpop import DPoP
@@ -28,38 +28,11 @@ from a2a_trust.card.view import (
 from a2a_trust.errors import ConfigurationError
 
 __all__ = [
-    "Anonymity",
-    "AnonymousAllowed",
-    "AnonymousRefused",
     "At",
     "ConfiguredScheme",
     "GuardConfig",
-    "HandlersEnforceSkills",
-    "Skills",
-    "SkillsRefused",
     "configured",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class AnonymousRefused:
-    """Every caller needs a credential; a card that says otherwise does not start."""
-
-
-@dataclass(frozen=True, slots=True)
-class AnonymousAllowed:
-    """The named permission for a card that admits callers without a credential. They own nothing afterwards: the next
-    anonymous request cannot ask for what this one made."""
-
-
-@dataclass(frozen=True, slots=True)
-class SkillsRefused:
-    """A card whose skills demand more than the card does not start: nobody would check it."""
-
-
-@dataclass(frozen=True, slots=True)
-class HandlersEnforceSkills:
-    """The statement that the agent's own code checks what single skills demand, with ``principal_of``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +41,6 @@ class At:
 
     place: Extractor
     verifier: Verifier[Any]
-
-
-Anonymity: TypeAlias = AnonymousRefused | AnonymousAllowed
-Skills: TypeAlias = SkillsRefused | HandlersEnforceSkills
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,20 +87,16 @@ def configured(
     card: CardView,
     verifiers: Mapping[str, Verifier[Any] | At],
     *,
-    anonymous: Anonymity,
-    skills: Skills,
+    allow_anonymous: bool,
+    handlers_check_skills: bool,
     dpop: DPoP | None,
 ) -> GuardConfig:
     """The configuration of a guard; ConfigurationError for whatever would be left open."""
-    if not isinstance(anonymous, AnonymousRefused | AnonymousAllowed):
-        raise ConfigurationError("anonymous: write AnonymousRefused() or AnonymousAllowed(), with parentheses")
-    if not isinstance(skills, SkillsRefused | HandlersEnforceSkills):
-        raise ConfigurationError("skills: write SkillsRefused() or HandlersEnforceSkills(), with parentheses")
     _check_names(card, verifiers)
     requirements = card.requirements or (Alternative(()),)
     _check_scopes(requirements)
-    _check_anonymous(card, requirements, anonymous, verifiers)
-    _check_skills(card, skills)
+    _check_anonymous(card, requirements, verifiers, allowed=allow_anonymous)
+    _check_skills(card, handlers_check=handlers_check_skills)
     used = sorted({name for alternative in requirements for name, _ in alternative.schemes})
     schemes = tuple(_configured_scheme(name, card, verifiers, dpop is not None) for name in used)
     if dpop is not None:
@@ -192,17 +157,17 @@ def _declaration(given: Verifier[Any] | At, *, is_legacy: bool) -> dict[str, Any
 
 
 def _check_anonymous(
-    card: CardView, requirements: tuple[Alternative, ...], anonymous: Anonymity, names: Iterable[str]
+    card: CardView, requirements: tuple[Alternative, ...], names: Iterable[str], *, allowed: bool
 ) -> None:
     if not any(alternative.is_anonymous for alternative in requirements):
         return
-    if isinstance(anonymous, AnonymousRefused):
+    if allowed is not True:
         member = "security" if card.is_legacy else "securityRequirements"
         what = f"has no {member}" if not card.requirements else f"has {{}} among its {member}"
         fix = "demand a scheme in the card:" if not card.requirements else "take {} out, so that there remain such as"
         raise ConfigurationError(
-            f"the card {what}, so everybody may call the agent. If that is meant, pass anonymous=AnonymousAllowed(); "
-            f"else {fix} {_demand(card, [*names] or ['NAME'])}"
+            f"the card {what}, so everybody may call the agent. If that is meant, pass "
+            f"rules=RequestRules(allow_anonymous=True); else {fix} {_demand(card, [*names] or ['NAME'])}"
         )
     if card.has_extended_card:
         raise ConfigurationError(
@@ -222,12 +187,13 @@ def _check_scopes(requirements: tuple[Alternative, ...]) -> None:
                     )
 
 
-def _check_skills(card: CardView, skills: Skills) -> None:
+def _check_skills(card: CardView, *, handlers_check: bool) -> None:
     demanding = [skill.id for skill in card.skills if skill.requirements]
-    if demanding and not isinstance(skills, HandlersEnforceSkills):
+    if demanding and handlers_check is not True:
         raise ConfigurationError(
             f"skills of the card demand more than the card: {', '.join(map(repr, demanding))}; nobody checks that. "
-            "Check it in the handlers, with principal_of(scope), and pass skills=HandlersEnforceSkills()"
+            "Check it in the handlers, with principal_of(scope), and pass "
+            "rules=RequestRules(handlers_check_skills=True)"
         )
     undeclared = {
         name

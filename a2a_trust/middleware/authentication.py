@@ -19,7 +19,7 @@ from starlette.authentication import AuthCredentials
 from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, Query
 from a2a_trust.auth.dpop import NEXT_NONCE, DPoP
 from a2a_trust.auth.guard import Guard, Refused
-from a2a_trust.auth.guard_config import Anonymity, AnonymousRefused, At, Skills, SkillsRefused
+from a2a_trust.auth.guard_config import At
 from a2a_trust.auth.principal import Anonymous, Principal, Verifier
 from a2a_trust.card.operations import ends_like_operation, folded_path
 from a2a_trust.card.schema import CARD_PATHS
@@ -38,19 +38,19 @@ from a2a_trust.middleware.caching import CachingRules
 from a2a_trust.middleware.client_certificate import CertificateSource
 from a2a_trust.middleware.disconnect import ClientGoneError, ReadAhead, Room
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, is_preflight
-from a2a_trust.middleware.options import check_app, listed
+from a2a_trust.middleware.options import RequestRules, check_app
 from a2a_trust.middleware.refusal import Refusal, refusal_for
 from a2a_trust.middleware.routing import Interfaces, route_path
 
-__all__ = ["AuthenticationMiddleware", "is_exactly", "is_public", "principal_of"]
+__all__ = ["CardEnforcementMiddleware", "is_exactly", "is_public", "principal_of"]
 
 _PRINCIPAL: Final = "a2a_trust.principal"
 _PUBLIC: Final = object()
 """In the place of the principal: nobody was asked for."""
 
 
-class AuthenticationMiddleware:
-    """Enforces what the card declares in front of ``app``.
+class CardEnforcementMiddleware:
+    """Enforces what the card declares in front of ``app``: the guard alone, as a part of ``protect``.
 
     ``card`` is the agent's own card (bytes or dict); ``verifiers`` has a verifier for every scheme that the card
     demands, by the scheme's name in the card. ConfigurationError when anything would be left open.
@@ -62,49 +62,41 @@ class AuthenticationMiddleware:
         *,
         card: bytes | Mapping[str, Any] | CardView,
         verifiers: Mapping[str, Verifier[Any] | At],
-        public_paths: Iterable[str] = CARD_PATHS,
-        unguarded: Iterable[str] = (),
-        served_at: Mapping[str, str] | None = None,
-        anonymous: Anonymity = AnonymousRefused(),  # noqa: B008  frozen and without fields
-        skills: Skills = SkillsRefused(),  # noqa: B008
+        url: str | None = None,
+        rules: RequestRules = RequestRules(),  # noqa: B008  frozen
         client_certificates: CertificateSource | None = None,
         dpop: DPoP | None = None,
-        allow_cors_preflight: bool = False,
-        url: str | None = None,
-        allowed_origins: Iterable[str] = (),
-        hide_credentials: bool = False,
         resource_metadata: str | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
-        """``public_paths``: the exact paths that anybody may GET; the two of the card unless you say otherwise, so
-        ``(*CARD_PATHS, "/healthz")``, with those of ``a2a_trust.card.schema``, for another one. ``unguarded``: URLs of
-        interfaces in the card that are served elsewhere or by other means (gRPC), which this guard cannot protect.
-        ``served_at`` is that of ``RequestRules``: refusals are written in the words of the interface that is called.
-        ``client_certificates`` is where the certificates of callers come from, ``FromTls()`` or ``FromProxy(…)``.
-        ``dpop`` takes tokens that are bound to a key of their client, with its proof; without it they are refused.
-        ``url`` is the agent's public URL and ``allowed_origins`` is that of ``RequestRules``: pages of other origins
-        may not call with a cookie or a client certificate.
-        ``hide_credentials`` removes credentials from checked requests before ``app`` sees them. ``resource_metadata``
-        is the URL of the metadata of RFC 9728, which challenges name.
+        """``url`` is the agent's public URL. ``client_certificates`` is where the certificates of callers come from,
+        ``FromTls()`` or ``FromProxy(…)``. ``dpop`` takes tokens that are bound to a key of their client, with its
+        proof; without it they are refused. ``resource_metadata`` is the URL of the metadata of RFC 9728, which
+        challenges name. ConfigurationError for ``rules`` about tenants and other paths, which are enforced by
+        ``protect``.
         """
-        for name, value in (
-            ("allow_cors_preflight", allow_cors_preflight),
-            ("hide_credentials", hide_credentials),
-        ):
-            if type(value) is not bool:
-                raise ConfigurationError(f"{name}: write True or False, not {value!r:.40}")
         check_app(app)
+        if not isinstance(rules, RequestRules):
+            raise ConfigurationError("rules: write RequestRules(…), as in RequestRules(public_paths=['/healthz'])")
+        if rules.may_use_tenant is not None or rules.other_paths:
+            raise ConfigurationError("rules: may_use_tenant and other_paths are enforced by protect(app, …) only")
         view = card if isinstance(card, CardView) else read_card(card)
         self._app = app
-        self._guard = Guard(view, verifiers, anonymous=anonymous, skills=skills, dpop=dpop)
+        self._guard = Guard(
+            view,
+            verifiers,
+            allow_anonymous=rules.allow_anonymous,
+            handlers_check_skills=rules.handlers_check_skills,
+            dpop=dpop,
+        )
         _check_source(client_certificates, self._guard)
         self._certificates = client_certificates
-        self._interfaces = Interfaces(view, unguarded=frozenset(listed("unguarded", unguarded)), served_at=served_at)
-        self._public = frozenset(map(_exact_path, listed("public_paths", public_paths)))
+        self._interfaces = Interfaces(view, unguarded=frozenset(rules.unguarded), served_at=rules.served_at)
+        self._public = frozenset(map(_exact_path, CARD_PATHS if rules.public_paths is None else rules.public_paths))
         self._endings = tuple(self._public)
-        self._allow_cors_preflight = allow_cors_preflight
-        places = self._guard.places if hide_credentials else ()
-        proofs = self._guard.proof_headers if hide_credentials else frozenset()
+        self._allow_cors_preflight = rules.allow_cors_preflight
+        places = self._guard.places if rules.hide_credentials else ()
+        proofs = self._guard.proof_headers if rules.hide_credentials else frozenset()
         self._hidden_headers = frozenset(place.header for place in places if place.header is not None) | proofs
         if client_certificates is not None:
             self._hidden_headers |= client_certificates.headers
@@ -113,7 +105,7 @@ class AuthenticationMiddleware:
         self._clock = clock
         used = {scheme.name: self._guard.place(scheme.name) for scheme in self._guard.schemes}
         self._caching = CachingRules(used.values())
-        self._browsers = BrowserRules(url=url, allowed_origins=allowed_origins)
+        self._browsers = BrowserRules(url=url, allowed_origins=rules.allowed_origins)
         self._attached = frozenset(name for name, place in used.items() if is_attached_by_browsers(place))
         self._outages = audit.Outages()
         self._room = Room()

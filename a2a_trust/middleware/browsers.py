@@ -22,9 +22,8 @@ from typing import Any, Final
 from a2a_trust.auth.credentials import Extractor, Header, HeaderLines, HttpAuthorization, Lines, Query
 from a2a_trust.errors import ConfigurationError, CrossSiteError, MalformedError
 from a2a_trust.keys.origins import origin_of
-from a2a_trust.middleware.options import listed
 
-__all__ = ["BrowserRules", "check_origins", "is_attached_by_browsers"]
+__all__ = ["BrowserRules", "is_attached_by_browsers"]
 
 _SITE: Final = b"sec-fetch-site"
 _ORIGIN: Final = b"origin"
@@ -47,7 +46,7 @@ class BrowserRules:
     """
 
     def __init__(self, *, url: str | None = None, allowed_origins: Iterable[str] = ()) -> None:
-        self._allowed = frozenset(origin.encode() for origin in check_origins(allowed_origins))
+        self._allowed = frozenset(origin.encode() for origin in allowed_origins)
         try:
             self._own = frozenset() if url is None else frozenset({origin_of(url).encode()})
         except MalformedError as error:
@@ -84,19 +83,3 @@ def _only(lines: dict[bytes, Lines], name: bytes) -> bytes | None:
     if len(found) > 1 or found[0] is None:
         raise CrossSiteError(f"{name.decode()}: it came more than once, or with an underscore in its name")
     return found[0].strip(b" \t")
-
-
-def check_origins(origins: Any) -> tuple[str, ...]:
-    """The origins; ConfigurationError for what is not one, in the spelling of browsers."""
-    named = listed("allowed_origins", origins)
-    for origin in named:
-        try:
-            spelling = origin_of(origin) if type(origin) is str else ""
-        except MalformedError:
-            spelling = ""
-        if origin != spelling or not origin.startswith(("https://", "http://")):
-            fix = f"; write {spelling!r}" if spelling.startswith("http") else " as in 'https://app.example'"
-            raise ConfigurationError(
-                f"allowed_origins: {origin!a:.128} is not scheme, host and port as browsers send them{fix}"
-            )
-    return named

@@ -103,8 +103,8 @@ class CardSigner:
     ) -> None:
         if not (isinstance(signer, Signer) or callable(getattr(signer, "signer", None))):
             raise ConfigurationError(
-                f"signer: {type(signer).__name__} is not a signer; write signer=load_private_key(path), or "
-                "signer=KeyRingFile(path)"
+                f"signer: {type(signer).__name__} is not a signer; write CardServing(signer=load_private_key(path)) "
+                "or CardServing(signer=KeyRingFile(path))"
             )
         if lifetime is not None and not lifetime >= 60:
             raise ConfigurationError("lifetime: 60 seconds or more, or None for signatures without an end")
@@ -197,7 +197,7 @@ class FixedCard:
             raise ConfigurationError(
                 "the card has signatures, and nothing can tell whether they are good: pass "
                 "card=FixedCard(card, trust=TrustStore([…])) with the keys that its callers trust, or "
-                "card=CardFile(path, trust=…); or pass signer=… and the card without signatures"
+                "card=CardFile(path, trust=…); or pass serving=CardServing(signer=…) and the card without signatures"
             )
         now = clock()
         self._document = Document.of(body, now)

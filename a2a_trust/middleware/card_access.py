@@ -5,44 +5,29 @@ Key set and metadata stay public: whoever holds the card needs them to prove it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from enum import Enum, auto
+from typing import Final
 
-from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, refuse
 from a2a_trust.middleware.peer import Networks, verified_peer, was_forwarded
 
-__all__ = ["CardForCallers", "CardForEverybody", "CardForNetworks", "CardReaders", "InNetworks"]
+__all__ = ["CardReaders", "InNetworks"]
 
 
-@dataclass(frozen=True, slots=True)
-class CardForEverybody:
-    """Anybody may read the card, as the protocol has it."""
+class CardReaders(Enum):
+    """Who may read the public card, beside ``Networks``, whose peers may read it without a credential.
 
-
-@dataclass(frozen=True, slots=True)
-class CardForCallers:
-    """Whoever meets one of the card's requirements may read it; others get 401, with the challenges."""
-
-
-@dataclass(frozen=True, slots=True)
-class CardForNetworks:
-    """Peers in these networks may read the card, without a credential.
-
-    The server has to record the socket's peer (``a2a_trust.servers``). A request that says that it came through a proxy
-    is refused, since its peer is the proxy: restrict the card there, then. Some proxies say nothing: never name the
-    network that a proxy is in.
+    For networks the server has to record the socket's peer (``a2a_trust.servers``). A request that says that it came
+    through a proxy is refused, since its peer is the proxy: restrict the card there, then. Some proxies say nothing:
+    never name the network that a proxy is in.
     """
 
-    networks: Networks
+    EVERYBODY = auto()
+    """Anybody, as the protocol has it."""
+    CALLERS = auto()
+    """Callers that meet one of the card's requirements; others get 401, with the challenges."""
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.networks, Networks):
-            raise ConfigurationError('CardForNetworks: write CardForNetworks(Networks("10.0.0.0/8", …))')
-
-
-CardReaders: TypeAlias = CardForEverybody | CardForCallers | CardForNetworks
 
 _NO_PEER: Final = (
     "nothing proves the address of the peer; run the agent with "

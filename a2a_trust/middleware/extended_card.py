@@ -19,6 +19,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from hashlib import sha256
 from math import inf
 from typing import Any, Final, TypeAlias
@@ -38,7 +39,7 @@ from a2a_trust.middleware.documents import Receive, Scope, Send, json_bytes, ref
 from a2a_trust.middleware.options import check_rule
 from a2a_trust.middleware.refusal import FORBIDDEN, UNAUTHENTICATED, Error
 
-__all__ = ["ExtendedCard", "Provider", "respond"]
+__all__ = ["ExtendedCard", "ExtendedCardEndpoint", "Provider", "respond"]
 
 Provider: TypeAlias = Callable[[Principal, str], Awaitable[bytes | Mapping[str, Any] | None]]
 """Gives the card for a caller and a tenant ("" for none); None when this caller has none for that tenant."""
@@ -58,41 +59,64 @@ NOT_CONFIGURED: Final = Error(
 )
 
 
+@dataclass(frozen=True, slots=True)
 class ExtendedCard:
-    """Answers for the extended card: under all of its names as a part of ``protect``, or, as an ASGI application of its
-    own, at whatever path it is mounted behind ``AuthenticationMiddleware``; there it knows no tenants.
+    """The extended card of an agent: ``source`` is the card as bytes or as a dict, or an async function of caller and
+    tenant that gives it. ``may_read`` says True of a caller who may have it; without it every known caller may."""
 
-    ``source`` is the card, or an async function of caller and tenant that gives it; None where the public card promises
-    none, and then every caller is told so. ``may_read`` says True of a caller who may have it. Clients of 0.2 and 0.3
-    get it merged (``merged_card``), each shape signed by ``signer``.
+    source: bytes | Mapping[str, Any] | Provider
+    may_read: Callable[[Principal], bool] | None = None
+
+    def __post_init__(self) -> None:
+        if self.may_read is not None:
+            check_rule("may_read", self.may_read)
+        if not isinstance(self.source, bytes | Mapping) and not callable(self.source):
+            raise ConfigurationError(
+                "ExtendedCard: pass the card as bytes or as a dict, or an async function that gives it, not "
+                f"{type(self.source).__name__}; for a card of a2a-sdk write "
+                "ExtendedCard(agent_card_to_dict(extended_agent_card))"
+            )
+
+    def provider(self) -> Provider:
+        """The function that gives the card; ConfigurationError when the one card for all callers is no JSON object."""
+        return self.source if callable(self.source) else _fixed(self.source)
+
+
+class ExtendedCardEndpoint:
+    """Answers for the extended card: under all of its names as a part of ``protect``, or, as an ASGI application of its
+    own, at whatever path it is mounted behind ``CardEnforcementMiddleware``; there it knows no tenants.
+
+    ``extended`` is None where the public card promises none, and then every caller is told so. Clients of 0.2 and 0.3
+    get the card merged (``merged_card``), each shape signed by ``signer``.
     """
 
     def __init__(
         self,
         card: bytes | Mapping[str, Any] | CardView,
-        source: bytes | Mapping[str, Any] | Provider | None,
+        extended: ExtendedCard | None,
         *,
-        may_read: Callable[[Principal], bool] | None = None,
         signer: CardSigner | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         card = card if isinstance(card, CardView) else read_card(card)
-        if source is not None and not card.has_extended_card:
+        if extended is not None and not isinstance(extended, ExtendedCard):
+            raise ConfigurationError("extended_card: write ExtendedCard(card), with the card as bytes or as a dict")
+        if extended is not None and not card.has_extended_card:
             raise ConfigurationError(
                 "the card does not promise an extended card, so nobody would ask for it; say so in the card: "
                 '"capabilities": {"extendedAgentCard": true}'
             )
-        if source is None and card.has_extended_card:
+        if extended is None and card.has_extended_card:
             raise ConfigurationError(
-                "the card promises an extended card, and there is none: pass extended_card=… (the card as bytes or as "
-                "a dict, or an async function of the caller and the tenant that gives it), even if the application has "
+                "the card promises an extended card, and there is none: pass extended_card=ExtendedCard(…) "
+                "(the card as bytes or as a dict, or an async function of the caller and the tenant that gives it), "
+                "even if the application has "
                 "its own; or take the promise out of the card: "
                 '"capabilities": {"extendedAgentCard": true}, "supportsAuthenticatedExtendedCard": true'
             )
-        if may_read is not None:
-            check_rule("may_read_extended_card", may_read)
-        self._promised, self._may_read, self._signer, self._clock = card.has_extended_card, may_read, signer, clock
-        self._source: Provider | None = source if source is None or callable(source) else _fixed(source)
+        self._promised, self._signer, self._clock = card.has_extended_card, signer, clock
+        self._may_read = None if extended is None else extended.may_read
+        self._source = None if extended is None else extended.provider()
         #: By the digest of the card as its source gave it, whether it is merged, and the kid.
         self._signed: OrderedDict[tuple[bytes, bool, str], SignedCard] = OrderedDict()
 
@@ -126,7 +150,7 @@ class ExtendedCard:
         finally:
             ahead.close()
         if result is FORBIDDEN:
-            audit.request_refused(scope, audit.Reason.EXTENDED_CARD, "may_read_extended_card says no", caller)
+            audit.request_refused(scope, audit.Reason.EXTENDED_CARD, "may_read says no", caller)
         await respond(result, call_id, scope, send)
 
     async def _result(self, caller: Principal | Anonymous, tenant: str, *, legacy: bool) -> bytes | Error:
@@ -181,13 +205,8 @@ async def respond(result: bytes | Error, call_id: bytes | None, scope: Scope, se
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
-def _fixed(card: Any) -> Provider:
+def _fixed(card: bytes | Mapping[str, Any]) -> Provider:
     """One card for all callers, and for no tenant."""
-    if not isinstance(card, bytes | Mapping):
-        raise ConfigurationError(
-            f"extended_card: pass the card as bytes or as a dict, or an async function that gives it, not "
-            f"{type(card).__name__}; for a card of a2a-sdk write extended_card=agent_card_to_dict(extended_agent_card)"
-        )
     body = card if isinstance(card, bytes) else json_bytes(dict(card))
     if type(strict_json.parse(body, what="extended card")) is not dict:
         raise ConfigurationError("extended card: a JSON object is needed")

@@ -1,14 +1,85 @@
-"""Options that are easily mistaken: each mistake is an error at start that says what to write."""
+"""The options of an agent that several parts read, and the options that are easily mistaken.
+
+Each mistake is a ConfigurationError at start that says what to write.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import Any, TypeAlias
 
-from a2a_trust.errors import ConfigurationError
+from a2a_trust.auth.principal import Anonymous, Principal
+from a2a_trust.errors import ConfigurationError, MalformedError
+from a2a_trust.keys.origins import origin_of
 
-__all__ = ["check_app", "check_rule", "listed"]
+__all__ = ["RequestRules", "TenantRule", "check_app", "check_rule", "listed"]
+
+TenantRule: TypeAlias = Callable[[Principal | Anonymous, str], bool]
+"""Whether a caller may use a tenant, whose name is not empty: True, or it may not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRules:
+    """Which requests an agent accepts, beside what its card says.
+
+    ``may_use_tenant`` says which caller may use which tenant; without it no tenant may be named.
+
+    ``other_paths`` are paths of the application that are of no interface: exact ones (``"/docs"``; ``"/"`` is the root
+    alone), templates (``"/tasks/{id}"``: each name in braces stands for one segment), and all paths that begin with an
+    entry that ends in ``/``. They have to be named where there are rules: with ``may_use_tenant``, and where the card
+    promises an extended card. A path that ends like an operation of A2A has to be named anyway, by itself or by a
+    template, if the card has no interface for it.
+
+    ``public_paths`` are exact paths that anybody may GET without a credential (``"/healthz"``). The guard alone
+    (``CardEnforcementMiddleware``) takes the card's two paths for public unless paths are given; name them too, then.
+
+    ``unguarded`` are URLs of interfaces in the card that are served elsewhere or by other means (gRPC), which this
+    guard cannot protect. ``served_at`` has, by the URLs of interfaces, the paths at which the application sees them,
+    where a proxy changes paths and ``root_path`` does not say so.
+
+    ``allow_anonymous`` permits a card that admits callers without a credential. They own nothing afterwards: the next
+    anonymous request cannot ask for what this one made. ``handlers_check_skills`` states that the agent's own code
+    checks what single skills demand, with ``principal_of``; without it a card whose skills demand more than the card
+    does not start.
+
+    ``allowed_origins`` are the origins of pages (``"https://app.example"``) that may call with a cookie or a client
+    certificate; pages of the agent's own origin always may. ``allow_cors_preflight`` passes preflights on to the
+    application, without a credential and without a body.
+
+    ``hide_credentials`` removes credentials from requests before the application sees them. ``max_body`` is the largest
+    body of a call, in bytes.
+    """
+
+    may_use_tenant: TenantRule | None = None
+    other_paths: Iterable[str] = ()
+    public_paths: Iterable[str] | None = None
+    unguarded: Iterable[str] = ()
+    served_at: Mapping[str, str] = field(default_factory=dict)
+    allow_anonymous: bool = False
+    handlers_check_skills: bool = False
+    allowed_origins: Iterable[str] = ()
+    allow_cors_preflight: bool = False
+    hide_credentials: bool = False
+    max_body: int = 16_777_216
+
+    def __post_init__(self) -> None:
+        if self.may_use_tenant is not None:
+            check_rule("may_use_tenant", self.may_use_tenant)
+        for name in ("other_paths", "unguarded", "allowed_origins"):
+            object.__setattr__(self, name, listed(name, getattr(self, name)))
+        if self.public_paths is not None:
+            object.__setattr__(self, "public_paths", listed("public_paths", self.public_paths))
+        if not isinstance(self.served_at, Mapping):
+            raise ConfigurationError('served_at: write a dict: served_at={"https://host/path": "/path"}')
+        for name in ("allow_anonymous", "handlers_check_skills", "allow_cors_preflight", "hide_credentials"):
+            value = getattr(self, name)
+            if type(value) is not bool:
+                raise ConfigurationError(f"{name}: write True or False, not {value!r:.40}")
+        _check_origins(self.allowed_origins)
+        if type(self.max_body) is not int or self.max_body < 1:
+            raise ConfigurationError(f"max_body: write a number of bytes, 1 or more, not {self.max_body!r:.40}")
 
 
 def listed(name: str, values: Any) -> tuple[str, ...]:
@@ -39,5 +110,19 @@ def check_rule(name: str, rule: Any) -> None:
 
 _EXAMPLES = {
     "may_use_tenant": 'lambda caller, tenant: f"tenant:{tenant}" in caller.scopes',
-    "may_read_extended_card": 'lambda caller: "card" in caller.scopes',
+    "may_read": 'lambda caller: "card" in caller.scopes',
 }
+
+
+def _check_origins(origins: Iterable[Any]) -> None:
+    """Return when they are origins in the spelling of browsers."""
+    for origin in origins:
+        try:
+            spelling = origin_of(origin) if type(origin) is str else ""
+        except MalformedError:
+            spelling = ""
+        if origin != spelling or not origin.startswith(("https://", "http://")):
+            fix = f"; write {spelling!r}" if spelling.startswith("http") else " as in 'https://app.example'"
+            raise ConfigurationError(
+                f"allowed_origins: {origin!a:.128} is not scheme, host and port as browsers send them{fix}"
+            )

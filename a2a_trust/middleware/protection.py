@@ -8,38 +8,57 @@ one source.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from a2a_trust.auth.dpop import DPoP
-from a2a_trust.auth.guard_config import Anonymity, AnonymousRefused, At, Skills, SkillsRefused
-from a2a_trust.auth.principal import Principal, Verifier
+from a2a_trust.auth.guard_config import At
+from a2a_trust.auth.principal import Verifier
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import CardNotServedError, ConfigurationError, MalformedError
 from a2a_trust.keys.keyset import JWKS_PATH
 from a2a_trust.keys.origins import origin_of
 from a2a_trust.keys.signer import Signer
-from a2a_trust.middleware.authentication import (
-    AuthenticationMiddleware,
-    is_exactly,
-)
+from a2a_trust.middleware.authentication import CardEnforcementMiddleware, is_exactly
 from a2a_trust.middleware.card import CardSignedHere, CardSigner, CardSource, FixedCard, PublicCard, SignerSource
-from a2a_trust.middleware.card_access import CardForCallers, CardForEverybody, CardForNetworks, CardReaders, InNetworks
+from a2a_trust.middleware.card_access import CardReaders, InNetworks
 from a2a_trust.middleware.client_certificate import CertificateSource
 from a2a_trust.middleware.documents import ASGIApp, Document, Receive, Scope, Send, is_preflight
-from a2a_trust.middleware.extended_card import ExtendedCard, Provider
+from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
 from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, PublishedKeys
-from a2a_trust.middleware.options import check_app, listed
+from a2a_trust.middleware.options import RequestRules, check_app
+from a2a_trust.middleware.peer import Networks
 from a2a_trust.middleware.routing import Interfaces, route_path
-from a2a_trust.middleware.rules import RequestRules, RulesMiddleware
+from a2a_trust.middleware.rules import RulesMiddleware
 
-__all__ = ["SigningKeys", "protect"]
+__all__ = ["CardServing", "SigningKeys", "protect"]
 
 
 class SigningKeys(SignerSource, PublishedKeys, Protocol):
     """Something that knows which key signs now and which are published, such as ``KeyRingFile``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardServing:
+    """How the public card is served.
+
+    ``signer``, a key or a key ring, signs the card here; a signature is good for ``lifetime`` seconds. Callers may keep
+    the card for ``max_age`` seconds. ``readers`` says who may read it: ``CardReaders``, or peers in ``Networks``.
+    """
+
+    signer: Signer | SigningKeys | None = None
+    lifetime: float | None = None
+    max_age: int = 300
+    readers: CardReaders | Networks = CardReaders.EVERYBODY
+
+    def __post_init__(self) -> None:
+        if self.signer is None and self.lifetime is not None:
+            raise ConfigurationError("lifetime: nobody signs; write CardServing(signer=…, lifetime=…)")
+        if not isinstance(self.readers, CardReaders | Networks):
+            raise ConfigurationError('readers: write CardReaders.CALLERS or Networks("10.0.0.0/8", …)')
 
 
 def protect(
@@ -48,94 +67,83 @@ def protect(
     card: bytes | Mapping[str, Any] | CardSource,
     verifiers: Mapping[str, Verifier[Any] | At],
     url: str | None = None,
-    signer: Signer | SigningKeys | None = None,
-    signature_lifetime: float | None = None,
-    card_max_age: int = 300,
-    card_readers: CardReaders = CardForEverybody(),  # noqa: B008  frozen and without fields
-    extended_card: bytes | Mapping[str, Any] | Provider | None = None,
-    may_read_extended_card: Callable[[Principal], bool] | None = None,
+    serving: CardServing = CardServing(),
+    extended_card: ExtendedCard | None = None,
     rules: RequestRules = RequestRules(),  # noqa: B008  frozen
-    public_paths: Iterable[str] = (),
-    unguarded: Iterable[str] = (),
-    anonymous: Anonymity = AnonymousRefused(),  # noqa: B008  frozen and without fields
-    skills: Skills = SkillsRefused(),  # noqa: B008
     client_certificates: CertificateSource | None = None,
     dpop: DPoP | None = None,
-    allow_cors_preflight: bool = False,
-    hide_credentials: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> ASGIApp:
     """``app`` behind its card: one line around a Starlette, FastAPI or a2a-sdk application.
 
     ``card`` is the agent's own card, as bytes, as a dict, or as a source such as ``CardFile``; it is served at both
-    well-known paths, whatever the application has there. ``verifiers`` has a verifier for every scheme that the card
-    demands, by the scheme's name in the card.
+    well-known paths, whatever the application has there, as ``serving`` says. ``verifiers`` has a verifier for every
+    scheme that the card demands, by the scheme's name in the card.
 
-    ``signer``, a key or a key ring, signs the card here; a signature is good for ``signature_lifetime`` seconds,
-    and callers may keep the card for ``card_max_age`` seconds; ``card_readers`` says who may read it. ``url`` is
-    the agent's public URL: with it the metadata of the protected resource is served and named in challenges, and
-    the key set is served and named in signatures (``jku``, when the URL is https).
+    ``url`` is the agent's public URL: with it the metadata of the protected resource is served and named in challenges,
+    and the key set is served and named in signatures (``jku``, when the URL is https). Without it no page of a site may
+    call with a cookie or a client certificate, unless ``rules`` name its origin.
 
-    ``extended_card`` is the card for known callers, or an async function of (principal, tenant) that gives it;
-    ``may_read_extended_card`` says who may have it. ``rules`` says what requests may ask for: which tenants, and which
-    paths of the application beside those of the card's interfaces.
+    ``extended_card`` is the card for known callers. ``rules`` says which requests are accepted. ``client_certificates``
+    is where the certificates of callers come from, ``FromTls()`` or ``FromProxy(…)``. ``dpop`` takes tokens that are
+    bound to a key of their client, with its proof; without it they are refused.
 
-    The other options are those of ``AuthenticationMiddleware``. ConfigurationError for whatever would be left open.
+    ConfigurationError for whatever would be left open.
     """
     check_app(app)
-    if signer is None and signature_lifetime is not None:
-        raise ConfigurationError("signature_lifetime: nobody signs; pass signer=… too")
+    _check_options(serving, rules)
     jku = f"{url.rstrip('/')}{JWKS_PATH}" if url is not None and url.startswith("https://") else None
-    card_signer = None if signer is None else CardSigner(signer, lifetime=signature_lifetime, jku=jku)
-    source = _source(card, card_signer, clock)
+    signer = None if serving.signer is None else CardSigner(serving.signer, lifetime=serving.lifetime, jku=jku)
+    source = _source(card, signer, clock)
     view = read_card(source.document(clock()).body)
-    public_paths = listed("public_paths", public_paths)
-    if not set(CARD_PATHS).isdisjoint(public_paths):
-        raise ConfigurationError("public_paths: who may read the card is said by card_readers; leave its paths out")
-    if not isinstance(card_readers, CardForEverybody | CardForCallers | CardForNetworks):
-        raise ConfigurationError("card_readers: write CardForCallers() or CardForNetworks(…), with parentheses")
-    shared = isinstance(card_readers, CardForEverybody)
-    public_card: ASGIApp = PublicCard(_AsEnforced(source, view), max_age=card_max_age, shared=shared, clock=clock)
-    if isinstance(card_readers, CardForNetworks):
-        public_card = InNetworks(public_card, card_readers.networks)
-    cards: dict[str, ASGIApp] = dict.fromkeys(CARD_PATHS, public_card)
-    is_for_callers = isinstance(card_readers, CardForCallers)
+    cards = _public_cards(_AsEnforced(source, view), serving, clock)
+    is_for_callers = serving.readers is CardReaders.CALLERS
     documents = {} if is_for_callers else cards.copy()
     metadata_url = None
     if url is not None:
         certificate_bound = client_certificates is not None
         resource = ProtectedResource(url, view, verifiers, dpop=dpop, certificate_bound=certificate_bound, clock=clock)
         documents[resource.path], metadata_url = resource, resource.url
-    if url is not None and signer is not None:
-        keys = JwksEndpoint((signer.public_key,) if isinstance(signer, Signer) else signer, clock=clock)
+    if url is not None and serving.signer is not None:
+        keys = JwksEndpoint(
+            (serving.signer.public_key,) if isinstance(serving.signer, Signer) else serving.signer, clock=clock
+        )
         # The jku has the URL's path. Whether requests have it depends on who is in front, and whether it says so.
         documents[JWKS_PATH] = documents[f"{urlsplit(url).path.rstrip('/')}{JWKS_PATH}"] = keys
-    extended = ExtendedCard(view, extended_card, may_read=may_read_extended_card, signer=card_signer, clock=clock)
-    if not isinstance(rules, RequestRules):
-        raise ConfigurationError("rules: write RequestRules(…), as in RequestRules(other_paths=['/docs'])")
-    unguarded = frozenset(listed("unguarded", unguarded))
-    interfaces = Interfaces(view, unguarded=unguarded, served_at=rules.served_at)
+    interfaces = Interfaces(view, unguarded=frozenset(rules.unguarded), served_at=rules.served_at)
     _check_hosts(url, interfaces, dpop)
+    extended = ExtendedCardEndpoint(view, extended_card, signer=signer, clock=clock)
     checked = RulesMiddleware(app, card=view, interfaces=interfaces, extended=extended, rules=rules)
-    guarded = AuthenticationMiddleware(
+    guarded = CardEnforcementMiddleware(
         _Front(cards, checked) if is_for_callers else checked,
         card=view,
         verifiers=verifiers,
-        public_paths=public_paths,
-        unguarded=unguarded,
-        served_at=rules.served_at,
-        anonymous=anonymous,
-        skills=skills,
+        url=url,
+        rules=replace(rules, may_use_tenant=None, other_paths=(), public_paths=rules.public_paths or ()),
         client_certificates=client_certificates,
         dpop=dpop,
-        allow_cors_preflight=allow_cors_preflight,
-        url=url,
-        allowed_origins=rules.allowed_origins,
-        hide_credentials=hide_credentials,
         resource_metadata=metadata_url,
         clock=clock,
     )
     return _Front(documents, guarded)
+
+
+def _check_options(serving: Any, rules: Any) -> None:
+    if not isinstance(serving, CardServing):
+        raise ConfigurationError("serving: write CardServing(…), as in CardServing(signer=load_private_key('key.pem'))")
+    if not isinstance(rules, RequestRules):
+        raise ConfigurationError("rules: write RequestRules(…), as in RequestRules(other_paths=['/docs'])")
+    if not set(CARD_PATHS).isdisjoint(rules.public_paths or ()):
+        raise ConfigurationError("public_paths: CardServing(readers=…) says who may read the card; leave its paths out")
+
+
+def _public_cards(source: CardSource, serving: CardServing, clock: Callable[[], float]) -> dict[str, ASGIApp]:
+    """The public card at each of its paths, for those who may read it."""
+    is_shared = serving.readers is CardReaders.EVERYBODY
+    card: ASGIApp = PublicCard(source, max_age=serving.max_age, shared=is_shared, clock=clock)
+    if isinstance(serving.readers, Networks):
+        card = InNetworks(card, serving.readers)
+    return dict.fromkeys(CARD_PATHS, card)
 
 
 def _source(

@@ -14,33 +14,27 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Final
 
 import anyio
 from anyio import to_thread
 
-from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.card.operations import Binding, Operation, ends_like_operation
 from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import CardView
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.authentication import is_public, principal_of
-from a2a_trust.middleware.browsers import check_origins
 from a2a_trust.middleware.calls import INVALID, Call, CallRefusedError, check_media_type, read_call
 from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
-from a2a_trust.middleware.extended_card import ExtendedCard, respond
-from a2a_trust.middleware.options import check_rule, listed
+from a2a_trust.middleware.extended_card import ExtendedCardEndpoint, respond
+from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.refusal import FORBIDDEN, Error
 from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared, quoted, route_path
 
-__all__ = ["RequestRules", "RulesMiddleware", "TenantRule", "call_of"]
-
-TenantRule: TypeAlias = Callable[[Principal | Anonymous, str], bool]
-"""Whether a caller may use a tenant, whose name is not empty: True, or it may not."""
+__all__ = ["RulesMiddleware", "call_of"]
 
 TOO_LARGE: Final = Error(413, -32600, "INVALID_ARGUMENT", "INVALID_REQUEST", "The request is too large.", True)
 NOT_FOUND: Final = Error(404, -32601, "NOT_FOUND", "METHOD_NOT_FOUND", "There is nothing here.", True)
@@ -56,42 +50,6 @@ _READERS: Final = 4
 """How many larger bodies are read at once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestRules:
-    """What requests may ask for.
-
-    ``may_use_tenant`` says which caller may use which tenant; without it no tenant may be named.
-
-    ``other_paths`` are paths of the application that are of no interface: exact ones (``"/docs"``; ``"/"`` is the root
-    alone), templates (``"/tasks/{id}"``: each name in braces stands for one segment), and all paths that begin with an
-    entry that ends in ``/``. They have to be named where there are rules: with ``may_use_tenant``, and where the card
-    promises an extended card. A path that ends like an operation of A2A has to be named anyway, by itself or by a
-    template, if the card has no interface for it.
-
-    ``allowed_origins`` are the origins of pages (``"https://app.example"``) that may call with a cookie or a client
-    certificate; pages of the agent's own origin always may.
-
-    ``max_body`` is the largest body of a call, in bytes. ``served_at`` has, by the URLs of interfaces, the paths at
-    which the application sees them, where a proxy changes paths and ``root_path`` does not say so.
-    """
-
-    may_use_tenant: TenantRule | None = None
-    other_paths: Iterable[str] = ()
-    allowed_origins: Iterable[str] = ()
-    max_body: int = 16_777_216
-    served_at: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.may_use_tenant is not None:
-            check_rule("may_use_tenant", self.may_use_tenant)
-        object.__setattr__(self, "other_paths", listed("other_paths", self.other_paths))
-        object.__setattr__(self, "allowed_origins", check_origins(self.allowed_origins))
-        if type(self.max_body) is not int or self.max_body < 1:
-            raise ConfigurationError(f"max_body: write a number of bytes, 1 or more, not {self.max_body!r:.40}")
-        if not isinstance(self.served_at, Mapping):
-            raise ConfigurationError('served_at: write a dict: served_at={"https://host/path": "/path"}')
-
-
 def call_of(scope: Mapping[str, Any]) -> Call | None:
     """What the request calls, for handlers behind ``protect``; None where it is of no interface of the card."""
     call = scope.get(_CALL)
@@ -102,7 +60,13 @@ class RulesMiddleware:
     """Enforces the rules in front of ``app``, behind the guard; has ``extended`` answer for the extended card."""
 
     def __init__(
-        self, app: ASGIApp, *, card: CardView, interfaces: Interfaces, extended: ExtendedCard, rules: RequestRules
+        self,
+        app: ASGIApp,
+        *,
+        card: CardView,
+        interfaces: Interfaces,
+        extended: ExtendedCardEndpoint,
+        rules: RequestRules,
     ) -> None:
         named = next((interface for interface in card.interfaces if interface.tenant), None)
         if named is not None and rules.may_use_tenant is None:

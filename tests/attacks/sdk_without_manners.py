@@ -32,8 +32,9 @@ from starlette.requests import Request
 
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.card.merge import merged_card
+from a2a_trust.middleware.extended_card import ExtendedCard
+from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect
-from a2a_trust.middleware.rules import RequestRules
 
 MARKER: Final = "the application's own extended card"
 CARD: Final[dict[str, Any]] = {
@@ -203,7 +204,7 @@ def protected(app: Any, name: str) -> Any:
     card = merged_card(CARD) if name == "rules" else CARD
     if name == "plain":  # no rules, and no extended card: other paths need no names
         card = {**CARD, "capabilities": {}}
-    given["extended_card"] = None if name == "plain" else no_card
+    given["extended_card"] = None if name == "plain" else ExtendedCard(no_card)
     return protect(app, card=card, verifiers={"key": ApiKeyVerifier(STORE)}, **given)
 
 

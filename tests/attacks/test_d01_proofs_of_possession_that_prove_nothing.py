@@ -16,7 +16,7 @@ from a2a_trust.auth.dpop import DPoP, ServerNonces, _read_key
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.proof_memory import VolatileProofMemory
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.middleware.authentication import AuthenticationMiddleware
+from a2a_trust.middleware.authentication import CardEnforcementMiddleware
 from tests.auth.proofs import BASE, CLIENT, OTHER, bound_token, by_dpop, proof
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
 from tests.middleware.agent import CARD, Agent, guarded, verifiers
@@ -32,7 +32,7 @@ def anyio_backend() -> str:
 OAUTH = {**CARD, "securityRequirements": [{"schemes": {"oauth": {"list": ["read"]}}}]}
 
 
-def agent(**options: Any) -> tuple[AuthenticationMiddleware, Agent]:
+def agent(**options: Any) -> tuple[CardEnforcementMiddleware, Agent]:
     app = Agent()
     given = {
         "verifiers": {"oauth": JwtVerifier(Keys(EC), issuer=ISSUER, audience=AUDIENCE)},
@@ -379,12 +379,11 @@ async def test_a_proof_that_was_made_in_store_is_refused_by_its_nonce() -> None:
 
 
 async def test_a_proof_alone_is_nobody_and_not_anonymous_either() -> None:
-    from a2a_trust.auth.guard_config import AnonymousAllowed
 
     card = {**CARD, "securityRequirements": [{"schemes": {"oauth": {"list": []}}}, {"schemes": {}}]}
     app = Agent()
     oauth = {"oauth": verifiers()["oauth"]}
-    judged = guarded(app, card, verifiers=oauth, dpop=DPoP(url=BASE), anonymous=AnonymousAllowed())
+    judged = guarded(app, card, verifiers=oauth, dpop=DPoP(url=BASE), allow_anonymous=True)
     assert (await ask(judged, [])).status_code == 200
     for headers in ([(b"dpop", b"x")], [(b"dpop", proof(bound_token()).encode())]):
         assert (await ask(judged, headers)).status_code == 401

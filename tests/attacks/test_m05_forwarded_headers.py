@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from a2a_trust.middleware.card_access import CardForNetworks
+from a2a_trust import CardServing
 from a2a_trust.middleware.peer import Networks
 from a2a_trust.middleware.protection import protect
 from a2a_trust.middleware.proxies.certificate_only import Rfc9440
@@ -157,8 +157,8 @@ def test_an_alias_beside_a_credential_is_refused(servers: GuardedServers, creden
     [{}, {"X-Forwarded-For": "10.0.0.1"}, {"Forwarded": "for=10.0.0.1"}, {"X-Real-IP": "10.0.0.1"}],
 )
 async def test_nobody_writes_himself_into_a_network(protocol: Any, headers: dict[str, str]) -> None:
-    inner = CardForNetworks(Networks("10.0.0.0/8"))
-    app = protect(Agent(), card=CARD, verifiers=verifiers(), card_readers=inner)
+    inner = Networks("10.0.0.0/8")
+    app = protect(Agent(), card=CARD, verifiers=verifiers(), serving=CardServing(readers=inner))
     async with uvicorn_serving(app, protocol, forwarded_allow_ips="*") as origin, httpx.AsyncClient() as http:
         assert (await http.get(f"{origin}{CARD_PATH}", headers=headers)).status_code == 403
 
@@ -175,8 +175,8 @@ async def test_nobody_writes_himself_into_a_network(protocol: Any, headers: dict
     ],
 )  # fmt: skip
 async def test_a_proxy_in_a_network_does_not_stand_for_its_clients(protocol: Any, name: str) -> None:
-    local = CardForNetworks(Networks("127.0.0.0/8"))
-    app = protect(Agent(), card=CARD, verifiers=verifiers(), card_readers=local)
+    local = Networks("127.0.0.0/8")
+    app = protect(Agent(), card=CARD, verifiers=verifiers(), serving=CardServing(readers=local))
     async with uvicorn_serving(app, protocol) as origin, httpx.AsyncClient() as http:
         assert (await http.get(f"{origin}{CARD_PATH}")).status_code == 200
         assert (await http.get(f"{origin}{CARD_PATH}", headers={name: "203.0.113.9"})).status_code == 403

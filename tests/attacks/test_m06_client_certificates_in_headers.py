@@ -12,7 +12,6 @@ from typing import Any
 import httpx
 import pytest
 
-from a2a_trust.auth.guard_config import AnonymousAllowed
 from a2a_trust.auth.principal import Identity
 from a2a_trust.middleware.peer import Networks, with_peer
 from a2a_trust.middleware.proxies.certificate_only import Rfc9440, Traefik
@@ -120,7 +119,7 @@ async def test_the_proxys_word_for_a_bad_certificate_is_heard() -> None:
 
 async def test_a_forged_header_beside_an_open_door_is_not_taken_for_nobody() -> None:
     agent, lines = Agent(), TOLD["nginx"].tell((ANN,))
-    app = behind(source_of(TOLD["nginx"]), agent, OPEN, anonymous=AnonymousAllowed())
+    app = behind(source_of(TOLD["nginx"]), agent, OPEN, allow_anonymous=True)
     assert await status(app, lines) == 401
     assert await status(app, lines[:1]) == 401
     assert await status(app, [("X-SSL-Client-Verify", "NONE")]) == 401

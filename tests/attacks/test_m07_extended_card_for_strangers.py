@@ -11,7 +11,6 @@ from typing import Any
 import httpx
 import pytest
 
-from a2a_trust.auth.guard_config import AnonymousAllowed
 from a2a_trust.errors import ConfigurationError
 from tests.middleware.agent import CARD, KEY, Agent, guarded, verifiers
 
@@ -64,7 +63,7 @@ def test_an_agent_that_lets_everybody_in_cannot_promise_one(flag: dict[str, obje
         card = {**CARD, "securityRequirements": requirements, **flag}
         given = verifiers() if len(requirements) > 1 else {}
         with pytest.raises(ConfigurationError, match="take extendedAgentCard out of the capabilities"):
-            guarded(Agent(), card, verifiers=given, anonymous=AnonymousAllowed())
+            guarded(Agent(), card, verifiers=given, allow_anonymous=True)
 
 
 @pytest.mark.parametrize(

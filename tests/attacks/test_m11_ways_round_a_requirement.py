@@ -16,14 +16,16 @@ from a2a_trust.auth.certificate.authority import ClientAuthority
 from a2a_trust.auth.certificate.identities import AllIssued, FromDns
 from a2a_trust.auth.certificate.verifier import CertificateVerifier
 from a2a_trust.auth.credentials import ClientCertificate, Query
-from a2a_trust.auth.guard_config import AnonymousAllowed, AnonymousRefused, At, HandlersEnforceSkills
+from a2a_trust.auth.guard import Guard
+from a2a_trust.auth.guard_config import At
+from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.client_certificate import FromTls
+from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.peer import Networks
 from a2a_trust.middleware.protection import protect
 from a2a_trust.middleware.proxies.from_proxy import FromProxy, ProxySecret, UnixSocket
 from a2a_trust.middleware.proxies.with_verdict import Nginx
-from a2a_trust.middleware.rules import RequestRules
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.attacks.test_m06_client_certificates_in_headers import Believes
 from tests.auth.test_jwt import claims, token
@@ -67,7 +69,7 @@ OPEN = {**CARD, "securityRequirements": [*CARD["securityRequirements"], {}]}
 )
 async def test_a_wrong_credential_beside_an_open_door_is_401(carried: dict[str, str]) -> None:
     agent = Agent()
-    async with client(guarded(agent, OPEN, anonymous=AnonymousAllowed())) as http:
+    async with client(guarded(agent, OPEN, allow_anonymous=True)) as http:
         assert (await http.post("/rpc", headers=carried)).status_code == 401
         assert agent.scopes == []
         assert (await http.post("/rpc")).status_code == 200
@@ -76,7 +78,7 @@ async def test_a_wrong_credential_beside_an_open_door_is_401(carried: dict[str, 
 @pytest.mark.parametrize("carried", [{"X-API-Key": POOR_KEY}, bearer(scope="other")])
 async def test_a_known_caller_without_the_scope_is_not_let_in_as_nobody(carried: dict[str, str]) -> None:
     agent = Agent()
-    async with client(guarded(agent, OPEN, anonymous=AnonymousAllowed())) as http:
+    async with client(guarded(agent, OPEN, allow_anonymous=True)) as http:
         assert (await http.post("/rpc", headers=carried)).status_code == 403
     assert agent.scopes == []
 
@@ -99,13 +101,13 @@ def test_skill_rules_cannot_be_skipped_in_silence() -> None:
         card = {**CARD, "skills": [{"id": "pay", name: [{"key": ["pay"]}]}]}
         with pytest.raises(ConfigurationError, match="'pay'; nobody checks that"):
             guarded(Agent(), card)
-        guarded(Agent(), card, skills=HandlersEnforceSkills())  # it is the statement that lets it start
+        guarded(Agent(), card, handlers_check_skills=True)  # it is the statement that lets it start
 
 
 async def test_handlers_that_check_skills_see_the_scopes_of_each_credential() -> None:
     card = {**CARD, "skills": [{"id": "pay", "securityRequirements": [{"schemes": {"key": {"list": ["pay"]}}}]}]}
     agent = Agent()
-    async with client(guarded(agent, card, skills=HandlersEnforceSkills())) as http:
+    async with client(guarded(agent, card, handlers_check_skills=True)) as http:
         await http.post("/rpc", headers={"X-API-Key": KEY})
     key = agent.scopes[0]["user"].identity("key")
     assert key.scopes == {"read"}
@@ -147,26 +149,26 @@ async def test_tenant_rules_cannot_be_skipped(method: str, path: str, body: str)
         assert agent.scopes == []
 
 
-@pytest.mark.parametrize("anonymous", [False, None, True, "refused", AnonymousRefused, AnonymousAllowed, object()])
-@pytest.mark.parametrize("card", [OPEN, {**CARD, "securityRequirements": []}, CARD], ids=["with {}", "none", "closed"])
-def test_only_the_named_permission_lets_strangers_in(anonymous: Any, card: dict[str, Any]) -> None:
+@pytest.mark.parametrize("permission", [None, 1, "refused", "true", object()])
+@pytest.mark.parametrize("card", [OPEN, {**CARD, "securityRequirements": []}], ids=["with {}", "none"])
+def test_only_the_named_permission_admits_strangers(permission: Any, card: dict[str, Any]) -> None:
     """Seen here: ``anonymous=False`` was taken for the permission."""
     given = verifiers() if card["securityRequirements"] else {}
-    with pytest.raises(ConfigurationError, match="with parentheses"):
-        protect(Agent(), card=card, verifiers=given, anonymous=anonymous)
+    with pytest.raises(ConfigurationError, match="allow_anonymous: write True or False"):
+        protect(Agent(), card=card, verifiers=given, rules=RequestRules(allow_anonymous=permission))
+    for refused in (permission, False):
+        with pytest.raises(ConfigurationError, match="everybody may call the agent"):
+            Guard(read_card(card), given, allow_anonymous=refused)
 
 
-@pytest.mark.parametrize("option", ["allow_cors_preflight", "hide_credentials"])
-@pytest.mark.parametrize("value", ["false", "no", 0, None])
+OPTIONS = ["allow_cors_preflight", "hide_credentials", "handlers_check_skills"]
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("value", ["false", "no", 0, 1, None])
 def test_a_word_of_the_environment_is_no_yes(option: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=f"{option}: write True or False"):
-        protect(Agent(), card=CARD, verifiers=verifiers(), **{option: value})
-
-
-@pytest.mark.parametrize("skills", [True, None, HandlersEnforceSkills])
-def test_so_it_is_for_skills(skills: Any) -> None:
-    with pytest.raises(ConfigurationError, match="with parentheses"):
-        protect(Agent(), card=CARD, verifiers=verifiers(), skills=skills)
+        RequestRules(**{option: value})
 
 
 PROXY = "10.0.0.5"
@@ -186,7 +188,7 @@ async def test_a_forged_certificate_where_the_server_believes_every_forwarded_he
         card,
         verifiers={**verifiers(), "mtls": Believes()},
         client_certificates=FromProxy(Nginx(), peers=peers),
-        anonymous=AnonymousAllowed(),
+        allow_anonymous=True,
     )
     forged = dict(TOLD["nginx"].tell((ANN,)))
     knows_nobody = isinstance(protocol, str) and not isinstance(peers, ProxySecret)

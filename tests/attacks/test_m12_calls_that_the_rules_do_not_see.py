@@ -16,8 +16,8 @@ import pytest
 from fastapi import FastAPI
 from starlette.requests import Request
 
+from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect
-from a2a_trust.middleware.rules import RequestRules
 from tests.middleware.agent import CALL, CARD, verifiers
 from tests.middleware.test_rules import GOOD, Behind, ask, guarded
 from tests.servers.environments import answer_of

@@ -9,6 +9,7 @@ import json
 
 import pytest
 
+from a2a_trust import RequestRules
 from a2a_trust.middleware.protection import protect
 from tests.middleware.agent import CALL, CARD, Agent, raw_exchange, uvicorn_serving, verifiers
 
@@ -33,7 +34,7 @@ def anyio_backend() -> str:
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_the_agent_reads_no_body_of_a_preflight(http: str, path: bytes, shape: str) -> None:
     agent = Agent()
-    app = protect(agent, card=CARD, verifiers=verifiers(), allow_cors_preflight=True)
+    app = protect(agent, card=CARD, verifiers=verifiers(), rules=RequestRules(allow_cors_preflight=True))
     async with uvicorn_serving(app, http) as origin:
         status, answer = await raw_exchange(
             origin, b"OPTIONS " + path + b" HTTP/1.1\r\n" + PREFLIGHT + SHAPES[shape], until=b"}"
@@ -49,7 +50,7 @@ async def test_the_agent_reads_no_body_of_a_preflight(http: str, path: bytes, sh
 @pytest.mark.parametrize("http", ["h11", "httptools"])
 async def test_options_with_a_body_that_is_no_preflight_reaches_nothing(http: str) -> None:
     agent = Agent()
-    app = protect(agent, card=CARD, verifiers=verifiers(), allow_cors_preflight=True)
+    app = protect(agent, card=CARD, verifiers=verifiers(), rules=RequestRules(allow_cors_preflight=True))
     async with uvicorn_serving(app, http) as origin:
         request = b"OPTIONS /rpc HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" + SHAPES["plain"]
         status, _ = await raw_exchange(origin, request)

@@ -11,8 +11,8 @@ import pytest
 
 from a2a_trust.auth.principal import Identity
 from a2a_trust.errors import InvalidCredentialsError
+from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect
-from a2a_trust.middleware.rules import RequestRules
 from tests.middleware.agent import CARD, KEY, Agent, raw_exchange, uvicorn_serving, verifiers
 
 pytestmark = pytest.mark.anyio

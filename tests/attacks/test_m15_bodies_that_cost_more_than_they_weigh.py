@@ -20,9 +20,9 @@ import pytest
 
 from a2a_trust.card.operations import Binding
 from a2a_trust.middleware.calls import CallRefusedError, read_call
+from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect
 from a2a_trust.middleware.routing import Target
-from a2a_trust.middleware.rules import RequestRules
 from tests.middleware.agent import CALL, CARD, KEY, verifiers
 from tests.middleware.test_rules import Behind, Server, ask, guarded
 
@@ -201,7 +201,7 @@ def test_odd_paths_and_queries_are_not_normalized_at_any_length(
         return normalize(form, text)
 
     app = protect(
-        Behind(), card=CARD, verifiers=verifiers(), allow_cors_preflight=True, rules=RequestRules(max_body=1000)
+        Behind(), card=CARD, verifiers=verifiers(), rules=RequestRules(max_body=1000, allow_cors_preflight=True)
     )
     monkeypatch.setattr("a2a_trust.card.operations.normalize", normalized)
     preflight = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}

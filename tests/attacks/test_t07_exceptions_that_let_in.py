@@ -10,7 +10,6 @@ from typing import Any
 import httpx
 import pytest
 
-from a2a_trust.auth.guard_config import AnonymousAllowed
 from a2a_trust.auth.principal import Identity
 from a2a_trust.errors import (
     AuthenticationError,
@@ -48,7 +47,7 @@ class Failing:
 
 def failing_agent(error: Exception, agent: Agent) -> Any:
     given = {**verifiers(), "oauth": Failing(error)}
-    return guarded(agent, OPEN, verifiers=given, anonymous=AnonymousAllowed())
+    return guarded(agent, OPEN, verifiers=given, allow_anonymous=True)
 
 
 def client(app: Any) -> httpx.AsyncClient:

@@ -11,7 +11,7 @@ from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.credentials import Cookie, Header, HttpAuthorization, Query
 from a2a_trust.auth.discovery import OAuth2Keys, OpenIdKeys
 from a2a_trust.auth.guard import Guard
-from a2a_trust.auth.guard_config import AnonymousAllowed, AnonymousRefused, At, HandlersEnforceSkills, SkillsRefused
+from a2a_trust.auth.guard_config import At
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import Anonymous, CredentialKind, Identity, Principal
 from a2a_trust.card.view import read_card
@@ -211,7 +211,7 @@ async def test_a_bad_credential_is_refused_whatever_good_one_stands_beside_it(
     carried: dict[str, str], words: str, anonymous: bool
 ) -> None:
     requirements: list[dict[str, list[str]]] = [{"key": []}, {"oauth": []}, *([{}] if anonymous else [])]
-    judge = guard(*requirements, anonymous=AnonymousAllowed())
+    judge = guard(*requirements, allow_anonymous=True)
     with pytest.raises(InvalidCredentialsError, match=words):
         await admitted(judge, scope(**carried), NOW)
 
@@ -226,7 +226,7 @@ def guard_with_oauth_down(*requirements: dict[str, list[str]], **options: Any) -
 
 
 async def test_a_key_source_that_is_down_matters_only_where_nothing_else_lets_the_caller_in() -> None:
-    judge = guard_with_oauth_down({"key": ["read"]}, {"oauth": []}, {"sid": []}, {}, anonymous=AnonymousAllowed())
+    judge = guard_with_oauth_down({"key": ["read"]}, {"oauth": []}, {"sid": []}, {}, allow_anonymous=True)
     assert [name for name, _ in (await caller(judge, key="ann", token="tok")).identities] == ["key"]
     assert (await caller(judge, key="ann")).identities[0][1].subject == "ann"
     for carried in ({"token": "tok"}, {"token": "tok", "key": "eve"}):  # not as anonymous, and not 403
@@ -311,7 +311,7 @@ async def test_who_carries_nothing_is_missing_credentials() -> None:
 
 
 async def test_the_anonymous_alternative_lets_in_whoever_carries_nothing_and_each_is_another() -> None:
-    judge = guard({"key": []}, {}, anonymous=AnonymousAllowed())
+    judge = guard({"key": []}, {}, allow_anonymous=True)
     one, other = [await admitted(judge, scope(accept="*/*"), NOW) for _ in range(2)]
     assert isinstance(one, Anonymous)
     assert isinstance(other, Anonymous)
@@ -322,18 +322,18 @@ async def test_the_anonymous_alternative_lets_in_whoever_carries_nothing_and_eac
 
 
 async def test_the_anonymous_alternative_is_considered_last() -> None:
-    judge = guard({}, {"key": []}, anonymous=AnonymousAllowed())
+    judge = guard({}, {"key": []}, allow_anonymous=True)
     assert isinstance(await admitted(judge, scope(key="ann"), NOW), Principal)
 
 
 async def test_too_few_scopes_do_not_make_a_caller_anonymous() -> None:
-    judge = guard({}, {"key": ["admin"]}, anonymous=AnonymousAllowed())
+    judge = guard({}, {"key": ["admin"]}, allow_anonymous=True)
     with pytest.raises(AuthorizationError):
         await admitted(judge, scope(key="ann"), NOW)
 
 
 async def test_half_of_an_and_does_not_make_a_caller_anonymous() -> None:
-    judge = guard({}, {"key": [], "oauth": []}, anonymous=AnonymousAllowed())
+    judge = guard({}, {"key": [], "oauth": []}, allow_anonymous=True)
     with pytest.raises(MissingCredentialsError):
         await admitted(judge, scope(key="ann"), NOW)
 
@@ -351,10 +351,10 @@ async def test_half_of_an_and_does_not_make_a_caller_anonymous() -> None:
     ],
 )
 async def test_a_credential_for_a_scheme_that_nothing_demands_is_no_anonymous_request(carried: dict[str, str]) -> None:
-    judge = guard({"key": []}, {}, anonymous=AnonymousAllowed())
+    judge = guard({"key": []}, {}, allow_anonymous=True)
     with pytest.raises((MissingCredentialsError, InvalidCredentialsError)):
         await admitted(judge, scope(**carried), NOW)
-    silent = guard(anonymous=AnonymousAllowed())
+    silent = guard(allow_anonymous=True)
     with pytest.raises((MissingCredentialsError, InvalidCredentialsError)):
         await admitted(silent, scope(**carried), NOW)
 
@@ -377,7 +377,7 @@ async def test_a_credential_for_a_scheme_that_nothing_demands_is_no_anonymous_re
 )
 def test_a_card_that_lets_everybody_in_starts_only_with_the_named_permission(members: dict[str, Any]) -> None:
     given = verifiers_for("key") if members["security"] == [{"key": []}, {}] else {}
-    with pytest.raises(ConfigurationError, match=r"pass anonymous=AnonymousAllowed\(\)") as caught:
+    with pytest.raises(ConfigurationError, match=r"pass rules=RequestRules\(allow_anonymous=True\)") as caught:
         guard(given=given, card=members)
     assert f'"security": [{{"{"key" if given else "NAME"}": []}}]' in str(caught.value)
     in_1_0 = {**members, "security": None, "supportedInterfaces": [{"url": "https://agent.example"}]}
@@ -387,9 +387,7 @@ def test_a_card_that_lets_everybody_in_starts_only_with_the_named_permission(mem
         ) as caught:
             guard(card=in_1_0, given={})
         assert '"securityRequirements": [{"schemes": {"NAME": {"list": []}}}]' in str(caught.value)
-    with pytest.raises(ConfigurationError):
-        guard(given=given, card=members, anonymous=AnonymousRefused())
-    assert isinstance(guard(given=given, card=members, anonymous=AnonymousAllowed()), Guard)
+    assert isinstance(guard(given=given, card=members, allow_anonymous=True), Guard)
 
 
 @pytest.mark.parametrize(
@@ -397,7 +395,7 @@ def test_a_card_that_lets_everybody_in_starts_only_with_the_named_permission(mem
 )
 def test_a_card_that_lets_everybody_in_and_promises_an_extended_card_does_not_start(flag: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="take extendedAgentCard out of the capabilities, or demand a scheme"):
-        guard({"key": []}, {}, card=flag, anonymous=AnonymousAllowed())
+        guard({"key": []}, {}, card=flag, allow_anonymous=True)
     assert guard({"key": []}, card=flag).schemes
 
 
@@ -444,18 +442,17 @@ def test_a_place_beside_the_cards_own_does_not_start() -> None:
 def test_skills_that_demand_more_need_somebody_who_checks_it() -> None:
     card = {"skills": [{"id": "open"}, {"id": "closed", "security": [{"key": ["admin"]}]}]}
     with pytest.raises(
-        ConfigurationError, match=r"'closed'; nobody checks that.* pass skills=HandlersEnforceSkills\(\)"
+        ConfigurationError,
+        match=r"'closed'; nobody checks that.* pass rules=RequestRules\(handlers_check_skills=True\)",
     ):
         guard({"key": []}, card=card)
-    with pytest.raises(ConfigurationError):
-        guard({"key": []}, card=card, skills=SkillsRefused())
-    assert isinstance(guard({"key": []}, card=card, skills=HandlersEnforceSkills()), Guard)
+    assert isinstance(guard({"key": []}, card=card, handlers_check_skills=True), Guard)
 
 
 def test_skills_that_demand_an_undeclared_scheme_do_not_start() -> None:
     card = {"skills": [{"id": "s", "security": [{"nobody": []}]}]}
     with pytest.raises(ConfigurationError, match="skills demand schemes that the card does not declare: nobody"):
-        guard({"key": []}, card=card, skills=HandlersEnforceSkills())
+        guard({"key": []}, card=card, handlers_check_skills=True)
 
 
 # Cards of 0.1
@@ -681,7 +678,7 @@ def test_a_card_without_schemes_is_told_what_to_paste(of: dict[str, Any]) -> Non
         "tokens": TOKENS,
     }
     with pytest.raises(ConfigurationError, match=r"declares no security schemes, .* write into the card: ") as caught:
-        Guard(read_card({"name": "n", **of}), given, anonymous=AnonymousAllowed())
+        Guard(read_card({"name": "n", **of}), given, allow_anonymous=True)
     pasted = json.loads("{" + str(caught.value).partition("write into the card: ")[2] + "}")
     assert set(pasted) == {"securitySchemes", "security" if "url" in of else "securityRequirements"}
     judge = Guard(read_card({"name": "n", **of, **pasted}), given)

@@ -19,13 +19,12 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from a2a_trust import (
-    AnonymousAllowed,
     ApiKeyVerifier,
     At,
+    CardServing,
     ConfigurationError,
     Fetcher,
     FromTls,
-    HandlersEnforceSkills,
     Header,
     JwtVerifier,
     MemoryApiKeys,
@@ -36,7 +35,9 @@ from a2a_trust import (
     protect,
 )
 from a2a_trust.middleware.audit import AuditEvent, Reason
+from a2a_trust.middleware.extended_card import ExtendedCard
 from tests.attacks.test_m06_client_certificates_in_headers import Believes
+from tests.middleware.agent import grouped
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "protect.md").read_text(encoding="utf-8")
 FIRST, RULES, BROWSERS, OWN, HANDLER, AUDIT = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
@@ -221,20 +222,20 @@ def login(issuer: str) -> dict[str, Any]:
             {**CARD, "securitySchemes": {"key": {"mtlsSecurityScheme": {}}}},
             {"verifiers": {"key": OF_CERTIFICATES}, "client_certificates": FromTls()},
         ),
-        ("no requirements", OPEN, {"verifiers": {}}, OPEN, {"verifiers": {}, "anonymous": AnonymousAllowed()}),
+        ("no requirements", OPEN, {"verifiers": {}}, OPEN, {"verifiers": {}, "allow_anonymous": True}),
         (
             "an empty list",
             {**CARD, "securityRequirements": []},
             {"verifiers": {}},
             {**CARD, "securityRequirements": []},
-            {"verifiers": {}, "anonymous": AnonymousAllowed()},
+            {"verifiers": {}, "allow_anonymous": True},
         ),
         (
             "`{}` among them",
             {**CARD, "securityRequirements": [*demanding("key"), {}]},
             KEYED,
             {**CARD, "securityRequirements": [*demanding("key"), {}]},
-            {**KEYED, "anonymous": AnonymousAllowed()},
+            {**KEYED, "allow_anonymous": True},
         ),
         (
             "gRPC",
@@ -262,7 +263,7 @@ def login(issuer: str) -> dict[str, Any]:
             {**CARD, "skills": [SKILL]},
             KEYED,
             {**CARD, "skills": [SKILL]},
-            {**KEYED, "skills": HandlersEnforceSkills()},
+            {**KEYED, "handlers_check_skills": True},
         ),
         (
             "such as `Host` or `Cookie`",
@@ -299,7 +300,7 @@ def login(issuer: str) -> dict[str, Any]:
             CARD,
             {**KEYED, "url": HERE},
         ),
-        ("nobody gives", PROMISING, KEYED, PROMISING, {**KEYED, "extended_card": PROMISING}),
+        ("nobody gives", PROMISING, KEYED, PROMISING, {**KEYED, "extended_card": ExtendedCard(PROMISING)}),
         ("ends like that of a card", CARD, {**KEYED, "public_paths": ["/a/agent-card.json"]}, CARD, KEYED),
         (
             "one string where a list belongs",
@@ -319,13 +320,21 @@ def test_each_cause_stops_the_agent_and_its_way_out_starts_it(
 ) -> None:
     assert cause in GUIDE
     with pytest.raises(ConfigurationError):
-        protect(Starlette(), card=card, **options)
-    assert ask(protect(Starlette(), card=fixed_card, **fixed_options), "/.well-known/agent-card.json").is_success
+        protect(Starlette(), card=card, **grouped(options))
+    assert ask(
+        protect(Starlette(), card=fixed_card, **grouped(fixed_options)), "/.well-known/agent-card.json"
+    ).is_success
 
 
 def test_only_the_documents_that_the_guide_names_are_public() -> None:
     signer = generate_signer("ES256", kid="one")
-    app = protect(Starlette(routes=[Route("/{rest:path}", hello)]), card=CARD, url=HERE, signer=signer, **KEYED)
+    app = protect(
+        Starlette(routes=[Route("/{rest:path}", hello)]),
+        card=CARD,
+        url=HERE,
+        **KEYED,
+        serving=CardServing(signer=signer),
+    )
     named = ["agent-card.json", "agent.json", "oauth-protected-resource", "jwks.json"]
     for name in named:
         assert f"{name}`" in GUIDE

@@ -12,9 +12,11 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from a2a_trust import CardServing
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.keys.ring_file import KeyRingFile
 from a2a_trust.middleware.card import CardFile
+from a2a_trust.middleware.extended_card import ExtendedCard
 from a2a_trust.middleware.protection import protect
 from tests.middleware.agent import Agent
 
@@ -40,10 +42,14 @@ def clock() -> float:
 def agent(ring: KeyRingFile) -> Any:
     keys = MemoryApiKeys()
     keys.import_key(KEY, owner="ann")
-    given: dict[str, Any] = {"verifiers": {"key": ApiKeyVerifier(keys)}, "extended_card": CARD, "clock": clock}
+    given: dict[str, Any] = {
+        "verifiers": {"key": ApiKeyVerifier(keys)},
+        "extended_card": ExtendedCard(CARD),
+        "clock": clock,
+    }
     if os.environ["CARD_FILE"]:
         return protect(Agent(), card=CardFile(os.environ["CARD_FILE"], trust=ring, reload=True, clock=clock), **given)
-    return protect(Agent(), card=json.dumps(CARD).encode(), signer=ring, **given)
+    return protect(Agent(), card=json.dumps(CARD).encode(), **given, serving=CardServing(signer=ring))
 
 
 if "RING" in os.environ:

@@ -27,10 +27,11 @@ from a2a.server.tasks import InMemoryTaskStore
 from a2a.types import AgentCard, Message, Part, Role
 from google.protobuf.json_format import ParseDict
 
+from a2a_trust import ExtendedCard
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.card.merge import merged_card
+from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect
-from a2a_trust.middleware.rules import RequestRules
 
 RPC, REST = "/a2a/rpc", "/a2a/rest"
 METHODS: Final = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"]
@@ -408,7 +409,7 @@ async def fuzzed(make: Callable[[], Any], seed: int, count: int) -> dict[str, An
     # Of a card that has 0.3 too, /v1 is no tenant: an application without the paths of 0.3 has no tenant of that name.
     guards = {
         "default": (
-            protect(app, card=CARD, verifiers={"key": ApiKeyVerifier(STORE)}, extended_card=no_card),
+            protect(app, card=CARD, verifiers={"key": ApiKeyVerifier(STORE)}, extended_card=ExtendedCard(no_card)),
             set[str](),
         ),
         "rules": (
@@ -416,7 +417,7 @@ async def fuzzed(make: Callable[[], Any], seed: int, count: int) -> dict[str, An
                 app,
                 card=merged_card(CARD),
                 verifiers={"key": ApiKeyVerifier(STORE)},
-                extended_card=no_card,
+                extended_card=ExtendedCard(no_card),
                 rules=rules,
             ),
             {"acme", "v1"},

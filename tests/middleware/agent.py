@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import uvicorn
 
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.jwt import JwtVerifier
-from a2a_trust.middleware.authentication import AuthenticationMiddleware
+from a2a_trust.middleware.authentication import CardEnforcementMiddleware
+from a2a_trust.middleware.options import RequestRules
+from a2a_trust.middleware.protection import CardServing
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys
 
 Scope = MutableMapping[str, Any]
@@ -88,9 +90,19 @@ class Agent:
         return [scope["path"] for scope in self.scopes if scope["type"] != "lifespan"]
 
 
-def guarded(app: Any, card: dict[str, Any] | None = None, **options: Any) -> AuthenticationMiddleware:
-    given = {"verifiers": verifiers(), "clock": lambda: NOW, **options}
-    return AuthenticationMiddleware(app, card=CARD if card is None else card, **given)
+def guarded(app: Any, card: dict[str, Any] | None = None, **options: Any) -> CardEnforcementMiddleware:
+    given = {"verifiers": verifiers(), "clock": lambda: NOW, **grouped(options)}
+    return CardEnforcementMiddleware(app, card=CARD if card is None else card, **given)
+
+
+def grouped(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by their single names, in the groups that ``protect`` takes."""
+    rest = dict(options)
+    for group, kind in (("rules", RequestRules), ("serving", CardServing)):
+        members = {each.name: rest.pop(each.name) for each in fields(kind) if each.name in rest}
+        if members:
+            rest[group] = kind(**members)
+    return rest
 
 
 @asynccontextmanager

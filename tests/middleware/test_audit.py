@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from a2a_trust.auth.guard_config import AnonymousAllowed
 from a2a_trust.auth.principal import Identity
 from a2a_trust.errors import AuthenticationError, KeySourceUnavailableError
 from a2a_trust.keys.ring_file import KeyRingFile, save_key_ring, update_key_ring
@@ -18,10 +17,11 @@ from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.middleware.audit import Outages
 from a2a_trust.middleware.card import CardFile
+from a2a_trust.middleware.extended_card import ExtendedCard
+from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect
-from a2a_trust.middleware.rules import RequestRules
 from a2a_trust.signing.sign import sign_card
-from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, verifiers
+from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, grouped, verifiers
 from tests.middleware.test_protection import NOW, PROMISING, application, ask
 
 RPC = "/rpc"
@@ -40,7 +40,7 @@ def events(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 
 def guarded(card: Any = CARD, **options: Any) -> Any:
-    return protect(application(), card=card, **{"verifiers": verifiers(), **options})
+    return protect(application(), card=card, **{"verifiers": verifiers(), **grouped(options)})
 
 
 def test_who_was_let_in_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -61,7 +61,7 @@ def test_who_was_let_in_is_told(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_who_came_without_proof_is_told_when_the_card_lets_them_in(caplog: pytest.LogCaptureFixture) -> None:
-    ask(guarded({**CARD, "securityRequirements": []}, anonymous=AnonymousAllowed()), "GET", "/rest")
+    ask(guarded({**CARD, "securityRequirements": []}, allow_anonymous=True), "GET", "/rest")
     (event,) = events(caplog)
     assert (event["event"], event["schemes"]) == ("allowed", [])
     assert event["caller"].startswith("anonymous:")
@@ -117,7 +117,7 @@ def test_so_has_one_by_a_verifier(error: Exception, reason: str, caplog: pytest.
 def test_a_known_caller_who_asks_for_too_much_is_named(
     request_: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = guarded(PROMISING, extended_card=PROMISING, may_read_extended_card=lambda caller: False, rules=NOBODY)
+    app = guarded(PROMISING, extended_card=ExtendedCard(PROMISING, may_read=lambda caller: False), rules=NOBODY)
     ask(app, "POST", RPC, headers={"X-API-Key": KEY, "Content-Type": "application/json"}, **request_)
     allowed, refused = events(caplog)
     assert (allowed["event"], refused["event"], refused["reason"]) == ("allowed", "refused", reason)

@@ -19,11 +19,10 @@ from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Mount, Route
 
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
-from a2a_trust.auth.guard_config import AnonymousAllowed
 from a2a_trust.auth.principal import Anonymous, Identity, Principal
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
-from a2a_trust.middleware.authentication import AuthenticationMiddleware, principal_of
+from a2a_trust.middleware.authentication import CardEnforcementMiddleware, principal_of
 from a2a_trust.middleware.protection import protect
 from tests.auth.test_jwt import NOW, claims, token
 from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, Agent, guarded, raw_exchange, uvicorn_serving, verifiers
@@ -337,7 +336,7 @@ async def test_starlettes_own_views_of_the_caller_work() -> None:
 
     routes = [Route("/rpc", who, methods=["POST"])]
     options: dict[str, Any] = {"card": CARD, "verifiers": verifiers(), "clock": lambda: NOW}
-    inside = Starlette(routes=routes, middleware=[Middleware(AuthenticationMiddleware, **options)])
+    inside = Starlette(routes=routes, middleware=[Middleware(CardEnforcementMiddleware, **options)])
     for app in (inside, protect(Starlette(routes=routes), **options)):
         async with client(app) as http:
             assert (await http.post(RPC)).status_code == 401
@@ -354,7 +353,7 @@ ANN = '[["key","api-keys","ann"]]'
 
 
 def with_fastapi() -> FastAPI:
-    app = FastAPI(middleware=[Middleware(AuthenticationMiddleware, **OPTIONS)])
+    app = FastAPI(middleware=[Middleware(CardEnforcementMiddleware, **OPTIONS)])
     app.post("/rpc")(told)
     return app
 
@@ -362,20 +361,20 @@ def with_fastapi() -> FastAPI:
 def with_fastapi_afterwards() -> FastAPI:
     app = FastAPI()
     app.post("/rpc")(told)
-    app.add_middleware(AuthenticationMiddleware, **OPTIONS)
+    app.add_middleware(CardEnforcementMiddleware, **OPTIONS)
     return app
 
 
 def with_starlette_afterwards() -> Starlette:
     app = Starlette(routes=[Route("/rpc", told, methods=["POST"])])
-    app.add_middleware(AuthenticationMiddleware, **OPTIONS)
+    app.add_middleware(CardEnforcementMiddleware, **OPTIONS)
     return app
 
 
 def with_a_mounted_application() -> Starlette:
     return Starlette(
         routes=[Mount("/rpc", Starlette(routes=[Route("/", told, methods=["POST"])]))],
-        middleware=[Middleware(AuthenticationMiddleware, **OPTIONS)],
+        middleware=[Middleware(CardEnforcementMiddleware, **OPTIONS)],
     )
 
 
@@ -412,7 +411,7 @@ def inside() -> Starlette:
         Route("/rpc", told, methods=["POST"]),
         Route("/.well-known/agent-card.json", lambda _: JSONResponse({}), methods=["GET"]),
     ]
-    guard = Middleware(AuthenticationMiddleware, **{**OPTIONS, "card": at("/team/a")})
+    guard = Middleware(CardEnforcementMiddleware, **{**OPTIONS, "card": at("/team/a")})
     agent = Starlette(routes=routes, middleware=[guard])
     return Starlette(routes=[Mount("/team/a", agent), Route("/open", lambda _: JSONResponse("open"))])
 
@@ -468,7 +467,7 @@ async def test_anonymous_callers_are_somebody_else_every_time() -> None:
     card = {**CARD, "securityRequirements": [{"schemes": {"key": {}}}, {}]}
     agent = Agent()
     given = {"key": verifiers()["key"]}
-    async with client(guarded(agent, card, verifiers=given, anonymous=AnonymousAllowed())) as http:
+    async with client(guarded(agent, card, verifiers=given, allow_anonymous=True)) as http:
         for _ in range(2):
             assert (await http.post(RPC)).status_code == 200
         for carried in ({"X-API-Key": "wrong"}, BEARER, {"Authorization": "x"}):
@@ -587,7 +586,7 @@ def test_an_interface_that_cannot_be_guarded_here_has_to_be_named(interface: dic
         guarded(Agent(), card)
     assert str(caught.value).startswith("/supportedInterfaces/2/url: this application cannot guard")
     assert fix in str(caught.value)
-    assert isinstance(guarded(Agent(), card, unguarded=[interface["url"]]), AuthenticationMiddleware)
+    assert isinstance(guarded(Agent(), card, unguarded=[interface["url"]]), CardEnforcementMiddleware)
 
 
 def test_an_unguarded_interface_that_the_card_does_not_have_does_not_start() -> None:
@@ -599,7 +598,7 @@ def test_interfaces_of_0_3_are_guarded_too() -> None:
     card = {**CARD, "url": "http://agent.example/old", "additionalInterfaces": [{"url": "a:1", "transport": "GRPC"}]}
     with pytest.raises(ConfigurationError, match="/additionalInterfaces/0/url: this application cannot guard a:1"):
         guarded(Agent(), card)
-    assert isinstance(guarded(Agent(), card, unguarded=["a:1"]), AuthenticationMiddleware)
+    assert isinstance(guarded(Agent(), card, unguarded=["a:1"]), CardEnforcementMiddleware)
 
 
 # Streams, under real servers

@@ -10,7 +10,7 @@ import pytest
 from a2a_trust.auth.credentials import ClientCertificate, Cookie, Extractor, Header, HttpAuthorization, Query
 from a2a_trust.errors import ConfigurationError, CrossSiteError
 from a2a_trust.middleware.browsers import BrowserRules, is_attached_by_browsers
-from a2a_trust.middleware.rules import RequestRules
+from a2a_trust.middleware.options import RequestRules
 from tests.attacks.test_m14_pages_of_other_sites import APP, COOKIE, OTHER, outcome, protected
 from tests.middleware.agent import Agent
 

@@ -7,7 +7,6 @@ from typing import Any
 import httpx
 import pytest
 
-from a2a_trust.auth.guard_config import AnonymousAllowed
 from a2a_trust.auth.principal import Identity
 from a2a_trust.middleware.client_certificate import FromTls
 from tests.middleware.agent import guarded
@@ -100,7 +99,7 @@ async def test_so_are_those_to_a_client_certificate() -> None:
 
 
 async def test_an_anonymous_answer_is_not_for_those_with_a_key() -> None:
-    headers = await answered(agent(Application(), "header", "", anonymous=AnonymousAllowed()))
+    headers = await answered(agent(Application(), "header", "", allow_anonymous=True))
     assert (headers["cache-control"], headers["vary"]) == ("private", "x-api-key")
 
 

@@ -8,13 +8,14 @@ from typing import Any
 import httpx
 import pytest
 
+from a2a_trust import CardServing
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.signer import generate_signer
-from a2a_trust.middleware.card_access import CardForCallers, CardForNetworks
+from a2a_trust.middleware.card_access import CardReaders
 from a2a_trust.middleware.peer import Networks, with_peer
 from a2a_trust.middleware.protection import protect
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
-from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, Agent, uvicorn_serving, verifiers
+from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, Agent, grouped, uvicorn_serving, verifiers
 from tests.middleware.test_protection import GOOD, PATHS, application, ask
 
 
@@ -23,17 +24,17 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-INNER = CardForNetworks(Networks("10.0.0.0/8", "fd00::/8"))
+INNER = Networks("10.0.0.0/8", "fd00::/8")
 
 
 def guarded(readers: Any, **options: Any) -> Any:
-    return protect(application(), card=CARD, verifiers=verifiers(), card_readers=readers, **options)
+    return protect(application(), card=CARD, verifiers=verifiers(), **grouped({"readers": readers, **options}))
 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_a_card_for_callers_needs_what_a_call_needs(path: str, method: str) -> None:
-    app = guarded(CardForCallers())
+    app = guarded(CardReaders.CALLERS)
     without = ask(app, method, path)
     assert without.status_code == 401
     assert without.headers.get_list("www-authenticate") == ['ApiKey in="header", name="X-API-Key"', "Bearer"]
@@ -48,7 +49,7 @@ def test_a_card_for_callers_needs_what_a_call_needs(path: str, method: str) -> N
 
 
 def test_it_is_the_card_that_is_enforced_and_not_the_application_s() -> None:
-    app = guarded(CardForCallers(), signer=generate_signer())
+    app = guarded(CardReaders.CALLERS, signer=generate_signer())
     card = ask(app, "GET", PATHS[0], headers=GOOD).json()
     assert card.pop("signatures")
     assert card == CARD
@@ -56,7 +57,7 @@ def test_it_is_the_card_that_is_enforced_and_not_the_application_s() -> None:
 
 def test_pages_of_others_do_not_read_a_card_for_callers() -> None:
     preflight = {"Origin": "https://page.example", "Access-Control-Request-Method": "GET"}
-    app = guarded(CardForCallers())
+    app = guarded(CardReaders.CALLERS)
     assert ask(app, "OPTIONS", PATHS[0], headers=preflight).status_code == 401
     from_inside = with_peer(guarded(INNER), "10.0.0.1")
     answer = ask(from_inside, "OPTIONS", PATHS[0], headers=preflight)
@@ -65,7 +66,7 @@ def test_pages_of_others_do_not_read_a_card_for_callers() -> None:
 
 
 def test_key_set_and_metadata_stay_public() -> None:
-    for readers in (CardForCallers(), INNER):
+    for readers in (CardReaders.CALLERS, INNER):
         app = guarded(readers, url="https://agent.example", signer=generate_signer())
         for path in ("/.well-known/jwks.json", "/.well-known/oauth-protected-resource"):
             assert ask(app, "GET", path).status_code == 200
@@ -107,7 +108,7 @@ def test_a_credential_does_not_stand_for_an_address() -> None:
 
 def test_without_a_server_that_proves_the_peer_nobody_reads_it(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "a2a_trust.audit"):
-        assert ask(guarded(CardForNetworks(Networks("0.0.0.0/0", "::/0"))), "GET", PATHS[0]).status_code == 403
+        assert ask(guarded(Networks("0.0.0.0/0", "::/0")), "GET", PATHS[0]).status_code == 403
     assert "uvicorn --http a2a_trust.servers.uvicorn:HttpToolsProtocol" in caplog.text
 
 
@@ -117,22 +118,17 @@ def test_ranges_that_mean_something_else_do_not_start(ranges: tuple[str, ...]) -
         Networks(*ranges)
 
 
-def test_what_is_no_networks_does_not_start() -> None:
-    with pytest.raises(ConfigurationError, match="Networks"):
-        CardForNetworks("10.0.0.0/8")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("readers", [CardForCallers(), INNER])
+@pytest.mark.parametrize("readers", [CardReaders.CALLERS, INNER])
 @pytest.mark.parametrize("path", PATHS)
 def test_a_public_path_is_no_second_opinion(readers: Any, path: str) -> None:
-    with pytest.raises(ConfigurationError, match="card_readers"):
+    with pytest.raises(ConfigurationError, match=r"CardServing\(readers=…\)"):
         guarded(readers, public_paths=[path])
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("protocol", [H11Protocol, HttpToolsProtocol])
 async def test_uvicorn_proves_the_socket_s_peer(protocol: Any) -> None:
-    app = protect(Agent(), card=CARD, verifiers=verifiers(), card_readers=CardForNetworks(Networks("127.0.0.0/8")))
+    app = protect(Agent(), card=CARD, verifiers=verifiers(), serving=CardServing(readers=Networks("127.0.0.0/8")))
     async with uvicorn_serving(app, protocol) as origin, httpx.AsyncClient() as http:
         card = await http.get(f"{origin}{PATHS[0]}")
         assert (card.status_code, card.json()) == (200, CARD)
@@ -140,7 +136,7 @@ async def test_uvicorn_proves_the_socket_s_peer(protocol: Any) -> None:
         assert json.loads(called.json()["user"]) == [["key", "api-keys", "ann"]]
 
 
-@pytest.mark.parametrize("readers", [CardForCallers, CardForNetworks, Networks("10.0.0.0/8"), None, True, "callers"])
+@pytest.mark.parametrize("readers", [CardReaders, Networks, "10.0.0.0/8", None, True, "callers"])
 def test_a_slip_of_the_pen_does_not_make_the_card_public(readers: Any) -> None:
-    with pytest.raises(ConfigurationError, match="parentheses"):
+    with pytest.raises(ConfigurationError, match=r"write CardReaders\.CALLERS or Networks"):
         guarded(readers)

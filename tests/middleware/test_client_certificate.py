@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from a2a_trust.auth.credentials import CERTIFICATES, certificates_of
-from a2a_trust.auth.guard_config import AnonymousAllowed
 from a2a_trust.auth.principal import Identity
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 from a2a_trust.middleware.client_certificate import FromTls
@@ -106,7 +105,7 @@ def test_either_of_two_alternatives_lets_in_and_both_of_an_and_are_needed() -> N
 def test_a_certificate_that_is_not_good_is_401_whatever_else_would_do() -> None:
     either, _ = agent(*ONE_OF)
     assert asked(either, scope_of(BOB.der, headers=BEARER_KEY))[0] == 401
-    open_to_all, seen = agent({"mtls": {}}, {}, anonymous=AnonymousAllowed())
+    open_to_all, seen = agent({"mtls": {}}, {}, allow_anonymous=True)
     assert asked(open_to_all, scope_of())[0] == 200
     assert asked(open_to_all, scope_of(BOB.der))[0] == 401
     assert asked(open_to_all, scope_of(ANN.der))[0] == 200

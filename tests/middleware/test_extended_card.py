@@ -19,12 +19,13 @@ from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.origins import Origins
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
-from a2a_trust.middleware.authentication import AuthenticationMiddleware
+from a2a_trust.middleware.authentication import CardEnforcementMiddleware
 from a2a_trust.middleware.card import CardSigner
 from a2a_trust.middleware.documents import Receive, Scope, Send
-from a2a_trust.middleware.extended_card import ExtendedCard
+from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
+from a2a_trust.middleware.options import RequestRules, TenantRule
 from a2a_trust.middleware.routing import Interfaces
-from a2a_trust.middleware.rules import RequestRules, RulesMiddleware, TenantRule
+from a2a_trust.middleware.rules import RulesMiddleware
 from a2a_trust.signing.verify import verify_card
 from tests.middleware.agent import CARD as GUARDED
 from tests.middleware.agent import KEY, verifiers
@@ -85,19 +86,21 @@ class Agent:
         source: Any = EXTENDED,
         card: Mapping[str, Any] = PUBLIC,
         tenants: TenantRule | None = lambda caller, tenant: True,
+        may_read: Any = None,
         **options: Any,
     ) -> None:
         self.behind = Behind()
         self.caller: Principal | Anonymous = caller()
         view = read_card(card)
-        self.extended = ExtendedCard(view, source, **options)
+        extended = None if source is None else ExtendedCard(source, may_read)
+        self.extended = ExtendedCardEndpoint(view, extended, **options)
         rules = RequestRules(may_use_tenant=tenants)
-        judged = RulesMiddleware(
+        checked = RulesMiddleware(
             self.behind, card=view, interfaces=Interfaces(view), extended=self.extended, rules=rules
         )
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            await judged({**scope, "a2a_trust.principal": self.caller}, receive, send)
+            await checked({**scope, "a2a_trust.principal": self.caller}, receive, send)
 
         self.app = app
 
@@ -193,7 +196,7 @@ def test_a_promise_that_nothing_can_keep_does_not_start() -> None:
 
 @pytest.mark.parametrize("source", ["card.json", 5, [EXTENDED]])
 def test_what_is_no_source_does_not_start(source: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"write extended_card=agent_card_to_dict\(extended_agent_card\)"):
+    with pytest.raises(ConfigurationError, match=r"write ExtendedCard\(agent_card_to_dict\(extended_agent_card\)\)"):
         Agent(source)
 
 
@@ -224,9 +227,8 @@ class Nobody:
 
 @pytest.mark.parametrize("rule", [nobody, Nobody(), partial(nobody, 1)], ids=["function", "object", "partial"])
 def test_a_rule_that_cannot_say_no_does_not_start(rule: Any) -> None:
-    view = read_card(PUBLIC)
     with pytest.raises(ConfigurationError, match="not async def"):
-        ExtendedCard(view, EXTENDED, may_read=rule)
+        ExtendedCard(EXTENDED, may_read=rule)
     with pytest.raises(ConfigurationError, match="not async def"):
         Agent(tenants=rule)
 
@@ -363,9 +365,9 @@ def test_it_is_an_application_of_its_own() -> None:
     """For applications that have their own routes, behind the guard alone."""
     promising = {**GUARDED, "capabilities": {"extendedAgentCard": True}}
     signer = generate_signer()
-    own = ExtendedCard(promising, for_each, signer=CardSigner(signer))
+    own = ExtendedCardEndpoint(promising, ExtendedCard(for_each), signer=CardSigner(signer))
     application = Starlette(routes=[Route(path, own) for path in ("/extendedAgentCard", "/v1/card")])
-    app = AuthenticationMiddleware(application, card=promising, verifiers=verifiers())
+    app = CardEnforcementMiddleware(application, card=promising, verifiers=verifiers())
 
     def ask(method: str, path: str, **headers: str) -> httpx.Response:
         async def send() -> httpx.Response:
@@ -394,7 +396,7 @@ def test_without_a_guard_in_front_it_answers_nobody() -> None:
 
     scope: Any = {"type": "http", "method": "GET", "path": "/extendedAgentCard", "headers": []}
     with pytest.raises(ConfigurationError, match="did not come through protect"):
-        asyncio.run(ExtendedCard(PUBLIC, EXTENDED)(scope, receive, send))
+        asyncio.run(ExtendedCardEndpoint(PUBLIC, ExtendedCard(EXTENDED))(scope, receive, send))
 
 
 def test_the_card_is_signed_again_when_the_clock_goes_back() -> None:

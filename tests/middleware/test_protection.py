@@ -14,7 +14,6 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from a2a_trust.auth.dpop import DPoP
-from a2a_trust.auth.guard_config import AnonymousAllowed
 from a2a_trust.auth.principal import Principal
 from a2a_trust.card.merge import merged_card
 from a2a_trust.card.view import CardView, read_card
@@ -26,14 +25,15 @@ from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.middleware import protection
-from a2a_trust.middleware.authentication import AuthenticationMiddleware
+from a2a_trust.middleware.authentication import CardEnforcementMiddleware
 from a2a_trust.middleware.card import CardFile, FixedCard
 from a2a_trust.middleware.documents import Document, json_bytes
+from a2a_trust.middleware.extended_card import ExtendedCard
+from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect
-from a2a_trust.middleware.rules import RequestRules
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import verify_card
-from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, verifiers
+from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, grouped, verifiers
 
 URL = "https://agent.example"
 GOOD = {"X-API-Key": KEY}
@@ -60,7 +60,7 @@ def ask(app: Any, method: str, path: str, **request: Any) -> httpx.Response:
 
 
 def guarded(card: Any = CARD, **options: Any) -> Any:
-    return protect(application(), card=card, verifiers=verifiers(), **options)
+    return protect(application(), card=card, verifiers=verifiers(), **grouped(options))
 
 
 def verified(body: bytes, signer: LocalSigner, now: float = NOW) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def test_everything_else_meets_the_guard() -> None:
 
 def test_a_key_signs_the_card_and_is_published() -> None:
     signer = generate_signer()
-    app = guarded(url=URL, signer=signer, signature_lifetime=3600, clock=lambda: NOW)
+    app = guarded(url=URL, signer=signer, lifetime=3600, clock=lambda: NOW)
     body = ask(app, "GET", PATHS[0]).content
     assert verified(body, signer) == CARD
     with pytest.raises(TrustError):
@@ -181,13 +181,13 @@ def test_a_signed_card_needs_keys_that_prove_it() -> None:
 
 def test_the_arguments_are_checked() -> None:
     with pytest.raises(ConfigurationError, match="nobody signs"):
-        guarded(signature_lifetime=3600)
+        guarded(lifetime=3600)
     with pytest.raises(ConfigurationError, match="signs by itself"):
         guarded(FixedCard(CARD), signer=generate_signer())
     with pytest.raises(ConfigurationError, match="resource"):
         guarded(url="agent.example")
     with pytest.raises(ConfigurationError, match="does not promise an extended card"):
-        guarded(extended_card=CARD)
+        guarded(extended_card=ExtendedCard(CARD))
 
 
 def test_the_extended_card_is_for_callers_whom_the_card_lets_in() -> None:
@@ -195,7 +195,7 @@ def test_the_extended_card_is_for_callers_whom_the_card_lets_in() -> None:
         return {**PROMISING, "description": f"For {principal.identities[0][1].subject}, {tenant or 'no tenant'}."}
 
     rules = RequestRules(may_use_tenant=lambda caller, tenant: tenant == "acme")
-    app = guarded(merged_card(PROMISING), extended_card=provider, rules=rules)
+    app = guarded(merged_card(PROMISING), extended_card=ExtendedCard(provider), rules=rules)
     for path in ("/rest/extendedAgentCard", "/rest/v1/card", "/agent/authenticatedExtendedCard"):
         assert ask(app, "GET", path).status_code == 401
         assert ask(app, "GET", path, headers=GOOD).json()["description"] == "For ann, no tenant."
@@ -207,7 +207,7 @@ def test_the_extended_card_is_for_callers_whom_the_card_lets_in() -> None:
 
 
 def test_without_one_the_applications_own_is_not_reached_either() -> None:
-    app = protect(application(), card={"name": "open"}, verifiers={}, anonymous=AnonymousAllowed())
+    app = protect(application(), card={"name": "open"}, verifiers={}, rules=RequestRules(allow_anonymous=True))
     assert ask(app, "GET", "/").text == "the application"
     for path in ("/extendedAgentCard", "/v1/card", "/agent/authenticatedExtendedCard", "/acme/extendedAgentCard"):
         response = ask(app, "GET", path)
@@ -237,7 +237,7 @@ def test_credentials_can_be_hidden_wherever_they_travel() -> None:
     requirements: list[Any] = [{"schemes": {"query": {"list": []}}}, {"schemes": {"cookie": {"list": []}}}]
     card = {"name": "x", "securitySchemes": schemes, "securityRequirements": requirements}
     key = verifiers()["key"]
-    shy = protect(app, card=card, verifiers={"query": key, "cookie": key}, hide_credentials=True)
+    shy = protect(app, card=card, verifiers={"query": key, "cookie": key}, rules=RequestRules(hide_credentials=True))
     assert ask(shy, "GET", f"/?a=1&k%65y={KEY}&b=2&keys=3").status_code == 200
     assert seen[0]["query_string"] == b"a=1&b=2&keys=3"
     assert ask(shy, "GET", "/", headers={"Cookie": f"sid={KEY}; a=1"}).status_code == 200
@@ -258,7 +258,6 @@ def test_what_is_no_card_does_not_start(card: Any) -> None:
         ({"url": URL, "dpop": DPoP(url="https://other.example")}, r"is of another origin than DPoP\(url="),
         ({"url": URL, "dpop": DPoP(url="http://agent.example")}, r"is of another origin than DPoP\(url="),
         ({"public_paths": "/healthz"}, r"public_paths: write a list, even of one: public_paths=\['/healthz'\]"),
-        ({"public_paths": None}, r"public_paths: write a list"),
         ({"unguarded": "http://agent.example/rpc"}, r"unguarded: write a list, even of one: unguarded=\['http"),
         ({"public_paths": ["/team/.well-known/agent-card.json"]}, "ends like the path of a card"),
         ({"public_paths": ["/Agent.JSON"]}, "ends like the path of a card"),
@@ -281,15 +280,15 @@ def test_what_is_no_application_is_not_protected(app: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"app: .* is not an ASGI application"):
         protect(app, card=CARD, verifiers=verifiers())
     with pytest.raises(ConfigurationError, match=r"app: .* is not an ASGI application"):
-        AuthenticationMiddleware(app, card=CARD, verifiers=verifiers())
+        CardEnforcementMiddleware(app, card=CARD, verifiers=verifiers())
 
 
 @pytest.mark.parametrize("rule", [True, False, "acme"])
 def test_a_rule_is_a_function(rule: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"may_use_tenant: write a plain function .* may_use_tenant=lambda"):
         RequestRules(may_use_tenant=rule)
-    with pytest.raises(ConfigurationError, match="may_read_extended_card: write a plain function"):
-        guarded(PROMISING, extended_card=PROMISING, may_read_extended_card=rule)
+    with pytest.raises(ConfigurationError, match="may_read: write a plain function"):
+        ExtendedCard(PROMISING, may_read=rule)
     with pytest.raises(ConfigurationError, match=r"other_paths: write a list, even of one: other_paths=\['/docs'\]"):
         RequestRules(other_paths="/docs")
 

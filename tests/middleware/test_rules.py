@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from a2a_trust import ExtendedCard
 from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.card.merge import merged_card
 from a2a_trust.card.operations import Binding, Operation
@@ -19,8 +20,9 @@ from a2a_trust.card.schema import Generation
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware import rules as module
 from a2a_trust.middleware.calls import Call, read_call
+from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect
-from a2a_trust.middleware.rules import RequestRules, call_of
+from a2a_trust.middleware.rules import call_of
 from tests.middleware.agent import CALL, CARD, KEY, Agent, verifiers
 
 GOOD = {"X-API-Key": KEY}
@@ -55,9 +57,8 @@ def guarded(app: Any, card: Any = CARD, *, extended_card: Any = None, public_pat
         app,
         card=card,
         verifiers=verifiers(),
-        extended_card=extended_card,
-        public_paths=public_paths,
-        rules=RequestRules(**rules),
+        extended_card=None if extended_card is None else ExtendedCard(extended_card),
+        rules=RequestRules(**rules, public_paths=public_paths),
     )
 
 
@@ -417,7 +418,7 @@ def test_behind_a_proxy_that_strips_a_prefix_the_log_says_what_to_write(
 
 def test_a_preflight_that_is_let_through_is_nobodys_call() -> None:
     behind = Behind()
-    app = protect(behind, card=CARD, verifiers=verifiers(), allow_cors_preflight=True)
+    app = protect(behind, card=CARD, verifiers=verifiers(), rules=RequestRules(allow_cors_preflight=True))
     preflight = {"Origin": "https://page.example", "Access-Control-Request-Method": "POST"}
     assert ask(app, "OPTIONS", "/rpc", headers=preflight).status_code == 299
     assert ask(app, "OPTIONS", "/rpc", headers=GOOD).status_code == 404

@@ -18,7 +18,7 @@ from a2a_trust.auth.certificate.authority import ClientAuthority
 from a2a_trust.auth.certificate.identities import AllIssued, FromUri
 from a2a_trust.auth.certificate.verifier import CertificateVerifier
 from a2a_trust.auth.credentials import certificates_of
-from a2a_trust.middleware.authentication import AuthenticationMiddleware
+from a2a_trust.middleware.authentication import CardEnforcementMiddleware
 from a2a_trust.middleware.peer import Networks
 from a2a_trust.middleware.proxies.certificate_only import Caddy
 from a2a_trust.middleware.proxies.envoy import Envoy
@@ -65,7 +65,7 @@ def _applications(settings: dict[str, str]) -> dict[str, Any]:
         )
     )
     return {
-        name: AuthenticationMiddleware(_agent, card=CARD, verifiers={"mtls": verifier}, client_certificates=source)
+        name: CardEnforcementMiddleware(_agent, card=CARD, verifiers={"mtls": verifier}, client_certificates=source)
         for name, source in sources.items()
     }
 

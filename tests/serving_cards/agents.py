@@ -24,12 +24,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from a2a_trust import CardServing, ExtendedCard
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.principal import Principal
 from a2a_trust.card.merge import merged_card
 from a2a_trust.keys.ring_file import KeyRingFile
+from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect
-from a2a_trust.middleware.rules import RequestRules
 from tests.serving_cards.agent_card import EXTENDED, GREETING, JSON_RPC, MARKER, REST, public_card
 
 SETTINGS: Final[dict[str, Any]] = json.loads(os.environ["AGENT"])
@@ -111,12 +112,9 @@ def protected(agent: Any) -> Any:
         card=merged_card(CARD),
         verifiers={"key": ApiKeyVerifier(keys)},
         url=SETTINGS["url"],
-        signer=KeyRingFile(SETTINGS["ring"]),
-        signature_lifetime=3600,
-        card_max_age=SETTINGS["max_age"],
-        extended_card=extended_card,
-        may_read_extended_card=lambda caller: "extended" in caller.scopes,
+        extended_card=ExtendedCard(extended_card, may_read=lambda caller: "extended" in caller.scopes),
         rules=RequestRules(may_use_tenant=lambda _caller, tenant: tenant == "acme", served_at=SETTINGS["served_at"]),
+        serving=CardServing(signer=KeyRingFile(SETTINGS["ring"]), lifetime=3600, max_age=SETTINGS["max_age"]),
     )
 
 

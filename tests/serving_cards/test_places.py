@@ -17,8 +17,9 @@ from starlette.routing import Mount, Route
 from a2a_trust import generate_signer
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.keys.keyset import read_jwks
-from a2a_trust.middleware.protection import protect
-from a2a_trust.middleware.rules import RequestRules
+from a2a_trust.middleware.extended_card import ExtendedCard
+from a2a_trust.middleware.options import RequestRules
+from a2a_trust.middleware.protection import CardServing, protect
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +52,7 @@ def agent(*urls: str, url: str | None = None, **options: Any) -> Any:
         "skills": [],
     }
     application = Starlette(routes=[Route("/{path:path}", reached, methods=["GET", "POST"])])
-    options = {"extended_card": no_card, **options}
+    options = {"extended_card": ExtendedCard(no_card), **options}
     return protect(application, card=card, verifiers={"key": ApiKeyVerifier(STORE)}, url=url, **options)
 
 
@@ -63,7 +64,7 @@ async def ask(app: Any, method: str, url: str, **request: Any) -> httpx.Response
 @pytest.mark.parametrize("url", ["https://agent.example", "https://agent.example/team/", "https://agent.example/a/b"])
 @pytest.mark.parametrize("is_mounted", [False, True])
 async def test_the_key_set_is_where_the_signature_says(url: str, is_mounted: bool) -> None:
-    app = agent(f"{url.rstrip('/')}/rpc", url=url, signer=SIGNER)
+    app = agent(f"{url.rstrip('/')}/rpc", url=url, serving=CardServing(signer=SIGNER))
     path = urlsplit(url).path.rstrip("/")
     if is_mounted:
         app = Starlette(routes=[Mount(path or "/", app=app)])

@@ -28,7 +28,7 @@ from a2a.types import AgentCard, Message, Part, Role, Task, TaskState, TaskStatu
 from google.protobuf.json_format import ParseDict
 from starlette.applications import Starlette
 
-from a2a_trust import generate_signer
+from a2a_trust import CardServing, ExtendedCard, generate_signer
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.card.merge import merged_card
@@ -153,9 +153,8 @@ def protected(agent: Starlette) -> Any:
             "login": JwtVerifier(JwksCache(keys_of_the_issuer), issuer=SETTINGS["issuer"], audience=SETTINGS["url"]),
         },
         url=SETTINGS["url"],
-        signer=generate_signer("ES256"),
-        signature_lifetime=3600,
-        extended_card=EXTENDED if SETTINGS["capabilities"].get("extendedAgentCard") else None,
+        extended_card=ExtendedCard(EXTENDED) if SETTINGS["capabilities"].get("extendedAgentCard") else None,
+        serving=CardServing(signer=generate_signer("ES256"), lifetime=3600),
     )
 
 

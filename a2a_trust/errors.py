@@ -3,6 +3,8 @@
 ::
 
     TrustError                       never raised itself
+    ├── ConfigurationError           wrong use, at start-up; the text says what to write instead; a ValueError too
+    │   └── PassphraseNeededError    in ``keys``: the private key is encrypted, and no passphrase was given
     ├── MalformedError               bytes from outside that are not understood (card, JWK, key file, header)
     ├── InvalidSignatureError        one JWS is well formed, and not by this key over these bytes
     ├── SigningError                 a card cannot be signed as asked; nothing was changed
@@ -15,8 +17,9 @@
     │   └── CardMemoryError          verified, and refused for what is remembered of its origin
     │       ├── RolledBackCardError  signed before a card that was seen from there
     │       └── PinnedKeyError       by another key than before, and only its own origin vouches for it
-    ├── CardMemoryUnavailableError   what is remembered cannot be read or written now, so no card is admitted
     ├── FetchError                   a document could not be fetched: address, status, size, time
+    ├── UnverifiedCardError          in ``client``: a request or a card did not pass; an ``httpx.RequestError`` too
+    ├── DPoPAuthError                in ``client``: no proof can be sent; an ``httpx.RequestError`` too
     ├── AuthenticationError          401: the credential is missing or invalid
     │   ├── MissingCredentialsError  no credential came for any scheme
     │   └── InvalidCredentialsError  a credential came and is not good
@@ -24,14 +27,15 @@
     ├── AuthorizationError           403: the caller is known and may not; ``scopes`` would be needed
     │   └── CrossSiteError           a page of another site makes the caller's browser ask
     ├── TooManyRequestsError         429: the caller is known, and asks more often than one caller may
-    ├── KeySourceUnavailableError    503: the source that could verify the credential is unreachable
+    ├── TemporarilyUnavailableError  the same request may succeed later
+    │   ├── KeySourceUnavailableError   503: the source that could verify the credential is unreachable
+    │   └── CardMemoryUnavailableError  what is remembered cannot be read or written now, so no card is admitted
     └── CardNotServedError           503: our own card proves nothing now, so it must not be handed out
-    ConfigurationError(ValueError)   wrong use, at start-up; the text says what to write instead
 
 Nothing in this package that verifies returns a bool: it raises one of these, or returns the verified value. Each class
 has a ``code``, a stable word for machines; those below CardVerificationError also ``failures``, with a word for each.
-No text of any of them holds a secret or a passphrase. Of an unverified document they repeat no more than the names of
-members and keys, cut short and escaped.
+Its facts are set once, when it is made. No text holds a secret or a passphrase. Of an unverified document the texts
+repeat only the names of members and keys, cut short and escaped.
 """
 
 from __future__ import annotations
@@ -39,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 __all__ = [
     "AuthenticationError",
@@ -63,6 +67,7 @@ __all__ = [
     "RolledBackCardError",
     "SignatureFailure",
     "SigningError",
+    "TemporarilyUnavailableError",
     "TooManyRequestsError",
     "TrustError",
     "UncoveredFieldsError",
@@ -73,13 +78,34 @@ __all__ = [
 
 
 class TrustError(Exception):
-    """The root of everything that this package raises about untrusted input; never raised itself."""
+    """The base of everything that this package raises on purpose; never raised itself."""
 
     code: ClassVar[str] = "error"
     """What happened, in a stable word for machines: every class has its own."""
 
     on_command_line: str = ""
     """The text with options of ``a2a-sign`` in place of arguments; empty where the two do not differ."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """AttributeError for a fact that is set; the interpreter and ``add_note`` go on setting theirs."""
+        if name == "args" or (name in self.__dict__ and not name.startswith("_")):
+            raise AttributeError(f"{name}: the facts of an exception cannot be changed")
+        super().__setattr__(name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _copied, (type(self), self.args, self.__dict__)
+
+
+def _copied(kind: type[TrustError], args: tuple[Any, ...], facts: dict[str, Any]) -> TrustError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(facts)
+    return error
+
+
+class ConfigurationError(TrustError, ValueError):
+    """The program or its operator asked for something wrong; the text says what to write instead."""
+
+    code = "configuration"
 
 
 class MalformedError(TrustError):
@@ -107,14 +133,7 @@ class SigningError(TrustError):
     code = "signing"
 
 
-class ConfigurationError(ValueError):
-    """The program or its operator asked for something wrong; the text says what to write instead."""
-
-    on_command_line: str = ""
-    """As that of ``TrustError``."""
-
-
-_E = TypeVar("_E", TrustError, ConfigurationError)
+_E = TypeVar("_E", bound=TrustError)
 
 
 def with_option(error: _E, on_command_line: str) -> _E:
@@ -268,7 +287,13 @@ class PinnedKeyError(CardMemoryError):
         super().__init__(message, location)
 
 
-class CardMemoryUnavailableError(TrustError):
+class TemporarilyUnavailableError(TrustError):
+    """Something that the decision needs is unreachable now: the same request may succeed later."""
+
+    code = "unavailable"
+
+
+class CardMemoryUnavailableError(TemporarilyUnavailableError):
     """The memory of earlier cards cannot be read or written now: the card may be right, and is not let through."""
 
     code = "memory-unavailable"
@@ -354,7 +379,7 @@ class TooManyRequestsError(TrustError):
     code = "too-many-requests"
 
 
-class KeySourceUnavailableError(TrustError):
+class KeySourceUnavailableError(TemporarilyUnavailableError):
     """The source that a credential is verified with is unreachable now: the credential may be good."""
 
     code = "key-source-unavailable"

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-import inspect
+import pickle
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import httpx
 import pytest
 
 from a2a_trust import errors
+from a2a_trust.client.dpop import DPoPAuthError
+from a2a_trust.client.transport import UnverifiedCardError
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
     FailureReason,
     PartialSignatureError,
+    RolledBackCardError,
     SignatureFailure,
+    TemporarilyUnavailableError,
     TrustError,
     UncoveredFieldsError,
     UnsignedCardError,
     UntrustedCardError,
     verification_error,
 )
+from a2a_trust.keys.files import PassphraseNeededError
 
 BLAMES_TRUST = {
     "unknown-key",
@@ -38,31 +46,64 @@ def drawn() -> dict[str, str]:
     parents: dict[str, str] = {}
     path: list[tuple[int, str]] = []
     for line in errors.__doc__.splitlines():
-        match = re.match(r"^ {4}((?:│ {3}|├── |└── | {4})*)(\w+Error)(?:\((\w+)\))?  ", line)
+        match = re.match(r"^ {4}((?:│ {3}|├── |└── | {4})*)(\w+Error)  ", line)
         if match is None:
             continue
         depth, name = len(match[1]), match[2]
         while path and path[-1][0] >= depth:
             path.pop()
-        parents[name] = match[3] or (path[-1][1] if path else "Exception")
+        parents[name] = path[-1][1] if path else "Exception"
         path.append((depth, name))
     return parents
 
 
 def test_the_tree_is_as_it_is_drawn() -> None:
-    classes = {
-        name: kind
-        for name, kind in vars(errors).items()
-        if inspect.isclass(kind) and issubclass(kind, Exception) and kind.__module__ == errors.__name__
-    }
-    assert drawn() == {name: kind.__base__.__name__ for name, kind in classes.items() if kind.__base__}
-    assert len(classes) >= 8
-    assert classes.keys() <= set(errors.__all__)
+    classes = {kind.__name__: kind for kind in ours()}
+    assert drawn() == {name: kind.__bases__[0].__name__ for name, kind in classes.items()}
+    assert {name for name, kind in classes.items() if kind.__module__ == errors.__name__} <= set(errors.__all__)
 
 
-def test_wrong_use_is_no_fault_of_the_input() -> None:
-    assert not issubclass(ConfigurationError, TrustError)
+def ours() -> list[type[TrustError]]:
+    """The public classes of the tree, those of the rooms for clients and keys included."""
+    kinds = (kind for kind in below(TrustError) if kind.__module__.startswith("a2a_trust."))
+    return [kind for kind in kinds if kind.__name__[0] != "_"]
+
+
+def test_errors_are_also_what_their_callers_know() -> None:
+    assert issubclass(PassphraseNeededError, ConfigurationError)
     assert issubclass(ConfigurationError, ValueError)
+    assert issubclass(UnverifiedCardError, httpx.RequestError)
+    assert issubclass(DPoPAuthError, httpx.RequestError)
+
+
+def test_one_class_stands_for_everything_that_may_succeed_later() -> None:
+    temporary = {kind.__name__ for kind in below(TemporarilyUnavailableError)}
+    assert temporary == {"TemporarilyUnavailableError", "KeySourceUnavailableError", "CardMemoryUnavailableError"}
+
+
+def test_the_facts_of_an_error_cannot_be_changed() -> None:
+    error = RolledBackCardError("older", "https://a.example", issued=1.0, remembered=2.0)
+    for name, value in (("issued", 3.0), ("location", "x"), ("failures", ()), ("args", ("x",)), ("message", "x")):
+        with pytest.raises(AttributeError, match=name):
+            setattr(error, name, value)
+    assert (str(error), error.issued, error.location) == ("older", 1.0, "https://a.example")
+    error.add_note("seen by the caller")
+    error.__cause__ = ValueError()
+    assert error.with_traceback(None).__notes__ == ["seen by the caller"]
+
+
+@pytest.mark.parametrize("copied", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))], ids=["copy", "pickle"])
+def test_an_error_can_be_copied_and_sent_to_another_process(copied: Callable[[Exception], Any]) -> None:
+    error = RolledBackCardError("older", "https://a.example", issued=1.0, remembered=2.0)
+    again = copied(error)
+    assert type(again) is RolledBackCardError
+    assert (str(again), vars(again)) == (str(error), vars(error))
+
+
+def test_httpx_may_tell_which_request_it_was() -> None:
+    error = UnverifiedCardError("no card")
+    error.request = httpx.Request("GET", "https://a.example")
+    assert error.request.url == "https://a.example"
 
 
 def failure(reason: FailureReason, index: int = 0, kid: str | None = "k") -> SignatureFailure:
@@ -122,6 +163,11 @@ def test_without_any_failure_the_card_is_not_called_untrusted() -> None:
 
 CODES = {
     "TrustError": "error",
+    "ConfigurationError": "configuration",
+    "PassphraseNeededError": "passphrase-needed",
+    "DPoPAuthError": "dpop",
+    "UnverifiedCardError": "unverified-card",
+    "TemporarilyUnavailableError": "unavailable",
     "MalformedError": "malformed",
     "InvalidSignatureError": "invalid-signature",
     "SigningError": "signing",
@@ -156,7 +202,6 @@ def below(kind: type[TrustError]) -> Iterator[type[TrustError]]:
 
 def test_every_class_has_a_stable_word_of_its_own() -> None:
     """Written out, because programs of others count by these words: a new name for one is a change for all of them."""
-    ours = [kind for kind in below(TrustError) if kind.__module__.startswith("a2a_trust.") and kind.__name__[0] != "_"]
-    assert {kind.__name__: kind.code for kind in ours} == CODES
-    assert all("code" in vars(kind) for kind in ours)
+    assert {kind.__name__: kind.code for kind in ours()} == CODES
+    assert all("code" in vars(kind) for kind in ours())
     assert len(set(CODES.values())) == len(CODES)

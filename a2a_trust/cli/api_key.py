@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
         return failed(command, error, as_json=False, code=Exit.INPUT_OUTPUT)
     except BrokenPipeError:
         raise
-    except (TrustError, ConfigurationError, OSError) as error:
+    except (TrustError, OSError) as error:
         code = Exit.INPUT_OUTPUT if isinstance(error, KeySourceUnavailableError) else exit_of(error)
         return failed(command, error, as_json=options.json, code=code)
     if options.json and report is not None:
@@ -167,7 +167,7 @@ def _take_back(issued: IssuedApiKey, store: SqliteApiKeys, options: argparse.Nam
     try:
         with _signals_held():
             store.take_back(issued)
-    except (TrustError, ConfigurationError) as second:
+    except TrustError as second:
         raise _NotShownError(
             f"the new key {key_id} could not be shown ({why}) and could not be revoked ({second}); "
             f"run: a2a-sign api-key revoke --store {shlex.quote(str(options.store))} {key_id}"

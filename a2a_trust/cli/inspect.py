@@ -74,14 +74,14 @@ def run(options: argparse.Namespace) -> int:
             raise ConfigurationError(
                 "--origin, --signer, --kid and --alg are for verifying; name keys too: --trust FILE"
             )
-    except (TrustError, ConfigurationError, OSError) as error:
+    except (TrustError, OSError) as error:
         code = exit_of(error) if isinstance(error, OSError) else Exit.USAGE
         return failed("inspect", error, as_json=options.json, code=code)
     codes, entries = [], []
     for name in options.files:
         try:
             entry, code = _inspected(received(name), keys, name)
-        except (TrustError, ConfigurationError, OSError) as error:
+        except (TrustError, OSError) as error:
             code = exit_of(error)
             entry = {"class": class_of(code), "code": word_of(error), "message": said(error, name)}
             if not options.json:

@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     """Make the key; never over one that is there."""
     try:
         made = _make(options)
-    except (TrustError, ConfigurationError, OSError) as error:
+    except (TrustError, OSError) as error:
         # There is no card here: whatever is wrong is wrong with what was asked for.
         code = exit_of(error) if isinstance(error, OSError) else Exit.USAGE
         return failed("keygen", error, as_json=options.json, code=code)

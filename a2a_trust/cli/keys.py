@@ -39,7 +39,7 @@ def done(command: str, options: argparse.Namespace, act: Callable[[argparse.Name
             report = act(options)
     except BrokenPipeError:
         raise
-    except (TrustError, ConfigurationError, OSError) as error:
+    except (TrustError, OSError) as error:
         # The ring is the operator's: what is wrong with it is no verdict on a card.
         code = exit_of(error) if isinstance(error, OSError) else Exit.USAGE
         return failed(command, error, as_json=options.json, code=code, stream=stream)

@@ -13,7 +13,7 @@ from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, pu
 from a2a_trust.cli.sources import default_memory_path, naming
 from a2a_trust.client.memory import Remembered, acceptance
 from a2a_trust.client.memory_store import SqliteCardMemory
-from a2a_trust.errors import ConfigurationError, TrustError
+from a2a_trust.errors import TrustError
 
 __all__ = ["run"]
 
@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
             report = actions[options.action](path, options)
     except BrokenPipeError:
         raise
-    except (TrustError, ConfigurationError, OSError) as error:
+    except (TrustError, OSError) as error:
         return failed(command, error, as_json=options.json, code=exit_of(error))
     if options.json:
         put_json({"command": command, "ok": True, "exit": Exit.OK, "file": str(path), **report})

@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
         ready = _sign_all(options, lambda name, data: _signed(name, data, options, signers, now, exp), progress)
     except BrokenPipeError:
         raise
-    except (TrustError, ConfigurationError, OSError) as error:
+    except (TrustError, OSError) as error:
         details: dict[str, Any] = {}
         if isinstance(error, _RejectedCardError):
             details["findings"] = list(map(asdict, error.findings))

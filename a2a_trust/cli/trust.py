@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         report = actions[options.action](options)
     except BrokenPipeError:
         raise
-    except (TrustError, ConfigurationError, OSError) as error:
+    except (TrustError, OSError) as error:
         # The file is the operator's: what is wrong with it is no verdict on a card.
         code = exit_of(error) if isinstance(error, OSError) else Exit.USAGE
         return failed(command, error, as_json=options.json, code=code)

@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
             raise ConfigurationError("name the keys that you trust: --trust FILE, --jwks FILE or --key FILE")
         keys = trusted_keys(options)
         asked = agents(options)
-    except (TrustError, ConfigurationError, OSError) as error:
+    except (TrustError, OSError) as error:
         # Keys and memory are the operator's: what is wrong with them is no verdict on a card.
         code = exit_of(error) if isinstance(error, OSError | CardMemoryUnavailableError) else Exit.USAGE
         return failed("verify", error, as_json=options.json, code=code)
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     for name in options.files:
         try:
             verified = _verified(name, keys, asked)
-        except (TrustError, ConfigurationError, OSError) as error:
+        except (TrustError, OSError) as error:
             code = exit_of(error)
             entries.append(_failure(name, error, code))
             if not options.json:

@@ -35,7 +35,7 @@ from typing import Any, Final, TypeAlias
 import httpx
 
 from a2a_trust import strict_json
-from a2a_trust.errors import ConfigurationError, MalformedError
+from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jws import signing_input
 from a2a_trust.keys.origins import host_of
@@ -53,8 +53,10 @@ _SCHEME: Final = re.compile(r"\bdpop\b", re.IGNORECASE)
 _ERROR: Final = re.compile(r'\berror *= *"?use_dpop_nonce\b', re.IGNORECASE)
 
 
-class DPoPAuthError(httpx.RequestError):
+class DPoPAuthError(TrustError, httpx.RequestError):
     """A request was not sent, or its answer is not passed on; the text says why, and what to do."""
+
+    code = "dpop"
 
 
 class DPoPAuth(httpx.Auth):

@@ -42,9 +42,11 @@ _FETCH_SECONDS: Final = 5.0
 _NO_CARDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class UnverifiedCardError(httpx.RequestError):
+class UnverifiedCardError(TrustError, httpx.RequestError):
     """A card is not verified, so it was not passed on; or no verified card names the URL of a request, so that was not
     sent. ``__cause__`` is the TrustError that says why."""
+
+    code = "unverified-card"
 
 
 class VerifyingTransport(httpx.BaseTransport):

@@ -53,6 +53,8 @@ class KeyFileWarning(UserWarning):
 class PassphraseNeededError(ConfigurationError):
     """The key is encrypted and no passphrase was given."""
 
+    code = "passphrase-needed"
+
 
 def read_private_key(
     data: bytes, *, passphrase: str | None = None, alg: str | None = None, kid: str | None = None

@@ -126,6 +126,6 @@ def _trusted(ring: KeyRing) -> TrustStore:
 
 def _reason(error: Exception, path: Path) -> str:
     """What the log may say: the text about a broken file could repeat a part of it."""
-    if isinstance(error, TrustError):
+    if isinstance(error, TrustError) and not isinstance(error, ConfigurationError):
         return f"it is no sound key ring; see: a2a-sign keys list {path}"
     return (error.strerror or type(error).__name__) if isinstance(error, OSError) else str(error)

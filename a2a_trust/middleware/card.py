@@ -331,7 +331,7 @@ class PublicCard:
         now = self._clock()
         try:
             document = self._source.document(now)
-        except (TrustError, ConfigurationError) as error:
+        except TrustError as error:
             if str(error) != self._told:  # callers who ask again make no further events
                 self._told = str(error)
                 audit.card_not_served(self._told)

@@ -97,7 +97,7 @@ def test_each_class_has_its_exit_code_and_its_word(command: Command, agent: Agen
     cases: list[tuple[Page | bytes, str, int, str, str]] = [
         (signed(card).replace(b"Ledger", b"Lodger"), "", 1, "invalid", "not-verified"),
         (b'{"name": 1, "name": 2}', "", 1, "invalid", "malformed"),
-        (signed(card), "?x", 2, "usage", "usage"),
+        (signed(card), "?x", 2, "usage", "configuration"),
         (json.dumps(card).encode(), "", 3, "unsigned", "unsigned"),
         (signed(card, by=STRANGER), "", 4, "untrusted", "untrusted"),
         (signed(card_of(agent.origin(MIRROR))), "", 4, "untrusted", "untrusted"),

@@ -28,6 +28,7 @@ from a2a_trust.cli.agents import received
 from a2a_trust.cli.moments import written
 from a2a_trust.cli.report import (
     Exit,
+    add_json_argument,
     class_of,
     exit_of,
     failed,
@@ -39,7 +40,7 @@ from a2a_trust.cli.report import (
     said,
     word_of,
 )
-from a2a_trust.cli.trusted import TrustedKeys, trusted_keys
+from a2a_trust.cli.trusted import TrustedKeys, add_trusted_arguments, trusted_keys
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
@@ -54,7 +55,7 @@ from a2a_trust.signing.signature import parse_signature, signature_entries
 from a2a_trust.signing.verify import SignedPartOnly, VerifiedCard, verify_card
 from a2a_trust.strict_json import JSON, JSONObject
 
-__all__ = ["run"]
+__all__ = ["add_arguments"]
 
 _LONGEST: Final = 240
 _COLUMN: Final = 16
@@ -62,7 +63,17 @@ _COLUMN: Final = 16
 _UNKNOWN: Final = "unknown: not verified by this signature"
 
 
-def run(options: argparse.Namespace) -> int:
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Define the arguments of the command, and what runs it."""
+    command.description = (
+        "Show who an agent is, where, how to authenticate, and who signed what; with keys, what holds."
+    )
+    add_trusted_arguments(command)
+    add_json_argument(command)
+    command.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
     """Show every card; the exit code is that of the first one that cannot be read, or is not verified where asked."""
     keys: TrustedKeys | None = None
     try:

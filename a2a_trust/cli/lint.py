@@ -12,7 +12,18 @@ from typing import Any, Final
 from a2a_trust import strict_json
 from a2a_trust.cli.card_text import rewritten
 from a2a_trust.cli.positions import Position, positions_of
-from a2a_trust.cli.report import Exit, class_of, exit_of, failed, mark, printable, put, put_json, warn
+from a2a_trust.cli.report import (
+    Exit,
+    add_json_argument,
+    class_of,
+    exit_of,
+    failed,
+    mark,
+    printable,
+    put,
+    put_json,
+    warn,
+)
 from a2a_trust.cli.sources import read_input
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.files.atomic import FileToWrite, Over
@@ -20,7 +31,7 @@ from a2a_trust.lint.findings import Finding, Severity
 from a2a_trust.lint.lint_card import fix_card, lint_card
 from a2a_trust.lint.rules.table import RULES
 
-__all__ = ["fixed_text", "run"]
+__all__ = ["add_arguments", "fixed_text"]
 
 _COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
 
@@ -48,7 +59,20 @@ class _Report:
         return Exit.OK if self.not_fixed is None else exit_of(self.not_fixed)
 
 
-def run(options: argparse.Namespace) -> int:
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Define the arguments of the command, and what runs it."""
+    command.description = "Say what in Agent Cards should be otherwise, and why. Warnings and notes are no failure."
+    command.add_argument("files", nargs="+", metavar="FILE", help="a card, or - for standard input")
+    command.add_argument(
+        "--fix", action="store_true", help="leave out what says nothing (null, defaults); never of a signed card"
+    )
+    output = command.add_mutually_exclusive_group()
+    add_json_argument(output)
+    output.add_argument("--sarif", action="store_true", help="report as SARIF 2.1.0, for code scanning")
+    command.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
     """Lint every card; the exit code is that of the first one with an error."""
     if options.files.count("-") > 1 or (options.fix and "-" in options.files):
         error = ConfigurationError("- (standard input) can be read only once, and not be fixed; name files for --fix")

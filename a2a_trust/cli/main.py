@@ -1,6 +1,7 @@
-"""``a2a-sign``: the arguments, and which command they are for.
+"""``a2a-sign``: the list of its commands, and what all of them share: the version, signals, and how mistakes end.
 
-Only argparse is imported here: the help must come at once. Every command imports what it needs when it runs.
+Start-up is paid by every step of every pipeline: only argparse is imported here, and of the commands only the module of
+the one that was called. It defines its arguments and runs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,19 @@ from typing import Any, NoReturn
 
 __all__ = ["main"]
 
-_COMMANDS = ("sign", "keygen", "verify", "inspect", "lint", "rotate", "keys", "api-key", "trust", "pins")
+#: Each command, which is a module here, with ``add_arguments``; and what the list of commands says of it.
+_COMMANDS = {
+    "sign": "sign cards (the command when none is named)",
+    "keygen": "make a signing key",
+    "verify": "verify cards against keys that you trust",
+    "inspect": "show cards for people",
+    "lint": "say what in cards should be otherwise",
+    "rotate": "bring the next signing key of a ring on its way: published now, signing later",
+    "keys": "manage a ring of signing keys",
+    "api-key": "manage the API keys of a server",
+    "trust": "manage whom you trust",
+    "pins": "manage what is remembered of agents",
+}
 
 _EPILOG = """\
 examples:
@@ -139,8 +152,7 @@ def _run(arguments: list[str]) -> int:
         raise
     except SystemExit as end:  # after --help, --version, or a mistake
         return end.code if isinstance(end.code, int) else 2
-    command = import_module(f"a2a_trust.cli.{options.command.replace('-', '_')}")
-    code: int = command.run(options)
+    code: int = options.run(options)
     return code
 
 
@@ -154,6 +166,9 @@ class _Parser(argparse.ArgumentParser):
     wants_json = False
     called = ""
     """The command that was called, for mistakes that are found above it."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, allow_abbrev=False)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self.wants_json = "--json" in (args or ())
@@ -180,293 +195,20 @@ class _Version(argparse.Action):
 
 
 def _parser(called: str) -> _Parser:
-    """The parser; of commands with commands of their own, these only where they are called: each takes its time."""
+    """The parser, with the arguments of the command that was called, and of the other commands only their names."""
     parser = _Parser(
         prog="a2a-sign",
         description="Sign and verify A2A Agent Cards.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("--version", nargs=0, action=_Version, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", required=True, metavar=f"{{{','.join(_COMMANDS)}}}")
-
-    sign = commands.add_parser(
-        "sign",
-        help="sign cards (the command when none is named)",
-        description="Sign Agent Cards, in place or to -o. Nothing is written unless all were signed and verified.",
-        allow_abbrev=False,
-    )
-    sign.add_argument("files", nargs="+", metavar="FILE", help="a card, or - for standard input")
-    sign.add_argument("-o", "--output", metavar="FILE", help="where the signed card goes; - is standard output")
-    sign.add_argument(
-        "--key", action="append", metavar="FILE", help="private key (PEM, JWK) or key ring; repeat to sign with several"
-    )
-    sign.add_argument("--kid", help="name of the key in the signature (default: the key's own, else its thumbprint)")
-    sign.add_argument("--alg", help="algorithm of an RSA key: RS256 … PS512 (default: the key's own, else RS256)")
-    sign.add_argument("--jku", metavar="URL", help="https URL of the JWK Set that holds the public key")
-    sign.add_argument(
-        "--expires", metavar="WHEN", help="when the signature ends: 90d, 12h, 30m, or 2027-01-31[T12:00:00Z]"
-    )
-    sign.add_argument(
-        "--drop-broken", action="store_true", help="remove signatures of others that dropping empty members may break"
-    )
-    sign.add_argument(
-        "--no-companion", action="store_true", help="no second signature for SDKs that cannot check the full one"
-    )
-    sign.add_argument(
-        "--no-iat", action="store_true", help="leave out when the card was signed; clients then miss older cards"
-    )
-    sign.add_argument(
-        "--allow",
-        action="append",
-        default=[],
-        metavar="RULE",
-        help="sign although this rule of lint finds an error; may be repeated",
-    )
-    sign.add_argument("--json", action="store_true", help="report as JSON")
-
-    keygen = commands.add_parser(
-        "keygen",
-        help="make a signing key",
-        description="Make a signing key and its JWK Set. A private key that is there is never overwritten; if only its "
-        "JWK Set is missing, that is made from it.",
-        allow_abbrev=False,
-    )
-    keygen.add_argument("-o", "--output", metavar="FILE", help="private key file (default: the default key)")
-    keygen.add_argument("--alg", default="ES256", help="ES256 (default), ES384, ES512, EdDSA, RS256 … PS512")
-    keygen.add_argument("--kid", help="name of the key (default: its RFC 7638 thumbprint)")
-    keygen.add_argument("--format", choices=("pem", "jwk"), help="default: pem where it can hold all, else jwk")
-    keygen.add_argument(
-        "--encrypt", action="store_true", help="encrypt with a passphrase; asks when none is in the environment"
-    )
-    keygen.add_argument("--json", action="store_true", help="report as JSON")
-
-    verify = commands.add_parser(
-        "verify",
-        help="verify cards against keys that you trust",
-        description="Verify Agent Cards. Without --origin a file is not bound to the host that served it.",
-        allow_abbrev=False,
-    )
-    _add_trusted(verify)
-    verify.add_argument(
-        "--memory",
-        metavar="FILE",
-        help="what is remembered of agents; older cards than those seen are refused (default: that of this user)",
-    )
-    verify.add_argument(
-        "--on-first-use",
-        action="store_true",
-        help="of agents of whom nothing is known: believe the keys that they publish, and hold them to these later",
-    )
-    verify.add_argument("--json", action="store_true", help="report as JSON, the verified card included")
-    inspect = commands.add_parser(
-        "inspect",
-        help="show cards for people",
-        description="Show who an agent is, where, how to authenticate, and who signed what; with keys, what holds.",
-        allow_abbrev=False,
-    )
-    _add_trusted(inspect)
-    inspect.add_argument("--json", action="store_true", help="report as JSON")
-    _add_lint(commands)
-    text = "bring the next signing key of a ring on its way: published now, signing later"
-    rotate = commands.add_parser("rotate", help=text, description=text, allow_abbrev=False)
-    _add_rotate(rotate)
-    text = "Make a ring of signing keys, show it, revoke a key of it, and write its JWK Set."
-    keys = commands.add_parser("keys", help="manage a ring of signing keys", description=text, allow_abbrev=False)
-    if called == "keys":
-        _add_keys(keys)
-    text = "Make, import, list, rotate and revoke the API keys of a store."
-    api_key = commands.add_parser(
-        "api-key", help="manage the API keys of a server", description=text, allow_abbrev=False
-    )
-    if called == "api-key":
-        _add_api_key(api_key)
-    text = "Show a trust file, add keys to it, remove and revoke them; comments stay."
-    trust = commands.add_parser("trust", help="manage whom you trust", description=text, allow_abbrev=False)
-    if called == "trust":
-        _add_trust(trust)
-    text = "Show what is remembered of agents whose cards were seen, accept a key of one, and forget one."
-    pins = commands.add_parser("pins", help="manage what is remembered of agents", description=text, allow_abbrev=False)
-    if called == "pins":
-        _add_pins(pins)
+    for name, summary in _COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=summary)
+        if name == called:
+            import_module(f"a2a_trust.cli.{name.replace('-', '_')}").add_arguments(command)
     return parser
-
-
-def _add_trusted(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "files", nargs="+", metavar="FILE|URL", help="a card as it was served, - for standard input, or an agent to ask"
-    )
-    command.add_argument(
-        "--jwks", action="append", default=[], metavar="FILE", help="JWK Set of trusted keys; may be repeated"
-    )
-    command.add_argument(
-        "--key", action="append", default=[], metavar="FILE", help="one trusted key, PEM or JWK; may be repeated"
-    )
-    command.add_argument("--kid", help="by what name signatures call the keys of --key (default: their own)")
-    command.add_argument("--alg", help="algorithm of RSA keys of --key and --jwks that do not say so themselves")
-    command.add_argument(
-        "--trust", metavar="FILE", help="trust file: keys, key sets on the network, policies and revocations by host"
-    )
-    command.add_argument(
-        "--origin",
-        metavar="URL",
-        help="URL or host that the card is from; the keys may speak for it only (default for a URL: itself)",
-    )
-    command.add_argument("--signer", choices=_SIGNERS, help=_SIGNER_HELP)
-
-
-def _add_lint(commands: Any) -> None:
-    lint = commands.add_parser(
-        "lint",
-        help="say what in cards should be otherwise",
-        description="Say what in Agent Cards should be otherwise, and why. Warnings and notes are no failure.",
-        allow_abbrev=False,
-    )
-    lint.add_argument("files", nargs="+", metavar="FILE", help="a card, or - for standard input")
-    lint.add_argument(
-        "--fix", action="store_true", help="leave out what says nothing (null, defaults); never of a signed card"
-    )
-    output = lint.add_mutually_exclusive_group()
-    output.add_argument("--json", action="store_true", help="report as JSON")
-    output.add_argument("--sarif", action="store_true", help="report as SARIF 2.1.0, for code scanning")
-
-
-_SIGNERS = ("a2a-trust", "a2a-python", "a2a-js", "whole")
-_SIGNER_HELP = (
-    "the tool that signs with the keys: of a2a-python and a2a-js accept signatures that prove a part of the card; "
-    "whole: it signs complete cards"
-)
-
-_ALGORITHMS = "ES256, ES384, ES512, EdDSA, RS256 … PS512"
-
-
-def _add_rotate(rotate: argparse.ArgumentParser) -> None:
-    rotate.add_argument("file", metavar="RING", help="the file with the key ring")
-    rotate.add_argument(
-        "--overlap",
-        default="24h",
-        metavar="TIME",
-        help="how long the new key is published before it signs: at least the max-age of the key set (default: 24h)",
-    )
-    rotate.add_argument(
-        "--keep",
-        default="91d",
-        metavar="TIME",
-        help="how long the old key stays published after that: at least the longest --expires and the max-age of the "
-        "cards (default: 91d)",
-    )
-    rotate.add_argument("--alg", help=f"{_ALGORITHMS} (default: as the key before)")
-    rotate.add_argument("--json", action="store_true", help="report as JSON")
-
-
-def _add_keys(keys: argparse.ArgumentParser) -> None:
-    every = _Parser(add_help=False)
-    every.add_argument("file", metavar="RING", help="the file with the key ring")
-    every.add_argument("--json", action="store_true", help="report as JSON")
-    actions = keys.add_subparsers(dest="action", required=True, metavar="{create,list,revoke,export}")
-    create = "make a key ring, whose first key signs at once"
-    action = actions.add_parser("create", parents=[every], help=create, description=create, allow_abbrev=False)
-    action.add_argument("--alg", help=f"of a new key: {_ALGORITHMS} (default: ES256)")
-    action.add_argument("--key", metavar="FILE", help="begin with this private key, PEM or JWK, instead of a new one")
-    action.add_argument("--kid", help="name of the key of --key (default: its own, else its thumbprint)")
-    action.add_argument(
-        "--encrypt", action="store_true", help="encrypt with a passphrase; asks when none is in the environment"
-    )
-    list_ = "show the keys, what each does and when that changes, and no secret"
-    actions.add_parser("list", parents=[every], help=list_, description=list_, allow_abbrev=False)
-    revoke = "end a key at once; another signs instead"
-    action = actions.add_parser("revoke", parents=[every], help=revoke, description=revoke, allow_abbrev=False)
-    action.add_argument("kid", metavar="KID", help="of the key, as the list has it")
-    export = "write the JWK Set to publish: next, active and retired keys, public halves only"
-    action = actions.add_parser("export", parents=[every], help=export, description=export, allow_abbrev=False)
-    action.add_argument("-o", "--output", default="-", metavar="FILE", help="where it goes (default: standard output)")
-
-
-def _add_api_key(api_key: argparse.ArgumentParser) -> None:
-    actions = api_key.add_subparsers(dest="action", required=True, metavar="{create,import,list,rotate,revoke}")
-
-    every = _Parser(add_help=False)
-    every.add_argument("--store", required=True, metavar="FILE", help="the file with the keys' records")
-    every.add_argument("--json", action="store_true", help="report as JSON")
-    new = _Parser(add_help=False)
-    new.add_argument("--owner", required=True, metavar="NAME", help="the caller; keys of one owner are one caller")
-    new.add_argument(
-        "--scope", action="append", default=[], metavar="SCOPE", help="what the key allows; may be repeated"
-    )
-    new.add_argument("--expires", metavar="TIME", help="how long the key is good: 90d, 12h, 30m (default: for ever)")
-    new.add_argument("--prefix", default="a2a", metavar="WORD", help="how the key's id begins (default: a2a)")
-
-    create = "make a key; it is shown this once, on standard output"
-    actions.add_parser("create", parents=[every, new], help=create, description=create, allow_abbrev=False)
-    import_ = "accept a key that was made elsewhere, of 32 or more random characters"
-    action = actions.add_parser("import", parents=[every, new], help=import_, description=import_, allow_abbrev=False)
-    action.add_argument("file", nargs="?", default="-", metavar="FILE", help="holds the key (default: standard input)")
-    list_ = "show the keys, and no secret"
-    actions.add_parser("list", parents=[every], help=list_, description=list_, allow_abbrev=False)
-    rotate = "make a key in place of another, which goes on for a while"
-    action = actions.add_parser("rotate", parents=[every], help=rotate, description=rotate, allow_abbrev=False)
-    action.add_argument("id", metavar="ID", help="of the key to replace, as the list has it")
-    action.add_argument("--overlap", default="24h", metavar="TIME", help="how long the old key goes on (default: 24h)")
-    action.add_argument("--expires", metavar="TIME", help="how long the new key is good (default: as the old one was)")
-    revoke = "let a key in no more"
-    action = actions.add_parser("revoke", parents=[every], help=revoke, description=revoke, allow_abbrev=False)
-    action.add_argument("id", metavar="ID", help="of the key, as the list has it")
-
-
-def _add_trust(trust: argparse.ArgumentParser) -> None:
-    every = _Parser(add_help=False)
-    every.add_argument("file", metavar="FILE", help="the trust file")
-    every.add_argument("--json", action="store_true", help="report as JSON")
-    actions = trust.add_subparsers(dest="action", required=True, metavar="{add,remove,list,revoke}")
-    add = "trust a key, or a key set, for some hosts; a file that is not there is made"
-    action = actions.add_parser("add", parents=[every], help=add, description=add, allow_abbrev=False)
-    action.add_argument(
-        "--origin", action="append", required=True, metavar="HOST", help="host, *.parent or URL; may be repeated"
-    )
-    source = action.add_mutually_exclusive_group(required=True)
-    source.add_argument("--key", metavar="FILE", help="one public key, PEM or JWK")
-    source.add_argument("--jwks", metavar="FILE", help="JWK Set; its keys are copied")
-    source.add_argument("--jwks-url", metavar="URL", help="JWK Set on the network; fetched when a card is verified")
-    action.add_argument("--kid", help="by what name signatures call the key of --key (default: its own)")
-    action.add_argument("--name", help="name of the party: policies name it")
-    action.add_argument("--signer", choices=_SIGNERS, help=_SIGNER_HELP)
-    action.add_argument("--alg", help="algorithm of RSA keys that do not say so themselves: RS256 … PS512")
-    action.add_argument("--not-before", metavar="WHEN", help="from when: 30d, 12h, or 2027-01-31[T12:00:00Z]")
-    action.add_argument("--not-after", metavar="WHEN", help="until when: 90d, 12h, or 2027-01-31[T12:00:00Z]")
-    remove = "trust a key, a key set or a key file no more"
-    action = actions.add_parser("remove", parents=[every], help=remove, description=remove, allow_abbrev=False)
-    action.add_argument("what", metavar="KID|NAME|URL|FILE", help="as the list has it")
-    list_ = "show whom the file trusts for which hosts"
-    actions.add_parser("list", parents=[every], help=list_, description=list_, allow_abbrev=False)
-    revoke = "revoke a key: whatever it signed proves nothing any more"
-    action = actions.add_parser("revoke", parents=[every], help=revoke, description=revoke, allow_abbrev=False)
-    action.add_argument("kid", nargs="?", metavar="KID", help="of a key in the file or in a key file that it names")
-    action.add_argument("--thumbprint", help="of the key (RFC 7638), wherever it is listed, or nowhere")
-    action.add_argument("--entry", metavar="NAME|URL", help="the entry whose fetched key set has the KID")
-    action.add_argument("--fetch", action="store_true", help="fetch that key set now, and record the key's thumbprint")
-    action.add_argument("--reason", default="", metavar="TEXT", help="for whoever reads the file")
-
-
-def _add_pins(pins: argparse.ArgumentParser) -> None:
-    every = _Parser(add_help=False)
-    every.add_argument("--file", metavar="FILE", help="the memory (default: the one of this user)")
-    every.add_argument("--json", action="store_true", help="report as JSON")
-    agent = _Parser(add_help=False)
-    agent.add_argument("location", metavar="LOCATION", help="URL of the agent: https://host, or https://host/agents/a")
-    actions = pins.add_subparsers(dest="action", required=True, metavar="{list,accept,forget}")
-    list_ = "show every location that a signed card came from, and its keys"
-    actions.add_parser("list", parents=[every], help=list_, description=list_, allow_abbrev=False)
-    accept = "hold an agent to these keys from now on, in place of those remembered"
-    action = actions.add_parser("accept", parents=[every, agent], help=accept, description=accept, allow_abbrev=False)
-    action.add_argument(
-        "thumbprints",
-        nargs="+",
-        metavar="THUMBPRINT",
-        help="of its key, from whoever runs the agent, not from the agent",
-    )
-    forget = "know nothing of an agent any more: its next card is the first one again"
-    actions.add_parser("forget", parents=[every, agent], help=forget, description=forget, allow_abbrev=False)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -24,6 +25,7 @@ from a2a_trust.errors import (
 
 __all__ = [
     "Exit",
+    "add_json_argument",
     "class_of",
     "exit_of",
     "failed",
@@ -119,6 +121,10 @@ def put(text: str, stream: TextIO | Literal["standard output"] | None = _STANDAR
 
 def put_json(value: dict[str, Any], stream: TextIO | Literal["standard output"] | None = _STANDARD_OUTPUT) -> None:
     put(json.dumps(value, indent=2), stream)
+
+
+def add_json_argument(command: argparse.ArgumentParser | argparse._ArgumentGroup, help: str = "report as JSON") -> None:
+    command.add_argument("--json", action="store_true", help=help)
 
 
 def put_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, indent: str = "") -> None:

@@ -30,7 +30,7 @@ from a2a_trust.cli.report import (
     mark,
     printable,
     put,
-    put_json,
+    put_report,
     put_table,
     said,
     warn,
@@ -85,12 +85,8 @@ def _run(options: argparse.Namespace) -> int:
         code = Exit.INPUT_OUTPUT if isinstance(error, KeySourceUnavailableError) else exit_of(error)
         return failed(command, error, as_json=options.json, code=code)
     if options.json and report is not None:
-        put_json(_reported(options, report))
+        put_report(command, Exit.OK, report)
     return Exit.OK
-
-
-def _reported(options: argparse.Namespace, report: dict[str, Any]) -> dict[str, Any]:
-    return {"command": f"api-key {options.action}", "ok": True, "exit": Exit.OK, **report}
 
 
 class _NotShownError(OSError):
@@ -184,7 +180,8 @@ def _show(
         old = next((other for other in of_owner if other.replaced_by == record.key_id), None)
         if options.json:
             replaces = {} if old is None else {"replaces": {"id": old.key_id, "expires": written(old.expires)}}
-            put_json(_reported(options, {"key": issued.text, **_entry(record), "other_keys": others, **replaces}))
+            report = {"key": issued.text, **_entry(record), "other_keys": others, **replaces}
+            put_report(f"api-key {options.action}", Exit.OK, report)
         else:
             put(issued.text)
         sys.stdout.flush()

@@ -31,11 +31,12 @@ from a2a_trust.cli.report import (
     add_json_argument,
     class_of,
     exit_of,
+    exit_of_setup,
     failed,
     mark,
     printable,
     put,
-    put_json,
+    put_report,
     put_table,
     said,
     word_of,
@@ -85,9 +86,8 @@ def _run(options: argparse.Namespace) -> int:
             raise ConfigurationError(
                 "--origin, --signer, --kid and --alg are for verifying; name keys too: --trust FILE"
             )
-    except (TrustError, OSError) as error:
-        code = exit_of(error) if isinstance(error, OSError) else Exit.USAGE
-        return failed("inspect", error, as_json=options.json, code=code)
+    except (TrustError, ConfigurationError, OSError) as error:
+        return failed("inspect", error, as_json=options.json, code=exit_of_setup(error))
     codes, entries = [], []
     for name in options.files:
         try:
@@ -104,7 +104,7 @@ def _run(options: argparse.Namespace) -> int:
         codes.append(code)
     worst = next((code for code in codes if code), Exit.OK)
     if options.json:
-        put_json({"command": "inspect", "ok": worst == Exit.OK, "exit": worst, "results": entries})
+        put_report("inspect", worst, {"results": entries})
     return worst
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from a2a_trust.cli.report import Exit, add_json_argument, exit_of, failed, mark, printable, put, put_json
+from a2a_trust.cli.report import Exit, add_json_argument, exit_of_setup, failed, mark, printable, put, put_report
 from a2a_trust.cli.sources import (
     add_encrypt_argument,
     algorithm_option,
@@ -63,15 +63,12 @@ def _run(options: argparse.Namespace) -> int:
     """Make the key; never over one that is there."""
     try:
         made = _make(options)
-    except (TrustError, OSError) as error:
-        # There is no card here: whatever is wrong is wrong with what was asked for.
-        code = exit_of(error) if isinstance(error, OSError) else Exit.USAGE
-        return failed("keygen", error, as_json=options.json, code=code)
+    except (TrustError, ConfigurationError, OSError) as error:
+        return failed("keygen", error, as_json=options.json, code=exit_of_setup(error))
     signer, private = made.signer, str(made.private)
     if options.json:
         files = {"private_key": private, "jwks": str(made.public), "completed": made.is_completed}
-        report = {"kid": signer.kid, "alg": signer.alg, **files}
-        put_json({"command": "keygen", "ok": True, "exit": Exit.OK, **report})
+        put_report("keygen", Exit.OK, {"kid": signer.kid, "alg": signer.alg, **files})
         return Exit.OK
     key = "" if options.output is None else f"--key {shlex.quote(private)} "
     word = "completed" if made.is_completed else "made"

@@ -14,7 +14,17 @@ from typing import Any, Final
 
 from a2a_trust.cli.actions import Actions
 from a2a_trust.cli.moments import written
-from a2a_trust.cli.report import Exit, add_json_argument, exit_of, failed, mark, printable, put, put_json, put_table
+from a2a_trust.cli.report import (
+    Exit,
+    add_json_argument,
+    exit_of_setup,
+    failed,
+    mark,
+    printable,
+    put,
+    put_report,
+    put_table,
+)
 from a2a_trust.cli.sources import (
     add_encrypt_argument,
     check_not_secret,
@@ -76,12 +86,10 @@ def done(command: str, options: argparse.Namespace, act: Callable[[argparse.Name
             report = act(options)
     except BrokenPipeError:
         raise
-    except (TrustError, OSError) as error:
-        # The ring is the operator's: what is wrong with it is no verdict on a card.
-        code = exit_of(error) if isinstance(error, OSError) else Exit.USAGE
-        return failed(command, error, as_json=options.json, code=code, stream=stream)
+    except (TrustError, ConfigurationError, OSError) as error:
+        return failed(command, error, as_json=options.json, code=exit_of_setup(error), stream=stream)
     if options.json:
-        put_json({"command": command, "ok": True, "exit": Exit.OK, "file": options.file, **report}, stream)
+        put_report(command, Exit.OK, {"file": options.file, **report}, stream)
     return Exit.OK
 
 

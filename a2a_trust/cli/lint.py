@@ -22,6 +22,7 @@ from a2a_trust.cli.report import (
     printable,
     put,
     put_json,
+    put_report,
     warn,
 )
 from a2a_trust.cli.sources import read_input
@@ -80,7 +81,7 @@ def _run(options: argparse.Namespace) -> int:
     reports = [_report(name, fix=options.fix) for name in options.files]
     worst = next((report.code for report in reports if report.code), Exit.OK)
     if options.json:
-        put_json({"command": "lint", "ok": worst == Exit.OK, "exit": worst, "results": list(map(_entry, reports))})
+        put_report("lint", worst, {"results": list(map(_entry, reports))})
         return worst
     if options.sarif:
         from a2a_trust.cli.sarif import log_of, notification, result

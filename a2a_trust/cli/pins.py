@@ -10,7 +10,7 @@ from typing import Any
 
 from a2a_trust.cli.actions import Actions
 from a2a_trust.cli.moments import written
-from a2a_trust.cli.report import Exit, add_json_argument, exit_of, failed, mark, printable, put, put_json, put_table
+from a2a_trust.cli.report import Exit, add_json_argument, exit_of, failed, mark, printable, put, put_report, put_table
 from a2a_trust.cli.sources import default_memory_path, naming
 from a2a_trust.client.memory import Remembered, acceptance
 from a2a_trust.client.memory_store import SqliteCardMemory
@@ -56,7 +56,7 @@ def _run(options: argparse.Namespace) -> int:
     except (TrustError, OSError) as error:
         return failed(command, error, as_json=options.json, code=exit_of(error))
     if options.json:
-        put_json({"command": command, "ok": True, "exit": Exit.OK, "file": str(path), **report})
+        put_report(command, Exit.OK, {"file": str(path), **report})
     return Exit.OK
 
 

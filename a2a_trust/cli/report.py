@@ -28,12 +28,14 @@ __all__ = [
     "add_json_argument",
     "class_of",
     "exit_of",
+    "exit_of_setup",
     "failed",
     "mark",
     "printable",
     "printable_lines",
     "put",
     "put_json",
+    "put_report",
     "put_table",
     "said",
     "warn",
@@ -68,6 +70,11 @@ def exit_of(error: Exception) -> Exit:
     if isinstance(error, TrustError):
         return Exit.INVALID
     raise error
+
+
+def exit_of_setup(error: Exception) -> Exit:
+    """The exit code for an error in what the operator gave, as keys and trust files: it does not describe a card."""
+    return exit_of(error) if isinstance(error, OSError | CardMemoryUnavailableError) else Exit.USAGE
 
 
 def class_of(code: Exit) -> str:
@@ -123,6 +130,16 @@ def put_json(value: dict[str, Any], stream: TextIO | Literal["standard output"] 
     put(json.dumps(value, indent=2), stream)
 
 
+def put_report(
+    command: str,
+    code: Exit,
+    members: Mapping[str, Any],
+    stream: TextIO | Literal["standard output"] | None = _STANDARD_OUTPUT,
+) -> None:
+    """The report of a command in JSON: what every report has, and these members."""
+    put_json({"command": command, "ok": code == Exit.OK, "exit": code, **members}, stream)
+
+
 def add_json_argument(command: argparse.ArgumentParser | argparse._ArgumentGroup, help: str = "report as JSON") -> None:
     command.add_argument("--json", action="store_true", help=help)
 
@@ -162,8 +179,8 @@ def failed(
     ``stream`` is where JSON reports go; ``details`` are further members of their ``error``.
     """
     if as_json:
-        report = {"command": command, "ok": False, "exit": code, "file": file}
-        put_json({**report, "error": {"class": class_of(code), "message": said(error, file), **details}}, stream)
+        told = {"class": class_of(code), "message": said(error, file), **details}
+        put_report(command, code, {"file": file, "error": told}, stream)
     else:
         where = f"{printable(file)}: " if file else ""
         put(f"a2a-sign: {mark('error', 'red', sys.stderr)}: {where}{printable_lines(said(error, file))}", sys.stderr)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from a2a_trust import strict_json
 from a2a_trust.cli.card_text import rewritten
 from a2a_trust.cli.moments import moment
-from a2a_trust.cli.report import Exit, add_json_argument, exit_of, failed, mark, printable, put, put_json, warn
+from a2a_trust.cli.report import Exit, add_json_argument, exit_of, failed, mark, printable, put, put_report, warn
 from a2a_trust.cli.sources import check_not_secret, load_signers, read_input
 from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, TrustError
 from a2a_trust.files.atomic import FileToWrite, Over, locked_together
@@ -131,7 +131,7 @@ def _run(options: argparse.Namespace) -> int:
         return failed("sign", error, as_json=options.json, code=code, file=progress.at, stream=stream, details=details)
     if options.json:
         entries = [{**_entry(work, signers), "notes": _notes(work, options)} for work in ready]
-        put_json({"command": "sign", "ok": True, "exit": Exit.OK, "results": entries}, stream)
+        put_report("sign", Exit.OK, {"results": entries}, stream)
         return Exit.OK
     kids = ", ".join(f"{signer.kid} ({signer.alg})" for signer in signers)
     for work in ready:

@@ -18,12 +18,12 @@ from a2a_trust.cli.moments import moment, written
 from a2a_trust.cli.report import (
     Exit,
     add_json_argument,
-    exit_of,
+    exit_of_setup,
     failed,
     mark,
     printable,
     put,
-    put_json,
+    put_report,
     put_table,
     warn,
 )
@@ -99,12 +99,10 @@ def _run(options: argparse.Namespace) -> int:
         report = options.act(options)
     except BrokenPipeError:
         raise
-    except (TrustError, OSError) as error:
-        # The file is the operator's: what is wrong with it is no verdict on a card.
-        code = exit_of(error) if isinstance(error, OSError) else Exit.USAGE
-        return failed(command, error, as_json=options.json, code=code)
+    except (TrustError, ConfigurationError, OSError) as error:
+        return failed(command, error, as_json=options.json, code=exit_of_setup(error))
     if options.json:
-        put_json({"command": command, "ok": True, "exit": Exit.OK, "file": options.file, **report})
+        put_report(command, Exit.OK, {"file": options.file, **report})
     return Exit.OK
 
 

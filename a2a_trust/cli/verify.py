@@ -13,19 +13,19 @@ from a2a_trust.cli.report import (
     add_json_argument,
     class_of,
     exit_of,
+    exit_of_setup,
     failed,
     mark,
     printable,
     printable_lines,
     put,
-    put_json,
+    put_report,
     said,
     warn,
     word_of,
 )
 from a2a_trust.cli.trusted import TrustedKeys, add_trusted_arguments, trusted_keys
 from a2a_trust.errors import (
-    CardMemoryUnavailableError,
     CardVerificationError,
     ConfigurationError,
     FailureReason,
@@ -54,10 +54,8 @@ def _run(options: argparse.Namespace) -> int:
             raise ConfigurationError("name the keys that you trust: --trust FILE, --jwks FILE or --key FILE")
         keys = trusted_keys(options)
         asked = agents(options)
-    except (TrustError, OSError) as error:
-        # Keys and memory are the operator's: what is wrong with them is no verdict on a card.
-        code = exit_of(error) if isinstance(error, OSError | CardMemoryUnavailableError) else Exit.USAGE
-        return failed("verify", error, as_json=options.json, code=code)
+    except (TrustError, ConfigurationError, OSError) as error:
+        return failed("verify", error, as_json=options.json, code=exit_of_setup(error))
     codes, entries = [], []
     for name in options.files:
         try:
@@ -75,7 +73,7 @@ def _run(options: argparse.Namespace) -> int:
         codes.append(code)
     worst = next((code for code in codes if code), Exit.OK)
     if options.json:
-        put_json({"command": "verify", "ok": worst == Exit.OK, "exit": worst, "results": entries})
+        put_report("verify", worst, {"results": entries})
     return worst
 
 

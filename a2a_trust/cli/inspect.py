@@ -34,6 +34,7 @@ from a2a_trust.cli.report import (
     exit_of_setup,
     failed,
     mark,
+    mark_verified,
     printable,
     put,
     put_report,
@@ -347,18 +348,18 @@ def _put(name: str, entry: dict[str, Any]) -> None:
     title = " ".join(filter(None, (entry["name"] or "(no name)", entry["version"])))
     put(f"{printable(name)}: {_shown(title)}")
     by = " ".join(filter(None, (entry["provider"], entry["provider_url"])))
-    for label, text in (("by", by), ("says", entry["description"])):
+    for label, text in (("by:", by), ("says:", entry["description"])):
         if text:
-            put(f"  {label + ':':<14}{_filled(text)}")
+            _put_line(label, _filled(text))
     for problem in entry["problems"]:
         put(f"  {mark('unreadable:', 'red', sys.stdout)}   {_filled(problem)}")
     if entry["authentication"] is not None:
         colour = "green" if entry["anonymous"] is False else "yellow"
-        put(f"  {'callers need:':<14}{mark(_filled(entry['authentication']), colour, sys.stdout)}")
+        _put_line("callers need:", mark(_filled(entry["authentication"]), colour, sys.stdout))
     for scheme, what in (entry["schemes"] or {}).items():
-        put(f"  {'scheme:':<14}{_filled(f'{scheme} is {what}')}")
+        _put_line("scheme:", _filled(f"{scheme} is {what}"))
     if entry["extended_card"]:
-        put(f"  {'more:':<14}an extended card for authenticated callers")
+        _put_line("more:", "an extended card for authenticated callers")
     if entry["interfaces"]:
         _put_rows(
             "where", ("URL", "BINDING", "VERSION", "TENANT"), entry["interfaces"], "url", "binding", "version", "tenant"
@@ -367,6 +368,10 @@ def _put(name: str, entry: dict[str, Any]) -> None:
     if skills:
         _put_rows("skills", ("ID", "NAME", "TAGS", "ALSO NEEDS"), skills, "id", "name", "tags", "authentication")
     _put_signatures(entry)
+
+
+def _put_line(label: str, text: str) -> None:
+    put(f"  {label:<{_COLUMN - 2}}{text}")
 
 
 def _put_rows(label: str, headings: Sequence[str], rows: list[dict[str, Any]], *members: str) -> None:
@@ -378,10 +383,10 @@ def _put_rows(label: str, headings: Sequence[str], rows: list[dict[str, Any]], *
 
 def _put_signatures(entry: dict[str, Any]) -> None:
     if not entry["signatures"]:
-        put(f"  {'signed:':<14}{mark('by nobody', 'yellow', sys.stdout)}")
+        _put_line("signed:", mark("by nobody", "yellow", sys.stdout))
     for signature in entry["signatures"]:
         if "problem" in signature:
-            put(f"  {'signed:':<14}{mark('unreadable', 'red', sys.stdout)}: {_shown(signature['problem'])}")
+            _put_line("signed:", f"{mark('unreadable', 'red', sys.stdout)}: {_shown(signature['problem'])}")
             continue
         times = " ".join(
             f"{word} {signature[member]}"
@@ -392,32 +397,29 @@ def _put_signatures(entry: dict[str, Any]) -> None:
         about = ", ".join(
             filter(None, (signature["alg"], times, f"jku {signature['jku']}" if signature["jku"] else "", kind))
         )
-        signed_by = f"{signature['kid']} ({about})"
-        put(f"  {'signed:':<14}{_filled(signed_by)}")
+        _put_line("signed:", _filled(f"{signature['kid']} ({about})"))
         if "good" in signature and not signature["companion"]:
             _put_judged(signature)
     if "verified" in entry:
         if entry["verified"]:
             bound = f"for {entry['origin']}" if entry["origin"] else "origin not bound; give --origin"
-            in_part = bool(entry["unverified"])
-            label = mark("verified in part", "yellow", sys.stdout) if in_part else mark("verified", "green", sys.stdout)
-            put(f"  {'trusted:':<14}{label}, {_shown(bound)}")
+            _put_line("trusted:", f"{mark_verified(in_part=bool(entry['unverified']))}, {_shown(bound)}")
         else:
             label = f"{mark('NOT VERIFIED', 'red', sys.stdout)} ({entry['class']})"
-            put(f"  {'trusted:':<14}{label}: {_shown(entry['message'])}")
+            _put_line("trusted:", f"{label}: {_shown(entry['message'])}")
 
 
 def _put_judged(signature: dict[str, Any]) -> None:
     if not signature["good"]:
-        put(f"  {'':<14}{mark('does not count', 'red', sys.stdout)}: {_shown(signature['reason'])}")
+        _put_line("", f"{mark('does not count', 'red', sys.stdout)}: {_shown(signature['reason'])}")
         return
     covers = "a part of the card" if signature["unverified"] else "the whole card"
     covers += f", without {', '.join(signature['uncovered'])}" if signature["uncovered"] else ""
-    put(f"  {'':<14}good in the form {signature['form']}; covers {_shown(covers)}")
+    _put_line("", f"good in the form {signature['form']}; covers {_shown(covers)}")
     if signature["key_expires"]:
-        put(f"  {'':<14}the key is valid until {signature['key_expires']}")
+        _put_line("", f"the key is valid until {signature['key_expires']}")
     if signature["unverified"]:
-        put(f"  {'':<14}{mark('unverified', 'yellow', sys.stdout)}: {_shown(', '.join(signature['unverified']))}")
+        _put_line("", f"{mark('unverified', 'yellow', sys.stdout)}: {_shown(', '.join(signature['unverified']))}")
 
 
 def _shown(text: object) -> str:

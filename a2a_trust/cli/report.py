@@ -31,6 +31,7 @@ __all__ = [
     "exit_of_setup",
     "failed",
     "mark",
+    "mark_verified",
     "printable",
     "printable_lines",
     "put",
@@ -114,6 +115,11 @@ def mark(text: str, colour: str, stream: TextIO | None) -> str:
         return text
     code = {"red": 31, "green": 32, "yellow": 33}[colour]
     return f"\x1b[{code}m{text}\x1b[0m"
+
+
+def mark_verified(*, in_part: bool) -> str:
+    """The word for a card that is verified, for standard output."""
+    return mark("verified in part", "yellow", sys.stdout) if in_part else mark("verified", "green", sys.stdout)
 
 
 _STANDARD_OUTPUT: Literal["standard output"] = "standard output"

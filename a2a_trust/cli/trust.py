@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import re
 import shlex
 import sys
@@ -44,7 +43,7 @@ from a2a_trust.keys.trust_edit import (
     update_trust_file,
     with_entries,
     with_revoked,
-    without_entry,
+    without_entries,
 )
 from a2a_trust.keys.trust_file import (
     RevokedKey,
@@ -52,7 +51,6 @@ from a2a_trust.keys.trust_file import (
     TrustEntry,
     keys_of_file,
     load_trust,
-    places,
     read_trust,
 )
 
@@ -227,70 +225,39 @@ def _origin(text: str) -> str:
 
 
 def _remove(options: argparse.Namespace) -> dict[str, Any]:
-    removed: list[int] = []
     gone: list[TrustEntry] = []
 
     def remove(text: str, before: TrustDocument) -> str:
-        removed[:] = [
-            index
-            for index, entry in enumerate(before.entries)
-            if options.what in (entry.name, entry.url, entry.file, *(key.kid for key in entry.keys))
-        ]
-        if not removed:
-            for entry in before.entries:
-                if options.what in [key.kid for key in _keys(entry, Path(options.file), options.file)]:
-                    raise ConfigurationError(
-                        f"this key is one of {entry.file}, which line {entry.line} names: take it out of that file, or "
-                        f"remove the whole of it: a2a-sign trust remove {shlex.quote(options.file)} "
-                        f"{shlex.quote(str(entry.file))}"
-                    )
-            raise ConfigurationError(
-                f"no entry has this kid, name, URL or file; see: a2a-sign trust list {shlex.quote(options.file)}"
-            )
-        gone[:] = [before.entries[index] for index in removed]
-        before_text = text
-        for index in reversed(removed):
-            text = without_entry(text, index)
-        kept = [entry for index, entry in enumerate(before.entries) if index not in removed]
-        _check_unreferenced(before_text, before, gone, kept)
-        if not _holds(text, kept):  # pragma: no cover  the lines of an entry are known; if they were not, all stays
-            raise ConfigurationError(f"{options.file}: the lines of this entry cannot be told; edit the file by hand")
-        return text
+        gone[:] = _named_entries(before, options)
+        return without_entries(text, before, gone)
 
     _existing(options.file, remove)
     if not options.json:
         put(f"{mark('removed', 'green', sys.stdout)} {printable(options.what)}")
         for entry in gone:
             put(f"  it spoke for {printable(', '.join(_patterns(entry)))}")
-    return {"removed": options.what, "entries": len(removed)}
+    return {"removed": options.what, "entries": len(gone)}
 
 
-def _check_unreferenced(text: str, before: TrustDocument, gone: list[TrustEntry], kept: list[TrustEntry]) -> None:
-    """Refuse to remove an entry that a policy or a revocation names: without it they would mean nothing."""
-
-    def is_lost(name: str) -> bool:
-        return any(each.is_called(name) for each in gone) and not any(each.is_called(name) for each in kept)
-
-    lines = dict(reversed(list(places(text))))
-    named = [
-        (("policy", index, "parties"), party)
-        for index, each in enumerate(before.policies)
-        for party in sorted(each.policy.parties)
-    ] + [(("revoked", index, "entry"), key.entry) for index, key in enumerate(before.revoked) if key.entry is not None]
-    lost = [f"line {lines[place]} ({place[0]}.{place[2]})" for place, name in named if is_lost(name)]
-    if lost:
-        raise ConfigurationError(
-            f"{before.name}: this entry is still named on {', '.join(dict.fromkeys(lost))}; change that first"
-        )
-
-
-def _holds(text: str, entries: list[TrustEntry]) -> bool:
-    """Whether this is the text of a trust file with these entries and no others."""
-    try:
-        found = read_trust(text.encode(), "").entries
-    except ConfigurationError:  # pragma: no cover
-        return False
-    return len(found) == len(entries) and all(map(TrustEntry.says_as_much_as, found, entries))
+def _named_entries(document: TrustDocument, options: argparse.Namespace) -> list[TrustEntry]:
+    """The entries that the argument names; ConfigurationError when there is none."""
+    found = [
+        entry
+        for entry in document.entries
+        if options.what in (entry.name, entry.url, entry.file, *(key.kid for key in entry.keys))
+    ]
+    if found:
+        return found
+    for entry in document.entries:
+        if options.what in [key.kid for key in _keys(entry, Path(options.file), options.file)]:
+            raise ConfigurationError(
+                f"this key is one of {entry.file}, which line {entry.line} names: take it out of that file, or "
+                f"remove the whole of it: a2a-sign trust remove {shlex.quote(options.file)} "
+                f"{shlex.quote(str(entry.file))}"
+            )
+    raise ConfigurationError(
+        f"no entry has this kid, name, URL or file; see: a2a-sign trust list {shlex.quote(options.file)}"
+    )
 
 
 def _revoke(options: argparse.Namespace) -> dict[str, Any]:
@@ -302,7 +269,7 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
     def revoke(text: str, before: TrustDocument) -> str:
         key = replace(_meant(options, before, path), at=now, reason=options.reason)
         revoked.append(key)
-        was_revoked.append(any(_is_said_by(known, key) for known in before.revoked))
+        was_revoked.append(any(known.says_as_much_as(key) for known in before.revoked))
         return text if was_revoked[-1] else with_revoked(text, key)
 
     _existing(options.file, revoke)
@@ -378,6 +345,8 @@ def _written_keys(document: TrustDocument, path: Path, kid: str, entry: str | No
 
 def _fetched_thumbprint(url: str, kid: str) -> str:
     """The thumbprint of the key with that kid in the key set at that URL, as it is served now."""
+    import asyncio  # only the network needs it, and the start is to be fast
+
     with needing_client("for --fetch"):
         from a2a_trust.net.fetcher import Fetcher
     fetched = asyncio.run(Fetcher().fetch(url, configured=True))
@@ -389,15 +358,6 @@ def _fetched_thumbprint(url: str, kid: str) -> str:
             "revoke the kid in this entry, or give --thumbprint"
         )
     return found.pop()
-
-
-def _is_said_by(known: RevokedKey, key: RevokedKey) -> bool:
-    """Whether an earlier revocation says as much."""
-    if known.entry not in (None, key.entry):
-        return False
-    if key.thumbprint is not None:
-        return known.thumbprint == key.thumbprint
-    return (known.kid, known.thumbprint) == (key.kid, None)
 
 
 def _existing(name: str, change: Callable[[str, TrustDocument], str]) -> TrustDocument:

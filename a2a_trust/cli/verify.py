@@ -16,6 +16,7 @@ from a2a_trust.cli.report import (
     exit_of_setup,
     failed,
     mark,
+    mark_verified,
     printable,
     printable_lines,
     put,
@@ -124,10 +125,7 @@ def _signature(failure: Any) -> dict[str, Any]:
 
 
 def _put_success(name: str, verified: VerifiedCard) -> None:
-    label = (
-        mark("verified in part", "yellow", sys.stdout) if verified.unverified else mark("verified", "green", sys.stdout)
-    )
-    put(f"{printable(name)}: {label}")
+    put(f"{printable(name)}: {mark_verified(in_part=bool(verified.unverified))}")
     put(f"  signed by: {printable(verified.key.kid)} ({verified.key.alg})")
     put(f"  form:      {verified.form}")
     put(f"  origin:    {verified.origin or 'not bound (give --origin to bind the card to its host)'}")

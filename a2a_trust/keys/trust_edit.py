@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Required, TypedDict, Unpack
 
@@ -18,7 +18,7 @@ from a2a_trust.files.atomic import locked, write_atomically
 from a2a_trust.files.rights import check_writers
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.trust import SigningTool
-from a2a_trust.keys.trust_file import RevokedKey, TrustDocument, comments, places, read_trust
+from a2a_trust.keys.trust_file import RevokedKey, TrustDocument, TrustEntry, comments, places, read_trust
 
 __all__ = [
     "EMPTY",
@@ -29,6 +29,7 @@ __all__ = [
     "update_trust_file",
     "with_entries",
     "with_revoked",
+    "without_entries",
     "without_entry",
 ]
 
@@ -113,6 +114,51 @@ def with_revoked(text: str, key: RevokedKey) -> str:
     if key.at is not None:
         lines.append(f"at = {date_of(key.at)}")
     return with_entries(text, ["\n".join(lines)])
+
+
+def without_entries(text: str, document: TrustDocument, gone: Collection[TrustEntry]) -> str:
+    """The text of this document without these entries of it; ConfigurationError when it names them elsewhere."""
+    kept = [entry for entry in document.entries if entry not in gone]
+    _check_unreferenced(text, document, gone, kept)
+    changed = text
+    for index in reversed(range(len(document.entries))):
+        if document.entries[index] in gone:
+            changed = without_entry(changed, index)
+    if not _has_entries(changed, kept):  # pragma: no cover  the lines of an entry are known; if not, all stays
+        raise ConfigurationError(f"{document.name}: the lines of this entry cannot be told; edit the file by hand")
+    return changed
+
+
+def _check_unreferenced(
+    text: str, document: TrustDocument, gone: Collection[TrustEntry], kept: Collection[TrustEntry]
+) -> None:
+    """Refuse to remove an entry that a policy or a revocation names: without it they would mean nothing."""
+
+    def is_lost(name: str) -> bool:
+        return any(each.is_called(name) for each in gone) and not any(each.is_called(name) for each in kept)
+
+    lines = dict(reversed(list(places(text))))
+    named = [
+        (("policy", index, "parties"), party)
+        for index, each in enumerate(document.policies)
+        for party in sorted(each.policy.parties)
+    ] + [
+        (("revoked", index, "entry"), key.entry) for index, key in enumerate(document.revoked) if key.entry is not None
+    ]
+    lost = [f"line {lines[place]} ({place[0]}.{place[2]})" for place, name in named if is_lost(name)]
+    if lost:
+        raise ConfigurationError(
+            f"{document.name}: this entry is still named on {', '.join(dict.fromkeys(lost))}; change that first"
+        )
+
+
+def _has_entries(text: str, entries: Sequence[TrustEntry]) -> bool:
+    """Whether this is the text of a trust file with these entries and no others."""
+    try:
+        found = read_trust(text.encode(), "").entries
+    except ConfigurationError:  # pragma: no cover
+        return False
+    return len(found) == len(entries) and all(map(TrustEntry.says_as_much_as, found, entries))
 
 
 def without_entry(text: str, index: int) -> str:

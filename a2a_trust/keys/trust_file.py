@@ -157,6 +157,14 @@ class RevokedKey:
     at: float | None = None
     reason: str = ""
 
+    def says_as_much_as(self, other: RevokedKey) -> bool:
+        """Whether what the other one revokes is revoked by this one."""
+        if self.entry not in (None, other.entry):
+            return False
+        if other.thumbprint is not None:
+            return self.thumbprint == other.thumbprint
+        return (self.kid, self.thumbprint) == (other.kid, None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustDocument:

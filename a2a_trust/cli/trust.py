@@ -8,7 +8,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ from a2a_trust.cli.trusted import add_signer_argument
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import KeySet, read_jwks
-from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of
+from a2a_trust.keys.origins import Origins, host_of, overlap
 from a2a_trust.keys.policy import is_thumbprint
 from a2a_trust.keys.trust import SigningTool
 from a2a_trust.keys.trust_edit import (
@@ -177,24 +177,12 @@ def _check_new(new: TrustEntry, before: TrustDocument, path: Path) -> None:
     for entry in before.entries:
         known = {key.thumbprint for key in _keys(entry, path, str(path))}
         is_same = entry.url == new.url if new.url is not None else bool(known & thumbprints)
-        if is_same and _overlap(entry.origins, new.origins):
+        if is_same and overlap(entry.origins, new.origins):
             name = new.url or new.keys[0].kid
             raise ConfigurationError(
                 f"{path}, line {entry.line}: {name!a} is trusted for the same hosts already, in another way. Remove "
                 f"that entry first: a2a-sign trust remove {shlex.quote(str(path))} {shlex.quote(entry.file or name)}"
             )
-
-
-def _overlap(one: Origins | UnsafeAnyOrigin, other: Origins | UnsafeAnyOrigin) -> bool:
-    """Whether there is a host that both cover."""
-    if isinstance(one, UnsafeAnyOrigin) or isinstance(other, UnsafeAnyOrigin):
-        return True
-    # Patterns are whole subtrees: of two that meet, one covers what the other one begins with.
-    return any(
-        broad.covers(pattern.lower().replace("*", "a"))
-        for broad, narrow in ((one, other), (other, one))
-        for pattern in narrow.patterns
-    )
 
 
 def _given_keys(options: argparse.Namespace) -> list[PublicKey]:
@@ -403,16 +391,7 @@ def _list(options: argparse.Namespace) -> dict[str, Any]:
             {"origins": list(each.origins.patterns), "parties": sorted(each.policy.parties), "count": each.policy.count}
             for each in document.policies
         ],
-        "revoked": [
-            {
-                "kid": key.kid,
-                "thumbprint": key.thumbprint,
-                "entry": key.entry,
-                "at": written(key.at),
-                "reason": key.reason,
-            }
-            for key in document.revoked
-        ],
+        "revoked": [{**asdict(key), "at": written(key.at)} for key in document.revoked],
     }
 
 

@@ -34,6 +34,7 @@ __all__ = [
     "interface_scheme",
     "is_unencrypted",
     "origin_of",
+    "overlap",
     "url_of",
 ]
 
@@ -176,3 +177,15 @@ class UnsafeAnyOrigin:
 
     def __hash__(self) -> int:
         return hash(UnsafeAnyOrigin)
+
+
+def overlap(one: Origins | UnsafeAnyOrigin, other: Origins | UnsafeAnyOrigin) -> bool:
+    """Whether there is a host that both cover."""
+    if isinstance(one, UnsafeAnyOrigin) or isinstance(other, UnsafeAnyOrigin):
+        return True
+    # Patterns are whole subtrees: of two that meet, one covers what the other one begins with.
+    return any(
+        broad.covers(pattern.replace("*", "a"))
+        for broad, narrow in ((one, other), (other, one))
+        for pattern in narrow.patterns
+    )

@@ -19,6 +19,7 @@ from a2a_trust.keys.origins import (
     interface_scheme,
     is_unencrypted,
     origin_of,
+    overlap,
 )
 
 
@@ -441,3 +442,19 @@ def test_any_origin_is_a_named_unsafe_choice() -> None:
     assert UnsafeAnyOrigin() != Origins("a.example.com")
     assert {UnsafeAnyOrigin(): 1}[UnsafeAnyOrigin()] == 1
     assert repr(UnsafeAnyOrigin()) == "UnsafeAnyOrigin()"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_shared"),
+    [
+        (Origins("a.example.com"), Origins("b.example.com", "A.example.com"), True),
+        (Origins("a.example.com"), Origins("*.example.com"), True),
+        (Origins("*.a.example.com"), Origins("*.example.com"), True),
+        (Origins("a.example.com"), UnsafeAnyOrigin(), True),
+        (Origins("a.example.com"), Origins("b.example.com"), False),
+        (Origins("example.com"), Origins("*.example.com"), False),
+        (Origins("*.a.example.com"), Origins("a.example.com", "*.b.example.com"), False),
+    ],
+)
+def test_origins_overlap_if_both_cover_a_host(one: Origins, other: Origins | UnsafeAnyOrigin, is_shared: bool) -> None:
+    assert overlap(one, other) == overlap(other, one) == is_shared

@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from a2a_trust.cli.main import _COMMANDS
+
 HEAVY = ("pydantic", "httpx", "starlette", "authlib", "rich", "click", "joserfc", "asyncio", "http", "ssl")
 
 SCRIPT = """
@@ -45,6 +49,19 @@ def test_help_loads_neither_cryptography_nor_orjson(tmp_path: Path) -> None:
     )
     assert "exit codes:" in done.stdout
     assert not set(done.stderr.split()) & {*HEAVY, "cryptography", "orjson", "json"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"), [(["--help"], set()), (["pins", "list", "--file", "cards.db"], {"pins"})]
+)
+def test_only_the_command_that_is_called_is_loaded(arguments: list[str], command: set[str], tmp_path: Path) -> None:
+    script = SCRIPT.replace('name.split(".")[0]', "name")
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    modules = done.stderr.rpartition("LOADED ")[2].split()
+    assert "a2a_trust.cli.main" in modules
+    assert {name for name in _COMMANDS if f"a2a_trust.cli.{name.replace('-', '_')}" in modules} == command
 
 
 def test_version(tmp_path: Path) -> None:

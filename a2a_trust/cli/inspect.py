@@ -87,7 +87,7 @@ def _run(options: argparse.Namespace) -> int:
             raise ConfigurationError(
                 "--origin, --signer, --kid and --alg are for verifying; name keys too: --trust FILE"
             )
-    except (TrustError, ConfigurationError, OSError) as error:
+    except (TrustError, OSError) as error:
         return failed("inspect", error, as_json=options.json, code=exit_of_setup(error))
     codes, entries = [], []
     for name in options.files:

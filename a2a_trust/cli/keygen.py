@@ -63,7 +63,7 @@ def _run(options: argparse.Namespace) -> int:
     """Make the key; never over one that is there."""
     try:
         made = _make(options)
-    except (TrustError, ConfigurationError, OSError) as error:
+    except (TrustError, OSError) as error:
         return failed("keygen", error, as_json=options.json, code=exit_of_setup(error))
     signer, private = made.signer, str(made.private)
     if options.json:

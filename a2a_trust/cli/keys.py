@@ -86,7 +86,7 @@ def done(command: str, options: argparse.Namespace, act: Callable[[argparse.Name
             report = act(options)
     except BrokenPipeError:
         raise
-    except (TrustError, ConfigurationError, OSError) as error:
+    except (TrustError, OSError) as error:
         return failed(command, error, as_json=options.json, code=exit_of_setup(error), stream=stream)
     if options.json:
         put_report(command, Exit.OK, {"file": options.file, **report}, stream)

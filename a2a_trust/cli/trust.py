@@ -97,7 +97,7 @@ def _run(options: argparse.Namespace) -> int:
         report = options.act(options)
     except BrokenPipeError:
         raise
-    except (TrustError, ConfigurationError, OSError) as error:
+    except (TrustError, OSError) as error:
         return failed(command, error, as_json=options.json, code=exit_of_setup(error))
     if options.json:
         put_report(command, Exit.OK, {"file": options.file, **report})

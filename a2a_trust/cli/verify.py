@@ -55,7 +55,7 @@ def _run(options: argparse.Namespace) -> int:
             raise ConfigurationError("name the keys that you trust: --trust FILE, --jwks FILE or --key FILE")
         keys = trusted_keys(options)
         asked = agents(options)
-    except (TrustError, ConfigurationError, OSError) as error:
+    except (TrustError, OSError) as error:
         return failed("verify", error, as_json=options.json, code=exit_of_setup(error))
     codes, entries = [], []
     for name in options.files:

@@ -12,7 +12,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final
 
-from a2a_trust import generate_signer, save_private_key
+from a2a_trust import generate_signer
+from a2a_trust.keys import save_private_key
 from benchmarks import cards
 from benchmarks.rounds import Contender, Row, Timer
 from benchmarks.sdk import find_sdk

@@ -10,8 +10,8 @@ from multiprocessing import get_context
 from time import perf_counter
 from typing import Any, Final, TypeAlias
 
-from a2a_trust import Origins, SigningTool, TrustedKey, TrustStore, verify_card
-from a2a_trust.keys import base64url
+from a2a_trust import Origins, TrustedKey, TrustStore, verify_card
+from a2a_trust.keys import SigningTool, base64url
 from a2a_trust.keys.jwk import public_key_from_jwk
 from a2a_trust.keys.jws import signing_input
 from a2a_trust.strict_json.jcs import canonicalize

@@ -17,7 +17,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from joserfc import jws
 from joserfc.jwk import ECKey, KeySet, RSAKey
 
-from a2a_trust import LocalSigner, generate_signer
+from a2a_trust import generate_signer
+from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.jwk import private_key_to_jwk
 
 __all__ = ["Peers", "obvious_verifier"]

@@ -8,24 +8,28 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
+from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import a2a_trust
+from a2a_trust.exports import public_names
 
 PACKAGE = Path(a2a_trust.__file__).parent
 
 #: From the ground up; a room imports from its own and from lower floors only.
 FLOORS = (
-    ("errors", "dates"),
+    ("errors", "dates", "exports"),
     ("cache", "files", "strict_json"),
     ("net", "card"),
     ("keys",),
     ("signing", "auth"),
     ("lint",),
     ("middleware", "client"),
-    ("servers", "cli"),
+    ("servers", "cli", "proxies", "certificates", "endpoints"),
 )
 
 #: Each library, and the files that may import it.
@@ -140,9 +144,35 @@ def test_the_map_of_the_package_has_every_room_below_those_that_import_it() -> N
             assert rooms.index(there) <= rooms.index(here), f"{name_of(path)} imports {imported} from above"
 
 
-def test_every_public_name_is_where_the_package_says() -> None:
-    for name in a2a_trust.__all__:
-        assert getattr(a2a_trust, name).__name__ == name
+#: The packages and modules whose names are public.
+PUBLIC = ("", ".keys", ".signing", ".auth", ".lint", ".middleware", ".client")
+DOORS = (".errors", ".proxies", ".certificates", ".endpoints")
+
+
+@pytest.mark.parametrize(
+    "package", [import_module(f"a2a_trust{each}") for each in PUBLIC], ids=lambda each: each.__name__
+)
+def test_every_public_name_is_where_the_stub_says(package: ModuleType) -> None:
+    folder = Path(str(package.__file__)).parent
+    names = public_names(str(package.__file__))
+    stub = (folder / "__init__.pyi").read_text(encoding="utf-8")
+    assert len(names) == len(re.findall(r"^from ", stub, re.MULTILINE)), (
+        "a line is not: from module import name as name"
+    )
+    for name, module in names.items():
+        value = getattr(package, name)
+        assert not isinstance(value, type) or value.__name__ == name
+        assert value is getattr(import_module(module), name)
+        assert name in dir(package)
+        assert not (folder / f"{name}.py").exists(), "a module of that name would hide it"
+    assert package.__all__ == sorted(names)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        package.nothing  # noqa: B018
+
+
+def test_what_the_package_exports_fits_on_a_page() -> None:
+    assert len(public_names(a2a_trust.__file__)) <= 48
+    assert a2a_trust.__version__ == version("a2a-trust")
 
 
 #: Functions that are longer, and why.

@@ -14,24 +14,22 @@ from a2a_trust import (
     CardServing,
     CardVerifier,
     ConfigurationError,
-    KeyRing,
     KeyRingFile,
-    SignedPartOnly,
     SqliteApiKeys,
     SqliteCardMemory,
     TrustFile,
     TrustStore,
-    UnsafeAnyOrigin,
     fetch_card,
     generate_signer,
     load_private_key,
     protect,
-    save_private_key,
     sign_card,
     verify_card,
 )
 from a2a_trust.client.certificates import CertificateFiles
+from a2a_trust.keys import KeyRing, UnsafeAnyOrigin, save_private_key
 from a2a_trust.keys.ring_file import load_key_ring, save_key_ring, update_key_ring
+from a2a_trust.signing import SignedPartOnly
 from tests.signing.cards import full_card
 from tests.signing.making import trust_in
 

@@ -1,1 +1,5 @@
 """Requests: who is asking, and may they."""
+
+from a2a_trust.exports import lazy
+
+__getattr__, __dir__ = lazy(__name__, __file__)

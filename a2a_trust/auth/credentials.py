@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, Protocol, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from a2a_trust.card.view import (
@@ -25,13 +25,13 @@ from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 __all__ = [
     "CertificateChain",
     "ClientCertificate",
-    "Cookie",
     "Extractor",
-    "Header",
     "HeaderLines",
     "HttpAuthorization",
+    "InCookie",
+    "InHeader",
+    "InQuery",
     "Lines",
-    "Query",
     "certificates_of",
     "extractor_for",
 ]
@@ -117,9 +117,10 @@ def _text(value: bytes | None, where: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class InHeader:
     """A whole header value."""
 
+    location: ClassVar = "header"
     name: str
 
     def __post_init__(self) -> None:
@@ -146,9 +147,10 @@ _BROKEN_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class InQuery:
     """A parameter of the query. Whatever else the query holds is not read, and may be anything."""
 
+    location: ClassVar = "query"
     name: str
     _pairs: re.Pattern[bytes] = field(init=False, repr=False, compare=False)
     """Finds the values of the parameter, whichever of the name's characters are percent-encoded."""
@@ -175,9 +177,10 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Cookie:
+class InCookie:
     """A cookie (RFC 6265 4.2.1)."""
 
+    location: ClassVar = "cookie"
     name: str
 
     def __post_init__(self) -> None:
@@ -272,7 +275,7 @@ def _check_parameter(name: str) -> None:
 def extractor_for(scheme: SecurityScheme) -> Extractor:
     """Where requests carry the credential of a declared scheme; ConfigurationError for what cannot be enforced."""
     if isinstance(scheme, ApiKeyScheme):
-        places: dict[str, type[Header | Query | Cookie]] = {"header": Header, "query": Query, "cookie": Cookie}
+        places = {place.location: place for place in (InHeader, InQuery, InCookie)}
         try:
             return places[scheme.location](scheme.parameter)
         except ConfigurationError as error:

@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 from a2a_trust.auth.credentials import CERTIFICATES, Extractor, HeaderLines, HttpAuthorization, Lines, certificates_of
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard_config import (
-    At,
     ConfiguredScheme,
+    CredentialAt,
     configured,
 )
 from a2a_trust.auth.principal import Anonymous, Identity, Principal, Verifier
@@ -86,7 +86,7 @@ class Guard:
     def __init__(
         self,
         card: CardView,
-        verifiers: Mapping[str, Verifier[Any] | At],
+        verifiers: Mapping[str, Verifier[Any] | CredentialAt],
         *,
         allow_anonymous: bool = False,
         handlers_check_skills: bool = False,

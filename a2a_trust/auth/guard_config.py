@@ -28,15 +28,15 @@ from a2a_trust.card.view import (
 from a2a_trust.errors import ConfigurationError
 
 __all__ = [
-    "At",
     "ConfiguredScheme",
+    "CredentialAt",
     "GuardConfig",
     "configured",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class At:
+class CredentialAt:
     """A verifier and the place of its credential, for schemes of 0.1 cards, which are a word and name no place."""
 
     place: Extractor
@@ -85,7 +85,7 @@ class GuardConfig:
 
 def configured(
     card: CardView,
-    verifiers: Mapping[str, Verifier[Any] | At],
+    verifiers: Mapping[str, Verifier[Any] | CredentialAt],
     *,
     allow_anonymous: bool,
     handlers_check_skills: bool,
@@ -120,7 +120,7 @@ def _place(scheme: SecurityScheme) -> Extractor | None:
         return None  # not used by any requirement, so it need not be enforceable
 
 
-def _check_names(card: CardView, verifiers: Mapping[str, Verifier[Any] | At]) -> None:
+def _check_names(card: CardView, verifiers: Mapping[str, Verifier[Any] | CredentialAt]) -> None:
     if verifiers and not card.schemes:
         schemes = {name: _declaration(given, is_legacy=card.is_legacy) for name, given in verifiers.items()}
         raise ConfigurationError(
@@ -140,9 +140,9 @@ def _demand(card: CardView, names: Iterable[str]) -> str:
     return f'"securityRequirements": {json.dumps([{"schemes": {name: {"list": []}}} for name in names])}'
 
 
-def _declaration(given: Verifier[Any] | At, *, is_legacy: bool) -> dict[str, Any]:
+def _declaration(given: Verifier[Any] | CredentialAt, *, is_legacy: bool) -> dict[str, Any]:
     """How a card declares a scheme for this verifier."""
-    verifier = given.verifier if isinstance(given, At) else given
+    verifier = given.verifier if isinstance(given, CredentialAt) else given
     url, given_kind = getattr(verifier, "metadata_url", None), _kind_of(verifier)
     kind, members = "http", {"scheme": "bearer"}
     if given_kind is CredentialKind.API_KEY:
@@ -219,7 +219,7 @@ def _check_dpop(dpop: DPoP, schemes: Iterable[ConfiguredScheme]) -> None:
 
 
 def _configured_scheme(
-    name: str, card: CardView, verifiers: Mapping[str, Verifier[Any] | At], has_dpop: bool
+    name: str, card: CardView, verifiers: Mapping[str, Verifier[Any] | CredentialAt], has_dpop: bool
 ) -> ConfiguredScheme:
     scheme = card.schemes.get(name)
     if scheme is None:
@@ -233,7 +233,7 @@ def _configured_scheme(
             "keys ApiKeyVerifier(store), for OAuth 2.0, OpenID Connect and bearer "
             "JwtVerifier(keys, issuer=…, audience=…), for mutual TLS CertificateVerifier(…)"
         )
-    verifier = given.verifier if isinstance(given, At) else given
+    verifier = given.verifier if isinstance(given, CredentialAt) else given
     if isinstance(verifier, type) or not callable(getattr(verifier, "verify", None)):
         raise ConfigurationError(
             f"verifiers: that of {name!r} has no method verify; a store of API keys is wrapped: "
@@ -245,32 +245,34 @@ def _configured_scheme(
     return ConfiguredScheme(name, place, verifier, takes_dpop=has_dpop and _has_tokens_of_oauth(scheme, given))
 
 
-def _place_of_word(scheme: NamedScheme, given: Verifier[Any] | At) -> Extractor:
-    """Where the credential of a 0.1 scheme travels, which is a word: as ``At`` says, else as the word itself does."""
-    if isinstance(given, At):
+def _place_of_word(scheme: NamedScheme, given: Verifier[Any] | CredentialAt) -> Extractor:
+    """Where the credential of a 0.1 scheme travels: as ``CredentialAt`` says, else as its word does."""
+    if isinstance(given, CredentialAt):
         if given.place == HttpAuthorization("dpop"):
-            raise ConfigurationError(f'{scheme.name!r}: write At(HttpAuthorization("bearer"), …); DPoP goes without At')
+            raise ConfigurationError(
+                f'{scheme.name!r}: write CredentialAt(HttpAuthorization("bearer"), …); DPoP goes without CredentialAt'
+            )
         return given.place
     if scheme.name.lower() in _WORDS_FOR_TOKENS:
         return HttpAuthorization("bearer")
     raise ConfigurationError(
         f"{scheme.name!r} of a 0.1 card names no place for its credential; say it: "
-        f'verifiers={{{scheme.name!r}: At(Header("X-API-Key"), …)}}'
+        f'verifiers={{{scheme.name!r}: CredentialAt(InHeader("X-API-Key"), …)}}'
     )
 
 
-def _declared_place(scheme: SecurityScheme, given: Verifier[Any] | At) -> Extractor:
-    if isinstance(given, At):
+def _declared_place(scheme: SecurityScheme, given: Verifier[Any] | CredentialAt) -> Extractor:
+    if isinstance(given, CredentialAt):
         raise ConfigurationError(
-            f"the card says where the credential of {scheme.name!r} travels; pass the verifier without At"
+            f"the card says where the credential of {scheme.name!r} travels; pass the verifier without CredentialAt"
         )
     return extractor_for(scheme)
 
 
-def _has_tokens_of_oauth(scheme: SecurityScheme, given: Verifier[Any] | At) -> bool:
+def _has_tokens_of_oauth(scheme: SecurityScheme, given: Verifier[Any] | CredentialAt) -> bool:
     """Whether the scheme is OAuth 2.0 or OpenID Connect, whose tokens DPoP is for."""
     if isinstance(scheme, NamedScheme):
-        return not isinstance(given, At) and scheme.name.lower() in ("oauth2", "openidconnect")
+        return not isinstance(given, CredentialAt) and scheme.name.lower() in ("oauth2", "openidconnect")
     return isinstance(scheme, OAuth2Scheme | OpenIdConnectScheme)
 
 

@@ -37,7 +37,7 @@ def received(name: str) -> bytes:
     if not is_url(name):
         return read_input(name)
     with needing_client("to ask agents"):
-        from a2a_trust.client.fetch_card import finding
+        from a2a_trust.client.fetching import finding
         from a2a_trust.client.flow import run
     _, fetched = run(finding(name))
     return fetched.body

@@ -29,7 +29,7 @@ from a2a_trust.cli.sources import read_input
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.files.atomic import FileToWrite, Over
 from a2a_trust.lint.findings import Finding, Severity
-from a2a_trust.lint.lint_card import fix_card, lint_card
+from a2a_trust.lint.linter import fix_card, lint_card
 from a2a_trust.lint.rules.table import RULES
 
 __all__ = ["add_arguments", "fixed_text"]

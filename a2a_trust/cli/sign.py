@@ -20,7 +20,7 @@ from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, T
 from a2a_trust.files.atomic import FileToWrite, Over, locked_together
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.lint.findings import Finding, Severity
-from a2a_trust.lint.lint_card import lint_card
+from a2a_trust.lint.linter import lint_card
 from a2a_trust.signing.sign import SignedCard, check_own_work, sign_card
 
 __all__ = ["add_arguments"]

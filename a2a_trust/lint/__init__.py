@@ -1,1 +1,5 @@
 """What in a card should be otherwise, and why: the rules, and what they find."""
+
+from a2a_trust.exports import lazy
+
+__getattr__, __dir__ = lazy(__name__, __file__)

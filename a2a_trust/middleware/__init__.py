@@ -1,1 +1,5 @@
 """ASGI: the guard in front of an agent."""
+
+from a2a_trust.exports import lazy
+
+__getattr__, __dir__ = lazy(__name__, __file__)

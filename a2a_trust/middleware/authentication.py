@@ -16,10 +16,10 @@ from urllib.parse import unquote_plus
 
 from starlette.authentication import AuthCredentials
 
-from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, Query
+from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, InQuery
 from a2a_trust.auth.dpop import NEXT_NONCE, DPoP
 from a2a_trust.auth.guard import Guard, Refused
-from a2a_trust.auth.guard_config import At
+from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Anonymous, Principal, Verifier
 from a2a_trust.card.operations import ends_like_operation, folded_path
 from a2a_trust.card.schema import CARD_PATHS
@@ -61,7 +61,7 @@ class CardEnforcementMiddleware:
         app: ASGIApp,
         *,
         card: bytes | Mapping[str, Any] | CardView,
-        verifiers: Mapping[str, Verifier[Any] | At],
+        verifiers: Mapping[str, Verifier[Any] | CredentialAt],
         url: str | None = None,
         rules: RequestRules = RequestRules(),  # noqa: B008  frozen
         client_certificates: CertificateSource | None = None,
@@ -100,7 +100,7 @@ class CardEnforcementMiddleware:
         self._hidden_headers = frozenset(place.header for place in places if place.header is not None) | proofs
         if client_certificates is not None:
             self._hidden_headers |= client_certificates.headers
-        self._hidden_parameters = frozenset(place.name for place in places if isinstance(place, Query))
+        self._hidden_parameters = frozenset(place.name for place in places if isinstance(place, InQuery))
         self._resource_metadata = resource_metadata
         self._clock = clock
         used = {scheme.name: self._guard.place(scheme.name) for scheme in self._guard.schemes}

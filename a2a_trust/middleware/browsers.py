@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from a2a_trust.auth.credentials import Extractor, Header, HeaderLines, HttpAuthorization, Lines, Query
+from a2a_trust.auth.credentials import Extractor, HeaderLines, HttpAuthorization, InHeader, InQuery, Lines
 from a2a_trust.errors import ConfigurationError, CrossSiteError, MalformedError
 from a2a_trust.keys.origins import origin_of
 
@@ -35,7 +35,7 @@ _NONE: Final[Lines] = []
 def is_attached_by_browsers(place: Extractor) -> bool:
     """Whether a browser may send by itself what travels there. Only these three places need a program, or a link that
     holds the credential; any other is taken for one that a browser fills: cookies, client certificates, HTTP basic."""
-    return not isinstance(place, Header | Query | HttpAuthorization)
+    return not isinstance(place, InHeader | InQuery | HttpAuthorization)
 
 
 class BrowserRules:

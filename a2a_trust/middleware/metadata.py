@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, cast
 from urllib.parse import urlsplit
 
 from a2a_trust.auth.dpop import PROOF_ALGORITHMS, DPoP
-from a2a_trust.auth.guard_config import At
+from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import CredentialKind, TokenBinding, TokenVerifier, Verifier
 from a2a_trust.card.view import CardView, OAuth2Scheme
 from a2a_trust.errors import ConfigurationError
@@ -85,7 +85,7 @@ class ProtectedResource:
         self,
         resource: str,
         card: CardView,
-        verifiers: Mapping[str, Verifier[Any] | At],
+        verifiers: Mapping[str, Verifier[Any] | CredentialAt],
         *,
         dpop: DPoP | None = None,
         certificate_bound: bool = False,
@@ -116,9 +116,9 @@ class ProtectedResource:
         await answer(self._document, scope, send, now=self._clock(), max_age=self._max_age)
 
 
-def _token_verifiers(verifiers: Mapping[str, Verifier[Any] | At]) -> dict[str, TokenVerifier]:
+def _token_verifiers(verifiers: Mapping[str, Verifier[Any] | CredentialAt]) -> dict[str, TokenVerifier]:
     """Those of access tokens. ID tokens are not issued for a resource, so their provider is not one of its servers."""
-    given = {name: each.verifier if isinstance(each, At) else each for name, each in verifiers.items()}
+    given = {name: each.verifier if isinstance(each, CredentialAt) else each for name, each in verifiers.items()}
     return {
         name: cast("TokenVerifier", verifier)
         for name, verifier in given.items()

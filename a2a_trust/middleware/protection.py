@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from a2a_trust.auth.dpop import DPoP
-from a2a_trust.auth.guard_config import At
+from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Verifier
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.card.view import CardView, read_card
@@ -65,7 +65,7 @@ def protect(
     app: ASGIApp,
     *,
     card: bytes | Mapping[str, Any] | CardSource,
-    verifiers: Mapping[str, Verifier[Any] | At],
+    verifiers: Mapping[str, Verifier[Any] | CredentialAt],
     url: str | None = None,
     serving: CardServing = CardServing(),
     extended_card: ExtendedCard | None = None,

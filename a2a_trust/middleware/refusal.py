@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
-from a2a_trust.auth.credentials import Cookie, Extractor, Header, HttpAuthorization, Query
+from a2a_trust.auth.credentials import Extractor, HttpAuthorization, InCookie, InHeader, InQuery
 from a2a_trust.auth.dpop import PROOF_ALGORITHMS
 from a2a_trust.auth.guard import Guard, Refused
 from a2a_trust.card.operations import Binding
@@ -157,9 +157,8 @@ def _challenges(
             if guard.takes_dpop(scheme.name):
                 parameters = ", ".join(filter(None, (told if by_dpop else "", _ALGS, metadata)))
                 lines[f"DPoP {parameters}"] = None
-        elif isinstance(place, Header | Query | Cookie):
-            where = type(place).__name__.lower()
-            lines[f'ApiKey in="{where}", name="{place.name}"'] = None
+        elif isinstance(place, InHeader | InQuery | InCookie):
+            lines[f'ApiKey in="{place.location}", name="{place.name}"'] = None
     return [(_CHALLENGE, line.encode("ascii")) for line in lines]
 
 

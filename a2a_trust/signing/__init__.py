@@ -1,1 +1,5 @@
 """Cards: JSON in, signed JSON out, and back."""
+
+from a2a_trust.exports import lazy
+
+__getattr__, __dir__ = lazy(__name__, __file__)

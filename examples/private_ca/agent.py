@@ -10,15 +10,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from a2a_trust import (
-    CertificateVerifier,
-    ClientAuthority,
-    FromTls,
-    FromUri,
-    OnlyIdentities,
-    principal_of,
-    protect,
-)
+from a2a_trust import CertificateVerifier, FromTls, principal_of, protect
+from a2a_trust.certificates import ClientAuthority, FromUri, OnlyIdentities
 
 CARD = {
     "name": "Invoice Agent",

@@ -6,7 +6,7 @@ import sys
 
 import httpx
 
-from a2a_trust import CertificateFiles, client_context
+from a2a_trust.certificates import CertificateFiles, client_context
 
 url = sys.argv[1] if len(sys.argv) > 1 else "https://localhost:8443/"
 certificate = CertificateFiles("invoices.pem", "invoices.key")

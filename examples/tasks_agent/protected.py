@@ -12,9 +12,10 @@ import os
 
 import agent
 
-from a2a_trust import ApiKeyVerifier, At, Header, SqliteApiKeys, protect
+from a2a_trust import ApiKeyVerifier, SqliteApiKeys, protect
+from a2a_trust.auth import CredentialAt, InHeader
 
 keys = ApiKeyVerifier(SqliteApiKeys(os.environ.get("API_KEYS", "keys.db")))
 
 # A card of 0.1 says that there is a key, and not where; so the place is said here.
-app = protect(agent.app, card=agent.CARD, verifiers={"apiKey": At(Header("X-API-Key"), keys)})
+app = protect(agent.app, card=agent.CARD, verifiers={"apiKey": CredentialAt(InHeader("X-API-Key"), keys)})

@@ -13,7 +13,8 @@ from typing import Any
 from fastapi import FastAPI, Request
 from starlette.types import ASGIApp
 
-from a2a_trust import ApiKeyVerifier, At, Header, SqliteApiKeys, principal_of, protect
+from a2a_trust import ApiKeyVerifier, SqliteApiKeys, principal_of, protect
+from a2a_trust.auth import CredentialAt, InHeader
 
 __all__ = ["WRITERS", "agent"]
 
@@ -65,4 +66,4 @@ def agent(name: str, url: str, store: Path | str) -> ASGIApp:
         }
 
     keys = ApiKeyVerifier(SqliteApiKeys(store))
-    return protect(app, card=card, verifiers={"apiKey": At(Header("X-API-Key"), keys)})
+    return protect(app, card=card, verifiers={"apiKey": CredentialAt(InHeader("X-API-Key"), keys)})

@@ -6,7 +6,8 @@ import copy
 
 import pytest
 
-from a2a_trust import LocalSigner, Origins, SigningTool, TrustedKey, TrustStore, generate_signer, sign_card
+from a2a_trust import Origins, TrustedKey, TrustStore, generate_signer, sign_card
+from a2a_trust.keys import LocalSigner, SigningTool
 from tests.attacks.forgery import JSONObject, canonical, entry, pruned, signs, without_signatures
 from tests.attacks.verifying import HOST
 

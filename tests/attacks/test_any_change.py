@@ -16,20 +16,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from a2a_trust import (
-    CardVerifier,
-    LocalSigner,
-    SignedPartOnly,
-    SigningTool,
-    TrustedKey,
-    TrustError,
-    TrustStore,
-    UnsafeAnyOrigin,
-    sign_card,
-    verify_card,
-)
+from a2a_trust import CardVerifier, TrustedKey, TrustError, TrustStore, sign_card, verify_card
 from a2a_trust.errors import CardVerificationError, FailureReason
+from a2a_trust.keys import LocalSigner, SigningTool, UnsafeAnyOrigin
 from a2a_trust.keys.jws import verify_jws
+from a2a_trust.signing import SignedPartOnly
 from a2a_trust.signing.signature import MARKS
 from a2a_trust.signing.verify import WholeCard
 from tests.attacks.forgery import JSONObject, b64, canonical, entry, pruned, served, signs, unb64, without_signatures

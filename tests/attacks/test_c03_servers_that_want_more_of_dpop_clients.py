@@ -16,7 +16,8 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from a2a_trust import DPoPAuth, DPoPAuthError, generate_signer
+from a2a_trust import DPoPAuth, generate_signer
+from a2a_trust.client import DPoPAuthError
 from tests.client.agents import Agent, Page, serving_agent
 from tests.client.proofs import proof_in
 from tests.net.test_fetcher import Authority

@@ -20,17 +20,17 @@ from a2a_trust import (
     Origins,
     TrustedKey,
     TrustStore,
-    UnsafeAnyOrigin,
-    UnsafeReportOnly,
-    UntrustedCardError,
     fetch_card,
     fetch_card_async,
     fetch_extended_card,
     fetch_extended_card_async,
     verify_card,
 )
+from a2a_trust.client import UnsafeReportOnly
 from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.memory import VolatileCardMemory
+from a2a_trust.errors import UntrustedCardError
+from a2a_trust.keys import UnsafeAnyOrigin
 from tests.attacks.recording import events_outside
 from tests.attacks.test_t08_fetches_of_inner_addresses import INNER
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting

@@ -21,15 +21,14 @@ from a2a_trust import (
     AsyncVerifyingTransport,
     CardVerificationError,
     Origins,
-    RolledBackCardError,
     TrustedKey,
     TrustStore,
-    UnsafePassAnything,
     UnverifiedCardError,
     VerifyingTransport,
-    VolatileCardMemory,
     generate_signer,
 )
+from a2a_trust.client import UnsafePassAnything, VolatileCardMemory
+from a2a_trust.errors import RolledBackCardError
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting
 from tests.net.test_fetcher import Authority
 

@@ -14,17 +14,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from a2a_trust import (
-    AllIssued,
-    CertificateVerifier,
-    ClientAuthority,
-    FromDns,
-    FromTls,
-    FromUri,
-    OnlyIdentities,
-    principal_of,
-    protect,
-)
+from a2a_trust import CertificateVerifier, FromTls, principal_of, protect
+from a2a_trust.certificates import AllIssued, ClientAuthority, FromDns, FromUri, OnlyIdentities
 from tests.certificates import Authority, Leaf
 
 ID = "spiffe://example.org/agents/invoices"

@@ -15,9 +15,9 @@ import pytest
 from a2a_trust.auth.certificate.authority import ClientAuthority
 from a2a_trust.auth.certificate.identities import AllIssued, FromDns
 from a2a_trust.auth.certificate.verifier import CertificateVerifier
-from a2a_trust.auth.credentials import ClientCertificate, Query
+from a2a_trust.auth.credentials import ClientCertificate, InQuery
 from a2a_trust.auth.guard import Guard
-from a2a_trust.auth.guard_config import At
+from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.client_certificate import FromTls
@@ -221,7 +221,7 @@ def test_a_certificate_is_no_password(scheme: str, tmp_path: Path) -> None:
     given: Any = verifier
     if scheme == "word":
         card = {"name": "agent", "url": "https://agent.example/", "authentication": {"schemes": ["word"]}}
-        given = At(Query("cert"), verifier)
+        given = CredentialAt(InQuery("cert"), verifier)
     with pytest.raises(ConfigurationError, match="is for client certificates, whose keys TLS has proven"):
         protect(Agent(), card=card, verifiers={scheme: given}, client_certificates=FromTls())
 
@@ -238,6 +238,6 @@ def test_a_token_is_no_certificate() -> None:
 
 def test_a_word_of_0_1_that_is_a_certificate_needs_its_source() -> None:
     card = {"name": "agent", "url": "https://agent.example/", "authentication": {"schemes": ["mutualTLS"]}}
-    given = {"mutualTLS": At(ClientCertificate(), Believes())}
+    given = {"mutualTLS": CredentialAt(ClientCertificate(), Believes())}
     with pytest.raises(ConfigurationError, match=r"client_certificates=FromTls\(\)"):
         protect(Agent(), card=card, verifiers=given)

@@ -19,16 +19,11 @@ import pytest
 from a2a_trust import (
     ConfigurationError,
     Fetcher,
-    LocalSigner,
     MalformedError,
     Origins,
-    PinnedKeyError,
-    RolledBackCardError,
     TrustedKey,
     TrustOnFirstUse,
     TrustStore,
-    UnsafePassAnything,
-    UnsignedCardError,
     UnverifiedCardError,
     VerifiedCard,
     VerifyingTransport,
@@ -38,8 +33,11 @@ from a2a_trust import (
     verify_card,
 )
 from a2a_trust.cli.main import main
+from a2a_trust.client import UnsafePassAnything
 from a2a_trust.client.memory import Admitted, VolatileCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
+from a2a_trust.errors import PinnedKeyError, RolledBackCardError, UnsignedCardError
+from a2a_trust.keys import LocalSigner
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs
 from tests.attacks.verifying import HOST, NOW
 from tests.client.agents import NEW, OLD, OWNER, Agent, card_of, serving_agent, signed, trusting

@@ -21,19 +21,17 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from a2a_trust import (
     CardVerificationError,
     Fetcher,
-    LocalSigner,
-    PinnedKeyError,
-    RolledBackCardError,
     SqliteCardMemory,
     TrustOnFirstUse,
     TrustStore,
-    UntrustedCardError,
     VerifiedCard,
     fetch_card,
     fetch_card_async,
     generate_signer,
     publish_jwks,
 )
+from a2a_trust.errors import PinnedKeyError, RolledBackCardError, UntrustedCardError
+from a2a_trust.keys import LocalSigner
 from tests.client.agents import NEW, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting
 from tests.net.test_fetcher import Authority, Names
 
@@ -162,7 +160,8 @@ def test_nothing_is_written_of_a_card_that_its_published_key_has_not_signed(
 CLIENT = """
 import json, ssl, sys
 from pathlib import Path
-from a2a_trust import Fetcher, PinnedKeyError, SqliteCardMemory, TrustOnFirstUse, TrustStore, fetch_card
+from a2a_trust import Fetcher, SqliteCardMemory, TrustOnFirstUse, TrustStore, fetch_card
+from a2a_trust.errors import PinnedKeyError
 
 folder, address, port = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 origins = [f"https://agent-{number}.test:{port}" for number in range(10)]

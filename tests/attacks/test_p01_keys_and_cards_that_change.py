@@ -17,17 +17,7 @@ from typing import Any
 
 import pytest
 
-from a2a_trust import (
-    LocalSigner,
-    Origins,
-    SigningTool,
-    TrustedKey,
-    TrustStore,
-    UnsafeAnyOrigin,
-    all_of,
-    generate_signer,
-    verify_card,
-)
+from a2a_trust import Origins, TrustedKey, TrustStore, generate_signer, verify_card
 from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.memory import Admitted, Remembered, VolatileCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
@@ -41,6 +31,7 @@ from a2a_trust.errors import (
     TrustError,
     UntrustedCardError,
 )
+from a2a_trust.keys import LocalSigner, SigningTool, UnsafeAnyOrigin, all_of
 from a2a_trust.keys.policy import OriginPolicy
 from a2a_trust.keys.trust_file import read_trust
 from tests.attacks.forgery import JSONObject, b64, canonical, entry, pruned, served, signs

@@ -10,18 +10,7 @@ from typing import Any
 
 import pytest
 
-from a2a_trust import (
-    CardVerifier,
-    ConfigurationError,
-    LocalSigner,
-    MalformedError,
-    SignedPartOnly,
-    TrustStore,
-    UnsafeAnyOrigin,
-    all_of,
-    n_of,
-    named,
-)
+from a2a_trust import CardVerifier, ConfigurationError, MalformedError, TrustStore
 from a2a_trust.errors import (
     CardVerificationError,
     FailureReason,
@@ -29,6 +18,8 @@ from a2a_trust.errors import (
     UnsignedCardError,
     UntrustedCardError,
 )
+from a2a_trust.keys import LocalSigner, UnsafeAnyOrigin, all_of, n_of, named
+from a2a_trust.signing import SignedPartOnly
 from tests.attacks.forgery import JSONObject, served
 from tests.attacks.verifying import NOW, ORIGIN, refusal, verified
 

@@ -10,8 +10,10 @@ import json
 
 import pytest
 
-from a2a_trust import Form, LocalSigner, SignedCard, TrustStore, sign_card
+from a2a_trust import TrustStore, sign_card
 from a2a_trust.errors import CardVerificationError, FailureReason, UntrustedCardError
+from a2a_trust.keys import LocalSigner
+from a2a_trust.signing import Form, SignedCard
 from a2a_trust.signing.forms import project
 from a2a_trust.signing.signature import content_type, parse_signature
 from tests.attacks.forgery import JSONObject, without_signatures

@@ -13,24 +13,17 @@ from collections.abc import Callable
 
 import pytest
 
-from a2a_trust import (
-    Form,
-    LocalSigner,
-    Origins,
-    SignedPartOnly,
-    SigningTool,
-    TrustedKey,
-    TrustStore,
-    UncoveredFieldsError,
-    sign_card,
-)
+from a2a_trust import Origins, TrustedKey, TrustStore, sign_card
 from a2a_trust.errors import (
     CardVerificationError,
     FailureReason,
     MalformedError,
     PartialSignatureError,
+    UncoveredFieldsError,
     UntrustedCardError,
 )
+from a2a_trust.keys import LocalSigner, SigningTool
+from a2a_trust.signing import Form, SignedPartOnly
 from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING
 from a2a_trust.signing.signature import MARKS
 from a2a_trust.signing.verify import WholeCard

@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
-from a2a_trust import CardVerifier, LocalSigner, SignedPartOnly, TrustStore, publish_jwks
+from a2a_trust import CardVerifier, TrustStore, publish_jwks
 from a2a_trust.errors import CardVerificationError, FailureReason, UntrustedCardError
+from a2a_trust.keys import LocalSigner
+from a2a_trust.signing import SignedPartOnly
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
 from tests.attacks.recording import events_outside
 from tests.attacks.verifying import NOW, ORIGIN, refusal, verified

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from a2a_trust import CardVerifier, LocalSigner, MalformedError, TrustStore
+from a2a_trust import CardVerifier, MalformedError, TrustStore
 from a2a_trust.errors import CardVerificationError, FailureReason
+from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.jws import verify_jws
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
 from tests.attacks.verifying import NOW, ORIGIN, refusal, verified

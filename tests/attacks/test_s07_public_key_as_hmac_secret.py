@@ -12,17 +12,9 @@ import json
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from a2a_trust import (
-    ConfigurationError,
-    LocalSigner,
-    MalformedError,
-    Origins,
-    TrustedKey,
-    TrustStore,
-    generate_signer,
-    read_jwks,
-)
+from a2a_trust import ConfigurationError, MalformedError, Origins, TrustedKey, TrustStore, generate_signer
 from a2a_trust.errors import CardVerificationError, FailureReason, InvalidSignatureError
+from a2a_trust.keys import LocalSigner, read_jwks
 from a2a_trust.keys.algorithms import ALGORITHMS
 from a2a_trust.keys.jwk import public_key_from_jwk, public_key_from_pem
 from a2a_trust.keys.jws import verify_jws

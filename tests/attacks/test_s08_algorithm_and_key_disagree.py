@@ -11,8 +11,9 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, x25519
 
-from a2a_trust import ConfigurationError, LocalSigner, MalformedError, Origins, TrustedKey, TrustStore, generate_signer
+from a2a_trust import ConfigurationError, MalformedError, Origins, TrustedKey, TrustStore, generate_signer
 from a2a_trust.errors import CardVerificationError, FailureReason, InvalidSignatureError, UntrustedCardError
+from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.jwk import public_key_from_jwk, public_key_from_object
 from a2a_trust.keys.jws import verify_jws
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs, unb64

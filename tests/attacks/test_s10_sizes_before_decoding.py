@@ -17,17 +17,7 @@ from typing import Any
 
 import pytest
 
-from a2a_trust import (
-    CardVerifier,
-    LocalSigner,
-    MalformedError,
-    SignedPartOnly,
-    TrustError,
-    TrustStore,
-    load_private_key,
-    read_jwks,
-    sign_card,
-)
+from a2a_trust import CardVerifier, MalformedError, TrustError, TrustStore, load_private_key, sign_card
 from a2a_trust.errors import (
     CardVerificationError,
     FailureReason,
@@ -35,8 +25,10 @@ from a2a_trust.errors import (
     UncoveredFieldsError,
     UntrustedCardError,
 )
+from a2a_trust.keys import LocalSigner, read_jwks
 from a2a_trust.keys.jws import MAX_HEADER, MAX_SIGNATURE, verify_jws
 from a2a_trust.keys.keyset import MAX_KEYS
+from a2a_trust.signing import SignedPartOnly
 from a2a_trust.signing.signature import MAX_SIGNATURES
 from a2a_trust.signing.verify import WholeCard
 from a2a_trust.strict_json import MAX_BYTES, MAX_DEPTH, parse

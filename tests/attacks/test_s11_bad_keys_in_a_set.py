@@ -13,26 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from a2a_trust import (
-    LocalSigner,
-    MalformedError,
-    Origins,
-    TrustedKey,
-    TrustStore,
-    UnsafeAnyOrigin,
-    all_of,
-    generate_signer,
-    n_of,
-    named,
-    publish_jwks,
-    read_jwks,
-)
+from a2a_trust import MalformedError, Origins, TrustedKey, TrustStore, generate_signer, publish_jwks
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
     FailureReason,
     PolicyNotMetError,
 )
+from a2a_trust.keys import LocalSigner, UnsafeAnyOrigin, all_of, n_of, named, read_jwks
 from a2a_trust.keys.files import read_private_key
 from a2a_trust.keys.jwk import (
     private_key_from_jwk,

@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from a2a_trust import Form, LocalSigner, MalformedError, Origins, TrustedKey, TrustStore, all_of
+from a2a_trust import MalformedError, Origins, TrustedKey, TrustStore
 from a2a_trust.errors import CardVerificationError, FailureReason, PolicyNotMetError
+from a2a_trust.keys import LocalSigner, all_of
 from a2a_trust.keys.jwk import public_key_from_object
+from a2a_trust.signing import Form
 from a2a_trust.signing.signature import MARKS, MAX_SIGNATURES, content_type
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
 from tests.attacks.verifying import HOST, NOW, refusal, verified

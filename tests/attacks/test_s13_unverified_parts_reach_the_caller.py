@@ -15,22 +15,10 @@ from typing import Any
 
 import pytest
 
-from a2a_trust import (
-    CardVerifier,
-    Form,
-    LocalSigner,
-    Origins,
-    SignedPartOnly,
-    SigningTool,
-    TrustedKey,
-    TrustStore,
-    UnsafeAnyOrigin,
-    VerifiedCard,
-    n_of,
-    sign_card,
-    verify_card,
-)
+from a2a_trust import CardVerifier, Origins, TrustedKey, TrustStore, VerifiedCard, sign_card, verify_card
 from a2a_trust.errors import CardVerificationError, FailureReason, UntrustedCardError
+from a2a_trust.keys import LocalSigner, SigningTool, UnsafeAnyOrigin, n_of
+from a2a_trust.signing import Form, SignedPartOnly
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs
 from tests.attacks.verifying import HOST, NOW, ORIGIN, refusal, verified
 

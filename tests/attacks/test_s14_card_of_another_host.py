@@ -10,20 +10,10 @@ from typing import Any
 
 import pytest
 
-from a2a_trust import (
-    CardVerifier,
-    ConfigurationError,
-    LocalSigner,
-    Origins,
-    SignedPartOnly,
-    SigningTool,
-    TrustedKey,
-    TrustStore,
-    UnsafeAnyOrigin,
-    all_of,
-    verify_card,
-)
+from a2a_trust import CardVerifier, ConfigurationError, Origins, TrustedKey, TrustStore, verify_card
 from a2a_trust.errors import FailureReason, PolicyNotMetError, UntrustedCardError
+from a2a_trust.keys import LocalSigner, SigningTool, UnsafeAnyOrigin, all_of
+from a2a_trust.signing import SignedPartOnly
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs
 from tests.attacks.verifying import HOST, NOW, ORIGIN, refusal, verified
 

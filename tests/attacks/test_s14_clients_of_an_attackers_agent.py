@@ -24,8 +24,6 @@ from a2a_trust import (
     Origins,
     TrustedKey,
     TrustStore,
-    UnsignedCardError,
-    UntrustedCardError,
     UnverifiedCardError,
     VerifyingTransport,
     fetch_card,
@@ -35,7 +33,13 @@ from a2a_trust import (
 )
 from a2a_trust.client.memory import VolatileCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
-from a2a_trust.errors import CardMemoryError, CardMemoryUnavailableError, RolledBackCardError
+from a2a_trust.errors import (
+    CardMemoryError,
+    CardMemoryUnavailableError,
+    RolledBackCardError,
+    UnsignedCardError,
+    UntrustedCardError,
+)
 from tests.client.agents import NEW, OWNER, Agent, Page, card_of, serving_agent, signed
 from tests.net.test_fetcher import Authority, Names
 

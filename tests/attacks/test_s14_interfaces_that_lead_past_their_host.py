@@ -20,18 +20,17 @@ from a2a_trust import (
     CardVerifier,
     Fetcher,
     FetchError,
-    LocalSigner,
     Origins,
-    SignedPartOnly,
     TrustedKey,
     TrustStore,
-    UnsafeAnyOrigin,
     UnverifiedCardError,
     VerifyingTransport,
     fetch_extended_card,
     verify_card,
 )
 from a2a_trust.errors import FailureReason, UntrustedCardError
+from a2a_trust.keys import LocalSigner, UnsafeAnyOrigin
+from a2a_trust.signing import SignedPartOnly
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs
 from tests.attacks.verifying import HOST, NOW, ORIGIN, refusal, verified
 from tests.client.agents import NEW, Agent, card_of, serving_agent, signed, trusting

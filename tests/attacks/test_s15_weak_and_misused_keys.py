@@ -17,7 +17,8 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from a2a_trust import LocalSigner, MalformedError, Origins, TrustedKey, TrustStore, generate_signer, read_jwks
+from a2a_trust import MalformedError, Origins, TrustedKey, TrustStore, generate_signer
+from a2a_trust.keys import LocalSigner, read_jwks
 from a2a_trust.keys.files import read_private_key
 from a2a_trust.keys.jwk import (
     private_key_from_jwk,

@@ -14,22 +14,12 @@ from typing import Any
 
 import pytest
 
-from a2a_trust import (
-    LocalSigner,
-    Origins,
-    PartialSignatureError,
-    SignedPartOnly,
-    SigningTool,
-    TrustedKey,
-    TrustOnFirstUse,
-    TrustStore,
-    UncoveredFieldsError,
-    publish_jwks,
-    sign_card,
-)
+from a2a_trust import Origins, TrustedKey, TrustOnFirstUse, TrustStore, publish_jwks, sign_card
 from a2a_trust.cli.main import main
-from a2a_trust.errors import CardVerificationError, FailureReason
+from a2a_trust.errors import CardVerificationError, FailureReason, PartialSignatureError, UncoveredFieldsError
+from a2a_trust.keys import LocalSigner, SigningTool
 from a2a_trust.keys.jwk import private_key_to_jwk
+from a2a_trust.signing import SignedPartOnly
 from tests.attacks.forgery import (
     JSONObject,
     b64,

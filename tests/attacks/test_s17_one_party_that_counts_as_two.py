@@ -14,25 +14,14 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from a2a_trust import (
-    ConfigurationError,
-    LocalSigner,
-    Origins,
-    PolicyNotMetError,
-    SignedPartOnly,
-    SigningTool,
-    TrustedKey,
-    TrustStore,
-    UncoveredFieldsError,
-    all_of,
-    generate_signer,
-    n_of,
-    sign_card,
-)
+from a2a_trust import ConfigurationError, Origins, TrustedKey, TrustStore, generate_signer, sign_card
+from a2a_trust.errors import PolicyNotMetError, UncoveredFieldsError
+from a2a_trust.keys import LocalSigner, SigningTool, all_of, n_of
 from a2a_trust.keys.jwk import PublicKey, public_key_from_object
 from a2a_trust.keys.keyset import KeySet
 from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust_file import read_trust
+from a2a_trust.signing import SignedPartOnly
 from a2a_trust.signing.forms import Form, project
 from tests.attacks.forgery import JSONObject, b64, canonical, entry, pruned, served, signs, unb64
 from tests.attacks.verifying import HOST, refusal, verified

@@ -13,17 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust import (
-    CardVerificationError,
-    LocalSigner,
-    TrustOnFirstUse,
-    TrustStore,
-    UntrustedCardError,
-    generate_signer,
-    sign_card,
-)
+from a2a_trust import CardVerificationError, TrustOnFirstUse, TrustStore, generate_signer, sign_card
 from a2a_trust.cli.main import main
-from a2a_trust.errors import FailureReason
+from a2a_trust.errors import FailureReason, UntrustedCardError
+from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.trust_file import TrustFile, read_trust
 from tests.attacks.forgery import JSONObject

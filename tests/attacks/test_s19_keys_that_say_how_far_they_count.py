@@ -17,18 +17,10 @@ from typing import Any
 
 import pytest
 
-from a2a_trust import (
-    LocalSigner,
-    MalformedError,
-    Origins,
-    PublicKey,
-    TrustedKey,
-    TrustFile,
-    TrustStore,
-    read_jwks,
-)
+from a2a_trust import MalformedError, Origins, TrustedKey, TrustFile, TrustStore
 from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier
 from a2a_trust.errors import CardVerificationError, FailureReason, InvalidCredentialsError, UntrustedCardError
+from a2a_trust.keys import LocalSigner, PublicKey, read_jwks
 from a2a_trust.keys.files import read_private_key
 from a2a_trust.keys.jwk import private_key_to_jwk, public_key_from_jwk, public_key_from_pem
 from a2a_trust.keys.jwks_cache import JwksCache

@@ -21,7 +21,6 @@ import pytest
 from a2a_trust import (
     CardVerifier,
     Fetcher,
-    LocalSigner,
     MalformedError,
     Origins,
     TrustedKey,
@@ -32,6 +31,7 @@ from a2a_trust import (
 )
 from a2a_trust.card.ambiguity import is_simple
 from a2a_trust.cli.main import main
+from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.files import save_private_key
 from a2a_trust.middleware.card import CardFile, FixedCard
 from tests.attacks.forgery import JSONObject, canonical, entry, pruned, served, signs

@@ -11,8 +11,9 @@ import json
 
 import pytest
 
-from a2a_trust import LocalSigner, generate_signer
+from a2a_trust import generate_signer
 from a2a_trust.errors import InvalidCredentialsError, KeySourceUnavailableError
+from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.jwks_cache import JwksCache
 from tests.net.test_fetcher import Server, answer, fetcher_for, serving
 

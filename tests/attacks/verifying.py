@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import pytest
 
-from a2a_trust import TrustError, TrustStore, UnsafeAnyOrigin, VerifiedCard, verify_card
+from a2a_trust import TrustError, TrustStore, VerifiedCard, verify_card
 from a2a_trust.errors import CardVerificationError, FailureReason
+from a2a_trust.keys import UnsafeAnyOrigin
 
 HOST: Final = "agent.example.com"
 ORIGIN: Final = f"https://{HOST}/.well-known/agent-card.json"

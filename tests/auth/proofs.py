@@ -7,7 +7,8 @@ import json
 import secrets
 from typing import Any
 
-from a2a_trust import LocalSigner, generate_signer
+from a2a_trust import generate_signer
+from a2a_trust.keys import LocalSigner
 from tests.auth.test_jwt import NOW, b64, claims, token
 
 CLIENT = generate_signer("ES256")

@@ -12,7 +12,7 @@ import pytest
 from a2a_trust.auth.credentials import HttpAuthorization
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard import Guard
-from a2a_trust.auth.guard_config import At
+from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import Anonymous, Identity, KeyBinding, Principal, TokenBinding
 from a2a_trust.card.view import read_card
@@ -289,7 +289,7 @@ async def test_words_of_0_1_cards_mean_what_they_mean_elsewhere(word: str, takes
     guard, thine = Guard(card, {word: verifier()}, dpop=taking()), bound_token()
     assert (await let_in(guard, by_dpop(thine, proof(thine)))).is_authenticated
     with pytest.raises(ConfigurationError, match="bearer"):
-        Guard(card, {word: At(HttpAuthorization("dpop"), verifier())}, dpop=taking())
+        Guard(card, {word: CredentialAt(HttpAuthorization("dpop"), verifier())}, dpop=taking())
 
 
 async def test_without_dpop_the_word_means_nothing() -> None:

@@ -8,12 +8,12 @@ import pytest
 
 from a2a_trust.auth.credentials import (
     CertificateChain,
-    Cookie,
     Extractor,
-    Header,
     HeaderLines,
     HttpAuthorization,
-    Query,
+    InCookie,
+    InHeader,
+    InQuery,
     extractor_for,
 )
 from a2a_trust.card.view import (
@@ -37,7 +37,7 @@ def extract(place: Extractor, scope: dict[str, Any]) -> str | CertificateChain |
     return place.take(lines.get(place.header or b"", []), scope)
 
 
-KEY, TOKEN = Header("X-API-Key"), HttpAuthorization("bearer")
+KEY, TOKEN = InHeader("X-API-Key"), HttpAuthorization("bearer")
 
 
 # Headers
@@ -150,14 +150,14 @@ def test_a_bearer_token_elsewhere_is_not_looked_at() -> None:
     [b"key=secret", b"a=1&key=secret&b=2", b"%6Bey=secret", b"key=%73ecret", b"%6b%65%79=secret", b"key=secret&KEY=x"],
 )
 def test_a_parameter_is_found_as_the_application_would_find_it(query: bytes) -> None:
-    assert extract(Query("key"), scope(query=query)) == "secret"
+    assert extract(InQuery("key"), scope(query=query)) == "secret"
 
 
 @pytest.mark.parametrize(
     "query", [b"", b"keys=a", b"a=key", b"Key=a", b"key%00=a", b"a=1;key=b", b"%256Bey=a", b"+key=a"]
 )
 def test_other_parameters_are_not_looked_at(query: bytes) -> None:
-    assert extract(Query("key"), scope(("key", b"secret"), query=query)) is None
+    assert extract(InQuery("key"), scope(("key", b"secret"), query=query)) is None
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_other_parameters_are_not_looked_at(query: bytes) -> None:
 )
 def test_a_parameter_that_came_twice_in_any_spelling_is_refused(query: bytes) -> None:
     with pytest.raises(InvalidCredentialsError, match="more than once"):
-        extract(Query("key"), scope(query=query))
+        extract(InQuery("key"), scope(query=query))
 
 
 @pytest.mark.parametrize(
@@ -173,13 +173,13 @@ def test_a_parameter_that_came_twice_in_any_spelling_is_refused(query: bytes) ->
 )
 def test_an_empty_or_non_ascii_parameter_is_a_bad_credential(query: bytes) -> None:
     with pytest.raises(InvalidCredentialsError, match="empty, or not ASCII"):
-        extract(Query("key"), scope(query=query))
+        extract(InQuery("key"), scope(query=query))
 
 
 @pytest.mark.parametrize("value", [b"a%", b"a%6", b"%zz", b"%%61", b"% 61", b"%u0061"])
 def test_a_parameter_with_a_broken_escape_is_a_bad_credential(value: bytes) -> None:
     with pytest.raises(InvalidCredentialsError, match="not followed by two hexadecimal digits"):
-        extract(Query("key"), scope(query=b"key=" + value))
+        extract(InQuery("key"), scope(query=b"key=" + value))
 
 
 @pytest.mark.parametrize(
@@ -187,18 +187,18 @@ def test_a_parameter_with_a_broken_escape_is_a_bad_credential(value: bytes) -> N
 )
 def test_whatever_else_the_query_holds_changes_nothing(other: bytes) -> None:
     for query in (b"key=a+b%2B&%b", b"%b&key=a+b%%2B"):
-        assert extract(Query("key"), scope(query=query.replace(b"%b", other).replace(b"%%", b"%"))) == "a b+"
-    assert extract(Query("key"), scope(query=other)) is None
+        assert extract(InQuery("key"), scope(query=query.replace(b"%b", other).replace(b"%%", b"%"))) == "a b+"
+    assert extract(InQuery("key"), scope(query=other)) is None
 
 
 def test_a_name_is_read_as_text_and_not_as_a_pattern() -> None:
-    place = Query("a.b~c")
+    place = InQuery("a.b~c")
     assert extract(place, scope(query=b"a.b%7Ec=1")) == "1"
     assert extract(place, scope(query=b"axb~c=1")) is None
 
 
 def test_a_scope_without_a_query_has_no_parameter() -> None:
-    assert extract(Query("key"), {"headers": []}) is None
+    assert extract(InQuery("key"), {"headers": []}) is None
 
 
 # Cookies
@@ -209,28 +209,28 @@ def test_a_scope_without_a_query_has_no_parameter() -> None:
     [[b"key=secret"], [b"a=b; key=secret; c=d"], [b"a=b;key=secret"], [b"a=b", b"key=secret"], [b"\tkey=secret "]],
 )
 def test_a_cookie_is_found(lines: list[bytes]) -> None:
-    assert extract(Cookie("key"), scope(*(("Cookie", line) for line in lines))) == "secret"
+    assert extract(InCookie("key"), scope(*(("Cookie", line) for line in lines))) == "secret"
 
 
 @pytest.mark.parametrize("line", [b"", b"key", b"KEY=a", b"keys=a", b"a=key=b", b"a=b; ckey=d", b"a, key=secret"])
 def test_other_cookies_are_not_looked_at(line: bytes) -> None:
-    assert extract(Cookie("key"), scope(("cookie", line), ("key", b"secret"), query=b"key=secret")) is None
+    assert extract(InCookie("key"), scope(("cookie", line), ("key", b"secret"), query=b"key=secret")) is None
 
 
 @pytest.mark.parametrize("lines", [[b"key=a; key=a"], [b"key=a", b"key=b"], [b"key=; key=a"], [b"key=a;x=y;key=b"]])
 def test_a_cookie_that_came_twice_is_refused(lines: list[bytes]) -> None:
     with pytest.raises(InvalidCredentialsError, match="more than once"):
-        extract(Cookie("key"), scope(*(("cookie", line) for line in lines)))
+        extract(InCookie("key"), scope(*(("cookie", line) for line in lines)))
 
 
 @pytest.mark.parametrize("line", [b"key=", b"key=\xff", b"key=; a=b"])
 def test_an_empty_or_non_ascii_cookie_is_a_bad_credential(line: bytes) -> None:
     with pytest.raises(InvalidCredentialsError, match="empty, or not ASCII"):
-        extract(Cookie("key"), scope(("cookie", line)))
+        extract(InCookie("key"), scope(("cookie", line)))
 
 
 def test_the_value_of_a_cookie_is_all_behind_the_first_equals_sign() -> None:
-    assert extract(Cookie("key"), scope(("cookie", b"key=a=b=; c=d"))) == "a=b="
+    assert extract(InCookie("key"), scope(("cookie", b"key=a=b=; c=d"))) == "a=b="
 
 
 # From the card
@@ -243,9 +243,9 @@ def api_key(location: str, parameter: str) -> ApiKeyScheme:
 @pytest.mark.parametrize(
     ("scheme", "place"),
     [
-        (api_key("header", "X-API-Key"), Header("X-API-Key")),
-        (api_key("query", "api_key"), Query("api_key")),
-        (api_key("cookie", "sid"), Cookie("sid")),
+        (api_key("header", "X-API-Key"), InHeader("X-API-Key")),
+        (api_key("query", "api_key"), InQuery("api_key")),
+        (api_key("cookie", "sid"), InCookie("sid")),
         (HttpScheme(name="b", scheme="bearer"), HttpAuthorization("bearer")),
         (OAuth2Scheme(name="o", flows=(), metadata_url=None), HttpAuthorization("bearer")),
         (OpenIdConnectScheme(name="o", discovery_url="https://i/d"), HttpAuthorization("bearer")),

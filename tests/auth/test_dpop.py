@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from joserfc import jws
 from joserfc.jwk import ECKey
 
-from a2a_trust import LocalSigner, generate_signer
+from a2a_trust import generate_signer
 from a2a_trust.auth import dpop as dpop_module
 from a2a_trust.auth.dpop import (
     MAX_JTI,
@@ -24,6 +24,7 @@ from a2a_trust.auth.dpop import (
 )
 from a2a_trust.auth.proof_memory import VolatileProofMemory
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
+from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.jwk import PublicKey
 from tests.auth.proofs import BASE, CLIENT, OTHER, bound_token, proof, scope_of, sealed
 from tests.auth.test_jwt import NOW

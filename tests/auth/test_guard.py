@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
-from a2a_trust.auth.credentials import Cookie, Header, HttpAuthorization, Query
+from a2a_trust.auth.credentials import HttpAuthorization, InCookie, InHeader, InQuery
 from a2a_trust.auth.discovery import OAuth2Keys, OpenIdKeys
 from a2a_trust.auth.guard import Guard
-from a2a_trust.auth.guard_config import At
+from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import Anonymous, CredentialKind, Identity, Principal
 from a2a_trust.card.view import read_card
@@ -435,8 +435,8 @@ def test_an_unsafe_header_for_a_key_does_not_start() -> None:
 
 
 def test_a_place_beside_the_cards_own_does_not_start() -> None:
-    with pytest.raises(ConfigurationError, match="pass the verifier without At"):
-        guard({"key": []}, given={"key": At(Header("X-Other"), Words("x"))})
+    with pytest.raises(ConfigurationError, match="pass the verifier without CredentialAt"):
+        guard({"key": []}, given={"key": CredentialAt(InHeader("X-Other"), Words("x"))})
 
 
 def test_skills_that_demand_more_need_somebody_who_checks_it() -> None:
@@ -466,13 +466,13 @@ def guard_of_words(*words: str, given: Any) -> Guard:
 def test_a_word_of_0_1_that_names_no_place_needs_one(word: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         guard_of_words(word, given={word: Words("x")})
-    assert f'verifiers={{{word!r}: At(Header("X-API-Key"), …)}}' in str(caught.value)
+    assert f'verifiers={{{word!r}: CredentialAt(InHeader("X-API-Key"), …)}}' in str(caught.value)
 
 
-@pytest.mark.parametrize("place", [Header("X-API-Key"), Query("k"), Cookie("sid"), HttpAuthorization("bearer")])
+@pytest.mark.parametrize("place", [InHeader("X-API-Key"), InQuery("k"), InCookie("sid"), HttpAuthorization("bearer")])
 async def test_a_word_of_0_1_is_enforced_where_it_is_said(place: Any) -> None:
-    judge = guard_of_words("apiKey", given={"apiKey": At(place, Words("x", ann=""))})
-    carried = {Header: "key", Query: "query", Cookie: "sid", HttpAuthorization: "token"}[type(place)]
+    judge = guard_of_words("apiKey", given={"apiKey": CredentialAt(place, Words("x", ann=""))})
+    carried = {InHeader: "key", InQuery: "query", InCookie: "sid", HttpAuthorization: "token"}[type(place)]
     assert (await caller(judge, **{carried: "ann"})).identities[0][1].subject == "ann"
     with pytest.raises(InvalidCredentialsError):
         await caller(judge, **{carried: "eve"})
@@ -625,7 +625,12 @@ def test_a_card_that_sends_its_callers_to_another_issuer_does_not_start(scheme: 
         of_card(scheme, by(keys))
 
 
-@pytest.mark.parametrize("given", [MemoryApiKeys(), ApiKeyVerifier, "secret", None, At(Header("X"), MemoryApiKeys())])  # type: ignore[arg-type]
+UNVERIFYING: Any = MemoryApiKeys()
+
+
+@pytest.mark.parametrize(
+    "given", [UNVERIFYING, ApiKeyVerifier, "secret", None, CredentialAt(InHeader("X"), UNVERIFYING)]
+)
 def test_what_verifies_nothing_does_not_start(given: Any) -> None:
     card = {
         "name": "agent",
@@ -667,7 +672,7 @@ def test_tokens_are_verified_only_where_the_card_declares_them(name: str) -> Non
 @pytest.mark.parametrize(("word", "wrong"), [("bearer", API_KEYS), ("OAuth2", API_KEYS), ("apiKey", TOKENS)])
 def test_words_of_0_1_are_not_swapped_either(word: str, wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match="and the card demands "):
-        guard_of_words(word, given={word: At(Header("X-API-Key"), wrong) if word == "apiKey" else wrong})
+        guard_of_words(word, given={word: CredentialAt(InHeader("X-API-Key"), wrong) if word == "apiKey" else wrong})
 
 
 @pytest.mark.parametrize("of", [{"url": "https://a.example"}, {"supportedInterfaces": [{"url": "https://a.example"}]}])

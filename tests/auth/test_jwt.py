@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from joserfc import jwt as joserfc_jwt
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
-from a2a_trust import LocalSigner, generate_signer
+from a2a_trust import generate_signer
 from a2a_trust.auth.discovery import OAuth2Keys, OpenIdKeys
 from a2a_trust.auth.jwt import MAX_TOKEN, IdTokenVerifier, JwtVerifier, TokenProfile
 from a2a_trust.auth.principal import Identity, KeyBinding, TokenBinding
@@ -25,6 +25,7 @@ from a2a_trust.errors import (
     KeySourceUnavailableError,
     UnrecognizedCredentialsError,
 )
+from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jwks_cache import JwksCache
 from a2a_trust.keys.keyset import publish_jwks

@@ -168,7 +168,7 @@ async def test_a_flood_does_not_wait_without_end(path: Path, monkeypatch: pytest
 
 _FORKING = """
 import asyncio, os, sys
-from a2a_trust import SqliteProofMemory
+from a2a_trust.auth import SqliteProofMemory
 
 memory = SqliteProofMemory(sys.argv[1], create=True)
 def use(jti):

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust import Fetcher, Form, LocalSigner, generate_signer, publish_jwks, sign_card
+from a2a_trust import Fetcher, generate_signer, publish_jwks, sign_card
 from a2a_trust.cli.main import main
+from a2a_trust.keys import LocalSigner
+from a2a_trust.signing import Form
 from tests.cli.conftest import Done, Run
 from tests.client.agents import NEW, OLD, OWNER, Agent, Page, card_of, serving_agent, signed
 from tests.net.test_fetcher import Authority, Names

@@ -16,7 +16,7 @@ from a2a_trust import strict_json
 from a2a_trust.cli.lint import fixed_text
 from a2a_trust.cli.positions import positions_of
 from a2a_trust.lint.findings import Severity
-from a2a_trust.lint.lint_card import lint_card
+from a2a_trust.lint.linter import lint_card
 from a2a_trust.lint.rules.table import RULES
 from a2a_trust.signing.forms import Form, project
 from tests.cli.conftest import CARD, Run

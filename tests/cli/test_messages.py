@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust import KeyRing, generate_signer
+from a2a_trust import generate_signer
 from a2a_trust.cli.main import main
+from a2a_trust.keys import KeyRing
 from a2a_trust.keys.files import save_private_key
 from a2a_trust.keys.ring_file import save_key_ring
 from tests.cli.conftest import CARD, Done

@@ -9,16 +9,7 @@ from typing import Any
 
 import pytest
 
-from a2a_trust import (
-    LocalSigner,
-    Origins,
-    TrustedKey,
-    TrustStore,
-    VerifiedCard,
-    generate_signer,
-    sign_card,
-    verify_card,
-)
+from a2a_trust import Origins, TrustedKey, TrustStore, VerifiedCard, generate_signer, sign_card, verify_card
 from a2a_trust.cli.report import Exit, exit_of
 from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.memory_store import SqliteCardMemory
@@ -29,6 +20,7 @@ from a2a_trust.errors import (
     RolledBackCardError,
     TrustError,
 )
+from a2a_trust.keys import LocalSigner
 from tests.cli.conftest import CARD, Run
 
 AGENT = "https://invoice.example.com"

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust import Fetcher, LocalSigner, generate_signer, publish_jwks, sign_card
+from a2a_trust import Fetcher, generate_signer, publish_jwks, sign_card
 from a2a_trust.cli.main import main
 from a2a_trust.files.watched import stamp_of_path
+from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.rotation import read_key_ring
 from a2a_trust.keys.trust_file import TrustDocument, read_trust
 from a2a_trust.strict_json import MAX_BYTES

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from a2a_trust import LocalSigner, load_private_key
-from a2a_trust.keys import base64url
+from a2a_trust import load_private_key
+from a2a_trust.keys import LocalSigner, base64url
 from a2a_trust.keys.jws import signing_input
 from a2a_trust.signing.forms import Form, project
 from tests.cli.conftest import CARD, Run

@@ -12,7 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any, Final, NamedTuple
 
-from a2a_trust import LocalSigner, Origins, TrustedKey, TrustStore, generate_signer, sign_card
+from a2a_trust import Origins, TrustedKey, TrustStore, generate_signer, sign_card
+from a2a_trust.keys import LocalSigner
 
 __all__ = ["NEW", "OLD", "OWNER", "Agent", "Asked", "Page", "card_of", "serving_agent", "signed", "trusting"]
 

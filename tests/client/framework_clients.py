@@ -21,7 +21,9 @@ from beeai_framework.adapters.a2a.agents import A2AAgent
 from beeai_framework.memory import UnconstrainedMemory
 from fasta2a.client import A2AClient
 
-from a2a_trust import AsyncVerifyingTransport, Origins, TrustedKey, TrustStore, UnsafePassAnything, read_jwks
+from a2a_trust import AsyncVerifyingTransport, Origins, TrustedKey, TrustStore
+from a2a_trust.client import UnsafePassAnything
+from a2a_trust.keys import read_jwks
 
 
 async def fasta2a(http: httpx.AsyncClient, url: str) -> str:

@@ -20,8 +20,9 @@ from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.client.errors import A2AClientError
 from a2a.types import GetExtendedAgentCardRequest, Message, Part, Role, SendMessageRequest
 
-from a2a_trust import AsyncVerifyingTransport, Origins, TrustedKey, TrustStore, read_jwks
+from a2a_trust import AsyncVerifyingTransport, Origins, TrustedKey, TrustStore
 from a2a_trust.client.memory import VolatileCardMemory
+from a2a_trust.keys import read_jwks
 
 
 async def program(http: httpx.AsyncClient, url: str, do: str) -> str:

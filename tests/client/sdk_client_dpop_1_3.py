@@ -19,7 +19,8 @@ from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.client.errors import A2AClientError
 from a2a.types import Message, Part, Role, SendMessageRequest
 
-from a2a_trust import DPoPAuth, LocalSigner
+from a2a_trust import DPoPAuth
+from a2a_trust.keys import LocalSigner
 
 
 async def run(case: dict[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,9 @@ from a2a.types import (
     TaskPushNotificationConfig,
 )
 
-from a2a_trust import AsyncVerifyingTransport, Origins, TrustedKey, TrustStore, UnsafePassAnything, read_jwks
+from a2a_trust import AsyncVerifyingTransport, Origins, TrustedKey, TrustStore
+from a2a_trust.client import UnsafePassAnything
+from a2a_trust.keys import read_jwks
 
 
 async def said(events: AsyncIterator[Any]) -> str:

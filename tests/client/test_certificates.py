@@ -19,8 +19,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from a2a_trust import ConfigurationError, LocalSigner, MalformedError, generate_signer, load_private_key
+from a2a_trust import ConfigurationError, MalformedError, generate_signer, load_private_key
 from a2a_trust.client.certificates import CertificateFiles, CertificateInMemory, client_context
+from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.files import private_key_bytes
 from tests.certificates import SERVER, Authority, Leaf
 

@@ -16,17 +16,10 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 import a2a_trust
-from a2a_trust import (
-    Fetcher,
-    RolledBackCardError,
-    UnsafePassAnything,
-    UnverifiedCardError,
-    VerifyingTransport,
-    generate_signer,
-    publish_jwks,
-)
+from a2a_trust import Fetcher, UnverifiedCardError, VerifyingTransport, generate_signer, publish_jwks
+from a2a_trust.client import UnsafePassAnything
 from a2a_trust.client.interception import BARE_HEADERS
-from a2a_trust.errors import FailureReason
+from a2a_trust.errors import FailureReason, RolledBackCardError
 from a2a_trust.net.fetcher import Fetched
 from tests.client.agents import NEW, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting
 from tests.net.test_fetcher import Authority

@@ -14,14 +14,14 @@ from a2a_trust import (
     MalformedError,
     TrustedKey,
     TrustStore,
-    UnsafeAnyOrigin,
-    UnsafePassAnything,
     UnverifiedCardError,
     VerifyingTransport,
     verify_card,
 )
+from a2a_trust.client import UnsafePassAnything
 from a2a_trust.client.destinations import Destination, Destinations
 from a2a_trust.client.transport import _Turns
+from a2a_trust.keys import UnsafeAnyOrigin
 from tests.client.agents import NEW, OLD, OWNER, card_of, signed, trusting
 
 AGENT = "https://agent.test"

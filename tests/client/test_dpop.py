@@ -13,7 +13,9 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from a2a_trust import ConfigurationError, DPoPAuth, DPoPAuthError, PublicKey, generate_signer
+from a2a_trust import ConfigurationError, DPoPAuth, generate_signer
+from a2a_trust.client import DPoPAuthError
+from a2a_trust.keys import PublicKey
 from a2a_trust.keys.jwk import public_key_from_jwk
 from tests.client.agents import Agent, Asked, Page, serving_agent
 from tests.client.proofs import ath_of, proof_in

@@ -10,9 +10,10 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from a2a_trust import DPoPAuth, LocalSigner, generate_signer
+from a2a_trust import DPoPAuth, generate_signer
 from a2a_trust.auth.dpop import DPoP, ServerNonces
 from a2a_trust.auth.jwt import JwtVerifier
+from a2a_trust.keys import LocalSigner
 from a2a_trust.middleware.protection import protect
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
 from tests.client.test_dpop import TLS

@@ -16,21 +16,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from a2a_trust import (
-    LocalSigner,
-    Origins,
-    TrustedKey,
-    TrustStore,
-    VerifiedCard,
-    generate_signer,
-    sign_card,
-    verify_card,
-)
+from a2a_trust import Origins, TrustedKey, TrustStore, VerifiedCard, generate_signer, sign_card, verify_card
 from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.location import location_of
 from a2a_trust.client.memory import CardMemory, Remembered, VolatileCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import ConfigurationError, PinnedKeyError, RolledBackCardError, TrustError
+from a2a_trust.keys import LocalSigner
 from a2a_trust.signing.verify_signature import CLOCK_SKEW
 
 AGENT = "https://agent.example.com"

@@ -24,25 +24,28 @@ from a2a_trust import (
     Fetcher,
     MalformedError,
     Origins,
-    PartialSignatureError,
-    SigningTool,
     TrustedKey,
     TrustError,
     TrustFile,
     TrustStore,
-    UncoveredFieldsError,
-    UnsafeAnyOrigin,
-    UnsafePassAnything,
-    UnsignedCardError,
-    UntrustedCardError,
     UnverifiedCardError,
     VerifyingTransport,
     generate_signer,
     publish_jwks,
     verify_card,
 )
+from a2a_trust.client import UnsafePassAnything
 from a2a_trust.client.memory import VolatileCardMemory
-from a2a_trust.errors import CardMemoryError, FetchError, RolledBackCardError
+from a2a_trust.errors import (
+    CardMemoryError,
+    FetchError,
+    PartialSignatureError,
+    RolledBackCardError,
+    UncoveredFieldsError,
+    UnsignedCardError,
+    UntrustedCardError,
+)
+from a2a_trust.keys import SigningTool, UnsafeAnyOrigin
 from tests.attacks.forgery import canonical, entry, pruned, served, signs
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, signed, trusting
 from tests.net.test_fetcher import Authority

@@ -17,7 +17,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from a2a_trust import DPoP, InvalidCredentialsError, JwtVerifier, protect
+from a2a_trust import DPoP, JwtVerifier, protect
+from a2a_trust.errors import InvalidCredentialsError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import public_key_from_jwk
 from tests.auth.proofs import CLIENT, bound_token, proof, scope_of

@@ -20,20 +20,18 @@ from starlette.routing import Route
 
 from a2a_trust import (
     ApiKeyVerifier,
-    At,
     CardServing,
     ConfigurationError,
     Fetcher,
     FromTls,
-    Header,
     JwtVerifier,
-    MemoryApiKeys,
     OpenIdKeys,
     RequestRules,
     SqliteApiKeys,
     generate_signer,
     protect,
 )
+from a2a_trust.auth import CredentialAt, InHeader, MemoryApiKeys
 from a2a_trust.middleware.audit import AuditEvent, Reason
 from a2a_trust.middleware.extended_card import ExtendedCard
 from tests.attacks.test_m06_client_certificates_in_headers import Believes
@@ -277,7 +275,7 @@ def login(issuer: str) -> dict[str, Any]:
             OF_0_1,
             {"verifiers": {"apiKey": VERIFIER}},
             OF_0_1,
-            {"verifiers": {"apiKey": At(Header("X-API-Key"), VERIFIER)}},
+            {"verifiers": {"apiKey": CredentialAt(InHeader("X-API-Key"), VERIFIER)}},
         ),
         (
             "whose `openIdConnectUrl` is not that of the verifier's issuer",

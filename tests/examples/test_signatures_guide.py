@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from a2a_trust import ConfigurationError, Form, PartialSignatureError, SigningTool, generate_signer, sign_card
+from a2a_trust import ConfigurationError, generate_signer, sign_card
+from a2a_trust.errors import PartialSignatureError
+from a2a_trust.keys import SigningTool
+from a2a_trust.signing import Form
 from tests.conftest import ROOT
 from tests.signing.cards import full_card
 from tests.signing.making import served, signed_in

@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
-from a2a_trust import ConfigurationError, LocalSigner, UntrustedCardError, generate_signer, publish_jwks, sign_card
+from a2a_trust import ConfigurationError, generate_signer, publish_jwks, sign_card
 from a2a_trust.cli.main import main
+from a2a_trust.errors import UntrustedCardError
+from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.jwks_cache import JwksCacheTimes
 from a2a_trust.keys.policy import Threshold
 from a2a_trust.keys.trust import SigningTool

@@ -10,7 +10,8 @@ import anyio
 import httpx
 import pytest
 
-from a2a_trust import DPoP, JwtVerifier, ServerNonces, VolatileProofMemory
+from a2a_trust import DPoP, JwtVerifier
+from a2a_trust.auth import ServerNonces, VolatileProofMemory
 from a2a_trust.auth.proof_memory import ProofMemory
 from a2a_trust.auth.proof_store import SqliteProofMemory
 from tests.auth.proofs import BASE, bound_token, by_dpop, proof

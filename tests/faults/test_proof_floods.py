@@ -10,8 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from a2a_trust import DPoP, JwtVerifier, LocalSigner, VolatileProofMemory
+from a2a_trust import DPoP, JwtVerifier
+from a2a_trust.auth import VolatileProofMemory
 from a2a_trust.errors import TooManyRequestsError
+from a2a_trust.keys import LocalSigner
 from tests.auth.proofs import BASE, CLIENT, OTHER, bound_token, by_dpop, proof
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys
 from tests.faults.agent_process import OAUTH

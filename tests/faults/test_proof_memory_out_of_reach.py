@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from a2a_trust import DPoP, JwtVerifier, SqliteProofMemory
+from a2a_trust import DPoP, JwtVerifier
+from a2a_trust.auth import SqliteProofMemory
 from a2a_trust.errors import ConfigurationError
 from tests.auth.proofs import BASE, bound_token, by_dpop, proof
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, Keys

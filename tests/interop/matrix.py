@@ -17,20 +17,17 @@ from typing import Any, Final, TypeAlias
 
 from a2a_trust import (
     CardVerificationError,
-    LocalSigner,
     MalformedError,
-    PartialSignatureError,
-    SigningTool,
     TrustedKey,
     TrustStore,
-    UncoveredFieldsError,
-    UnsafeAnyOrigin,
     generate_signer,
     merged_card,
     sign_card,
     verify_card,
 )
 from a2a_trust.card.view import generation_of
+from a2a_trust.errors import PartialSignatureError, UncoveredFieldsError
+from a2a_trust.keys import LocalSigner, SigningTool, UnsafeAnyOrigin
 from a2a_trust.keys.jwk import private_key_to_jwk
 from tests.interop.sdk_process import SdkProcess, node_sdk, python_sdk
 

@@ -15,25 +15,12 @@ from typing import Any, Final
 
 import pytest
 
-from a2a_trust import (
-    Form,
-    LocalSigner,
-    Origins,
-    PartialSignatureError,
-    SignedPartOnly,
-    SigningTool,
-    TrustedKey,
-    TrustStore,
-    UncoveredFieldsError,
-    UnsafeAnyOrigin,
-    UntrustedCardError,
-    VerifiedCard,
-    generate_signer,
-    verify_card,
-)
+from a2a_trust import Origins, TrustedKey, TrustStore, VerifiedCard, generate_signer, verify_card
 from a2a_trust.card.schema import MESSAGES
-from a2a_trust.errors import FailureReason
+from a2a_trust.errors import FailureReason, PartialSignatureError, UncoveredFieldsError, UntrustedCardError
+from a2a_trust.keys import LocalSigner, SigningTool, UnsafeAnyOrigin
 from a2a_trust.keys.jwk import private_key_to_jwk
+from a2a_trust.signing import Form, SignedPartOnly
 from a2a_trust.signing.verify import Coverage, WholeCard
 from tests.interop.corpus import EVERYWHERE, load_card
 from tests.interop.left_out import left_out

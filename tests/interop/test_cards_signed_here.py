@@ -13,23 +13,19 @@ import pytest
 
 from a2a_trust import (
     CardVerificationError,
-    Form,
-    LocalSigner,
     MalformedError,
-    SignedCard,
-    SigningTool,
     TrustedKey,
     TrustStore,
-    UnsafeAnyOrigin,
-    UntrustedCardError,
     VerifiedCard,
     generate_signer,
     sign_card,
     verify_card,
 )
-from a2a_trust.errors import FailureReason
+from a2a_trust.errors import FailureReason, UntrustedCardError
+from a2a_trust.keys import LocalSigner, SigningTool, UnsafeAnyOrigin
 from a2a_trust.keys.jwk import private_key_to_jwk
-from a2a_trust.lint.lint_card import lint_card
+from a2a_trust.lint.linter import lint_card
+from a2a_trust.signing import Form, SignedCard
 from a2a_trust.signing.signature import content_type, parse_signature
 from tests.interop.corpus import (
     EVERYWHERE,

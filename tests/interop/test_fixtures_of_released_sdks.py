@@ -15,20 +15,10 @@ from typing import Any, Final
 
 import pytest
 
-from a2a_trust import (
-    Form,
-    PartialSignatureError,
-    SignedPartOnly,
-    SigningTool,
-    TrustedKey,
-    TrustStore,
-    UncoveredFieldsError,
-    UnsafeAnyOrigin,
-    VerifiedCard,
-    read_jwks,
-    verify_card,
-)
-from a2a_trust.errors import FailureReason
+from a2a_trust import TrustedKey, TrustStore, VerifiedCard, verify_card
+from a2a_trust.errors import FailureReason, PartialSignatureError, UncoveredFieldsError
+from a2a_trust.keys import SigningTool, UnsafeAnyOrigin, read_jwks
+from a2a_trust.signing import Form, SignedPartOnly
 from a2a_trust.signing.forms import project
 from a2a_trust.signing.verify import Coverage, WholeCard
 

@@ -12,19 +12,10 @@ from hypothesis import strategies as st
 
 from a2a_trust import (
     CardVerificationError,
-    Form,
-    LocalSigner,
     MalformedError,
     Origins,
-    PartialSignatureError,
-    SignedPartOnly,
-    SigningError,
-    SigningTool,
     TrustedKey,
     TrustStore,
-    UncoveredFieldsError,
-    UnsafeAnyOrigin,
-    UntrustedCardError,
     VerifiedCard,
     generate_signer,
     merged_card,
@@ -32,8 +23,16 @@ from a2a_trust import (
 )
 from a2a_trust.card.schema import DEFAULTS_0_3, MESSAGES_0_3, SCHEMES_0_3, Kind, Presence
 from a2a_trust.card.view import generation_of
-from a2a_trust.errors import FailureReason
+from a2a_trust.errors import (
+    FailureReason,
+    PartialSignatureError,
+    SigningError,
+    UncoveredFieldsError,
+    UntrustedCardError,
+)
+from a2a_trust.keys import LocalSigner, SigningTool, UnsafeAnyOrigin
 from a2a_trust.keys.jwk import private_key_to_jwk
+from a2a_trust.signing import Form, SignedPartOnly
 from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import Coverage, WholeCard

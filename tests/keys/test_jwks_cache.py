@@ -9,14 +9,14 @@ import logging
 
 import pytest
 
-from a2a_trust import LocalSigner, generate_signer
+from a2a_trust import generate_signer
 from a2a_trust.errors import (
     ConfigurationError,
     FetchError,
     InvalidCredentialsError,
     KeySourceUnavailableError,
 )
-from a2a_trust.keys import jwks_cache
+from a2a_trust.keys import LocalSigner, jwks_cache
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jwks_cache import JwksCache, JwksCacheTimes
 

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from a2a_trust.lint.lint_card import lint_card
+from a2a_trust.lint.linter import lint_card
 from a2a_trust.lint.rules.rule import Rule
 from a2a_trust.lint.rules.table import RULES
 from a2a_trust.strict_json.pointer import steps_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from a2a_trust.auth.credentials import ClientCertificate, Cookie, Extractor, Header, HttpAuthorization, Query
+from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, InCookie, InHeader, InQuery
 from a2a_trust.errors import ConfigurationError, CrossSiteError
 from a2a_trust.middleware.browsers import BrowserRules, is_attached_by_browsers
 from a2a_trust.middleware.options import RequestRules
@@ -68,8 +68,8 @@ class Basic:
 
 
 def test_only_what_a_program_has_to_attach_is_left_alone() -> None:
-    attached: list[Extractor] = [Cookie("sid"), ClientCertificate(), Basic()]
-    written: list[Extractor] = [Header("X-API-Key"), Query("key"), HttpAuthorization("bearer")]
+    attached: list[Extractor] = [InCookie("sid"), ClientCertificate(), Basic()]
+    written: list[Extractor] = [InHeader("X-API-Key"), InQuery("key"), HttpAuthorization("bearer")]
     assert [is_attached_by_browsers(place) for place in [*attached, *written]] == [True] * 3 + [False] * 3
 
 

@@ -21,6 +21,7 @@ NEEDS = {
     "client": {"client"},
     "net.fetcher": {"server", "client"},
     "middleware": {"server"},
+    "endpoints": {"server"},
     "servers": {"uvicorn"},
     "servers.hypercorn": set(),  # it is for those who have hypercorn, and an extra would bring nothing else
 }
@@ -42,7 +43,9 @@ def test_the_wheel_has_the_package_and_nothing_else(built: tuple[Path, Path]) ->
         names = set(wheel.namelist())
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         said = wheel.read(metadata).decode()
-    sources = {str(path.relative_to(ROOT)) for path in (ROOT / "a2a_trust").rglob("*.py")}
+    sources = {
+        str(path.relative_to(ROOT)) for path in (ROOT / "a2a_trust").rglob("*.py*") if "__pycache__" not in path.parts
+    }
     assert {name for name in names if ".dist-info/" not in name} == {*sources, "a2a_trust/py.typed"}
     assert "Requires-Python: >=3.11" in said
     assert "Description-Content-Type: text/markdown" in said

@@ -21,8 +21,8 @@ from urllib.parse import parse_qs, urljoin, urlsplit
 import httpx
 import pytest
 
-from a2a_trust import LocalSigner, generate_signer
-from a2a_trust.keys import base64url
+from a2a_trust import generate_signer
+from a2a_trust.keys import LocalSigner, base64url
 from a2a_trust.net.fetcher import Fetcher
 from tests.net.test_fetcher import Authority
 

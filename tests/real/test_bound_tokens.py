@@ -26,9 +26,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from a2a_trust import DPoP, DPoPAuth, JwtVerifier, LocalSigner, ServerNonces, generate_signer, principal_of, protect
+from a2a_trust import DPoP, DPoPAuth, JwtVerifier, generate_signer, principal_of, protect
+from a2a_trust.auth import ServerNonces
 from a2a_trust.auth.discovery import OpenIdKeys
-from a2a_trust.keys import base64url
+from a2a_trust.keys import LocalSigner, base64url
 from a2a_trust.middleware.client_certificate import FromTls
 from tests.certificates import SERVER, Authority, Leaf
 from tests.middleware.agent import uvicorn_serving

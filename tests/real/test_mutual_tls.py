@@ -13,7 +13,7 @@ import httpx
 import pytest
 from cryptography import x509
 
-from a2a_trust import CertificateFiles, client_context
+from a2a_trust.certificates import CertificateFiles, client_context
 from tests.certificates import SERVER, Authority, Leaf
 from tests.real.openid_provider import AUDIENCE, OpenIdProvider
 from tests.servers.environments import python_of

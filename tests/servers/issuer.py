@@ -11,7 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
-from a2a_trust import LocalSigner, generate_signer, publish_jwks
+from a2a_trust import generate_signer, publish_jwks
+from a2a_trust.keys import LocalSigner
 
 __all__ = ["Issuer", "issuing"]
 

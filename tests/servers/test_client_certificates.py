@@ -28,7 +28,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from hypercorn.config import Config
 
-from a2a_trust import AllIssued, CertificateVerifier, ClientAuthority, FromTls, FromUri, protect
+from a2a_trust import CertificateVerifier, FromTls, protect
+from a2a_trust.certificates import AllIssued, ClientAuthority, FromUri
 from a2a_trust.servers import connection, hypercorn
 from a2a_trust.servers.uvicorn import H11Protocol, HttpToolsProtocol
 from tests.certificates import SERVER, Authority, Leaf

@@ -12,7 +12,8 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from a2a_trust import KeyRing, SqliteApiKeys, generate_signer
+from a2a_trust import SqliteApiKeys, generate_signer
+from a2a_trust.keys import KeyRing
 from a2a_trust.keys.ring_file import save_key_ring
 from tests.serving_cards.agent_card import public_card
 

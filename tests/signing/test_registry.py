@@ -12,17 +12,16 @@ from a2a_trust import (
     CardVerificationError,
     CardVerifier,
     ConfigurationError,
-    Form,
     MalformedError,
     Origins,
-    SigningTool,
     TrustedKey,
     TrustStore,
     generate_signer,
-    n_of,
     sign_card,
 )
 from a2a_trust.errors import FailureReason
+from a2a_trust.keys import SigningTool, n_of
+from a2a_trust.signing import Form
 from a2a_trust.strict_json import MAX_BYTES
 from tests.attacks.recording import events_outside
 from tests.signing.cards import Card, full_card

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust.lint.lint_card import lint_card
+from a2a_trust.lint.linter import lint_card
 from a2a_trust.lint.rules.rule import Rule
 from a2a_trust.lint.rules.secrets import RULES
 from tests.lint.cards import OAUTH, Example, check_examples, clean_card, having, rules_found

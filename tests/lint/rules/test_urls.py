@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from a2a_trust.lint.findings import Severity
-from a2a_trust.lint.lint_card import lint_card
+from a2a_trust.lint.linter import lint_card
 from a2a_trust.lint.rules.rule import Rule
 from a2a_trust.lint.rules.urls import RULES
 from tests.lint.cards import OAUTH, Example, check_examples, clean_card, having

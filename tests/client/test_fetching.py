@@ -17,38 +17,40 @@ from a2a_trust import (
     ConfigurationError,
     Fetcher,
     FetchError,
-    KeySourceUnavailableError,
     MalformedError,
     Origins,
-    PartialSignatureError,
-    PolicyNotMetError,
-    SignedPartOnly,
-    SigningTool,
     TrustedKey,
     TrustFile,
     TrustStore,
-    UncoveredFieldsError,
-    UnsafeReportOnly,
-    UnsignedCardError,
-    UntrustedCardError,
     VerifiedCard,
     fetch_card,
     fetch_card_async,
     fetch_extended_card,
     fetch_extended_card_async,
     generate_signer,
-    named,
     publish_jwks,
     verify_card,
 )
-from a2a_trust.client.fetch_card import card_urls, fetching
+from a2a_trust.client import UnsafeReportOnly
+from a2a_trust.client.fetching import card_urls, fetching
 from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.flow import Flow, FreshKeys, Get, InThread, run
 from a2a_trust.client.memory import VolatileCardMemory
 from a2a_trust.client.verification import Verification
-from a2a_trust.errors import PinnedKeyError, RolledBackCardError
+from a2a_trust.errors import (
+    KeySourceUnavailableError,
+    PartialSignatureError,
+    PinnedKeyError,
+    PolicyNotMetError,
+    RolledBackCardError,
+    UncoveredFieldsError,
+    UnsignedCardError,
+    UntrustedCardError,
+)
+from a2a_trust.keys import SigningTool, named
 from a2a_trust.keys.jwks_cache import JwksCache
 from a2a_trust.net.fetcher import Fetched
+from a2a_trust.signing import SignedPartOnly
 from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING
 from tests.attacks.forgery import canonical, entry, pruned, served, signs
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, signed, trusting

@@ -19,7 +19,7 @@ from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.lint.document import at
 from a2a_trust.lint.findings import Finding, Severity
-from a2a_trust.lint.lint_card import MAX_OF_A_RULE, fix_card, lint_card
+from a2a_trust.lint.linter import MAX_OF_A_RULE, fix_card, lint_card
 from a2a_trust.lint.rules.table import RULES
 from a2a_trust.signing.forms import Form, project
 from a2a_trust.signing.sign import sign_card

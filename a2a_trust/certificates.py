@@ -1,0 +1,15 @@
+"""Client certificates: for agents that verify them, and for clients that have one."""
+
+from a2a_trust.auth.certificate.authority import ClientAuthority as ClientAuthority
+from a2a_trust.auth.certificate.identities import AllIssued as AllIssued
+from a2a_trust.auth.certificate.identities import FromDns as FromDns
+from a2a_trust.auth.certificate.identities import FromEmail as FromEmail
+from a2a_trust.auth.certificate.identities import FromSubject as FromSubject
+from a2a_trust.auth.certificate.identities import FromUri as FromUri
+from a2a_trust.auth.certificate.identities import OnlyIdentities as OnlyIdentities
+from a2a_trust.auth.certificate.identities import OnlyThumbprints as OnlyThumbprints
+from a2a_trust.auth.certificate.verifier import CertificateVerifier as CertificateVerifier
+from a2a_trust.client.certificates import CertificateFiles as CertificateFiles
+from a2a_trust.client.certificates import CertificateInMemory as CertificateInMemory
+from a2a_trust.client.certificates import client_context as client_context
+from a2a_trust.middleware.client_certificate import FromTls as FromTls

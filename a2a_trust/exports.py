@@ -1,0 +1,55 @@
+"""The public names of a package, imported when they are first used: a program loads only what it uses.
+
+The stub beside a package's ``__init__.py`` is the one table of its names. Type checkers read it as it is; at run time
+``lazy`` reads its lines ``from module import name as name``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["lazy", "public_names"]
+
+_LINE: Final = re.compile(r"^from (a2a_trust\.[\w.]+) import (\w+) as \2$", re.MULTILINE)
+_LIBRARIES_OF_EXTRAS: Final = ("anyio", "httpcore", "httpx", "msgspec", "starlette")
+
+
+@cache
+def public_names(init_file: str) -> dict[str, str]:
+    """Name -> module, of the package with that ``__init__.py``."""
+    stub = Path(init_file).with_suffix(".pyi").read_text(encoding="utf-8")
+    return {name: module for module, name in _LINE.findall(stub)}
+
+
+def lazy(package: str, init_file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of a package (PEP 562)."""
+
+    def find(name: str) -> Any:
+        names = public_names(init_file)
+        if name == "__all__":
+            return sorted(names)
+        if name not in names:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = _imported(names[name], name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return find, lambda: sorted({*vars(sys.modules[package]), *public_names(init_file)})
+
+
+def _imported(module: str, name: str) -> Any:
+    """ImportError that says which extra to install, where a library of one is missing."""
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        if library not in _LIBRARIES_OF_EXTRAS:
+            raise
+        extra = "client" if module.startswith("a2a_trust.client.") else "server"
+        raise ImportError(f'{name} is for {extra}s and needs {library}: pip install "a2a-trust[{extra}]"') from None

@@ -1,0 +1,13 @@
+# The public names of a2a_trust.middleware.
+from a2a_trust.middleware.authentication import CardEnforcementMiddleware as CardEnforcementMiddleware
+from a2a_trust.middleware.authentication import principal_of as principal_of
+from a2a_trust.middleware.calls import Call as Call
+from a2a_trust.middleware.card_access import CardReaders as CardReaders
+from a2a_trust.middleware.client_certificate import FromTls as FromTls
+from a2a_trust.middleware.extended_card import ExtendedCard as ExtendedCard
+from a2a_trust.middleware.options import RequestRules as RequestRules
+from a2a_trust.middleware.options import TenantRule as TenantRule
+from a2a_trust.middleware.peer import Networks as Networks
+from a2a_trust.middleware.protection import CardServing as CardServing
+from a2a_trust.middleware.protection import protect as protect
+from a2a_trust.middleware.rules import call_of as call_of

@@ -9,7 +9,7 @@ import threading
 from asyncio import AbstractEventLoop, Task
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from a2a_trust.errors import ConfigurationError
 
@@ -17,6 +17,8 @@ __all__ = ["BoundedCache", "SingleFlight"]
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
+
+_Entry: TypeAlias = tuple[_V, float, float, int]
 
 
 class BoundedCache(Generic[_K, _V]):
@@ -26,8 +28,8 @@ class BoundedCache(Generic[_K, _V]):
 
     The caller says how many bytes an entry takes. An entry that is larger than the whole cache is not kept.
 
-    Threads: ``get`` takes no lock, and returns the value of one ``put`` for that key, whole. The methods that change
-    the cache take turns. Keys must be of built-in types, whose comparison runs no Python code.
+    Threads: ``get`` takes no lock, and returns the value of one ``put`` for that key, whole. The other methods take
+    turns. Keys must be of types whose comparison runs no Python code, such as the built-in ones.
     """
 
     def __init__(self, *, max_entries: int, max_bytes: float = math.inf) -> None:
@@ -35,9 +37,11 @@ class BoundedCache(Generic[_K, _V]):
         if type(max_entries) is not int or max_entries < 0 or not max_bytes >= 0:
             raise ConfigurationError("a cache: write bounds of 0 or more, and the number of entries as an int")
         self._max_entries, self._max_bytes = max_entries, max_bytes
-        #: Key -> value, the end of its time, its bytes. Not a dict: to find its first entry after many were deleted in
-        #: front of it takes a walk over the places of all of them.
-        self._entries: OrderedDict[_K, tuple[_V, float, int]] = OrderedDict()
+        #: Key -> value, the begin and the end of its time, its bytes. Not a dict: to find its first entry after many
+        #: were deleted in front of it takes a walk over the places of all of them.
+        self._entries: OrderedDict[_K, _Entry[_V]] = OrderedDict()
+        #: As ``get``, for a caller that compares the times itself: it saves a call, 14 % of a hit in ``CardVerifier``.
+        self.entry: Callable[[_K], _Entry[_V] | None] = self._entries.get
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -50,21 +54,28 @@ class BoundedCache(Generic[_K, _V]):
         """The bytes of all entries, as their callers said."""
         return self._bytes
 
-    def get(self, key: _K, now: float = -math.inf) -> _V | None:
-        """The value; None when there is none, or when its time has ended at ``now``."""
+    def get(self, key: _K, now: float | None = None) -> _V | None:
+        """The value; None when there is none, or it does not count at ``now``. Without ``now`` all values count."""
         entry = self._entries.get(key)
-        return entry[0] if entry is not None and now < entry[1] else None
+        return entry[0] if entry is not None and (now is None or entry[1] <= now < entry[2]) else None
 
-    def put(self, key: _K, value: _V, *, until: float = math.inf, size: int = 0) -> None:
-        """Keep the value, of ``size`` bytes, as the newest entry; it counts before ``until``, by the caller's clock."""
+    def items(self, now: float | None = None) -> list[tuple[_K, _V]]:
+        """The keys and values that count at ``now``, from the oldest entry on. Without ``now`` all values count."""
+        with self._lock:
+            entries = list(self._entries.items())
+        return [(key, value) for key, (value, since, until, _) in entries if now is None or since <= now < until]
+
+    def put(self, key: _K, value: _V, *, since: float = -math.inf, until: float = math.inf, size: int = 0) -> None:
+        """Keep the value, of ``size`` bytes, as the newest entry; it counts from ``since`` on and before ``until``, by
+        the caller's clock."""
         with self._lock:
             self._pop(key)
             if size > self._max_bytes:
                 return
-            self._entries[key] = value, until, size
+            self._entries[key] = value, since, until, size
             self._bytes += size
             while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
-                _, (_, _, freed) = self._entries.popitem(last=False)
+                _, (_, _, _, freed) = self._entries.popitem(last=False)
                 self._bytes -= freed
 
     def remove(self, key: _K) -> None:
@@ -75,7 +86,7 @@ class BoundedCache(Generic[_K, _V]):
     def remove_where(self, is_unwanted: Callable[[_V], bool]) -> None:
         """Drop the entries of all such values. It looks at every entry."""
         with self._lock:
-            for key in [key for key, (value, _, _) in self._entries.items() if is_unwanted(value)]:
+            for key in [key for key, (value, _, _, _) in self._entries.items() if is_unwanted(value)]:
                 self._pop(key)
 
     def clear(self) -> None:
@@ -87,7 +98,7 @@ class BoundedCache(Generic[_K, _V]):
     def _pop(self, key: _K) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
-            self._bytes -= entry[2]
+            self._bytes -= entry[3]
 
 
 class SingleFlight(Generic[_K, _V]):

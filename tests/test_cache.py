@@ -65,6 +65,19 @@ def test_an_entry_does_not_count_from_its_end_on_by_the_callers_clock() -> None:
     assert cache.get("a") == 1  # a caller without a clock
 
 
+def test_an_entry_counts_from_its_begin_on() -> None:
+    cache: BoundedCache[str, int] = BoundedCache(max_entries=3)
+    cache.put("a", 1, since=5.0, until=10.0)
+    cache.put("b", 2)
+    assert [cache.get("a", now) for now in (4.9, 5.0, 10.0, float("nan"))] == [None, 1, None, None]
+    assert [cache.items(now) for now in (4.9, 5.0)] == [[("b", 2)], [("a", 1), ("b", 2)]]
+    assert cache.items() == [("a", 1), ("b", 2)]
+    assert cache.get("a") == 1
+    assert cache.entry("a") == (1, 5.0, 10.0, 0)
+    cache.clear()
+    assert cache.entry("a") is None
+
+
 def test_entries_are_removed_one_by_one_by_their_value_and_all() -> None:
     cache: BoundedCache[int, int] = BoundedCache(max_entries=10, max_bytes=100)
     for number in range(6):

@@ -117,7 +117,6 @@ class _Verified(NamedTuple):
     signed: bytes
     """The digest of what the issuer has signed: a signature can have other spellings, which are other tokens."""
     generation: int
-    good_from: float
 
 
 class JwtVerifier(BoundVerifier[str]):
@@ -194,8 +193,8 @@ class JwtVerifier(BoundVerifier[str]):
         generation = self._keys.generation
         verified = self._verified.get(digest, now)
         if verified is not None:
-            identity, _, then, good_from = verified
-            if then == generation and good_from <= now:
+            identity, _, then = verified
+            if then == generation:
                 return identity
         try:
             identity, good_from, good_until, size = await self._verify(credential, now)
@@ -204,9 +203,8 @@ class JwtVerifier(BoundVerifier[str]):
         # Five minutes of the clock in both directions: what was verified while it ran ahead is verified again.
         good_from = max(good_from, now - _MEMORY_SECONDS)
         good_until = min(good_until, now + _MEMORY_SECONDS)
-        self._verified.put(
-            digest, _Verified(identity, _signed(credential), generation, good_from), until=good_until, size=size
-        )
+        verified = _Verified(identity, _signed(credential), generation)
+        self._verified.put(digest, verified, since=good_from, until=good_until, size=size)
         return identity
 
     def forget(self, credential: str) -> None:

@@ -88,7 +88,7 @@ async def test_a_storm_of_good_tokens_does_not_fill_the_memory() -> None:
 async def test_the_memory_holds_no_token() -> None:
     judge, made = verifier(), token()
     await judge.verify(made, NOW)
-    kept = judge._verified._entries
+    kept = judge._verified.items()
     assert len(kept) == 1
-    held = repr([(key, value, dict(value.identity.claims)) for key, (value, _, _) in kept.items()])
+    held = repr([(key, value, dict(value.identity.claims)) for key, value in kept])
     assert all(part not in held for part in made.split("."))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
     FailureReason,
+    MalformedError,
     UncoveredFieldsError,
     UntrustedCardError,
 )
@@ -74,6 +77,15 @@ def test_a_hit_is_for_one_origin_only() -> None:
         verifier.verify(document, origin="https://invoice.example.org")
 
 
+@pytest.mark.parametrize("origin", [None, "", (), 7])
+def test_what_is_no_origin_finds_no_card_that_may_be_from_anywhere(origin: Any) -> None:
+    document = served(sign_card(full_card(), ALICE).card)
+    verifier = CardVerifier(trust_in(ALICE), clock=Clock())
+    verifier.verify(document, origin=ANYWHERE)
+    with pytest.raises((ConfigurationError, MalformedError)):
+        verifier.verify(document, origin=origin)
+
+
 def test_changing_what_a_proof_gave_does_not_poison_the_memory() -> None:
     document = served(sign_card(full_card(), ALICE).card)
     verifier = CardVerifier(trust_in(ALICE), clock=Clock())
@@ -97,8 +109,9 @@ def test_the_memory_is_bounded_and_forgets_the_oldest() -> None:
 
 
 def test_a_memory_of_less_than_nothing_is_a_mistake() -> None:
-    with pytest.raises(ConfigurationError):
-        CardVerifier(trust_in(ALICE), clock=Clock(), remember=-1)
+    for remember in (-1, 1.5):
+        with pytest.raises(ConfigurationError, match="remember is a number of cards"):
+            CardVerifier(trust_in(ALICE), clock=Clock(), remember=remember)  # type: ignore[arg-type]
 
 
 def test_failures_and_very_large_cards_are_not_remembered() -> None:

@@ -15,6 +15,7 @@ from cryptography.x509 import verification
 
 from a2a_trust.auth.certificate.identities import AllIssued, Allowed, IdentityRule, OnlyIdentities, OnlyThumbprints
 from a2a_trust.auth.certificate.reading import BROKEN, LONGEST_NAME, extension_of
+from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, MalformedError
 from a2a_trust.files.watched import Stamp, Watched, open_regular, stamp_of_path
 from a2a_trust.keys.jwk import public_key_from_object
@@ -89,7 +90,7 @@ class RevocationList:
     def __init__(self, crl: x509.CertificateRevocationList) -> None:
         self._crl = crl
         self._serial_numbers = frozenset(entry.serial_number for entry in crl)
-        self._is_of: dict[x509.Certificate, bool] = {}
+        self._is_of = BoundedCache[x509.Certificate, bool](max_entries=_MAX_ISSUERS)
 
     def names(self, certificate: x509.Certificate) -> bool:
         return certificate.serial_number in self._serial_numbers
@@ -103,12 +104,11 @@ class RevocationList:
         usage = extension_of(issuer, x509.KeyUsage)
         if not start <= now < end or usage is None or not usage.crl_sign:
             return None
-        if issuer not in self._is_of:
+        is_valid = self._is_of.get(issuer)
+        if is_valid is None:
             is_valid = crl.is_signature_valid(issuer.public_key())  # type: ignore[arg-type]
-            if len(self._is_of) >= _MAX_ISSUERS:
-                self._is_of.clear()
-            self._is_of[issuer] = is_valid
-        return end if self._is_of[issuer] else None
+            self._is_of.put(issuer, is_valid)
+        return end if is_valid else None
 
 
 class _Files(NamedTuple):

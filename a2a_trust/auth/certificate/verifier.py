@@ -27,7 +27,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -39,6 +39,7 @@ from a2a_trust.auth.certificate.identities import FromSubject, check_allowed
 from a2a_trust.auth.certificate.reading import BROKEN, extension_of
 from a2a_trust.auth.credentials import CertificateChain
 from a2a_trust.auth.principal import CredentialKind, Identity
+from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,
@@ -60,15 +61,6 @@ LOOK_SECONDS: Final = 1.0
 """How often files are looked at: so long, and as long as reading takes, may what changed in them still count."""
 
 _MEMORY_CERTIFICATES: Final = 1024
-
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
-
-
-def _remember(memory: dict[_Key, _Value], key: _Key, value: _Value) -> None:
-    if len(memory) >= _MEMORY_CERTIFICATES:
-        memory.clear()
-    memory[key] = value
 
 
 class _Verified(NamedTuple):
@@ -95,8 +87,8 @@ class CertificateVerifier:
         self._watched = tuple(map(WatchedAuthority, authorities))
         self._looked = float("-inf")
         self._reading: asyncio.Task[None] | None = None
-        self._verified: dict[bytes, _Verified] = {}
-        self._above: dict[bytes, tuple[x509.Certificate, ...]] = {}
+        self._verified = BoundedCache[bytes, _Verified](max_entries=_MEMORY_CERTIFICATES)
+        self._above = BoundedCache[bytes, tuple[x509.Certificate, ...]](max_entries=_MEMORY_CERTIFICATES)
 
     async def verify(self, credential: CertificateChain, now: float) -> Identity:
         """Whom the certificates name.
@@ -109,13 +101,13 @@ class CertificateVerifier:
             await self._look()
         memory = self._verified  # before anything is judged: what changes meanwhile drops it
         digest = _digest(credential)
-        verified = memory.get(digest)
-        if verified is None or not verified.good_from <= now < verified.good_until:
+        verified = memory.get(digest, now)
+        if verified is None:
             try:
                 verified = self._verify(credential, now)
             except BROKEN:
                 raise InvalidCredentialsError("certificate: it cannot be read") from None
-            _remember(memory, digest, verified)
+            memory.put(digest, verified, since=verified.good_from, until=verified.good_until)
         return verified.identity
 
     async def _look(self) -> None:
@@ -129,13 +121,13 @@ class CertificateVerifier:
     async def _look_again(self) -> None:
         for watched in self._watched:
             if await watched.look_again():
-                self._verified = {}
+                self._verified = BoundedCache(max_entries=_MEMORY_CERTIFICATES)
 
     def _verify(self, credential: CertificateChain, now: float) -> _Verified:
         chain = list(map(x509.load_der_x509_certificate, credential))
         leaf, above = chain[0], tuple(chain[1:])
         thumbprint = leaf.fingerprint(hashes.SHA256())
-        above = above or self._above.get(thumbprint, ())
+        above = above or self._above.get(thumbprint) or ()
         if len({each.subject.public_bytes() for each in above}) < len(above):
             # Those of one name may all have issued each other, and the search for a path would try them in all orders.
             raise InvalidCredentialsError("certificate: two of those above it have the same name")
@@ -153,7 +145,7 @@ class CertificateVerifier:
         if authority.crls:
             good_until = min(expires_at, _unrevoked_until(path, watched.files.crls, now))
         check_allowed(authority.allowed, name, thumbprint)
-        _remember(self._above, thumbprint, above)
+        self._above.put(thumbprint, above)
         identity = Identity(
             issuer=f"x509:{authority.identity.kind}:{authority.name}",
             subject=name,

@@ -710,7 +710,7 @@ def test_the_first_list_that_is_over_ends_what_is_remembered(tmp_path: Path) -> 
     ):
         verifier = CertificateVerifier(authority(tmp_path, crls=[write_crls(tmp_path, *crls)]))
         assert judge(verifier, leaf).subject == ID
-        [verified] = verifier._verified.values()
+        [(_, verified)] = verifier._verified.items()
         assert verified.good_until <= time.time() + 300
 
 

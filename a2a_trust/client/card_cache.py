@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from threading import Lock
-from typing import Final, NamedTuple
+from typing import Final
 
+from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.net.fetcher import Fetched
 
@@ -12,12 +12,6 @@ __all__ = ["CardCache"]
 
 _MOST_SECONDS: Final = 86_400.0
 """However long a server says: a card that was replaced is noticed within a day."""
-
-
-class _Kept(NamedTuple):
-    fetched: Fetched
-    since: float
-    until: float
 
 
 class CardCache:
@@ -28,30 +22,24 @@ class CardCache:
     """
 
     def __init__(self, size: int = 256) -> None:
-        if size < 1:
+        if type(size) is not int or size < 1:
             raise ConfigurationError(
                 "CardCache: size is a number of cards, 1 or more; leave the cache out to keep none"
             )
-        self._size = size
-        self._kept: dict[str, _Kept] = {}
-        self._lock = Lock()
+        self._kept = BoundedCache[str, Fetched](max_entries=size)
 
     def fresh(self, url: str, now: float) -> Fetched | None:
         """The answer of that URL, if its server need not be asked again yet."""
-        kept = self._kept.get(url)
-        return kept.fetched if kept is not None and kept.since <= now < kept.until else None
+        return self._kept.get(url, now)
 
     def known(self, url: str) -> Fetched | None:
         """The answer of that URL, however old, by which its server can be asked for changes."""
-        kept = self._kept.get(url)
-        return None if kept is None else kept.fetched
+        return self._kept.get(url)
 
     def keep(self, url: str, fetched: Fetched, now: float) -> None:
         """Keep an answer that came when it was ``now``, unless nothing could come of it."""
         seconds = min(fetched.max_age or 0.0, _MOST_SECONDS)
-        with self._lock:
-            self._kept.pop(url, None)
-            if seconds > 0 or fetched.etag is not None or fetched.last_modified is not None:
-                self._kept[url] = _Kept(fetched, now, now + seconds)
-            while len(self._kept) > self._size:
-                del self._kept[next(iter(self._kept))]
+        if seconds > 0 or fetched.etag is not None or fetched.last_modified is not None:
+            self._kept.put(url, fetched, since=now, until=now + seconds)
+        else:
+            self._kept.remove(url)

@@ -27,10 +27,11 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from a2a_trust import strict_json
+from a2a_trust.cache import BoundedCache
 from a2a_trust.card.operations import EXTENDED_CARD_0_2, METHODS, ROUTES, Operation
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.client.destinations import Destination, Destinations, UnsafePassAnything
@@ -66,8 +67,6 @@ _EXTENDED: Final = tuple(
     )
 )
 _EXTENDED_METHODS: Final = frozenset(method for method, (_, of) in METHODS.items() if of is _GET_EXTENDED)
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
 
 _REMEMBERED: Final = 256
 _REMEMBERED_BYTES: Final = 65_536  # a longer card is fetched again instead of verified again
@@ -85,15 +84,13 @@ class Asked(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Public:
-    """A public card that was verified: how far it leads, and for how long that counts without verifying it again."""
+    """A public card that was verified, and how far it leads."""
 
     location: Location
     document: bytes
     reach: Reach
     destinations: Destinations
     store: TrustStore
-    since: float
-    until: float
 
 
 class Search:
@@ -143,10 +140,10 @@ class PassingCards:
         self._also = None if isinstance(also, UnsafePassAnything) else _all_written(also)
         #: URL of a card whose query counts -> where the memory keeps it
         self._locations = {_with_query(url): location_of(url, with_query=True) for url in cards.values() if "?" in url}
-        #: URL of a public card, with its query -> what it says
-        self._public: dict[str, _Public] = {}
-        #: base of an interface -> when the search for its card failed, and why
-        self._failed: dict[Destination, tuple[float, TrustError]] = {}
+        #: URL of a public card, with its query -> what it says, while that counts without verifying it again
+        self._public = BoundedCache[str, _Public](max_entries=_REMEMBERED)
+        #: base of an interface -> why the search for its card failed
+        self._failed = BoundedCache[str, TrustError](max_entries=_REMEMBERED)
 
     def asked(self, method: str, url: str, body: bytes) -> Asked | None:
         """What the request is for; None: not for a card. ``url`` is whole, but for user information; ``body`` is empty
@@ -171,19 +168,16 @@ class PassingCards:
         if called is None:
             return True
         now, store = self._verification.clock(), self._verification.trust.trust_store()
-        return any(
-            each.store is store and each.since <= now < each.until and each.destinations.cover(called)
-            for each in list(self._public.values())
-        )
+        return any(each.store is store and each.destinations.cover(called) for _, each in self._public.items(now))
 
     def permits_again(self, url: str) -> Flow[bool]:
         """As ``permits``, after cards that name the URL were verified again: time or trust may have changed."""
         if self.permits(url):
             return True
         called = Destination.of(url)
-        for key, public in list(self._public.items()):
+        for key, public in self._public.items():
             if public.destinations.cover(called) and self._public.get(key) is public:
-                del self._public[key]
+                self._public.remove(key)
                 if not public.document:
                     continue
                 try:
@@ -210,8 +204,8 @@ class PassingCards:
     def search(self, url: str) -> Search:
         """Where to look for the card that names the URL; the refusal of the last search when that has just failed."""
         called = Destination.of(url)
-        since, refusal = self._failed.get(called.without_operation(), (float("-inf"), None))
-        if refusal is not None and since <= self._verification.clock() < since + _FAILED_SECONDS:
+        refusal = self._failed.get(str(called.without_operation()), self._verification.clock())
+        if refusal is not None:
             raise refusal
         below = [base for base in self._cards if called.below(base) is not None]
         if below:
@@ -220,8 +214,9 @@ class PassingCards:
 
     def failed(self, url: str, search: Search) -> TrustError:
         """The refusal, kept for those who ask again."""
-        refusal = search.refusal()
-        _keep(self._failed, Destination.of(url).without_operation(), (self._verification.clock(), refusal))
+        refusal, now = search.refusal(), self._verification.clock()
+        base = Destination.of(url).without_operation()
+        self._failed.put(str(base), refusal, since=now, until=now + _FAILED_SECONDS)
         return refusal
 
     def judged(self, asked: Asked, url: str, body: bytes, charset: str | None) -> Flow[None]:
@@ -252,7 +247,7 @@ class PassingCards:
     ) -> Flow[None]:
         verification = self._verification if is_public else self._verification.without_memory()
         kept = document if isinstance(document, bytes) and len(document) <= _REMEMBERED_BYTES else b""
-        publics: list[_Public] = []
+        publics: list[tuple[_Public, float, float]] = []
 
         def check(verified: VerifiedCard) -> None:
             _check_whole(verified)
@@ -266,26 +261,23 @@ class PassingCards:
                 reach=reach,
                 destinations=Destinations.of(verified, url),
                 store=verification.trust.trust_store(),
-                since=now,
-                until=min(verified.valid_until, now + _VERIFY_AGAIN_SECONDS),
             )
-            publics.append(public)
+            publics.append((public, now, min(verified.valid_until, now + _VERIFY_AGAIN_SECONDS)))
 
         yield from verification.verify(document, location, check)
-        for public in publics:
-            _keep(self._public, url, public)
+        for public, since, until in publics:
+            self._public.put(url, public, since=since, until=until)
 
     def _check_extension(self, extended: Reach, origin: str) -> None:
         """Refuse it when it leads further than every public card that names the origin it is from."""
         refusal = None
-        for public in list(self._public.values()):
-            if origin in public.reach.origins:
-                try:
-                    check_extension(public.reach, extended)
-                except CardVerificationError as error:
-                    refusal = error
-                else:
-                    return
+        for public in [each for _, each in self._public.items() if origin in each.reach.origins]:
+            try:
+                check_extension(public.reach, extended)
+            except CardVerificationError as error:
+                refusal = error
+            else:
+                return
         if refusal is not None:
             raise refusal
 
@@ -308,14 +300,6 @@ def _names(paths: tuple[str, ...], url: str) -> bool:
     parts = urlsplit(url)
     behind = unquote(f"{parts.query}#{parts.fragment}").casefold()
     return unquote(parts.path).rstrip("/").casefold().endswith(paths) or any(path in behind for path in paths)
-
-
-def _keep(kept: dict[_Key, _Value], key: _Key, value: _Value) -> None:
-    """Keep it as the newest of a bounded number."""
-    kept.pop(key, None)
-    kept[key] = value
-    if len(kept) > _REMEMBERED:
-        kept.pop(next(iter(kept)), None)
 
 
 def _destination(url: str, also: tuple[Destination, ...]) -> Destination | None:

@@ -16,7 +16,6 @@ may see the card plays no part.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from typing import Any, Final, TypeAlias
 
 from a2a_trust import strict_json
 from a2a_trust.auth.principal import Anonymous, Principal
+from a2a_trust.cache import BoundedCache
 from a2a_trust.card.merge import merged_card
 from a2a_trust.card.operations import EXTENDED_CARD_PATHS
 from a2a_trust.card.schema import Generation
@@ -118,7 +118,7 @@ class ExtendedCardEndpoint:
         self._may_read = None if extended is None else extended.may_read
         self._source = None if extended is None else extended.provider()
         #: By the digest of the card as its source gave it, whether it is merged, and the kid.
-        self._signed: OrderedDict[tuple[bytes, bool, str], SignedCard] = OrderedDict()
+        self._signed = BoundedCache[tuple[bytes, bool, str], SignedCard](max_entries=_REMEMBERED)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -172,7 +172,6 @@ class ExtendedCardEndpoint:
         made_of = (sha256(body).digest(), legacy, kid)
         signed = self._signed.get(made_of)
         if signed is not None and signed.is_current(now):
-            self._signed.move_to_end(made_of)
             return signed.body
         parsed = strict_json.parse(body, what="extended card")
         merged = merged_card(parsed) if legacy and not generation_of(parsed).is_legacy else None
@@ -180,9 +179,7 @@ class ExtendedCardEndpoint:
             signed = SignedCard(body if merged is None else json_bytes(merged), -inf, inf)
         else:
             signed = self._signer.sign(parsed if merged is None else merged, now)
-        self._signed[made_of] = signed
-        while len(self._signed) > _REMEMBERED:
-            self._signed.popitem(last=False)
+        self._signed.put(made_of, signed)
         return signed.body
 
 

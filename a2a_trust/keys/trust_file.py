@@ -495,6 +495,7 @@ class TrustFile:
         """
         self._path, self._fetcher = Path(path), fetcher
         self._fetched: dict[str, tuple[PublicKey, ...]] = {}
+        #: Not a BoundedCache: the file bounds it, and a key set that leaves would be fetched for each card.
         self._caches: dict[str, JwksCache] = {}
         self._watched = Watched(self._read, self._look, failures=(ConfigurationError, OSError), tell=self._tell)
 
@@ -565,6 +566,7 @@ class TrustFile:
             files[entry.file] = keys_of_file(entry, path, f"{self._path}, line {entry.line}")
         self._files, self._paths = files, tuple(stamps)
         self._fetched = {url: keys for url, keys in self._fetched.items() if url in document.urls}
+        self._caches = {url: self._caches[url] for url in document.urls if url in self._caches}
         self._store = document.store(files, self._fetched)
         return document, stamps
 

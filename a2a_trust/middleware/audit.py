@@ -155,6 +155,7 @@ class Outages:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """``clock`` gives seconds that never run backwards."""
         self._clock = clock
+        #: Not a BoundedCache: what leaves here is told, and a new cause drives none out.
         self._open: dict[str, _Outage] = {}
 
     def refused(self, scope: Mapping[str, Any], detail: str) -> None:

@@ -402,6 +402,20 @@ async def test_only_the_key_sets_of_the_host_are_fetched(tmp_path: Path) -> None
 
 
 @pytest.mark.anyio
+async def test_a_key_set_that_leaves_the_file_is_forgotten_and_the_others_stay_fresh(tmp_path: Path) -> None:
+    fetchers: Any = Fetchers(a=[ANN.public_key], b=[BOB.public_key])
+    both = remote("a", "invoice.example.com"), remote("b", "invoice.example.com")
+    file = TrustFile(written(tmp_path, *both), fetcher=fetchers)
+    await file.fetch()
+    written(tmp_path, both[1])
+    assert not is_verified(await file.fetch(), ANN)
+    assert [*file._caches] == ["https://keys.example.com/b"]
+    written(tmp_path, *both)
+    assert is_verified(await file.fetch(), ANN)
+    assert [url[-1] for url in fetchers.fetched] == ["a", "b", "a"]
+
+
+@pytest.mark.anyio
 async def test_a_key_set_that_is_out_of_reach_leaves_the_other_keys(tmp_path: Path) -> None:
     fetchers: Any = Fetchers(a=OSError("down"), b=[BOB.public_key])
     path = written(tmp_path, remote("a", "invoice.example.com"), remote("b", "invoice.example.com"), entry(EVE))

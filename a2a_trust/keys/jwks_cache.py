@@ -17,7 +17,6 @@ All state changes between two awaits of one event loop, by assignment; a cache b
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 import math
 import time
@@ -25,6 +24,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from a2a_trust.cache import SingleFlight
 from a2a_trust.errors import (
     ConfigurationError,
     FetchError,
@@ -108,6 +108,8 @@ class JwksCache:
         self._times = JwksCacheTimes() if times is None else times
         self._clock = clock
         self._snapshot: _Snapshot | None = None
+        self._flights = SingleFlight[None, _Snapshot | None]()
+        #: The last load, which tests wait for; ``_flights`` tells whether one is under way.
         self._flight: asyncio.Task[_Snapshot | None] | None = None
         self._loads = 0
         self._failures = 0
@@ -164,7 +166,7 @@ class JwksCache:
         snapshot, now = self._snapshot, self._clock()
         if snapshot is not None and now < snapshot.fresh_until:
             return snapshot
-        flight = self._running()
+        flight = self._flights.running(None)
         if flight is None and now >= self._retry_at:
             flight = self._begin()
         is_usable = snapshot is not None and now < snapshot.usable_until
@@ -179,7 +181,7 @@ class JwksCache:
 
     def _search(self) -> asyncio.Task[_Snapshot | None]:
         """The load that may find an unknown name: the one under way, or a new one; KeySourceUnavailableError."""
-        flight = self._running()
+        flight = self._flights.running(None)
         if flight is not None:
             return flight
         now = self._clock()
@@ -193,16 +195,9 @@ class JwksCache:
         self._searches_until = paid + self._times.cooldown
         return self._begin()
 
-    def _running(self) -> asyncio.Task[_Snapshot | None] | None:
-        flight = self._flight
-        if flight is None or flight.done() or flight.get_loop() is not asyncio.get_running_loop():
-            return None  # a load of another loop died with it
-        return flight
-
     def _begin(self) -> asyncio.Task[_Snapshot | None]:
         self._loads += 1
-        # A context of its own: the load serves all callers and must not carry the first one's request along.
-        self._flight = asyncio.create_task(self._load(self._loads), context=contextvars.Context())
+        self._flight = self._flights.begin(None, lambda: self._load(self._loads))
         return self._flight
 
     async def _load(self, load: int) -> _Snapshot | None:
@@ -252,6 +247,6 @@ class JwksCache:
 
 
 async def _result(flight: asyncio.Task[_Snapshot | None]) -> _Snapshot | None:
-    """What the load brings. Cancelling the one who waits leaves the load alone, for the others."""
+    """As ``SingleFlight.wait``, and None where the load was cancelled, which must not cancel those who wait."""
     await asyncio.wait([flight])
     return None if flight.cancelled() else flight.result()

@@ -22,7 +22,6 @@ authority, or by another rule, is another caller, and an authority can renew its
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -39,7 +38,7 @@ from a2a_trust.auth.certificate.identities import FromSubject, check_allowed
 from a2a_trust.auth.certificate.reading import BROKEN, extension_of
 from a2a_trust.auth.credentials import CertificateChain
 from a2a_trust.auth.principal import CredentialKind, Identity
-from a2a_trust.cache import BoundedCache
+from a2a_trust.cache import BoundedCache, SingleFlight
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,
@@ -86,7 +85,7 @@ class CertificateVerifier:
             raise ConfigurationError("CertificateVerifier: two authorities have one name; give each its own")
         self._watched = tuple(map(WatchedAuthority, authorities))
         self._looked = float("-inf")
-        self._reading: asyncio.Task[None] | None = None
+        self._looks = SingleFlight[None, None]()
         self._verified = BoundedCache[bytes, _Verified](max_entries=_MEMORY_CERTIFICATES)
         self._above = BoundedCache[bytes, tuple[x509.Certificate, ...]](max_entries=_MEMORY_CERTIFICATES)
 
@@ -112,11 +111,8 @@ class CertificateVerifier:
 
     async def _look(self) -> None:
         """Have the files looked at. Requests that come meanwhile are judged by what they said before."""
-        reading = self._reading
-        is_reading = reading is not None and not reading.done() and reading.get_loop() is asyncio.get_running_loop()
-        if not is_reading:
-            self._reading = asyncio.create_task(self._look_again())
-            await asyncio.shield(self._reading)  # that this request is given up must not end it
+        if self._looks.running(None) is None:
+            await self._looks.run(None, self._look_again)
 
     async def _look_again(self) -> None:
         for watched in self._watched:

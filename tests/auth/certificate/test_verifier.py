@@ -801,8 +801,9 @@ async def test_while_files_are_read_requests_go_on_and_one_that_is_given_up_does
     with pytest.raises(asyncio.CancelledError):
         await first
     may_end.set()
-    assert verifier._reading is not None
-    await verifier._reading
+    reading = verifier._looks.running(None)
+    assert reading is not None
+    await reading
     with pytest.raises(InvalidCredentialsError, match="revoked"):
         await verifier.verify(shown, now + 3.4)
     assert times == [path]

@@ -26,7 +26,7 @@ from typing import Final
 
 from a2a_trust.auth.proof_memory import MAX_WINDOW, DroppedTimes, Room, digest_of, kept_seconds
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TooManyRequestsError, TrustError
-from a2a_trust.files.sqlite import SqliteFile, is_damage
+from a2a_trust.files.sqlite import SqliteFile
 
 __all__ = ["SqliteProofMemory"]
 
@@ -87,23 +87,17 @@ class SqliteProofMemory:
             application_id=_APPLICATION_ID,
             version=1,
             tables=_TABLES,
+            if_damaged=f"move it away, and wait {2 * MAX_WINDOW:.0f} seconds before you start with a new one: until "
+            "then a used proof may count again",
             timeout=timeout,
         )
         self._timeout = timeout
-        missing = (
-            f"there is no memory of DPoP proofs at {path}; to make one: SqliteProofMemory({str(path)!r}, create=True)"
-        )
+        first = f"to make one: SqliteProofMemory({str(path)!r}, create=True)"
         try:
-            self._file.open_or_make(create=create, missing=missing)
-            with self._file.connection() as connection:
-                (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            self._file.open_or_make(path, create=create, if_missing=first)
+            self._file.check_content()
         except sqlite3.Error as error:
-            found = str(error)
-        if found != "ok":
-            raise ConfigurationError(
-                f"the memory of DPoP proofs {path} cannot be used ({found}); if it is damaged, move it away, and wait "
-                f"{2 * MAX_WINDOW:.0f} seconds before you start with a new one: until then a used proof may count again"
-            )
+            raise ConfigurationError(self._file.complaint(error)) from None
         self._begin_in_this_process()
 
     def _begin_in_this_process(self) -> None:
@@ -172,12 +166,18 @@ class _Writer:
             answers = self._remember(batch) if batch else []
         except Exception as error:  # noqa: BLE001  whatever went wrong, nobody can tell
             self._close()
-            answers = [KeySourceUnavailableError(f"{self._name}: {_reason(error)}") for _ in batch]
+            answers = [KeySourceUnavailableError(self._complaint(error)) for _ in batch]
         for use, answer in zip(batch, answers, strict=True):
             if isinstance(answer, bool):
                 use.answer.set_result(answer)
             else:
                 use.answer.set_exception(answer)
+
+    def _complaint(self, error: Exception) -> str:
+        """What is wrong, without what a proof says."""
+        if isinstance(error, sqlite3.Error | OSError):
+            return self._file.complaint(error)
+        return f"{self._name}: {error if isinstance(error, ConfigurationError) else type(error).__name__}"
 
     def _remember(self, batch: list[_Use]) -> list[bool | TrustError]:
         connection = self._connected()
@@ -265,12 +265,3 @@ class _Table:
         self._connection.executemany(
             "INSERT INTO holder VALUES (?1, ?2) ON CONFLICT DO UPDATE SET used = used + ?2", changes
         )
-
-
-def _reason(error: Exception) -> str:
-    """What is wrong, without what a proof says. The words of SQLite name tables and columns, never values."""
-    if isinstance(error, sqlite3.Error) and is_damage(error):
-        return f"it is damaged ({error})"
-    if isinstance(error, OSError):
-        return error.strerror or type(error).__name__
-    return str(error) if isinstance(error, sqlite3.Error | ConfigurationError) else type(error).__name__

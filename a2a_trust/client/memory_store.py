@@ -18,7 +18,7 @@ from typing import Final
 from a2a_trust.client.location import Location, named_location
 from a2a_trust.client.memory import CardTable, JudgingMemory, Remembered
 from a2a_trust.errors import CardMemoryUnavailableError
-from a2a_trust.files.sqlite import SqliteFile, is_damage, reason
+from a2a_trust.files.sqlite import SqliteFile
 
 __all__ = ["SqliteCardMemory"]
 
@@ -57,34 +57,32 @@ class SqliteCardMemory(JudgingMemory):
             application_id=_APPLICATION_ID,
             version=2,
             tables=_TABLES,
+            if_damaged="restore it from a copy, or move it away and begin anew, when every agent is seen for the first "
+            "time again",
             timeout=timeout,
+            unavailable=CardMemoryUnavailableError,
         )
-        missing = (
-            f"there is no memory of cards at {path}; the first card that is verified with one makes it, and so "
-            f"does: a2a-sign pins accept --file {shlex.quote(str(path))} LOCATION THUMBPRINT"
+        first = (
+            "the first card that is verified with one makes it, and so does: "
+            f"a2a-sign pins accept --file {shlex.quote(str(path))} LOCATION THUMBPRINT"
         )
-        with self._out_of_reach():
-            made = self._file.open_or_make(create=create, missing=missing)
-        if made:
+        if self._file.open_or_make(path, create=create, if_missing=first):
             _log.info("made a memory of cards at %s; nothing is remembered yet", self._file.path)
-        with self._connection() as connection:
-            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-            if found != "ok":
-                raise CardMemoryUnavailableError(self._damaged(found))
+        self._file.check_content()
 
     def records(self) -> tuple[Remembered, ...]:
         """All that is remembered, by location."""
-        with self._connection() as connection:
+        with self._file.connection() as connection:
             return _records(connection)
 
     def expects_signature(self, url: str) -> bool:
         location = named_location(url)
-        with self._connection() as connection:
+        with self._file.connection() as connection:
             return _Table(connection).get(location) is not None
 
     @contextmanager
     def _writing(self) -> Iterator[CardTable]:
-        with self._out_of_reach(), self._file.writing() as connection:
+        with self._file.writing() as connection:
             yield _Table(connection)
 
     def _way_out(self, action: str, location: str, thumbprints: Iterable[str] = ()) -> str:
@@ -92,26 +90,6 @@ class SqliteCardMemory(JudgingMemory):
         if any(argument.startswith("-") for argument in arguments):
             arguments.insert(0, "--")
         return shlex.join(["a2a-sign", "pins", action, "--file", str(self._file.path), *arguments])
-
-    @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        with self._out_of_reach(), self._file.connection() as connection:
-            yield connection
-
-    @contextmanager
-    def _out_of_reach(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            text = f"the memory of cards {self._file.path}: {reason(error)}"
-            text = self._damaged(str(error)) if is_damage(error) else text
-            raise CardMemoryUnavailableError(text) from None
-
-    def _damaged(self, how: str) -> str:
-        return (
-            f"the memory of cards {self._file.path} is damaged ({how}); restore it from a copy, or move it away and "
-            "begin anew, when every agent is seen for the first time again"
-        )
 
 
 class _Table:

@@ -11,7 +11,7 @@ first, and refuses.
 A file is made for its owner only, whole from its first moment, and never by way of opening it: a file that vanished is
 not an empty one.
 
-Not here: what is in the tables, and the exceptions of their users.
+Not here: what is in the tables.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, Final
 
-from a2a_trust.errors import ConfigurationError, with_option
+from a2a_trust.errors import ConfigurationError, TrustError, with_option
 from a2a_trust.files.atomic import write_atomically
 from a2a_trust.files.rights import check_writers
 
-__all__ = ["SqliteFile", "SqliteReader", "is_damage", "reason"]
+__all__ = ["SqliteFile", "SqliteReader"]
 
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -59,8 +59,11 @@ _LOOKS: Final = 10
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqliteFile:
     """One such file. ``what`` it is for people ("API key store"); ``application_id`` and ``version`` mark it as one;
-    ``tables`` is the SQL that makes its tables. ``timeout``: the longest, in seconds, that a read or a write waits for
-    others.
+    ``tables`` is the SQL that makes its tables. ``if_damaged`` says what to do then. ``timeout``: the longest, in
+    seconds, that a read or a write waits for others.
+
+    With ``unavailable``, ``open_or_make``, ``check_content``, ``connection``, ``writing`` and ``SqliteReader.reading``
+    raise that in place of OSError and sqlite3.Error, their blocks included.
     """
 
     path: Path
@@ -68,27 +71,57 @@ class SqliteFile:
     application_id: int
     version: int
     tables: str
+    if_damaged: str
     timeout: float
+    unavailable: type[TrustError] | None = None
 
-    def open_or_make(self, *, create: bool, missing: str) -> bool:
-        """Whether the file was made; it is one of ours, and nobody else can write to it.
+    def open_or_make(self, given: Path | str, *, create: bool, if_missing: str) -> bool:
+        """Whether the file was made; it is one of ours, and nobody else can write to it. ``given`` is its path as
+        people wrote it.
 
-        ConfigurationError: it is not there (``missing`` says what to do) and not to be made, or it is something else.
-        OSError: it cannot be made. sqlite3.Error: it cannot be read.
+        ConfigurationError: it is not there (``if_missing`` says what to do) and not to be made, or it is something
+        else. OSError: it cannot be made. sqlite3.Error: it cannot be read.
         """
-        makes = not self.path.exists()
-        if makes:
-            if not create:
-                raise with_option(ConfigurationError(f"{missing}   (or write create=True)"), missing)
-            self.make()
-        with self.connection():
-            pass  # the schema is ours
-        return makes
+        with self.translated():
+            makes = not self.path.exists()
+            if makes:
+                if not create:
+                    missing = f"there is no {self.what} at {given}; {if_missing}"
+                    raise with_option(ConfigurationError(f"{missing}   (or write create=True)"), missing)
+                self.make()
+            with self.connection():
+                pass  # the schema is ours
+            return makes
+
+    def check_content(self) -> None:
+        """sqlite3.DatabaseError when what is in the file is damaged. It reads all of it."""
+        with self.connection() as connection:
+            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                error = sqlite3.DatabaseError(found)
+                error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+                raise error
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """OSErrors and sqlite3.Errors of the block become ``unavailable``, if there is one."""
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            if self.unavailable is None:
+                raise
+            raise self.unavailable(self.complaint(error)) from None
+
+    def complaint(self, error: sqlite3.Error | OSError) -> str:
+        """What is wrong, and the way out. The words of SQLite name tables and columns, not values."""
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:  # the kind, without what it is of
+            return f"the {self.what} {self.path} is damaged ({error}); {self.if_damaged}"
+        return f"the {self.what} {self.path}: {_reason(error)}"
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
         """A connection for the block; it raises as ``open`` does."""
-        with closing(self.open()) as connection:
+        with self.translated(), closing(self.open()) as connection:
             yield connection
 
     @contextmanager
@@ -278,22 +311,23 @@ class SqliteReader:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """The connection, within one transaction: all that the block reads is of one moment. It only reads.
 
-        Raises as ``SqliteFile.open`` does.
+        Raises as ``SqliteFile.connection`` does.
         """
         if self._process != os.getpid():
             _INHERITED.append(self._opened)  # SQLite allows a child neither to use nor to close it
             self._begin_in_this_process()
-        if not self._lock.acquire(timeout=self._file.timeout):
-            raise sqlite3.OperationalError("the read before this one does not end")
-        try:
-            connection = self._begun()
-            yield connection
-            connection.execute("ROLLBACK")
-        except BaseException:
-            self._close()
-            raise
-        finally:
-            self._lock.release()
+        with self._file.translated():
+            if not self._lock.acquire(timeout=self._file.timeout):
+                raise sqlite3.OperationalError("the read before this one does not end")
+            try:
+                connection = self._begun()
+                yield connection
+                connection.execute("ROLLBACK")
+            except BaseException:
+                self._close()
+                raise
+            finally:
+                self._lock.release()
 
     def _begun(self) -> sqlite3.Connection:
         """The connection, in a transaction. Where a process died while it wrote, its change is undone first."""
@@ -479,13 +513,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def is_damage(error: sqlite3.Error | OSError) -> bool:
-    """Whether the file is not what was written, in whichever of its parts."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED  # the kind, without what it is of
-
-
-def reason(error: sqlite3.Error | OSError) -> str:
-    """What is wrong, and the way out where it is not plain. The words of SQLite name tables and columns, not values."""
+def _reason(error: sqlite3.Error | OSError) -> str:
     if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK:
         return (
             "a process died while it wrote, and what it left can be undone only with the right to write; "

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites, FoundApiKeys, KeyTable
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
-from a2a_trust.files.sqlite import SqliteFile, SqliteReader, reason
+from a2a_trust.files.sqlite import SqliteFile, SqliteReader
 
 __all__ = ["SqliteApiKeys"]
 
@@ -73,28 +73,26 @@ class SqliteApiKeys(ApiKeyWrites):
             application_id=_APPLICATION_ID,
             version=2,
             tables=_TABLES,
+            if_damaged="restore it from a copy",
             timeout=timeout,
+            unavailable=KeySourceUnavailableError,
         )
         self._reader = SqliteReader(self._file)
-        missing = (
-            f"there is no API key store at {path}; make one with its first key: "
-            f"a2a-sign api-key create --store {path} --owner NAME"
-        )
-        with self._out_of_reach():
-            self._file.open_or_make(create=create, missing=missing)
+        first = f"make one with its first key: a2a-sign api-key create --store {path} --owner NAME"
+        self._file.open_or_make(path, create=create, if_missing=first)
 
     def records(self, *, owner: str | None = None) -> tuple[ApiKeyRecord, ...]:
         """Every record, or every one of the owner, the last uses included, in order of creation.
 
         Those that ``unreadable`` names are left out.
         """
-        with self._connection() as connection:
+        with self._file.connection() as connection:
             rows = _rows(connection) if owner is None else _rows(connection, "WHERE owner = ?", owner)
         return tuple(record for record in map(_judged, rows) if isinstance(record, ApiKeyRecord))
 
     def unreadable(self) -> tuple[tuple[str, str], ...]:
         """The records that were made or damaged by hand, whose keys let nobody in: of each its id and what is wrong."""
-        with self._connection() as connection:
+        with self._file.connection() as connection:
             rows = _rows(connection)
         judged = ((row, _judged(row)) for row in rows)
         return tuple((_text_of(row[0]), str(why)) for row, why in judged if isinstance(why, ConfigurationError))
@@ -103,7 +101,7 @@ class SqliteApiKeys(ApiKeyWrites):
         return await asyncio.to_thread(self._find, digests)
 
     def _find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
-        with self._out_of_reach(), self._reader.reading() as connection:
+        with self._reader.reading() as connection:
             (revision,) = connection.execute("SELECT value FROM revision").fetchone()
             records: list[ApiKeyRecord] = []
             for row in (row for digest in digests for row in _rows(connection, "WHERE digest = ?", digest)):
@@ -120,32 +118,15 @@ class SqliteApiKeys(ApiKeyWrites):
             await asyncio.to_thread(self._touch, some)
 
     def _touch(self, used: list[tuple[str, float]]) -> None:
-        with self._transaction() as connection:
+        with self._file.writing() as connection:
             connection.executemany(
                 "UPDATE api_key SET last_used = ?2 WHERE id = ?1 AND (last_used IS NULL OR last_used < ?2)", used
             )
 
     @contextmanager
     def _writing(self) -> Iterator[KeyTable]:
-        with self._transaction() as connection:
+        with self._file.writing() as connection:
             yield _Table(connection)
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._out_of_reach(), self._file.writing() as connection:
-            yield connection
-
-    @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        with self._out_of_reach(), self._file.connection() as connection:
-            yield connection
-
-    @contextmanager
-    def _out_of_reach(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            raise KeySourceUnavailableError(f"the API key store {self._file.path}: {reason(error)}") from None
 
 
 class _Table:

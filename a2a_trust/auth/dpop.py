@@ -38,6 +38,7 @@ from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import ALGORITHMS, algorithm_of
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk
 from a2a_trust.keys.jws import read_header, verify_jws
+from a2a_trust.net.urls import DEFAULT_PORTS, with_plain_escapes
 from a2a_trust.strict_json import JSONObject
 
 __all__ = ["NEXT_NONCE", "PROOF_ALGORITHMS", "DPoP", "ServerNonces"]
@@ -251,27 +252,23 @@ _HTTP_URL: Final = re.compile(
     r"(https?)://([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::([0-9]{0,5}))?(/[^?#]*)?(?:\?[^#]*)?(?:#.*)?", re.IGNORECASE
 )
 _PATH: Final = re.compile(r"(?:/(?:[^\x00-\x20\x7f-\U0010ffff%?#\\]|%[0-9A-Fa-f]{2})*)?")
-_ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
-_UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
-_PORTS: Final = {"https": "443", "http": "80"}
 
 
 def _normal(url: str) -> str | None:
     """The URL without query and fragment in its one spelling (RFC 3986 6.2.2, 6.2.3); None for what is no http URL, or
-    one that readers could take for different ones: with user names, dot segments, backslashes or stray signs."""
+    one that readers could take for different ones: with user names, dot segments, backslashes or stray signs.
+
+    Not ``net.urls.read_url``: that rejects an empty port, which is the default one here, reads 0443 as 443, which is
+    another port here, and has a limit of its own for the length.
+    """
     match = _HTTP_URL.fullmatch(url) if url.isascii() else None
     if match is None:
         return None
     scheme, host, port, path = match[1].lower(), match[2].lower(), match[3] or "", match[4] or "/"
-    path = _ESCAPE.sub(_unescaped, path) if _PATH.fullmatch(path) else "/.."
+    path = with_plain_escapes(path) if _PATH.fullmatch(path) else "/.."
     if not {".", ".."}.isdisjoint(path.split("/")):
         return None
-    return f"{scheme}://{host}{'' if port in ('', _PORTS[scheme]) else f':{port}'}{path}"
-
-
-def _unescaped(escape: re.Match[str]) -> str:
-    character = chr(int(escape[1], 16))
-    return character if character in _UNRESERVED else escape[0].upper()
+    return f"{scheme}://{host}{'' if port in ('', str(DEFAULT_PORTS[scheme])) else f':{port}'}{path}"
 
 
 def _path_of(scope: Mapping[str, Any]) -> str | None:

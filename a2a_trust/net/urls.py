@@ -8,9 +8,10 @@ IPv4 address, such as ``127.1``. The host is in lower case and in one spelling; 
 Not here: which hosts and schemes are allowed, and when two paths are the same. These are rules of the modules that ask:
 ``keys.origins`` (trust), ``client.location`` (memory), ``client.destinations`` (requests), ``net.fetcher``.
 
-Three read the text themselves. ``keys.origins.interface_scheme`` looks for schemes as gRPC does, which reads one in
+Four read the text themselves. ``keys.origins.interface_scheme`` looks for schemes as gRPC does, which reads one in
 ``dns:443``. ``client.interception`` must recognize a card in a URL that no rule accepts. ``auth.discovery`` inserts the
-well-known part into an issuer's name, whose spelling is compared character by character.
+well-known part into an issuer's name, whose spelling is compared character by character. ``auth.dpop`` compares the
+URLs of proofs by rules of its own for ports.
 
 Source: RFC 3986 3 and 6.2.2, RFC 5952.
 """

@@ -20,7 +20,7 @@ from a2a_trust.errors import TrustError
 from a2a_trust.keys.trust import TrustStore
 from a2a_trust.net.fetcher import Fetched, Fetcher
 
-__all__ = ["Flow", "FreshKeys", "Get", "InThread", "KeyFetcher", "run", "run_async"]
+__all__ = ["Flow", "FreshKeys", "Get", "InThread", "KeyFetcher", "at_once", "run", "run_async"]
 
 T = TypeVar("T")
 
@@ -66,32 +66,36 @@ Flow: TypeAlias = Generator[Step, Any, T]
 
 async def run_async(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
     """The result of the flow, on the running event loop; without ``fetcher`` through one with the usual rules."""
-    error: TrustError | None = None
-    answer: Any = None
-    try:
-        while True:
-            step = flow.send(answer) if error is None else flow.throw(error)
-            try:
-                answer, error = await _taken(step, fetcher), None
-            except TrustError as raised:
-                error = raised
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    finally:
-        flow.close()
+    return await _driven(flow, lambda step: _taken(step, fetcher))
 
 
 def run(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
     """The result of the flow, for programs that wait; what needs an event loop gets one, also where one is running."""
+
+    async def taken(step: Step) -> Any:
+        return step.call() if isinstance(step, InThread) else _waited(partial(_taken, step, fetcher))
+
+    return at_once(_driven(flow, taken))
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that waits for everything itself, so that it needs no event loop."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise AssertionError("it waits for an event loop")
+
+
+async def _driven(flow: Flow[T], taken: Callable[[Step], Coroutine[Any, Any, Any]]) -> T:
     error: TrustError | None = None
     answer: Any = None
     try:
         while True:
             step = flow.send(answer) if error is None else flow.throw(error)
             try:
-                answer = step.call() if isinstance(step, InThread) else _waited(partial(_taken, step, fetcher))
-                error = None
+                answer, error = await taken(step), None
             except TrustError as raised:
                 error = raised
     except StopIteration as done:

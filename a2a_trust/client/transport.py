@@ -17,16 +17,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Lock
 from types import MappingProxyType
-from typing import Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 import anyio
 import httpx
 
 from a2a_trust.client.destinations import Destination, UnsafePassAnything
-from a2a_trust.client.flow import run, run_async
+from a2a_trust.client.flow import Flow, at_once, run, run_async
 from a2a_trust.client.interception import BARE_HEADERS, DROPPED_HEADERS, Asked, PassingCards
 from a2a_trust.client.memory import CardMemory
 from a2a_trust.client.verification import ANY_KEY, Verification
@@ -36,6 +36,8 @@ from a2a_trust.keys.trust import TrustSource
 from a2a_trust.strict_json import MAX_BYTES
 
 __all__ = ["AsyncVerifyingTransport", "UnverifiedCardError", "VerifyingTransport"]
+
+T = TypeVar("T")
 
 #: For the whole card, as long as a ``Fetcher`` waits: other requests to that agent wait meanwhile.
 _FETCH_SECONDS: Final = 5.0
@@ -72,70 +74,10 @@ class VerifyingTransport(httpx.BaseTransport):
     ) -> None:
         self._transport = transport
         self._cards = PassingCards(Verification(trust=trust, memory=memory, policy=policy, clock=clock), cards, also)
-        self._turns = _Turns(Lock)
+        self._requests = _Requests(self._cards, _Blocking(transport))
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        try:
-            body = _body(request) if _may_be_call(request) else b""
-            url = _sent_to(request)
-            asked = self._cards.asked(request.method, url, body)
-            is_permitted = self._cards.permits(url) or self._is_permitted_now(request, url, asked)
-        except TrustError as error:
-            raise _not_sent(request, error) from error.with_traceback(None)  # it may be kept
-        if asked is None:
-            return self._transport.handle_request(request)
-        if is_permitted:
-            return self._card(_plain(request), asked)
-        return _of_a_stranger(self._fetched(url, request))
-
-    def _is_permitted_now(self, request: httpx.Request, url: str, asked: Asked | None) -> bool:
-        """Whether the request goes as it is; False: without credentials. TrustError: not at all."""
-        with self._turns.of(Destination.of(url).without_operation()) as turn, turn:
-            if run(self._cards.permits_again(url)):
-                return True
-            if self._cards.goes_bare(asked, request.method, url):
-                return False
-            search = self._cards.search(url)
-            for card_url in search.card_urls:
-                outcome = self._outcome(card_url, request)
-                if self._cards.permits(url):
-                    return True
-                search.note(card_url, outcome)
-                if isinstance(outcome, FetchError):
-                    break
-            raise self._cards.failed(url, search)
-
-    def _outcome(self, card_url: str, request: httpx.Request) -> str | TrustError:
-        """What came from the URL of a card."""
-        try:
-            return _said(self._fetched(card_url, request))
-        except (UnverifiedCardError, httpx.TransportError) as error:
-            return _cause(error)
-
-    def _fetched(self, card_url: str, request: httpx.Request) -> httpx.Response:
-        """The card at a URL that nobody has vouched for, or an error in its place, within the deadline."""
-        return self._card(_bare_request(card_url, request), Asked.CARD, until=time.monotonic() + _FETCH_SECONDS)
-
-    def _card(self, request: httpx.Request, asked: Asked, until: float = float("inf")) -> httpx.Response:
-        """The answer to a request for a card, when the card is verified; ``until`` is by the monotonic clock."""
-        response = self._transport.handle_request(request)
-        if response.is_error:
-            response.close()
-            return _bare(response)
-        try:
-            _check_head(response)
-            card = bytearray()
-            for chunk in cast("httpx.SyncByteStream", response.stream):
-                card += chunk
-                _check_size(card)
-                if time.monotonic() > until:
-                    raise _too_slow()
-            run(self._cards.judged(asked, _sent_to(request), bytes(card), response.charset_encoding))
-        except TrustError as error:
-            raise _refusal(request, error) from error
-        finally:
-            response.close()
-        return _again(response, card)
+        return at_once(self._requests.handle(request))
 
     def close(self) -> None:
         self._transport.close()
@@ -157,27 +99,110 @@ class AsyncVerifyingTransport(httpx.AsyncBaseTransport):
     ) -> None:
         self._transport = transport
         self._cards = PassingCards(Verification(trust=trust, memory=memory, policy=policy, clock=clock), cards, also)
-        self._turns = _Turns(anyio.Lock)
+        self._requests = _Requests(self._cards, _Awaiting(transport))
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return await self._requests.handle(request)
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+
+class _Blocking:
+    """The network for programs that wait: nothing here suspends."""
+
+    def __init__(self, transport: httpx.BaseTransport) -> None:
+        self._transport = transport
+
+    make_lock = Lock
+
+    async def acquire(self, lock: Any) -> None:
+        lock.acquire()
+
+    async def run(self, flow: Flow[T]) -> T:
+        return run(flow)
+
+    async def send(self, request: httpx.Request) -> httpx.Response:
+        return self._transport.handle_request(request)
+
+    async def read(self, stream: object, check: Callable[[bytearray], None]) -> bytes:
+        body = bytearray()
+        for chunk in cast("httpx.SyncByteStream", stream):
+            body += chunk
+            check(body)
+        return bytes(body)
+
+    async def close(self, response: httpx.Response) -> None:
+        response.close()
+
+    def within(self, seconds: float) -> AbstractContextManager[object]:  # noqa: ARG002
+        return nullcontext()  # the timeouts of the request, and a look at the clock after each chunk
+
+
+class _Awaiting:
+    """The network for event loops."""
+
+    def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
+        self._transport = transport
+
+    make_lock = anyio.Lock
+
+    async def acquire(self, lock: Any) -> None:
+        await lock.acquire()
+
+    async def run(self, flow: Flow[T]) -> T:
+        return await run_async(flow)
+
+    async def send(self, request: httpx.Request) -> httpx.Response:
+        return await self._transport.handle_async_request(request)
+
+    async def read(self, stream: object, check: Callable[[bytearray], None]) -> bytes:
+        body = bytearray()
+        async for chunk in cast("httpx.AsyncByteStream", stream):
+            body += chunk
+            check(body)
+        return bytes(body)
+
+    async def close(self, response: httpx.Response) -> None:
+        await response.aclose()
+
+    def within(self, seconds: float) -> AbstractContextManager[object]:
+        return anyio.fail_after(seconds)
+
+
+class _Requests:
+    """The one flow of both transports."""
+
+    def __init__(self, cards: PassingCards, network: _Blocking | _Awaiting) -> None:
+        self._cards, self._network = cards, network
+        self._turns = _Turns[Any](network.make_lock)
+
+    async def handle(self, request: httpx.Request) -> httpx.Response:
         try:
-            body = await _body_async(request) if _may_be_call(request) else b""
+            body = await self._body(request) if _may_be_call(request) else b""
             url = _sent_to(request)
             asked = self._cards.asked(request.method, url, body)
             is_permitted = self._cards.permits(url) or await self._is_permitted_now(request, url, asked)
         except TrustError as error:
             raise _not_sent(request, error) from error.with_traceback(None)  # it may be kept
         if asked is None:
-            return await self._transport.handle_async_request(request)
+            return await self._network.send(request)
         if is_permitted:
             return await self._card(_plain(request), asked)
         return _of_a_stranger(await self._fetched(url, request))
 
+    async def _body(self, request: httpx.Request) -> bytes:
+        """The body, to be sent from memory; MalformedError: it is a stream, and too long for a call."""
+        if not isinstance(request.stream, httpx.ByteStream):
+            request.stream = httpx.ByteStream(await self._network.read(request.stream, _check_stream))
+        return request.read()
+
     async def _is_permitted_now(self, request: httpx.Request, url: str, asked: Asked | None) -> bool:
         """Whether the request goes as it is; False: without credentials. TrustError: not at all."""
         with self._turns.of(Destination.of(url).without_operation()) as turn:
-            async with turn:
-                if await run_async(self._cards.permits_again(url)):
+            await self._network.acquire(turn)
+            try:
+                if await self._network.run(self._cards.permits_again(url)):
                     return True
                 if self._cards.goes_bare(asked, request.method, url):
                     return False
@@ -190,6 +215,8 @@ class AsyncVerifyingTransport(httpx.AsyncBaseTransport):
                     if isinstance(outcome, FetchError):
                         break
                 raise self._cards.failed(url, search)
+            finally:
+                turn.release()
 
     async def _outcome(self, card_url: str, request: httpx.Request) -> str | TrustError:
         """What came from the URL of a card."""
@@ -202,32 +229,32 @@ class AsyncVerifyingTransport(httpx.AsyncBaseTransport):
         """The card at a URL that nobody has vouched for, or an error in its place, within the deadline."""
         bare = _bare_request(card_url, request)
         try:
-            with anyio.fail_after(_FETCH_SECONDS):
-                return await self._card(bare, Asked.CARD)
+            with self._network.within(_FETCH_SECONDS):
+                return await self._card(bare, Asked.CARD, until=time.monotonic() + _FETCH_SECONDS)
         except TimeoutError:
             raise _refusal(bare, _too_slow()) from _too_slow()
 
-    async def _card(self, request: httpx.Request, asked: Asked) -> httpx.Response:
-        """The answer to a request for a card, when the card is verified."""
-        response = await self._transport.handle_async_request(request)
+    async def _card(self, request: httpx.Request, asked: Asked, until: float = float("inf")) -> httpx.Response:
+        """The answer to a request for a card, when the card is verified; ``until`` is by the monotonic clock."""
+
+        def check(card: bytearray) -> None:
+            _check_size(card)
+            if time.monotonic() > until:
+                raise _too_slow()
+
+        response = await self._network.send(request)
         if response.is_error:
-            await response.aclose()
+            await self._network.close(response)
             return _bare(response)
         try:
             _check_head(response)
-            card = bytearray()
-            async for chunk in cast("httpx.AsyncByteStream", response.stream):
-                card += chunk
-                _check_size(card)
-            await run_async(self._cards.judged(asked, _sent_to(request), bytes(card), response.charset_encoding))
+            card = await self._network.read(response.stream, check)
+            await self._network.run(self._cards.judged(asked, _sent_to(request), card, response.charset_encoding))
         except TrustError as error:
             raise _refusal(request, error) from error
         finally:
-            await response.aclose()
+            await self._network.close(response)
         return _again(response, card)
-
-    async def aclose(self) -> None:
-        await self._transport.aclose()
 
 
 _LockT = TypeVar("_LockT")
@@ -258,30 +285,6 @@ class _Turns(Generic[_LockT]):
 def _may_be_call(request: httpx.Request) -> bool:
     """Whether the body has to be looked into; others are sent as they come, however long."""
     return request.method == "POST" and "json" in request.headers.get("content-type", "json").lower()
-
-
-def _body(request: httpx.Request) -> bytes:
-    """The body, to be sent from memory; MalformedError: it is a stream, and too long for a call."""
-    if isinstance(request.stream, httpx.ByteStream):
-        return request.read()
-    body = bytearray()
-    for chunk in cast("httpx.SyncByteStream", request.stream):
-        body += chunk
-        _check_stream(body)
-    request.stream = httpx.ByteStream(bytes(body))
-    return request.read()
-
-
-async def _body_async(request: httpx.Request) -> bytes:
-    """As ``_body``."""
-    if isinstance(request.stream, httpx.ByteStream):
-        return await request.aread()
-    body = bytearray()
-    async for chunk in cast("httpx.AsyncByteStream", request.stream):
-        body += chunk
-        _check_stream(body)
-    request.stream = httpx.ByteStream(bytes(body))
-    return await request.aread()
 
 
 def _check_stream(body: bytearray) -> None:
@@ -390,11 +393,11 @@ def _of_a_stranger(response: httpx.Response) -> httpx.Response:
 _DEMANDS: Final = ("set-cookie", "set-cookie2", "www-authenticate")
 
 
-def _again(response: httpx.Response, body: bytearray) -> httpx.Response:
+def _again(response: httpx.Response, body: bytes) -> httpx.Response:
     """The response as it was, with its body to be read once more."""
     return httpx.Response(
         response.status_code,
         headers=response.headers,
-        stream=httpx.ByteStream(bytes(body)),
+        stream=httpx.ByteStream(body),
         extensions=response.extensions,
     )

@@ -77,6 +77,14 @@ def test_another_file_is_left_as_it_is(path: Path) -> None:
     assert path.read_bytes().startswith(b"not a database")
 
 
+def test_a_damaged_file_is_refused_and_says_how_long_to_wait(path: Path) -> None:
+    SqliteProofMemory(path, create=True)
+    content = path.read_bytes()
+    path.write_bytes(content[:100] + b"\xff" * (len(content) - 100))
+    with pytest.raises(ConfigurationError, match=r"proofs\.db is damaged \(.*\); move it away, and wait 600 seconds"):
+        SqliteProofMemory(path)
+
+
 async def test_the_file_holds_no_names(path: Path) -> None:
     assert await use(SqliteProofMemory(path, create=True), "the-name-of-a-proof", jkt="the-thumbprint-of-a-key")
     held = b"".join(each.read_bytes() for each in path.parent.iterdir())

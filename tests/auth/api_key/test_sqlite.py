@@ -189,6 +189,13 @@ async def test_a_store_that_vanishes_is_out_of_reach_and_is_not_made_anew(store:
 # --- what one write sees and does
 
 
+def test_a_damaged_store_is_out_of_reach_and_says_what_to_do(store: SqliteApiKeys, path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:100] + b"\xff" * (len(content) - 100))
+    with pytest.raises(KeySourceUnavailableError, match=r"ours\?\.db is damaged \(.*\); restore it from a copy"):
+        store.records()
+
+
 def test_a_write_that_is_refused_changes_nothing(store: SqliteApiKeys, path: Path) -> None:
     issued = store.create(owner="alice")
     store.import_key(FOREIGN, owner="bob")

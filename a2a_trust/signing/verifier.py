@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.origins import UnsafeAnyOrigin
 from a2a_trust.keys.policy import AnyKey, Policy
-from a2a_trust.keys.trust import TrustSource
+from a2a_trust.keys.trust import TrustSource, TrustStore
 from a2a_trust.signing.verify import Coverage, VerifiedCard, WholeCard, verify_card
 
 __all__ = ["CardVerifier"]
 
 _REMEMBERED_BYTES: Final = 65_536
 """The largest document that is remembered: larger ones would fill the memory."""
+
+_Memory: TypeAlias = BoundedCache[tuple[bytes, str] | tuple[bytes], VerifiedCard]
+"""By document and origin; by the document alone what may have come from any host."""
 
 
 class CardVerifier:
@@ -42,19 +45,17 @@ class CardVerifier:
         self._remember = remember
         if not callable(getattr(trust, "trust_store", None)):
             raise ConfigurationError("trust: write TrustFile('trust.toml'), or a TrustStore of keys")
-        self._store = trust.trust_store()
-        #: The document alone is the key of what may have come from any host.
-        self._verified: BoundedCache[tuple[bytes, str] | tuple[bytes], VerifiedCard] = BoundedCache(
-            max_entries=remember
-        )
+        #: The trusted keys, and what they have verified: one value, so that no thread sees the one without the other.
+        self._verified: tuple[TrustStore, _Memory] = trust.trust_store(), _Memory(max_entries=remember)
 
     def verify(self, document: bytes, *, origin: str | UnsafeAnyOrigin) -> VerifiedCard:
         """As ``verify_card``, now."""
         now = self._clock()
         store = self._trust.trust_store()
-        if store is not self._store:
-            self._store, self._verified = store, BoundedCache(max_entries=self._remember)
-        memory = self._verified  # of this store: another thread may see the next one meanwhile
+        last, memory = self._verified
+        if store is not last:
+            memory = _Memory(max_entries=self._remember)
+            self._verified = store, memory
         # The type first: to ask only isinstance makes a hit 12 % slower.
         asked = (document, origin) if type(origin) is str or not isinstance(origin, UnsafeAnyOrigin) else (document,)
         entry = memory.entry(asked)

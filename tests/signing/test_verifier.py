@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -94,6 +99,53 @@ def test_changing_what_a_proof_gave_does_not_poison_the_memory() -> None:
     assert verifier.verify(document, origin=ANYWHERE).card == full_card()
 
 
+class AtLine:
+    """A tracer that calls ``work`` before one line of ``CardVerifier.verify``, where another thread may come in."""
+
+    def __init__(self, number: int, work: Callable[[], object]) -> None:
+        self.left, self.work = number, work
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code is not CardVerifier.verify.__code__:
+            return None
+        if event == "line":
+            self.left -= 1
+            if self.left == 0:
+                self.work()
+        return self
+
+
+def test_keys_that_change_at_any_line_leave_nothing_remembered_of_a_revoked_one() -> None:
+    document, other = (served(sign_card(full_card(), signer).card) for signer in (ALICE, BOB))
+
+    class Changing:
+        store = trust_in(ALICE, BOB)
+
+        def trust_store(self) -> TrustStore:
+            return self.store
+
+    for number in count(1):
+        trust = Changing()
+        verifier = CardVerifier(trust, clock=Clock())
+
+        def revoke(trust: Changing = trust, verifier: CardVerifier = verifier) -> None:
+            trust.store = trust_in(BOB)
+            verifier.verify(other, origin=ANYWHERE)
+
+        tracer, before = AtLine(number, revoke), sys.gettrace()
+        sys.settrace(tracer)
+        try:
+            with suppress(UntrustedCardError):
+                verifier.verify(document, origin=ANYWHERE)
+        finally:
+            sys.settrace(before)
+        if tracer.left > 0:
+            break
+        with pytest.raises(UntrustedCardError):
+            verifier.verify(document, origin=ANYWHERE)
+    assert number > 5
+
+
 def test_the_memory_is_bounded_and_forgets_the_oldest() -> None:
     documents = [served(sign_card({**full_card(), "version": str(number)}, ALICE).card) for number in range(4)]
     verifier = CardVerifier(trust_in(ALICE), clock=Clock(), remember=2)
@@ -121,7 +173,7 @@ def test_failures_and_very_large_cards_are_not_remembered() -> None:
     assert verifier.verify(large, origin=ANYWHERE) is not first
     with pytest.raises(UntrustedCardError):
         verifier.verify(served(sign_card(full_card(), BOB).card), origin=ANYWHERE)
-    assert not verifier._verified
+    assert not verifier._verified[1]
 
 
 def test_a_verifier_keeps_to_its_policy_and_its_coverage() -> None:

@@ -9,8 +9,8 @@ The rules:
    base, with and without a tenant segment; of every other interface it is the URL alone. Interfaces before 1.0 add the
    paths of their extended card.
 
-Values only: ``passing`` remembers which cards were verified, ``transport`` has the network. Source: A2A 1.0.1 section
-11, 0.3 section 3.2.3; RFC 3986 section 6.2.2.
+Values only: ``interception`` remembers which cards were verified, ``transport`` has the network. Source: A2A 1.0.1
+section 11, 0.3 section 3.2.3; RFC 3986 section 6.2.2.
 """
 
 from __future__ import annotations

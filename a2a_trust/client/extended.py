@@ -85,7 +85,7 @@ def _extending(
     public = Reach.of(card)
     return (
         yield from verification.verify(
-            document, request.url, lambda extended: check_extension(public, Reach.of(extended))
+            document, request.url, lambda extended, _: check_extension(public, Reach.of(extended))
         )
     )
 

@@ -30,7 +30,8 @@ class KeyFetcher(Protocol):
     """A source of trusted keys some of which are on the network: ``TrustFile`` and its like."""
 
     async def fetch(self, origin: str | None = None) -> TrustStore:
-        """The trusted keys, with those for that URL as fresh as they can be."""
+        """The trusted keys, with those for that URL as fresh as they can be. ``trust_store`` gives the same object
+        then, until something changes."""
         ...
 
 

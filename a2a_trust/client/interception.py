@@ -249,7 +249,7 @@ class PassingCards:
         kept = document if isinstance(document, bytes) and len(document) <= _REMEMBERED_BYTES else b""
         publics: list[tuple[_Public, float, float]] = []
 
-        def check(verified: VerifiedCard) -> None:
+        def check(verified: VerifiedCard, trusted: TrustStore) -> None:
             _check_whole(verified)
             now, reach = verification.clock(), Reach.of(verified)
             if not is_public:
@@ -260,7 +260,7 @@ class PassingCards:
                 document=kept,
                 reach=reach,
                 destinations=Destinations.of(verified, url),
-                store=verification.trust.trust_store(),
+                store=trusted,  # and not what is trusted by now: another thread may have read a revocation
             )
             publics.append((public, now, min(verified.valid_until, now + _VERIFY_AGAIN_SECONDS)))
 

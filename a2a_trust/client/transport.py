@@ -4,7 +4,7 @@ One line in a program that knows nothing of it::
 
     httpx.AsyncClient(transport=AsyncVerifyingTransport(httpx.AsyncHTTPTransport(), trust))
 
-The rules are in ``passing``. An answer with a card comes as it was, headers and body; an error in its place comes
+The rules are in ``interception``. An answer with a card comes as it was, headers and body; an error in its place comes
 without its body; one without a verified card, and a request to a URL that no verified card names, is an
 ``UnverifiedCardError``, which is a ``httpx.RequestError``, so that programs fail as they do when there is no answer.
 Everything else, streams too, passes untouched. Redirects are followed above the transport: each hop is a request.

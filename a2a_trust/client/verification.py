@@ -61,26 +61,29 @@ class Verification:
         self,
         document: bytes | Mapping[str, Any],
         url: str,
-        check: Callable[[VerifiedCard], None] = lambda verified: None,  # noqa: ARG005
+        check: Callable[[VerifiedCard, TrustStore], None] = lambda verified, store: None,  # noqa: ARG005
     ) -> Flow[VerifiedCard]:
         """The proof of a card that was asked from that URL; the errors are those of ``verify_card`` and the memory.
 
         ConfigurationError: there is a memory, and the URL is not one of an agent location.
 
-        ``check`` raises when something else is against the card, before it is remembered.
+        ``check`` raises when something else is against the card, before it is remembered. It gets the trusted keys by
+        which the card was verified, without those of a first use.
         """
         if self.memory is not None:
             url = named_location(url)
-        store, unreachable = self.trust.trust_store(), None
+        trusted, unreachable = self.trust.trust_store(), None
+        store = trusted
         try:
             if isinstance(self.trust, KeyFetcher):
-                store = yield FreshKeys(self.trust, url)
+                trusted = store = yield FreshKeys(self.trust, url)
             if self.on_first_use is not None and self.on_first_use.applies_to(url, store):
                 store = yield from self._published(self.on_first_use, url, store)
         except KeySourceUnavailableError as error:
             # No end: the keys that are known may do. Nor a first use: of a host whose keys are configured and out of
             # reach the trust store says nothing.
-            store, unreachable = self.trust.trust_store(), error
+            trusted = store = self.trust.trust_store()
+            unreachable = error
         now = self.clock()
         verify = partial(verify_card, document, store, origin=url, now=now, policy=self.policy, coverage=self.coverage)
         try:
@@ -94,7 +97,7 @@ class Verification:
             raise
         except CardVerificationError as error:
             raise error from unreachable
-        check(verified)
+        check(verified, trusted)
         if self.memory is not None:
             yield InThread(partial(self.memory.admit, verified, url, now=now))
         return verified

@@ -519,15 +519,18 @@ class TrustFile:
         host = None if origin is None else host_of(origin)
         entries = [entry for entry in document.entries if host is None or entry.origins.covers(host)]
         urls = list(dict.fromkeys(entry.url for entry in entries if entry.url is not None))
-        before, missing = dict(self._fetched), []
+        came: dict[str, tuple[PublicKey, ...]] = {}
+        missing = []
         for url in urls:
             try:
-                self._fetched[url] = await self._cache(url).keys()
+                came[url] = await self._cache(url).keys()
             except KeySourceUnavailableError as error:
-                self._fetched.pop(url, None)  # too old to count
                 missing.append(str(error))
-        if self._fetched != before:
-            self._store = self.document.store(self._files, self._fetched)
+        # What did not come is too old to count. A new dict: another thread may be walking over the one before.
+        fetched = {url: keys for url, keys in self._fetched.items() if url not in urls} | came
+        if self._fetched != fetched:
+            self._fetched = fetched
+            self._store = self.document.store(self._files, fetched)
         if missing:
             raise KeySourceUnavailableError("; ".join(missing))
         return self._store

@@ -15,8 +15,7 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
-import a2a_trust
-from a2a_trust import Fetcher, UnverifiedCardError, VerifyingTransport, generate_signer, publish_jwks
+from a2a_trust import Fetcher, UnverifiedCardError, VerifyingTransport, errors, generate_signer, publish_jwks
 from a2a_trust.client import UnsafePassAnything
 from a2a_trust.client.interception import BARE_HEADERS
 from a2a_trust.errors import FailureReason, RolledBackCardError
@@ -136,7 +135,7 @@ def test_every_exception_of_the_guides_table_has_the_code_that_it_says() -> None
     table = re.findall(r"^\| `?(\w+Error.*?) \| (.*?) \| ", GUIDE, re.MULTILINE)
     assert len(table) == 4
     for classes, codes in table:
-        kinds = [getattr(a2a_trust, name) for name in re.findall(r"\w+Error", classes)]
+        kinds = [getattr(errors, name) for name in re.findall(r"\w+Error", classes)]
         said = re.findall(r"`(.*?)`", codes)
         assert said
         known = {each.code for kind in kinds for each in (kind, *kind.__subclasses__())}

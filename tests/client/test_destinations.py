@@ -22,6 +22,7 @@ from a2a_trust.client import UnsafePassAnything
 from a2a_trust.client.destinations import Destination, Destinations
 from a2a_trust.client.transport import _Turns
 from a2a_trust.keys import UnsafeAnyOrigin
+from a2a_trust.signing.verify import VerifiedCard
 from tests.client.agents import NEW, OLD, OWNER, card_of, signed, trusting
 
 AGENT = "https://agent.test"
@@ -283,6 +284,22 @@ def test_a_card_is_verified_again_every_five_minutes_and_fetched_again_when_it_i
             assert http.post(f"{AGENT}/rpc").status_code == 200
             assert (trust.asked > 1) is is_verified
     assert len([url for url in server.urls if url.endswith(NEW)]) == fetched
+
+
+def test_a_key_that_is_revoked_while_its_card_is_verified_permits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen here: the keys that were trusted after the verification were taken for those that had verified."""
+    trust = CountingTrust(trusting("agent.test"))
+
+    def verify_meanwhile(*args: Any, **options: Any) -> VerifiedCard:
+        verified = verify_card(*args, **options)
+        trust.store = TrustStore([])
+        return verified
+
+    monkeypatch.setattr("a2a_trust.client.verification.verify_card", verify_meanwhile)
+    server = Server(signed(card_of(AGENT)))
+    with httpx.Client(transport=VerifyingTransport(server, trust)) as http, pytest.raises(UnverifiedCardError):
+        http.post(f"{AGENT}/rpc")
+    assert f"{AGENT}/rpc" not in server.urls
 
 
 def test_failures_and_cards_are_remembered_of_the_last_ones() -> None:

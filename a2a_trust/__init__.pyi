@@ -9,10 +9,11 @@ from a2a_trust.auth.principal import Principal as Principal
 from a2a_trust.card.merge import merged_card as merged_card
 from a2a_trust.client.card_cache import CardCache as CardCache
 from a2a_trust.client.dpop import DPoPAuth as DPoPAuth
+from a2a_trust.client.extended import async_fetch_extended_card as async_fetch_extended_card
 from a2a_trust.client.extended import fetch_extended_card as fetch_extended_card
-from a2a_trust.client.extended import fetch_extended_card_async as fetch_extended_card_async
+from a2a_trust.client.fetching import FetchOptions as FetchOptions
+from a2a_trust.client.fetching import async_fetch_card as async_fetch_card
 from a2a_trust.client.fetching import fetch_card as fetch_card
-from a2a_trust.client.fetching import fetch_card_async as fetch_card_async
 from a2a_trust.client.first_use import TrustOnFirstUse as TrustOnFirstUse
 from a2a_trust.client.memory_store import SqliteCardMemory as SqliteCardMemory
 from a2a_trust.client.transport import AsyncVerifyingTransport as AsyncVerifyingTransport

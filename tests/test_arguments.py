@@ -29,7 +29,7 @@ from a2a_trust import (
 from a2a_trust.client.certificates import CertificateFiles
 from a2a_trust.keys import KeyRing, UnsafeAnyOrigin, save_private_key
 from a2a_trust.keys.ring_file import load_key_ring, save_key_ring, update_key_ring
-from a2a_trust.signing import SignedPartOnly
+from a2a_trust.signing import Coverage
 from tests.signing.cards import full_card
 from tests.signing.making import trust_in
 
@@ -59,12 +59,12 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: verified(TRUST, SIGNED), r"write verify_card\(card, trust"),
     (lambda: verified("card.json"), "as the bytes that were served or as a dict, and this is str"),
     (lambda: verified(Path("card.json")), r"this is \w*Path"),
-    (lambda: verified(trust="trust.toml"), "a TrustStore, and this is str"),
-    (lambda: verified(trust=[SIGNER.public_key]), "a TrustStore, and this is list"),
+    (lambda: verified(trust="trust.toml"), "a TrustStore or a TrustFile, and this is str"),
+    (lambda: verified(trust=[SIGNER.public_key]), "a TrustStore or a TrustFile, and this is list"),
     (lambda: verified(policy="auditor"), r"policy: write named\(\"bank\"\)"),
     (lambda: verified(policy=["bank", "auditor"]), r"policy: write named\(\"bank\"\)"),
-    (lambda: verified(coverage="signed"), r"SignedPartOnly\(\), with parentheses"),
-    (lambda: verified(coverage=SignedPartOnly), r"SignedPartOnly\(\), with parentheses"),
+    (lambda: verified(coverage="signed"), r"write Coverage\.WHOLE_CARD or"),
+    (lambda: verified(coverage=Coverage), r"write Coverage\.WHOLE_CARD or"),
     (lambda: CardVerifier(TRUST_FILE, clock=lambda: 0), r"trust: write TrustFile"),
     (lambda: sign_card(SWAPPED_SIGNER, SWAPPED_CARD), r"bytes is not a signer; write sign_card\(card, signer\)"),
     (lambda: sign_card(SWAPPED_SIGNER, SIGNER), r"the first argument is the card"),

@@ -54,7 +54,7 @@ from a2a_trust.errors import (
 from a2a_trust.keys.origins import UnsafeAnyOrigin
 from a2a_trust.keys.trust import TrustStore
 from a2a_trust.signing.signature import parse_signature, signature_entries
-from a2a_trust.signing.verify import SignedPartOnly, VerifiedCard, verify_card
+from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card
 from a2a_trust.strict_json import JSON, JSONObject
 
 __all__ = ["add_arguments"]
@@ -302,7 +302,7 @@ def _signature(card: JSONObject, entry: JSON, proof: _Proof | None) -> dict[str,
             proof.trust,
             origin=proof.origin,
             now=time.time(),
-            coverage=SignedPartOnly(),
+            coverage=Coverage.SIGNED_PART_ONLY,
         )
     except CardVerificationError as error:
         return {**told, "good": False, "reason": "; ".join(failure.detail for failure in error.failures) or str(error)}

@@ -3,11 +3,12 @@ from a2a_trust.client.card_cache import CardCache as CardCache
 from a2a_trust.client.destinations import UnsafePassAnything as UnsafePassAnything
 from a2a_trust.client.dpop import DPoPAuth as DPoPAuth
 from a2a_trust.client.dpop import DPoPAuthError as DPoPAuthError
+from a2a_trust.client.extended import async_fetch_extended_card as async_fetch_extended_card
 from a2a_trust.client.extended import fetch_extended_card as fetch_extended_card
-from a2a_trust.client.extended import fetch_extended_card_async as fetch_extended_card_async
+from a2a_trust.client.fetching import FetchOptions as FetchOptions
 from a2a_trust.client.fetching import UnsafeReportOnly as UnsafeReportOnly
+from a2a_trust.client.fetching import async_fetch_card as async_fetch_card
 from a2a_trust.client.fetching import fetch_card as fetch_card
-from a2a_trust.client.fetching import fetch_card_async as fetch_card_async
 from a2a_trust.client.first_use import TrustOnFirstUse as TrustOnFirstUse
 from a2a_trust.client.memory import CardMemory as CardMemory
 from a2a_trust.client.memory import VolatileCardMemory as VolatileCardMemory

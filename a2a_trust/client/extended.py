@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -18,18 +17,17 @@ from a2a_trust import strict_json
 from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_METHODS, EXTENDED_CARD_PATHS
 from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import Interface, read_card
+from a2a_trust.client.fetching import FetchOptions
 from a2a_trust.client.flow import Flow, Get, run, run_async
 from a2a_trust.client.reach import Reach, check_extension
-from a2a_trust.client.verification import ANY_KEY, WHOLE_CARD, Verification
+from a2a_trust.client.verification import Verification
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
 from a2a_trust.keys.origins import interface_host, interface_scheme, is_unencrypted
-from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust import TrustSource
 from a2a_trust.net.addresses import is_this_machine
-from a2a_trust.net.fetcher import Fetcher
-from a2a_trust.signing.verify import Coverage, VerifiedCard
+from a2a_trust.signing.verify import VerifiedCard
 
-__all__ = ["fetch_extended_card", "fetch_extended_card_async"]
+__all__ = ["async_fetch_extended_card", "fetch_extended_card"]
 
 _VERSION: Final = re.compile(r"[0-9]{1,4}\.[0-9]{1,4}")
 _CALL_ID: Final = "extended-card"
@@ -41,39 +39,33 @@ def fetch_extended_card(
     *,
     credentials: Mapping[str, str],
     tenant: str = "",
-    fetcher: Fetcher | None = None,
-    policy: Policy = ANY_KEY,
-    coverage: Coverage = WHOLE_CARD,
-    clock: Callable[[], float] = time.time,
+    options: FetchOptions = FetchOptions(),  # noqa: B008  frozen
 ) -> VerifiedCard:
     """The extended card of the agent whose public card is ``card``, to use in its place.
 
     ``credentials`` are headers, such as ``{"Authorization": "Bearer …"}``; they are sent to the interface of the card
-    that answers, and nowhere else. ``tenant`` is its tenant unless the card names one. The rest is as in
-    ``fetch_card``.
+    that answers, and nowhere else. ``tenant`` is its tenant unless the card names one. ``trust`` and
+    ``options`` are as in ``fetch_card``.
 
     FetchError: the card promises none, or it cannot be had (``status`` 401 or 403: not with these credentials).
     MalformedError, CardVerificationError: it is not verified, or it names origins of interfaces, or URLs for
     credentials, that the public card does not.
     """
-    verification = Verification(trust=trust, policy=policy, coverage=coverage, clock=clock)
-    return run(_extending(card, verification, credentials, tenant), fetcher)
+    verification = options.verification(trust).without_memory()
+    return run(_extending(card, verification, credentials, tenant), options.fetcher)
 
 
-async def fetch_extended_card_async(
+async def async_fetch_extended_card(
     card: VerifiedCard,
     trust: TrustSource,
     *,
     credentials: Mapping[str, str],
     tenant: str = "",
-    fetcher: Fetcher | None = None,
-    policy: Policy = ANY_KEY,
-    coverage: Coverage = WHOLE_CARD,
-    clock: Callable[[], float] = time.time,
+    options: FetchOptions = FetchOptions(),  # noqa: B008  frozen
 ) -> VerifiedCard:
     """As ``fetch_extended_card``, on the running event loop."""
-    verification = Verification(trust=trust, policy=policy, coverage=coverage, clock=clock)
-    return await run_async(_extending(card, verification, credentials, tenant), fetcher)
+    verification = options.verification(trust).without_memory()
+    return await run_async(_extending(card, verification, credentials, tenant), options.fetcher)
 
 
 def _extending(

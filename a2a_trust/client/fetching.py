@@ -25,7 +25,7 @@ from a2a_trust.client.card_cache import CardCache
 from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.flow import Flow, Get, run, run_async
 from a2a_trust.client.memory import CardMemory
-from a2a_trust.client.verification import ANY_KEY, WHOLE_CARD, Verification
+from a2a_trust.client.verification import ANY_KEY, WHOLE_CARD, Verification, check_first_use
 from a2a_trust.errors import CardVerificationError, ConfigurationError, FetchError, MalformedError
 from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust import TrustSource
@@ -33,57 +33,66 @@ from a2a_trust.net.fetcher import Fetched, Fetcher
 from a2a_trust.signing.verify import Coverage, VerifiedCard
 from a2a_trust.strict_json import JSON
 
-__all__ = ["UnsafeReportOnly", "card_urls", "fetch_card", "fetch_card_async"]
+__all__ = ["FetchOptions", "UnsafeReportOnly", "async_fetch_card", "card_urls", "fetch_card"]
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOptions:
+    """How cards are fetched, and what is demanded of them beside a good signature.
+
+    ``fetcher`` has the limits, and what may be fetched from private networks: give one without ``private_origins`` for
+    URLs that others have chosen. ``memory`` rejects what is older than a card that it has seen; with ``on_first_use``
+    it stands in for keys that nobody trusts yet. ``cache`` spares the server requests. These three are for public
+    cards only. ``policy`` and ``coverage`` are those of ``verify_card``; ``clock`` gives seconds since the epoch.
+    """
+
+    fetcher: Fetcher | None = None
+    memory: CardMemory | None = None
+    on_first_use: TrustOnFirstUse | None = None
+    cache: CardCache | None = None
+    policy: Policy = ANY_KEY
+    coverage: Coverage = WHOLE_CARD
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        check_first_use(self.on_first_use, self.memory)
+
+    def verification(self, trust: TrustSource) -> Verification:
+        """What a public card has to pass."""
+        return Verification(
+            trust=trust,
+            memory=self.memory,
+            on_first_use=self.on_first_use,
+            policy=self.policy,
+            coverage=self.coverage,
+            clock=self.clock,
+        )
 
 
 def fetch_card(
     url: str,
     trust: TrustSource,
-    *,
-    fetcher: Fetcher | None = None,
-    memory: CardMemory | None = None,
-    on_first_use: TrustOnFirstUse | None = None,
-    cache: CardCache | None = None,
-    policy: Policy = ANY_KEY,
-    coverage: Coverage = WHOLE_CARD,
-    clock: Callable[[], float] = time.time,
+    options: FetchOptions = FetchOptions(),
 ) -> VerifiedCard:
     """The card of the agent at that URL, verified with the keys of ``trust``, or an error.
 
     ``url`` is where the agent is (``https://agent.example.com``), or that of the card itself, which ends in ``.json``.
-    ``fetcher`` has the limits, and what may be fetched from private networks: give one without ``private_origins`` for
-    URLs that others have chosen. ``memory`` refuses what is older than a card that it has seen; with ``on_first_use``
-    it stands in for keys that nobody trusts yet. ``cache`` spares the server requests. ``policy`` and ``coverage`` are
-    those of ``verify_card``; ``clock`` gives seconds since the epoch.
 
     FetchError: it cannot be had. MalformedError, CardVerificationError and those below it: it is not verified.
     CardMemoryUnavailableError: nobody knows whether it is the latest one.
     """
-    verification = Verification(
-        trust=trust, memory=memory, on_first_use=on_first_use, policy=policy, coverage=coverage, clock=clock
-    )
-    return run(fetching(url, verification, cache), fetcher)
+    return run(fetching(url, options.verification(trust), options.cache), options.fetcher)
 
 
-async def fetch_card_async(
+async def async_fetch_card(
     url: str,
     trust: TrustSource,
-    *,
-    fetcher: Fetcher | None = None,
-    memory: CardMemory | None = None,
-    on_first_use: TrustOnFirstUse | None = None,
-    cache: CardCache | None = None,
-    policy: Policy = ANY_KEY,
-    coverage: Coverage = WHOLE_CARD,
-    clock: Callable[[], float] = time.time,
+    options: FetchOptions = FetchOptions(),
 ) -> VerifiedCard:
     """As ``fetch_card``, on the running event loop."""
-    verification = Verification(
-        trust=trust, memory=memory, on_first_use=on_first_use, policy=policy, coverage=coverage, clock=clock
-    )
-    return await run_async(fetching(url, verification, cache), fetcher)
+    return await run_async(fetching(url, options.verification(trust), options.cache), options.fetcher)
 
 
 def card_urls(url: str) -> tuple[str, ...]:
@@ -176,31 +185,20 @@ class UnsafeReportOnly:
         cls,
         url: str,
         trust: TrustSource,
-        *,
-        fetcher: Fetcher | None = None,
-        policy: Policy = ANY_KEY,
-        coverage: Coverage = WHOLE_CARD,
-        clock: Callable[[], float] = time.time,
+        options: FetchOptions = FetchOptions(),
     ) -> UnsafeReportOnly:
         """What ``fetch_card`` would say; FetchError when there is nothing to report on."""
-        return run(
-            cls._reporting(url, Verification(trust=trust, policy=policy, coverage=coverage, clock=clock)), fetcher
-        )
+        return run(cls._reporting(url, options.verification(trust).without_memory()), options.fetcher)
 
     @classmethod
-    async def fetch_async(
+    async def async_fetch(
         cls,
         url: str,
         trust: TrustSource,
-        *,
-        fetcher: Fetcher | None = None,
-        policy: Policy = ANY_KEY,
-        coverage: Coverage = WHOLE_CARD,
-        clock: Callable[[], float] = time.time,
+        options: FetchOptions = FetchOptions(),
     ) -> UnsafeReportOnly:
         """As ``fetch``, on the running event loop."""
-        verification = Verification(trust=trust, policy=policy, coverage=coverage, clock=clock)
-        return await run_async(cls._reporting(url, verification), fetcher)
+        return await run_async(cls._reporting(url, options.verification(trust).without_memory()), options.fetcher)
 
     @classmethod
     def _reporting(cls, url: str, verification: Verification) -> Flow[UnsafeReportOnly]:

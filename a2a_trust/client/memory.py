@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -41,8 +42,8 @@ __all__ = [
     "Admitted",
     "CardMemory",
     "CardTable",
-    "JudgingMemory",
     "Remembered",
+    "TableCardMemory",
     "VolatileCardMemory",
     "acceptance",
 ]
@@ -87,11 +88,12 @@ class Admitted:
 class CardMemory(Protocol):
     """What a client remembers of the cards that it has seen, location by location. Safe in threads."""
 
-    def admit(self, verified: VerifiedCard, url: str, *, now: float) -> Admitted:
+    def admit(self, verified: VerifiedCard, url: str, *, now: float | None = None) -> Admitted:
         """Check a card against what is remembered of its location, and remember it.
 
         ``url`` is the one that the card was asked from; its query does not count. Call this before anything of the card
-        is used, and with every card, so that the memory knows the latest one. It may wait for a disk: asynchronous
+        is used, and with every card, so that the memory knows the latest one. ``now`` are seconds since the epoch, the
+        clock's without it. It may wait for a disk: asynchronous
         programs call it in a thread.
 
         CardMemoryError, RolledBackCardError, PinnedKeyError: the card is rejected, and nothing is recorded.
@@ -108,7 +110,7 @@ class CardMemory(Protocol):
 
 
 def acceptance(location: str, thumbprints: Iterable[str]) -> tuple[Location, frozenset[str]]:
-    """What a person accepts, as ``JudgingMemory.accept`` has it; ConfigurationError if it is no location or no key."""
+    """What a person accepts, as for ``TableCardMemory.accept``. ConfigurationError: it is no location or no key."""
     named = named_location(location, with_query=True)
     keys = frozenset([thumbprints] if isinstance(thumbprints, str) else thumbprints)
     if not keys or not all(map(is_thumbprint, keys)):
@@ -278,7 +280,7 @@ class Admission:
         )
 
 
-class JudgingMemory:
+class TableCardMemory:
     """The rules, and what people do with a memory: the same in every one that can open its table for writing.
 
     All of it is synchronous and safe in threads. ConfigurationError: an argument is wrong; nothing was changed.
@@ -290,7 +292,7 @@ class JudgingMemory:
     def _way_out(self, action: str, location: str, thumbprints: Iterable[str] = ()) -> str:
         raise NotImplementedError
 
-    def admit(self, verified: VerifiedCard, url: str, *, now: float) -> Admitted:
+    def admit(self, verified: VerifiedCard, url: str, *, now: float | None = None) -> Admitted:
         """As ``CardMemory.admit``. The warnings also go to the log, where nobody has to ask for them."""
         location = named_location(url)
         if not isinstance(verified, VerifiedCard):
@@ -303,7 +305,8 @@ class JudgingMemory:
                 f"admit: the card was not verified for the host of {location}; give verify_card that origin"
             )
         with self._writing() as table:
-            admitted = Admission(table, verified, location, now=now, way_out=self._way_out).decide()
+            moment = time.time() if now is None else now
+            admitted = Admission(table, verified, location, now=moment, way_out=self._way_out).decide()
             table.put(admitted.remembered)
         for warning in admitted.warnings:
             _log.warning("%s", warning)
@@ -347,7 +350,7 @@ class JudgingMemory:
         return record
 
 
-class VolatileCardMemory(JudgingMemory):
+class VolatileCardMemory(TableCardMemory):
     """A memory of this process only, gone when it ends: for tests, and for programs that keep their own records.
 
     It grows with the locations that the program asks; nothing is ever dropped to make room.

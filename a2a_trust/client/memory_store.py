@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from a2a_trust.client.location import Location, named_location
-from a2a_trust.client.memory import CardTable, JudgingMemory, Remembered
+from a2a_trust.client.memory import CardTable, Remembered, TableCardMemory
 from a2a_trust.errors import CardMemoryUnavailableError
 from a2a_trust.files.sqlite import SqliteFile
 
@@ -41,7 +41,7 @@ CREATE TABLE card (
 _COLUMNS: Final = "location, thumbprints, issued, version, first_seen, last_seen, on_first_use"
 
 
-class SqliteCardMemory(JudgingMemory):
+class SqliteCardMemory(TableCardMemory):
     """What is remembered of cards, in one SQLite file that only its owner can read.
 
     CardMemoryUnavailableError when the file cannot be read or written now, or is damaged.

@@ -27,15 +27,23 @@ from a2a_trust.keys.keyset import JWKS_PATH, read_jwks
 from a2a_trust.keys.origins import origin_of
 from a2a_trust.keys.policy import AnyKey, Policy
 from a2a_trust.keys.trust import TrustSource, TrustStore
-from a2a_trust.signing.verify import Coverage, VerifiedCard, WholeCard, verify_card
+from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card
 
-__all__ = ["ANY_KEY", "WHOLE_CARD", "Verification"]
+__all__ = ["ANY_KEY", "WHOLE_CARD", "Verification", "check_first_use"]
 
 ANY_KEY: Final = AnyKey()
-WHOLE_CARD: Final = WholeCard()
+WHOLE_CARD: Final = Coverage.WHOLE_CARD
 
 _SHORT: Final = 8_192
 """Documents up to here, in bytes, are verified at once; one of 60 KB can take half a second when it means harm."""
+
+
+def check_first_use(on_first_use: TrustOnFirstUse | None, memory: CardMemory | None) -> None:
+    """ConfigurationError when nothing would remember the first use."""
+    if on_first_use is not None and memory is None:
+        raise ConfigurationError(
+            "on_first_use: without a memory every use would be the first; pass memory=SqliteCardMemory(path)"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +60,7 @@ class Verification:
     def __post_init__(self) -> None:
         if not callable(getattr(self.trust, "trust_store", None)):
             raise ConfigurationError("trust: write TrustFile('trust.toml'), or a TrustStore of keys")
-        if self.on_first_use is not None and self.memory is None:
-            raise ConfigurationError(
-                "on_first_use: without a memory every use would be the first; pass memory=SqliteCardMemory(path)"
-            )
+        check_first_use(self.on_first_use, self.memory)
 
     def verify(
         self,

@@ -47,7 +47,7 @@ class InNetworks:
             detail = _NO_PEER
         elif was_forwarded(scope):
             detail = "it came through a proxy, whose address the peer's is; restrict the card in the proxy"
-        elif not self._networks.hold(peer):
+        elif not self._networks.covers(peer):
             detail = f"the peer {peer} is in none of the networks"
         else:
             await self._app(scope, receive, send)

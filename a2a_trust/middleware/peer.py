@@ -45,7 +45,7 @@ class Networks:
         except ValueError as error:
             raise ConfigurationError(f"Networks: {error}; write ranges as in 10.0.0.0/8") from None
 
-    def hold(self, address: IPv4Address | IPv6Address) -> bool:
+    def covers(self, address: IPv4Address | IPv6Address) -> bool:
         """Whether the address is in one of the ranges."""
         return any(address in each for each in self._ranges)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
@@ -10,7 +11,7 @@ from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.origins import UnsafeAnyOrigin
 from a2a_trust.keys.policy import AnyKey, Policy
 from a2a_trust.keys.trust import TrustSource, TrustStore
-from a2a_trust.signing.verify import Coverage, VerifiedCard, WholeCard, verify_card
+from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card
 
 __all__ = ["CardVerifier"]
 
@@ -33,12 +34,12 @@ class CardVerifier:
         self,
         trust: TrustSource,
         *,
-        clock: Callable[[], float],
+        clock: Callable[[], float] = time.time,
         policy: Policy = AnyKey(),  # noqa: B008
-        coverage: Coverage = WholeCard(),  # noqa: B008
+        coverage: Coverage = Coverage.WHOLE_CARD,
         remember: int = 1024,
     ) -> None:
-        """``clock`` gives seconds since the epoch (``time.time``); ``remember`` bounds the memory, in cards."""
+        """``clock`` gives seconds since the epoch; ``remember`` bounds the memory, in cards."""
         if type(remember) is not int or remember < 0:
             raise ConfigurationError("CardVerifier: remember is a number of cards, 0 or more")
         self._trust, self._clock, self._policy, self._coverage = trust, clock, policy, coverage

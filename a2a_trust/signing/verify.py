@@ -6,11 +6,13 @@ cards. Source: A2A 8.4.3, RFC 7515 5.2.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum, auto
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any
 
 from a2a_trust import strict_json
 from a2a_trust.card.ambiguity import read_unambiguous
@@ -25,31 +27,27 @@ from a2a_trust.errors import (
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import UnsafeAnyOrigin, host_of, interface_host, is_unencrypted
 from a2a_trust.keys.policy import AnyKey, Policy, Threshold, is_thumbprint
-from a2a_trust.keys.trust import TrustStore
+from a2a_trust.keys.trust import TrustSource, TrustStore
 from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING, Form, is_within, shown
 from a2a_trust.signing.parties import counted_signatures
 from a2a_trust.signing.verify_signature import VerifiedSignature, verify_signatures
 from a2a_trust.strict_json import JSONObject
 from a2a_trust.strict_json.jcs import canonicalize_received
 
-__all__ = ["Coverage", "SignedPartOnly", "VerifiedCard", "WholeCard", "seconds", "verify_card"]
+__all__ = ["Coverage", "VerifiedCard", "seconds", "verify_card"]
 
 
-@dataclass(frozen=True, slots=True)
-class WholeCard:
-    """Every member of the served card must be in what was signed; the rule unless another is given."""
+class Coverage(Enum):
+    """How much of the served card must be signed."""
 
-
-@dataclass(frozen=True, slots=True)
-class SignedPartOnly:
+    WHOLE_CARD = auto()
+    """Every member; the rule unless another is given."""
+    SIGNED_PART_ONLY = auto()
     """Return only what was signed, and drop the other members of the served card.
 
     This is for cards that SDKs signed in a form that drops members, by keys whose trust entry names that SDK. What is
     absent from ``VerifiedCard.card`` may have been dropped by the signer or removed later, security requirements too.
     """
-
-
-Coverage: TypeAlias = WholeCard | SignedPartOnly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,19 +89,19 @@ class VerifiedCard:
 
 def verify_card(
     document: bytes | Mapping[str, Any],
-    trust: TrustStore,
+    trust: TrustSource,
     *,
     origin: str | UnsafeAnyOrigin,
-    now: float | datetime,
+    now: float | datetime | None = None,
     policy: Policy = AnyKey(),  # noqa: B008  frozen and without fields
-    coverage: Coverage = WholeCard(),
+    coverage: Coverage = Coverage.WHOLE_CARD,
 ) -> VerifiedCard:
     """Verify a card with the keys of ``trust``, or raise.
 
     ``document`` is the card as it was served: bytes, or an object that a JSON parser made of them (then members that
-    were there twice are already lost). ``origin`` is the URL or the host that the card was asked from; ``now`` is the
-    moment that counts, aware datetime or seconds since the epoch. ``policy`` is demanded beside what the store demands
-    of the card's hosts.
+    were there twice are already lost). ``trust`` is a ``TrustStore``, or a ``TrustFile`` as it is now. ``origin`` is
+    the URL or the host that the card was asked from. ``now`` is the moment that counts, an aware datetime or seconds
+    since the epoch; without it, the clock's. ``policy`` is demanded beside what the store demands of the card's hosts.
 
     1. Check the arguments.
     2. Read the card strictly, and reject it if readers could read it differently.
@@ -118,14 +116,14 @@ def verify_card(
     ConfigurationError: the arguments. Source: A2A 8.4.3.
     """
     # 1.
-    _check_arguments(trust, policy, coverage)
-    host, moment = _host_asked(origin), seconds(now)
+    store = _checked_arguments(trust, policy, coverage)
+    host, moment = _host_asked(origin), time.time() if now is None else seconds(now)
     # 2.
     served = read_unambiguous(document if isinstance(document, bytes) else _printed(document))
     # 3.
-    verified, failures = verify_signatures(served, trust, host, moment)
+    verified, failures = verify_signatures(served, store, host, moment)
     # 4.
-    counted = counted_signatures(verified, [policy, *_policies_of_store(trust, host, served.card)], failures)
+    counted = counted_signatures(verified, [policy, *_policies_of_store(store, host, served.card)], failures)
     # 5.
     common = _covered_by_all(counted, failures)
     # 6.
@@ -169,7 +167,7 @@ def _openness(signature: VerifiedSignature) -> tuple[bool, int]:
 
 def _check_coverage(common: VerifiedSignature, coverage: Coverage, failures: tuple[SignatureFailure, ...]) -> None:
     projection = common.projection
-    if projection.uncovered and not isinstance(coverage, SignedPartOnly):
+    if projection.uncovered and coverage is not Coverage.SIGNED_PART_ONLY:
         raise UncoveredFieldsError(
             f"members of the card are not in what was signed, in the form {projection.form}: "
             f"{shown(projection.uncovered)}",
@@ -235,24 +233,27 @@ def _printed(document: Mapping[str, Any]) -> bytes:
     return canonicalize_received(dict(document))
 
 
-def _check_arguments(trust: TrustStore, policy: Policy, coverage: Coverage) -> None:
-    if not isinstance(trust, TrustStore):
+def _checked_arguments(trust: TrustSource, policy: Policy, coverage: Coverage) -> TrustStore:
+    """The keys that are trusted now, when the policy can be met with them."""
+    if not callable(getattr(trust, "trust_store", None)):
         raise ConfigurationError(
-            f"verify_card: the second argument is a TrustStore, and this is {type(trust).__name__}; "
-            "write verify_card(card, trust, …), and of a TrustFile pass trust_file.trust_store()"
+            f"verify_card: the second argument is a TrustStore or a TrustFile, and this is {type(trust).__name__}; "
+            "write verify_card(card, trust, …)"
         )
+    store = trust.trust_store()
     if not isinstance(policy, Policy):
         raise ConfigurationError(
             'policy: write named("bank"), all_of("bank", "auditor") or n_of(2, …), with the names of trust entries'
         )
     if not isinstance(coverage, Coverage):
-        raise ConfigurationError("coverage: write WholeCard() or SignedPartOnly(), with parentheses")
+        raise ConfigurationError("coverage: write Coverage.WHOLE_CARD or Coverage.SIGNED_PART_ONLY")
     for party in policy.parties if isinstance(policy, Threshold) else ():
-        if party not in trust.names and not is_thumbprint(party):
+        if party not in store.names and not is_thumbprint(party):
             raise ConfigurationError(
                 f"policy: no trust entry has the name {ascii(party)[:80]}; a policy names trust entries "
                 '(TrustedKey(name="…"), name = "…" in a trust file) or keys by thumbprint, never by kid'
             )
+    return store
 
 
 def _host_asked(origin: str | UnsafeAnyOrigin) -> str | None:

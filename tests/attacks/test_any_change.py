@@ -20,9 +20,8 @@ from a2a_trust import CardVerifier, TrustedKey, TrustError, TrustStore, sign_car
 from a2a_trust.errors import CardVerificationError, FailureReason
 from a2a_trust.keys import LocalSigner, SigningTool, UnsafeAnyOrigin
 from a2a_trust.keys.jws import verify_jws
-from a2a_trust.signing import SignedPartOnly
+from a2a_trust.signing import Coverage
 from a2a_trust.signing.signature import MARKS
-from a2a_trust.signing.verify import WholeCard
 from tests.attacks.forgery import JSONObject, b64, canonical, entry, pruned, served, signs, unb64, without_signatures
 from tests.attacks.verifying import HOST, NOW, ORIGIN
 
@@ -36,7 +35,7 @@ class Target:
 
     document: JSONObject
     trust: TrustStore
-    coverage: WholeCard | SignedPartOnly
+    coverage: Coverage
     verified: JSONObject
 
     def ask(self, document: bytes) -> JSONObject | None:
@@ -60,12 +59,14 @@ def targets(
     """Our own signed card, by itself and by a key of an SDK, an SDK's: with the rest, and alone; another tool's."""
     card = without_signatures(signed_card)
     found = [
-        Target(signed_card, trust, WholeCard(), card),
-        Target(signed_card, sdk_trust, SignedPartOnly(), card),
-        Target({**card, "signatures": [sdk_signature]}, sdk_trust, SignedPartOnly(), json.loads(sdk_payload)),
-        Target({**pruned(card), "signatures": [sdk_signature]}, sdk_trust, WholeCard(), json.loads(sdk_payload)),
-        Target({**card, "signatures": [good_by_hand]}, whole_trust, WholeCard(), card),
-        Target({**card, "signatures": [good_by_hand]}, trust, WholeCard(), card),
+        Target(signed_card, trust, Coverage.WHOLE_CARD, card),
+        Target(signed_card, sdk_trust, Coverage.SIGNED_PART_ONLY, card),
+        Target({**card, "signatures": [sdk_signature]}, sdk_trust, Coverage.SIGNED_PART_ONLY, json.loads(sdk_payload)),
+        Target(
+            {**pruned(card), "signatures": [sdk_signature]}, sdk_trust, Coverage.WHOLE_CARD, json.loads(sdk_payload)
+        ),
+        Target({**card, "signatures": [good_by_hand]}, whole_trust, Coverage.WHOLE_CARD, card),
+        Target({**card, "signatures": [good_by_hand]}, trust, Coverage.WHOLE_CARD, card),
     ]
     for target in found:  # control: unchanged, each is verified
         assert target.ask(json.dumps(target.document).encode()) == target.verified

@@ -20,13 +20,14 @@ from a2a_trust import (
     Origins,
     TrustedKey,
     TrustStore,
+    async_fetch_card,
+    async_fetch_extended_card,
     fetch_card,
-    fetch_card_async,
     fetch_extended_card,
-    fetch_extended_card_async,
     verify_card,
 )
 from a2a_trust.client import UnsafeReportOnly
+from a2a_trust.client.fetching import FetchOptions
 from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.memory import VolatileCardMemory
 from a2a_trust.errors import UntrustedCardError
@@ -73,9 +74,13 @@ async def test_a_name_with_an_inner_address_is_not_asked_for_its_card(address: s
         fetcher = Fetcher(resolver=Names(evil_example=[addresses]))
         with events_outside() as events:
             with pytest.raises(FetchError, match="not a public one"):
-                await fetch_card_async("https://evil.example", trusting("evil.example"), fetcher=fetcher)
+                await async_fetch_card(
+                    "https://evil.example", trusting("evil.example"), options=FetchOptions(fetcher=fetcher)
+                )
             with pytest.raises(FetchError, match="not a public one"):
-                await UnsafeReportOnly.fetch_async("https://evil.example", trusting("evil.example"), fetcher=fetcher)
+                await UnsafeReportOnly.async_fetch(
+                    "https://evil.example", trusting("evil.example"), options=FetchOptions(fetcher=fetcher)
+                )
         assert [event for event in events if event.startswith("socket.")] == []
 
 
@@ -84,7 +89,7 @@ async def test_a_name_with_an_inner_address_is_not_asked_for_its_card(address: s
 async def test_an_inner_address_is_not_asked_for_its_card(host: str) -> None:
     for url in (f"https://{host}", f"https://{host}:8443/team", f"https://{host}/latest/meta-data.json"):
         with events_outside() as events, pytest.raises(FetchError, match="not a public one"):
-            await fetch_card_async(url, trusting("evil.example"))
+            await async_fetch_card(url, trusting("evil.example"))
         assert [event for event in events if event.startswith("socket.")] == []
 
 
@@ -103,7 +108,7 @@ async def test_an_inner_address_is_not_asked_for_its_card(host: str) -> None:
 async def test_a_url_of_another_kind_is_refused_before_anything_happens(url: str) -> None:
     names = Names(agent_test=[["8.8.8.8"]])
     with events_outside() as events, pytest.raises(FetchError, match=r"^URL: "):
-        await fetch_card_async(url, trusting(HOST), fetcher=Fetcher(resolver=names))
+        await async_fetch_card(url, trusting(HOST), options=FetchOptions(fetcher=Fetcher(resolver=names)))
     assert (events, names.asked) == ([], [])
 
 
@@ -113,7 +118,9 @@ async def test_plain_http_is_refused_also_where_the_agent_redirects_to_https(aut
         plain.pages[NEW] = signed(card_of(f"http://{HOST}:{plain.port}"))
         names = Names(agent_test=[["127.0.0.1"]])
         with pytest.raises(FetchError, match="only https"):
-            await fetch_card_async(f"http://{HOST}:{plain.port}", trusting(HOST), fetcher=Fetcher(resolver=names))
+            await async_fetch_card(
+                f"http://{HOST}:{plain.port}", trusting(HOST), options=FetchOptions(fetcher=Fetcher(resolver=names))
+            )
         assert (plain.asked, names.asked) == ([], [])
 
 
@@ -125,7 +132,7 @@ def test_an_agent_redirects_to_somewhere_inside(agent: Agent, authority: Authori
         "/inner.json": signed(card_of(agent.origin())),
     }
     with pytest.raises(FetchError, match="redirects") as caught:
-        fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher_for(agent, authority))
+        fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher_for(agent, authority)))
     assert caught.value.status == status
     assert agent.paths() == [NEW]
 
@@ -139,9 +146,9 @@ def test_no_url_inside_a_card_is_asked(agent: Agent, authority: Authority) -> No
     document["signatures"].append({**document["signatures"][0], "header": header})
     agent.pages[NEW] = json.dumps(document).encode()
     with events_outside():
-        fetch_card(origin, trusting(HOST), fetcher=fetcher_for(agent, authority))
+        fetch_card(origin, trusting(HOST), options=FetchOptions(fetcher=fetcher_for(agent, authority)))
     with pytest.raises(UntrustedCardError):
-        fetch_card(origin, trusting("other.test"), fetcher=fetcher_for(agent, authority))
+        fetch_card(origin, trusting("other.test"), options=FetchOptions(fetcher=fetcher_for(agent, authority)))
     assert agent.paths() == [NEW, NEW]
 
 
@@ -158,9 +165,9 @@ def test_a_name_that_changes_after_the_check_is_reached_where_it_was_checked(
         victim.pages[NEW] = signed(card_of(agent.origin()))
         fetcher = fetcher_for(agent, authority, agent_test=[["127.0.0.1"], ["127.0.0.2"]])
         if waits:
-            fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
+            fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher))
         else:
-            asyncio.run(fetch_card_async(agent.origin(), trusting(HOST), fetcher=fetcher))
+            asyncio.run(async_fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher)))
         assert (agent.paths(), victim.paths()) == ([NEW], [])
 
 
@@ -171,16 +178,16 @@ def test_a_name_that_changes_between_the_two_well_known_names_is_checked_again(
     agent.pages[OLD] = signed(card_of(agent.origin()))
     fetcher = fetcher_for(agent, authority, agent_test=[["127.0.0.1"], [METADATA]])
     with pytest.raises(FetchError, match=f"has the address {METADATA}"):
-        fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
+        fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher))
     assert agent.paths() == [NEW]
 
 
 def test_a_name_that_changes_before_the_extended_card_gets_no_credentials(agent: Agent, authority: Authority) -> None:
     agent.pages[NEW] = signed(card_of(agent.origin()))
     fetcher = fetcher_for(agent, authority, agent_test=[["127.0.0.1"], [METADATA]])
-    card = fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
+    card = fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher))
     with pytest.raises(FetchError, match=f"has the address {METADATA}"):
-        fetch_extended_card(card, trusting(HOST), credentials=KEY, fetcher=fetcher)
+        fetch_extended_card(card, trusting(HOST), credentials=KEY, options=FetchOptions(fetcher=fetcher))
     assert agent.paths() == [NEW]
 
 
@@ -191,7 +198,11 @@ def test_a_name_that_changes_before_the_key_set_of_the_origin_is_checked_again(
     fetcher = fetcher_for(agent, authority, agent_test=[["127.0.0.1"], [METADATA]])
     memory = VolatileCardMemory()
     with pytest.raises(UntrustedCardError) as caught:
-        fetch_card(agent.origin(), TrustStore([]), fetcher=fetcher, memory=memory, on_first_use=TrustOnFirstUse())
+        fetch_card(
+            agent.origin(),
+            TrustStore([]),
+            options=FetchOptions(fetcher=fetcher, memory=memory, on_first_use=TrustOnFirstUse()),
+        )
     assert f"has the address {METADATA}" in str(caught.value.__cause__)
     assert (memory.records(), agent.paths()) == ((), [NEW])
 
@@ -201,7 +212,7 @@ def test_who_has_no_certificate_for_the_name_is_not_asked(agent: Agent, authorit
         evil.pages[NEW] = signed(card_of(agent.origin()))
         fetcher = fetcher_for(agent, authority, agent_test=[["127.0.0.2"]])
         with pytest.raises(FetchError, match="certificate is refused"):
-            fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
+            fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher))
         assert evil.asked == []
 
 
@@ -228,7 +239,7 @@ def test_an_answer_that_would_cost_too_much_ends_early(
     if "seconds" not in why:
         fetcher = fetcher_for(agent, authority)
     with pytest.raises(FetchError, match=why):
-        fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
+        fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher))
     assert agent.paths() == [NEW]
 
 
@@ -251,7 +262,9 @@ async def test_an_interface_elsewhere_gets_no_credentials(agent: Agent, authorit
     trust = trusting(HOST, "other.test")
     card = verify_card(document, trust, origin=agent.origin(), now=time.time())
     with pytest.raises(FetchError, match="credentials are sent nowhere else"):
-        await fetch_extended_card_async(card, trust, credentials=KEY, fetcher=fetcher_for(agent, authority))
+        await async_fetch_extended_card(
+            card, trust, credentials=KEY, options=FetchOptions(fetcher=fetcher_for(agent, authority))
+        )
     assert agent.asked == []
 
 
@@ -262,7 +275,9 @@ async def test_a_card_that_is_bound_to_no_host_leads_credentials_nowhere(agent: 
     for trust, origin in ((anywhere, agent.origin()), (trusting(HOST), UnsafeAnyOrigin())):
         card = verify_card(document, trust, origin=origin, now=time.time())
         with pytest.raises(ConfigurationError, match="not bound to a host"):
-            await fetch_extended_card_async(card, trust, credentials=KEY, fetcher=fetcher_for(agent, authority))
+            await async_fetch_extended_card(
+                card, trust, credentials=KEY, options=FetchOptions(fetcher=fetcher_for(agent, authority))
+            )
     assert agent.asked == []
 
 
@@ -274,9 +289,9 @@ def test_a_redirect_carries_no_credentials(agent: Agent, authority: Authority, s
         "/stolen": signed(card_of(agent.origin())),
     }
     fetcher = fetcher_for(agent, authority)
-    card = fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
+    card = fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher))
     with pytest.raises(FetchError, match="redirects") as caught:
-        fetch_extended_card(card, trusting(HOST), credentials=KEY, fetcher=fetcher)
+        fetch_extended_card(card, trusting(HOST), credentials=KEY, options=FetchOptions(fetcher=fetcher))
     assert agent.paths() == [NEW, "/rpc"]
     assert "a secret" not in str(caught.value)
 
@@ -312,10 +327,10 @@ def test_an_extended_card_leads_further_than_the_public_one(
     trust, fetcher = TrustStore([key]), fetcher_for(agent, authority)
     interface = f"{agent.origin()}/rpc"
     agent.pages = {NEW: signed(public), "/rpc": b'{"id": "extended-card", "result": %b}' % signed(wider)}
-    card = fetch_card(agent.origin(), trust, fetcher=fetcher)
+    card = fetch_card(agent.origin(), trust, options=FetchOptions(fetcher=fetcher))
     with pytest.raises(Exception, match="the public card does not name") as caught:
-        fetch_extended_card(card, trust, credentials=KEY, fetcher=fetcher)
+        fetch_extended_card(card, trust, credentials=KEY, options=FetchOptions(fetcher=fetcher))
     assert named in str(caught.value)
     assert interface not in str(caught.value)
     agent.pages["/rpc"] = b'{"id": "extended-card", "result": %b}' % signed(public)
-    assert fetch_extended_card(card, trust, credentials=KEY, fetcher=fetcher).card == public
+    assert fetch_extended_card(card, trust, credentials=KEY, options=FetchOptions(fetcher=fetcher)).card == public

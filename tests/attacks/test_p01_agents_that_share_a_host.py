@@ -34,6 +34,7 @@ from a2a_trust import (
 )
 from a2a_trust.cli.main import main
 from a2a_trust.client import UnsafePassAnything
+from a2a_trust.client.fetching import FetchOptions
 from a2a_trust.client.memory import Admitted, VolatileCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import PinnedKeyError, RolledBackCardError, UnsignedCardError
@@ -314,7 +315,9 @@ def test_two_agents_are_fetched_and_trusted_on_first_use(site: Agent, authority:
     )
 
     def ask(path: str) -> VerifiedCard:
-        return fetch_card(site.origin() + path, NOBODY, fetcher=fetcher, memory=memory, on_first_use=TOFU)
+        return fetch_card(
+            site.origin() + path, NOBODY, options=FetchOptions(fetcher=fetcher, memory=memory, on_first_use=TOFU)
+        )
 
     now = time.time()
     ours, theirs, last = (
@@ -393,6 +396,8 @@ def test_a_first_use_needs_the_published_key_of_the_origin_not_of_the_path(
         f"/a{KEY_SET}": json.dumps(publish_jwks([OWNER.public_key])).encode(),
     }
     with pytest.raises(Exception, match="no trusted"):
-        fetch_card(f"{site.origin()}/a", NOBODY, fetcher=fetcher, memory=memory, on_first_use=TOFU)
+        fetch_card(
+            f"{site.origin()}/a", NOBODY, options=FetchOptions(fetcher=fetcher, memory=memory, on_first_use=TOFU)
+        )
     assert f"/a{KEY_SET}" not in site.paths()
     assert memory.records() == ()

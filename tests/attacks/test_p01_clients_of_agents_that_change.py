@@ -25,11 +25,12 @@ from a2a_trust import (
     TrustOnFirstUse,
     TrustStore,
     VerifiedCard,
+    async_fetch_card,
     fetch_card,
-    fetch_card_async,
     generate_signer,
     publish_jwks,
 )
+from a2a_trust.client.fetching import FetchOptions
 from a2a_trust.errors import PinnedKeyError, RolledBackCardError, UntrustedCardError
 from a2a_trust.keys import LocalSigner
 from tests.client.agents import NEW, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting
@@ -67,8 +68,8 @@ def ask(request: pytest.FixtureRequest, agent: Agent, authority: Authority, memo
         fetcher = Fetcher(private_origins=[agent.origin()], ssl_context=authority.client(), resolver=names)
         options: Any = {"fetcher": fetcher, "memory": memory, "on_first_use": TrustOnFirstUse()}
         if request.param == "waits":
-            return fetch_card(agent.origin(), trust, **options)
-        return asyncio.run(fetch_card_async(agent.origin(), trust, **options))
+            return fetch_card(agent.origin(), trust, options=FetchOptions(**options))
+        return asyncio.run(async_fetch_card(agent.origin(), trust, options=FetchOptions(**options)))
 
     return ask
 
@@ -160,7 +161,7 @@ def test_nothing_is_written_of_a_card_that_its_published_key_has_not_signed(
 CLIENT = """
 import json, ssl, sys
 from pathlib import Path
-from a2a_trust import Fetcher, SqliteCardMemory, TrustOnFirstUse, TrustStore, fetch_card
+from a2a_trust import Fetcher, FetchOptions, SqliteCardMemory, TrustOnFirstUse, TrustStore, fetch_card
 from a2a_trust.errors import PinnedKeyError
 
 folder, address, port = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
@@ -180,7 +181,8 @@ print("ready", flush=True)
 sys.stdin.readline()
 for origin in origins:
     try:
-        verified = fetch_card(origin, TrustStore([]), fetcher=fetcher, memory=memory, on_first_use=TrustOnFirstUse())
+        options = FetchOptions(fetcher=fetcher, memory=memory, on_first_use=TrustOnFirstUse())
+        verified = fetch_card(origin, TrustStore([]), options)
     except PinnedKeyError as error:
         print(origin, "refused", *error.pinned)
     else:

@@ -19,7 +19,7 @@ from a2a_trust.errors import (
     UntrustedCardError,
 )
 from a2a_trust.keys import LocalSigner, UnsafeAnyOrigin, all_of, n_of, named
-from a2a_trust.signing import SignedPartOnly
+from a2a_trust.signing import Coverage
 from tests.attacks.forgery import JSONObject, served
 from tests.attacks.verifying import NOW, ORIGIN, refusal, verified
 
@@ -55,7 +55,7 @@ def with_signatures(card: JSONObject, value: Any, good: JSONObject) -> JSONObjec
 @pytest.mark.parametrize("as_bytes", [True, False], ids=["bytes", "dict"])
 @pytest.mark.parametrize(
     "options",
-    [{}, {"coverage": SignedPartOnly()}, {"policy": named("party-owner")}, {"origin": UnsafeAnyOrigin()}],
+    [{}, {"coverage": Coverage.SIGNED_PART_ONLY}, {"policy": named("party-owner")}, {"origin": UnsafeAnyOrigin()}],
     ids=["default", "signed-part-only", "named", "any-origin"],
 )
 def test_a_card_without_a_list_of_signatures_is_unsigned(

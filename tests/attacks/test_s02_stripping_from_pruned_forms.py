@@ -23,10 +23,9 @@ from a2a_trust.errors import (
     UntrustedCardError,
 )
 from a2a_trust.keys import LocalSigner, SigningTool
-from a2a_trust.signing import Form, SignedPartOnly
+from a2a_trust.signing import Coverage, Form
 from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING
 from a2a_trust.signing.signature import MARKS
-from a2a_trust.signing.verify import WholeCard
 from tests.attacks.forgery import JSONObject, canonical, entry, pruned, served, signs, unb64, without_signatures
 from tests.attacks.verifying import HOST, refusal, verified
 
@@ -156,7 +155,7 @@ def test_what_the_companion_does_not_cover_is_changed(
     card = changed(signed_card, attack)
     assert pruned(card) == pruned(signed_card)  # the attack is real: the companion's signature still stands
     order, error, reasons = ARRANGEMENTS[arrangement]
-    for coverage in (WholeCard(), SignedPartOnly()):
+    for coverage in (Coverage.WHOLE_CARD, Coverage.SIGNED_PART_ONLY):
         refusal(error, arranged(card, signed_card["signatures"], order), any_trust, *reasons, coverage=coverage)
 
 
@@ -315,7 +314,7 @@ ADDITIONS: dict[str, Change] = {
 def test_an_sdk_card_is_refused_from_a_key_that_no_sdk_signs_with_and_told_apart_from_a_bad_one(
     card: JSONObject, sdk_signature: JSONObject, owner: LocalSigner, tool: SigningTool | None
 ) -> None:
-    for coverage in (WholeCard(), SignedPartOnly()):
+    for coverage in (Coverage.WHOLE_CARD, Coverage.SIGNED_PART_ONLY):
         document = served(card, sdk_signature)
         refusal(PartialSignatureError, document, signing_with(tool, owner), PARTIAL, coverage=coverage)
 
@@ -325,7 +324,7 @@ def test_an_sdk_card_is_served_without_what_the_sdk_did_not_sign(
     card: JSONObject, sdk_signature: JSONObject, owner: LocalSigner, tool: SigningTool | None
 ) -> None:
     """Measured: the genuine card was refused, and this one accepted as whole."""
-    for coverage in (WholeCard(), SignedPartOnly()):
+    for coverage in (Coverage.WHOLE_CARD, Coverage.SIGNED_PART_ONLY):
         document = served(pruned(card), sdk_signature)
         refusal(PartialSignatureError, document, signing_with(tool, owner), PARTIAL, coverage=coverage)
 
@@ -336,7 +335,7 @@ def test_what_an_sdk_card_never_covered_is_changed_and_nothing_is_said_of_its_ke
 ) -> None:
     """Whatever is put into the served card is no evidence: what is signed holds nothing empty."""
     attack(card)
-    for coverage in (WholeCard(), SignedPartOnly()):
+    for coverage in (Coverage.WHOLE_CARD, Coverage.SIGNED_PART_ONLY):
         refusal(PartialSignatureError, served(card, sdk_signature), trust, PARTIAL, coverage=coverage)
 
 
@@ -366,7 +365,7 @@ def test_members_added_to_an_sdk_card_are_named_or_left_out(
     error = refusal(UncoveredFieldsError, document, sdk_trust)
     assert isinstance(error, UncoveredFieldsError)
     assert error.pointers == ADDED[name]
-    part = verified(document, sdk_trust, coverage=SignedPartOnly())
+    part = verified(document, sdk_trust, coverage=Coverage.SIGNED_PART_ONLY)
     assert (part.card, part.dropped) == (json.loads(sdk_payload), ADDED[name])
 
 
@@ -375,7 +374,7 @@ def test_what_the_sdk_did_sign_is_changed(
     card: JSONObject, sdk_signature: JSONObject, sdk_trust: TrustStore, attack: Change
 ) -> None:
     attack(card)
-    for coverage in (WholeCard(), SignedPartOnly()):
+    for coverage in (Coverage.WHOLE_CARD, Coverage.SIGNED_PART_ONLY):
         refusal(CardVerificationError, served(card, sdk_signature), sdk_trust, BAD, coverage=coverage)
 
 
@@ -384,7 +383,7 @@ def test_whatever_is_stripped_from_an_sdk_card_the_result_says_that_it_proves_no
     card: JSONObject, sdk_signature: JSONObject, sdk_payload: bytes, sdk_trust: TrustStore, attack: Change
 ) -> None:
     attack(card)
-    result = verified(served(card, sdk_signature), sdk_trust, coverage=SignedPartOnly())
+    result = verified(served(card, sdk_signature), sdk_trust, coverage=Coverage.SIGNED_PART_ONLY)
     assert canonical(result.card) == sdk_payload
     assert result.form is Form.PRUNED
     assert result.unverified == UNVERIFIED_BY_PRUNING

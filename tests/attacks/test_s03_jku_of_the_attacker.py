@@ -17,7 +17,7 @@ import pytest
 from a2a_trust import CardVerifier, TrustStore, publish_jwks
 from a2a_trust.errors import CardVerificationError, FailureReason, UntrustedCardError
 from a2a_trust.keys import LocalSigner
-from a2a_trust.signing import SignedPartOnly
+from a2a_trust.signing import Coverage
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
 from tests.attacks.recording import events_outside
 from tests.attacks.verifying import NOW, ORIGIN, refusal, verified
@@ -106,7 +106,7 @@ def test_a_jku_is_neither_fetched_nor_trusted(
     document = served(card, forged)
     with events_outside() as events:
         refusal(error, document, trust, reason)
-        refusal(error, document, trust, reason, coverage=SignedPartOnly())
+        refusal(error, document, trust, reason, coverage=Coverage.SIGNED_PART_ONLY)
         with pytest.raises(error):
             CardVerifier(trust, clock=lambda: NOW).verify(document, origin=ORIGIN)
     assert events == []

@@ -21,7 +21,7 @@ from a2a_trust import TrustStore
 from a2a_trust.errors import CardVerificationError, FailureReason, InvalidSignatureError, UntrustedCardError
 from a2a_trust.keys import LocalSigner, UnsafeAnyOrigin, named
 from a2a_trust.keys.jws import verify_jws
-from a2a_trust.signing import SignedPartOnly
+from a2a_trust.signing import Coverage
 from tests.attacks.forgery import JSONObject, b64, entry, served, signs
 from tests.attacks.recording import events_outside
 from tests.attacks.verifying import HOST, refusal, verified
@@ -100,7 +100,7 @@ def test_a_key_in_the_header_never_becomes_the_key(
     document = served(card, forged)
     with events_outside() as events:
         refusal(error, document, trust, reason)
-        refusal(error, document, trust, reason, coverage=SignedPartOnly(), origin=UnsafeAnyOrigin())
+        refusal(error, document, trust, reason, coverage=Coverage.SIGNED_PART_ONLY, origin=UnsafeAnyOrigin())
         refusal(error, document, trust, reason, policy=named("party-owner"))
     assert events == []
 

@@ -28,9 +28,8 @@ from a2a_trust.errors import (
 from a2a_trust.keys import LocalSigner, read_jwks
 from a2a_trust.keys.jws import MAX_HEADER, MAX_SIGNATURE, verify_jws
 from a2a_trust.keys.keyset import MAX_KEYS
-from a2a_trust.signing import SignedPartOnly
+from a2a_trust.signing import Coverage
 from a2a_trust.signing.signature import MAX_SIGNATURES
-from a2a_trust.signing.verify import WholeCard
 from a2a_trust.strict_json import MAX_BYTES, MAX_DEPTH, parse
 from tests.attacks.forgery import JSONObject, b64, canonical, entry, served, signs
 from tests.attacks.verifying import NOW, ORIGIN, refusal, verified
@@ -216,7 +215,7 @@ def test_pointers_to_what_was_dropped_do_not_fill_the_memory(
     document = served(card, sdk_signature if valid else {**sdk_signature, "signature": "A" * 86})
     tracemalloc.start()
     try:
-        for coverage in (WholeCard(), SignedPartOnly()):
+        for coverage in (Coverage.WHOLE_CARD, Coverage.SIGNED_PART_ONLY):
             with contextlib.suppress(TrustError):  # refused or not: what it costs is the question
                 verified(document, sdk_trust, coverage=coverage)
         peak = tracemalloc.get_traced_memory()[1]

@@ -18,7 +18,7 @@ import pytest
 from a2a_trust import CardVerifier, Origins, TrustedKey, TrustStore, VerifiedCard, sign_card, verify_card
 from a2a_trust.errors import CardVerificationError, FailureReason, UntrustedCardError
 from a2a_trust.keys import LocalSigner, SigningTool, UnsafeAnyOrigin, n_of
-from a2a_trust.signing import Form, SignedPartOnly
+from a2a_trust.signing import Coverage, Form
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs
 from tests.attacks.verifying import HOST, NOW, ORIGIN, refusal, verified
 
@@ -37,10 +37,10 @@ def test_what_was_served_and_not_signed_is_nowhere_in_the_result(
     card.update({"url": POISON, "security": [{}], "x-poison": {"deep": [POISON]}})
     card["capabilities"]["x-poison"] = POISON
     document = served(card, {**sdk_signature, "note": POISON, "header": {"x": POISON}})
-    verifier = CardVerifier(sdk_trust, clock=lambda: NOW, coverage=SignedPartOnly())
+    verifier = CardVerifier(sdk_trust, clock=lambda: NOW, coverage=Coverage.SIGNED_PART_ONLY)
     for result in (
-        verified(document, sdk_trust, coverage=SignedPartOnly()),
-        verified(json.loads(document), sdk_trust, coverage=SignedPartOnly()),
+        verified(document, sdk_trust, coverage=Coverage.SIGNED_PART_ONLY),
+        verified(json.loads(document), sdk_trust, coverage=Coverage.SIGNED_PART_ONLY),
         verifier.verify(document, origin=ORIGIN),
         verifier.verify(document, origin=ORIGIN),
     ):
@@ -220,7 +220,7 @@ def test_what_several_keys_must_have_signed_is_what_all_of_them_signed(
     part = entry({"alg": "EdDSA", "kid": "ed-owner"}, sdk_payload, signs(ed_owner.private_key, "EdDSA"))
     both = n_of(2, "party-owner", "party-ed-owner")
     for entries in ((full, part), (part, full)):
-        result = verified(served(card, *entries), trust, policy=both, coverage=SignedPartOnly())
+        result = verified(served(card, *entries), trust, policy=both, coverage=Coverage.SIGNED_PART_ONLY)
         assert canonical(result.card) == sdk_payload
         assert (result.form, bool(result.unverified)) == (Form.PRUNED, True)
 

@@ -13,7 +13,7 @@ import pytest
 from a2a_trust import CardVerifier, ConfigurationError, Origins, TrustedKey, TrustStore, verify_card
 from a2a_trust.errors import FailureReason, PolicyNotMetError, UntrustedCardError
 from a2a_trust.keys import LocalSigner, SigningTool, UnsafeAnyOrigin, all_of
-from a2a_trust.signing import SignedPartOnly
+from a2a_trust.signing import Coverage
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs
 from tests.attacks.verifying import HOST, NOW, ORIGIN, refusal, verified
 
@@ -202,7 +202,7 @@ def test_an_interface_is_at_a_host_that_the_key_may_not_speak_for(
     document = served(card, by(owner, card))
     refusal(UntrustedCardError, document, trust, WRONG, match="/supportedInterfaces/1/url")
     refusal(UntrustedCardError, document, trust, WRONG, origin=UnsafeAnyOrigin())
-    refusal(UntrustedCardError, document, trust, WRONG, coverage=SignedPartOnly())
+    refusal(UntrustedCardError, document, trust, WRONG, coverage=Coverage.SIGNED_PART_ONLY)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_a_key_of_an_sdk_is_bound_to_its_hosts_too(card: JSONObject, owner: Loca
     trust = TrustStore([TrustedKey(key=owner.public_key, origins=Origins(HOST), signer=tool)])
     del card["securitySchemes"], card["securityRequirements"], card["skills"], card["capabilities"]
     card["supportedInterfaces"][0]["url"] = "https://evil.example/"
-    refusal(UntrustedCardError, served(card, by(owner, card)), trust, WRONG, coverage=SignedPartOnly())
+    refusal(UntrustedCardError, served(card, by(owner, card)), trust, WRONG, coverage=Coverage.SIGNED_PART_ONLY)
 
 
 def test_several_keys_must_each_be_trusted_for_every_host(

@@ -26,11 +26,12 @@ from a2a_trust import (
     TrustStore,
     UnverifiedCardError,
     VerifyingTransport,
+    async_fetch_card,
     fetch_card,
-    fetch_card_async,
     generate_signer,
     sign_card,
 )
+from a2a_trust.client.fetching import FetchOptions
 from a2a_trust.client.memory import VolatileCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import (
@@ -78,9 +79,9 @@ def ask(request: pytest.FixtureRequest, agent: Agent, authority: Authority) -> A
         )
         options: Any = {"fetcher": fetcher, "memory": memory, "cache": cache}
         if "loop" in request.param:
-            asyncio.run(fetch_card_async(agent.origin(host), TRUST, **options))
+            asyncio.run(async_fetch_card(agent.origin(host), TRUST, options=FetchOptions(**options)))
         else:
-            fetch_card(agent.origin(host), TRUST, **options)
+            fetch_card(agent.origin(host), TRUST, options=FetchOptions(**options))
 
     def passing(host: str, memory: Any = None) -> None:
         url, tls = agent.origin(host) + NEW, authority.client()

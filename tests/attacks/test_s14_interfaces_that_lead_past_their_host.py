@@ -28,9 +28,10 @@ from a2a_trust import (
     fetch_extended_card,
     verify_card,
 )
+from a2a_trust.client.fetching import FetchOptions
 from a2a_trust.errors import FailureReason, UntrustedCardError
 from a2a_trust.keys import LocalSigner, UnsafeAnyOrigin
-from a2a_trust.signing import SignedPartOnly
+from a2a_trust.signing import Coverage
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs
 from tests.attacks.verifying import HOST, NOW, ORIGIN, refusal, verified
 from tests.client.agents import NEW, Agent, card_of, serving_agent, signed, trusting
@@ -73,7 +74,7 @@ def test_the_host_of_the_key_is_the_name_server_of_the_interface(
     card = pointing(card, url)
     document = served(card, by(owner, card))
     refusal(UntrustedCardError, document, trust, WRONG, match="/supportedInterfaces/1/url: URL: the scheme")
-    refusal(UntrustedCardError, document, trust, WRONG, coverage=SignedPartOnly())
+    refusal(UntrustedCardError, document, trust, WRONG, coverage=Coverage.SIGNED_PART_ONLY)
     with pytest.raises(UntrustedCardError):
         CardVerifier(trust, clock=lambda: NOW).verify(document, origin=ORIGIN)
     # Nor by a key that may speak for every host.
@@ -137,7 +138,9 @@ def test_credentials_are_sent_over_no_interface_that_is_not_encrypted(
         resolver=Names(agent_test=[["127.0.0.1"]]),
     )
     with pytest.raises(FetchError, match="credentials are sent nowhere else"):
-        fetch_extended_card(card, trusting("agent.test"), credentials={"X-API-Key": "secret"}, fetcher=fetcher)
+        fetch_extended_card(
+            card, trusting("agent.test"), credentials={"X-API-Key": "secret"}, options=FetchOptions(fetcher=fetcher)
+        )
     assert eavesdropper.asked == []
 
 
@@ -152,7 +155,9 @@ def test_an_encrypted_interface_goes_before_one_that_is_not(agent: Agent, author
             private_origins=names, ssl_context=authority.client(), resolver=Names(localhost=[["127.0.0.1"]] * 2)
         )
         with pytest.raises(FetchError, match="404"):
-            fetch_extended_card(card, trusting("localhost"), credentials={"X-API-Key": "secret"}, fetcher=fetcher)
+            fetch_extended_card(
+                card, trusting("localhost"), credentials={"X-API-Key": "secret"}, options=FetchOptions(fetcher=fetcher)
+            )
         assert (plain.paths(), agent.paths()) == ([], ["/rpc"])
 
 
@@ -222,8 +227,12 @@ def test_control_the_extended_card_of_an_agent_of_this_machine_needs_permission(
         names = Names(localhost=[["127.0.0.1"]])
         key = {"X-API-Key": "secret"}
         with pytest.raises(FetchError, match="only https is fetched"):
-            fetch_extended_card(card, trusting("localhost"), credentials=key, fetcher=Fetcher(resolver=names))
+            fetch_extended_card(
+                card, trusting("localhost"), credentials=key, options=FetchOptions(fetcher=Fetcher(resolver=names))
+            )
         assert plain.asked == []
         fetcher = Fetcher(private_origins=[url], resolver=names)
-        assert fetch_extended_card(card, trusting("localhost"), credentials=key, fetcher=fetcher).card == card_of(url)
+        assert fetch_extended_card(
+            card, trusting("localhost"), credentials=key, options=FetchOptions(fetcher=fetcher)
+        ).card == card_of(url)
         assert [each.headers["x-api-key"] for each in plain.asked] == ["secret"]

@@ -19,7 +19,7 @@ from a2a_trust.cli.main import main
 from a2a_trust.errors import CardVerificationError, FailureReason, PartialSignatureError, UncoveredFieldsError
 from a2a_trust.keys import LocalSigner, SigningTool
 from a2a_trust.keys.jwk import private_key_to_jwk
-from a2a_trust.signing import SignedPartOnly
+from a2a_trust.signing import Coverage
 from tests.attacks.forgery import (
     JSONObject,
     b64,
@@ -91,7 +91,7 @@ def test_the_genuine_card_is_refused_with_the_way_to_accept_it_and_not_as_forged
         refusal(PartialSignatureError, document, trusting(owner, tool), PARTIAL)
     sdk = trusting(owner, SigningTool.A2A_PYTHON)
     refusal(UncoveredFieldsError, document, sdk)
-    part = verified(document, sdk, coverage=SignedPartOnly())
+    part = verified(document, sdk, coverage=Coverage.SIGNED_PART_ONLY)
     assert part.card == pruned(card)
     assert "/securityRequirements" in part.unverified
 
@@ -101,7 +101,7 @@ def test_signed_part_only_does_not_stand_in_for_the_trust_entry(
 ) -> None:
     for shown in (card, pruned(card)):
         document = served(shown, by_sdk)
-        refusal(PartialSignatureError, document, trusting(owner, None), PARTIAL, coverage=SignedPartOnly())
+        refusal(PartialSignatureError, document, trusting(owner, None), PARTIAL, coverage=Coverage.SIGNED_PART_ONLY)
 
 
 @pytest.mark.parametrize("sdk", ["python_1_3_0", "js_1_3_0"])
@@ -237,7 +237,9 @@ def test_our_mark_over_the_bytes_of_another_form_is_a_bad_signature(
         header = {"alg": "ES256", "kid": "owner", "cty": f"application/json;a2a-form={form}"}
         signed = entry(header, canonical(pruned(card)), signs_of(owner))
         bad = FailureReason.BAD_SIGNATURE
-        refusal(CardVerificationError, served(card, signed), trusting(owner, tool), bad, coverage=SignedPartOnly())
+        refusal(
+            CardVerificationError, served(card, signed), trusting(owner, tool), bad, coverage=Coverage.SIGNED_PART_ONLY
+        )
 
 
 def _relabelled(signature: JSONObject) -> Iterator[JSONObject]:
@@ -254,9 +256,9 @@ def test_our_own_companion_stays_one(tool: SigningTool | None, card: JSONObject,
     _, companion = signed["signatures"]
     stripped = pruned(without_signatures(signed))
     with pytest.raises(CardVerificationError) as error:
-        verified(served(stripped, companion), trusting(owner, tool), coverage=SignedPartOnly())
+        verified(served(stripped, companion), trusting(owner, tool), coverage=Coverage.SIGNED_PART_ONLY)
     assert [failure.reason for failure in error.value.failures] == [FailureReason.COMPANION]
     for changed in _relabelled(companion):
         with pytest.raises(CardVerificationError) as error:
-            verified(served(stripped, changed), trusting(owner, tool), coverage=SignedPartOnly())
+            verified(served(stripped, changed), trusting(owner, tool), coverage=Coverage.SIGNED_PART_ONLY)
         assert [failure.reason for failure in error.value.failures] == [FailureReason.BAD_SIGNATURE]

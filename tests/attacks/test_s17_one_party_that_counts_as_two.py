@@ -21,7 +21,7 @@ from a2a_trust.keys.jwk import PublicKey, public_key_from_object
 from a2a_trust.keys.keyset import KeySet
 from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust_file import read_trust
-from a2a_trust.signing import SignedPartOnly
+from a2a_trust.signing import Coverage
 from a2a_trust.signing.forms import Form, project
 from tests.attacks.forgery import JSONObject, b64, canonical, entry, pruned, served, signs, unb64
 from tests.attacks.verifying import HOST, refusal, verified
@@ -193,7 +193,7 @@ def test_members_that_one_party_signed_alone_are_not_verified_by_two(count: int,
             document = served(changed, *order)
             with pytest.raises(UncoveredFieldsError):
                 verified(document, two_sdks(), policy=BOTH)
-            part = verified(document, two_sdks(), policy=BOTH, coverage=SignedPartOnly())
+            part = verified(document, two_sdks(), policy=BOTH, coverage=Coverage.SIGNED_PART_ONLY)
             assert part.card == project(honest, Form.PRUNED).members
             assert part.unverified
 
@@ -213,7 +213,7 @@ def test_two_forms_that_do_not_contain_each_other_prove_nothing_together() -> No
         by_hand(AUDITOR, project(legacy, Form.V0_3_PYTHON).payload, 1),
     )
     with pytest.raises(PolicyNotMetError, match="different parts of this card"):
-        verified(document, two_sdks(), policy=BOTH, coverage=SignedPartOnly())
+        verified(document, two_sdks(), policy=BOTH, coverage=Coverage.SIGNED_PART_ONLY)
 
 
 def _second_key(signer: LocalSigner, signed: JSONObject) -> PublicKey:

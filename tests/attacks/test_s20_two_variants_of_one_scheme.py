@@ -31,6 +31,7 @@ from a2a_trust import (
 )
 from a2a_trust.card.ambiguity import is_simple
 from a2a_trust.cli.main import main
+from a2a_trust.client.fetching import FetchOptions
 from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.files import save_private_key
 from a2a_trust.middleware.card import CardFile, FixedCard
@@ -189,10 +190,10 @@ def test_an_agent_that_serves_it_has_no_card(sound: JSONObject, tmp_path: Path) 
             timeout=5.0,
         )
         agent.pages[NEW] = agent.pages[OLD] = signed_as_it_is(sound, OWNER)
-        assert fetch_card(agent.origin(HOST), trust, fetcher=fetcher).card == sound
+        assert fetch_card(agent.origin(HOST), trust, options=FetchOptions(fetcher=fetcher)).card == sound
         for _, change in _changes():
             changed = copy.deepcopy(sound)
             change(changed)
             agent.pages[NEW] = agent.pages[OLD] = signed_as_it_is(changed, OWNER)
             with pytest.raises(MalformedError, match=WORDS):
-                fetch_card(agent.origin(HOST), trust, fetcher=fetcher)
+                fetch_card(agent.origin(HOST), trust, options=FetchOptions(fetcher=fetcher))

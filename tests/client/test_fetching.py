@@ -23,16 +23,16 @@ from a2a_trust import (
     TrustFile,
     TrustStore,
     VerifiedCard,
+    async_fetch_card,
+    async_fetch_extended_card,
     fetch_card,
-    fetch_card_async,
     fetch_extended_card,
-    fetch_extended_card_async,
     generate_signer,
     publish_jwks,
     verify_card,
 )
 from a2a_trust.client import UnsafeReportOnly
-from a2a_trust.client.fetching import card_urls, fetching
+from a2a_trust.client.fetching import FetchOptions, card_urls, fetching
 from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.flow import Flow, FreshKeys, Get, InThread, at_once, run
 from a2a_trust.client.memory import VolatileCardMemory
@@ -50,7 +50,7 @@ from a2a_trust.errors import (
 from a2a_trust.keys import SigningTool, named
 from a2a_trust.keys.jwks_cache import JwksCache
 from a2a_trust.net.fetcher import Fetched
-from a2a_trust.signing import SignedPartOnly
+from a2a_trust.signing import Coverage
 from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING
 from tests.attacks.forgery import canonical, entry, pruned, served, signs
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, signed, trusting
@@ -60,19 +60,23 @@ Fetch = Callable[..., VerifiedCard]
 
 
 def _in_loop(url: str, trust: Any, **options: Any) -> VerifiedCard:
-    return asyncio.run(fetch_card_async(url, trust, **options))
+    return asyncio.run(async_fetch_card(url, trust, options=FetchOptions(**options)))
 
 
 def _waiting_in_loop(url: str, trust: Any, **options: Any) -> VerifiedCard:
     """The one that waits, called where an event loop is running."""
 
     async def main() -> VerifiedCard:
-        return fetch_card(url, trust, **options)
+        return fetch_card(url, trust, options=FetchOptions(**options))
 
     return asyncio.run(main())
 
 
-ways = pytest.mark.parametrize("fetch", [fetch_card, _in_loop, _waiting_in_loop])
+def _waiting(url: str, trust: Any, **options: Any) -> VerifiedCard:
+    return fetch_card(url, trust, FetchOptions(**options))
+
+
+ways = pytest.mark.parametrize("fetch", [_waiting, _in_loop, _waiting_in_loop])
 
 
 # --- what is had ---------------------------------------------------------------------------------------------------
@@ -113,12 +117,12 @@ def test_what_is_not_verified_is_not_had(
 def test_nobody_is_trusted_by_an_empty_store(agent: Agent, fetcher: Fetcher) -> None:
     agent.pages[NEW] = signed(card_of(agent.origin()))
     with pytest.raises(UntrustedCardError):
-        fetch_card(agent.origin(), TrustStore([]), fetcher=fetcher)
+        fetch_card(agent.origin(), TrustStore([]), options=FetchOptions(fetcher=fetcher))
 
 
 def test_the_same_bytes_are_verified_offline(agent: Agent, fetcher: Fetcher) -> None:
     document = agent.pages[NEW] = signed(card_of(agent.origin()))
-    fetched = fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
+    fetched = fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher))
     assert isinstance(document, bytes)
     assert fetched == verify_card(document, trusting(HOST), origin=agent.origin(), now=time.time())
 
@@ -131,11 +135,16 @@ def test_policy_and_coverage_are_those_of_verify_card(agent: Agent, fetcher: Fet
         for name, signer in (("firm", OWNER), ("auditor", auditor))
     )
     with pytest.raises(PolicyNotMetError, match="0 of the 1 parties"):
-        fetch_card(agent.origin(), trust, fetcher=fetcher, policy=named("auditor"))
-    assert fetch_card(agent.origin(), trust, fetcher=fetcher, policy=named("firm")).key == OWNER.public_key
+        fetch_card(agent.origin(), trust, options=FetchOptions(fetcher=fetcher, policy=named("auditor")))
+    assert (
+        fetch_card(agent.origin(), trust, options=FetchOptions(fetcher=fetcher, policy=named("firm"))).key
+        == OWNER.public_key
+    )
     with pytest.raises(ConfigurationError, match="never by kid"):
-        fetch_card(agent.origin(), trust, fetcher=fetcher, policy=named(OWNER.kid))
-    verified = fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, coverage=SignedPartOnly())
+        fetch_card(agent.origin(), trust, options=FetchOptions(fetcher=fetcher, policy=named(OWNER.kid)))
+    verified = fetch_card(
+        agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher, coverage=Coverage.SIGNED_PART_ONLY)
+    )
     assert verified.dropped == ()
 
 
@@ -146,13 +155,18 @@ def test_a_card_that_an_sdk_signed_is_had_in_part_by_the_word_of_the_operator_on
     made = entry({"alg": "ES256", "kid": "owner"}, canonical(card), signs(OWNER.private_key, "ES256"))
     agent.pages[NEW] = served(card, made)
     with pytest.raises(PartialSignatureError, match="a2a-python"):
-        fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
+        fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher))
     key = TrustedKey(key=OWNER.public_key, origins=Origins(HOST), signer=SigningTool.A2A_PYTHON)
-    assert fetch_card(agent.origin(), TrustStore([key]), fetcher=fetcher).unverified == UNVERIFIED_BY_PRUNING
+    assert (
+        fetch_card(agent.origin(), TrustStore([key]), options=FetchOptions(fetcher=fetcher)).unverified
+        == UNVERIFIED_BY_PRUNING
+    )
     agent.pages[NEW] = served({**card, "x": "y"}, made)
     with pytest.raises(UncoveredFieldsError):
-        fetch_card(agent.origin(), TrustStore([key]), fetcher=fetcher)
-    assert fetch_card(agent.origin(), TrustStore([key]), fetcher=fetcher, coverage=SignedPartOnly()).dropped == ("/x",)
+        fetch_card(agent.origin(), TrustStore([key]), options=FetchOptions(fetcher=fetcher))
+    assert fetch_card(
+        agent.origin(), TrustStore([key]), options=FetchOptions(fetcher=fetcher, coverage=Coverage.SIGNED_PART_ONLY)
+    ).dropped == ("/x",)
 
 
 # --- where it is looked for ----------------------------------------------------------------------------------------
@@ -186,7 +200,7 @@ def test_no_other_failure_leads_to_the_older_name(fetch: Fetch, agent: Agent, fe
 
 def test_a_card_that_is_nowhere_is_an_error_with_its_status(agent: Agent, fetcher: Fetcher) -> None:
     with pytest.raises(FetchError, match="status 404") as caught:
-        fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
+        fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher))
     assert caught.value.status == 404
     assert agent.paths() == [NEW, OLD]
 
@@ -213,7 +227,10 @@ def test_a_url_that_could_mean_either_is_refused() -> None:
 
 def test_a_card_at_a_place_of_its_own(agent: Agent, fetcher: Fetcher) -> None:
     agent.pages["/cards/one.json"] = signed(card_of(agent.origin()))
-    assert fetch_card(f"{agent.origin()}/cards/one.json", trusting(HOST), fetcher=fetcher).origin == HOST
+    assert (
+        fetch_card(f"{agent.origin()}/cards/one.json", trusting(HOST), options=FetchOptions(fetcher=fetcher)).origin
+        == HOST
+    )
     assert agent.paths() == ["/cards/one.json"]
 
 
@@ -341,12 +358,12 @@ def test_a_stale_answer_is_asked_for_by_its_validator(
 
     agent.pages[NEW] = page
     cache, clock = CardCache(), Clock()
-    first = fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, cache=cache, clock=clock)
+    first = fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher, cache=cache, clock=clock))
     assert not {"if-none-match", "if-modified-since"} & agent.asked[0].headers.keys()
-    second = fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, cache=cache, clock=clock)
+    second = fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher, cache=cache, clock=clock))
     assert agent.asked[1].headers[name] == value
     assert first == second
-    fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, cache=cache, clock=clock)
+    fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher, cache=cache, clock=clock))
     assert len(agent.asked) == 2  # the 304 has made it fresh
 
 
@@ -366,7 +383,7 @@ def test_what_must_not_or_cannot_be_kept_is_fetched_whole(
     agent.pages[NEW] = Page(body=signed(card_of(agent.origin())), headers=headers)
     cache = CardCache()
     for _ in range(2):
-        fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, cache=cache)
+        fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher, cache=cache))
     assert len(agent.asked) == 2
     assert not any({"if-none-match", "if-modified-since"} & asked.headers.keys() for asked in agent.asked)
 
@@ -374,28 +391,33 @@ def test_what_must_not_or_cannot_be_kept_is_fetched_whole(
 def test_a_304_that_nobody_asked_for_is_no_card(agent: Agent, fetcher: Fetcher) -> None:
     agent.pages[NEW] = Page(status=304)
     with pytest.raises(FetchError, match="status 304"):
-        fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, cache=CardCache())
+        fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher, cache=CardCache()))
 
 
 def test_a_304_for_another_etag_is_no_card(agent: Agent, fetcher: Fetcher) -> None:
     agent.pages[NEW] = Page(body=signed(card_of(agent.origin())), headers={"ETag": '"one"'})
     cache = CardCache()
-    fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, cache=cache)
+    fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher, cache=cache))
     agent.pages[NEW] = Page(status=304, headers={"ETag": '"two"'})
     with pytest.raises(FetchError, match="an ETag that nobody asked about"):
-        fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, cache=cache)
+        fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher, cache=cache))
 
 
 def test_what_is_kept_is_verified_anew_and_asked_for_when_it_is_not(agent: Agent, fetcher: Fetcher) -> None:
     """A key that was revoked proves nothing, however fresh the answer; the server may have another card by now."""
     agent.pages[NEW] = Page(body=signed(card_of(agent.origin())), headers={"Cache-Control": "max-age=60"})
     cache = CardCache()
-    fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, cache=cache)
+    fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher, cache=cache))
     next_key = generate_signer("ES256", kid="next")
     with pytest.raises(UntrustedCardError):
-        fetch_card(agent.origin(), trusting(HOST, key=next_key), fetcher=fetcher, cache=cache)
+        fetch_card(agent.origin(), trusting(HOST, key=next_key), options=FetchOptions(fetcher=fetcher, cache=cache))
     agent.pages[NEW] = signed(card_of(agent.origin()), by=next_key)
-    assert fetch_card(agent.origin(), trusting(HOST, key=next_key), fetcher=fetcher, cache=cache).key.kid == "next"
+    assert (
+        fetch_card(
+            agent.origin(), trusting(HOST, key=next_key), options=FetchOptions(fetcher=fetcher, cache=cache)
+        ).key.kid
+        == "next"
+    )
 
 
 def test_a_kept_card_is_refused_once_a_newer_one_was_seen_by_others(agent: Agent, fetcher: Fetcher) -> None:
@@ -405,11 +427,11 @@ def test_a_kept_card_is_refused_once_a_newer_one_was_seen_by_others(agent: Agent
     agent.pages[NEW] = Page(body=older, headers={"Cache-Control": "max-age=600"})
     memory, cache = VolatileCardMemory(), CardCache()
     options: dict[str, Any] = {"fetcher": fetcher, "memory": memory, "cache": cache}
-    fetch_card(agent.origin(), trusting(HOST), **options)
+    fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(**options))
     url = agent.origin() + NEW
     memory.admit(verify_card(newer, trusting(HOST), origin=url, now=now), url, now=now)
     agent.pages[NEW] = newer
-    assert fetch_card(agent.origin(), trusting(HOST), **options).issued == now - 10
+    assert fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(**options)).issued == now - 10
     assert agent.paths() == [NEW, NEW]
 
 
@@ -420,9 +442,9 @@ def test_what_is_not_verified_is_not_kept(agent: Agent, fetcher: Fetcher) -> Non
         body=json.dumps(card_of(agent.origin())).encode(), headers={"Cache-Control": "max-age=9999"}
     )
     with pytest.raises(UnsignedCardError):
-        fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, cache=cache)
+        fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher, cache=cache))
     agent.pages[NEW] = signed(card_of(agent.origin()))
-    assert fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher, cache=cache).origin == HOST
+    assert fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher, cache=cache)).origin == HOST
 
 
 def test_nothing_is_fresh_for_more_than_a_day_or_before_it_came() -> None:
@@ -510,9 +532,7 @@ def test_a_key_set_that_is_not_there_leads_to_no_other_card(agent: Agent, fetche
         fetch_card(
             agent.origin(),
             TrustStore([]),
-            fetcher=fetcher,
-            memory=VolatileCardMemory(),
-            on_first_use=TrustOnFirstUse(),
+            options=FetchOptions(fetcher=fetcher, memory=VolatileCardMemory(), on_first_use=TrustOnFirstUse()),
         )
     assert isinstance(caught.value.__cause__, KeySourceUnavailableError)
     assert agent.paths() == [NEW, "/.well-known/jwks.json"]
@@ -607,8 +627,8 @@ def test_a_key_set_out_of_reach_is_told_when_it_was_needed(
 def test_a_report_tells_what_came_and_why_it_is_not_verified(agent: Agent, fetcher: Fetcher, waits: bool) -> None:
     def report(trust: TrustStore) -> UnsafeReportOnly:
         if waits:
-            return UnsafeReportOnly.fetch(agent.origin(), trust, fetcher=fetcher)
-        return asyncio.run(UnsafeReportOnly.fetch_async(agent.origin(), trust, fetcher=fetcher))
+            return UnsafeReportOnly.fetch(agent.origin(), trust, options=FetchOptions(fetcher=fetcher))
+        return asyncio.run(UnsafeReportOnly.async_fetch(agent.origin(), trust, options=FetchOptions(fetcher=fetcher)))
 
     card = card_of(agent.origin())
     agent.pages[OLD] = signed(card)
@@ -637,7 +657,7 @@ KEY = {"X-API-Key": "a secret"}
 
 def public(agent: Agent, fetcher: Fetcher, **members: Any) -> VerifiedCard:
     agent.pages[NEW] = signed(card_of(agent.origin(), **members))
-    verified = fetch_card(agent.origin(), trusting(HOST), fetcher=fetcher)
+    verified = fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher))
     agent.asked.clear()
     return verified
 
@@ -677,11 +697,11 @@ def test_an_extended_card_is_had_by_every_name(
     card = public(agent, fetcher, supportedInterfaces=supported)
     more = card_of(agent.origin(), supportedInterfaces=supported, description="More.")
     agent.pages[path] = by_json_rpc(signed(more)) if method else signed(more)
-    options: Any = {"credentials": KEY, "tenant": tenant, "fetcher": fetcher}
+    options: Any = {"credentials": KEY, "tenant": tenant, "options": FetchOptions(fetcher=fetcher)}
     if waits:
         extended = fetch_extended_card(card, trusting(HOST), **options)
     else:
-        extended = asyncio.run(fetch_extended_card_async(card, trusting(HOST), **options))
+        extended = asyncio.run(async_fetch_extended_card(card, trusting(HOST), **options))
     assert extended.card == more
     (asked,) = agent.asked
     assert (asked.method, asked.headers["x-api-key"]) == ("POST" if method else "GET", "a secret")
@@ -695,7 +715,9 @@ def test_the_tenant_of_the_card_goes_before_that_of_the_caller(agent: Agent, fet
     (supported,) = interfaces(agent, ("/rest", "HTTP+JSON", "1.0"))
     card = public(agent, fetcher, supportedInterfaces=[{**supported, "tenant": "own"}])
     with pytest.raises(FetchError, match="404"):
-        fetch_extended_card(card, trusting(HOST), credentials=KEY, tenant="other", fetcher=fetcher)
+        fetch_extended_card(
+            card, trusting(HOST), credentials=KEY, tenant="other", options=FetchOptions(fetcher=fetcher)
+        )
     assert agent.paths() == ["/rest/own/extendedAgentCard"]
 
 
@@ -718,7 +740,7 @@ def test_an_answer_without_a_verified_card_is_an_error(
     card = public(agent, fetcher)
     agent.pages["/rpc"] = answer
     with pytest.raises(error, match=match):
-        fetch_extended_card(card, trusting(HOST), credentials=KEY, fetcher=fetcher)
+        fetch_extended_card(card, trusting(HOST), credentials=KEY, options=FetchOptions(fetcher=fetcher))
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -726,14 +748,14 @@ def test_credentials_that_do_not_suffice_are_told_by_the_status(agent: Agent, fe
     card = public(agent, fetcher)
     agent.pages["/rpc"] = Page(status=status)
     with pytest.raises(FetchError) as caught:
-        fetch_extended_card(card, trusting(HOST), credentials=KEY, fetcher=fetcher)
+        fetch_extended_card(card, trusting(HOST), credentials=KEY, options=FetchOptions(fetcher=fetcher))
     assert caught.value.status == status
 
 
 def test_a_card_that_promises_none_is_not_asked(agent: Agent, fetcher: Fetcher) -> None:
     card = public(agent, fetcher, capabilities={})
     with pytest.raises(FetchError, match="promises no extended card"):
-        fetch_extended_card(card, trusting(HOST), credentials=KEY, fetcher=fetcher)
+        fetch_extended_card(card, trusting(HOST), credentials=KEY, options=FetchOptions(fetcher=fetcher))
     assert agent.asked == []
 
 
@@ -744,7 +766,7 @@ def test_a_card_that_promises_none_is_not_asked(agent: Agent, fetcher: Fetcher) 
 def test_headers_that_are_not_credentials_are_refused(agent: Agent, fetcher: Fetcher, headers: dict[str, str]) -> None:
     card = public(agent, fetcher)
     with pytest.raises(ConfigurationError, match="not the caller's to write"):
-        fetch_extended_card(card, trusting(HOST), credentials=headers, fetcher=fetcher)
+        fetch_extended_card(card, trusting(HOST), credentials=headers, options=FetchOptions(fetcher=fetcher))
     assert agent.asked == []
 
 
@@ -752,7 +774,9 @@ def test_headers_that_are_not_credentials_are_refused(agent: Agent, fetcher: Fet
 def test_a_value_that_is_no_header_is_refused_and_not_repeated(agent: Agent, fetcher: Fetcher, value: str) -> None:
     card = public(agent, fetcher)
     with pytest.raises(ConfigurationError, match="the value of X-API-Key is not") as caught:
-        fetch_extended_card(card, trusting(HOST), credentials={"X-API-Key": value}, fetcher=fetcher)
+        fetch_extended_card(
+            card, trusting(HOST), credentials={"X-API-Key": value}, options=FetchOptions(fetcher=fetcher)
+        )
     assert not value.strip() or value.strip() not in str(caught.value)
     assert agent.asked == []
 
@@ -764,4 +788,4 @@ def test_uncovered_members_of_an_extended_card_are_refused(agent: Agent, fetcher
     agent.pages["/rpc"] = by_json_rpc(served({**more, "x": "y"}, made))
     key = TrustedKey(key=OWNER.public_key, origins=Origins(HOST), signer=SigningTool.A2A_PYTHON)
     with pytest.raises(UncoveredFieldsError):
-        fetch_extended_card(card, TrustStore([key]), credentials=KEY, fetcher=fetcher)
+        fetch_extended_card(card, TrustStore([key]), credentials=KEY, options=FetchOptions(fetcher=fetcher))

@@ -269,7 +269,8 @@ def _ask_us(signer: LocalSigner, tool: SigningTool | None, card: Any) -> tuple[s
         return "partial", ""
     except UncoveredFieldsError as error:
         return "in part", (
-            "`UncoveredFieldsError` names what is served and not signed, and `SignedPartOnly()` takes the rest: "
+            "`UncoveredFieldsError` names what is served and not signed, and "
+            "`Coverage.SIGNED_PART_ONLY` takes the rest: "
             f"{_listed(error.pointers)}."
         )
     except CardVerificationError:

@@ -20,8 +20,7 @@ from a2a_trust.card.schema import MESSAGES
 from a2a_trust.errors import FailureReason, PartialSignatureError, UncoveredFieldsError, UntrustedCardError
 from a2a_trust.keys import LocalSigner, SigningTool, UnsafeAnyOrigin
 from a2a_trust.keys.jwk import private_key_to_jwk
-from a2a_trust.signing import Form, SignedPartOnly
-from a2a_trust.signing.verify import Coverage, WholeCard
+from a2a_trust.signing import Coverage, Form
 from tests.interop.corpus import EVERYWHERE, load_card
 from tests.interop.left_out import left_out
 from tests.interop.made_cards import CANONICAL_TRAPS, EVERY_FIELD, EVERY_FIELD_AT_ITS_DEFAULT, card_with_params
@@ -303,7 +302,9 @@ def _verify(
     document: str, signer: LocalSigner, tool: SigningTool | None, *, coverage: Coverage | None = None
 ) -> VerifiedCard:
     trust = TrustStore([TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin(), signer=tool)])
-    return verify_card(document.encode(), trust, origin=UnsafeAnyOrigin(), now=0, coverage=coverage or WholeCard())
+    return verify_card(
+        document.encode(), trust, origin=UnsafeAnyOrigin(), now=0, coverage=coverage or Coverage.WHOLE_CARD
+    )
 
 
 def _uncovered(document: str, left_open: set[str]) -> set[str]:
@@ -325,7 +326,7 @@ def _check(document: str, signer: LocalSigner, way: Way, left_open: set[str]) ->
     Without that word nothing is verified: the card could be what such an SDK left over.
     """
     uncovered = _uncovered(document, left_open)
-    part = _verify(document, signer, way.tool, coverage=SignedPartOnly())
+    part = _verify(document, signer, way.tool, coverage=Coverage.SIGNED_PART_ONLY)
     if uncovered:
         with pytest.raises(UncoveredFieldsError) as caught:
             _verify(document, signer, way.tool)
@@ -342,7 +343,7 @@ def _check(document: str, signer: LocalSigner, way: Way, left_open: set[str]) ->
     for shown in (document, stripped):
         for tool in (None, SigningTool.A2A_TRUST):
             _check_partial(shown, signer, tool)
-            _check_partial(shown, signer, tool, coverage=SignedPartOnly())
+            _check_partial(shown, signer, tool, coverage=Coverage.SIGNED_PART_ONLY)
 
 
 def _check_partial(
@@ -418,7 +419,7 @@ def test_what_javascript_programs_write_of_no_security_is_no_reason_to_refuse_a_
         written = _signed_by(
             request, way, json.dumps({**card, "securitySchemes": {}, "securityRequirements": []}), private_jwk
         )
-        uncovered = _uncovered(bare, set(_verify(bare, signer, way.tool, coverage=SignedPartOnly()).dropped))
+        uncovered = _uncovered(bare, set(_verify(bare, signer, way.tool, coverage=Coverage.SIGNED_PART_ONLY).dropped))
         if uncovered:
             with pytest.raises(UncoveredFieldsError) as caught:
                 _verify(written, signer, way.tool)
@@ -444,7 +445,7 @@ def test_what_is_left_open_is_what_differs_between_the_card_and_its_proof(
 ) -> None:
     """All real cards of the shape of 1.0, against an oracle that compares two JSON values and knows no field."""
     document = _signed_by(request, way, _card(vectors, number), private_jwk)
-    verified = _verify(document, signer, way.tool, coverage=SignedPartOnly())
+    verified = _verify(document, signer, way.tool, coverage=Coverage.SIGNED_PART_ONLY)
     _check(document, signer, way, set(left_out(_served(document), verified.card)))
 
 
@@ -462,7 +463,7 @@ def test_what_is_left_open_of_a_card_that_the_resolver_read_is_what_differs_too(
     document = sdk.sign(_card(vectors, number), private_jwk, reader=way.reader, wire=way.wire)
     assert (document is None) is (number in UNREADABLE_FOR_THE_RESOLVER)
     if document is not None:
-        verified = _verify(document, signer, way.tool, coverage=SignedPartOnly())
+        verified = _verify(document, signer, way.tool, coverage=Coverage.SIGNED_PART_ONLY)
         _check(document, signer, way, set(left_out(_served(document), verified.card)))
 
 
@@ -513,7 +514,7 @@ def test_every_field_of_1_0_is_signed_by_the_sdks_in_the_forms_known_here(
     request: pytest.FixtureRequest, signer: LocalSigner, private_jwk: dict[str, Any], way: Way
 ) -> None:
     document = _signed_by(request, way, json.dumps(EVERY_FIELD), private_jwk)
-    verified = _verify(document, signer, way.tool, coverage=SignedPartOnly())
+    verified = _verify(document, signer, way.tool, coverage=Coverage.SIGNED_PART_ONLY)
     assert verified.card == EVERY_FIELD
     # It holds numbers, which the older encoder prints as doubles: so each signature fits its own form alone.
     assert verified.form is way.form
@@ -549,7 +550,7 @@ def test_no_empty_value_of_any_field_is_in_what_an_sdk_signs(
         if document is not None:
             signed += 1
             _check_partial(document, signer, None)
-            part = _verify(document, signer, way.tool, coverage=SignedPartOnly())
+            part = _verify(document, signer, way.tool, coverage=Coverage.SIGNED_PART_ONLY)
             assert not _emptiness(part.card), part.payload
     assert signed > 150
 
@@ -559,7 +560,7 @@ def test_every_field_at_its_default_is_left_open_by_the_sdks(
     request: pytest.FixtureRequest, signer: LocalSigner, private_jwk: dict[str, Any], way: Way
 ) -> None:
     document = _signed_by(request, way, json.dumps(EVERY_FIELD_AT_ITS_DEFAULT), private_jwk)
-    verified = _verify(document, signer, way.tool, coverage=SignedPartOnly())
+    verified = _verify(document, signer, way.tool, coverage=Coverage.SIGNED_PART_ONLY)
     # Only what has a value is signed, and `false` where it was written down for an `optional` field.
     assert verified.card == {
         "name": "Default",
@@ -575,7 +576,7 @@ def test_json_that_canonical_forms_disagree_about_is_read_as_each_sdk_signs_it(
     request: pytest.FixtureRequest, signer: LocalSigner, private_jwk: dict[str, Any], params: str, way: Way
 ) -> None:
     document = _signed_by(request, way, card_with_params(params), private_jwk)
-    verified = _verify(document, signer, way.tool, coverage=SignedPartOnly())
+    verified = _verify(document, signer, way.tool, coverage=Coverage.SIGNED_PART_ONLY)
     _check(document, signer, way, set(left_out(_served(document), verified.card)))
 
 

@@ -18,9 +18,8 @@ import pytest
 from a2a_trust import TrustedKey, TrustStore, VerifiedCard, verify_card
 from a2a_trust.errors import FailureReason, PartialSignatureError, UncoveredFieldsError
 from a2a_trust.keys import SigningTool, UnsafeAnyOrigin, read_jwks
-from a2a_trust.signing import Form, SignedPartOnly
+from a2a_trust.signing import Coverage, Form
 from a2a_trust.signing.forms import project
-from a2a_trust.signing.verify import Coverage, WholeCard
 
 ALGORITHMS: Final = ("ES256", "EdDSA", "RS256")
 
@@ -173,7 +172,7 @@ def _judge(
 ) -> VerifiedCard:
     keys = read_jwks((vectors / "sdk" / "public.jwks.json").read_bytes()).keys
     trust = TrustStore(TrustedKey(key=key, origins=UnsafeAnyOrigin(), signer=tool) for key in keys)
-    return verify_card(document, trust, origin=UnsafeAnyOrigin(), now=0, coverage=coverage or WholeCard())
+    return verify_card(document, trust, origin=UnsafeAnyOrigin(), now=0, coverage=coverage or Coverage.WHOLE_CARD)
 
 
 def _check_refused_as_partial(
@@ -216,7 +215,9 @@ def test_the_form_of_the_signer_is_the_bytes_that_it_signed(vectors: Path, pair:
     assert len(projection.dropped) == len(EXPECTED[pair].left_open)
 
 
-@pytest.mark.parametrize("coverage", [WholeCard(), SignedPartOnly()], ids=["whole card", "signed part only"])
+@pytest.mark.parametrize(
+    "coverage", [Coverage.WHOLE_CARD, Coverage.SIGNED_PART_ONLY], ids=["whole card", "signed part only"]
+)
 @every_algorithm
 @_parametrize(tuple(pair for pair, expected in EXPECTED.items() if not expected.holds_empty))
 def test_of_an_unknown_tool_nothing_is_verified_that_it_may_have_pruned(
@@ -255,7 +256,9 @@ def test_a_key_that_signs_whole_cards_proves_a_card_that_was_signed_whole(
     assert (verified.dropped, verified.unverified, verified.ignored) == ((), (), ())
 
 
-@pytest.mark.parametrize("coverage", [WholeCard(), SignedPartOnly()], ids=["whole card", "signed part only"])
+@pytest.mark.parametrize(
+    "coverage", [Coverage.WHOLE_CARD, Coverage.SIGNED_PART_ONLY], ids=["whole card", "signed part only"]
+)
 @every_algorithm
 @_parametrize(tuple(pair for pair, expected in EXPECTED.items() if not expected.fits_whole))
 def test_a_key_that_signs_whole_cards_proves_no_card_that_was_signed_in_part(
@@ -314,7 +317,7 @@ def test_the_signed_part_alone_is_what_the_sdk_signed_and_nothing_else(
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
     fixture = _fixture(vectors, pair, alg)
-    verified = _judge(vectors, fixture.document, SIGNER_OF[pair[0]], coverage=SignedPartOnly())
+    verified = _judge(vectors, fixture.document, SIGNER_OF[pair[0]], coverage=Coverage.SIGNED_PART_ONLY)
     assert verified.form is _told_form(pair, fixture)
     assert verified.card == json.loads(fixture.canonical)
     assert verified.payload.decode() == fixture.canonical
@@ -327,7 +330,7 @@ def test_a_proof_by_the_key_of_an_sdk_always_says_what_the_form_could_have_hidde
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
     document = _fixture(vectors, pair, alg).document
-    verified = _judge(vectors, document, SIGNER_OF[pair[0]], coverage=SignedPartOnly())
+    verified = _judge(vectors, document, SIGNER_OF[pair[0]], coverage=Coverage.SIGNED_PART_ONLY)
     assert frozenset(verified.unverified) >= CAN_BE_HIDDEN
     assert any("nothing shows it" in warning for warning in verified.warnings)
 
@@ -338,7 +341,7 @@ def test_the_signed_part_of_a_card_that_was_signed_whole_is_the_whole_card(
     vectors: Path, pair: tuple[str, str], alg: str
 ) -> None:
     fixture = _fixture(vectors, pair, alg)
-    verified = _judge(vectors, fixture.document, SIGNER_OF[pair[0]], coverage=SignedPartOnly())
+    verified = _judge(vectors, fixture.document, SIGNER_OF[pair[0]], coverage=Coverage.SIGNED_PART_ONLY)
     assert verified.card == fixture.served
     assert (verified.form, verified.dropped, verified.unverified) == (Form.SERVED, (), ())
 
@@ -365,7 +368,7 @@ def test_removing_what_was_not_signed_still_leaves_it_unverified(
 def test_a_card_signed_by_python_0_3_is_refused_from_keys_of_other_tools(
     vectors: Path, pair: tuple[str, str], alg: str, tool: SigningTool | None
 ) -> None:
-    for coverage in (WholeCard(), SignedPartOnly()):
+    for coverage in (Coverage.WHOLE_CARD, Coverage.SIGNED_PART_ONLY):
         _check_refused_as_partial(vectors, _fixture(vectors, pair, alg).document, tool, coverage=coverage)
 
 

@@ -32,10 +32,9 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys import LocalSigner, SigningTool, UnsafeAnyOrigin
 from a2a_trust.keys.jwk import private_key_to_jwk
-from a2a_trust.signing import Form, SignedPartOnly
+from a2a_trust.signing import Coverage, Form
 from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING
 from a2a_trust.signing.sign import sign_card
-from a2a_trust.signing.verify import Coverage, WholeCard
 from tests.interop.left_out import left_out
 from tests.interop.made_cards import CANONICAL_TRAPS
 from tests.interop.sdk_process import SdkProcess
@@ -202,7 +201,7 @@ OTHER_TOOLS: Final = (None, SigningTool.A2A_JS, SigningTool.WHOLE, SigningTool.A
 
 def _verify(document: Card, trust: TrustStore = BY_PYTHON, *, coverage: Coverage | None = None) -> VerifiedCard:
     return verify_card(
-        json.dumps(document).encode(), trust, origin=UnsafeAnyOrigin(), now=0, coverage=coverage or WholeCard()
+        json.dumps(document).encode(), trust, origin=UnsafeAnyOrigin(), now=0, coverage=coverage or Coverage.WHOLE_CARD
     )
 
 
@@ -219,7 +218,7 @@ def test_whatever_the_sdk_signs_is_read_as_it_signed_it_and_all_else_is_named(
     served = _sign(python_0_3_26, card)
     for document in (served, {**card, "signatures": served["signatures"]}):
         assert python_0_3_26.refusal(json.dumps(document), SIGNER.public_key.to_jwk()) is None
-        verified = _verify(document, coverage=SignedPartOnly())
+        verified = _verify(document, coverage=Coverage.SIGNED_PART_ONLY)
         assert (verified.form, verified.unverified) == (Form.V0_3_PYTHON, UNVERIFIED_BY_PRUNING)
         signed = json.loads(verified.payload)
         assert set(verified.dropped) == left_out(_without_signatures(document), signed)
@@ -285,7 +284,7 @@ def test_other_algorithms_of_the_sdk_verify_here(python_0_3_26: SdkProcess, alg:
     signer = generate_signer(alg, rsa_bits=2048)
     key = private_key_to_jwk(signer.private_key, alg=alg, kid=signer.kid)
     document = _sign(python_0_3_26, CARD, key)
-    verified = _verify(document, _trust(SigningTool.A2A_PYTHON, signer=signer), coverage=SignedPartOnly())
+    verified = _verify(document, _trust(SigningTool.A2A_PYTHON, signer=signer), coverage=Coverage.SIGNED_PART_ONLY)
     assert (verified.key.alg, verified.form) == (alg, Form.V0_3_PYTHON)
 
 
@@ -295,7 +294,7 @@ def test_members_under_their_names_in_python_are_read_too(python_0_3_26: SdkProc
     )
     assert spelled != CARD
     document = {**spelled, "signatures": _sign(python_0_3_26, CARD)["signatures"]}
-    assert _verify(document, coverage=SignedPartOnly()).payload == _verify(_signed_part(document)).payload
+    assert _verify(document, coverage=Coverage.SIGNED_PART_ONLY).payload == _verify(_signed_part(document)).payload
 
 
 # --- attacks
@@ -356,7 +355,7 @@ LEFT_OPEN: Final = {
 
 def _signed_part(document: Card) -> Card:
     """The signed part, served alone: the card of an attacker who takes everything away that nobody would miss."""
-    verified = _verify(document, coverage=SignedPartOnly())
+    verified = _verify(document, coverage=Coverage.SIGNED_PART_ONLY)
     return {**json.loads(verified.payload), "signatures": document["signatures"]}
 
 
@@ -424,12 +423,12 @@ UNSEEN: Final[dict[str, tuple[Change, set[str]]]] = {
 
 @pytest.mark.parametrize(("change", "left_open"), UNSEEN.values(), ids=UNSEEN)
 def test_what_the_sdk_does_not_see_is_named_and_left_away(document: Card, change: Change, left_open: set[str]) -> None:
-    signed = _verify(document, coverage=SignedPartOnly())
+    signed = _verify(document, coverage=Coverage.SIGNED_PART_ONLY)
     change(document)
     with pytest.raises(UncoveredFieldsError) as caught:
         _verify(document)
     assert set(caught.value.pointers) == left_open
-    verified = _verify(document, coverage=SignedPartOnly())
+    verified = _verify(document, coverage=Coverage.SIGNED_PART_ONLY)
     assert verified.payload == signed.payload
     assert verified.unverified == UNVERIFIED_BY_PRUNING
     assert any("nothing shows it" in warning for warning in verified.warnings)
@@ -455,7 +454,9 @@ SEEN: Final[dict[str, Change]] = {
 }
 
 
-@pytest.mark.parametrize("coverage", [WholeCard(), SignedPartOnly()], ids=["whole card", "signed part only"])
+@pytest.mark.parametrize(
+    "coverage", [Coverage.WHOLE_CARD, Coverage.SIGNED_PART_ONLY], ids=["whole card", "signed part only"]
+)
 @pytest.mark.parametrize("change", SEEN.values(), ids=SEEN)
 def test_what_the_sdk_signed_cannot_be_changed(document: Card, change: Change, coverage: Coverage) -> None:
     change(document)
@@ -473,7 +474,9 @@ def test_the_removal_that_nobody_can_see_is_told_as_unverified(document: Card) -
     assert "type" not in verified.card["securitySchemes"]["key"]
 
 
-@pytest.mark.parametrize("coverage", [WholeCard(), SignedPartOnly()], ids=["whole card", "signed part only"])
+@pytest.mark.parametrize(
+    "coverage", [Coverage.WHOLE_CARD, Coverage.SIGNED_PART_ONLY], ids=["whole card", "signed part only"]
+)
 @pytest.mark.parametrize("tool", OTHER_TOOLS)
 def test_only_a_key_of_the_sdk_signs_in_its_form(document: Card, tool: SigningTool | None, coverage: Coverage) -> None:
     with pytest.raises(PartialSignatureError) as caught:
@@ -495,9 +498,9 @@ def test_a_merged_card_is_not_verified_by_what_the_sdk_signed_of_it(python_0_3_2
     merged = merged_card(full_card())
     served = _sign(python_0_3_26, merged)
     assert "supportedInterfaces" not in served
-    assert _verify(served, coverage=SignedPartOnly()).form is Form.V0_3_PYTHON
+    assert _verify(served, coverage=Coverage.SIGNED_PART_ONLY).form is Form.V0_3_PYTHON
     with pytest.raises(CardVerificationError) as caught:
-        _verify({**merged, "signatures": served["signatures"]}, coverage=SignedPartOnly())
+        _verify({**merged, "signatures": served["signatures"]}, coverage=Coverage.SIGNED_PART_ONLY)
     assert [failure.reason for failure in caught.value.failures] == [FailureReason.BAD_SIGNATURE]
 
 
@@ -505,7 +508,7 @@ def test_the_hosts_of_a_card_are_bound_to_the_key(document: Card) -> None:
     def prove(host: str) -> VerifiedCard:
         text = json.dumps(document).encode()
         trust = _trust(SigningTool.A2A_PYTHON, host=host)
-        return verify_card(text, trust, origin=f"https://{host}", now=0, coverage=SignedPartOnly())
+        return verify_card(text, trust, origin=f"https://{host}", now=0, coverage=Coverage.SIGNED_PART_ONLY)
 
     assert prove("old.example.com").origin == "old.example.com"
     with pytest.raises(UntrustedCardError) as caught:

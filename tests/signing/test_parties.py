@@ -17,7 +17,7 @@ from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust import SigningTool, TrustStore
 from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING, Form, project
 from a2a_trust.signing.sign import sign_card
-from a2a_trust.signing.verify import SignedPartOnly
+from a2a_trust.signing.verify import Coverage
 from a2a_trust.strict_json.jcs import canonicalize
 from tests.signing.cards import full_card, many_formed_card
 from tests.signing.making import (
@@ -98,7 +98,7 @@ def test_what_is_verified_is_what_all_counted_keys_have_signed() -> None:
         assert verify(document, trust).payload == full
         with pytest.raises(UncoveredFieldsError):
             verify(document, trust, policy=all_of("alice", "bob"))
-        verified = verify(document, trust, policy=all_of("alice", "bob"), coverage=SignedPartOnly())
+        verified = verify(document, trust, policy=all_of("alice", "bob"), coverage=Coverage.SIGNED_PART_ONLY)
         assert (verified.payload, verified.form, verified.key) == (pruned, Form.PRUNED, BOB.public_key)
         assert {key.kid for key in verified.keys} == {"alice", "bob"}
         assert verified.unverified == UNVERIFIED_BY_PRUNING

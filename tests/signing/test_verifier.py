@@ -25,7 +25,7 @@ from a2a_trust.keys.trust import SigningTool, TrustStore
 from a2a_trust.signing.forms import Form
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verifier import CardVerifier
-from a2a_trust.signing.verify import SignedPartOnly, verify_card
+from a2a_trust.signing.verify import Coverage, verify_card
 from a2a_trust.signing.verify_signature import CLOCK_SKEW
 from tests.signing.cards import full_card
 from tests.signing.making import ANYWHERE, served, signed_in, trust_in, trusted
@@ -185,5 +185,5 @@ def test_a_verifier_keeps_to_its_policy_and_its_coverage() -> None:
     trust = TrustStore([trusted(ALICE, signer=JS)])
     with pytest.raises(UncoveredFieldsError):
         CardVerifier(trust, clock=Clock()).verify(pruned, origin=ANYWHERE)
-    part = CardVerifier(trust, clock=Clock(), coverage=SignedPartOnly()).verify(pruned, origin=ANYWHERE)
+    part = CardVerifier(trust, clock=Clock(), coverage=Coverage.SIGNED_PART_ONLY).verify(pruned, origin=ANYWHERE)
     assert part.card == full_card()

@@ -22,7 +22,7 @@ from a2a_trust.keys.trust import SigningTool, TrustStore
 from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING, Form
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.signature import MAX_SIGNATURES
-from a2a_trust.signing.verify import SignedPartOnly, WholeCard, verify_card
+from a2a_trust.signing.verify import Coverage, verify_card
 from a2a_trust.strict_json.jcs import canonicalize
 from tests.signing.cards import Card, full_card, many_formed_card
 from tests.signing.making import (
@@ -218,7 +218,7 @@ def test_members_that_a_pruned_form_does_not_cover_make_it_fail_unless_only_the_
 ) -> None:
     card = signed_in({**many_formed_card(), "x-vendor": {"a": 1}, "url": "https://evil.example"}, form, ALICE)
     trust = TrustStore([trusted(ALICE, signer=PYTHON)])
-    for coverage in ({}, {"coverage": WholeCard()}):
+    for coverage in ({}, {"coverage": Coverage.WHOLE_CARD}):
         with pytest.raises(UncoveredFieldsError) as error:
             verify(card, trust, **coverage)
         assert set(error.value.pointers) == {
@@ -228,7 +228,7 @@ def test_members_that_a_pruned_form_does_not_cover_make_it_fail_unless_only_the_
             "/securityRequirements",
         }
         assert "/securityRequirements" in str(error.value)
-    verified = verify(card, trust, coverage=SignedPartOnly())
+    verified = verify(card, trust, coverage=Coverage.SIGNED_PART_ONLY)
     assert set(verified.dropped) == {*error.value.pointers, "/documentationUrl", "/capabilities/extensions"}
     assert verified.card.keys().isdisjoint({"x-vendor", "url", "securityRequirements", "description"})
     assert verified.unverified == UNVERIFIED_BY_PRUNING

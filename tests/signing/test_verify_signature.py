@@ -22,7 +22,7 @@ from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustStore
 from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING, Form
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.signature import content_type
-from a2a_trust.signing.verify import SignedPartOnly
+from a2a_trust.signing.verify import Coverage
 from a2a_trust.signing.verify_signature import CLOCK_SKEW
 from a2a_trust.strict_json.jcs import canonicalize
 from tests.signing.cards import Card, full_card, legacy_card, many_formed_card, merged_card
@@ -187,7 +187,7 @@ def test_companions_never_count_whatever_the_trust_entry_says() -> None:
     alone = {**made.card, "signatures": [companion]}
     for trust in (trust_in(ALICE), TrustStore([trusted(ALICE, signer=PYTHON)])):
         with pytest.raises(UntrustedCardError):
-            verify(alone, trust, coverage=SignedPartOnly())
+            verify(alone, trust, coverage=Coverage.SIGNED_PART_ONLY)
     for form in (Form.PRUNED, Form.V0_3_PYTHON):
         marked = entry(ALICE, made.payload, cty=content_type(form))
         assert reasons({**made.card, "signatures": [marked]}, trust_in(ALICE)) == [FailureReason.COMPANION]
@@ -379,7 +379,7 @@ def test_an_unmarked_signature_counts_as_its_trust_entry_says(form: Form, tool: 
     if tool not in TAKEN[form]:
         assert reasons(card, trust) == [FailureReason.PARTIAL]
         return
-    verified = verify(card, trust, coverage=SignedPartOnly())
+    verified = verify(card, trust, coverage=Coverage.SIGNED_PART_ONLY)
     assert (verified.form, verified.unverified == ()) == (form, TAKEN[form][tool])
 
 
@@ -392,7 +392,7 @@ def test_a_marked_signature_is_checked_in_its_own_form_only(form: Form, tool: Si
     assert (verified.form, verified.unverified) == (form, ())
     for other in {*Form} - {form, Form.V0_3_PYTHON}:
         wrong = signed_in(card, other, ALICE, cty=content_type(form))
-        assert reasons(wrong, trust, coverage=SignedPartOnly()) == [FailureReason.BAD_SIGNATURE]
+        assert reasons(wrong, trust, coverage=Coverage.SIGNED_PART_ONLY) == [FailureReason.BAD_SIGNATURE]
 
 
 @pytest.mark.parametrize(

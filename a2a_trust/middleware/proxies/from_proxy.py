@@ -151,7 +151,7 @@ class FromProxy:
                 raise InvalidCredentialsError("a header tells of a client certificate, and came by no unix socket")
             return
         peer = verified_peer(scope)
-        if peer is None or not peers.hold(peer):
+        if peer is None or not peers.covers(peer):
             raise InvalidCredentialsError(
                 f"a header tells of a client certificate, and the peer {'is unknown' if peer is None else peer}, "
                 "which is not the proxy"

@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: demo test check check-style format fuzz faults bench lock clean
+.PHONY: demo test check check-style format fuzz faults mutants bench lock clean
 
 demo: .venv/ready  ## sign a real card, verify it, and see every change refused
 	@$(BIN)/python examples/demo.py
@@ -28,6 +28,9 @@ fuzz: .venv/ready  ## requests at agents in four frameworks, in the environment 
 
 faults: .venv/ready  ## kills, full disks, races and growth, in their long form: many rounds of what the tests do a few times
 	A2A_TRUST_FAULTS=long $(BIN)/python -m pytest tests/faults -v
+
+mutants: .venv/ready  ## changes of the code that no test notices; MODULE=auth/guard.py, and COUNT=… SEED=… for a sample
+	$(BIN)/python -m tests.mutants $(MODULE) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED))
 
 bench: .venv/ready  ## ratios against the peers, interleaved; those of servers run in an environment of their own
 	$(BIN)/python -m benchmarks

@@ -12,11 +12,19 @@ import pytest
 from a2a_trust.auth.credentials import HttpAuthorization
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard import Guard
-from a2a_trust.auth.guard_config import CredentialAt
+from a2a_trust.auth.guard_config import AnonymousAllowed, CredentialAt
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import Anonymous, Identity, KeyBinding, Principal, TokenBinding
+from a2a_trust.auth.proof_memory import VolatileProofMemory
 from a2a_trust.card.view import read_card
-from a2a_trust.errors import AuthorizationError, ConfigurationError, InvalidCredentialsError, MissingCredentialsError
+from a2a_trust.errors import (
+    AuthorizationError,
+    ConfigurationError,
+    InvalidCredentialsError,
+    KeySourceUnavailableError,
+    MissingCredentialsError,
+    TooManyRequestsError,
+)
 from tests.auth.deciding import admitted
 from tests.auth.deciding import refused as refusal_of
 from tests.auth.proofs import BASE, CLIENT, OTHER, bound_token, by_dpop, proof, scope_of
@@ -213,8 +221,61 @@ async def test_a_token_that_is_bound_to_a_certificate_needs_it_as_the_leaf_each_
 async def test_what_is_missing_at_the_agent_is_said_to_whoever_reads_its_log() -> None:
     thine = token(claims(cnf={"x5t#S256": X5T}))
     await refused(guard_of(), bearer(thine), r"none was shown; to take any, pass client_certificates=FromTls\(\)")
-    with pytest.raises(MissingCredentialsError, match=r"to take DPoP, pass dpop=DPoP\(url=…\)"):
-        await let_in(guard_of(), by_dpop(thine))
+    told_of_none = request(bearer(thine)) | {"a2a_trust.client_certificate": ()}
+    assert str((await refusal_of(guard_of(), told_of_none, NOW)).error).endswith("none was shown")
+    hint = r"to take DPoP, pass dpop=DPoP\(url=…\)"
+    for headers in (by_dpop(thine), [(b"authorization", b"Basic x"), *by_dpop(thine)]):
+        with pytest.raises(MissingCredentialsError, match=hint):
+            await let_in(guard_of(KEY, judge=Says(None)), headers)
+    for guard, headers in (
+        (guard_of(), []),
+        (guard_of(), [(b"authorization", b"Basic x")]),
+        (guard_of(dpop=taking()), []),
+    ):
+        with pytest.raises(MissingCredentialsError, match=r"of the card$"):
+            await let_in(guard, headers)
+
+
+async def test_a_proof_without_its_token_is_no_anonymous_request() -> None:
+    card = {
+        "name": "agent",
+        "supportedInterfaces": [],
+        "securitySchemes": {"s": OAUTH},
+        "securityRequirements": [{"schemes": {"s": {"list": []}}}, {"schemes": {}}],
+    }
+    anybody, headers = AnonymousAllowed(), [(b"dpop", b"x")]
+    guard = Guard(read_card(card), {"s": verifier()}, anonymous=anybody, dpop=taking())
+    assert guard.proof_headers == {b"dpop"}
+    with pytest.raises(MissingCredentialsError):
+        await let_in(guard, headers)
+    # An agent that takes no proofs does not know the header.
+    guard = Guard(read_card(card), {"s": verifier()}, anonymous=anybody)
+    assert guard.proof_headers == frozenset()
+    assert isinstance(await let_in(guard, headers), Anonymous)
+
+
+async def test_a_key_beside_a_bound_token_needs_no_proof_of_its_own() -> None:
+    card = {
+        "name": "agent",
+        "supportedInterfaces": [],
+        "securitySchemes": {"k": KEY, "s": OAUTH},
+        "securityRequirements": [{"schemes": {"k": {"list": []}, "s": {"list": []}}}],
+    }
+    guard, thine = Guard(read_card(card), {"k": Says(None), "s": verifier()}, dpop=taking()), bound_token()
+    both = [(b"x-api-key", b"k"), *by_dpop(thine, proof(thine))]
+    assert isinstance(await let_in(guard, both), Principal)
+    refusal = await refusal_of(guard, request([(b"x-api-key", b"k"), *by_dpop(thine)]), NOW)
+    assert (refusal.scheme, refusal.by_dpop) == ("s", True)
+
+
+@pytest.mark.parametrize("error", [KeySourceUnavailableError("full"), TooManyRequestsError("greedy")])
+async def test_a_memory_of_proofs_that_cannot_tell_is_a_refusal_and_not_an_exception(error: Exception) -> None:
+    class CannotTell(VolatileProofMemory):
+        async def first_use(self, *_: Any, **__: Any) -> bool:
+            raise error
+
+    guard, thine = guard_of(dpop=DPoP(url=BASE, memory=CannotTell())), bound_token()
+    assert (await refusal_of(guard, request(by_dpop(thine, proof(thine))), NOW)).error is error
 
 
 async def test_an_unbound_token_is_as_good_with_a_certificate() -> None:
@@ -347,7 +408,7 @@ async def test_one_token_cannot_be_bound_to_two_keys() -> None:
     }
     judges = {"s": Says(KeyBinding(jkt=JKT)), "t": Says(KeyBinding(jkt=OTHER.public_key.thumbprint))}
     guard = Guard(read_card(card), judges, dpop=taking())
-    await refused(guard, by_dpop("opaque", proof("opaque")), "several keys")
+    assert (await refused(guard, by_dpop("opaque", proof("opaque")), "several keys"))[0]
 
 
 async def test_where_bound_tokens_are_demanded_a_bearer_token_lets_nobody_in() -> None:

@@ -193,6 +193,13 @@ async def test_the_scopes_that_are_wanting_are_those_of_alternatives_whose_crede
     assert caught.value.scopes == ("read", "write", "x")
 
 
+async def test_the_scheme_that_lacks_scopes_is_told_which_it_needs_and_the_others_are_not() -> None:
+    judge = guard({"key": ["read"], "oauth": ["write", "read"]})
+    with pytest.raises(AuthorizationError) as caught:
+        await caller(judge, key="bob", token="tok")
+    assert caught.value.by_scheme == {"oauth": ("read", "write")}
+
+
 # Presented but bad
 
 
@@ -242,6 +249,9 @@ async def test_an_invalid_credential_is_rejected_whatever_cannot_be_judged_besid
 
 
 async def test_a_key_source_that_is_down_is_not_waited_for_where_it_could_not_help() -> None:
+    judge = guard_with_oauth_down({"oauth": [], "key": ["write"]})
+    with pytest.raises(MissingCredentialsError):
+        await admitted(judge, scope(token="tok", key="bob"), NOW)
     judge = guard_with_oauth_down({"oauth": [], "sid": []}, {"key": ["write"]})
     with pytest.raises(MissingCredentialsError):
         await admitted(judge, scope(token="tok"), NOW)
@@ -357,6 +367,20 @@ async def test_a_credential_for_a_scheme_that_nothing_demands_is_no_anonymous_re
     silent = guard(allow_anonymous=True)
     with pytest.raises((MissingCredentialsError, InvalidCredentialsError)):
         await admitted(silent, scope(**carried), NOW)
+
+
+@pytest.mark.parametrize(
+    ("carried", "blamed"),
+    [({"X_API_Key": ""}, "key"), ({"authorization": "Bearer"}, "oauth"), ({"cookie": "sid="}, None)],
+)
+async def test_an_oddly_written_credential_is_a_refusal_and_not_an_exception(
+    carried: dict[str, str], blamed: str | None
+) -> None:
+    """The cookie is of a scheme that nothing demands."""
+    judge = guard({"key": []}, {"oauth": []}, {}, anonymous=AnonymousAllowed())
+    refusal = await refused(judge, scope(**carried), NOW)
+    assert isinstance(refusal.error, InvalidCredentialsError)
+    assert (refusal.scheme, refusal.by_dpop) == (blamed, False)
 
 
 # Start-up

@@ -22,6 +22,7 @@ def test_a_key_is_valid_at_all_times_and_not_revoked_unless_its_entry_says_so() 
     entry = TrustedKey(key=KEY, origins=HOST)
     assert (entry.signer, entry.name) == (None, None)
     assert (entry.not_before, entry.not_after, entry.revoked) == (float("-inf"), float("inf"), False)
+    assert not entry.on_first_use
 
 
 @pytest.mark.parametrize("origins", [None, "agent.example.com", [], ("agent.example.com",), UnsafeAnyOrigin, True, ""])
@@ -66,6 +67,32 @@ def test_an_entry_holds_a_public_key(key: Any) -> None:
         TrustedKey(key=key, origins=HOST)
 
 
+@pytest.mark.parametrize(
+    ("now", "state"),
+    [
+        (9.0, "not valid before 1970-01-01T00:00:10Z"),
+        (10.0, "trusted"),
+        (19.0, "trusted"),
+        (20.0, "expired on 1970-01-01T00:00:20Z"),
+    ],
+)
+def test_an_entry_says_what_its_key_is_now(now: float, state: str) -> None:
+    entry = TrustedKey(key=KEY, origins=HOST, not_before=10, not_after=20)
+    assert entry.state(now) == state
+    assert dataclasses.replace(entry, revoked=True).state(now) == "revoked"
+
+
+def test_an_entry_allows_no_more_than_the_key_itself() -> None:
+    limited = dataclasses.replace(KEY, not_before=10.0, not_after=20.0)
+    wide = TrustedKey(key=limited, origins=HOST, not_before=5, not_after=25)
+    assert (wide.not_before, wide.not_after) == (10, 20)
+    narrow = TrustedKey(key=limited, origins=HOST, not_before=12, not_after=18)
+    assert (narrow.not_before, narrow.not_after) == (12, 18)
+    never = TrustedKey(key=limited, origins=HOST, not_before=20, not_after=10)
+    assert not never.not_before < never.not_after
+    assert TrustedKey(key=dataclasses.replace(KEY, revoked=True), origins=HOST).revoked
+
+
 def test_an_entry_cannot_be_changed() -> None:
     entry = TrustedKey(key=KEY, origins=HOST)
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -102,7 +129,9 @@ def test_a_store_holds_entries_only(entry: Any) -> None:
 
 def test_stores_of_the_same_entries_are_equal() -> None:
     entry = TrustedKey(key=KEY, origins=HOST)
-    assert TrustStore([entry]) == TrustStore([entry])
+    store = TrustStore([entry])
+    assert store == TrustStore([entry])
+    assert store.trust_store() is store
     assert TrustStore([entry]) != TrustStore([])
 
 
@@ -139,7 +168,8 @@ def test_the_thumbprint_of_a_fetched_key_revokes_it_everywhere() -> None:
 
 
 def test_a_store_knows_kids_and_the_names_of_parties() -> None:
-    store = TrustStore([TrustedKey(key=KEY, origins=HOST, name="bank")], names=["auditor"])
+    nameless = TrustedKey(key=KEY, origins=HOST)
+    store = TrustStore([dataclasses.replace(nameless, name="bank"), nameless], names=["auditor"])
     assert store.names == {"bank", "auditor"}
     assert store.knows("k")
     assert not store.knows("bank")

@@ -19,11 +19,19 @@ from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Mount, Route
 
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
+from a2a_trust.auth.dpop import DPoP, ServerNonces
 from a2a_trust.auth.principal import Anonymous, Identity, Principal
 from a2a_trust.card.schema import CARD_PATHS
-from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
-from a2a_trust.middleware.authentication import CardEnforcementMiddleware, principal_of
+from a2a_trust.errors import (
+    AuthorizationError,
+    ConfigurationError,
+    InvalidCredentialsError,
+    KeySourceUnavailableError,
+    TooManyRequestsError,
+)
+from a2a_trust.middleware.authentication import CardEnforcementMiddleware, is_public, principal_of
 from a2a_trust.middleware.protection import protect
+from tests.auth.proofs import bound_token, proof
 from tests.auth.test_jwt import NOW, claims, token
 from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, Agent, guarded, raw_exchange, uvicorn_serving, verifiers
 
@@ -563,6 +571,129 @@ async def test_a_preflight_passes_only_when_that_was_chosen() -> None:
             sent = await called(guarded(agent, allow_cors_preflight=True), http_scope(RPC, method, carried=PREFLIGHT))
             assert sent[0]["status"] == 401
     assert len(agent.scopes) == 1
+
+
+async def test_a_preflight_brings_no_body_no_certificate_and_no_caller() -> None:
+    received: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        received.extend((scope, await receive(), await receive()))
+
+    carried = PREFLIGHT | {"Content-Length": "5", "Transfer_Encoding": "chunked", "Content-Type": "a/b", "X-Cert": "x"}
+    claimed: dict[str, Any] = {"a2a_trust.client_certificate": (b"root's",)}
+    app = guarded(app, allow_cors_preflight=True, client_certificates=Shown({b"x-cert"}))
+    body = {"type": "http.request", "body": b"12345", "more_body": False}
+    await called(app, http_scope(RPC, "OPTIONS", carried=carried, **claimed), body, {"type": "http.disconnect"})
+    scope, first, second = received
+    assert {name.decode() for name, _ in scope["headers"]} == {name.lower() for name in PREFLIGHT}
+    assert "a2a_trust.client_certificate" not in scope
+    assert is_public(scope)
+    assert first == {"type": "http.request", "body": b"", "more_body": False}
+    assert second == {"type": "http.disconnect"}
+
+
+class Shown:
+    """A source of certificates that takes these headers, and finds none or cannot tell."""
+
+    def __init__(self, headers: set[bytes], error: Exception | None = None) -> None:
+        self.headers, self.error = frozenset(headers), error
+
+    def chain(self, scope: Any) -> tuple[bytes, ...]:
+        if self.error is not None:
+            raise self.error
+        return ()
+
+
+async def test_the_certificates_of_a_request_are_those_of_the_source_and_its_headers_are_for_the_guard_only() -> None:
+    agent = Agent()
+    scope = http_scope(carried=GOOD | {"X-Cert": "x"}) | {"a2a_trust.client_certificate": (b"root's",)}
+    nothing = {"type": "http.request", "body": b"", "more_body": False}
+    for source, expected in ((None, None), (Shown({b"x-cert"}), ())):
+        await called(guarded(agent, client_certificates=source), scope, nothing)
+        seen = agent.scopes.pop()
+        assert seen.get("a2a_trust.client_certificate") == expected
+        assert (b"x-cert" in dict(seen["headers"])) is (source is None)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (InvalidCredentialsError("forged"), 401),
+        (AuthorizationError("not from there"), 403),
+        (TooManyRequestsError("wait"), 429),
+        (KeySourceUnavailableError("down"), 503),
+    ],
+)
+async def test_what_a_source_of_certificates_rejects_is_refused(error: Exception, status: int) -> None:
+    agent = Agent()
+    sent = await called(guarded(agent, client_certificates=Shown(set(), error)), http_scope(carried=GOOD))
+    assert (sent[0]["status"], agent.scopes) == (status, [])
+
+
+# Other scopes than those of requests
+
+
+def websocket_scope(carried: dict[str, str], **members: Any) -> dict[str, Any]:
+    scope = http_scope(CARD_PATHS[0], carried=carried, **members) | {"type": "websocket"}
+    del scope["method"]
+    return scope
+
+
+@pytest.mark.parametrize("carried", [{}, {"X-API-Key": "wrong"}, PREFLIGHT])
+async def test_a_websocket_needs_a_credential_at_every_path(carried: dict[str, str]) -> None:
+    agent = Agent()
+    app, connect = guarded(agent, allow_cors_preflight=True), {"type": "websocket.connect"}
+    for extensions in ({"extensions": {}}, {"extensions": None}, {}):
+        closed = await called(app, websocket_scope(carried, **extensions), connect)
+        assert closed == [{"type": "websocket.close", "code": 1008, "reason": ""}]
+    start, body = await called(app, websocket_scope(carried, extensions={"websocket.http.response": {}}))
+    assert (start["type"], start["status"]) == ("websocket.http.response.start", 401)
+    assert (body["type"], bool(body["body"])) == ("websocket.http.response.body", True)
+    assert agent.scopes == []
+    assert (await called(app, websocket_scope(GOOD), connect))[0] == {"type": "websocket.accept"}
+
+
+async def test_a_lifespan_is_passed_as_it_is_and_its_end_tells_of_outages(caplog: pytest.LogCaptureFixture) -> None:
+    passed: list[Any] = []
+
+    async def app(*given: Any) -> None:
+        passed.extend(given)
+
+    async def receive() -> Any: ...
+    async def send(message: Any) -> None: ...
+
+    down = {**verifiers(), "oauth": Raising(KeySourceUnavailableError("down"))}
+    judge, scope = guarded(app, verifiers=down), {"type": "lifespan"}
+    for _ in range(3):
+        await called(judge, http_scope(carried=BEARER))
+    caplog.clear()
+    await judge(scope, receive, send)
+    assert passed[0] is scope
+    assert passed[1:] == [receive, send]
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("kind", ["", "HTTP", "lifespan2", "webtransport", None])
+async def test_a_scope_of_an_unknown_type_is_rejected(kind: Any) -> None:
+    agent = Agent()
+    with pytest.raises(ConfigurationError, match="is not understood"):
+        await called(guarded(agent), http_scope(carried=GOOD) | {"type": kind})
+    assert agent.scopes == []
+
+
+async def test_the_nonce_for_the_next_proof_is_in_the_headers_of_the_answer_and_nowhere_else() -> None:
+    agent, nonces = Agent(), ServerNonces(b"s" * 32)
+    dpop = DPoP(url="http://agent.example", nonces=nonces)
+    made = bound_token()
+    sent = []
+    for nonce in (nonces.given(NOW), nonces.given(NOW - 300)):
+        shown = proof(made, htu="http://agent.example/rpc", nonce=nonce)
+        scope = http_scope(carried={"Authorization": f"DPoP {made}", "DPoP": shown})
+        sent.append(await called(guarded(agent, dpop=dpop), scope, {"type": "http.request", "body": b""}))
+    (start, body), (start_with_nonce, same_body) = sent
+    assert (start["status"], same_body) == (200, body)
+    assert [*start["headers"], (b"dpop-nonce", nonces.given(NOW).encode())] == start_with_nonce["headers"]
+    assert not any("nonce" in name for scope in agent.scopes for name in scope)
 
 
 # Interfaces

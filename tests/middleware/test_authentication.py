@@ -643,7 +643,8 @@ def websocket_scope(carried: dict[str, str], **members: Any) -> dict[str, Any]:
 async def test_a_websocket_needs_a_credential_at_every_path(carried: dict[str, str]) -> None:
     agent = Agent()
     app, connect = guarded(agent, allow_cors_preflight=True), {"type": "websocket.connect"}
-    for extensions in ({"extensions": {}}, {"extensions": None}, {}):
+    several: list[dict[str, Any]] = [{"extensions": {}}, {"extensions": None}, {}]
+    for extensions in several:
         closed = await called(app, websocket_scope(carried, **extensions), connect)
         assert closed == [{"type": "websocket.close", "code": 1008, "reason": ""}]
     start, body = await called(app, websocket_scope(carried, extensions={"websocket.http.response": {}}))

@@ -80,7 +80,8 @@ def _tried(
         print(f"left out, because it fails or skips without any change: {test}")
     tried = try_mutants(root, chosen, measured)
     survivors = sum(each.survived for each in tried)
-    print(f"{what}: {survivors} of {len(tried)} survive, {time.monotonic() - started:.0f} s")
+    late = sum(each.late for each in tried)
+    print(f"{what}: {survivors} of {len(tried)} survive, {late} ran too long, {time.monotonic() - started:.0f} s")
     return tried
 
 

@@ -122,6 +122,8 @@ class Tried:
     number: int
     mutant: Mutant
     survived: bool
+    late: bool
+    """Whether the tests were ended by the limit of time."""
 
 
 def measure(root: Path, modules: Sequence[Module], files: Sequence[Path]) -> Measured:
@@ -151,12 +153,12 @@ def try_mutants(root: Path, chosen: Sequence[tuple[Module, int, Mutant]], measur
     jobs = []
     for module, number, mutant in (*unchanged, *chosen):
         tests = measured.of(module, mutant)
-        limit = 20 + 4 * sum(measured.seconds[test] for test in tests)
+        limit = 10 + 3 * sum(measured.seconds[test] for test in tests)
         jobs.append(((module, number, mutant), partial(_try, root, module, number, tests), limit))
     tried = []
     for (module, number, mutant), code in _in_processes(jobs):
         if number is not None and mutant is not None:
-            tried.append(Tried(module, number, mutant, survived=code == _SURVIVED))
+            tried.append(Tried(module, number, mutant, survived=code == _SURVIVED, late=code is None))
         elif code != _SURVIVED:
             raise RuntimeError(f"{module.path}: the tests fail without any change")
     return sorted(tried, key=lambda each: (each.module.path, each.number))
@@ -243,14 +245,18 @@ def _measure(root: Path, modules: Sequence[Module], files: Sequence[Path], out: 
 
 
 class _Only:
-    """A pytest plugin: runs only these tests."""
+    """A pytest plugin: runs only these tests, file by file, in this order."""
 
-    def __init__(self, tests: Iterable[str]) -> None:
-        self._tests = frozenset(tests)
+    def __init__(self, tests: Sequence[str], files: Sequence[str]) -> None:
+        self._order = {test: number for number, test in enumerate(tests)}
+        self._files = {file: number for number, file in enumerate(files)}
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items[:] = [item for item in items if item.nodeid in self._tests]
+        items[:] = sorted((item for item in items if item.nodeid in self._order), key=self._place)
+
+    def _place(self, item: pytest.Item) -> tuple[int, int]:
+        return self._files[item.nodeid.partition("::")[0]], self._order[item.nodeid]
 
 
 class _Mutated(SourceFileLoader):
@@ -281,7 +287,10 @@ def _try(root: Path, module: Module, number: int | None, tests: Sequence[str]) -
     os.chdir(root)
     if number is not None:
         sys.meta_path.insert(0, _Finder(module, number))
-    files = dict.fromkeys(test.partition("::")[0] for test in tests)
-    own = Path(module.path).stem
-    code = pytest.main([*sorted(files, key=lambda file: own not in file), "-x", *_OPTIONS], plugins=[_Only(tests)])
-    return _SURVIVED if code == pytest.ExitCode.OK else _NOTICED
+    files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
+    own = [file for file in files if Path(module.path).stem in file]
+    others = [file for file in files if file not in own]
+    for each in filter(None, (own, others)):  # the first are quicker to collect
+        if pytest.main([*each, "-x", *_OPTIONS], plugins=[_Only(tests, each)]) != pytest.ExitCode.OK:
+            return _NOTICED
+    return _SURVIVED

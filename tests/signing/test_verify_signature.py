@@ -87,6 +87,7 @@ def test_each_refusal_has_its_reason_and_the_error_its_class() -> None:
         (entry(ALICE, payload, alg="none"), FailureReason.WRONG_ALGORITHM),
         (entry(ALICE, payload, alg="ES384"), FailureReason.WRONG_ALGORITHM),
         (entry(ALICE, payload, alg="RS256"), FailureReason.UNKNOWN_KEY),
+        (entry(BOB, payload, alg="HS256"), FailureReason.UNKNOWN_KEY),
         (entry(ALICE, payload, cty=content_type(Form.PRUNED)), FailureReason.COMPANION),
         (entry(ALICE, payload, crit=["exp"]), FailureReason.MALFORMED),
         (entry(ALICE, payload + b" "), FailureReason.BAD_SIGNATURE),
@@ -241,6 +242,21 @@ def test_a_signature_holds_from_its_iat_less_the_skew_until_just_before_its_exp(
     assert reasons(card, trust_in(ALICE), now=NOW - CLOCK_SKEW - 0.001) == [FailureReason.NOT_YET_VALID]
 
 
+def test_a_clock_may_be_a_minute_behind() -> None:
+    assert CLOCK_SKEW == 60
+
+
+def test_a_card_is_as_old_as_the_oldest_signature_that_counts() -> None:
+    both = all_of("alice", "bob")
+    for iats, issued in (((NOW - 5, NOW - 3), NOW - 5), ((NOW - 5, None), None), ((None, None), None)):
+        signatures = [
+            sign_card(full_card(), signer, iat=iat).card["signatures"][0]
+            for signer, iat in zip((ALICE, BOB), iats, strict=True)
+        ]
+        card = {**full_card(), "signatures": signatures}
+        assert verify(card, trust_in(ALICE, BOB), policy=both).issued == issued
+
+
 def test_an_exp_in_the_unprotected_header_means_nothing() -> None:
     card = sign_card(full_card(), ALICE).card
     card["signatures"][0]["header"] = {"exp": 1}
@@ -350,6 +366,19 @@ def test_one_kid_may_be_different_keys_for_different_hosts() -> None:
     assert reasons(card, trust, origin="https://a.example.net") == [FailureReason.WRONG_ORIGIN]
 
 
+def test_of_several_keys_of_one_kid_the_one_that_signed_says_why_it_does_not_count() -> None:
+    signed, other = generate_signer(kid="main"), generate_signer(kid="main")
+    card = {**full_card(), "signatures": [entry(signed, canonicalize(full_card()))]}
+    partial, revoked = trusted(signed, signer=None), trusted(signed, revoked=True)
+    for entries, reason in (
+        ((partial, trusted(other)), FailureReason.PARTIAL),
+        ((partial, trusted(other, revoked=True)), FailureReason.PARTIAL),
+        ((revoked, trusted(other)), FailureReason.REVOKED_KEY),
+    ):
+        for order in (entries, entries[::-1]):
+            assert reasons(card, TrustStore(order)) == [reason]
+
+
 @pytest.mark.parametrize("origin", ["", "/x", "https://", "https://a b", "https://ä.example", "a@b", None, 1, b"x"])
 def test_an_origin_that_is_no_host_is_a_mistake(origin: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"^origin: write the URL or the host"):
@@ -415,6 +444,12 @@ def test_another_content_type_marks_nothing_and_is_no_error(cty: Any) -> None:
     card = signed_in(full_card(), Form.SPEC, ALICE, cty=cty)
     assert reasons(card, TrustStore([trusted(ALICE, signer=None)])) == [FailureReason.PARTIAL]
     assert verify(card, TrustStore([trusted(ALICE, signer=WHOLE)])).unverified == ()
+
+
+def test_the_form_of_0_3_proves_nothing_of_a_card_of_1_0() -> None:
+    signed = signed_in(many_formed_card(), Form.V0_3_PYTHON, ALICE)
+    trust = TrustStore([trusted(ALICE, signer=PYTHON)])
+    assert reasons(signed, trust, coverage=SignedPartOnly()) == [FailureReason.BAD_SIGNATURE]
 
 
 def test_a_mark_in_the_unprotected_header_marks_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import permutations
+from typing import Any
 
 import pytest
 
@@ -10,18 +11,22 @@ from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
     FailureReason,
+    PolicyNotMetError,
     UncoveredFieldsError,
 )
-from a2a_trust.keys.policy import AnyKey, Threshold, all_of, n_of, named
+from a2a_trust.keys.origins import Origins
+from a2a_trust.keys.policy import AnyKey, OriginPolicy, Threshold, all_of, n_of, named
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust import SigningTool, TrustStore
 from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING, Form, project
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import Coverage
 from a2a_trust.strict_json.jcs import canonicalize
-from tests.signing.cards import full_card, many_formed_card
+from tests.signing.cards import Card, full_card, many_formed_card
 from tests.signing.making import (
+    ANYWHERE,
     entry,
+    signed_in,
     trust_in,
     trusted,
     verify,
@@ -122,3 +127,57 @@ def test_of_two_signatures_by_one_key_the_fuller_one_counts() -> None:
     entries = [entry(ALICE, project(card, form).payload) for form in (Form.PRUNED, Form.SERVED)]
     for signatures in permutations(entries):
         assert verify({**card, "signatures": list(signatures)}, trust, policy=named("alice")).form is Form.SERVED
+
+
+# --- what the store demands
+
+
+@pytest.mark.parametrize(
+    ("origins", "origin", "is_demanded"),
+    [
+        ("invoice.example.com", "https://invoice.example.com", True),
+        ("invoice.example.com", "https://elsewhere.example.org", True),  # of a host in the card
+        ("invoice.example.com", ANYWHERE, True),
+        ("elsewhere.example.org", "https://elsewhere.example.org", True),
+        ("elsewhere.example.org", "https://invoice.example.com", False),
+        ("elsewhere.example.org", ANYWHERE, False),
+    ],
+)
+def test_the_store_demands_parties_of_the_cards_of_a_host(origins: str, origin: Any, is_demanded: bool) -> None:
+    entries = [trusted(ALICE), trusted(BOB)]
+    trust = TrustStore(entries, [OriginPolicy(origins=Origins(origins), policy=all_of("alice", "bob"))])
+    by_both = sign_card(full_card(), ALICE, BOB).card
+    assert len(verify(by_both, trust, origin=origin).keys) == 1 + is_demanded
+    by_one = sign_card(full_card(), ALICE).card
+    if is_demanded:
+        with pytest.raises(PolicyNotMetError, match=r"^1 of the 2 parties"):
+            verify(by_one, trust, origin=origin)
+    else:
+        verify(by_one, trust, origin=origin)
+    verify(by_one, TrustStore(entries), origin=origin)
+
+
+def test_a_card_of_a_host_that_cannot_be_told_needs_what_the_store_demands_of_any() -> None:
+    card = full_card()
+    card["supportedInterfaces"].append({"url": "https://ä.example", "protocolBinding": "JSONRPC"})
+    trust = TrustStore(
+        [trusted(ALICE)], [OriginPolicy(origins=Origins("other.example.org"), policy=named("bob"))], names=["bob"]
+    )
+    with pytest.raises(PolicyNotMetError):
+        verify(signed_in(card, Form.SERVED, ALICE), trust)
+
+
+def test_parties_that_signed_different_parts_prove_nothing_together() -> None:
+    card: Card = {
+        "name": "a",
+        "url": "https://invoice.example.com/rpc",
+        "preferredTransport": "GRPC",
+        "capabilities": {"streaming": True, "extendedAgentCard": True},
+        "security": [{"x": ["s"]}],
+        "securityRequirements": [{"schemes": {"x": {"list": ["only-the-bank"]}}}],
+    }
+    forms = zip((ALICE, BOB), (Form.PRUNED, Form.V0_3_PYTHON), strict=True)
+    signatures = [entry(signer, project(card, form).payload) for signer, form in forms]
+    trust = TrustStore([trusted(ALICE, signer=PYTHON), trusted(BOB, signer=PYTHON)])
+    with pytest.raises(PolicyNotMetError, match="different parts of this card"):
+        verify({**card, "signatures": signatures}, trust, policy=all_of("alice", "bob"), coverage=SignedPartOnly())

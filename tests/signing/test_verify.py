@@ -17,6 +17,7 @@ from a2a_trust.errors import (
     UnsignedCardError,
 )
 from a2a_trust.keys import base64url
+from a2a_trust.keys.policy import all_of, named
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust import SigningTool, TrustStore
 from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING, Form
@@ -57,6 +58,23 @@ def test_a_proof_says_what_was_signed_by_whom_how_and_until_when() -> None:
     assert (verified.valid_from, verified.valid_until) == (NOW - 5, NOW + 100)
 
 
+def test_an_interface_that_is_not_encrypted_is_a_warning() -> None:
+    card = full_card()
+    card["supportedInterfaces"].append({"url": "http://invoice.example.com/rpc", "protocolBinding": "JSONRPC"})
+    trust = TrustStore([trusted(ALICE, "*.example.com")])
+    (warning,) = verify(sign_card(card, ALICE).card, trust, origin="invoice.example.com").warnings
+    assert warning.startswith(f"not encrypted: /supportedInterfaces/{len(card['supportedInterfaces']) - 1}/url; ")
+
+
+def test_one_key_of_first_use_makes_it_a_proof_of_first_use() -> None:
+    card = sign_card(full_card(), ALICE, BOB).card
+    for firsts in ((False, False), (True, False), (True, True)):
+        trust = TrustStore(
+            trusted(signer, on_first_use=first) for signer, first in zip((ALICE, BOB), firsts, strict=True)
+        )
+        assert verify(card, trust, policy=all_of("alice", "bob")).on_first_use is any(firsts)
+
+
 def test_the_card_is_read_anew_each_time_and_the_proof_cannot_be_changed() -> None:
     verified = verify(sign_card(full_card(), ALICE).card, trust_in(ALICE))
     verified.card["name"] = "another"
@@ -77,6 +95,27 @@ def test_bytes_and_parsed_objects_are_verified_alike() -> None:
 def test_only_bytes_and_mappings_are_verified(document: Any) -> None:
     with pytest.raises(ConfigurationError, match="as the bytes that were served or as a dict"):
         verify_card(document, trust_in(ALICE), origin=ANYWHERE, now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "fix"),
+    [
+        ({"trust": None}, "the second argument is a TrustStore"),
+        ({"trust": [trusted(ALICE)]}, "the second argument is a TrustStore"),
+        ({"policy": "alice"}, "policy: write named"),
+        ({"policy": named("carol")}, "no trust entry has the name 'carol'"),
+        ({"policy": named(ALICE.public_key.thumbprint)}, ""),
+        ({"coverage": SignedPartOnly}, "coverage: write WholeCard"),
+    ],
+)
+def test_an_argument_that_could_demand_nothing_is_a_mistake(wrong: dict[str, Any], fix: str) -> None:
+    given: dict[str, Any] = {"trust": trust_in(ALICE), "origin": ANYWHERE, "now": NOW, **wrong}
+    card = sign_card(full_card(), ALICE).card
+    if not fix:
+        assert verify_card(card, **given).key == ALICE.public_key
+        return
+    with pytest.raises(ConfigurationError, match=fix):
+        verify_card(card, **given)
 
 
 def test_an_object_that_is_not_json_is_refused() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from a2a_trust.card.ambiguity import read_unambiguous
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
@@ -19,13 +20,17 @@ from a2a_trust.keys.policy import AnyKey, OriginPolicy, Threshold, all_of, n_of,
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust import SigningTool, TrustStore
 from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING, Form, project
+from a2a_trust.signing.parties import counted_signatures
 from a2a_trust.signing.sign import sign_card
-from a2a_trust.signing.verify import Coverage
+from a2a_trust.signing.verify import SignedPartOnly
+from a2a_trust.signing.verify_signature import verify_signatures
 from a2a_trust.strict_json.jcs import canonicalize
 from tests.signing.cards import Card, full_card, many_formed_card
 from tests.signing.making import (
     ANYWHERE,
+    NOW,
     entry,
+    served,
     signed_in,
     trust_in,
     trusted,
@@ -167,6 +172,12 @@ def test_a_card_of_a_host_that_cannot_be_told_needs_what_the_store_demands_of_an
         verify(signed_in(card, Form.SERVED, ALICE), trust)
 
 
+def test_of_two_signatures_of_a_party_the_later_counts_wherever_it_stands() -> None:
+    signatures = [sign_card(full_card(), ALICE, iat=NOW - age).card["signatures"][0] for age in (5, 3)]
+    for order in (signatures, signatures[::-1]):
+        assert verify({**full_card(), "signatures": order}, trust_in(ALICE)).issued == NOW - 3
+
+
 def test_parties_that_signed_different_parts_prove_nothing_together() -> None:
     card: Card = {
         "name": "a",
@@ -181,3 +192,48 @@ def test_parties_that_signed_different_parts_prove_nothing_together() -> None:
     trust = TrustStore([trusted(ALICE, signer=PYTHON), trusted(BOB, signer=PYTHON)])
     with pytest.raises(PolicyNotMetError, match="different parts of this card"):
         verify({**card, "signatures": signatures}, trust, policy=all_of("alice", "bob"), coverage=SignedPartOnly())
+
+
+A, B, C = "alice", "bob", "carol"
+
+
+@pytest.mark.parametrize(
+    ("made", "parties", "is_met"),
+    [
+        ([(0, A), (1, B), (2, A)], (A, B), True),
+        ([(0, A), (1, A), (1, B)], (A, B), False),  # two keys fit the second signature, and one of them the first
+        ([(0, A), (1, B), (1, A), (2, B)], (A, B), False),
+        ([(0, A), (1, B), (2, A), (3, B), (3, C)], (A, C), True),
+    ],
+)
+def test_signatures_that_share_a_key_count_for_one_party(
+    made: list[tuple[int, str]], parties: tuple[str, ...], is_met: bool
+) -> None:
+    by_name = {signer.kid: signer for signer in (ALICE, BOB, CAROL)}
+    card = read_unambiguous(served(sign_card(full_card(), ALICE).card))
+    (base,), _ = verify_signatures(card, trust_in(ALICE), None, NOW)
+    verified = [base._replace(position=position, trusted=trusted(by_name[name])) for position, name in made]
+    if is_met:
+        assert len(counted_signatures(verified, [all_of(*parties)], ())) == len(parties)
+        return
+    with pytest.raises(PolicyNotMetError):
+        counted_signatures(verified, [all_of(*parties)], ())
+
+
+def test_a_key_of_several_parties_stands_for_the_one_that_has_no_other() -> None:
+    card = sign_card(full_card(), ALICE, BOB).card
+    entries = [trusted(ALICE, name="a"), trusted(ALICE, name="b"), trusted(BOB, name="a")]
+    for order in permutations(entries):
+        assert len(verify(card, TrustStore(order), policy=all_of("a", "b")).keys) == 2
+    entries = [*(trusted(ALICE, name=name) for name in "abc"), trusted(BOB, name="c")]
+    for order in permutations(entries):
+        assert len(verify(card, TrustStore(order), policy=n_of(2, *"abc")).keys) == 2
+
+
+def test_the_keys_of_one_entry_are_several_parties_only_where_all_are_named_by_thumbprint() -> None:
+    card = sign_card(full_card(), ALICE, BOB).card
+    trust = TrustStore([trusted(ALICE, name="bank"), trusted(BOB, name="bank")])
+    alice, bob = ALICE.public_key.thumbprint, BOB.public_key.thumbprint
+    assert len(verify(card, trust, policy=all_of(alice, bob)).keys) == 2
+    with pytest.raises(PolicyNotMetError, match=r"^1 of the 2 parties"):
+        verify(card, trust, policy=all_of(alice, "bank"))

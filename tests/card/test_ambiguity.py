@@ -323,6 +323,22 @@ def test_requirements_flat_as_in_0_3_are_taken_under_the_name_of_1_0() -> None:
     assert taken({"securityRequirements": [{"oauth": ["read"]}, {"key": []}, {}]}) is False
 
 
+@pytest.mark.parametrize(
+    ("member", "pointer", "words"),
+    [
+        ({"name": {}}, "/name", "a string is needed, this is an object"),
+        ({"name": []}, "/name", "a string is needed, this is a list"),
+        ({"name": 1.5}, "/name", "a string is needed, this is a number"),
+        ({"name": False}, "/name", "a string is needed, this is true or false"),
+        ({"capabilities": "x"}, "/capabilities", "an object is needed, this is a string"),
+        ({"skills": [None]}, "/skills/0", "an object is needed, this is null"),
+        ({"defaultInputModes": ["a", "b", 1]}, "/defaultInputModes/2", "a string is needed, this is a number"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_named_with_its_place(member: Card, pointer: str, words: str) -> None:
+    refused(member, pointer, words)
+
+
 @pytest.mark.parametrize("card", [None, True, 1, 1.5, "card", [], [{}]], ids=repr)
 def test_a_card_is_an_object(card: Any) -> None:
     with pytest.raises(MalformedError, match=r"^card: a JSON object is needed, this is"):

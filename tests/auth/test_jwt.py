@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import json
 import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -273,7 +274,7 @@ async def test_nbf_and_iat_need_not_be_there() -> None:
 # The kind of token
 
 
-@pytest.mark.parametrize("cnf", [{"jkt": "x"}, {"x5t#S256": "x"}, {}, None, ""])
+@pytest.mark.parametrize("cnf", [{"jkt": "x"}, {"x5t#S256": "x"}, {"jkt": 5}, {"jkt": None}, {"jkt": []}, {}, None, ""])
 @pytest.mark.parametrize("profile", list(TokenProfile))
 async def test_a_token_that_is_bound_to_a_key_is_refused(cnf: Any, profile: TokenProfile) -> None:
     await refuses(verifier(profile=profile), token(claims(cnf=cnf), typ=profile.value), "bound to a key")
@@ -368,6 +369,7 @@ async def test_an_id_token_that_was_issued_to_another_party_is_not_ours(azp: Any
 async def test_an_id_token_for_several_needs_our_azp(azp: Any) -> None:
     several = ["https://other.example", AUDIENCE]
     await refuses(id_verifier(), token(id_claims(aud=several, azp=azp), typ="JWT"), "another party|several audiences")
+    await id_verifier().verify(token(id_claims(aud=[AUDIENCE], azp=...), typ="JWT"), NOW)
     good = token(id_claims(aud=several, azp=AUDIENCE), typ="JWT")
     assert (await id_verifier().verify(good, NOW)).subject == "alice"
 
@@ -781,3 +783,23 @@ async def test_the_skew_is_bounded(skew: float) -> None:
 async def test_there_is_no_other_profile() -> None:
     with pytest.raises(ValueError, match="anything"):
         verifier(profile="anything")
+
+
+@pytest.mark.parametrize("limits", [{"revoked": True}, {"not_after": NOW}, {"not_before": NOW + 1}])
+async def test_a_token_by_a_key_that_is_not_valid_now_is_rejected(limits: dict[str, Any]) -> None:
+    keys = Keys(EC)
+    keys.keys = [replace(EC.public_key, **limits)]
+    with pytest.raises(InvalidCredentialsError, match="its key is revoked, expired or not valid yet"):
+        await JwtVerifier(keys, issuer=ISSUER, audience=AUDIENCE).verify(token(), NOW)
+
+
+async def test_a_token_is_remembered_no_longer_than_its_key_is_valid() -> None:
+    keys = Keys(EC)
+    keys.keys = [replace(EC.public_key, not_before=NOW - 10, not_after=NOW + 10)]
+    judge, good = JwtVerifier(keys, issuer=ISSUER, audience=AUDIENCE), token()
+    for moment in (NOW, NOW + 9, NOW - 10):
+        await judge.verify(good, moment)
+    assert keys.asked == 1
+    for moment in (NOW + 10, NOW - 11):
+        with pytest.raises(InvalidCredentialsError):
+            await judge.verify(good, moment)

@@ -267,6 +267,10 @@ async def test_the_later_of_nbf_and_iat_decides() -> None:
     await refuses(verifier(), token(claims(nbf=NOW - 100, iat=NOW + 100)), "not valid yet")
 
 
+def test_a_verifier_tells_whose_tokens_it_takes() -> None:
+    assert verifier().issuer == ISSUER
+
+
 async def test_nbf_and_iat_need_not_be_there() -> None:
     assert (await verifier().verify(token(claims(iat=...)), NOW)).subject == "alice"
 
@@ -274,7 +278,9 @@ async def test_nbf_and_iat_need_not_be_there() -> None:
 # The kind of token
 
 
-@pytest.mark.parametrize("cnf", [{"jkt": "x"}, {"x5t#S256": "x"}, {"jkt": 5}, {"jkt": None}, {"jkt": []}, {}, None, ""])
+@pytest.mark.parametrize(
+    "cnf", [{"jkt": "x"}, {"x5t#S256": "x"}, {"jkt": "AAAA"}, {"jkt": 5}, {"jkt": []}, {}, None, ""]
+)
 @pytest.mark.parametrize("profile", list(TokenProfile))
 async def test_a_token_that_is_bound_to_a_key_is_refused(cnf: Any, profile: TokenProfile) -> None:
     await refuses(verifier(profile=profile), token(claims(cnf=cnf), typ=profile.value), "bound to a key")

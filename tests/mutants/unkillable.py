@@ -1,4 +1,4 @@
-"""Mutants that change nothing that a test could see: the module, the function, the change, and why."""
+"""Mutants that no test can notice, and why: by module, class or function, and change."""
 
 from __future__ import annotations
 
@@ -6,4 +6,104 @@ from typing import Final
 
 __all__ = ["UNKILLABLE"]
 
-UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {}
+_ONLY_TIME: Final = "only time is lost: what it would skip finds nothing"
+
+UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
+    ("auth/guard.py", "_Evidence.__init__", "False  ->  True"): _ONLY_TIME,
+    (
+        "auth/guard.py",
+        "Guard.authenticate",
+        "evidence.rejected and (rejected := self._rejected(evidence))  ->  (rejected := self._rejected(evidence))",
+    ): _ONLY_TIME,
+    ("auth/guard.py", "Guard.authenticate", "condition evidence.is_bound or evidence.dpop_token is True"): _ONLY_TIME,
+    ("auth/guard.py", "Guard._collect", "condition found is _NO_LINES and scheme.header is False"): _ONLY_TIME,
+    ("auth/guard.py", "Guard._collect", "dropped: continue"): _ONLY_TIME,
+    (
+        "auth/guard.py",
+        "Guard._without_credentials",
+        "place.header or b''  ->  place.header",
+    ): "no header has the name None either; for the type checker",
+    (
+        "auth/guard.py",
+        "Guard._key_without_proof",
+        "others or self.dpop is None  ->  others",
+    ): "without dpop no token comes by DPoP, and was refused before; for the type checker",
+    (
+        "auth/guard.py",
+        "_comes_as_dpop",
+        "line is not None and line.lower().startswith(b'dpop ')  ->  line.lower().startswith(b'dpop ')",
+    ): "a name without a dash has no alias, so no line is None; for the type checker",
+    (
+        "auth/guard.py",
+        "_undecided",
+        "unknown or evidence.undecided[name]  ->  evidence.undecided[name]",
+    ): "either outage is a true answer",
+    ("signing/verify_signature.py", "", "0  ->  -1"): "only the order of the ranks counts",
+    ("signing/verify_signature.py", "", "2  ->  3"): "only the order of the ranks counts",
+    (
+        "signing/verify_signature.py",
+        "_check_algorithm",
+        "algorithm is None or algorithm.name != trusted.key.alg  ->  algorithm.name != trusted.key.alg",
+    ): "an unknown algorithm has no candidates; for the type checker",
+    ("signing/verify_signature.py", "_Forms.signed_by", "condition fits is None is True"): _ONLY_TIME,
+    (
+        "signing/verify_signature.py",
+        "_Forms._fitting",
+        "return {}  ->  return None",
+    ): "both are empty, and only time is lost",
+    ("signing/verify_signature.py", "_Forms._project", "condition made is None is True"): _ONLY_TIME,
+    (
+        "signing/verify_signature.py",
+        "_Forms._project",
+        "condition self._served.has_one_form and form in (Form.SPEC, Form.PRUNED) is False",
+    ): _ONLY_TIME,
+    (
+        "signing/verify_signature.py",
+        "_Forms._project",
+        "form in (Form.SPEC, Form.PRUNED)  ->  form in (Form.PRUNED,)",
+    ): _ONLY_TIME,
+    (
+        "signing/verify_signature.py",
+        "_Forms._project",
+        "form in (Form.SPEC, Form.PRUNED)  ->  form in (Form.SPEC,)",
+    ): _ONLY_TIME,
+    ("signing/verify_signature.py", "_Forms._project", "dropped: self._made[form] = made"): _ONLY_TIME,
+    ("signing/verify_signature.py", "_failure", "64  ->  65"): "any short length does",
+    ("signing/verify_signature.py", "_failure", "64  ->  63"): "any short length does",
+    (
+        "signing/verify.py",
+        "verify_card",
+        "condition not is_whole is True",
+    ): "a signature of the whole card leaves nothing uncovered",
+    ("signing/verify.py", "_policies_of_store", "condition not trust.policies is False"): _ONLY_TIME,
+    ("signing/verify.py", "_covered_by_all", "True  ->  False"): "the order only saves comparisons",
+    (
+        "signing/verify.py",
+        "_covered_by_all",
+        "signature.projection.payload == other.projection.payload or is_within(signature.projection.members, other.projection.mem  ->  is_within(signature.projection.members, other.projection.members)",  # noqa: E501
+    ): "equal payloads have equal members; only time is lost",
+    ("signing/verify.py", "_covered_by_all", "dropped: if other is not signature"): "a signature covers what it covers",
+    ("auth/jwt.py", "_identity", "0  ->  1"): "a second of the year 1970",
+    ("auth/jwt.py", "_identity", "0  ->  -1"): "a second of the year 1970",
+    ("auth/jwt.py", "", "16384  ->  16383"): "any limit of that size does",
+    ("auth/jwt.py", "", "16384  ->  16385"): "any limit of that size does",
+    ("auth/jwt.py", "_shown", "200  ->  199"): "any short length does",
+    ("auth/jwt.py", "_shown", "200  ->  201"): "any short length does",
+    ("card/ambiguity.py", "read_unambiguous", "True  ->  False"): _ONLY_TIME,
+    (
+        "card/ambiguity.py",
+        "_simple",
+        "any((field.oneof for field in fields))  ->  all((field.oneof for field in fields))",
+    ): "of every message all fields exclude each other, or none",
+    (
+        "card/ambiguity.py",
+        "_simple_field",
+        "return _never  ->  return None",
+    ): "a member without a check is not simple either",
+    (
+        "signing/parties.py",
+        "_one_of_each_party",
+        "party in named or party not in spent  ->  party not in spent",
+    ): "a thumbprint is the name of no entry",
+    ("signing/parties.py", "_groups", "condition other != group is True"): "a group is joined with itself",
+}

@@ -260,6 +260,10 @@ async def test_nbf_and_iat_may_lie_ahead_by_the_skew_and_no_more(name: str) -> N
     assert (await verifier(skew=30).verify(token(claims(**{name: NOW + 30})), NOW)).subject == "alice"
     await refuses(verifier(skew=30), token(claims(**{name: NOW + 30.001})), "not valid yet")
     await refuses(verifier(skew=0), token(claims(**{name: NOW + 0.001})), "not valid yet")
+    await verifier().verify(token(claims(**{name: NOW + 30})), NOW)
+    await refuses(verifier(), token(claims(**{name: NOW + 30.001})), "not valid yet")
+    await id_verifier().verify(token(id_claims(**{name: NOW + 30}), typ="JWT"), NOW)
+    await refuses(id_verifier(), token(id_claims(**{name: NOW + 30.001}), typ="JWT"), "not valid yet")
 
 
 async def test_the_later_of_nbf_and_iat_decides() -> None:

@@ -110,6 +110,45 @@ def test_a_version_that_is_none_is_not_remembered(memory: Memory, version: objec
     assert memory.admit(payload, AGENT, now=NOW).remembered.version == "1.2.0"
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "is_lower"),
+    [
+        ("1.2.0", "1.1.9", True),
+        ("1.10", "1.9", True),
+        ("2.0.0-rc1", "1.9+x", True),
+        ("1.2", "1.2.0", False),
+        ("1.2.0", "1.2", False),
+        ("1.2.0", "1.2.1", False),
+        ("1.2.0-b", "1.2.0-a", False),
+        ("1.2.0", "one", False),
+        ("two", "1.2.0", False),
+        ("1.2.0", None, False),
+    ],
+)
+def test_a_lower_version_is_a_warning(memory: Memory, before: str, after: str | None, is_lower: bool) -> None:
+    first, second = (replace(proof(ALICE), payload=json.dumps(CARD | {"version": v}).encode()) for v in (before, after))
+    memory.admit(first, AGENT, now=NOW)
+    warnings = memory.admit(second, AGENT, now=NOW).warnings
+    assert warnings == ((f"{AGENT}: the card's version is {after!r}, and was {before!r} before",) if is_lower else ())
+
+
+def test_a_card_is_admitted_only_where_it_was_verified(memory: Memory) -> None:
+    elsewhere = "https://other.example.com"
+    for verified in (
+        proof(ALICE),
+        proof(ALICE, on_first_use=True),
+        replace(proof(ALICE, on_first_use=True), origin=None),
+    ):
+        with pytest.raises(ConfigurationError, match=f"was not verified for the host of {elsewhere}"):
+            memory.admit(verified, elsewhere, now=NOW)
+    wrong: Any = CARD
+    with pytest.raises(ConfigurationError, match="only verified cards are remembered"):
+        memory.admit(wrong, AGENT, now=NOW)
+    assert memory.records() == ()
+    # A key of the trust store that speaks for every host.
+    assert memory.admit(replace(proof(ALICE), origin=None), elsewhere, now=NOW).before is None
+
+
 # --- what people do
 
 

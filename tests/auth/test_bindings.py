@@ -12,7 +12,7 @@ import pytest
 from a2a_trust.auth.credentials import HttpAuthorization
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard import Guard
-from a2a_trust.auth.guard_config import AnonymousAllowed, CredentialAt
+from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import Anonymous, Identity, KeyBinding, Principal, TokenBinding
 from a2a_trust.auth.proof_memory import VolatileProofMemory
@@ -243,13 +243,13 @@ async def test_a_proof_without_its_token_is_no_anonymous_request() -> None:
         "securitySchemes": {"s": OAUTH},
         "securityRequirements": [{"schemes": {"s": {"list": []}}}, {"schemes": {}}],
     }
-    anybody, headers = AnonymousAllowed(), [(b"dpop", b"x")]
-    guard = Guard(read_card(card), {"s": verifier()}, anonymous=anybody, dpop=taking())
+    headers = [(b"dpop", b"x")]
+    guard = Guard(read_card(card), {"s": verifier()}, allow_anonymous=True, dpop=taking())
     assert guard.proof_headers == {b"dpop"}
     with pytest.raises(MissingCredentialsError):
         await let_in(guard, headers)
     # An agent that takes no proofs does not know the header.
-    guard = Guard(read_card(card), {"s": verifier()}, anonymous=anybody)
+    guard = Guard(read_card(card), {"s": verifier()}, allow_anonymous=True)
     assert guard.proof_headers == frozenset()
     assert isinstance(await let_in(guard, headers), Anonymous)
 

@@ -377,7 +377,7 @@ async def test_an_oddly_written_credential_is_a_refusal_and_not_an_exception(
     carried: dict[str, str], blamed: str | None
 ) -> None:
     """The cookie is of a scheme that nothing demands."""
-    judge = guard({"key": []}, {"oauth": []}, {}, anonymous=AnonymousAllowed())
+    judge = guard({"key": []}, {"oauth": []}, {}, allow_anonymous=True)
     refusal = await refused(judge, scope(**carried), NOW)
     assert isinstance(refusal.error, InvalidCredentialsError)
     assert (refusal.scheme, refusal.by_dpop) == (blamed, False)

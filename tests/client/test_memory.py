@@ -132,6 +132,22 @@ def test_a_lower_version_is_a_warning(memory: Memory, before: str, after: str | 
     assert warnings == ((f"{AGENT}: the card's version is {after!r}, and was {before!r} before",) if is_lower else ())
 
 
+def test_a_named_key_in_the_place_of_one_of_first_use_starts_again_and_the_same_key_does_not(memory: Memory) -> None:
+    memory.admit(proof(ALICE, iat=NOW, on_first_use=True), AGENT, now=NOW)
+    with pytest.raises(RolledBackCardError):
+        memory.admit(proof(ALICE, iat=NOW - 50), AGENT, now=NOW)
+    assert memory.admit(proof(BOB, iat=NOW - 50), AGENT, now=NOW).remembered.issued == NOW - 50
+
+
+def test_a_memory_of_the_program_tells_what_the_program_may_call() -> None:
+    memory, key = VolatileCardMemory(), thumbprint(BOB)
+    memory.admit(proof(ALICE, iat=NOW, on_first_use=True), AGENT, now=NOW)
+    with pytest.raises(PinnedKeyError, match=rf"the program's memory\.accept\('{AGENT}', \['{key}'\], now=…\)"):
+        memory.admit(proof(BOB, on_first_use=True), AGENT, now=NOW)
+    with pytest.raises(RolledBackCardError, match=rf"the program's memory\.forget\('{AGENT}'\)"):
+        memory.admit(proof(ALICE, iat=NOW - 1, on_first_use=True), AGENT, now=NOW)
+
+
 def test_a_card_is_admitted_only_where_it_was_verified(memory: Memory) -> None:
     elsewhere = "https://other.example.com"
     for verified in (

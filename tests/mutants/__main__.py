@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sys
+import tempfile
 import time
 from collections.abc import Container, Sequence
 from pathlib import Path
@@ -95,10 +97,11 @@ def _show(what: str, tried: Sequence[Tried]) -> None:
 if __name__ == "__main__":
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("modules", nargs="*", choices=[*MODULES, []], metavar="MODULE", help=", ".join(MODULES))
+    parser.add_argument("modules", nargs="*", choices=MODULES, metavar="MODULE", help=", ".join(MODULES))
     parser.add_argument("--count", type=int, help="try a random sample of this many mutants")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the sample")
     given = parser.parse_args()
-    sys.exit(
-        main(_ROOT, "a2a_trust", given.modules or MODULES, count=given.count, seed=given.seed, unkillable=UNKILLABLE)
-    )
+    chosen = given.modules or MODULES
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = folder  # what fails with a mutant is no example for other runs
+        sys.exit(main(_ROOT, "a2a_trust", chosen, count=given.count, seed=given.seed, unkillable=UNKILLABLE))

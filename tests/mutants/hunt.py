@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
+from itertools import islice
 from multiprocessing import connection, get_context
 from multiprocessing.context import ForkProcess
 from pathlib import Path
@@ -99,7 +100,8 @@ class Measured:
         lines = self.lines.get(module.path, {})
         found = set[str]().union(*(lines[line] for line in mutant.run if line in lines)) if mutant else {_AT_IMPORT}
         if _AT_IMPORT in found:
-            found = set().union(*lines.values())
+            stem = Path(module.path).stem  # a test that reads a constant runs no line of the module
+            found = set().union(*lines.values()) | {test for test in self.seconds if stem in test.partition("::")[0]}
         cases: dict[str, list[str]] = defaultdict(list)
         for test in sorted(found & self.seconds.keys() - self.failed, key=self.seconds.__getitem__):
             cases[test.partition("[")[0]].append(test)
@@ -109,10 +111,9 @@ class Measured:
         chosen: list[str] = []
         total = 0.0
         for _, seconds, test in numbered:
-            total += seconds
-            if chosen and total > _SECONDS:
-                break
-            chosen.append(test)
+            if total + seconds <= _SECONDS or not chosen:
+                total += seconds
+                chosen.append(test)
         return chosen
 
 
@@ -168,25 +169,31 @@ def _in_processes(jobs: Iterable[tuple[_Job, Callable[[], int], float]]) -> Iter
     """Do each job in a process of its own; its exit code, or None when it took longer than its limit in seconds."""
     waiting = iter(jobs)
     running: dict[int, tuple[_Job, ForkProcess, float]] = {}
-    more = True
-    while more or running:
-        while more and len(running) < _PROCESSES:
-            following = next(waiting, None)
-            if following is None:
-                more = False
-                break
-            job, work, limit = following
-            process = get_context("fork").Process(target=_alone, args=(work,))
-            process.start()
-            running[process.sentinel] = job, process, time.monotonic() + limit
-        ended = set(connection.wait(list(running), timeout=0.5))
-        for sentinel, (job, process, deadline) in list(running.items()):
-            if sentinel in ended or time.monotonic() > deadline:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid or 0, signal.SIGKILL)  # with what tests have left running
-                process.join()
-                del running[sentinel]
-                yield job, process.exitcode if sentinel in ended else None
+    try:
+        while True:
+            for job, work, limit in islice(waiting, _PROCESSES - len(running)):
+                process = get_context("fork").Process(target=_alone, args=(work,))
+                process.start()
+                running[process.sentinel] = job, process, time.monotonic() + limit
+            if not running:
+                return
+            ended = set(connection.wait(list(running), timeout=0.5))
+            for sentinel, (job, process, deadline) in list(running.items()):
+                if sentinel in ended or time.monotonic() > deadline:
+                    _end(process)
+                    del running[sentinel]
+                    yield job, process.exitcode if sentinel in ended else None
+    finally:
+        for _, process, _ in running.values():
+            _end(process)
+
+
+def _end(process: ForkProcess) -> None:
+    """With what its tests have left running."""
+    if process.pid is not None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.join()
 
 
 def _alone(work: Callable[[], int]) -> None:

@@ -93,6 +93,13 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
     ("auth/jwt.py", "", "4096  ->  4097"): "any limit of that size does",
     ("auth/jwt.py", "_shown", "200  ->  199"): "any short length does",
     ("auth/jwt.py", "_shown", "200  ->  201"): "any short length does",
+    (
+        "auth/guard.py",
+        "Guard._without_credentials",
+        "self.dpop is None and _comes_as_dpop(came)  ->  _comes_as_dpop(came)",
+    ): "with dpop, what comes as DPoP is a credential",
+    ("signing/verify_signature.py", "_Forms._fitting", "condition payload in tried is False"): _ONLY_TIME,
+    ("signing/verify_signature.py", "_Forms._fitting", "dropped: tried.append(payload)"): _ONLY_TIME,
     ("client/memory.py", "JudgingMemory._writing", "dropped: raise NotImplementedError"): "every memory has its own",
     ("client/memory.py", "JudgingMemory._way_out", "dropped: raise NotImplementedError"): "every memory has its own",
     ("card/ambiguity.py", "read_unambiguous", "True  ->  False"): _ONLY_TIME,

@@ -693,8 +693,35 @@ async def test_the_nonce_for_the_next_proof_is_in_the_headers_of_the_answer_and_
         sent.append(await called(guarded(agent, dpop=dpop), scope, {"type": "http.request", "body": b""}))
     (start, body), (start_with_nonce, same_body) = sent
     assert (start["status"], same_body) == (200, body)
-    assert [*start["headers"], (b"dpop-nonce", nonces.given(NOW).encode())] == start_with_nonce["headers"]
+    given = (b"dpop-nonce", nonces.given(NOW).encode())
+    assert start_with_nonce == {**start, "headers": [*start["headers"], given]}
+    refusal, _ = await called(guarded(agent, dpop=dpop), http_scope())
+    assert (refusal["status"], refusal["headers"].count(given)) == (401, 1)
     assert not any("nonce" in name for scope in agent.scopes for name in scope)
+
+
+@pytest.mark.parametrize("option", ["allow_cors_preflight", "hide_credentials"])
+@pytest.mark.parametrize("value", [None, 0, 1, "no"])
+def test_an_option_that_is_neither_true_nor_false_does_not_start(option: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{option}: write True or False"):
+        guarded(Agent(), **{option: value})
+
+
+async def test_one_credential_that_browsers_attach_is_enough_to_ask_which_page_calls() -> None:
+    schemes = {**CARD["securitySchemes"], "key": {"type": "apiKey", "in": "cookie", "name": "sid"}}
+    both = {"schemes": {"key": {"list": []}, "oauth": {"list": []}}}
+    app = guarded(
+        Agent(), {**CARD, "securitySchemes": schemes, "securityRequirements": [both]}, url="http://agent.example"
+    )
+    carried = BEARER | {"Cookie": f"sid={KEY}", "Origin": "https://evil.example"}
+    assert (await called(app, http_scope(carried=carried)))[0]["status"] == 403
+
+
+async def test_a_public_path_of_a_server_that_does_not_tell_the_raw_path_is_public() -> None:
+    agent, scope = Agent(), http_scope(CARD_PATHS[0], "GET")
+    del scope["raw_path"]
+    await called(guarded(agent), scope, {"type": "http.request", "body": b"", "more_body": False})
+    assert agent.paths == [CARD_PATHS[0]]
 
 
 # Interfaces

@@ -709,7 +709,7 @@ def test_an_option_that_is_neither_true_nor_false_does_not_start(option: str, va
 
 async def test_one_credential_that_browsers_attach_is_enough_to_ask_which_page_calls() -> None:
     schemes = {**CARD["securitySchemes"], "key": {"type": "apiKey", "in": "cookie", "name": "sid"}}
-    both = {"schemes": {"key": {"list": []}, "oauth": {"list": []}}}
+    both: dict[str, Any] = {"schemes": {"key": {"list": []}, "oauth": {"list": []}}}
     app = guarded(
         Agent(), {**CARD, "securitySchemes": schemes, "securityRequirements": [both]}, url="http://agent.example"
     )

@@ -96,7 +96,7 @@ class Measured:
     failed: set[str] = field(default_factory=set)
 
     def of(self, module: Module, mutant: Mutant | None) -> list[str]:
-        """The tests that may notice a mutant, or any of the module: first one case of each, the quickest first."""
+        """The tests that may notice a mutant, or any of the module: those of its own file first."""
         lines = self.lines.get(module.path, {})
         found = set[str]().union(*(lines[line] for line in mutant.run if line in lines)) if mutant else {_AT_IMPORT}
         if _AT_IMPORT in found:
@@ -108,6 +108,8 @@ class Measured:
         numbered = sorted(
             (number, self.seconds[test], test) for each in cases.values() for number, test in enumerate(each)
         )
+        own = Path(module.path).stem
+        numbered.sort(key=lambda each: own not in each[2].partition("::")[0])
         chosen: list[str] = []
         total = 0.0
         for _, seconds, test in numbered:

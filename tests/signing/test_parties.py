@@ -22,7 +22,7 @@ from a2a_trust.keys.trust import SigningTool, TrustStore
 from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING, Form, project
 from a2a_trust.signing.parties import counted_signatures
 from a2a_trust.signing.sign import sign_card
-from a2a_trust.signing.verify import SignedPartOnly
+from a2a_trust.signing.verify import Coverage
 from a2a_trust.signing.verify_signature import verify_signatures
 from a2a_trust.strict_json.jcs import canonicalize
 from tests.signing.cards import Card, full_card, many_formed_card
@@ -191,7 +191,9 @@ def test_parties_that_signed_different_parts_prove_nothing_together() -> None:
     signatures = [entry(signer, project(card, form).payload) for signer, form in forms]
     trust = TrustStore([trusted(ALICE, signer=PYTHON), trusted(BOB, signer=PYTHON)])
     with pytest.raises(PolicyNotMetError, match="different parts of this card"):
-        verify({**card, "signatures": signatures}, trust, policy=all_of("alice", "bob"), coverage=SignedPartOnly())
+        verify(
+            {**card, "signatures": signatures}, trust, policy=all_of("alice", "bob"), coverage=Coverage.SIGNED_PART_ONLY
+        )
 
 
 A, B, C = "alice", "bob", "carol"

@@ -105,7 +105,7 @@ def test_only_bytes_and_mappings_are_verified(document: Any) -> None:
         ({"policy": "alice"}, "policy: write named"),
         ({"policy": named("carol")}, "no trust entry has the name 'carol'"),
         ({"policy": named(ALICE.public_key.thumbprint)}, ""),
-        ({"coverage": SignedPartOnly}, "coverage: write WholeCard"),
+        ({"coverage": Coverage}, "coverage: write Coverage"),
     ],
 )
 def test_an_argument_that_could_demand_nothing_is_a_mistake(wrong: dict[str, Any], fix: str) -> None:

@@ -449,7 +449,7 @@ def test_another_content_type_marks_nothing_and_is_no_error(cty: Any) -> None:
 def test_the_form_of_0_3_proves_nothing_of_a_card_of_1_0() -> None:
     signed = signed_in(many_formed_card(), Form.V0_3_PYTHON, ALICE)
     trust = TrustStore([trusted(ALICE, signer=PYTHON)])
-    assert reasons(signed, trust, coverage=SignedPartOnly()) == [FailureReason.BAD_SIGNATURE]
+    assert reasons(signed, trust, coverage=Coverage.SIGNED_PART_ONLY) == [FailureReason.BAD_SIGNATURE]
 
 
 def test_a_mark_in_the_unprotected_header_marks_nothing() -> None:

@@ -117,8 +117,8 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
         "CardEnforcementMiddleware._is_public",
         "scope['path'].endswith(self._endings) and is_exactly(self._public, scope)  ->  is_exactly(self._public, scope)",
     ): _ONLY_TIME,
-    ("client/memory.py", "JudgingMemory._writing", "dropped: raise NotImplementedError"): "every memory has its own",
-    ("client/memory.py", "JudgingMemory._way_out", "dropped: raise NotImplementedError"): "every memory has its own",
+    ("client/memory.py", "TableCardMemory._writing", "dropped: raise NotImplementedError"): "every memory has its own",
+    ("client/memory.py", "TableCardMemory._way_out", "dropped: raise NotImplementedError"): "every memory has its own",
     ("card/ambiguity.py", "read_unambiguous", "True  ->  False"): _ONLY_TIME,
     (
         "card/ambiguity.py",

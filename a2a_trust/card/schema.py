@@ -23,6 +23,7 @@ __all__ = [
     "LEGACY_MEMBERS",
     "MESSAGES",
     "MESSAGES_0_3",
+    "REQUIRED_0_1",
     "REQUIRED_0_3",
     "REQUIREMENT_MEMBERS",
     "SCHEMES_0_3",
@@ -354,6 +355,14 @@ REQUIRED_0_3: Final[Mapping[str, tuple[str, ...]]] = {
     message: required for message, (required, _) in _MEMBERS_0_3.items() if required
 }
 """Message name, then the members without which the model of a2a-python 0.3 refuses it."""
+
+
+REQUIRED_0_1: Final[Mapping[str, tuple[str, ...]]] = {
+    "AgentCard": ("name", "url", "version", "capabilities", "skills"),
+    "AgentSkill": ("id", "name"),
+    "AgentProvider": ("organization",),
+}
+"""Message name, then the members that the JSON schema of 0.1 requires, where they differ from those of 0.3."""
 
 
 def _field_0_3(message: str, name: str) -> Field:

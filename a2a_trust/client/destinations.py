@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Self
 
-from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_PATHS, ROUTES
+from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_PATHS, ROUTES, Binding
 from a2a_trust.card.schema import CARD_PATHS, Generation
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import MalformedError
@@ -121,7 +121,9 @@ class Destinations:
         for interface in read_card(card.card).interfaces:
             destination = _destination_or_none(interface.url)
             if destination is not None:
-                named.append((destination, _OPERATION_BELOW_BASE if interface.binding == "HTTP+JSON" else _URL_ITSELF))
+                named.append(
+                    (destination, _OPERATION_BELOW_BASE if interface.binding == Binding.HTTP_JSON else _URL_ITSELF)
+                )
                 if interface.is_legacy:
                     named += [(base, _EXTENDED_OF_0_2) for base in _bases_of_0_2(destination, url)]
         return cls(tuple(named))

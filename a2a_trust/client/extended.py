@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from a2a_trust import strict_json
-from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_METHODS, EXTENDED_CARD_PATHS
+from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_METHODS, EXTENDED_CARD_PATHS, Binding
 from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import Interface, read_card
 from a2a_trust.client.fetching import FetchOptions
@@ -111,13 +111,14 @@ def _may_have_credentials(url: str, host: str) -> bool:
 
 def _asked(interface: Interface, tenant: str) -> tuple[str, dict[str, str], bytes | None] | None:
     """URL, headers and body of the request that this interface answers with the extended card; None for gRPC."""
-    base, generation = interface.url.rstrip("/"), Generation.V0_3 if interface.is_legacy else Generation.V1_0
-    if interface.binding == "JSONRPC":
+    base = interface.url.rstrip("/")
+    generation = Generation.V0_3 if interface.is_legacy else Generation.V1_0  # one of 0.1 is asked as one of 0.3
+    if interface.binding == Binding.JSONRPC:
         call: dict[str, Any] = {"jsonrpc": "2.0", "id": _CALL_ID, "method": EXTENDED_CARD_METHODS[generation]}
         if not interface.is_legacy:
             call["params"] = {"tenant": tenant} if tenant else {}
         return interface.url, _version(interface), json.dumps(call).encode()
-    if interface.binding != "HTTP+JSON":
+    if interface.binding != Binding.HTTP_JSON:
         return None
     if not interface.is_legacy:
         within = f"/{quote(tenant, safe='')}" if tenant else ""

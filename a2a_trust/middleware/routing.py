@@ -106,7 +106,7 @@ class Interfaces:
         self._is_legacy = all(interface.is_legacy for interface in guarded)
         # A card of 0.1 names one URL: that of JSON-RPC, or what its REST paths stand below.
         self._has_0_1 = any(isinstance(scheme, NamedScheme) for scheme in card.schemes.values()) or any(
-            interface.version.startswith("0.1") for interface in guarded
+            interface.generation is Generation.V0_1 for interface in guarded
         )
         self._below = lru_cache(maxsize=16)(self._paths_below)
 

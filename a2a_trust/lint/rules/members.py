@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from a2a_trust.card.ambiguity import field_of
-from a2a_trust.card.schema import MESSAGES, REQUIRED_0_3, Presence, proto_name
+from a2a_trust.card.schema import MESSAGES, REQUIRED_0_1, REQUIRED_0_3, Presence, proto_name
 from a2a_trust.lint.document import Path, Subject, member_of, pointer_of, safe_pointer, spelled
 from a2a_trust.lint.findings import Severity
 from a2a_trust.lint.rules.rule import Found, rule, without_braces
@@ -46,11 +46,6 @@ _REQUIRED_IN_0_3: Final = {
     "AgentExtension": REQUIRED_0_3["AgentExtension"],
     "AgentInterface03": REQUIRED_0_3["AgentInterface"],
 }
-_REQUIRED_IN_0_1: Final = {
-    "AgentCard": ("name", "url", "version", "capabilities", "skills"),
-    "AgentSkill": ("id", "name"),
-    "AgentProvider": ("organization",),
-}
 _REQUIRED: Final = {
     message: tuple(field.name for field in fields.values() if field.presence is Presence.REQUIRED)
     for message, fields in MESSAGES.items()
@@ -60,8 +55,8 @@ _REQUIRED: Final = {
 def _required(subject: Subject, message: str) -> tuple[str, ...]:
     if not subject.is_legacy:
         return _REQUIRED.get(message, ())
-    if "authentication" in subject.card and message in _REQUIRED_IN_0_1:
-        return _REQUIRED_IN_0_1[message]
+    if "authentication" in subject.card and message in REQUIRED_0_1:
+        return REQUIRED_0_1[message]
     return _REQUIRED_IN_0_3.get(message, _REQUIRED.get(message, ()))
 
 

@@ -224,3 +224,20 @@ def test_the_map_in_the_documents_names_every_module_in_its_room() -> None:
     there = {path.relative_to(PACKAGE).with_suffix("").as_posix() for path in modules() if path.stem != "__init__"}
     assert there - named == set(), "not in docs/architecture.md"
     assert {name for name in named if "/" in name} - there - {"middleware/protect"} == set(), "not in the package"
+
+
+def public_names_of(module: ModuleType) -> set[str]:
+    if str(module.__file__).endswith("__init__.py"):
+        return set(public_names(str(module.__file__)))
+    return {name for name in getattr(module, "__all__", vars(module)) if name[0] != "_"}
+
+
+def test_the_page_of_public_names_has_each_of_them_once() -> None:
+    """Those of the top are in its table only; proxies repeats ``Networks``, which is of two doors."""
+    text = (PACKAGE.parent / "docs" / "api.md").read_text(encoding="utf-8")
+    sections = {section.partition("`")[0]: section for section in text.split("\n## `")[1:]}
+    assert set(sections) == {f"a2a_trust{each}" for each in (*PUBLIC, *DOORS)}
+    top = public_names_of(a2a_trust)
+    for name, section in sections.items():
+        listed = re.findall(r"^\| `(\w+)` \| .+ \|$", section, re.MULTILINE)
+        assert sorted(listed) == sorted(public_names_of(import_module(name)) - (set() if name == "a2a_trust" else top))

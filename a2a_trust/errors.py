@@ -117,7 +117,8 @@ class MalformedError(TrustError):
     code = "malformed"
 
     def __init__(self, message: str, pointer: str | None = None, reason: str = "") -> None:
-        self.pointer, self.reason = pointer, reason
+        self.pointer: str | None = pointer
+        self.reason: str = reason
         super().__init__(message)
 
 
@@ -269,7 +270,8 @@ class RolledBackCardError(CardMemoryError):
     code = "rolled-back"
 
     def __init__(self, message: str, location: str, *, issued: float | None, remembered: float) -> None:
-        self.issued, self.remembered = issued, remembered
+        self.issued: float | None = issued
+        self.remembered: float = remembered
         super().__init__(message, location)
 
 
@@ -283,7 +285,8 @@ class PinnedKeyError(CardMemoryError):
     code = "pinned-key"
 
     def __init__(self, message: str, location: str, *, presented: frozenset[str], pinned: frozenset[str]) -> None:
-        self.presented, self.pinned = presented, pinned
+        self.presented: frozenset[str] = presented
+        self.pinned: frozenset[str] = pinned
         super().__init__(message, location)
 
 
@@ -363,7 +366,7 @@ class AuthorizationError(TrustError):
         self, message: str, scopes: tuple[str, ...] = (), by_scheme: Mapping[str, tuple[str, ...]] | None = None
     ) -> None:
         self.scopes = scopes
-        self.by_scheme = by_scheme or {}
+        self.by_scheme: Mapping[str, tuple[str, ...]] = by_scheme or {}
         super().__init__(message)
 
 

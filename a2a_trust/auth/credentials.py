@@ -120,7 +120,7 @@ def _text(value: bytes | None, where: str) -> str | None:
 class InHeader:
     """A whole header value."""
 
-    location: ClassVar = "header"
+    location: ClassVar[str] = "header"
     name: str
 
     def __post_init__(self) -> None:
@@ -150,7 +150,7 @@ _BROKEN_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 class InQuery:
     """A parameter of the query. Whatever else the query holds is not read, and may be anything."""
 
-    location: ClassVar = "query"
+    location: ClassVar[str] = "query"
     name: str
     _pairs: re.Pattern[bytes] = field(init=False, repr=False, compare=False)
     """Finds the values of the parameter, whichever of the name's characters are percent-encoded."""
@@ -180,7 +180,7 @@ class InQuery:
 class InCookie:
     """A cookie (RFC 6265 4.2.1)."""
 
-    location: ClassVar = "cookie"
+    location: ClassVar[str] = "cookie"
     name: str
 
     def __post_init__(self) -> None:

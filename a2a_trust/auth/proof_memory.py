@@ -94,7 +94,7 @@ class DroppedTimes:
     """
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
-        self.ranges = sorted(ranges)
+        self.ranges: list[tuple[int, int]] = sorted(ranges)
         """First and last second of each, in order."""
 
     def add(self, second: int) -> None:

@@ -97,7 +97,7 @@ class Search:
     """The search for the card that names one URL: where to look, and what came of it."""
 
     def __init__(self, called: Destination, card_urls: Iterable[str]) -> None:
-        self.card_urls = tuple(card_urls)
+        self.card_urls: tuple[str, ...] = tuple(card_urls)
         self._called = called
         self._outcomes: list[str] = []
         self._cause: TrustError | None = None

@@ -73,7 +73,7 @@ class FileToWrite:
 
     def __init__(self, path: Path, over: Over) -> None:
         self.path = path
-        self.is_locked = False
+        self.is_locked: bool = False
         self.over = over
         self._target = path
         self._file: BinaryIO | None = None

@@ -117,7 +117,7 @@ class JwksCache:
         #: When the searches that were begun will be paid for, at one in each cool-down (a leaky bucket).
         self._searches_until = -math.inf
         #: Rises whenever a key is lost: for whoever remembers what keys have verified.
-        self.generation = 0
+        self.generation: int = 0
 
     async def key(self, kid: str, kty: str) -> PublicKey:
         """The key of that name and type.

@@ -135,7 +135,7 @@ class Origins:
             if _is_mapped(host):
                 raise ConfigurationError(f"{pattern!r}: write the address as four decimal numbers")
             hosts.append(f"*.{host}" if is_wildcard else host)
-        self.patterns = tuple(hosts)
+        self.patterns: tuple[str, ...] = tuple(hosts)
         self._exact = frozenset([host for host in hosts if not host.startswith("*")])
         self._suffixes = tuple(sorted({host[1:] for host in hosts if host.startswith("*")}))
 

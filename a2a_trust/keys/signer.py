@@ -54,7 +54,7 @@ class LocalSigner:
         ``algorithms`` are those that the key is limited to, for instance as an RSA key for RSASSA-PSS only.
         """
         self._key = key
-        self.public_key = public_key_from_object(key, alg=alg, kid=kid, algorithms=algorithms)
+        self.public_key: PublicKey = public_key_from_object(key, alg=alg, kid=kid, algorithms=algorithms)
 
     @classmethod
     def from_jwk(cls, jwk: dict[str, Any], *, kid: str | None = None) -> LocalSigner:

@@ -51,7 +51,9 @@ class CallRefusedError(Exception):
 
     def __init__(self, error: Error, why: str, call_id: bytes = b"null") -> None:
         super().__init__(why)
-        self.error, self.why, self.call_id = error, why, call_id
+        self.error: Error = error
+        self.why: str = why
+        self.call_id: bytes = call_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,10 +97,10 @@ class ProtectedResource:
             raise ConfigurationError(
                 f"resource: {resource[:128]!a} is not the URL of an agent; write https://host/path (RFC 9728 1.2)"
             )
-        self.path = f"{_RESOURCE_PATH}{parts.path.rstrip('/')}"  # 3.1: between host and path
-        self.url = f"{parts.scheme}://{parts.netloc}{self.path}"
+        self.path: str = f"{_RESOURCE_PATH}{parts.path.rstrip('/')}"  # 3.1: between host and path
+        self.url: str = f"{parts.scheme}://{parts.netloc}{self.path}"
         tokens = _token_verifiers(verifiers)
-        self.metadata = _metadata(resource, card, tokens)
+        self.metadata: dict[str, Any] = _metadata(resource, card, tokens)
         if tokens:
             if dpop is not None:
                 self.metadata["dpop_signing_alg_values_supported"] = list(PROOF_ALGORITHMS)

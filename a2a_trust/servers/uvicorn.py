@@ -50,7 +50,7 @@ if _HttpToolsProtocol is not None:
         def on_headers_complete(self) -> None:
             super().on_headers_complete()
             # Trailers that come with the head would be added to the request's own list, and be taken for headers.
-            self.headers = self.headers.copy()
+            self.headers: list[tuple[bytes, bytes]] = self.headers.copy()
 
 
 def _tell(protocol: Any, transport: Any) -> None:

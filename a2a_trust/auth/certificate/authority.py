@@ -130,7 +130,7 @@ class WatchedAuthority:
         self.authority = authority
         self._paths = (Path(authority.certificates), *map(Path, authority.crls))
         self._watched = Watched(self._read, self._stamps, failures=(ConfigurationError,), tell=self._tell)
-        self.files = self._watched.value()
+        self.files: _Files = self._watched.value()
 
     async def look_again(self) -> bool:
         """Whether the files say something else now. A thread looks at them and reads them: they may be large."""

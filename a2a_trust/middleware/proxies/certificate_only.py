@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from a2a_trust.errors import InvalidCredentialsError
 from a2a_trust.middleware.proxies.form import (
@@ -25,7 +25,7 @@ class Rfc9440:
     Both are absent when the client showed none.
     """
 
-    names = ("Client-Cert", "Client-Cert-Chain")
+    names: ClassVar[tuple[str, ...]] = ("Client-Cert", "Client-Cert-Chain")
     every_time = False
 
     def read(self, values: Values) -> tuple[bytes, ...]:
@@ -71,7 +71,7 @@ class Traefik:
     beside it, so ``peers`` must be that ``ProxySecret``.
     """
 
-    names = ("X-Forwarded-Tls-Client-Cert",)
+    names: ClassVar[tuple[str, ...]] = ("X-Forwarded-Tls-Client-Cert",)
     every_time = True
 
     def read(self, values: Values) -> tuple[bytes, ...]:
@@ -87,7 +87,7 @@ class AwsAlb:
     mode that passes certificates through unverified is not read, for the same reason.
     """
 
-    names = ("X-Amzn-Mtls-Clientcert-Leaf",)
+    names: ClassVar[tuple[str, ...]] = ("X-Amzn-Mtls-Clientcert-Leaf",)
     every_time = False
 
     def read(self, values: Values) -> tuple[bytes, ...]:

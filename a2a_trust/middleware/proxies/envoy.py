@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from a2a_trust.errors import InvalidCredentialsError
 from a2a_trust.middleware.proxies.form import Values, from_escaped_pem, one
@@ -27,7 +27,7 @@ class Envoy:
     ``URI`` or ``DNS``, the header is refused.
     """
 
-    names = ("X-Forwarded-Client-Cert",)
+    names: ClassVar[tuple[str, ...]] = ("X-Forwarded-Client-Cert",)
     every_time = False
 
     def read(self, values: Values) -> tuple[bytes, ...]:

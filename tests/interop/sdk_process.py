@@ -124,6 +124,14 @@ def python_sdk(name: str) -> SdkProcess:
 
 def node_sdk(name: str) -> SdkProcess:
     """The JavaScript SDK of ``sdks/<name>/package-lock.json``; SdkUnavailableError without Node or network."""
+    node, environment = node_environment(SDKS / name)
+    # A module from the command line finds its imports from the folder it runs in, where the packages are.
+    program = (SDKS / "js_sdk.mjs").read_text(encoding="utf-8")
+    return SdkProcess([node, "--input-type=module", "--eval", program], environment)
+
+
+def node_environment(locked: Path) -> tuple[str, Path]:
+    """Node, and a folder with the packages that the lock file in ``locked`` names; SdkUnavailableError."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         raise SdkUnavailableError(f"Node is not installed (node and npm, {_MIN_NODE} or newer)")
@@ -132,13 +140,10 @@ def node_sdk(name: str) -> SdkProcess:
         raise SdkUnavailableError(f"Node is {version}, {_MIN_NODE} or newer is needed")
 
     def build(folder: Path) -> None:
-        shutil.copytree(SDKS / name, folder, dirs_exist_ok=True)
+        shutil.copytree(locked, folder, dirs_exist_ok=True)
         _run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
 
-    environment = _environment(SDKS / name, "node", build)
-    # A module from the command line finds its imports from the folder it runs in, where the packages are.
-    program = (SDKS / "js_sdk.mjs").read_text(encoding="utf-8")
-    return SdkProcess([node, "--input-type=module", "--eval", program], environment)
+    return node, _environment(locked, "node", build)
 
 
 def _environment(locked: Path, interpreter: str, build: Callable[[Path], None]) -> Path:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, MutableMapping
+from collections.abc import Awaitable, Coroutine, Generator, MutableMapping
+from functools import partial
+from types import coroutine
 from typing import Any, Final, TypeAlias, TypeVar
 
 from a2a_trust.middleware.documents import Receive
@@ -49,6 +51,23 @@ class Room:
         return self._places
 
 
+@coroutine
+def _rest(work: Coroutine[Any, Any, _T], awaited: Any) -> Generator[Any, Any, _T]:
+    """What a coroutine returns that was begun by hand, and waits for ``awaited`` now."""
+    while True:
+        try:
+            answer = yield awaited
+        except BaseException as error:  # noqa: BLE001  also a cancellation, which is for the coroutine to see
+            step = partial(work.throw, error)
+        else:
+            step = partial(work.send, answer)
+        try:
+            awaited = step()
+        except StopIteration as ended:
+            result: _T = ended.value
+            return result
+
+
 class ReadAhead:
     """The messages of one request, read ahead while the request waits for something else.
 
@@ -66,8 +85,16 @@ class ReadAhead:
         self._watch: asyncio.Task[None] | None = None
         self._is_gone = False
 
-    async def during(self, work: Awaitable[_T]) -> _T:
+    async def during(self, work: Coroutine[Any, Any, _T]) -> _T:
         """What ``work`` gives; it is cancelled, and this is a ClientGoneError, when the client goes away before."""
+        try:
+            first = work.send(None)  # nearly all work ends at once; a timer for it took a fifth of a request
+        except StopIteration as ended:
+            result: _T = ended.value
+            return result
+        return await self._watched(_rest(work, first))
+
+    async def _watched(self, work: Awaitable[_T]) -> _T:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:  # another kind of event loop: the work goes on until it ends

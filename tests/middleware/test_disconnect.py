@@ -224,3 +224,64 @@ def test_room_is_there_again_in_another_loop() -> None:
 
     asyncio.run(hold())
     asyncio.run(hold())
+
+
+def test_work_that_ends_at_once_needs_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async def at_once() -> str:
+            return "done"
+
+        async def waiting() -> str:
+            await asyncio.sleep(0)
+            return "done"
+
+        timers: list[float] = []
+        loop = asyncio.get_running_loop()
+        call_later = loop.call_later
+
+        def counted(delay: float, *given: Any) -> asyncio.TimerHandle:
+            timers.append(delay)
+            return call_later(delay, *given)
+
+        monkeypatch.setattr(loop, "call_later", counted)
+
+        async def receive() -> Any:
+            raise AssertionError("nothing is read ahead of work that is done")
+
+        ahead = ReadAhead(receive)
+        assert (await ahead.during(at_once()), timers) == ("done", [])
+        assert (await ahead.during(waiting()), len(timers)) == ("done", 1)
+
+    asyncio.run(main())
+
+
+def test_what_the_work_raises_and_a_cancellation_reach_both_sides() -> None:
+    async def main() -> None:
+        seen: list[str] = []
+
+        async def failing(*, waits: bool) -> None:
+            if waits:
+                await asyncio.sleep(0)
+            raise ValueError("failed")
+
+        async def endless() -> None:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                seen.append("cancelled")
+                raise
+
+        async def receive() -> Any:
+            return await asyncio.Future()
+
+        for waits in (False, True):
+            with pytest.raises(ValueError, match="failed"):
+                await ReadAhead(receive).during(failing(waits=waits))
+        task = asyncio.create_task(ReadAhead(receive).during(endless()))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert seen == ["cancelled"]
+
+    asyncio.run(main())

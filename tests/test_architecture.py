@@ -46,6 +46,8 @@ HOMES = {
     "starlette": ("middleware/",),
     "uvicorn": ("servers/uvicorn.py",),
     "hypercorn": ("servers/hypercorn.py",),
+    "pydantic": ("card/models.py",),
+    "a2a": ("card/given.py",),
     "sqlite3": (
         "files/sqlite.py",
         "auth/api_key/sqlite.py",

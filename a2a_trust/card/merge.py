@@ -5,10 +5,8 @@ Both halves say the same, or the card is refused; sign the merged card, so that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from a2a_trust import strict_json
+from a2a_trust.card.given import GivenCard, given_card
 from a2a_trust.card.schema import DEFAULTS_0_3, SCHEME_MEMBERS, SCHEME_TYPES
 from a2a_trust.card.view import Alternative, Skill, read_card
 from a2a_trust.errors import MalformedError
@@ -17,13 +15,14 @@ from a2a_trust.strict_json import JSONObject
 __all__ = ["merged_card"]
 
 
-def merged_card(card: bytes | Mapping[str, Any]) -> JSONObject:
+def merged_card(card: GivenCard) -> JSONObject:
     """A new card that says to clients of 0.2 and 0.3 what this 1.0 card says; signatures are left out.
 
     They are shown the interfaces of 0.3, when the card names any, else all of them. MalformedError: not a card of 1.0,
     or with members of 0.3 that say something else. Source: A2A 0.3.0 5.5, A2A 1.0.1 4.4.1.
     """
-    original = strict_json.parse(card, what="card") if isinstance(card, bytes) else card
+    given = given_card(card)
+    original = strict_json.parse(given, what="card") if isinstance(given, bytes) else given
     view = read_card(original)
     interfaces = [item for item in view.interfaces if item.pointer.startswith("/supportedInterfaces/") and item.binding]
     if not interfaces:

@@ -101,11 +101,9 @@ def subject_of(card: bytes | Mapping[str, Any]) -> Subject:
             document = parsed
         except MalformedError as error:
             unreadable = error
-    elif isinstance(card, Mapping):
+    else:
         document = dict(card)
         canonicalize_received(document)
-    else:
-        raise TypeError(f"card: give the bytes of the file, or a dict, not {type(card).__name__}")
     rest, ambiguous = _what_passes(document, check_card, lambda steps: steps)
     readable, unread = (None, ()) if rest is None else _what_passes(rest, read_card, _whole_rule)
     return Subject(

@@ -6,11 +6,11 @@ what gives something away. It is no proof of anything: it neither verifies signa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from a2a_trust.card.ambiguity import check_card
+from a2a_trust.card.given import GivenCard, given_card
 from a2a_trust.card.view import generation_of
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.lint.document import subject_of
@@ -25,13 +25,13 @@ MAX_OF_A_RULE: Final = 100
 """At most so many findings of one rule are told: a stranger's card must not fill the memory."""
 
 
-def lint_card(card: bytes | Mapping[str, Any]) -> tuple[Finding, ...]:
+def lint_card(card: GivenCard) -> tuple[Finding, ...]:
     """The problems of the card, errors first; one finding for each rule and place.
 
-    ``card`` is the bytes of the file, or a dict. Bytes that are no card are a finding too. MalformedError: a dict that
-    is not made of JSON values. Source: A2A 1.0.1, by sections that ``RULES`` names.
+    Bytes, text and files that are no card are a finding too. MalformedError: a dict that is not made of JSON values.
+    Source: A2A 1.0.1, by sections that ``RULES`` names.
     """
-    subject = subject_of(card)
+    subject = subject_of(given_card(card))
     rules = RULES.values() if subject.unreadable is None else [RULES["unreadable-document"]]
     findings: dict[tuple[str, str], Finding] = {}
     for rule in rules:

@@ -21,6 +21,7 @@ from a2a_trust.auth.dpop import NEXT_NONCE, DPoP
 from a2a_trust.auth.guard import Guard, Refused
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Anonymous, Principal, Verifier
+from a2a_trust.card.given import GivenCard, given_card
 from a2a_trust.card.operations import ends_like_operation, folded_path
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.card.view import CardView, read_card
@@ -52,15 +53,16 @@ _PUBLIC: Final = object()
 class CardEnforcementMiddleware:
     """Enforces what the card declares in front of ``app``: the guard alone, as a part of ``protect``.
 
-    ``card`` is the agent's own card (bytes or dict); ``verifiers`` has a verifier for every scheme that the card
-    demands, by the scheme's name in the card. ConfigurationError when anything would be left open.
+    ``card`` is the agent's own card, in any form that ``protect`` takes but a source. ``verifiers`` has a verifier for
+    every scheme that the card demands, by the scheme's name in the card. ConfigurationError when anything would be left
+    open.
     """
 
     def __init__(
         self,
         app: ASGIApp,
         *,
-        card: bytes | Mapping[str, Any] | CardView,
+        card: GivenCard | CardView,
         verifiers: Mapping[str, Verifier[Any] | CredentialAt],
         url: str | None = None,
         rules: RequestRules = RequestRules(),  # noqa: B008  frozen
@@ -80,7 +82,7 @@ class CardEnforcementMiddleware:
             raise ConfigurationError("rules: write RequestRules(…), as in RequestRules(public_paths=['/healthz'])")
         if rules.may_use_tenant is not None or rules.other_paths:
             raise ConfigurationError("rules: may_use_tenant and other_paths are enforced by protect(app, …) only")
-        view = card if isinstance(card, CardView) else read_card(card)
+        view = card if isinstance(card, CardView) else read_card(given_card(card))
         self._app = app
         self._guard = Guard(
             view,

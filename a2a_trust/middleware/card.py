@@ -23,9 +23,10 @@ from collections.abc import Callable, Mapping
 from math import inf
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from a2a_trust import strict_json
+from a2a_trust.card.given import GivenCard, given_card
 from a2a_trust.errors import CardNotServedError, ConfigurationError, TrustError
 from a2a_trust.files.watched import Stamp, Watched, open_regular, stamp_of, stamp_of_path
 from a2a_trust.keys.origins import UnsafeAnyOrigin
@@ -37,7 +38,16 @@ from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verify import verify_card
 from a2a_trust.signing.verify_signature import CLOCK_SKEW
 
-__all__ = ["CardFile", "CardSignedHere", "CardSigner", "CardSource", "FixedCard", "PublicCard", "SignerSource"]
+__all__ = [
+    "CardFile",
+    "CardSignedHere",
+    "CardSigner",
+    "CardSource",
+    "FixedCard",
+    "PublicCard",
+    "SignerSource",
+    "card_body",
+]
 
 _log: Final = logging.getLogger(__name__)
 
@@ -54,6 +64,13 @@ _STEP_BACK: Final = CLOCK_SKEW / 2
 clocks differ, too."""
 
 
+def card_body(card: GivenCard, *, what: str = "card") -> bytes:
+    """The card as it is served: bytes as they are, a JSON object as compact JSON."""
+    given = given_card(card, what=what)
+    return given if isinstance(given, bytes) else json_bytes(dict(given))
+
+
+@runtime_checkable
 class CardSource(Protocol):
     """Where the public card comes from."""
 
@@ -138,12 +155,12 @@ class CardSignedHere:
 
     def __init__(
         self,
-        card: bytes | Mapping[str, Any],
+        card: GivenCard,
         signer: CardSigner,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._card, self._signer = card, signer
+        self._card, self._signer = given_card(card), signer
         self._kid: str
         self._signed: SignedCard
         self._document: Document
@@ -184,12 +201,12 @@ class FixedCard:
 
     def __init__(
         self,
-        card: bytes | Mapping[str, Any],
+        card: GivenCard,
         *,
         trust: TrustSource | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        body = card if isinstance(card, bytes) else json_bytes(dict(card))
+        body = card_body(card)
         parsed = strict_json.parse(body, what="card")
         if type(parsed) is not dict:
             raise ConfigurationError("card: a JSON object is needed")

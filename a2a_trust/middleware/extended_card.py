@@ -16,16 +16,17 @@ may see the card plays no part.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from math import inf
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from a2a_trust import strict_json
 from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.cache import BoundedCache
+from a2a_trust.card.given import GivenCard, given_card
 from a2a_trust.card.merge import merged_card
 from a2a_trust.card.operations import EXTENDED_CARD_PATHS
 from a2a_trust.card.schema import Generation
@@ -33,7 +34,7 @@ from a2a_trust.card.view import CardView, generation_of, read_card
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.authentication import principal_of
-from a2a_trust.middleware.card import CardSigner, SignedCard
+from a2a_trust.middleware.card import CardSigner, SignedCard, card_body
 from a2a_trust.middleware.disconnect import ClientGoneError, ReadAhead
 from a2a_trust.middleware.documents import Receive, Scope, Send, json_bytes, refuse
 from a2a_trust.middleware.options import check_rule
@@ -41,7 +42,7 @@ from a2a_trust.middleware.refusal import FORBIDDEN, UNAUTHENTICATED, Error
 
 __all__ = ["ExtendedCard", "ExtendedCardEndpoint", "Provider", "respond"]
 
-Provider: TypeAlias = Callable[[Principal, str], Awaitable[bytes | Mapping[str, Any] | None]]
+Provider: TypeAlias = Callable[[Principal, str], Awaitable[GivenCard | None]]
 """Gives the card for a caller and a tenant ("" for none); None when this caller has none for that tenant."""
 
 _REMEMBERED: Final = 256
@@ -61,24 +62,19 @@ NOT_CONFIGURED: Final = Error(
 
 @dataclass(frozen=True, slots=True)
 class ExtendedCard:
-    """The extended card of an agent: ``source`` is the card as bytes or as a dict, or an async function of caller and
-    tenant that gives it. ``may_read`` says True of a caller who may have it; without it every known caller may."""
+    """The extended card of an agent: ``source`` is the card, in any form that ``protect`` takes, or an async function
+    of caller and tenant that gives it. ``may_read`` says True of a caller who may have it; without it every known
+    caller may."""
 
-    source: bytes | Mapping[str, Any] | Provider
+    source: GivenCard | Provider
     may_read: Callable[[Principal], bool] | None = None
 
     def __post_init__(self) -> None:
         if self.may_read is not None:
             check_rule("may_read", self.may_read)
-        if not isinstance(self.source, bytes | Mapping) and not callable(self.source):
-            raise ConfigurationError(
-                "ExtendedCard: pass the card as bytes or as a dict, or an async function that gives it, not "
-                f"{type(self.source).__name__}; for a card of a2a-sdk write "
-                "ExtendedCard(agent_card_to_dict(extended_agent_card))"
-            )
 
     def provider(self) -> Provider:
-        """The function that gives the card; ConfigurationError when the one card for all callers is no JSON object."""
+        """The function that gives the card; ConfigurationError: the one card for all callers is no card."""
         return self.source if callable(self.source) else _fixed(self.source)
 
 
@@ -92,15 +88,15 @@ class ExtendedCardEndpoint:
 
     def __init__(
         self,
-        card: bytes | Mapping[str, Any] | CardView,
+        card: GivenCard | CardView,
         extended: ExtendedCard | None,
         *,
         signer: CardSigner | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        card = card if isinstance(card, CardView) else read_card(card)
+        card = card if isinstance(card, CardView) else read_card(given_card(card))
         if extended is not None and not isinstance(extended, ExtendedCard):
-            raise ConfigurationError("extended_card: write ExtendedCard(card), with the card as bytes or as a dict")
+            raise ConfigurationError("extended_card: write ExtendedCard(card)")
         if extended is not None and not card.has_extended_card:
             raise ConfigurationError(
                 "the card does not promise an extended card, so nobody would ask for it; say so in the card: "
@@ -109,9 +105,8 @@ class ExtendedCardEndpoint:
         if extended is None and card.has_extended_card:
             raise ConfigurationError(
                 "the card promises an extended card, and there is none: pass extended_card=ExtendedCard(…) "
-                "(the card as bytes or as a dict, or an async function of the caller and the tenant that gives it), "
-                "even if the application has "
-                "its own; or take the promise out of the card: "
+                "(the card, or an async function of the caller and the tenant that gives it), even if the application "
+                "has its own; or take the promise out of the card: "
                 '"capabilities": {"extendedAgentCard": true}, "supportsAuthenticatedExtendedCard": true'
             )
         self._promised, self._signer, self._clock = card.has_extended_card, signer, clock
@@ -164,9 +159,9 @@ class ExtendedCardEndpoint:
         card = None if self._source is None else await self._source(caller, tenant)
         return NOT_CONFIGURED if card is None else self._made(card, legacy=legacy)
 
-    def _made(self, card: bytes | Mapping[str, Any], *, legacy: bool) -> bytes:
+    def _made(self, card: GivenCard, *, legacy: bool) -> bytes:
         """The card in the shape of the caller's generation, signed; remembered by all that it was made of."""
-        body = card if isinstance(card, bytes) else json_bytes(dict(card))
+        body = card_body(card, what="extended card")
         now = self._clock()
         kid = "" if self._signer is None else self._signer.kid(now)
         made_of = (sha256(body).digest(), legacy, kid)
@@ -202,9 +197,9 @@ async def respond(result: bytes | Error, call_id: bytes | None, scope: Scope, se
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
-def _fixed(card: bytes | Mapping[str, Any]) -> Provider:
+def _fixed(card: GivenCard) -> Provider:
     """One card for all callers, and for no tenant."""
-    body = card if isinstance(card, bytes) else json_bytes(dict(card))
+    body = card_body(card, what="extended card")
     if type(strict_json.parse(body, what="extended card")) is not dict:
         raise ConfigurationError("extended card: a JSON object is needed")
 

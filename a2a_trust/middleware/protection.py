@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Verifier
+from a2a_trust.card.given import GivenCard
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import CardNotServedError, ConfigurationError, MalformedError
@@ -64,7 +65,7 @@ class CardServing:
 def protect(
     app: ASGIApp,
     *,
-    card: bytes | Mapping[str, Any] | CardSource,
+    card: GivenCard | CardSource,
     verifiers: Mapping[str, Verifier[Any] | CredentialAt],
     url: str | None = None,
     serving: CardServing = CardServing(),
@@ -76,9 +77,10 @@ def protect(
 ) -> ASGIApp:
     """``app`` behind its card: one line around a Starlette, FastAPI or a2a-sdk application.
 
-    ``card`` is the agent's own card, as bytes, as a dict, or as a source such as ``CardFile``; it is served at both
-    well-known paths, whatever the application has there, as ``serving`` says. ``verifiers`` has a verifier for every
-    scheme that the card demands, by the scheme's name in the card.
+    ``card`` is the agent's own card: a dict, bytes, JSON text, a ``Path`` (read once), an ``AgentCard`` of a2a-sdk or
+    ``a2a_trust.card.models``, or a source such as ``CardFile``. It is served at both well-known paths, whatever the
+    application has there, as ``serving`` says. ``verifiers`` has a verifier for every scheme that the card demands, by
+    the scheme's name in the card.
 
     ``url`` is the agent's public URL: with it the metadata of the protected resource is served and named in challenges,
     and the key set is served and named in signatures (``jku``, when the URL is https). Without it no page of a site may
@@ -146,17 +148,10 @@ def _public_cards(source: CardSource, serving: CardServing, clock: Callable[[], 
     return dict.fromkeys(CARD_PATHS, card)
 
 
-def _source(
-    card: bytes | Mapping[str, Any] | CardSource, signer: CardSigner | None, clock: Callable[[], float]
-) -> CardSource:
-    if not isinstance(card, bytes | Mapping):
-        if not callable(getattr(card, "document", None)):
-            raise ConfigurationError(
-                "card: pass its bytes, as in Path('card.json').read_bytes(), a dict, or a source such as "
-                "CardFile('card.json', trust=…)"
-            )
+def _source(card: GivenCard | CardSource, signer: CardSigner | None, clock: Callable[[], float]) -> CardSource:
+    if isinstance(card, CardSource):
         if signer is not None:
-            raise ConfigurationError("card: a source of its own signs by itself; pass the card as bytes or as a dict")
+            raise ConfigurationError("card: a source of its own signs by itself; pass the card itself")
         return card
     return FixedCard(card, clock=clock) if signer is None else CardSignedHere(card, signer, clock=clock)
 

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from a2a_trust.card.ambiguity import check_card, read_unambiguous
+from a2a_trust.card.given import GivenCard, given_card
 from a2a_trust.card.schema import LEGACY_MEMBERS, REQUIREMENT_MEMBERS, SCHEME_MEMBERS, Generation
 from a2a_trust.card.view import generation_of, interface_urls, read_card
 from a2a_trust.errors import (
@@ -110,7 +111,7 @@ def _by_consequence(pointers: tuple[str, ...]) -> str:
 
 
 def sign_card(
-    card: bytes | Mapping[str, Any],
+    card: GivenCard,
     *signers: Signer,
     jku: str | None = None,
     iat: float | datetime | None = None,
@@ -208,15 +209,16 @@ def _check_jku(jku: str) -> None:
         raise with_option(ConfigurationError(text), f"--{text}")
 
 
-def _read(card: bytes | Mapping[str, Any]) -> tuple[JSONObject, Generation]:
+def _read(card: GivenCard) -> tuple[JSONObject, Generation]:
     """A copy of the card in plain JSON types, in its own order; MalformedError when readers could read it differently.
 
     A merged card whose generations contradict each other would say two things under one signature.
     """
-    if isinstance(card, bytes):
-        original = read_unambiguous(card).card
+    given = given_card(card, what="sign_card: the first argument")
+    if isinstance(given, bytes):
+        original = read_unambiguous(given).card
     else:
-        original = _copy(card)
+        original = _copy(given)
         check_card(original)
     generation = generation_of(original)
     if not generation.is_legacy and not LEGACY_MEMBERS.isdisjoint(original):
@@ -226,11 +228,6 @@ def _read(card: bytes | Mapping[str, Any]) -> tuple[JSONObject, Generation]:
 
 def _copy(card: Mapping[str, Any]) -> JSON:
     """A copy in plain JSON types, in the same order; what is not JSON is refused."""
-    if not isinstance(card, Mapping):
-        raise ConfigurationError(
-            f"sign_card: the first argument is the card, as bytes or as a dict, and this is {type(card).__name__}; "
-            "write sign_card(card, signer)"
-        )
     members = dict(card)
     canonicalize(members)
     return orjson.loads(orjson.dumps(members))

@@ -246,7 +246,7 @@ def test_credentials_can_be_hidden_wherever_they_travel() -> None:
 
 @pytest.mark.parametrize("card", ["card.json", None, 1, []])
 def test_what_is_no_card_does_not_start(card: Any) -> None:
-    with pytest.raises(ConfigurationError, match="read_bytes"):
+    with pytest.raises(ConfigurationError, match=r"card: \w+ is not a card; write .* Path\('card.json'\)"):
         guarded(card)
 
 

@@ -18,6 +18,7 @@ from tests.packaging.environments import EXTRAS, environment_with
 ROOT = Path(__file__).resolve().parents[2]
 #: The rooms that an installation without extras cannot import, and which extras bring what they need.
 NEEDS = {
+    "card.models": {"models"},
     "client": {"client"},
     "net.fetcher": {"server", "client"},
     "middleware": {"server"},

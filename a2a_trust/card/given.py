@@ -1,0 +1,84 @@
+"""A card as its owner gives it: bytes, JSON text, a file, a dict, or a model of an SDK.
+
+The models of the a2a-sdk become what that SDK serves of them. Neither it nor pydantic nor protobuf is imported for the
+other forms.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias
+
+from a2a_trust.errors import ConfigurationError
+from a2a_trust.files.watched import open_regular
+from a2a_trust.strict_json import MAX_BYTES
+
+__all__ = ["GivenCard", "PydanticCard", "SdkCard", "given_card"]
+
+
+class PydanticCard(Protocol):
+    """A pydantic model: ``AgentCard`` of ``card.models``, or of a2a-sdk 0.2 and 0.3."""
+
+    def model_dump(self, *, mode: str, by_alias: bool, exclude_unset: bool, exclude_none: bool) -> dict[str, Any]: ...
+
+
+class SdkCard(Protocol):
+    """A protobuf message: ``AgentCard`` of a2a-sdk 1.0 and newer."""
+
+    @property
+    def DESCRIPTOR(self) -> Any: ...  # noqa: N802
+
+
+GivenCard: TypeAlias = bytes | str | Path | Mapping[str, Any] | PydanticCard | SdkCard
+
+_SDK_MESSAGE: Final = "lf.a2a.v1.AgentCard"
+
+
+def given_card(card: GivenCard, *, what: str = "card") -> bytes | Mapping[str, Any]:
+    """The card as bytes or as a JSON object, of which nothing has been checked.
+
+    A file is read now and not again; ``CardFile`` is for files that change. ConfigurationError, with a text that begins
+    with ``what``: it is no form of a card.
+    """
+    if isinstance(card, bytes | Mapping):
+        return card
+    if isinstance(card, Path):
+        return _content(card, what)
+    if isinstance(card, str) and card.lstrip().startswith("{"):
+        return card.encode("utf-8", "surrogatepass")  # the reader rejects half of a surrogate pair
+    if not isinstance(card, type):
+        if getattr(getattr(card, "DESCRIPTOR", None), "full_name", None) == _SDK_MESSAGE:
+            return _served_by_sdk(card)
+        if callable(getattr(card, "model_dump", None)):
+            members = _dumped(card)
+            if isinstance(members, dict):
+                return members
+    raise ConfigurationError(
+        f"{what}: {type(card).__name__} is not a card; write a dict, bytes, JSON text, Path('card.json') or an "
+        "AgentCard of a2a-sdk or a2a_trust.card.models"
+    )
+
+
+def _content(path: Path, what: str) -> bytes:
+    try:
+        with open_regular(path) as file:
+            return file.read(MAX_BYTES + 1)  # the reader rejects one that is longer than that
+    except OSError as error:
+        raise ConfigurationError(f"{what}: {path} cannot be read: {error.strerror}") from None
+
+
+def _served_by_sdk(card: Any) -> dict[str, Any]:
+    """The members of 1.0, and those of 0.3 where the card names an interface of 0.3."""
+    from a2a.server.request_handlers.response_helpers import agent_card_to_dict
+
+    members: dict[str, Any] = agent_card_to_dict(card)
+    return members
+
+
+def _dumped(card: Any) -> Any:
+    """Our models as they were read, null included; those of the SDK as it serves them."""
+    models = sys.modules.get("a2a_trust.card.models")  # there is no model of ours before it was imported
+    is_ours = models is not None and isinstance(card, models.Message)
+    return card.model_dump(mode="json", by_alias=True, exclude_unset=is_ours, exclude_none=not is_ours)

@@ -1,0 +1,399 @@
+"""Pydantic models of a verified card, for reading: attributes that type checkers and editors know.
+
+``model_of(verified.card)`` gives the model of the card's generation: ``AgentCard`` for 1.0, for merged cards too, and
+``AgentCard03`` for 0.1 to 0.3. If you know the generation, write ``AgentCard.model_validate(verified.card)``. Models
+whose names end in "03" are of 0.3, which has the members of 0.2.
+
+Attributes have the proto names (``supported_interfaces``; ``list_`` and ``in_`` for the members ``list`` and ``in``).
+A member that the specification requires is empty when it is missing, as ProtoJSON readers have it; other members are
+None. Members that a model does not know are kept in ``model_extra``: in a merged card those of 0.3, in a card of 0.1
+its ``authentication``. ``model_dump(by_alias=True, exclude_unset=True)`` is the card again, with its JSON names.
+
+Nothing in this library decides by these models. They reject some cards that its reader accepts:
+
+- Cards without ``supportedInterfaces``, or before 1.0 without ``url``: they tell the generations apart.
+- null in place of a required member. Signing drops it from a card of 1.0.
+- Members under their proto names (``"icon_url"`` in place of ``"iconUrl"``).
+- Requirements of 1.0 in another form than ``{"schemes": {name: {"list": […]}}}``: they would look like none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from a2a_trust.card.view import generation_of
+
+try:
+    from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
+except ModuleNotFoundError as error:
+    text = 'a2a_trust.card.models needs pydantic: pip install "a2a-trust[models]"'
+    raise ModuleNotFoundError(text, name=error.name) from None
+
+__all__ = [
+    "APIKeySecurityScheme",
+    "AgentCapabilities",
+    "AgentCapabilities03",
+    "AgentCard",
+    "AgentCard03",
+    "AgentCardSignature",
+    "AgentExtension",
+    "AgentExtension03",
+    "AgentInterface",
+    "AgentInterface03",
+    "AgentProvider",
+    "AgentSkill",
+    "AgentSkill03",
+    "AuthorizationCodeOAuthFlow",
+    "AuthorizationCodeOAuthFlow03",
+    "ClientCredentialsOAuthFlow",
+    "DeviceCodeOAuthFlow",
+    "HTTPAuthSecurityScheme",
+    "ImplicitOAuthFlow",
+    "ImplicitOAuthFlow03",
+    "Message",
+    "MutualTlsSecurityScheme",
+    "OAuth2SecurityScheme",
+    "OAuthFlows",
+    "OAuthFlows03",
+    "OpenIdConnectSecurityScheme",
+    "PasswordOAuthFlow",
+    "PasswordOAuthFlow03",
+    "SecurityRequirement",
+    "SecurityScheme",
+    "SecurityScheme03",
+    "StringList",
+    "model_of",
+]
+
+
+def model_of(card: Mapping[str, Any]) -> AgentCard | AgentCard03:
+    """The card as the model of its generation. ``pydantic.ValidationError``: it does not fit that model."""
+    return (AgentCard03 if generation_of(card).is_legacy else AgentCard).model_validate(card)
+
+
+def _json_name(name: str) -> str:
+    """The JSON name of the member with this attribute."""
+    first, *others = name.rstrip("_").split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+class Message(BaseModel):
+    """Base of all models: frozen, with every member of the card, known or not."""
+
+    model_config = ConfigDict(alias_generator=_json_name, extra="allow", frozen=True)
+
+    @model_validator(mode="after")
+    def _has_json_names(self) -> Self:
+        """Refuse a member that stands beside the attribute of its name: the attribute would say that it is not set."""
+        for name in self.model_extra or ():
+            if name in type(self).model_fields:
+                raise ValueError(f"{name}: write {_json_name(name)}")
+        return self
+
+
+# 1.0
+
+
+class AgentCard(Message):
+    """A card of 1.0."""
+
+    name: str = ""
+    description: str = ""
+    supported_interfaces: Sequence[AgentInterface]
+    provider: AgentProvider | None = None
+    version: str = ""
+    documentation_url: str | None = None
+    capabilities: AgentCapabilities = Field(default_factory=lambda: AgentCapabilities())
+    security_schemes: Mapping[str, SecurityScheme] | None = None
+    security_requirements: Sequence[SecurityRequirement] | None = None
+    default_input_modes: Sequence[str] = ()
+    default_output_modes: Sequence[str] = ()
+    skills: Sequence[AgentSkill] = ()
+    signatures: Sequence[AgentCardSignature] | None = None
+    icon_url: str | None = None
+
+
+class AgentInterface(Message):
+    """One place where the agent can be reached."""
+
+    url: str = ""
+    protocol_binding: str = ""
+    tenant: str | None = None
+    protocol_version: str = ""
+
+
+class AgentProvider(Message):
+    """Who offers the agent; also in 0.3."""
+
+    url: str = ""
+    organization: str = ""
+
+
+class AgentCapabilities(Message):
+    """What the agent can do beside answering."""
+
+    streaming: StrictBool | None = None
+    push_notifications: StrictBool | None = None
+    extensions: Sequence[AgentExtension] | None = None
+    extended_agent_card: StrictBool | None = None
+
+
+class AgentExtension(Message):
+    """An extension of the protocol."""
+
+    uri: str | None = None
+    description: str | None = None
+    required: StrictBool | None = None
+    params: Mapping[str, Any] | None = None
+
+
+class AgentSkill(Message):
+    """One thing that the agent can do."""
+
+    id: str = ""
+    name: str = ""
+    description: str = ""
+    tags: Sequence[str] = ()
+    examples: Sequence[str] | None = None
+    input_modes: Sequence[str] | None = None
+    output_modes: Sequence[str] | None = None
+    security_requirements: Sequence[SecurityRequirement] | None = None
+
+
+class AgentCardSignature(Message):
+    """A signature of the card; also in 0.3."""
+
+    protected: str = ""
+    signature: str = ""
+    header: Mapping[str, Any] | None = None
+
+
+class SecurityRequirement(Message):
+    """Schemes that are demanded together, each with its scopes."""
+
+    schemes: Mapping[str, StringList] | None = None
+
+    @model_validator(mode="after")
+    def _has_schemes_only(self) -> Self:
+        if self.model_extra:
+            raise ValueError('write {"schemes": {name: {"list": […]}}}; other members would go unread')
+        return self
+
+
+class StringList(Message):
+    """A list of scopes."""
+
+    list_: Sequence[str] | None = None
+
+
+class SecurityScheme(Message):
+    """A security scheme: one of these members is there."""
+
+    api_key_security_scheme: APIKeySecurityScheme | None = None
+    http_auth_security_scheme: HTTPAuthSecurityScheme | None = None
+    oauth2_security_scheme: OAuth2SecurityScheme | None = None
+    open_id_connect_security_scheme: OpenIdConnectSecurityScheme | None = None
+    mtls_security_scheme: MutualTlsSecurityScheme | None = None
+
+
+class APIKeySecurityScheme(Message):
+    """An API key in a header, a query parameter or a cookie: ``location`` is one of those words."""
+
+    description: str | None = None
+    location: str = ""
+    name: str = ""
+
+
+class HTTPAuthSecurityScheme(Message):
+    """An HTTP authentication scheme, such as Bearer."""
+
+    description: str | None = None
+    scheme: str = ""
+    bearer_format: str | None = None
+
+
+class OAuth2SecurityScheme(Message):
+    """OAuth 2.0."""
+
+    description: str | None = None
+    flows: OAuthFlows = Field(default_factory=lambda: OAuthFlows())
+    oauth2_metadata_url: str | None = None
+
+
+class OpenIdConnectSecurityScheme(Message):
+    """OpenID Connect with its discovery URL."""
+
+    description: str | None = None
+    open_id_connect_url: str = ""
+
+
+class MutualTlsSecurityScheme(Message):
+    """A client certificate."""
+
+    description: str | None = None
+
+
+class OAuthFlows(Message):
+    """The flow of OAuth 2.0: one of these members is there."""
+
+    authorization_code: AuthorizationCodeOAuthFlow | None = None
+    client_credentials: ClientCredentialsOAuthFlow | None = None
+    implicit: ImplicitOAuthFlow | None = None
+    password: PasswordOAuthFlow | None = None
+    device_code: DeviceCodeOAuthFlow | None = None
+
+
+class AuthorizationCodeOAuthFlow(Message):
+    """The authorization code flow."""
+
+    authorization_url: str = ""
+    token_url: str = ""
+    refresh_url: str | None = None
+    scopes: Mapping[str, str] = Field(default_factory=dict)
+    pkce_required: StrictBool | None = None
+
+
+class ClientCredentialsOAuthFlow(Message):
+    """The client credentials flow; also in 0.3."""
+
+    token_url: str = ""
+    refresh_url: str | None = None
+    scopes: Mapping[str, str] = Field(default_factory=dict)
+
+
+class ImplicitOAuthFlow(Message):
+    """The implicit flow."""
+
+    authorization_url: str | None = None
+    refresh_url: str | None = None
+    scopes: Mapping[str, str] | None = None
+
+
+class PasswordOAuthFlow(Message):
+    """The password flow."""
+
+    token_url: str | None = None
+    refresh_url: str | None = None
+    scopes: Mapping[str, str] | None = None
+
+
+class DeviceCodeOAuthFlow(Message):
+    """The device code flow."""
+
+    device_authorization_url: str = ""
+    token_url: str = ""
+    refresh_url: str | None = None
+    scopes: Mapping[str, str] = Field(default_factory=dict)
+
+
+# 0.3
+
+
+class AgentCard03(Message):
+    """A card of 0.2 or 0.3, or of 0.1 as far as it has their members."""
+
+    name: str = ""
+    description: str = ""
+    url: str
+    version: str = ""
+    capabilities: AgentCapabilities03 = Field(default_factory=lambda: AgentCapabilities03())
+    default_input_modes: Sequence[str] = ()
+    default_output_modes: Sequence[str] = ()
+    skills: Sequence[AgentSkill03] = ()
+    additional_interfaces: Sequence[AgentInterface03] | None = None
+    documentation_url: str | None = None
+    icon_url: str | None = None
+    preferred_transport: str | None = None
+    protocol_version: str | None = None
+    provider: AgentProvider | None = None
+    security: Sequence[Mapping[str, Sequence[str]]] | None = None
+    security_schemes: Mapping[str, SecurityScheme03] | None = None
+    signatures: Sequence[AgentCardSignature] | None = None
+    supports_authenticated_extended_card: StrictBool | None = None
+
+
+class AgentInterface03(Message):
+    """One more place where the agent can be reached."""
+
+    url: str = ""
+    transport: str = ""
+
+
+class AgentCapabilities03(Message):
+    """What the agent can do beside answering."""
+
+    extensions: Sequence[AgentExtension03] | None = None
+    push_notifications: StrictBool | None = None
+    state_transition_history: StrictBool | None = None
+    streaming: StrictBool | None = None
+
+
+class AgentExtension03(Message):
+    """An extension of the protocol."""
+
+    uri: str = ""
+    description: str | None = None
+    params: Mapping[str, Any] | None = None
+    required: StrictBool | None = None
+
+
+class AgentSkill03(Message):
+    """One thing that the agent can do."""
+
+    id: str = ""
+    name: str = ""
+    description: str = ""
+    tags: Sequence[str] = ()
+    examples: Sequence[str] | None = None
+    input_modes: Sequence[str] | None = None
+    output_modes: Sequence[str] | None = None
+    security: Sequence[Mapping[str, Sequence[str]]] | None = None
+
+
+class SecurityScheme03(Message):
+    """A security scheme: ``type`` says which of the other members are there."""
+
+    type: str = ""
+    description: str | None = None
+    in_: str | None = None
+    name: str | None = None
+    scheme: str | None = None
+    bearer_format: str | None = None
+    flows: OAuthFlows03 | None = None
+    open_id_connect_url: str | None = None
+    oauth2_metadata_url: str | None = None
+
+
+class OAuthFlows03(Message):
+    """The flows of OAuth 2.0: any of these members."""
+
+    authorization_code: AuthorizationCodeOAuthFlow03 | None = None
+    client_credentials: ClientCredentialsOAuthFlow | None = None
+    implicit: ImplicitOAuthFlow03 | None = None
+    password: PasswordOAuthFlow03 | None = None
+
+
+class AuthorizationCodeOAuthFlow03(Message):
+    """The authorization code flow."""
+
+    authorization_url: str = ""
+    token_url: str = ""
+    scopes: Mapping[str, str] = Field(default_factory=dict)
+    refresh_url: str | None = None
+
+
+class ImplicitOAuthFlow03(Message):
+    """The implicit flow."""
+
+    authorization_url: str = ""
+    scopes: Mapping[str, str] = Field(default_factory=dict)
+    refresh_url: str | None = None
+
+
+class PasswordOAuthFlow03(Message):
+    """The password flow."""
+
+    token_url: str = ""
+    scopes: Mapping[str, str] = Field(default_factory=dict)
+    refresh_url: str | None = None

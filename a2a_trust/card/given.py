@@ -6,6 +6,7 @@ other forms.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -69,12 +70,12 @@ def _content(path: Path, what: str) -> bytes:
         raise ConfigurationError(f"{what}: {path} cannot be read: {error.strerror}") from None
 
 
-def _served_by_sdk(card: Any) -> dict[str, Any]:
+def _served_by_sdk(card: Any) -> bytes:
     """The members of 1.0, and those of 0.3 where the card names an interface of 0.3."""
     from a2a.server.request_handlers.response_helpers import agent_card_to_dict
 
-    members: dict[str, Any] = agent_card_to_dict(card)
-    return members
+    # As JSON, because the SDK leaves enums in the dict.
+    return json.dumps(agent_card_to_dict(card), ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _dumped(card: Any) -> Any:

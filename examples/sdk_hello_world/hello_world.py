@@ -23,7 +23,6 @@ import uvicorn
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
-from a2a.server.request_handlers.response_helpers import agent_card_to_dict
 from a2a.server.routes import (
     add_a2a_routes_to_fastapi,
     create_agent_card_routes,
@@ -135,7 +134,7 @@ verifiers = {
 }
 
 # And the line that makes the card true:
-app = protect(agent, card=agent_card_to_dict(card), verifiers=verifiers)
+app = protect(agent, card=card, verifiers=verifiers)
 
 
 def main() -> None:

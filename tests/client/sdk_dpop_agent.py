@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import secrets
 
-from hello_world import URL, agent, agent_card_to_dict, card, verifiers
+from hello_world import URL, agent, card, verifiers
 
 from a2a_trust.auth.dpop import DPoP, ServerNonces
 from a2a_trust.middleware.protection import protect
 
 app = protect(
     agent,
-    card=agent_card_to_dict(card),
+    card=card,
     verifiers=verifiers,
     dpop=DPoP(url=URL, nonces=ServerNonces(secrets.token_bytes(32))),
 )

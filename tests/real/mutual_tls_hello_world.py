@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import ssl
 
-from hello_world import AUDIENCE, ISSUER, agent, agent_card_to_dict, card
+from hello_world import AUDIENCE, ISSUER, agent, card
 
 from a2a_trust.auth.certificate.authority import ClientAuthority
 from a2a_trust.auth.certificate.identities import FromUri, OnlyIdentities
@@ -43,7 +43,7 @@ both.schemes["oauth"].list.append("read")
 
 app = protect(
     agent,
-    card=agent_card_to_dict(card),
+    card=card,
     verifiers={
         "certificate": CertificateVerifier(clients),
         "oauth": JwtVerifier(OpenIdKeys(ISSUER, fetcher), issuer=ISSUER, audience=AUDIENCE),

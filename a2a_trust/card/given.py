@@ -81,5 +81,5 @@ def _served_by_sdk(card: Any) -> bytes:
 def _dumped(card: Any) -> Any:
     """Our models as they were read, null included; those of the SDK as it serves them."""
     models = sys.modules.get("a2a_trust.card.models")  # there is no model of ours before it was imported
-    is_ours = models is not None and isinstance(card, models.Message)
+    is_ours = models is not None and isinstance(card, models.CardModel)
     return card.model_dump(mode="json", by_alias=True, exclude_unset=is_ours, exclude_none=not is_ours)

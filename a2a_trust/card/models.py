@@ -46,12 +46,12 @@ __all__ = [
     "AgentSkill03",
     "AuthorizationCodeOAuthFlow",
     "AuthorizationCodeOAuthFlow03",
+    "CardModel",
     "ClientCredentialsOAuthFlow",
     "DeviceCodeOAuthFlow",
     "HTTPAuthSecurityScheme",
     "ImplicitOAuthFlow",
     "ImplicitOAuthFlow03",
-    "Message",
     "MutualTlsSecurityScheme",
     "OAuth2SecurityScheme",
     "OAuthFlows",
@@ -78,7 +78,7 @@ def _json_name(name: str) -> str:
     return first + "".join(map(str.capitalize, others))
 
 
-class Message(BaseModel):
+class CardModel(BaseModel):
     """Base of all models: frozen, with every member of the card, known or not."""
 
     model_config = ConfigDict(alias_generator=_json_name, extra="allow", frozen=True)
@@ -95,7 +95,7 @@ class Message(BaseModel):
 # 1.0
 
 
-class AgentCard(Message):
+class AgentCard(CardModel):
     """A card of 1.0."""
 
     name: str = ""
@@ -114,7 +114,7 @@ class AgentCard(Message):
     icon_url: str | None = None
 
 
-class AgentInterface(Message):
+class AgentInterface(CardModel):
     """One place where the agent can be reached."""
 
     url: str = ""
@@ -123,14 +123,14 @@ class AgentInterface(Message):
     protocol_version: str = ""
 
 
-class AgentProvider(Message):
+class AgentProvider(CardModel):
     """Who offers the agent; also in 0.3."""
 
     url: str = ""
     organization: str = ""
 
 
-class AgentCapabilities(Message):
+class AgentCapabilities(CardModel):
     """What the agent can do beside answering."""
 
     streaming: StrictBool | None = None
@@ -139,7 +139,7 @@ class AgentCapabilities(Message):
     extended_agent_card: StrictBool | None = None
 
 
-class AgentExtension(Message):
+class AgentExtension(CardModel):
     """An extension of the protocol."""
 
     uri: str | None = None
@@ -148,7 +148,7 @@ class AgentExtension(Message):
     params: Mapping[str, Any] | None = None
 
 
-class AgentSkill(Message):
+class AgentSkill(CardModel):
     """One thing that the agent can do."""
 
     id: str = ""
@@ -161,7 +161,7 @@ class AgentSkill(Message):
     security_requirements: Sequence[SecurityRequirement] | None = None
 
 
-class AgentCardSignature(Message):
+class AgentCardSignature(CardModel):
     """A signature of the card; also in 0.3."""
 
     protected: str = ""
@@ -169,7 +169,7 @@ class AgentCardSignature(Message):
     header: Mapping[str, Any] | None = None
 
 
-class SecurityRequirement(Message):
+class SecurityRequirement(CardModel):
     """Schemes that are demanded together, each with its scopes."""
 
     schemes: Mapping[str, StringList] | None = None
@@ -181,13 +181,13 @@ class SecurityRequirement(Message):
         return self
 
 
-class StringList(Message):
+class StringList(CardModel):
     """A list of scopes."""
 
     list_: Sequence[str] | None = None
 
 
-class SecurityScheme(Message):
+class SecurityScheme(CardModel):
     """A security scheme: one of these members is there."""
 
     api_key_security_scheme: APIKeySecurityScheme | None = None
@@ -197,7 +197,7 @@ class SecurityScheme(Message):
     mtls_security_scheme: MutualTlsSecurityScheme | None = None
 
 
-class APIKeySecurityScheme(Message):
+class APIKeySecurityScheme(CardModel):
     """An API key in a header, a query parameter or a cookie: ``location`` is one of those words."""
 
     description: str | None = None
@@ -205,7 +205,7 @@ class APIKeySecurityScheme(Message):
     name: str = ""
 
 
-class HTTPAuthSecurityScheme(Message):
+class HTTPAuthSecurityScheme(CardModel):
     """An HTTP authentication scheme, such as Bearer."""
 
     description: str | None = None
@@ -213,7 +213,7 @@ class HTTPAuthSecurityScheme(Message):
     bearer_format: str | None = None
 
 
-class OAuth2SecurityScheme(Message):
+class OAuth2SecurityScheme(CardModel):
     """OAuth 2.0."""
 
     description: str | None = None
@@ -221,20 +221,20 @@ class OAuth2SecurityScheme(Message):
     oauth2_metadata_url: str | None = None
 
 
-class OpenIdConnectSecurityScheme(Message):
+class OpenIdConnectSecurityScheme(CardModel):
     """OpenID Connect with its discovery URL."""
 
     description: str | None = None
     open_id_connect_url: str = ""
 
 
-class MutualTlsSecurityScheme(Message):
+class MutualTlsSecurityScheme(CardModel):
     """A client certificate."""
 
     description: str | None = None
 
 
-class OAuthFlows(Message):
+class OAuthFlows(CardModel):
     """The flow of OAuth 2.0: one of these members is there."""
 
     authorization_code: AuthorizationCodeOAuthFlow | None = None
@@ -244,7 +244,7 @@ class OAuthFlows(Message):
     device_code: DeviceCodeOAuthFlow | None = None
 
 
-class AuthorizationCodeOAuthFlow(Message):
+class AuthorizationCodeOAuthFlow(CardModel):
     """The authorization code flow."""
 
     authorization_url: str = ""
@@ -254,7 +254,7 @@ class AuthorizationCodeOAuthFlow(Message):
     pkce_required: StrictBool | None = None
 
 
-class ClientCredentialsOAuthFlow(Message):
+class ClientCredentialsOAuthFlow(CardModel):
     """The client credentials flow; also in 0.3."""
 
     token_url: str = ""
@@ -262,7 +262,7 @@ class ClientCredentialsOAuthFlow(Message):
     scopes: Mapping[str, str] = Field(default_factory=dict)
 
 
-class ImplicitOAuthFlow(Message):
+class ImplicitOAuthFlow(CardModel):
     """The implicit flow."""
 
     authorization_url: str | None = None
@@ -270,7 +270,7 @@ class ImplicitOAuthFlow(Message):
     scopes: Mapping[str, str] | None = None
 
 
-class PasswordOAuthFlow(Message):
+class PasswordOAuthFlow(CardModel):
     """The password flow."""
 
     token_url: str | None = None
@@ -278,7 +278,7 @@ class PasswordOAuthFlow(Message):
     scopes: Mapping[str, str] | None = None
 
 
-class DeviceCodeOAuthFlow(Message):
+class DeviceCodeOAuthFlow(CardModel):
     """The device code flow."""
 
     device_authorization_url: str = ""
@@ -290,7 +290,7 @@ class DeviceCodeOAuthFlow(Message):
 # 0.3
 
 
-class AgentCard03(Message):
+class AgentCard03(CardModel):
     """A card of 0.2 or 0.3, or of 0.1 as far as it has their members."""
 
     name: str = ""
@@ -313,14 +313,14 @@ class AgentCard03(Message):
     supports_authenticated_extended_card: StrictBool | None = None
 
 
-class AgentInterface03(Message):
+class AgentInterface03(CardModel):
     """One more place where the agent can be reached."""
 
     url: str = ""
     transport: str = ""
 
 
-class AgentCapabilities03(Message):
+class AgentCapabilities03(CardModel):
     """What the agent can do beside answering."""
 
     extensions: Sequence[AgentExtension03] | None = None
@@ -329,7 +329,7 @@ class AgentCapabilities03(Message):
     streaming: StrictBool | None = None
 
 
-class AgentExtension03(Message):
+class AgentExtension03(CardModel):
     """An extension of the protocol."""
 
     uri: str = ""
@@ -338,7 +338,7 @@ class AgentExtension03(Message):
     required: StrictBool | None = None
 
 
-class AgentSkill03(Message):
+class AgentSkill03(CardModel):
     """One thing that the agent can do."""
 
     id: str = ""
@@ -351,7 +351,7 @@ class AgentSkill03(Message):
     security: Sequence[Mapping[str, Sequence[str]]] | None = None
 
 
-class SecurityScheme03(Message):
+class SecurityScheme03(CardModel):
     """A security scheme: ``type`` says which of the other members are there."""
 
     type: str = ""
@@ -365,7 +365,7 @@ class SecurityScheme03(Message):
     oauth2_metadata_url: str | None = None
 
 
-class OAuthFlows03(Message):
+class OAuthFlows03(CardModel):
     """The flows of OAuth 2.0: any of these members."""
 
     authorization_code: AuthorizationCodeOAuthFlow03 | None = None
@@ -374,7 +374,7 @@ class OAuthFlows03(Message):
     password: PasswordOAuthFlow03 | None = None
 
 
-class AuthorizationCodeOAuthFlow03(Message):
+class AuthorizationCodeOAuthFlow03(CardModel):
     """The authorization code flow."""
 
     authorization_url: str = ""
@@ -383,7 +383,7 @@ class AuthorizationCodeOAuthFlow03(Message):
     refresh_url: str | None = None
 
 
-class ImplicitOAuthFlow03(Message):
+class ImplicitOAuthFlow03(CardModel):
     """The implicit flow."""
 
     authorization_url: str = ""
@@ -391,7 +391,7 @@ class ImplicitOAuthFlow03(Message):
     refresh_url: str | None = None
 
 
-class PasswordOAuthFlow03(Message):
+class PasswordOAuthFlow03(CardModel):
     """The password flow."""
 
     token_url: str = ""

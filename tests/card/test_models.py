@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from a2a_trust.card import models
 from a2a_trust.card.ambiguity import check_card
 from a2a_trust.card.merge import merged_card
-from a2a_trust.card.models import AgentCard, AgentCard03, Message, model_of
+from a2a_trust.card.models import AgentCard, AgentCard03, CardModel, model_of
 from a2a_trust.card.schema import MESSAGES, MESSAGES_0_3, Field, Kind, Presence
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys.origins import UnsafeAnyOrigin
@@ -69,9 +69,9 @@ def type_of(field: Field, table: Table) -> Any:
     }[field.kind]
 
 
-def classes() -> dict[str, type[Message]]:
+def classes() -> dict[str, type[CardModel]]:
     found = inspect.getmembers(models, inspect.isclass)
-    models_by_name = {name: each for name, each in found if issubclass(each, Message) and each is not Message}
+    models_by_name = {name: each for name, each in found if issubclass(each, CardModel) and each is not CardModel}
     for model in models_by_name.values():
         model.model_rebuild()  # what pydantic does on first use: members of classes further below
     return models_by_name
@@ -131,7 +131,7 @@ def test_attributes_have_the_proto_names() -> None:
 
 
 def test_every_model_is_public() -> None:
-    assert set(models.__all__) == {*classes(), "Message", "model_of"}
+    assert set(models.__all__) == {*classes(), "CardModel", "model_of"}
 
 
 def check_round_trip(card: dict[str, Any]) -> AgentCard | AgentCard03:
@@ -252,7 +252,7 @@ def test_the_generation_chooses_the_model(vectors: Path) -> None:
 
 
 @pytest.mark.parametrize(("model", "card"), [(AgentCard, legacy_card()), (AgentCard03, full_card())])
-def test_a_card_of_another_generation_is_refused(model: type[Message], card: dict[str, Any]) -> None:
+def test_a_card_of_another_generation_is_refused(model: type[CardModel], card: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="Field required"):
         model.model_validate(card)
 

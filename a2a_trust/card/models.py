@@ -20,15 +20,15 @@ Nothing in this library decides by these models. They reject some cards that its
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from a2a_trust.card.view import generation_of
 
 try:
     from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
-except ModuleNotFoundError as error:
-    text = 'a2a_trust.card.models needs pydantic: pip install "a2a-trust[models]"'
-    raise ModuleNotFoundError(text, name=error.name) from None
+except ModuleNotFoundError as _error:
+    _TEXT = 'a2a_trust.card.models needs pydantic: pip install "a2a-trust[models]"'
+    raise ModuleNotFoundError(_TEXT, name=_error.name) from None
 
 __all__ = [
     "APIKeySecurityScheme",
@@ -81,7 +81,7 @@ def _json_name(name: str) -> str:
 class CardModel(BaseModel):
     """Base of all models: frozen, with every member of the card, known or not."""
 
-    model_config = ConfigDict(alias_generator=_json_name, extra="allow", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=_json_name, extra="allow", frozen=True)
 
     @model_validator(mode="after")
     def _has_json_names(self) -> Self:

@@ -28,7 +28,12 @@ from a2a_trust import (
 )
 from a2a_trust.client.certificates import CertificateFiles
 from a2a_trust.keys import KeyRing, UnsafeAnyOrigin, save_private_key
+from a2a_trust.keys.keyset import publish_jwks, read_jwks
+from a2a_trust.keys.origins import Origins
 from a2a_trust.keys.ring_file import load_key_ring, save_key_ring, update_key_ring
+from a2a_trust.keys.trust import TrustedKey
+from a2a_trust.middleware.authentication import principal_of
+from a2a_trust.net.fetcher import Fetcher
 from a2a_trust.signing import Coverage
 from tests.signing.cards import full_card
 from tests.signing.making import trust_in
@@ -39,6 +44,7 @@ SIGNED = json.dumps(sign_card(CARD, SIGNER).card).encode()
 TRUST = trust_in(SIGNER)
 KEY: Any = "key.pem"
 SIGNERS: Any = [SIGNER]
+KEYS: Any = ["agent.example.com"]
 SWAPPED_SIGNER: Any = SIGNER
 SWAPPED_CARD: Any = CARD
 SWAPPED_TRUST: Any = TRUST
@@ -56,7 +62,7 @@ def verified(card: Any = SIGNED, trust: Any = TRUST, **options: Any) -> Any:
 
 
 WRONG: list[tuple[Callable[[], object], str]] = [
-    (lambda: verified(TRUST, SIGNED), r"write verify_card\(card, trust"),
+    (lambda: verified(TRUST, SIGNED), r"write verify_card\(document, TrustFile"),
     (lambda: verified("card.json"), "as the bytes that were served or as a dict, and this is str"),
     (lambda: verified(Path("card.json")), r"this is \w*Path"),
     (lambda: verified(trust="trust.toml"), "a TrustStore or a TrustFile, and this is str"),
@@ -81,6 +87,17 @@ WRONG: list[tuple[Callable[[], object], str]] = [
         lambda: protect(app, card=CARD, verifiers={}, serving=CardServing(signer=SIGNERS)),
         "signer: list is not a signer",
     ),
+    (lambda: protect(app, card={"name": "agent"}, verifiers=KEY), "verifiers: write a dict"),
+    (lambda: fetch_card("https://agent.example.com", TRUST, KEY), r"options: write FetchOptions\("),
+    (lambda: Fetcher(private_origins="http://localhost"), r"private_origins: write a list, even of one"),
+    (lambda: publish_jwks(SIGNERS), r"publish_jwks\(\[signer\.public_key\]\)"),
+    (lambda: read_jwks(KEY), r"read_bytes\(\)"),
+    (lambda: Origins(KEYS), r"write hosts one by one"),
+    (lambda: Origins("*"), r"UnsafeAnyOrigin\(\) for every host"),
+    (lambda: TrustStore(SIGNERS), r"TrustStore\(\[TrustedKey\("),
+    (lambda: TrustStore(SWAPPED_SIGNER), r"TrustStore\(\[TrustedKey\("),
+    (lambda: TrustedKey(key=SWAPPED_SIGNER, origins=ANYWHERE), r"key=signer\.public_key"),
+    (lambda: principal_of(KEY), r"did not come through protect"),
 ]
 
 

@@ -121,6 +121,10 @@ def _place(scheme: SecurityScheme) -> Extractor | None:
 
 
 def _check_names(card: CardView, verifiers: Mapping[str, Verifier[Any] | CredentialAt]) -> None:
+    if not isinstance(verifiers, Mapping):
+        raise ConfigurationError(
+            "verifiers: write a dict, by the names of the card's schemes: verifiers={'key': ApiKeyVerifier(store)}"
+        )
     if verifiers and not card.schemes:
         schemes = {name: _declaration(given, is_legacy=card.is_legacy) for name, given in verifiers.items()}
         raise ConfigurationError(
@@ -236,7 +240,7 @@ def _configured_scheme(
     verifier = given.verifier if isinstance(given, CredentialAt) else given
     if isinstance(verifier, type) or not callable(getattr(verifier, "verify", None)):
         raise ConfigurationError(
-            f"verifiers: that of {name!r} has no method verify; a store of API keys is wrapped: "
+            f"verifiers: that of {name!r} has no method verify; a store of API keys has to be wrapped: "
             f"{{{name!r}: ApiKeyVerifier(store)}}"
         )
     place = _place_of_word(scheme, given) if isinstance(scheme, NamedScheme) else _declared_place(scheme, given)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from a2a_trust import strict_json
@@ -33,7 +33,7 @@ from a2a_trust.net.fetcher import Fetched, Fetcher
 from a2a_trust.signing.verify import Coverage, VerifiedCard
 from a2a_trust.strict_json import JSON
 
-__all__ = ["FetchOptions", "UnsafeReportOnly", "async_fetch_card", "card_urls", "fetch_card"]
+__all__ = ["FetchOptions", "UnsafeReportOnly", "async_fetch_card", "card_urls", "fetch_card", "verification_by"]
 
 T = TypeVar("T")
 
@@ -59,16 +59,19 @@ class FetchOptions:
     def __post_init__(self) -> None:
         check_first_use(self.on_first_use, self.memory)
 
-    def verification(self, trust: TrustSource) -> Verification:
-        """What a public card has to pass."""
-        return Verification(
-            trust=trust,
-            memory=self.memory,
-            on_first_use=self.on_first_use,
-            policy=self.policy,
-            coverage=self.coverage,
-            clock=self.clock,
-        )
+
+def verification_by(options: Any, trust: TrustSource) -> Verification:
+    """What a public card has to pass."""
+    if not isinstance(options, FetchOptions):
+        raise ConfigurationError("options: write FetchOptions(…), as in FetchOptions(fetcher=Fetcher(), memory=memory)")
+    return Verification(
+        trust=trust,
+        memory=options.memory,
+        on_first_use=options.on_first_use,
+        policy=options.policy,
+        coverage=options.coverage,
+        clock=options.clock,
+    )
 
 
 def fetch_card(
@@ -83,7 +86,7 @@ def fetch_card(
     FetchError: it cannot be had. MalformedError, CardVerificationError and those below it: it is not verified.
     CardMemoryUnavailableError: nobody knows whether it is the latest one.
     """
-    return run(fetching(url, options.verification(trust), options.cache), options.fetcher)
+    return run(fetching(url, verification_by(options, trust), options.cache), options.fetcher)
 
 
 async def async_fetch_card(
@@ -92,7 +95,7 @@ async def async_fetch_card(
     options: FetchOptions = FetchOptions(),
 ) -> VerifiedCard:
     """As ``fetch_card``, on the running event loop."""
-    return await run_async(fetching(url, options.verification(trust), options.cache), options.fetcher)
+    return await run_async(fetching(url, verification_by(options, trust), options.cache), options.fetcher)
 
 
 def card_urls(url: str) -> tuple[str, ...]:
@@ -188,7 +191,7 @@ class UnsafeReportOnly:
         options: FetchOptions = FetchOptions(),
     ) -> UnsafeReportOnly:
         """What ``fetch_card`` would say; FetchError when there is nothing to report on."""
-        return run(cls._reporting(url, options.verification(trust).without_memory()), options.fetcher)
+        return run(cls._reporting(url, verification_by(options, trust).without_memory()), options.fetcher)
 
     @classmethod
     async def async_fetch(
@@ -198,7 +201,7 @@ class UnsafeReportOnly:
         options: FetchOptions = FetchOptions(),
     ) -> UnsafeReportOnly:
         """As ``fetch``, on the running event loop."""
-        return await run_async(cls._reporting(url, options.verification(trust).without_memory()), options.fetcher)
+        return await run_async(cls._reporting(url, verification_by(options, trust).without_memory()), options.fetcher)
 
     @classmethod
     def _reporting(cls, url: str, verification: Verification) -> Flow[UnsafeReportOnly]:

@@ -142,7 +142,10 @@ def _check_rights(path: Path, status: os.stat_result) -> None:
     mode = status.st_mode
     fix = f"chmod 600 {shlex.quote(str(path))}"
     if mode & stat.S_IROTH:
-        raise ConfigurationError(f"private key: everybody can read {path}; take it for known, or run: {fix}")
+        raise ConfigurationError(
+            f"private key: everybody can read {path}; if it holds one, treat that as compromised; if nobody else could "
+            f"read it, run: {fix}"
+        )
     check_writers(status, path, "put another private key into it")
     if mode & (stat.S_IRGRP | stat.S_IWGRP):
         what = "read this private key" if mode & stat.S_IRGRP else "put another private key in its place"

@@ -44,6 +44,8 @@ def read_jwks(document: bytes) -> KeySet:
     a symmetric key is refused whole (MalformedError): its keys are secrets, or an attempt to have one algorithm taken
     for another.
     """
+    if not isinstance(document, bytes):
+        raise ConfigurationError("read_jwks: write the bytes as they came, as in Path('keys.jwks.json').read_bytes()")
     value = strict_json.parse(document, what="JWK Set")
     members = value.get("keys") if type(value) is dict else None
     if type(members) is not list:
@@ -117,9 +119,12 @@ def read_public_keys(document: bytes, *, kid: str | None = None) -> KeySet:
     return KeySet(keys=(public_key_from_jwk(value),))
 
 
-def publish_jwks(keys: Iterable[PublicKey]) -> dict[str, Any]:
-    """The JWK Set to serve for these keys: public members only."""
-    members = [key.to_jwk() for key in keys]
+def publish_jwks(keys: PublicKey | Iterable[PublicKey]) -> dict[str, Any]:
+    """The JWK Set to serve for this key, or these: public members only."""
+    given = [keys] if isinstance(keys, PublicKey) else [*keys]
+    if not all(isinstance(key, PublicKey) for key in given):
+        raise ConfigurationError("publish_jwks: write public keys, as in publish_jwks([signer.public_key])")
+    members = [key.to_jwk() for key in given]
     if len({(member["kid"], member["kty"]) for member in members}) < len(members):
         raise ConfigurationError("two keys share kid and type, so the name would mean neither; give one another kid")
     return {"keys": members}

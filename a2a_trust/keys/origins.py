@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from ipaddress import IPv6Address
-from typing import Final
+from typing import Any, Final
 
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.net.addresses import address_of
@@ -124,7 +124,13 @@ class Origins:
                 "or write UnsafeAnyOrigin() to let the key speak for every host"
             )
         hosts = list[str]()
-        for pattern in patterns:
+        given: tuple[Any, ...] = patterns
+        for pattern in given:
+            if not isinstance(pattern, str) or pattern == "*":
+                raise ConfigurationError(
+                    f"Origins: {pattern!r:.80} is not a host; write hosts one by one, as in "
+                    'Origins("agent.example.com", "*.example.org"), or UnsafeAnyOrigin() for every host'
+                )
             is_wildcard = pattern.startswith("*.")
             try:
                 host = read_host(pattern.removeprefix("*."))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from a2a_trust.dates import date_of
 from a2a_trust.errors import ConfigurationError
@@ -56,7 +56,9 @@ class TrustedKey:
 
     def __post_init__(self) -> None:
         if not isinstance(self.key, PublicKey):
-            raise ConfigurationError("TrustedKey: key must be a PublicKey, as read_jwks or public_key_from_pem give it")
+            raise ConfigurationError(
+                "TrustedKey: write key=read_jwks(data).keys[0], key=public_key_from_pem(pem) or key=signer.public_key"
+            )
         if not isinstance(self.origins, Origins | UnsafeAnyOrigin):
             raise ConfigurationError('TrustedKey: write origins=Origins("host", …) or origins=UnsafeAnyOrigin()')
         if self.signer is not None:
@@ -122,10 +124,13 @@ class TrustStore:
         for option, value in (("revoked", revoked), ("names", names)):
             if isinstance(value, str):
                 raise ConfigurationError(f"TrustStore: {option} is a list; write {option}=[{value[:64]!r}]")
-        entries = tuple(dict.fromkeys(keys))  # one entry given twice is one entry
-        for entry in entries:
-            if not isinstance(entry, TrustedKey):
-                raise ConfigurationError("TrustStore: give TrustedKey objects")
+        source: Any = keys
+        given = [*source] if isinstance(source, Iterable) else [source]
+        if type(source) is TrustedKey or not all(isinstance(entry, TrustedKey) for entry in given):
+            raise ConfigurationError(
+                'TrustStore: write a list of trusted keys: TrustStore([TrustedKey(key=…, origins=Origins("host"))])'
+            )
+        entries = tuple(dict.fromkeys(given))  # one entry given twice is one entry
         named = frozenset(revoked)
         gone = named | {
             entry.key.thumbprint

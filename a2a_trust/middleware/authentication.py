@@ -254,7 +254,8 @@ def principal_of(scope: Mapping[str, Any]) -> Principal | Anonymous:
 
     ConfigurationError where no middleware has checked the request: a handler must not take that for anybody.
     """
-    caller = scope.get(_PRINCIPAL)
+    given: Any = scope
+    caller = given.get(_PRINCIPAL) if isinstance(given, Mapping) else None
     if not isinstance(caller, Principal | Anonymous):
         raise ConfigurationError("principal_of: this request did not come through protect(); wrap the application")
     return caller

@@ -327,7 +327,7 @@ def _guarded(view: CardView, unguarded: frozenset[str]) -> list[Interface]:
         if interface.binding not in tuple(Binding) or parts.scheme not in ("http", "https") or parts.netloc != host:
             raise ConfigurationError(
                 f"{interface.pointer}: this application cannot guard {interface.url} ({interface.binding}); protect it "
-                f"where it is served, and say so: unguarded=[{interface.url!r}]"
+                f"where it is served, and say so: rules=RequestRules(unguarded=[{interface.url!r}])"
             )
     return guarded
 

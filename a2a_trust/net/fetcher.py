@@ -173,6 +173,8 @@ class Fetcher:
                 "ssl_context does not verify the server; for a private authority write "
                 "ssl.create_default_context(cafile=…), which verifies with it"
             )
+        if isinstance(private_origins, str):
+            raise ConfigurationError(f"private_origins: write a list, even of one: [{private_origins[:128]!r}]")
         self._private_origins = frozenset(map(_private_origin, private_origins))
         self._timeout = timeout
         self._max_bytes = max_bytes

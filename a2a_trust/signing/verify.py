@@ -238,7 +238,7 @@ def _checked_arguments(trust: TrustSource, policy: Policy, coverage: Coverage) -
     if not callable(getattr(trust, "trust_store", None)):
         raise ConfigurationError(
             f"verify_card: the second argument is a TrustStore or a TrustFile, and this is {type(trust).__name__}; "
-            "write verify_card(card, trust, …)"
+            "write verify_card(document, TrustFile('trust.toml'), origin=url), or TrustStore([TrustedKey(…)])"
         )
     store = trust.trust_store()
     if not isinstance(policy, Policy):

@@ -123,7 +123,7 @@ def test_an_empty_store_knows_nobody() -> None:
 
 @pytest.mark.parametrize("entry", [KEY, "k", 1, ("k",)], ids=lambda entry: type(entry).__name__)
 def test_a_store_holds_entries_only(entry: Any) -> None:
-    with pytest.raises(ConfigurationError, match="give TrustedKey objects"):
+    with pytest.raises(ConfigurationError, match="write a list of trusted keys"):
         TrustStore([entry])
 
 

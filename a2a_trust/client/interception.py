@@ -182,6 +182,8 @@ class PassingCards:
                     continue
                 try:
                     yield from self._verified(public.document, public.location, key, is_public=True)
+                except ConfigurationError:
+                    raise
                 except TrustError:
                     continue  # it names nothing any more
         return self.permits(url)

@@ -30,7 +30,7 @@ from a2a_trust.client.flow import Flow, at_once, run, run_async
 from a2a_trust.client.interception import BARE_HEADERS, DROPPED_HEADERS, Asked, PassingCards
 from a2a_trust.client.memory import CardMemory
 from a2a_trust.client.verification import ANY_KEY, Verification
-from a2a_trust.errors import FetchError, MalformedError, TrustError
+from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TrustError
 from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust import TrustSource
 from a2a_trust.strict_json import MAX_BYTES
@@ -183,6 +183,8 @@ class _Requests:
             url = _sent_to(request)
             asked = self._cards.asked(request.method, url, body)
             is_permitted = self._cards.permits(url) or await self._is_permitted_now(request, url, asked)
+        except ConfigurationError:
+            raise  # it is the program's or its operator's, and says nothing of a card
         except TrustError as error:
             raise _not_sent(request, error) from error.with_traceback(None)  # it may be kept
         if asked is None:
@@ -250,6 +252,8 @@ class _Requests:
             _check_head(response)
             card = await self._network.read(response.stream, check)
             await self._network.run(self._cards.judged(asked, _sent_to(request), card, response.charset_encoding))
+        except ConfigurationError:
+            raise
         except TrustError as error:
             raise _refusal(request, error) from error
         finally:

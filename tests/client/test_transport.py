@@ -29,13 +29,14 @@ from a2a_trust import (
     TrustFile,
     TrustStore,
     UnverifiedCardError,
+    VerifiedCard,
     VerifyingTransport,
     generate_signer,
     publish_jwks,
     verify_card,
 )
 from a2a_trust.client import UnsafePassAnything
-from a2a_trust.client.memory import VolatileCardMemory
+from a2a_trust.client.memory import Admitted, VolatileCardMemory
 from a2a_trust.errors import (
     CardMemoryError,
     FetchError,
@@ -590,6 +591,36 @@ def test_the_memory_sees_public_cards(make: Make, agent: Agent, url: str) -> Non
     assert "taken off" in str(client.refusal(UnsignedCardError, url + OLD))
     assert [record.issued for record in memory.records()] == [now]
     assert issubclass(RolledBackCardError, CardMemoryError)
+
+
+def test_a_mistake_of_the_operator_is_no_refusal_of_a_card(make: Make, agent: Agent, url: str) -> None:
+    """Seen here: it was wrapped in an error for which programs try again, and looked for at all other places."""
+
+    class Broken(VolatileCardMemory):
+        is_broken = True
+
+        def admit(self, verified: VerifiedCard, url: str, *, now: float | None = None) -> Admitted:
+            if self.is_broken:
+                raise ConfigurationError("the memory is of another release")
+            return super().admit(verified, url, now=now)
+
+    memory, now = Broken(), [time.time()]
+    client = make(memory=memory, also=(), clock=lambda: now[0])
+    agent.pages = {NEW: signed(card_of(url)), "/rpc": b'{"jsonrpc": "2.0", "id": 1, "result": {}}'}
+    with pytest.raises(ConfigurationError, match=r"^the memory is of another release$"):
+        client.get(url + NEW)
+    agent.asked.clear()
+    with pytest.raises(ConfigurationError, match=r"^the memory is of another release$"):
+        client.call(url + "/rpc", "SendMessage")
+    assert [asked.path for asked in agent.asked] == [f"/rpc{NEW}", f"/rpc{OLD}", NEW]
+    memory.is_broken = False
+    assert client.call(url + "/rpc", "SendMessage").status_code == 200
+    now[0] += 86_400  # the card that names the URL is verified again
+    memory.is_broken = True
+    agent.asked.clear()
+    with pytest.raises(ConfigurationError, match=r"^the memory is of another release$"):
+        client.call(url + "/rpc", "SendMessage")
+    assert agent.asked == []
 
 
 def test_keys_of_a_trust_file_are_fetched(

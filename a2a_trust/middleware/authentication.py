@@ -39,7 +39,7 @@ from a2a_trust.middleware.caching import CachingRules
 from a2a_trust.middleware.client_certificate import CertificateSource
 from a2a_trust.middleware.disconnect import ClientGoneError, ReadAhead, Room
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, is_preflight
-from a2a_trust.middleware.options import RequestRules, check_app
+from a2a_trust.middleware.options import MAX_BODY, RequestRules, check_app
 from a2a_trust.middleware.refusal import Refusal, refusal_for
 from a2a_trust.middleware.routing import Interfaces, route_path
 
@@ -74,14 +74,16 @@ class CardEnforcementMiddleware:
         """``url`` is the agent's public URL. ``client_certificates`` is where the certificates of callers come from,
         ``FromTls()`` or ``FromProxy(…)``. ``dpop`` takes tokens that are bound to a key of their client, with its
         proof; without it they are refused. ``resource_metadata`` is the URL of the metadata of RFC 9728, which
-        challenges name. Bodies are not read here. ConfigurationError for ``rules`` about tenants and other paths, which
-        ``protect`` enforces.
+        challenges name. Bodies are not read here. ConfigurationError for ``rules`` about tenants, other paths and bodies,
+        which ``protect`` enforces.
         """
         check_app(app)
         if not isinstance(rules, RequestRules):
             raise ConfigurationError("rules: write RequestRules(…), as in RequestRules(public_paths=['/healthz'])")
-        if rules.may_use_tenant is not None or rules.other_paths:
-            raise ConfigurationError("rules: may_use_tenant and other_paths are enforced by protect(app, …) only")
+        if rules.may_use_tenant is not None or rules.other_paths or rules.max_body != MAX_BODY:
+            raise ConfigurationError(
+                "rules: may_use_tenant, other_paths and max_body are enforced by protect(app, …) only"
+            )
         view = card if isinstance(card, CardView) else read_card(given_card(card))
         self._app = app
         self._guard = Guard(

@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from math import inf
 from typing import Final, TypeAlias
@@ -66,7 +66,7 @@ class ExtendedCard:
     of caller and tenant that gives it. ``may_read`` says True of a caller who may have it; without it every known
     caller may."""
 
-    source: GivenCard | Provider
+    source: GivenCard | Provider = field(repr=False)  # for known callers only, and so for no log
     may_read: Callable[[Principal], bool] | None = None
 
     def __post_init__(self) -> None:

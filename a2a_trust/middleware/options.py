@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from inspect import iscoroutinefunction
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.origins import origin_of
 
-__all__ = ["RequestRules", "TenantRule", "check_app", "check_rule", "listed"]
+__all__ = ["MAX_BODY", "RequestRules", "TenantRule", "check_app", "check_rule", "listed"]
+
+MAX_BODY: Final = 16_777_216
 
 TenantRule: TypeAlias = Callable[[Principal | Anonymous, str], bool]
 """Whether a caller may use a tenant, whose name is not empty: True, or it may not."""
@@ -62,7 +64,7 @@ class RequestRules:
     allowed_origins: Iterable[str] = ()
     allow_cors_preflight: bool = False
     hide_credentials: bool = False
-    max_body: int = 16_777_216
+    max_body: int = MAX_BODY
 
     def __post_init__(self) -> None:
         if self.may_use_tenant is not None:

@@ -30,7 +30,7 @@ from a2a_trust.middleware.client_certificate import CertificateSource
 from a2a_trust.middleware.documents import ASGIApp, Document, Receive, Scope, Send, is_preflight
 from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
 from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, PublishedKeys
-from a2a_trust.middleware.options import RequestRules, check_app
+from a2a_trust.middleware.options import MAX_BODY, RequestRules, check_app
 from a2a_trust.middleware.peer import Networks
 from a2a_trust.middleware.routing import Interfaces, route_path
 from a2a_trust.middleware.rules import RulesMiddleware
@@ -121,7 +121,9 @@ def protect(
         card=view,
         verifiers=verifiers,
         url=url,
-        rules=replace(rules, may_use_tenant=None, other_paths=(), public_paths=rules.public_paths or ()),
+        rules=replace(
+            rules, may_use_tenant=None, other_paths=(), max_body=MAX_BODY, public_paths=rules.public_paths or ()
+        ),
         client_certificates=client_certificates,
         dpop=dpop,
         resource_metadata=metadata_url,

@@ -20,6 +20,7 @@ from a2a_trust.auth.guard import Guard
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError
+from a2a_trust.middleware.authentication import CardEnforcementMiddleware
 from a2a_trust.middleware.client_certificate import FromTls
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.peer import Networks
@@ -159,6 +160,22 @@ def test_only_the_named_permission_admits_strangers(permission: Any, card: dict[
     for refused in (permission, False):
         with pytest.raises(ConfigurationError, match="everybody may call the agent"):
             Guard(read_card(card), given, allow_anonymous=refused)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        RequestRules(may_use_tenant=lambda caller, tenant: False),
+        RequestRules(other_paths=["/docs"]),
+        RequestRules(max_body=1_000),
+    ],
+    ids=["may_use_tenant", "other_paths", "max_body"],
+)
+def test_the_guard_alone_takes_no_rule_that_it_does_not_enforce(rules: RequestRules) -> None:
+    """Seen here: it took ``max_body`` and passed bodies of any size on."""
+    with pytest.raises(ConfigurationError, match=r"enforced by protect\(app, …\) only"):
+        CardEnforcementMiddleware(Agent(), card=CARD, verifiers=verifiers(), rules=rules)
+    protect(Agent(), card=CARD, verifiers=verifiers(), rules=rules)
 
 
 OPTIONS = ["allow_cors_preflight", "hide_credentials", "handlers_check_skills"]

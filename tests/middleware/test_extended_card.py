@@ -225,6 +225,11 @@ class Nobody:
         return False
 
 
+def test_the_card_for_known_callers_is_in_no_log() -> None:
+    for source in (EXTENDED, json.dumps(EXTENDED).encode()):
+        assert EXTENDED["name"] not in repr(ExtendedCard(source))
+
+
 @pytest.mark.parametrize("rule", [nobody, Nobody(), partial(nobody, 1)], ids=["function", "object", "partial"])
 def test_a_rule_that_cannot_say_no_does_not_start(rule: Any) -> None:
     with pytest.raises(ConfigurationError, match="not async def"):

@@ -47,6 +47,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from itertools import chain
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError
@@ -497,6 +498,8 @@ class TrustFile:
         self._fetched: dict[str, tuple[PublicKey, ...]] = {}
         #: Not a BoundedCache: the file bounds it, and a key set that leaves would be fetched for each card.
         self._caches: dict[str, JwksCache] = {}
+        #: Held while the store is made, of one state of the file: else a revocation could be lost between threads.
+        self._lock = Lock()
         self._watched = Watched(self._read, self._look, failures=(ConfigurationError, OSError), tell=self._tell)
 
     @property
@@ -526,14 +529,18 @@ class TrustFile:
                 came[url] = await self._cache(url).keys()
             except KeySourceUnavailableError as error:
                 missing.append(str(error))
-        # What did not come is too old to count. A new dict: another thread may be walking over the one before.
-        fetched = {url: keys for url, keys in self._fetched.items() if url not in urls} | came
-        if self._fetched != fetched:
-            self._fetched = fetched
-            self._store = self.document.store(self._files, fetched)
+        self._watched.value()  # a key may have been revoked meanwhile
+        with self._lock:
+            # What did not come is too old to count. A new dict: another thread may be walking over the one before.
+            known = {url: keys for url, keys in self._fetched.items() if url not in urls} | came
+            fetched = {url: known[url] for url in self._document.urls if url in known}
+            if self._fetched != fetched:
+                self._fetched = fetched
+                self._store = self._document.store(self._files, fetched)
+            store = self._store
         if missing:
             raise KeySourceUnavailableError("; ".join(missing))
-        return self._store
+        return store
 
     def _cache(self, url: str) -> JwksCache:
         cache = self._caches.get(url)
@@ -567,10 +574,11 @@ class TrustFile:
             path = self._path.parent / entry.file
             stamps[path] = stamp_of_path(path)
             files[entry.file] = keys_of_file(entry, path, f"{self._path}, line {entry.line}")
-        self._files, self._paths = files, tuple(stamps)
-        self._fetched = {url: keys for url, keys in self._fetched.items() if url in document.urls}
-        self._caches = {url: self._caches[url] for url in document.urls if url in self._caches}
-        self._store = document.store(files, self._fetched)
+        with self._lock:
+            self._document, self._files, self._paths = document, files, tuple(stamps)
+            self._fetched = {url: keys for url, keys in self._fetched.items() if url in document.urls}
+            self._caches = {url: self._caches[url] for url in document.urls if url in self._caches}
+            self._store = document.store(files, self._fetched)
         return document, stamps
 
 

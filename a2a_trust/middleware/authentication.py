@@ -74,8 +74,8 @@ class CardEnforcementMiddleware:
         """``url`` is the agent's public URL. ``client_certificates`` is where the certificates of callers come from,
         ``FromTls()`` or ``FromProxy(…)``. ``dpop`` takes tokens that are bound to a key of their client, with its
         proof; without it they are refused. ``resource_metadata`` is the URL of the metadata of RFC 9728, which
-        challenges name. Bodies are not read here. ConfigurationError for ``rules`` about tenants, other paths and bodies,
-        which ``protect`` enforces.
+        challenges name. Bodies are not read here. ConfigurationError for ``rules`` about tenants, other paths and
+        bodies, which ``protect`` enforces.
         """
         check_app(app)
         if not isinstance(rules, RequestRules):

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from a2a_trust.keys.policy import Threshold
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 from a2a_trust.keys.trust import SigningTool, TrustStore
 from a2a_trust.keys.trust_edit import update_trust_file, with_entries
-from a2a_trust.keys.trust_file import TrustFile, read_trust
+from a2a_trust.keys.trust_file import TrustDocument, TrustFile, read_trust
 from a2a_trust.signing.sign import sign_card
 from a2a_trust.signing.verifier import CardVerifier
 from a2a_trust.signing.verify import verify_card
@@ -450,6 +451,29 @@ async def test_a_revocation_in_the_file_counts_for_fetched_keys(tmp_path: Path) 
     assert not is_verified(file.trust_store(), ANN)
     written(tmp_path, entry(EVE))
     assert [key.key.kid for key in file.trust_store().keys] == ["eve"]
+
+
+@pytest.mark.anyio
+async def test_a_revocation_that_another_thread_reads_during_a_fetch_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen here: the store was made of the file as it had been, and stayed until the file changed again."""
+    parts = remote("a", "invoice.example.com"), entry(ANN), entry(EVE)
+    file = TrustFile(written(tmp_path, *parts), fetcher=Fetchers(a=[BOB.public_key]))  # type: ignore[arg-type]
+    made, readers = TrustDocument.store, list[Thread]()
+
+    def make(document: TrustDocument, *given: Any) -> TrustStore:
+        if not readers:  # in the fetch, which has looked at the file before
+            written(tmp_path, *parts, '\n[[revoked]]\nkid = "ann"\n')
+            readers.append(Thread(target=file.trust_store))
+            readers[0].start()
+            readers[0].join(0.5)  # it is through, or it waits
+        return made(document, *given)
+
+    monkeypatch.setattr(TrustDocument, "store", make)
+    assert is_verified(await file.fetch(), BOB)
+    readers[0].join(10)
+    assert [is_verified(file.trust_store(), signer) for signer in (ANN, BOB, EVE)] == [False, True, True]
 
 
 @pytest.mark.anyio

@@ -150,8 +150,8 @@ _BEARER: Final = ("Authorization", f"Bearer {TOKEN}")
 
 GUARDS: Final[dict[str, tuple[Callable[[], Any], tuple[str, str]]]] = {
     "bare Starlette": (bare, _API_KEY),
-    "a2a_trust AuthenticationMiddleware, API key": (ours, _API_KEY),
-    "a2a_trust AuthenticationMiddleware, known token": (ours, _BEARER),
+    "a2a_trust CardEnforcementMiddleware, API key": (ours, _API_KEY),
+    "a2a_trust CardEnforcementMiddleware, known token": (ours, _BEARER),
     "a2a_trust protect, API key": (all_of_ours, _API_KEY),
     "Starlette AuthenticationMiddleware, API key": (starlettes, _API_KEY),
     "BaseHTTPMiddleware, API key": (by_base, _API_KEY),

@@ -72,7 +72,7 @@ class KeyRingFile:
         self._file = Watched(
             self._read,
             lambda: stamp_of_path(self._path),
-            failures=(TrustError, ConfigurationError, OSError, Warning),  # warnings may be made errors
+            failures=(TrustError, OSError, Warning),  # warnings may be made errors
             tell=self._tell,
         )
         self._trusted = self.ring(), _trusted(self.ring())

@@ -45,7 +45,7 @@ class Subject:
 
     ``card`` is all of it, and nothing of it has been checked: {} when ``unreadable`` says why there is none.
     ``objects`` is every object of it that A2A describes, in any generation: its place, its message, its members.
-    ``ambiguous`` is what the gate refuses, and ``rest``, which passes, what is left; None when too much is refused.
+    ``ambiguous`` says what of it is ambiguous, and ``rest`` is what is left; None when too much is ambiguous.
     ``unread`` is what ``read_card`` refuses of the rest, ``readable`` what is left of that, and ``view`` the same as
     rules.
     """

@@ -249,7 +249,7 @@ class CardFile:
             self._proof = Watched(
                 self._read,
                 lambda: stamp_of_path(self._path),
-                failures=(TrustError, ConfigurationError, OSError),
+                failures=(TrustError, OSError),
                 tell=self._tell,
                 every=_LOOK_SECONDS,
             ).value

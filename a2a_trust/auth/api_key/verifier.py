@@ -64,8 +64,6 @@ _ID_LENGTH, _SECRET_LENGTH, _CHECKSUM_LENGTH = 12, 32, 6
 _KEY: Final = re.compile(r"([a-z][a-z0-9]{1,15}_[0-9A-Za-z]{12})_[0-9A-Za-z]{38}")
 _KEY_ID: Final = re.compile(r"[a-z][a-z0-9]{1,15}_[0-9A-Za-z]{12}")
 _PREFIX: Final = re.compile(r"[a-z][a-z0-9]{1,15}")
-#: What follows the id of a key of ours: the underscore, the secret and the checksum.
-_TAIL: Final = 1 + _SECRET_LENGTH + _CHECKSUM_LENGTH
 
 _SHORTEST_IMPORT: Final = 32
 _LONGEST: Final = 1024

@@ -730,13 +730,28 @@ async def test_a_public_path_of_a_server_that_does_not_tell_the_raw_path_is_publ
 @pytest.mark.parametrize(
     ("interface", "fix"),
     [
-        ({"url": "grpc.example:443", "protocolBinding": "GRPC"}, "unguarded=['grpc.example:443']"),
-        ({"url": "http://agent.example/g", "protocolBinding": "GRPC"}, "unguarded=['http://agent.example/g']"),
-        ({"url": "http://other.example/rpc", "protocolBinding": "JSONRPC"}, "unguarded=['http://other.example/rpc']"),
-        ({"url": "http://agent.example:81/", "protocolBinding": "JSONRPC"}, "unguarded=['http://agent.example:81/']"),
-        ({"url": "ws://agent.example/ws", "protocolBinding": "WS"}, "unguarded=['ws://agent.example/ws']"),
-        ({"url": "http://agent.example/x"}, "unguarded=['http://agent.example/x']"),
-        ({"url": "ftp://agent.example/x", "protocolBinding": "JSONRPC"}, "unguarded=['ftp://agent.example/x']"),
+        ({"url": "grpc.example:443", "protocolBinding": "GRPC"}, "rules=RequestRules(unguarded=['grpc.example:443'])"),
+        (
+            {"url": "http://agent.example/g", "protocolBinding": "GRPC"},
+            "rules=RequestRules(unguarded=['http://agent.example/g'])",
+        ),
+        (
+            {"url": "http://other.example/rpc", "protocolBinding": "JSONRPC"},
+            "rules=RequestRules(unguarded=['http://other.example/rpc'])",
+        ),
+        (
+            {"url": "http://agent.example:81/", "protocolBinding": "JSONRPC"},
+            "rules=RequestRules(unguarded=['http://agent.example:81/'])",
+        ),
+        (
+            {"url": "ws://agent.example/ws", "protocolBinding": "WS"},
+            "rules=RequestRules(unguarded=['ws://agent.example/ws'])",
+        ),
+        ({"url": "http://agent.example/x"}, "rules=RequestRules(unguarded=['http://agent.example/x'])"),
+        (
+            {"url": "ftp://agent.example/x", "protocolBinding": "JSONRPC"},
+            "rules=RequestRules(unguarded=['ftp://agent.example/x'])",
+        ),
     ],
 )
 def test_an_interface_that_cannot_be_guarded_here_has_to_be_named(interface: dict[str, Any], fix: str) -> None:

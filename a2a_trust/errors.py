@@ -88,7 +88,7 @@ class TrustError(Exception):
 
     def __setattr__(self, name: str, value: object) -> None:
         """AttributeError for a fact that is set; the interpreter and ``add_note`` go on setting theirs."""
-        if name == "args" or (name in self.__dict__ and not name.startswith("_")):
+        if name in ("args", "code") or (name in self.__dict__ and not name.startswith("_")):
             raise AttributeError(f"{name}: the facts of an exception cannot be changed")
         super().__setattr__(name, value)
 

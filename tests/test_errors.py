@@ -83,7 +83,8 @@ def test_one_class_stands_for_everything_that_may_succeed_later() -> None:
 
 def test_the_facts_of_an_error_cannot_be_changed() -> None:
     error = RolledBackCardError("older", "https://a.example", issued=1.0, remembered=2.0)
-    for name, value in (("issued", 3.0), ("location", "x"), ("failures", ()), ("args", ("x",)), ("message", "x")):
+    facts = {"issued": 3.0, "location": "x", "failures": (), "args": ("x",), "message": "x", "code": "x"}
+    for name, value in facts.items():
         with pytest.raises(AttributeError, match=name):
             setattr(error, name, value)
     assert (str(error), error.issued, error.location) == ("older", 1.0, "https://a.example")

@@ -99,9 +99,10 @@ def verify_card(
     """Verify a card with the keys of ``trust``, or raise.
 
     ``document`` is the card as it was served: bytes, or an object that a JSON parser made of them (then members that
-    were there twice are already lost). ``trust`` is a ``TrustStore``, or a ``TrustFile`` as it is now. ``origin`` is
-    the URL or the host that the card was asked from. ``now`` is the moment that counts, an aware datetime or seconds
-    since the epoch; without it, the clock's. ``policy`` is demanded beside what the store demands of the card's hosts.
+    were there twice are already lost). ``trust`` is a ``TrustStore``, or a ``TrustFile`` as it is now, with the key
+    sets that its ``fetch`` has brought. ``origin`` is the URL or the host that the card was asked from. ``now`` is the
+    moment that counts, an aware datetime or seconds since the epoch; without it, the clock's. ``policy`` is demanded
+    beside what the store demands of the card's hosts.
 
     1. Check the arguments.
     2. Read the card strictly, and reject it if readers could read it differently.

@@ -23,7 +23,10 @@ _LIBRARIES_OF_EXTRAS: Final = ("anyio", "httpcore", "httpx", "msgspec", "starlet
 @cache
 def public_names(init_file: str) -> dict[str, str]:
     """Name -> module, of the package with that ``__init__.py``."""
-    stub = Path(init_file).with_suffix(".pyi").read_text(encoding="utf-8")
+    try:
+        stub = Path(init_file).with_suffix(".pyi").read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise ImportError(f"a2a-trust is not installed whole: {error.filename} is missing; install it again") from None
     return {name: module for module, name in _LINE.findall(stub)}
 
 

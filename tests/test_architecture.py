@@ -243,3 +243,8 @@ def test_the_page_of_public_names_has_each_of_them_once() -> None:
     for name, section in sections.items():
         listed = re.findall(r"^\| `(\w+)` \| .+ \|$", section, re.MULTILINE)
         assert sorted(listed) == sorted(public_names_of(import_module(name)) - (set() if name == "a2a_trust" else top))
+
+
+def test_a_package_without_its_stub_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(ImportError, match=r"not installed whole: .*__init__\.pyi is missing"):
+        public_names(str(tmp_path / "__init__.py"))

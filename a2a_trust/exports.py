@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final
 
 __all__ = ["lazy", "public_names"]
@@ -23,6 +22,8 @@ _LIBRARIES_OF_EXTRAS: Final = ("anyio", "httpcore", "httpx", "msgspec", "starlet
 @cache
 def public_names(init_file: str) -> dict[str, str]:
     """Name -> module, of the package with that ``__init__.py``."""
+    from pathlib import Path  # a tenth of the start of a command that needs no public name
+
     try:
         stub = Path(init_file).with_suffix(".pyi").read_text(encoding="utf-8")
     except FileNotFoundError as error:

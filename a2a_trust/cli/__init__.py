@@ -1,1 +1,1 @@
-"""The command ``a2a-sign``: one module per command, heavy imports inside the commands."""
+"""The command ``a2a-sign``: one module per command, imported when its arguments are good."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from a2a_trust.keys.trust import TrustStore
     from a2a_trust.signing.verify import VerifiedCard
 
-__all__ = ["Agents", "add_memory_arguments", "agents", "is_url", "received"]
+__all__ = ["Agents", "agents", "is_url", "received"]
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -61,19 +61,6 @@ class Agents:
             return run(
                 Verification(trust=trust, memory=self.memory, on_first_use=on_first_use).verify(document, origin)
             )
-
-
-def add_memory_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--memory",
-        metavar="FILE",
-        help="what is remembered of agents; older cards than those seen are refused (default: that of this user)",
-    )
-    command.add_argument(
-        "--on-first-use",
-        action="store_true",
-        help="of agents of whom nothing is known: believe the keys that they publish, and hold them to these later",
-    )
 
 
 def agents(options: argparse.Namespace) -> Agents | None:

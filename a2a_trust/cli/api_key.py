@@ -16,15 +16,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, IssuedApiKey
-from a2a_trust.cli.actions import Actions
 from a2a_trust.cli.moments import duration, moment, written
 from a2a_trust.cli.report import (
     Exit,
-    add_json_argument,
     exit_of,
     failed,
     mark,
@@ -38,44 +36,15 @@ from a2a_trust.cli.report import (
 from a2a_trust.cli.sources import naming
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TrustError
 
-__all__ = ["add_arguments"]
+__all__ = ["run"]
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Define the arguments of the command and of its actions, and what runs them."""
-    command.description = "Make, import, list, rotate and revoke the API keys of a store."
-    every = argparse.ArgumentParser(add_help=False)
-    every.add_argument("--store", required=True, metavar="FILE", help="the file with the keys' records")
-    add_json_argument(every)
-    new = argparse.ArgumentParser(add_help=False)
-    new.add_argument("--owner", required=True, metavar="NAME", help="the caller; keys of one owner are one caller")
-    new.add_argument(
-        "--scope", action="append", default=[], metavar="SCOPE", help="what the key allows; may be repeated"
-    )
-    new.add_argument("--expires", metavar="TIME", help="how long the key is good: 90d, 12h, 30m (default: for ever)")
-    new.add_argument("--prefix", default="a2a", metavar="WORD", help="how the key's id begins (default: a2a)")
-    actions = Actions(command, every)
-    actions.add("create", _create, "make a key; it is shown this once, on standard output", new)
-    import_ = actions.add(
-        "import", _import, "accept a key that was made elsewhere, of 32 or more random characters", new
-    )
-    import_.add_argument("file", nargs="?", default="-", metavar="FILE", help="holds the key (default: standard input)")
-    actions.add("list", _list, "show the keys, and no secret")
-    rotate = actions.add("rotate", _rotate, "make a key in place of another, which goes on for a while")
-    rotate.add_argument("id", metavar="ID", help="of the key to replace, as the list has it")
-    rotate.add_argument("--overlap", default="24h", metavar="TIME", help="how long the old key goes on (default: 24h)")
-    rotate.add_argument("--expires", metavar="TIME", help="how long the new key is good (default: as the old one was)")
-    revoke = actions.add("revoke", _revoke, "let a key in no more")
-    revoke.add_argument("id", metavar="ID", help="of the key, as the list has it")
-    command.set_defaults(run=_run)
-
-
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Do what the action is for, in the store ``options.store``."""
     command = f"api-key {options.action}"
     try:
         with naming(options.store):
-            report = options.act(options)
+            report = _ACTIONS[options.action](options)
     except _NotShownError as error:
         sys.stdout = None  # what is left in it goes nowhere, and neither does a report
         return failed(command, error, as_json=False, code=Exit.INPUT_OUTPUT)
@@ -273,3 +242,6 @@ def _line(record: ApiKeyRecord) -> str:
     ends = written(record.expires)
     scopes = " ".join(sorted(record.scopes)) or "no scopes"
     return f"{record.key_id} of {printable(record.owner)}: {scopes}, {f'until {ends}' if ends else 'never expires'}"
+
+
+_ACTIONS: Final = {"create": _create, "import": _import, "list": _list, "rotate": _rotate, "revoke": _revoke}

@@ -28,7 +28,6 @@ from a2a_trust.cli.agents import received
 from a2a_trust.cli.moments import written
 from a2a_trust.cli.report import (
     Exit,
-    add_json_argument,
     class_of,
     exit_of,
     exit_of_setup,
@@ -42,7 +41,7 @@ from a2a_trust.cli.report import (
     said,
     word_of,
 )
-from a2a_trust.cli.trusted import TrustedKeys, add_trusted_arguments, trusted_keys
+from a2a_trust.cli.trusted import TrustedKeys, trusted_keys
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
@@ -57,7 +56,7 @@ from a2a_trust.signing.signature import parse_signature, signature_entries
 from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card
 from a2a_trust.strict_json import JSON, JSONObject
 
-__all__ = ["add_arguments"]
+__all__ = ["run"]
 
 _LONGEST: Final = 240
 _COLUMN: Final = 16
@@ -65,17 +64,7 @@ _COLUMN: Final = 16
 _UNKNOWN: Final = "unknown: not verified by this signature"
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Define the arguments of the command, and what runs it."""
-    command.description = (
-        "Show who an agent is, where, how to authenticate, and who signed what; with keys, what holds."
-    )
-    add_trusted_arguments(command)
-    add_json_argument(command)
-    command.set_defaults(run=_run)
-
-
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Show every card; the exit code is that of the first one that cannot be read, or is not verified where asked."""
     keys: TrustedKeys | None = None
     try:

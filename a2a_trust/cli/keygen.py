@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from a2a_trust.cli.report import Exit, add_json_argument, exit_of_setup, failed, mark, printable, put, put_report
+from a2a_trust.cli.report import Exit, exit_of_setup, failed, mark, printable, put, put_report
 from a2a_trust.cli.sources import (
-    add_encrypt_argument,
     algorithm_option,
     default_key_path,
     key_file_warnings,
@@ -28,7 +27,7 @@ from a2a_trust.keys.files import PassphraseNeededError, private_key_bytes, read_
 from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.signer import LocalSigner, generate_signer
 
-__all__ = ["add_arguments"]
+__all__ = ["run"]
 
 #: Algorithms that a PEM file implies by its kind of key; others are only remembered in a JWK.
 _PEM_TELLS = ("ES256", "ES384", "ES512", "EdDSA", "RS256")
@@ -44,22 +43,7 @@ class _Made:
     is_completed: bool
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Define the arguments of the command, and what runs it."""
-    command.description = (
-        "Make a signing key and its JWK Set. A private key that is there is never overwritten; if only its JWK Set is "
-        "missing, that is made from it."
-    )
-    command.add_argument("-o", "--output", metavar="FILE", help="private key file (default: the default key)")
-    command.add_argument("--alg", default="ES256", help="ES256 (default), ES384, ES512, EdDSA, RS256 … PS512")
-    command.add_argument("--kid", help="name of the key (default: its RFC 7638 thumbprint)")
-    command.add_argument("--format", choices=("pem", "jwk"), help="default: pem where it can hold all, else jwk")
-    add_encrypt_argument(command)
-    add_json_argument(command)
-    command.set_defaults(run=_run)
-
-
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Make the key; never over one that is there."""
     try:
         made = _make(options)

@@ -12,11 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from a2a_trust.cli.actions import Actions
 from a2a_trust.cli.moments import written
 from a2a_trust.cli.report import (
     Exit,
-    add_json_argument,
     exit_of_setup,
     failed,
     mark,
@@ -26,7 +24,6 @@ from a2a_trust.cli.report import (
     put_table,
 )
 from a2a_trust.cli.sources import (
-    add_encrypt_argument,
     check_not_secret,
     key_file_warnings,
     load_signers,
@@ -40,41 +37,12 @@ from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.ring_file import load_key_ring, save_key_ring, update_key_ring
 from a2a_trust.keys.rotation import KeyRing, KeyState, RingKey, new_ring_key
 
-__all__ = ["ALGORITHMS", "add_arguments", "add_ring_argument", "changed", "done", "entry", "plan", "present"]
-
-#: For the help: those that a new key of a ring can be for.
-ALGORITHMS: Final = "ES256, ES384, ES512, EdDSA, RS256 … PS512"
+__all__ = ["changed", "done", "entry", "plan", "present"]
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Define the arguments of the command and of its actions, and what runs them."""
-    command.description = "Make a ring of signing keys, show it, revoke a key of it, and write its JWK Set."
-    every = argparse.ArgumentParser(add_help=False)
-    add_ring_argument(every)
-    add_json_argument(every)
-    actions = Actions(command, every)
-    create = actions.add("create", _create, "make a key ring, whose first key signs at once")
-    create.add_argument("--alg", help=f"of a new key: {ALGORITHMS} (default: ES256)")
-    create.add_argument("--key", metavar="FILE", help="begin with this private key, PEM or JWK, instead of a new one")
-    create.add_argument("--kid", help="name of the key of --key (default: its own, else its thumbprint)")
-    add_encrypt_argument(create)
-    actions.add("list", _list, "show the keys, what each does and when that changes, and no secret")
-    revoke = actions.add("revoke", _revoke, "end a key at once; another signs instead")
-    revoke.add_argument("kid", metavar="KID", help="of the key, as the list has it")
-    export = actions.add(
-        "export", _export, "write the JWK Set to publish: next, active and retired keys, public halves only"
-    )
-    export.add_argument("-o", "--output", default="-", metavar="FILE", help="where it goes (default: standard output)")
-    command.set_defaults(run=_run)
-
-
-def add_ring_argument(command: argparse.ArgumentParser) -> None:
-    command.add_argument("file", metavar="RING", help="the file with the key ring")
-
-
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Do what the action is for, with the ring in ``options.file``."""
-    return done(f"keys {options.action}", options, options.act)
+    return done(f"keys {options.action}", options, _ACTIONS[options.action])
 
 
 def done(command: str, options: argparse.Namespace, act: Callable[[argparse.Namespace], dict[str, Any]]) -> int:
@@ -230,3 +198,6 @@ def _no_ring(name: str) -> ConfigurationError:
     return ConfigurationError(
         f"there is no key ring at {name}; make it with its first key: a2a-sign keys create {shlex.quote(name)}"
     )
+
+
+_ACTIONS: Final = {"create": _create, "list": _list, "revoke": _revoke, "export": _export}

@@ -14,7 +14,6 @@ from a2a_trust.cli.card_text import rewritten
 from a2a_trust.cli.positions import Position, positions_of
 from a2a_trust.cli.report import (
     Exit,
-    add_json_argument,
     class_of,
     exit_of,
     failed,
@@ -32,7 +31,7 @@ from a2a_trust.lint.findings import Finding, Severity
 from a2a_trust.lint.linter import fix_card, lint_card
 from a2a_trust.lint.rules.table import RULES
 
-__all__ = ["add_arguments", "fixed_text"]
+__all__ = ["fixed_text", "run"]
 
 _COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
 
@@ -60,20 +59,7 @@ class _Report:
         return Exit.OK if self.not_fixed is None else exit_of(self.not_fixed)
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Define the arguments of the command, and what runs it."""
-    command.description = "Say what in Agent Cards should be otherwise, and why. Warnings and notes are no failure."
-    command.add_argument("files", nargs="+", metavar="FILE", help="a card, or - for standard input")
-    command.add_argument(
-        "--fix", action="store_true", help="leave out what says nothing (null, defaults); never of a signed card"
-    )
-    output = command.add_mutually_exclusive_group()
-    add_json_argument(output)
-    output.add_argument("--sarif", action="store_true", help="report as SARIF 2.1.0, for code scanning")
-    command.set_defaults(run=_run)
-
-
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Lint every card; the exit code is that of the first one with an error."""
     if options.files.count("-") > 1 or (options.fix and "-" in options.files):
         error = ConfigurationError("- (standard input) can be read only once, and not be fixed; name files for --fix")

@@ -1,7 +1,7 @@
-"""``a2a-sign``: the list of its commands, and what all of them share: the version, signals, and how mistakes end.
+"""``a2a-sign``: what all its commands share: the version, signals, and how mistakes end.
 
-Start-up is paid by every step of every pipeline: only argparse is imported here, and of the commands only the module of
-the one that was called. It defines its arguments and runs.
+Start-up is paid by every step of every pipeline: of the commands only the called one is imported, when its arguments
+are good.
 """
 
 from __future__ import annotations
@@ -14,24 +14,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from pathlib import Path
 from typing import Any, NoReturn
 
-__all__ = ["main"]
+from a2a_trust.cli.arguments import COMMANDS
 
-#: Each command, which is a module here, with ``add_arguments``; and what the list of commands says of it.
-_COMMANDS = {
-    "sign": "sign cards (the command when none is named)",
-    "keygen": "make a signing key",
-    "verify": "verify cards against keys that you trust",
-    "inspect": "show cards for people",
-    "lint": "say what in cards should be otherwise",
-    "rotate": "bring the next signing key of a ring on its way: published now, signing later",
-    "keys": "manage a ring of signing keys",
-    "api-key": "manage the API keys of a server",
-    "trust": "manage whom you trust",
-    "pins": "manage what is remembered of agents",
-}
+__all__ = ["main"]
 
 _EPILOG = """\
 examples:
@@ -133,14 +120,14 @@ def _run(arguments: list[str]) -> int:
     if not arguments:
         _parser("").print_help(sys.stderr)
         return 2
-    if arguments[0] not in (*_COMMANDS, "-h", "--help", "--version"):
+    if arguments[0] not in (*COMMANDS, "-h", "--help", "--version"):
         # An option may come first, as in `a2a-sign --key FILE card.json`; a card's name has a dot or a slash.
-        if not arguments[0].startswith("-") and _is_word(arguments[0]) and not Path(arguments[0]).exists():
+        if not arguments[0].startswith("-") and _is_word(arguments[0]) and not _is_file(arguments[0]):
             from a2a_trust.cli.report import Exit, failed
             from a2a_trust.errors import ConfigurationError
 
             error = ConfigurationError(
-                f"there is no command and no file {arguments[0]}; the commands are {', '.join(_COMMANDS)}"
+                f"there is no command and no file {arguments[0]}; the commands are {', '.join(COMMANDS)}"
             )
             return failed("sign", error, as_json="--json" in arguments, code=Exit.USAGE)
         arguments = ["sign", *arguments]  # `a2a-sign card.json` signs; a file of a command's name is ./verify
@@ -152,12 +139,19 @@ def _run(arguments: list[str]) -> int:
         raise
     except SystemExit as end:  # after --help, --version, or a mistake
         return end.code if isinstance(end.code, int) else 2
-    code: int = options.run(options)
+    command = import_module(f"a2a_trust.cli.{options.command.replace('-', '_')}")
+    code: int = command.run(options)
     return code
 
 
 def _is_word(text: str) -> bool:
     return text.replace("-", "").isalpha()
+
+
+def _is_file(name: str) -> bool:
+    from pathlib import Path
+
+    return Path(name).exists()
 
 
 class _Parser(argparse.ArgumentParser):
@@ -203,11 +197,11 @@ def _parser(called: str) -> _Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", nargs=0, action=_Version, help="print the version and exit")
-    commands = parser.add_subparsers(dest="command", required=True, metavar=f"{{{','.join(_COMMANDS)}}}")
-    for name, summary in _COMMANDS.items():
+    commands = parser.add_subparsers(dest="command", required=True, metavar=f"{{{','.join(COMMANDS)}}}")
+    for name, (summary, add_arguments) in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=summary)
         if name == called:
-            import_module(f"a2a_trust.cli.{name.replace('-', '_')}").add_arguments(command)
+            add_arguments(command)
     return parser
 
 

@@ -6,51 +6,25 @@ import argparse
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from a2a_trust.cli.actions import Actions
 from a2a_trust.cli.moments import written
-from a2a_trust.cli.report import Exit, add_json_argument, exit_of, failed, mark, printable, put, put_report, put_table
+from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_report, put_table
 from a2a_trust.cli.sources import default_memory_path, naming
 from a2a_trust.client.memory import Remembered, acceptance
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import TrustError
 
-__all__ = ["add_arguments"]
+__all__ = ["run"]
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Define the arguments of the command and of its actions, and what runs them."""
-    command.description = (
-        "Show what is remembered of agents whose cards were seen, accept a key of one, and forget one."
-    )
-    every = argparse.ArgumentParser(add_help=False)
-    every.add_argument("--file", metavar="FILE", help="the memory (default: the one of this user)")
-    add_json_argument(every)
-    agent = argparse.ArgumentParser(add_help=False)
-    agent.add_argument("location", metavar="LOCATION", help="URL of the agent: https://host, or https://host/agents/a")
-    actions = Actions(command, every)
-    actions.add("list", _list, "show every location that a signed card came from, and its keys")
-    accept = actions.add(
-        "accept", _accept, "hold an agent to these keys from now on, in place of those remembered", agent
-    )
-    accept.add_argument(
-        "thumbprints",
-        nargs="+",
-        metavar="THUMBPRINT",
-        help="of its key, from whoever runs the agent, not from the agent",
-    )
-    actions.add("forget", _forget, "know nothing of an agent any more: its next card is the first one again", agent)
-    command.set_defaults(run=_run)
-
-
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Do what the action is for, in the memory ``options.file``."""
     command = f"pins {options.action}"
     path = default_memory_path() if options.file is None else Path(options.file)
     try:
         with naming(str(path)):
-            report = options.act(path, options)
+            report = _ACTIONS[options.action](path, options)
     except BrokenPipeError:
         raise
     except (TrustError, OSError) as error:
@@ -118,3 +92,6 @@ def _row(record: Remembered) -> tuple[str, ...]:
 
 def _thumbprints(record: Remembered) -> str:
     return ", ".join(sorted(record.thumbprints))
+
+
+_ACTIONS: Final = {"list": _list, "accept": _accept, "forget": _forget}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -25,7 +24,6 @@ from a2a_trust.errors import (
 
 __all__ = [
     "Exit",
-    "add_json_argument",
     "class_of",
     "exit_of",
     "exit_of_setup",
@@ -144,10 +142,6 @@ def put_report(
 ) -> None:
     """The report of a command in JSON: what every report has, and these members."""
     put_json({"command": command, "ok": code == Exit.OK, "exit": code, **members}, stream)
-
-
-def add_json_argument(command: argparse.ArgumentParser | argparse._ArgumentGroup, help: str = "report as JSON") -> None:
-    command.add_argument("--json", action="store_true", help=help)
 
 
 def put_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, indent: str = "") -> None:

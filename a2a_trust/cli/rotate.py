@@ -7,36 +7,15 @@ import shlex
 import sys
 from typing import Any
 
-from a2a_trust.cli.keys import ALGORITHMS, add_ring_argument, changed, done, entry, plan, present
+from a2a_trust.cli.keys import changed, done, entry, plan, present
 from a2a_trust.cli.moments import duration, written
-from a2a_trust.cli.report import add_json_argument, mark, printable, put
+from a2a_trust.cli.report import mark, printable, put
 from a2a_trust.keys.rotation import KeyRing, new_ring_key
 
-__all__ = ["add_arguments"]
+__all__ = ["run"]
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Define the arguments of the command, and what runs it."""
-    add_ring_argument(command)
-    command.add_argument(
-        "--overlap",
-        default="24h",
-        metavar="TIME",
-        help="how long the new key is published before it signs: at least the max-age of the key set (default: 24h)",
-    )
-    command.add_argument(
-        "--keep",
-        default="91d",
-        metavar="TIME",
-        help="how long the old key stays published after that: at least the longest --expires and the max-age of the "
-        "cards (default: 91d)",
-    )
-    command.add_argument("--alg", help=f"{ALGORITHMS} (default: as the key before)")
-    add_json_argument(command)
-    command.set_defaults(run=_run)
-
-
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Publish a new key now that takes over later; nothing when one is on its way already."""
     return done("rotate", options, _rotate)
 

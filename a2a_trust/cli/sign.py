@@ -14,7 +14,7 @@ from typing import Any, Final
 from a2a_trust import strict_json
 from a2a_trust.cli.card_text import rewritten
 from a2a_trust.cli.moments import moment
-from a2a_trust.cli.report import Exit, add_json_argument, exit_of, failed, mark, printable, put, put_report, warn
+from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_report, warn
 from a2a_trust.cli.sources import check_not_secret, load_signers, read_input
 from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, TrustError
 from a2a_trust.files.atomic import FileToWrite, Over, locked_together
@@ -23,7 +23,7 @@ from a2a_trust.lint.findings import Finding, Severity
 from a2a_trust.lint.linter import lint_card
 from a2a_trust.signing.sign import SignedCard, check_own_work, sign_card
 
-__all__ = ["add_arguments"]
+__all__ = ["run"]
 
 #: Rules of lint whose errors make a card ambiguous or contradictory: it is signed only with --allow RULE.
 #: ``ambiguous-member`` is not among them: ``sign_card`` refuses such a card, and nothing allows it.
@@ -73,41 +73,7 @@ class _Progress:
     written: list[str] = field(default_factory=list)
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Define the arguments of the command, and what runs it."""
-    command.description = "Sign Agent Cards, in place or to -o. Nothing is written unless all were signed and verified."
-    command.add_argument("files", nargs="+", metavar="FILE", help="a card, or - for standard input")
-    command.add_argument("-o", "--output", metavar="FILE", help="where the signed card goes; - is standard output")
-    command.add_argument(
-        "--key", action="append", metavar="FILE", help="private key (PEM, JWK) or key ring; repeat to sign with several"
-    )
-    command.add_argument("--kid", help="name of the key in the signature (default: the key's own, else its thumbprint)")
-    command.add_argument("--alg", help="algorithm of an RSA key: RS256 … PS512 (default: the key's own, else RS256)")
-    command.add_argument("--jku", metavar="URL", help="https URL of the JWK Set that holds the public key")
-    command.add_argument(
-        "--expires", metavar="WHEN", help="when the signature ends: 90d, 12h, 30m, or 2027-01-31[T12:00:00Z]"
-    )
-    command.add_argument(
-        "--drop-broken", action="store_true", help="remove signatures of others that dropping empty members may break"
-    )
-    command.add_argument(
-        "--no-companion", action="store_true", help="no second signature for SDKs that cannot check the full one"
-    )
-    command.add_argument(
-        "--no-iat", action="store_true", help="leave out when the card was signed; clients then miss older cards"
-    )
-    command.add_argument(
-        "--allow",
-        action="append",
-        default=[],
-        metavar="RULE",
-        help="sign although this rule of lint finds an error; may be repeated",
-    )
-    add_json_argument(command)
-    command.set_defaults(run=_run)
-
-
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Lock the cards, sign them, verify the very bytes that will be written, then write."""
     # Where the card goes to standard output, nothing else may.
     stream = sys.stderr if "-" in ([options.output] if options.output else options.files) else sys.stdout

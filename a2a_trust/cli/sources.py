@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from a2a_trust.keys.jwk import PublicKey
 
 __all__ = [
-    "add_encrypt_argument",
     "algorithm_option",
     "check_not_secret",
     "default_key_path",
@@ -190,12 +188,6 @@ def naming(file: str) -> Iterator[None]:
         text = said(error)
         is_named = file in text and not file.isalnum()  # a file named "key" is not in "private key"
         raise ConfigurationError(text if is_named else f"{file}: {text}") from None
-
-
-def add_encrypt_argument(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--encrypt", action="store_true", help="encrypt with a passphrase; asks when none is in the environment"
-    )
 
 
 def new_passphrase() -> str:

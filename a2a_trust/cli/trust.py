@@ -12,11 +12,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
-from a2a_trust.cli.actions import Actions
 from a2a_trust.cli.moments import moment, written
 from a2a_trust.cli.report import (
     Exit,
-    add_json_argument,
     exit_of_setup,
     failed,
     mark,
@@ -27,7 +25,6 @@ from a2a_trust.cli.report import (
     warn,
 )
 from a2a_trust.cli.sources import algorithm_option, given_alg, needing_client, public_key, public_keys
-from a2a_trust.cli.trusted import add_signer_argument
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import KeySet, read_jwks
@@ -54,47 +51,14 @@ from a2a_trust.keys.trust_file import (
     read_trust,
 )
 
-__all__ = ["add_arguments"]
+__all__ = ["run"]
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Define the arguments of the command and of its actions, and what runs them."""
-    command.description = "Show a trust file, add keys to it, remove and revoke them; comments stay."
-    every = argparse.ArgumentParser(add_help=False)
-    every.add_argument("file", metavar="FILE", help="the trust file")
-    add_json_argument(every)
-    actions = Actions(command, every)
-    add = actions.add("add", _add, "trust a key, or a key set, for some hosts; a file that is not there is made")
-    add.add_argument(
-        "--origin", action="append", required=True, metavar="HOST", help="host, *.parent or URL; may be repeated"
-    )
-    source = add.add_mutually_exclusive_group(required=True)
-    source.add_argument("--key", metavar="FILE", help="one public key, PEM or JWK")
-    source.add_argument("--jwks", metavar="FILE", help="JWK Set; its keys are copied")
-    source.add_argument("--jwks-url", metavar="URL", help="JWK Set on the network; fetched when a card is verified")
-    add.add_argument("--kid", help="by what name signatures call the key of --key (default: its own)")
-    add.add_argument("--name", help="name of the party: policies name it")
-    add_signer_argument(add)
-    add.add_argument("--alg", help="algorithm of RSA keys that do not say so themselves: RS256 … PS512")
-    add.add_argument("--not-before", metavar="WHEN", help="from when: 30d, 12h, or 2027-01-31[T12:00:00Z]")
-    add.add_argument("--not-after", metavar="WHEN", help="until when: 90d, 12h, or 2027-01-31[T12:00:00Z]")
-    remove = actions.add("remove", _remove, "trust a key, a key set or a key file no more")
-    remove.add_argument("what", metavar="KID|NAME|URL|FILE", help="as the list has it")
-    actions.add("list", _list, "show whom the file trusts for which hosts")
-    revoke = actions.add("revoke", _revoke, "revoke a key: whatever it signed proves nothing any more")
-    revoke.add_argument("kid", nargs="?", metavar="KID", help="of a key in the file or in a key file that it names")
-    revoke.add_argument("--thumbprint", help="of the key (RFC 7638), wherever it is listed, or nowhere")
-    revoke.add_argument("--entry", metavar="NAME|URL", help="the entry whose fetched key set has the KID")
-    revoke.add_argument("--fetch", action="store_true", help="fetch that key set now, and record the key's thumbprint")
-    revoke.add_argument("--reason", default="", metavar="TEXT", help="for whoever reads the file")
-    command.set_defaults(run=_run)
-
-
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Do what the action is for, with the trust file in ``options.file``."""
     command = f"trust {options.action}"
     try:
-        report = options.act(options)
+        report = _ACTIONS[options.action](options)
     except BrokenPipeError:
         raise
     except (TrustError, OSError) as error:
@@ -459,3 +423,6 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         row["state"],
         printable(row["url"] or row["file"] or "here"),
     )
+
+
+_ACTIONS: Final = {"add": _add, "remove": _remove, "list": _list, "revoke": _revoke}

@@ -22,7 +22,7 @@ from a2a_trust.strict_json import parse
 if TYPE_CHECKING:
     from a2a_trust.keys.trust_file import TrustFile
 
-__all__ = ["TrustedKeys", "add_signer_argument", "add_trusted_arguments", "trusted_keys"]
+__all__ = ["TrustedKeys", "trusted_keys"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,39 +62,6 @@ class TrustedKeys:
         if self.file is None:
             return self.signer is None
         return any(each.signer is None for each in self.file.trust_store().keys if each.key.kid in kids)
-
-
-def add_trusted_arguments(command: argparse.ArgumentParser) -> None:
-    """Define the arguments that ``trusted_keys`` reads: cards, the keys that are trusted for them, and their origin."""
-    command.add_argument(
-        "files", nargs="+", metavar="FILE|URL", help="a card as it was served, - for standard input, or an agent to ask"
-    )
-    command.add_argument(
-        "--jwks", action="append", default=[], metavar="FILE", help="JWK Set of trusted keys; may be repeated"
-    )
-    command.add_argument(
-        "--key", action="append", default=[], metavar="FILE", help="one trusted key, PEM or JWK; may be repeated"
-    )
-    command.add_argument("--kid", help="by what name signatures call the keys of --key (default: their own)")
-    command.add_argument("--alg", help="algorithm of RSA keys of --key and --jwks that do not say so themselves")
-    command.add_argument(
-        "--trust", metavar="FILE", help="trust file: keys, key sets on the network, policies and revocations by host"
-    )
-    command.add_argument(
-        "--origin",
-        metavar="URL",
-        help="URL or host that the card is from; the keys may speak for it only (default for a URL: itself)",
-    )
-    add_signer_argument(command)
-
-
-def add_signer_argument(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--signer",
-        choices=[tool.value for tool in SigningTool],
-        help="the tool that signs with the keys: of a2a-python and a2a-js accept signatures that prove a part of the "
-        "card; whole: it signs complete cards",
-    )
 
 
 def trusted_keys(options: argparse.Namespace) -> TrustedKeys:

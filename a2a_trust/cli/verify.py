@@ -7,10 +7,9 @@ import sys
 import time
 from typing import Any
 
-from a2a_trust.cli.agents import Agents, add_memory_arguments, agents, is_url, received
+from a2a_trust.cli.agents import Agents, agents, is_url, received
 from a2a_trust.cli.report import (
     Exit,
-    add_json_argument,
     class_of,
     exit_of,
     exit_of_setup,
@@ -25,7 +24,7 @@ from a2a_trust.cli.report import (
     warn,
     word_of,
 )
-from a2a_trust.cli.trusted import TrustedKeys, add_trusted_arguments, trusted_keys
+from a2a_trust.cli.trusted import TrustedKeys, trusted_keys
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
@@ -36,19 +35,10 @@ from a2a_trust.errors import (
 )
 from a2a_trust.signing.verify import VerifiedCard, verify_card
 
-__all__ = ["add_arguments"]
+__all__ = ["run"]
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Define the arguments of the command, and what runs it."""
-    command.description = "Verify Agent Cards. Without --origin a file is not bound to the host that served it."
-    add_trusted_arguments(command)
-    add_memory_arguments(command)
-    add_json_argument(command, "report as JSON, the verified card included")
-    command.set_defaults(run=_run)
-
-
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Verify every card; the exit code is that of the first one that is not verified."""
     try:
         if options.trust is None and not (options.jwks or options.key or options.on_first_use):

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from a2a_trust.cli.main import _COMMANDS, _parser
+from a2a_trust.cli.arguments import COMMANDS
+from a2a_trust.cli.main import _parser
 from a2a_trust.cli.report import Exit, class_of
 from tests.conftest import ROOT
 
@@ -23,7 +24,7 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Arg
             yield from action.choices.items()
 
 
-@pytest.mark.parametrize("command", _COMMANDS)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_the_usage_of_every_command_has_its_options_and_its_commands(command: str) -> None:
     parser = dict(parsers(_parser(command)))[command]
     inner = dict(parsers(parser))
@@ -40,7 +41,7 @@ def test_the_usage_of_every_command_has_its_options_and_its_commands(command: st
     assert all(re.search(rf"[ |]{name}[ |]", lines) for name in inner)
 
 
-@pytest.mark.parametrize("command", _COMMANDS)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_a_section(command: str) -> None:
     assert command in ", ".join(re.findall(r"^## (.*)$", REFERENCE, re.MULTILINE)).split(", ")
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust.cli.main import _COMMANDS
+from a2a_trust.cli.arguments import COMMANDS, SIGNERS
+from a2a_trust.keys.trust import SigningTool
 
 HEAVY = ("pydantic", "httpx", "starlette", "authlib", "rich", "click", "joserfc", "asyncio", "http", "ssl")
 
@@ -42,13 +43,16 @@ def test_verifying_a_file_loads_no_network(card: Path, key: Path, tmp_path: Path
         assert not modules & {*HEAVY, "anyio", "httpcore", "sqlite3"}
 
 
-def test_help_loads_neither_cryptography_nor_orjson(tmp_path: Path) -> None:
-    script = SCRIPT.replace("code = main(sys.argv[1:])", "try: main(sys.argv[1:])\nexcept SystemExit: pass\ncode = 0")
+@pytest.mark.parametrize("mistake", ["--help", "--no-such-option"])
+@pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS), ("keys", "create"), ("trust", "add")])
+def test_help_and_mistakes_load_nothing_that_works(command: tuple[str, ...], mistake: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", script, "--help"], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", SCRIPT, *command, mistake], capture_output=True, text=True, check=False, timeout=60
     )
-    assert "exit codes:" in done.stdout
-    assert not set(done.stderr.split()) & {*HEAVY, "cryptography", "orjson", "json"}
+    assert (done.returncode, "usage: a2a-sign" in done.stdout + done.stderr) == (2 * (mistake != "--help"), True)
+    modules = set(done.stderr.rpartition("LOADED ")[2].split())
+    assert "argparse" in modules
+    assert not modules & {*HEAVY, "cryptography", "orjson", "json", "dataclasses", "pathlib", "sqlite3"}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +65,11 @@ def test_only_the_command_that_is_called_is_loaded(arguments: list[str], command
     )
     modules = done.stderr.rpartition("LOADED ")[2].split()
     assert "a2a_trust.cli.main" in modules
-    assert {name for name in _COMMANDS if f"a2a_trust.cli.{name.replace('-', '_')}" in modules} == command
+    assert {name for name in COMMANDS if f"a2a_trust.cli.{name.replace('-', '_')}" in modules} == command
+
+
+def test_the_signers_are_the_tools_that_are_known() -> None:
+    assert list(SIGNERS) == [tool.value for tool in SigningTool]
 
 
 def test_version(tmp_path: Path) -> None:

@@ -120,21 +120,11 @@ def _run(arguments: list[str]) -> int:
     if not arguments:
         _parser("").print_help(sys.stderr)
         return 2
-    if arguments[0] not in (*COMMANDS, "-h", "--help", "--version"):
-        # An option may come first, as in `a2a-sign --key FILE card.json`; a card's name has a dot or a slash.
-        if not arguments[0].startswith("-") and _is_word(arguments[0]) and not _is_file(arguments[0]):
-            from a2a_trust.cli.report import Exit, failed
-            from a2a_trust.errors import ConfigurationError
-
-            error = ConfigurationError(
-                f"there is no command and no file {arguments[0]}; the commands are {', '.join(COMMANDS)}"
-            )
-            return failed("sign", error, as_json="--json" in arguments, code=Exit.USAGE)
-        arguments = ["sign", *arguments]  # `a2a-sign card.json` signs; a file of a command's name is ./verify
-    parser = _parser(arguments[0])
-    parser.called = arguments[0]
     try:
-        options = parser.parse_args(arguments)
+        if arguments[0] not in (*COMMANDS, "-h", "--help", "--version"):
+            _check_is_file_or_option(arguments)
+            arguments = ["sign", *arguments]  # `a2a-sign card.json` signs; a file of a command's name is ./verify
+        options = _parser(arguments[0]).parse_args(arguments)
     except _EndedBySignal:
         raise
     except SystemExit as end:  # after --help, --version, or a mistake
@@ -144,36 +134,43 @@ def _run(arguments: list[str]) -> int:
     return code
 
 
-def _is_word(text: str) -> bool:
-    return text.replace("-", "").isalpha()
+def _check_is_file_or_option(arguments: list[str]) -> None:
+    """Report a command that does not exist.
 
-
-def _is_file(name: str) -> bool:
+    An option may come first, as in ``a2a-sign --key FILE card.json``; a card's name has a dot or a slash.
+    """
+    if arguments[0].startswith("-") or not arguments[0].replace("-", "").isalpha():
+        return
     from pathlib import Path
 
-    return Path(name).exists()
+    if not Path(arguments[0]).exists():
+        parser = _parser("")
+        parser.wants_json = "--json" in arguments
+        parser.error(f"there is no command and no file {arguments[0]}; the commands are {', '.join(COMMANDS)}")
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports mistakes as JSON too, when the arguments ask for JSON."""
+    """Reports every mistake with the usage of the command that it is in, or as JSON when the arguments ask for JSON."""
 
     wants_json = False
-    called = ""
-    """The command that was called, for mistakes that are found above it."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings, allow_abbrev=False)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self.wants_json = "--json" in (args or ())
-        return super().parse_known_args(args, namespace)
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:  # argparse leaves them to the parser above, which has the usage of another command
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return options, unknown
 
     def error(self, message: str) -> NoReturn:
+        message = f"{message}; for help: {self.prog} --help"
         if self.wants_json:
             from a2a_trust.cli.report import Exit, failed
             from a2a_trust.errors import ConfigurationError
 
-            command = self.prog.partition(" ")[2] or self.called
+            command = self.prog.partition(" ")[2] or "sign"
             self.exit(failed(command, ConfigurationError(message), as_json=True, code=Exit.USAGE))
         super().error(message)
 

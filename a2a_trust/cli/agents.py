@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from a2a_trust.cli.report import warn
 from a2a_trust.cli.sources import default_memory_path, needing_client, read_input
 from a2a_trust.errors import ConfigurationError
 
@@ -57,10 +53,7 @@ class Agents:
             from a2a_trust.client.flow import run
             from a2a_trust.client.verification import Verification
         on_first_use = TrustOnFirstUse() if self.on_first_use else None
-        with _warnings_shown():
-            return run(
-                Verification(trust=trust, memory=self.memory, on_first_use=on_first_use).verify(document, origin)
-            )
+        return run(Verification(trust=trust, memory=self.memory, on_first_use=on_first_use).verify(document, origin))
 
 
 def agents(options: argparse.Namespace) -> Agents | None:
@@ -82,19 +75,3 @@ def agents(options: argparse.Namespace) -> Agents | None:
         return Agents(SqliteCardMemory(path, create=True), options.on_first_use)
     except OSError as error:
         raise OSError(f"the memory of this user cannot be made: {error}; name another: --memory FILE") from None
-
-
-class _Shown(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        warn(record.getMessage())
-
-
-@contextmanager
-def _warnings_shown() -> Iterator[None]:
-    """What the memory warns of goes to its log; here whoever gave the command has to see it."""
-    log, handler = logging.getLogger("a2a_trust.client"), _Shown(logging.WARNING)
-    log.addHandler(handler)
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)

@@ -61,6 +61,7 @@ def _add_sign(command: argparse.ArgumentParser) -> None:
         metavar="RULE",
         help="sign although this rule of lint finds an error; may be repeated",
     )
+    _add_quiet(command)
     _add_json(command)
 
 
@@ -81,6 +82,8 @@ def _add_verify(command: argparse.ArgumentParser) -> None:
     command.description = "Verify Agent Cards. Without --origin a file is not bound to the host that served it."
     _add_trusted(command)
     _add_memory(command)
+    _add_quiet(command)
+    _add_verbose(command)
     _add_json(command, "report as JSON, the verified card included")
 
 
@@ -89,6 +92,7 @@ def _add_inspect(command: argparse.ArgumentParser) -> None:
         "Show who an agent is, where, how to authenticate, and who signed what; with keys, what holds."
     )
     _add_trusted(command)
+    _add_verbose(command)
     _add_json(command)
 
 
@@ -98,6 +102,7 @@ def _add_lint(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--fix", action="store_true", help="leave out what says nothing (null, defaults); never of a signed card"
     )
+    _add_quiet(command)
     output = command.add_mutually_exclusive_group()
     _add_json(output)
     output.add_argument("--sarif", action="store_true", help="report as SARIF 2.1.0, for code scanning")
@@ -144,6 +149,7 @@ def _add_api_key(command: argparse.ArgumentParser) -> None:
     command.description = "Make, import, list, rotate and revoke the API keys of a store."
     every = argparse.ArgumentParser(add_help=False)
     every.add_argument("--store", required=True, metavar="FILE", help="the file with the keys' records")
+    _add_verbose(every)
     _add_json(every)
     new = argparse.ArgumentParser(add_help=False)
     new.add_argument("--owner", required=True, metavar="NAME", help="the caller; keys of one owner are one caller")
@@ -169,6 +175,7 @@ def _add_trust(command: argparse.ArgumentParser) -> None:
     command.description = "Show a trust file, add keys to it, remove and revoke them; comments stay."
     every = argparse.ArgumentParser(add_help=False)
     every.add_argument("file", metavar="FILE", help="the trust file")
+    _add_verbose(every)
     _add_json(every)
     actions = _Actions(command, every)
     add = actions.add("add", "trust a key, or a key set, for some hosts; a file that is not there is made")
@@ -202,6 +209,7 @@ def _add_pins(command: argparse.ArgumentParser) -> None:
     )
     every = argparse.ArgumentParser(add_help=False)
     every.add_argument("--file", metavar="FILE", help="the memory (default: the one of this user)")
+    _add_verbose(every)
     _add_json(every)
     agent = argparse.ArgumentParser(add_help=False)
     agent.add_argument("location", metavar="LOCATION", help="URL of the agent: https://host, or https://host/agents/a")
@@ -215,6 +223,21 @@ def _add_pins(command: argparse.ArgumentParser) -> None:
         help="of its key, from whoever runs the agent, not from the agent",
     )
     actions.add("forget", "know nothing of an agent any more: its next card is the first one again", agent)
+
+
+def _add_quiet(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "-q",
+        "--quiet",
+        action="store_true",
+        help="say nothing of cards that pass: only errors, and warnings about keys and files",
+    )
+
+
+def _add_verbose(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "-v", "--verbose", action="store_true", help="log on standard error: what is fetched, made and skipped"
+    )
 
 
 def _add_json(command: argparse.ArgumentParser | argparse._ArgumentGroup, help: str = "report as JSON") -> None:

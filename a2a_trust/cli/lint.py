@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
         if report.unread is not None:
             failed("lint", report.unread, as_json=False, code=report.code, file=report.name)
         elif not options.sarif:
-            _put(report, hint=not options.fix)
+            _put(report, hint=not options.fix, quiet=options.quiet)
         if report.not_fixed is not None:
             warn(f"{report.name}: not fixed: {report.not_fixed}")
     return worst
@@ -155,15 +155,19 @@ def _entry(report: _Report) -> dict[str, Any]:
     return {**entry, "findings": findings, "fixed": list(report.fixed), "not_fixed": not_fixed}
 
 
-def _put(report: _Report, *, hint: bool) -> None:
+def _put(report: _Report, *, hint: bool, quiet: bool) -> None:
     name = printable(report.name)
-    for pointer in report.fixed:
+    for pointer in report.fixed if not quiet else ():
         put(f"{name}:{printable(pointer)} {mark('fixed', 'green', sys.stdout)}: left out")
     for finding in report.findings:
+        if quiet and finding.severity is not Severity.ERROR:
+            continue
         colour = _COLOURS.get(finding.severity)
         severity = mark(finding.severity, colour, sys.stdout) if colour else finding.severity
         put(f"{name}:{printable(finding.pointer)} {severity} {finding.rule}: {printable(finding.message)}")
         put(f"    {printable(finding.fix)}")
+    if quiet:
+        return
     counts = Counter(finding.severity for finding in report.findings)
     told = [f"{counts[severity]} {severity}{'s'[: counts[severity] != 1]}" for severity in Severity if counts[severity]]
     put(f"{name}: {', '.join(told) or mark('no problems found', 'green', sys.stdout)}")

@@ -130,8 +130,12 @@ def _run(arguments: list[str]) -> int:
     except SystemExit as end:  # after --help, --version, or a mistake
         return end.code if isinstance(end.code, int) else 2
     command = import_module(f"a2a_trust.cli.{options.command.replace('-', '_')}")
-    code: int = command.run(options)
-    return code
+    if "verbose" not in options:
+        return int(command.run(options))
+    from a2a_trust.cli.report import log_shown
+
+    with log_shown(verbose=options.verbose):
+        return int(command.run(options))
 
 
 def _check_is_file_or_option(arguments: list[str]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, Final, Literal, TextIO
@@ -28,6 +29,7 @@ __all__ = [
     "exit_of",
     "exit_of_setup",
     "failed",
+    "log_shown",
     "mark",
     "mark_verified",
     "printable",
@@ -154,6 +156,29 @@ def put_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, indent:
 
 def warn(text: object) -> None:
     put(f"{mark('warning', 'yellow', sys.stderr)}: {printable(text)}", sys.stderr)
+
+
+@contextmanager
+def log_shown(*, verbose: bool) -> Iterator[None]:
+    """In the block the log of the package goes to standard error: what it warns of, and all of it with ``verbose``."""
+    import logging  # only commands with --verbose log, and they have it already
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.levelno >= logging.WARNING:
+                warn(record.getMessage())
+            else:
+                put(printable(record.getMessage()), sys.stderr)
+
+    log, lines = logging.getLogger("a2a_trust"), Lines()
+    level = log.level
+    log.setLevel(logging.DEBUG if verbose else logging.WARNING)
+    log.addHandler(lines)
+    try:
+        yield
+    finally:
+        log.removeHandler(lines)
+        log.setLevel(level)
 
 
 def said(error: Exception, file: str | None = None) -> str:

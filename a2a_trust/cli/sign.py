@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
         put_report("sign", Exit.OK, {"results": entries}, stream)
         return Exit.OK
     kids = ", ".join(f"{signer.kid} ({signer.alg})" for signer in signers)
-    for work in ready:
+    for work in ready if not options.quiet else ():
         arrow = "" if work.target in ("-", work.name) else f" -> {work.target}"
         put(f"{printable(work.name + arrow)}: {mark('signed', 'green', stream)} by {printable(kids)}", stream)
         for note in _notes(work, options):

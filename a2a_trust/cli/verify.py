@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         else:
             code = Exit.OK
             entries.append(_success(name, verified))
-            if not options.json:
+            if not (options.json or options.quiet):
                 _put_success(name, verified)
         codes.append(code)
     worst = next((code for code in codes if code), Exit.OK)

@@ -20,6 +20,7 @@ Not here: what the bytes mean, when to ask again, and retries.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import re
 import socket
@@ -42,6 +43,8 @@ from a2a_trust.net.addresses import Address, is_loopback, is_private, is_public
 from a2a_trust.net.urls import DEFAULT_PORTS, read_url
 
 __all__ = ["Fetched", "Fetcher", "Resolver", "SystemResolver"]
+
+_log: Final = logging.getLogger(__name__)
 
 #: Path and query of what is asked for: RFC 3986 3.3 and 3.4, and nothing that servers read though it does not match.
 _PATH_AND_QUERY: Final = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*(?:\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?)?")
@@ -288,6 +291,8 @@ class Fetcher:
                 content=content,
             ) as response,
         ):
+            # Without the query, which may hold a secret.
+            _log.debug("%s%s: HTTP %d", target.origin, target.path.partition("?")[0], response.status)
             headers = _headers(response.headers)
             if response.status == 304 and known is not None and _is_conditional(asked):
                 return _as_known(target, headers, known)

@@ -86,6 +86,16 @@ def test_a_card_is_asked_for_and_verified_as_one_of_the_host_that_was_asked(comm
     assert agent.paths() == [NEW, NEW]
 
 
+def test_verbose_says_what_was_asked_for(command: Command, agent: Agent) -> None:
+    url = agent.origin(HOST)
+    agent.pages[OLD] = agent.pages.pop(NEW)
+    done = command("verify", f"{url}", *KEYS, "--verbose")
+    made, *asked = done.err.splitlines()
+    assert (done.code, "made a memory of cards at " in made) == (0, True)
+    assert asked == [f"{url}{NEW}: HTTP 404", f"{url}{OLD}: HTTP 200"]
+    assert "?" not in command("inspect", f"{url}{OLD}?secret", "-v").err
+
+
 def test_a_card_at_the_older_name_is_found(command: Command, agent: Agent) -> None:
     agent.pages[OLD] = agent.pages.pop(NEW)
     assert command("verify", agent.origin(HOST), *KEYS).code == 0

@@ -1,12 +1,16 @@
-"""Mistakes in arguments: the usage of the command that they are in, then one line that says what to do."""
+"""What all commands share: the usage that a mistake shows, and how much is said."""
 
 from __future__ import annotations
 
 import json
+import logging
+from pathlib import Path
 
 import pytest
 
 from a2a_trust.cli.main import main
+from a2a_trust.cli.report import log_shown
+from tests.cli.conftest import CARD, Run
 
 
 @pytest.mark.parametrize(
@@ -45,3 +49,47 @@ def test_a_mistake_is_json_where_json_is_asked_for(
     assert main(arguments.split()) == 2
     report = json.loads(capsys.readouterr().out)
     assert (report["command"], report["exit"], report["error"]["class"]) == (command, 2, "usage")
+
+
+# --- how much is said ----------------------------------------------------------------------------------------------
+
+
+def test_quiet_says_nothing_of_what_passes(run: Run, card: Path, key: Path) -> None:
+    quiet = [
+        run("sign", "-q", "card.json", "--key", "key.pem"),
+        run("verify", "--quiet", "card.json", "--jwks", "key.jwks.json"),
+        run("lint", "-q", "card.json"),
+    ]
+    assert [(done.code, done.out, done.err) for done in quiet] == [(0, "", "")] * 3
+
+
+def test_quiet_keeps_errors_and_reports(run: Run, card: Path, key: Path) -> None:
+    assert "no signing key" in run("-q", "card.json").err
+    done = run("verify", "-q", "card.json", "--jwks", "key.jwks.json")
+    assert (done.code, "NOT VERIFIED (unsigned)" in done.out) == (3, True)
+    assert run("lint", "-q", "card.json", "--json").json["ok"]
+    card.write_text(json.dumps({**CARD, "securitySchemes": {}, "iconUrl": "http://example.com/i.png"}))
+    loud, done = run("lint", "card.json"), run("lint", "-q", "card.json")
+    assert (loud.code, done.code) == (1, 1)
+    assert " note " in loud.out
+    assert " error " in done.out
+    assert " note " not in done.out
+
+
+def test_verbose_logs_on_standard_error(run: Run, tmp_path: Path) -> None:
+    done = run("pins", "accept", "https://agent.example.com", "A" * 43, "-v", "--file", "cards.db", "--json")
+    assert (done.code, done.json["ok"]) == (0, True)
+    assert done.err == f"made a memory of cards at {tmp_path}/cards.db; nothing is remembered yet\n"
+    (tmp_path / "cards.db").unlink()
+    assert run("pins", "accept", "https://agent.example.com", "A" * 43, "--file", "cards.db").err == ""
+
+
+def test_warnings_of_the_package_look_like_those_of_the_command(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = logging.getLogger("a2a_trust.keys.trust_file")
+    with log_shown(verbose=False):
+        log.info("not this")
+        log.warning("key %s\x1b skipped", "k")
+    log.warning("nor this")
+    assert capsys.readouterr().err == "warning: key k\\x1b skipped\n"

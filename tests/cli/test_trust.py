@@ -400,10 +400,10 @@ def test_an_unknown_kid_is_told_with_the_ways_to_revoke_it(a2a_sign: A2aSign, by
     assert "--thumbprint" in done.err
     assert by_hand.read_text() == BY_HAND
     thumbprint = generate_signer().public_key.thumbprint
-    done = a2a_sign(f"trust revoke trust.toml --thumbprint {thumbprint} --json")
+    done = a2a_sign(f"trust revoke trust.toml --thumbprint={thumbprint} --json")
     assert (done.code, done.json["thumbprint"], done.json["was_revoked"]) == (0, thumbprint, False)
     assert [key.thumbprint for key in written().revoked] == [thumbprint]
-    assert a2a_sign(f"trust revoke trust.toml --thumbprint {thumbprint} --json").json["was_revoked"] is True
+    assert a2a_sign(f"trust revoke trust.toml --thumbprint={thumbprint} --json").json["was_revoked"] is True
 
 
 def test_a_kid_of_a_fetched_set_is_revoked_in_its_entry(a2a_sign: A2aSign, by_hand: Path) -> None:

@@ -19,6 +19,7 @@ Rooms, from the ground up; each imports only from rooms before it:
 ``client``          cards fetched and verified, what is remembered of their origins, DPoP, certificates
 ``servers``         what only a server knows of a connection: for uvicorn and hypercorn
 ``cli``             the command ``a2a-sign``
+``__main__``        the same, as ``python -m a2a_trust``
 ``proxies``         a door: client certificates from a proxy
 ``certificates``    a door: client certificates, for agents and for clients
 ``endpoints``       a door: parts of ``protect`` as ASGI applications of their own, and sources of cards

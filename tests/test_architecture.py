@@ -30,6 +30,7 @@ FLOORS = (
     ("lint",),
     ("middleware", "client"),
     ("servers", "cli", "proxies", "certificates", "endpoints"),
+    ("__main__",),
 )
 
 #: Each library, and the files that may import it.

@@ -204,7 +204,3 @@ def _parser(called: str) -> _Parser:
         if name == called:
             add_arguments(command)
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

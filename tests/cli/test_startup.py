@@ -10,6 +10,7 @@ import pytest
 
 from a2a_trust.cli.arguments import COMMANDS, SIGNERS
 from a2a_trust.keys.trust import SigningTool
+from tests.cli.conftest import COMMAND
 
 HEAVY = ("pydantic", "httpx", "starlette", "authlib", "rich", "click", "joserfc", "asyncio", "http", "ssl")
 
@@ -72,9 +73,11 @@ def test_the_signers_are_the_tools_that_are_known() -> None:
     assert list(SIGNERS) == [tool.value for tool in SigningTool]
 
 
-def test_version(tmp_path: Path) -> None:
+def test_the_command_is_the_module_too() -> None:
     from importlib.metadata import version
 
-    command = Path(sys.executable).with_name("a2a-sign")
-    done = subprocess.run([command, "--version"], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == f"a2a-sign {version('a2a-trust')}\n"
+    for command in ([str(COMMAND)], [sys.executable, "-m", "a2a_trust"]):
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True, timeout=60)
+        assert done.stdout == f"a2a-sign {version('a2a-trust')}\n"
+        wrong = subprocess.run([*command, "keys"], capture_output=True, text=True, check=False, timeout=60)
+        assert (wrong.returncode, wrong.stderr.startswith("usage: a2a-sign keys [-h]")) == (2, True)

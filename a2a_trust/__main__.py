@@ -1,0 +1,7 @@
+"""``python -m a2a_trust`` is ``a2a-sign``."""
+
+import sys
+
+from a2a_trust.cli.main import main
+
+sys.exit(main())

@@ -4,4 +4,5 @@ import sys
 
 from a2a_trust.cli.main import main
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

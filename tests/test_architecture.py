@@ -40,6 +40,7 @@ HOMES = {
     "orjson": ("strict_json/reader.py", "strict_json/jcs.py", "signing/sign.py"),
     "platformdirs": ("cli/sources.py",),
     "argparse": ("cli/",),
+    "shtab": ("cli/main.py",),
     "httpcore": ("net/fetcher.py",),
     "anyio": ("net/fetcher.py", "client/flow.py", "client/transport.py", "middleware/rules.py"),
     "msgspec": ("middleware/calls.py",),

@@ -118,10 +118,10 @@ def _ended_by_signals() -> Iterator[None]:
 
 def _run(arguments: list[str]) -> int:
     if not arguments:
-        _parser("").print_help(sys.stderr)
+        _parser().print_help(sys.stderr)
         return 2
     try:
-        if arguments[0] not in (*COMMANDS, "-h", "--help", "--version"):
+        if arguments[0].partition("=")[0] not in (*COMMANDS, "-h", "--help", "--version", "--print-completion"):
             _check_is_file_or_option(arguments)
             arguments = ["sign", *arguments]  # `a2a-sign card.json` signs; a file of a command's name is ./verify
         options = _parser(arguments[0]).parse_args(arguments)
@@ -148,7 +148,7 @@ def _check_is_file_or_option(arguments: list[str]) -> None:
     from pathlib import Path
 
     if not Path(arguments[0]).exists():
-        parser = _parser("")
+        parser = _parser()
         parser.wants_json = "--json" in arguments
         parser.error(f"there is no command and no file {arguments[0]}; the commands are {', '.join(COMMANDS)}")
 
@@ -189,8 +189,31 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _parser(called: str) -> _Parser:
-    """The parser, with the arguments of the command that was called, and of the other commands only their names."""
+class _PrintCompletion(argparse.Action):
+    """Prints the script that lets a shell complete the commands, their options and the names of files."""
+
+    def __call__(self, parser: argparse.ArgumentParser, _: object, shell: Any, __: object = None) -> NoReturn:
+        try:
+            import shtab
+        except ModuleNotFoundError:
+            parser.error('--print-completion needs shtab: pip install "a2a-trust[completion]"')
+
+        def complete_files(parser: argparse.ArgumentParser) -> None:
+            for action in parser._actions:
+                if isinstance(action, argparse._SubParsersAction):
+                    for command in action.choices.values():
+                        complete_files(command)
+                elif "FILE" in str(action.metavar) or action.metavar == "RING":
+                    action.complete = shtab.FILE  # type: ignore[attr-defined]
+
+        whole = _parser(*COMMANDS)
+        complete_files(whole)
+        print(shtab.complete(whole, shell=shell), end="")
+        parser.exit()
+
+
+def _parser(*called: str) -> _Parser:
+    """The parser, with the arguments of these commands, and of the others only their names."""
     parser = _Parser(
         prog="a2a-sign",
         description="Sign and verify A2A Agent Cards.",
@@ -198,9 +221,15 @@ def _parser(called: str) -> _Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", nargs=0, action=_Version, help="print the version and exit")
+    parser.add_argument(
+        "--print-completion",
+        choices=("bash", "zsh"),
+        action=_PrintCompletion,
+        help="print a script that completes commands, options and files in this shell, and exit",
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar=f"{{{','.join(COMMANDS)}}}")
     for name, (summary, add_arguments) in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=summary)
-        if name == called:
+        if name in called:
             add_arguments(command)
     return parser

@@ -1,13 +1,16 @@
-"""What all commands share: the usage that a mistake shows, and how much is said."""
+"""What all commands share: the usage that a mistake shows, how much is said, and completion."""
 
 from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from a2a_trust.cli.arguments import COMMANDS
 from a2a_trust.cli.main import main
 from a2a_trust.cli.report import log_shown
 from tests.cli.conftest import CARD, Run
@@ -93,3 +96,42 @@ def test_warnings_of_the_package_look_like_those_of_the_command(
         log.warning("key %s\x1b skipped", "k")
     log.warning("nor this")
     assert capsys.readouterr().err == "warning: key k\\x1b skipped\n"
+
+
+# --- completion ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_the_completion_names_all_commands_and_options(shell: str, run: Run) -> None:
+    done = run(f"--print-completion={shell}")
+    assert (done.code, done.err) == (0, "")
+    for word in (*COMMANDS, "revoke", "--jwks-url", "--on-first-use", "--print-completion", "a2a-python"):
+        assert word in done.out
+    if shell == "bash":
+        assert subprocess.run(["bash", "-n"], input=done.out, text=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["tr"], {"trust"}),
+        (["trust", "re"], {"remove", "revoke"}),
+        (["sign", "--drop"], {"--drop-broken"}),
+        (["verify", "card.json", "--signer", "a2a-"], {"a2a-trust", "a2a-python", "a2a-js"}),
+        (["sign", "--key", "k"], {"key.pem", "key.jwks.json"}),
+    ],
+)
+def test_bash_completes(words: list[str], found: set[str], run: Run, key: Path) -> None:
+    program = (
+        f"{run('--print-completion', 'bash').out}\n"
+        f"COMP_WORDS=(a2a-sign {' '.join(words)}); COMP_CWORD={len(words)}; compopt() {{ :; }}\n"
+        '_shtab_a2a_sign; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(["bash", "-c", program], cwd=key.parent, capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == found
+
+
+def test_completion_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert main(["--print-completion", "bash"]) == 2
+    assert 'needs shtab: pip install "a2a-trust[completion]"' in capsys.readouterr().err

@@ -124,7 +124,8 @@ def _run(arguments: list[str]) -> int:
         if arguments[0].partition("=")[0] not in (*COMMANDS, "-h", "--help", "--version", "--print-completion"):
             _check_is_file_or_option(arguments)
             arguments = ["sign", *arguments]  # `a2a-sign card.json` signs; a file of a command's name is ./verify
-        options = _parser(arguments[0]).parse_args(arguments)
+        parser = _parser(arguments[0]) if arguments[0] in COMMANDS else _parser()
+        options = parser.parse_args(arguments)
     except _EndedBySignal:
         raise
     except SystemExit as end:  # after --help, --version, or a mistake
@@ -213,7 +214,7 @@ class _PrintCompletion(argparse.Action):
 
 
 def _parser(*called: str) -> _Parser:
-    """The parser, with the arguments of these commands, and of the others only their names."""
+    """The parser of these commands; of none, that of the list of all of them, without their arguments."""
     parser = _Parser(
         prog="a2a-sign",
         description="Sign and verify A2A Agent Cards.",
@@ -229,7 +230,8 @@ def _parser(*called: str) -> _Parser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar=f"{{{','.join(COMMANDS)}}}")
     for name, (summary, add_arguments) in COMMANDS.items():
-        command = commands.add_parser(name, help=summary, description=summary)
         if name in called:
-            add_arguments(command)
+            add_arguments(commands.add_parser(name, help=summary, description=summary))
+        elif not called:
+            commands.add_parser(name, help=summary)
     return parser

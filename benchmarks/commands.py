@@ -39,7 +39,9 @@ def rows(setting: Setting) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
         (here / "card.json").write_text(json.dumps(cards.without_surprises(), indent=2))
-        save_private_key(here / "key.pem", generate_signer())
+        signer = generate_signer()
+        save_private_key(here / "key.pem", signer)
+        (here / "key.pub").write_bytes(signer.public_key.to_pem())
         command = Path(sys.executable).with_name("a2a-sign")
         contenders = [
             Contender(name="python -c pass", timer=_timer(here, sys.executable, "-c", "pass")),
@@ -51,7 +53,7 @@ def rows(setting: Setting) -> Iterator[Row]:
             ),
             Contender(
                 name="a2a-sign verify card.json",
-                timer=_timer(here, command, "verify", "signed.json", "--key", "key.pem", "--origin", cards.HOST),
+                timer=_timer(here, command, "verify", "signed.json", "--public-key", "key.pub", "--origin", cards.HOST),
             ),
         ]
         sdk = find_sdk()

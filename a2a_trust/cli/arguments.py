@@ -183,10 +183,10 @@ def _add_trust(command: argparse.ArgumentParser) -> None:
         "--origin", action="append", required=True, metavar="HOST", help="host, *.parent or URL; may be repeated"
     )
     source = add.add_mutually_exclusive_group(required=True)
-    source.add_argument("--key", metavar="FILE", help="one public key, PEM or JWK")
+    source.add_argument("--public-key", metavar="FILE", help="one key, PEM or JWK")
     source.add_argument("--jwks", metavar="FILE", help="JWK Set; its keys are copied")
     source.add_argument("--jwks-url", metavar="URL", help="JWK Set on the network; fetched when a card is verified")
-    add.add_argument("--kid", help="by what name signatures call the key of --key (default: its own)")
+    add.add_argument("--kid", help="by what name signatures call the --public-key (default: its own)")
     add.add_argument("--name", help="name of the party: policies name it")
     _add_signer(add)
     add.add_argument("--alg", help="algorithm of RSA keys that do not say so themselves: RS256 … PS512")
@@ -272,10 +272,10 @@ def _add_trusted(command: argparse.ArgumentParser) -> None:
         "--jwks", action="append", default=[], metavar="FILE", help="JWK Set of trusted keys; may be repeated"
     )
     command.add_argument(
-        "--key", action="append", default=[], metavar="FILE", help="one trusted key, PEM or JWK; may be repeated"
+        "--public-key", action="append", default=[], metavar="FILE", help="one trusted key, PEM or JWK; may be repeated"
     )
-    command.add_argument("--kid", help="by what name signatures call the keys of --key (default: their own)")
-    command.add_argument("--alg", help="algorithm of RSA keys of --key and --jwks that do not say so themselves")
+    command.add_argument("--kid", help="by what name signatures call the keys of --public-key (default: their own)")
+    command.add_argument("--alg", help="algorithm of RSA keys that do not say so themselves")
     command.add_argument(
         "--trust", metavar="FILE", help="trust file: keys, key sets on the network, policies and revocations by host"
     )

@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     """Show every card; the exit code is that of the first one that cannot be read, or is not verified where asked."""
     keys: TrustedKeys | None = None
     try:
-        if options.trust is not None or options.jwks or options.key:
+        if options.trust is not None or options.jwks or options.public_key:
             keys = trusted_keys(options)
         elif options.files.count("-") > 1:
             raise ConfigurationError("- (standard input) can be read only once")

@@ -283,7 +283,7 @@ def _ask(prompt: str) -> str:
 
 
 def public_key(name: str, kid: str | None) -> PublicKey:
-    """The public key in a PEM or JWK file; of a private key, which may be encrypted, the public half."""
+    """The public key in a PEM or JWK file."""
     data = read_input(name).strip()
     _check_no_ring(name, data)
     with naming(name):
@@ -295,17 +295,24 @@ def _public_key_in(data: bytes, name: str, kid: str | None) -> PublicKey:
 
     is_encrypted_jwk = data.startswith(b"eyJ") and data.count(b".") == 4
     if b"PRIVATE KEY-----" in data or is_encrypted_jwk:
-        return opened(lambda passphrase: read_private_key(data, passphrase=passphrase, kid=kid), name).public_key
+        raise _is_private(name)
     if data.startswith(b"-----BEGIN"):
         return public_key_from_pem(data, kid=kid)
     jwk = strict_json.parse(data, what=name)
     if isinstance(jwk, dict) and "keys" in jwk:
         raise ConfigurationError(f"{name} is a JWK Set; give it with --jwks")
+    if isinstance(jwk, dict) and "d" in jwk:
+        raise _is_private(name)
     if isinstance(jwk, dict) and kid is not None:
         jwk["kid"] = kid
-    if isinstance(jwk, dict) and "d" in jwk:
-        return LocalSigner.from_jwk(jwk).public_key
     return public_key_from_jwk(jwk)
+
+
+def _is_private(name: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{name} is a private key, which only its signer needs; give the public half, as the JWK Set that keygen wrote "
+        "beside it: --jwks FILE"
+    )
 
 
 def _check_no_ring(name: str, data: bytes) -> None:
@@ -325,7 +332,7 @@ def public_keys(name: str) -> tuple[PublicKey, ...]:
     data = read_input(name)
     _check_no_ring(name, data)
     if data.lstrip().startswith(b"-----BEGIN"):
-        raise ConfigurationError(f"{name} is a single key; give it with --key")
+        raise ConfigurationError(f"{name} is a single key; give it with --public-key")
     with naming(name):
         found = read_jwks(data)
     for skipped in found.skipped:

@@ -131,7 +131,7 @@ def _of_option(error: ConfigurationError) -> ConfigurationError:
     found = re.fullmatch(r".*?, line [0-9]+: trust\[[0-9]+\]\.(\w+): (.*)", str(error), re.DOTALL)
     if found is None:
         return error
-    option = {"origins": "origin", "jwk": "key"}.get(found[1], found[1].replace("_", "-"))
+    option = {"origins": "origin", "jwk": "public-key"}.get(found[1], found[1].replace("_", "-"))
     return ConfigurationError(f"--{option}: {found[2].replace('not_before', '--not-before')}")
 
 
@@ -150,10 +150,10 @@ def _check_new(new: TrustEntry, before: TrustDocument, path: Path) -> None:
 
 
 def _given_keys(options: argparse.Namespace) -> list[PublicKey]:
-    if options.kid is not None and options.key is None:
-        raise ConfigurationError("--kid names the key of --key; the keys of a set have names of their own")
-    if options.key is not None:
-        return given_alg([public_key(options.key, options.kid)], options.alg, options.key)
+    if options.kid is not None and options.public_key is None:
+        raise ConfigurationError("--kid names the --public-key; the keys of a set have names of their own")
+    if options.public_key is not None:
+        return given_alg([public_key(options.public_key, options.kid)], options.alg, options.public_key)
     if options.jwks is None:
         return []
     keys = given_alg(public_keys(options.jwks), options.alg, options.jwks)
@@ -321,7 +321,8 @@ def _existing(name: str, change: Callable[[str, TrustDocument], str]) -> TrustDo
 
 def _no_file(name: str) -> OSError:
     return FileNotFoundError(
-        f"there is no trust file at {name}; make it: a2a-sign trust add {shlex.quote(name)} --origin HOST --key FILE"
+        f"there is no trust file at {name}; make it: "
+        f"a2a-sign trust add {shlex.quote(name)} --origin HOST --public-key FILE"
     )
 
 

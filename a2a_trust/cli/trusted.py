@@ -66,15 +66,15 @@ class TrustedKeys:
 
 def trusted_keys(options: argparse.Namespace) -> TrustedKeys:
     """What the arguments name; ConfigurationError, MalformedError, OSError."""
-    inputs = [*options.files, *options.jwks, *options.key]
+    inputs = [*options.files, *options.jwks, *options.public_key]
     if inputs.count("-") > 1:
         raise ConfigurationError("- (standard input) can be read only once")
     if options.origin is not None:
         _check_origin(options.origin)
     if options.trust is not None:
-        if options.jwks or options.key or options.signer or options.kid is not None or options.alg is not None:
+        if options.jwks or options.public_key or options.signer or options.kid is not None or options.alg is not None:
             raise ConfigurationError(
-                "--trust says which keys and signers; leave out --jwks, --key, --kid, --alg and --signer"
+                "--trust says which keys and signers; leave out --jwks, --public-key, --kid, --alg and --signer"
             )
         return TrustedKeys(options.origin, _trust_file(Path(options.trust)))
     signer = None if options.signer is None else SigningTool(options.signer)
@@ -111,10 +111,10 @@ def _hosts_in(document: bytes) -> list[str]:
 
 
 def _named_keys(options: argparse.Namespace) -> tuple[PublicKey, ...]:
-    """The keys of --jwks and --key, for the algorithm of --alg where they do not say so themselves."""
+    """The keys of --jwks and --public-key, for the algorithm of --alg where they do not say so themselves."""
     keys: list[PublicKey] = []
     for name in options.jwks:
         keys.extend(given_alg(public_keys(name), options.alg, name))
-    for name in options.key:
+    for name in options.public_key:
         keys.extend(given_alg([public_key(name, options.kid)], options.alg, name))
     return tuple(dict.fromkeys(keys))

@@ -41,8 +41,8 @@ __all__ = ["run"]
 def run(options: argparse.Namespace) -> int:
     """Verify every card; the exit code is that of the first one that is not verified."""
     try:
-        if options.trust is None and not (options.jwks or options.key or options.on_first_use):
-            raise ConfigurationError("name the keys that you trust: --trust FILE, --jwks FILE or --key FILE")
+        if options.trust is None and not (options.jwks or options.public_key or options.on_first_use):
+            raise ConfigurationError("name the keys that you trust: --trust FILE, --jwks FILE or --public-key FILE")
         keys = trusted_keys(options)
         asked = agents(options)
     except (TrustError, OSError) as error:

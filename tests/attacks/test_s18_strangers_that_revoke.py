@@ -110,7 +110,7 @@ def test_a_key_that_the_operator_revoked_stays_revoked_under_another_name(
     assert main(["trust", "revoke", "trust.toml", "bank"]) == 0
     assert main(["trust", "remove", "trust.toml", "bank"]) == 0
     Path("again.json").write_text(json.dumps({**BANK.public_key.to_jwk(), "kid": "bank-again"}))
-    assert main(["trust", "add", "trust.toml", "--origin", HOST, "--key", "again.json"]) == 0
+    assert main(["trust", "add", "trust.toml", "--origin", HOST, "--public-key", "again.json"]) == 0
     again = sign_card(card, LocalSigner(BANK.private_key, kid="bank-again")).card
     with pytest.raises(CardVerificationError) as error:
         verified(again, TrustFile(path).trust_store(), origin=ORIGIN, now=NOW)

@@ -39,6 +39,9 @@ def a2a_sign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         "pss.pub": public_pem(KEY, parameters(SHA[384], SHA[384], 48)),
         "rsa.jwk": {name: value for name, value in private.items() if name != "alg"},
         "rs256.jwk": private,
+        "ann.pub": ANN.public_key.to_jwk(),
+        "rs256.pub": RSA.public_key.to_jwk(),
+        "rsa.pub": RSA.public_key.to_pem(),
         "ann.jwk": json.loads(private_key_bytes(ANN, format="jwk")),
         "old.jwk": {**json.loads(private_key_bytes(ANN, format="jwk")), "exp": 1_600_000_000},
         "bare.jwk": bare,
@@ -66,18 +69,18 @@ def test_sign_chooses_among_the_algorithms_of_an_rsa_key(a2a_sign: A2aSign, key:
     done = a2a_sign(f"card.json --key {key} --kid rsa {option}")
     assert (done.code, done.err) == (0, "")
     assert f"rsa ({alg})" in done.out
-    done = a2a_sign("verify card.json --key bare.jwk")
+    done = a2a_sign("verify card.json --public-key bare.jwk")
     assert (done.code == 0) == (alg == "RS256")
-    assert a2a_sign(f"verify card.json --key bare.jwk --alg {alg}").code == 0
-    assert a2a_sign(f"verify card.json --key {key} --kid rsa --alg {alg}").code == 0
-    assert a2a_sign(f"inspect card.json --key bare.jwk --alg {alg}").code == 0
+    assert a2a_sign(f"verify card.json --public-key bare.jwk --alg {alg}").code == 0
+    assert a2a_sign(f"verify card.json --public-key rsa.pub --kid rsa --alg {alg}").code == 0
+    assert a2a_sign(f"inspect card.json --public-key bare.jwk --alg {alg}").code == 0
 
 
 def test_a_key_for_rsassa_pss_signs_what_its_parameters_say(a2a_sign: A2aSign) -> None:
     assert "pss (PS384)" in a2a_sign("card.json --key pss.pem --kid pss").out
-    assert a2a_sign("verify card.json --key pss.pub --kid pss").code == 0
+    assert a2a_sign("verify card.json --public-key pss.pub --kid pss").code == 0
     assert a2a_sign("card.json --key pss.pem --kid pss --alg PS384").code == 0
-    for command in ("card.json --key pss.pem --alg RS256", "verify card.json --key pss.pub --alg PS256"):
+    for command in ("card.json --key pss.pem --alg RS256", "verify card.json --public-key pss.pub --alg PS256"):
         done = a2a_sign(command)
         assert done.code == 2
         assert "--alg: pss." in done.err
@@ -91,12 +94,15 @@ def test_a_key_for_rsassa_pss_signs_what_its_parameters_say(a2a_sign: A2aSign) -
         ("card.json --key rs256.jwk --alg PS256", "--alg: rs256.jwk: algorithm PS256 does not fit this key"),
         ("card.json --key rsa.pem --alg HS256", "--alg: no signature algorithm is named 'HS256'; choose from ES256"),
         ("card.json --key rsa.pem --alg ''", "--alg: no signature algorithm is named ''"),
-        ("verify card.json --key ann.jwk --alg PS256", "--alg: ann.jwk: algorithm PS256 does not fit this key"),
+        ("verify card.json --public-key ann.pub --alg PS256", "--alg: ann.pub: algorithm PS256 does not fit this key"),
         ("verify card.json --jwks good.json --alg PS256", "--alg: good.json: algorithm PS256 does not fit this key"),
         ("verify card.json --jwks set.json --alg ES512", "--alg: no key in set.json is for ES512"),
-        ("verify card.json --trust trust.toml --alg PS256", "leave out --jwks, --key, --kid, --alg and --signer"),
+        (
+            "verify card.json --trust trust.toml --alg PS256",
+            "leave out --jwks, --public-key, --kid, --alg and --signer",
+        ),
         ("inspect card.json --alg PS256", "--alg are for verifying"),
-        (f"trust add new.toml --origin {HOST} --key rs256.jwk --alg PS256", "--alg: rs256.jwk: algorithm PS256"),
+        (f"trust add new.toml --origin {HOST} --public-key rs256.pub --alg PS256", "--alg: rs256.pub: algorithm PS256"),
         (f"trust add new.toml --origin {HOST} --jwks-url https://a.example/k --alg HS256", "--alg: no signature"),
     ],
 )
@@ -117,7 +123,7 @@ def test_of_a_set_the_keys_for_another_algorithm_are_skipped(a2a_sign: A2aSign) 
 
 def test_trust_add_writes_the_algorithm(a2a_sign: A2aSign) -> None:
     assert a2a_sign("card.json --key rsa.pem --kid rsa --alg PS256").code == 0
-    assert a2a_sign(f"trust add trust.toml --origin {HOST} --key bare.jwk --alg PS256").code == 0
+    assert a2a_sign(f"trust add trust.toml --origin {HOST} --public-key bare.jwk --alg PS256").code == 0
     assert a2a_sign("trust add trust.toml --origin b.example --jwks-url https://b.example/k --alg PS512").code == 0
     text = Path("trust.toml").read_text()
     assert 'alg = "PS256" }' in text
@@ -161,7 +167,7 @@ def test_the_limits_of_a_good_key_are_shown(a2a_sign: A2aSign) -> None:
     assert "the key is valid until 2096-10-02T07:06:40Z" in done.out
     report = a2a_sign("inspect card.json --jwks good.json --json").json
     assert report["results"][0]["signatures"][0]["key_expires"] == "2096-10-02T07:06:40Z"
-    assert "the key is valid until" not in a2a_sign("inspect card.json --key ann.jwk").out
+    assert "the key is valid until" not in a2a_sign("inspect card.json --public-key ann.pub").out
 
 
 def test_a_key_that_is_over_signs_nothing(a2a_sign: A2aSign) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from a2a_trust import generate_signer
 from a2a_trust.cli.main import main
-from a2a_trust.keys import KeyRing
+from a2a_trust.keys import KeyRing, publish_jwks
 from a2a_trust.keys.files import save_private_key
 from a2a_trust.keys.ring_file import save_key_ring
 from tests.cli.conftest import CARD, Done
@@ -47,6 +47,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     save_private_key("key.jwk", generate_signer(kid="k"), format="jwk")
     save_private_key("same.jwk", generate_signer(kid="k"), format="jwk")
+    Path("keys.json").write_text(json.dumps(publish_jwks([generate_signer().public_key])))
     save_key_ring("ring.json", KeyRing.begin(generate_signer(), 0.0))
     Path("card.json").write_text(json.dumps(CARD))
     for name, text in (
@@ -72,7 +73,10 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     ("arguments", "file"),
     [
         *((("card.json", "--key", name), name) for name in ("bad.pem", "bad.json", "private", "gone.pem")),
-        *((("verify", "card.json", "--key", name), name) for name in ("bad.pem", "bad.json", "private", "gone.pem")),
+        *(
+            (("verify", "card.json", "--public-key", name), name)
+            for name in ("bad.pem", "bad.json", "private", "gone.pem")
+        ),
         *((("verify", "card.json", "--jwks", name), name) for name in ("bad.pem", "bad.json", "private", "gone.json")),
         *((("verify", "card.json", "--trust", name), name) for name in ("bad.json", "bad.toml", "gone.toml")),
         *((("keys", "list", name), name) for name in ("bad.pem", "bad.json", "private", "gone.json")),
@@ -84,8 +88,8 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         (("card.json", "--key", "key.jwk", "--key", "same.jwk"), "key.jwk and same.jwk"),
         (("card.json", "--key", "key.jwk", "--jku", "http://a.example.com/keys"), "--jku"),
         (("card.json", "--key", "key.jwk", "--expires", "soon"), "--expires"),
-        (("verify", "https://127.0.0.1:1", "--key", "key.jwk"), "https://127.0.0.1:1"),
-        (("verify", "http://agent.example.com", "--key", "key.jwk"), "http://agent.example.com"),
+        (("verify", "https://127.0.0.1:1", "--jwks", "keys.json"), "https://127.0.0.1:1"),
+        (("verify", "http://agent.example.com", "--jwks", "keys.json"), "http://agent.example.com"),
         (("inspect", "https://10.1.2.3"), "https://10.1.2.3"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from a2a_trust.keys import base64url
+from a2a_trust.keys.files import load_private_key
 from tests.cli.conftest import CARD, Run
 
 PART = ("--allow", "missing-member")
@@ -58,7 +59,7 @@ def test_the_text_keeps_its_order_indentation_and_characters(
     assert path.read_bytes().decode().startswith(expected)
     again = path.read_bytes()
     assert again.endswith(text[text.rindex("}") :].encode())
-    assert run("verify", "own.json", "--key", "key.pem").code == 0
+    assert run("verify", "own.json", "--jwks", "key.jwks.json").code == 0
 
 
 @pytest.mark.parametrize("text", ['{"keys": []}', "{}", '{"name": ""}', '{"name": null, "version": "1"}'])
@@ -121,7 +122,7 @@ def test_several_files_are_all_signed_or_none_is(run: Run, card: Path, key: Path
     assert card.read_bytes() == before
     (tmp_path / "bad.json").write_text('{"name": "x"}')
     assert run("card.json", "bad.json", "--key", "key.pem", *PART).code == 0
-    assert run("verify", "card.json", "bad.json", "--key", "key.pem").code == 0
+    assert run("verify", "card.json", "bad.json", "--jwks", "key.jwks.json").code == 0
 
 
 def test_a_file_keeps_its_mode_and_a_link_stays_a_link(run: Run, card: Path, key: Path, tmp_path: Path) -> None:
@@ -191,7 +192,7 @@ def test_several_keys_sign_the_same_card(run: Run, card: Path, key: Path) -> Non
 
 def test_a_signature_that_expires(run: Run, card: Path, key: Path) -> None:
     assert run("card.json", "--key", "key.pem", "--expires", "90d").code == 0
-    assert run("verify", "card.json", "--key", "key.pem").code == 0
+    assert run("verify", "card.json", "--jwks", "key.jwks.json").code == 0
     for when in ("2020-01-31", "soon", "0d", "2999-01-31T12:00:00", "-5d"):
         done = run("card.json", "--key", "key.pem", f"--expires={when}")
         assert (done.code, "--expires" in done.err) == (2, True), when
@@ -226,7 +227,7 @@ def test_a_signature_without_iat_is_a_choice_with_a_warning(run: Run, card: Path
     assert "iat" not in json.loads(base64url.decode(signature["protected"], "protected"))
     (result,) = run("card.json", "--key", "key.pem", "--no-iat", "--json").json["results"]
     assert ["without iat" in note for note in result["notes"]] == [True]
-    assert run("verify", "card.json", "--key", "key.pem").code == 0
+    assert run("verify", "card.json", "--jwks", "key.jwks.json").code == 0
 
 
 def test_a_card_that_a2a_python_rewrites_is_signed_and_told(run: Run, card: Path, key: Path) -> None:
@@ -381,13 +382,14 @@ def test_only_the_first_line_of_the_passphrase_file_counts(run: Run, card: Path,
     assert run("card.json", "--key", "secret", A2A_SIGN_KEY_PASSPHRASE_FILE="pass").code == 0
     (tmp_path / "pass").write_bytes(b"\xff\n")
     assert run("card.json", "--key", "secret", A2A_SIGN_KEY_PASSPHRASE_FILE="pass").code == 2
-    assert run("verify", "card.json", "--key", "secret", **ENCRYPTED).code == 0
+    assert run("verify", "card.json", "--jwks", "secret.jwks.json").code == 0
 
 
-def test_a_key_under_another_name_verifies_under_that_name(run: Run, card: Path, key: Path) -> None:
+def test_a_key_under_another_name_verifies_under_that_name(run: Run, card: Path, key: Path, tmp_path: Path) -> None:
+    (tmp_path / "key.pub").write_bytes(load_private_key(key).public_key.to_pem())
     assert run("card.json", "--key", "key.pem", "--kid", "prod").code == 0
-    assert run("verify", "card.json", "--key", "key.pem").code == 4
-    assert run("verify", "card.json", "--key", "key.pem", "--kid", "prod").code == 0
+    assert run("verify", "card.json", "--public-key", "key.pub").code == 4
+    assert run("verify", "card.json", "--public-key", "key.pub", "--kid", "prod").code == 0
 
 
 @pytest.mark.parametrize(
@@ -406,7 +408,7 @@ def test_closed_and_full_streams_are_no_crash(closed: str, card: Path, key: Path
 
     from tests.cli.conftest import COMMAND
 
-    for line in (f"{COMMAND} verify card.json --key key.pem", f"{COMMAND} card.json -o - --key key.pem"):
+    for line in (f"{COMMAND} verify card.json --jwks key.jwks.json", f"{COMMAND} card.json -o - --key key.pem"):
         shell = ["bash", "-c", f"{line} {closed}"]
         done = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode in (0, 3, 6), line
@@ -433,9 +435,12 @@ def test_files_of_keys_that_are_mixed_up_are_called_by_what_they_are(run: Run, c
     assert run("keys", "create", "ring.json", "--key", "k.jwk").code == 0
     for arguments, words in (
         (("card.json", "--key", "k.jwks.json"), "k.jwks.json is a JWK Set, with public keys to publish"),
-        (("verify", "card.json", "--key", "ring.json"), "ring.json is a key ring, which signs; verify with what it"),
+        (
+            ("verify", "card.json", "--public-key", "ring.json"),
+            "ring.json is a key ring, which signs; verify with what it",
+        ),
         (("verify", "card.json", "--jwks", "ring.json"), "a2a-sign keys export ring.json -o FILE, and --jwks FILE"),
-        (("verify", "card.json", "--jwks", "p.pem"), "p.pem is a single key; give it with --key"),
+        (("verify", "card.json", "--jwks", "p.pem"), "p.pem is a single key; give it with --public-key"),
     ):
         done = run(*arguments)
         assert (done.code, words in done.err) == (2, True), done.err
@@ -446,7 +451,7 @@ def test_the_errors_of_the_operating_system_name_the_file_once(run: Run, card: P
     for arguments in (("gone.json", "--key", "k.pem"), ("inspect", "gone.json"), ("lint", "gone.json")):
         done = run(*arguments)
         assert (done.code, done.err) == (6, "a2a-sign: error: gone.json: No such file or directory\n")
-    done = run("verify", "gone.json", "--key", "k.pem")
+    done = run("verify", "gone.json", "--jwks", "k.jwks.json")
     assert (done.code, done.out) == (6, "gone.json: NOT VERIFIED (input-output): No such file or directory\n")
     assert run("card.json", "--key", "no.pem").err == "a2a-sign: error: no.pem: No such file or directory\n"
 
@@ -506,7 +511,7 @@ def test_a_card_that_contradicts_itself_is_signed_only_by_naming_the_exception(
     done = run("card.json", "--key", "key.pem", "--allow", rule)
     assert (done.code, done.err.count("\n")) == (0, 1)
     assert done.err.startswith(f"warning: card.json:{pointer} {rule}: ")
-    assert run("verify", "card.json", "--key", "key.pem").code == 0
+    assert run("verify", "card.json", "--jwks", "key.jwks.json").code == 0
 
 
 @pytest.mark.parametrize("url", ["dns:///invoice.example.com:443", "unix:443", "ftp://invoice.example.com/"])

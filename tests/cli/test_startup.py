@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from a2a_trust.cli.arguments import COMMANDS, SIGNERS
+from a2a_trust.keys.files import load_private_key
 from a2a_trust.keys.trust import SigningTool
 from tests.cli.conftest import COMMAND
 
@@ -37,9 +38,10 @@ def test_signing_loads_nothing_heavy(card: Path, key: Path, tmp_path: Path) -> N
 
 
 def test_verifying_a_file_loads_no_network(card: Path, key: Path, tmp_path: Path) -> None:
+    (tmp_path / "key.pub").write_bytes(load_private_key(key).public_key.to_pem())
     loaded("card.json", "--key", "key.pem", cwd=tmp_path)
     for command in ("verify", "inspect"):
-        modules = loaded(command, "card.json", "--key", "key.pem", cwd=tmp_path)
+        modules = loaded(command, "card.json", "--public-key", "key.pub", cwd=tmp_path)
         assert "cryptography" in modules
         assert not modules & {*HEAVY, "anyio", "httpcore", "sqlite3"}
 

@@ -93,7 +93,7 @@ def by_hand(a2a_sign: A2aSign) -> Path:
 
 
 def test_the_first_entry_makes_the_file(a2a_sign: A2aSign) -> None:
-    done = a2a_sign("trust add trust.toml --origin https://Invoice.Example.com:8443/a2a --key ann.jwk")
+    done = a2a_sign("trust add trust.toml --origin https://Invoice.Example.com:8443/a2a --public-key ann.jwk")
     assert (done.code, done.out, done.err) == (0, f"made trust.toml\n  ann may speak for {HOST}\n", "")
     (entry,) = written().entries
     assert entry.keys == (ANN.public_key,)
@@ -109,8 +109,8 @@ def test_adding_leaves_every_byte_where_it_was(a2a_sign: A2aSign, by_hand: Path)
 
 def test_several_hosts_name_signer_and_times_are_written(a2a_sign: A2aSign) -> None:
     done = a2a_sign(
-        "trust add trust.toml --origin a.example --origin '*.b.example' --key ann.jwk --name Ann --signer a2a-js "
-        "--not-before 2026-01-31 --not-after 2096-01-31T12:00:00+02:00"
+        "trust add trust.toml --origin a.example --origin '*.b.example' --public-key ann.jwk --name Ann "
+        "--signer a2a-js --not-before 2026-01-31 --not-after 2096-01-31T12:00:00+02:00"
     )
     assert "ann may speak for a.example, *.b.example" in done.out
     text = Path("trust.toml").read_text()
@@ -124,15 +124,16 @@ def test_several_hosts_name_signer_and_times_are_written(a2a_sign: A2aSign) -> N
         assert line in text.splitlines()
 
 
-def test_of_a_private_key_only_the_public_half_is_written(a2a_sign: A2aSign) -> None:
-    assert a2a_sign("keygen -o carl.jwk --kid carl").code == 0
-    assert a2a_sign("keygen -o dora.pem").code == 0
-    secret = json.loads(Path("carl.jwk").read_text())["d"]
-    assert a2a_sign("trust add trust.toml --origin a.example --key carl.jwk").code == 0
-    assert a2a_sign("trust add trust.toml --origin a.example --key dora.pem --kid dora").code == 0
-    assert [entry.keys[0].kid for entry in written().entries] == ["carl", "dora"]
-    assert secret not in Path("trust.toml").read_text()
-    assert "PRIVATE" not in Path("trust.toml").read_text()
+@pytest.mark.parametrize("options", ["", "--format jwk", "--encrypt", "--encrypt --format jwk"])
+def test_a_private_key_is_refused(options: str, a2a_sign: A2aSign, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A2A_SIGN_KEY_PASSPHRASE", "known to the signer")
+    assert a2a_sign(f"keygen -o carl {options}").code == 0
+    for command in ("trust add trust.toml --origin a.example", "verify ann.card.json", "inspect ann.card.json"):
+        done = a2a_sign(f"{command} --public-key carl")
+        assert (done.code, "carl is a private key, which only its signer needs" in done.err) == (2, True)
+        assert "--jwks FILE" in done.err
+    assert not Path("trust.toml").exists()
+    assert a2a_sign("trust add trust.toml --origin a.example --jwks carl.jwks.json").code == 0
 
 
 def test_a_key_set_on_the_network_is_only_named(a2a_sign: A2aSign) -> None:
@@ -144,7 +145,7 @@ def test_a_key_set_on_the_network_is_only_named(a2a_sign: A2aSign) -> None:
 
 def test_adding_the_same_twice_changes_nothing(a2a_sign: A2aSign) -> None:
     for command in (
-        "trust add trust.toml --origin a.example --origin b.example --key ann.jwk",
+        "trust add trust.toml --origin a.example --origin b.example --public-key ann.jwk",
         "trust add trust.toml --origin a.example --jwks-url https://keys.example.com/jwks.json",
     ):
         assert a2a_sign(command).code == 0
@@ -173,7 +174,10 @@ def test_adding_the_same_twice_changes_nothing(a2a_sign: A2aSign) -> None:
 def test_a_second_entry_that_would_make_a_name_mean_nothing_is_refused(
     a2a_sign: A2aSign, origin: str, is_taken: bool
 ) -> None:
-    assert a2a_sign("trust add trust.toml --origin a.example.com --origin '*.c.example.com' --key ann.jwk").code == 0
+    assert (
+        a2a_sign("trust add trust.toml --origin a.example.com --origin '*.c.example.com' --public-key ann.jwk").code
+        == 0
+    )
     before = Path("trust.toml").read_bytes()
     done = a2a_sign(f"trust add trust.toml --origin '{origin}' --jwks ann.jwks.json")
     assert done.code == (2 if is_taken else 0)
@@ -187,7 +191,7 @@ def test_a_second_entry_that_would_make_a_name_mean_nothing_is_refused(
 
 def test_so_is_one_whose_name_a_key_file_or_a_key_set_has(a2a_sign: A2aSign) -> None:
     Path("trust.toml").write_text(f'version = 1\n[[trust]]\norigins = ["{HOST}"]\nkeys = "ann.jwks.json"\n')
-    done = a2a_sign(f"trust add trust.toml --origin {HOST} --key ann.jwk")
+    done = a2a_sign(f"trust add trust.toml --origin {HOST} --public-key ann.jwk")
     assert done.code == 2
     assert "line 2: 'ann' is trusted" in done.err
     assert "trust remove trust.toml ann.jwks.json" in done.err
@@ -195,12 +199,12 @@ def test_so_is_one_whose_name_a_key_file_or_a_key_set_has(a2a_sign: A2aSign) -> 
     assert a2a_sign(f"{add} --origin '*.example.com'").code == 0
     assert a2a_sign(f"{add} --origin a.example.com").code == 2
     Path("trust.toml").write_text(f"version = 1\n[[trust]]\nunsafe_any_origin = true\n{jwk(ANN)}\n")
-    assert a2a_sign("trust add trust.toml --origin a.example.com --key ann.jwk").code == 2
+    assert a2a_sign("trust add trust.toml --origin a.example.com --public-key ann.jwk").code == 2
 
 
 def test_adding_a_revoked_key_says_that_it_proves_nothing(a2a_sign: A2aSign) -> None:
     Path("trust.toml").write_text('version = 1\n[[revoked]]\nkid = "ann"\n')
-    done = a2a_sign(f"trust add trust.toml --origin {HOST} --key ann.jwk")
+    done = a2a_sign(f"trust add trust.toml --origin {HOST} --public-key ann.jwk")
     assert done.code == 0
     assert "ann is revoked in trust.toml: it proves nothing, although it was added" in done.err
     assert a2a_sign("verify ann.card.json --trust trust.toml").code == 4
@@ -209,43 +213,43 @@ def test_adding_a_revoked_key_says_that_it_proves_nothing(a2a_sign: A2aSign) -> 
 @pytest.mark.parametrize(
     ("arguments", "code", "what"),
     [
-        ("--origin 'https://a b/' --key ann.jwk", 2, "--origin: URL"),
-        ("--origin '*.com' --key ann.jwk", 2, "error: --origin: '*.com': write \"*.\" and a parent"),
-        ("--origin a.example/path --key ann.jwk", 2, "error: --origin: 'a.example/path': write a host alone"),
-        ("--origin '' --key ann.jwk", 2, "a host alone"),
-        ("--key ann.jwk", 2, "--origin"),
-        ("--origin a.example", 2, "--key --jwks --jwks-url"),
-        ("--origin a.example --key ann.jwk --jwks ann.jwks.json", 2, "not allowed with"),
-        ("--origin a.example --jwks ann.jwks.json --kid x", 2, "--kid names the key of --key"),
+        ("--origin 'https://a b/' --public-key ann.jwk", 2, "--origin: URL"),
+        ("--origin '*.com' --public-key ann.jwk", 2, "error: --origin: '*.com': write \"*.\" and a parent"),
+        ("--origin a.example/path --public-key ann.jwk", 2, "error: --origin: 'a.example/path': write a host alone"),
+        ("--origin '' --public-key ann.jwk", 2, "a host alone"),
+        ("--public-key ann.jwk", 2, "--origin"),
+        ("--origin a.example", 2, "--public-key --jwks --jwks-url"),
+        ("--origin a.example --public-key ann.jwk --jwks ann.jwks.json", 2, "not allowed with"),
+        ("--origin a.example --jwks ann.jwks.json --kid x", 2, "--kid names the --public-key"),
         ("--origin a.example --jwks-url http://a.example/k", 2, "error: --jwks-url: write an https URL"),
         ("--origin a.example --jwks-url https://u:p@a.example/k", 2, "error: --jwks-url: write an https URL"),
         (
-            "--origin a.example --key ann.jwk --not-before 90d --not-after 30d",
+            "--origin a.example --public-key ann.jwk --not-before 90d --not-after 30d",
             2,
             "--not-after: it must be later than --not",
         ),
-        ("--origin a.example --key ann.jwk --not-after 2020-01-01", 2, "--not-after: this moment has passed"),
+        ("--origin a.example --public-key ann.jwk --not-after 2020-01-01", 2, "--not-after: this moment has passed"),
         (
-            "--origin a.example --key ann.jwk --not-before 0001-01-01T00:00:00+14:00",
+            "--origin a.example --public-key ann.jwk --not-before 0001-01-01T00:00:00+14:00",
             2,
             "--not-before: this moment is out",
         ),
         (
-            "--origin a.example --key ann.jwk --not-after 9999-12-31T23:59:59-14:00",
+            "--origin a.example --public-key ann.jwk --not-after 9999-12-31T23:59:59-14:00",
             2,
             "--not-after: this moment is out",
         ),
-        ("--origin a.example --key ann.jwk --not-before soon", 2, "--not-before: write 90d"),
-        ("--origin a.example --key ann.jwk --signer pruned", 2, "invalid choice"),
-        ("--origin a.example --key ann.jwk --name ''", 2, "error: --name: write 1 to 128 printable characters"),
+        ("--origin a.example --public-key ann.jwk --not-before soon", 2, "--not-before: write 90d"),
+        ("--origin a.example --public-key ann.jwk --signer pruned", 2, "invalid choice"),
+        ("--origin a.example --public-key ann.jwk --name ''", 2, "error: --name: write 1 to 128 printable characters"),
         ("--origin a.example --jwks two.json --name Ann", 2, "--name: two.json has 2 keys, and one name stands on one"),
-        ("--origin a.example --key ann.jwks.json", 2, "give it with --jwks"),
+        ("--origin a.example --public-key ann.jwks.json", 2, "give it with --jwks"),
         ("--origin a.example --jwks ann.jwk", 2, "JWK Set: no list of keys"),
         ("--origin a.example --jwks text.json", 2, "JWK Set"),
         ("--origin a.example --jwks none.json", 2, "no key in this JWK Set can verify a card"),
         ("--origin a.example --jwks secret.json", 2, "it holds a symmetric key"),
         ("--origin a.example --jwks missing.json", 6, "missing.json"),
-        ("--origin a.example --key missing.jwk", 6, "missing.jwk"),
+        ("--origin a.example --public-key missing.jwk", 6, "missing.jwk"),
     ],
 )
 def test_what_cannot_be_added_makes_no_file(a2a_sign: A2aSign, arguments: str, code: int, what: str) -> None:
@@ -283,8 +287,8 @@ def test_removing_takes_the_lines_of_the_entry_and_no_others(a2a_sign: A2aSign, 
 
 def test_every_entry_of_the_key_goes(a2a_sign: A2aSign) -> None:
     for host in ("a.example", "b.example"):
-        assert a2a_sign(f"trust add trust.toml --origin {host} --key ann.jwk").code == 0
-    assert a2a_sign("trust add trust.toml --origin a.example --key bob.jwk").code == 0
+        assert a2a_sign(f"trust add trust.toml --origin {host} --public-key ann.jwk").code == 0
+    assert a2a_sign("trust add trust.toml --origin a.example --public-key bob.jwk").code == 0
     done = a2a_sign("trust remove trust.toml ann --json")
     assert done.json == {
         "command": "trust remove",
@@ -366,7 +370,7 @@ def test_a_revoked_key_does_not_return_under_another_name(a2a_sign: A2aSign, by_
     assert a2a_sign("trust revoke trust.toml ann").code == 0
     Path("again.jwk").write_text(json.dumps({**ANN.public_key.to_jwk(), "kid": "ann-2"}))
     assert a2a_sign("trust remove trust.toml ann").code == 0
-    done = a2a_sign(f"trust add trust.toml --origin {HOST} --key again.jwk")
+    done = a2a_sign(f"trust add trust.toml --origin {HOST} --public-key again.jwk")
     assert "ann-2 is revoked in trust.toml" in done.err
     Path("again.json").write_text(json.dumps(sign_card(CARD, LocalSigner(ANN.private_key, kid="ann-2")).card))
     assert a2a_sign(f"verify again.json --trust trust.toml --origin {HOST}").code == 4
@@ -422,7 +426,7 @@ def test_two_keys_of_one_kid_are_told_apart(a2a_sign: A2aSign) -> None:
     twin = generate_signer(kid="ann")
     Path("twin.jwk").write_text(json.dumps(twin.public_key.to_jwk()))
     for name, key in (("Ann", "ann"), ("Twin", "twin")):
-        assert a2a_sign(f"trust add trust.toml --origin {HOST} --key {key}.jwk --name {name}").code == 0
+        assert a2a_sign(f"trust add trust.toml --origin {HOST} --public-key {key}.jwk --name {name}").code == 0
     done = a2a_sign("trust revoke trust.toml ann")
     assert done.code == 2
     assert "2 keys of trust.toml have this kid; say which by --thumbprint" in done.err
@@ -455,7 +459,7 @@ def test_what_names_no_key_is_refused(a2a_sign: A2aSign, by_hand: Path, argument
 def test_the_list_says_who_may_speak_for_whom(a2a_sign: A2aSign) -> None:
     Path("trust.toml").write_text(f'version = 1\n[[trust]]\norigins = ["{HOST}"]\nkeys = "bob.jwk"\n')
     for command in (
-        f"add trust.toml --origin {HOST} --key ann.jwk --not-after 2096-01-31 --signer a2a-python --name Ann",
+        f"add trust.toml --origin {HOST} --public-key ann.jwk --not-after 2096-01-31 --signer a2a-python --name Ann",
         "add trust.toml --origin a.example --jwks-url https://keys.example.com/k --not-before 2095-01-01",
         "revoke trust.toml bob --reason gone",
     ):
@@ -519,7 +523,7 @@ BROKEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("action", ["add trust.toml --origin a.example --key ann.jwk", "remove trust.toml ann",
+@pytest.mark.parametrize("action", ["add trust.toml --origin a.example --public-key ann.jwk", "remove trust.toml ann",
                                     "revoke trust.toml ann", "list trust.toml"])  # fmt: skip
 @pytest.mark.parametrize(("text", "what"), BROKEN)
 def test_a_file_that_cannot_be_read_is_told_by_line_and_member_and_left_as_it_is(
@@ -547,7 +551,7 @@ def test_a_file_that_is_not_there_is_made_by_nothing_but_add(a2a_sign: A2aSign) 
         assert "make it: a2a-sign trust add trust.toml" in done.err
     assert a2a_sign("verify ann.card.json --trust trust.toml").code == 6
     assert not Path("trust.toml").exists()
-    done = a2a_sign("trust add folder/trust.toml --origin a.example --key ann.jwk")
+    done = a2a_sign("trust add folder/trust.toml --origin a.example --public-key ann.jwk")
     assert done.code == 6
     assert done.err == "a2a-sign: error: folder/trust.toml: No such file or directory\n"
 
@@ -680,7 +684,7 @@ def test_the_keys_of_a_set_on_the_network_prove_cards_of_the_hosts_that_it_is_na
 @pytest.mark.parametrize("command", ["verify", "inspect"])
 def test_keys_come_from_the_trust_file_alone(a2a_sign: A2aSign, command: str) -> None:
     trusting(entry())
-    for more in ("--key bob.jwk", "--jwks bob.jwks.json", "--signer a2a-js", "--kid ann"):
+    for more in ("--public-key bob.jwk", "--jwks bob.jwks.json", "--signer a2a-js", "--kid ann"):
         done = a2a_sign(f"{command} ann.card.json --trust trust.toml {more}")
         assert done.code == 2
         assert "--trust says which keys and signers" in done.err

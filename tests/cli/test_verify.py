@@ -33,20 +33,20 @@ def pruned(card: dict[str, Any], signer: LocalSigner) -> bytes:
 def test_a_trust_source_is_mandatory(run: Run, signed: Path) -> None:
     done = run("verify", "card.json")
     assert done.code == 2
-    assert "--jwks FILE or --key FILE" in done.err
+    assert "--jwks FILE or --public-key FILE" in done.err
 
 
 def test_without_origin_it_says_not_bound(run: Run, signed: Path) -> None:
-    done = run("verify", "card.json", "--key", "key.pem")
+    done = run("verify", "card.json", "--jwks", "key.jwks.json")
     assert done.code == 0
     assert "origin:    not bound" in done.out
-    assert run("verify", "card.json", "--key", "key.pem", "--json").json["results"][0]["origin"] is None
+    assert run("verify", "card.json", "--jwks", "key.jwks.json", "--json").json["results"][0]["origin"] is None
 
 
 def test_another_origin_is_untrusted(run: Run, signed: Path) -> None:
     for origin in ("https://evil.example.com", "example.com", "https://invoice.example.com.evil.example"):
-        assert run("verify", "card.json", "--key", "key.pem", "--origin", origin).code == 4
-    assert run("verify", "card.json", "--key", "key.pem", "--origin", "http://a b").code == 2
+        assert run("verify", "card.json", "--jwks", "key.jwks.json", "--origin", origin).code == 4
+    assert run("verify", "card.json", "--jwks", "key.jwks.json", "--origin", "http://a b").code == 2
 
 
 def test_the_verified_card_is_in_the_json_report(run: Run, signed: Path) -> None:
@@ -63,25 +63,25 @@ def test_each_class_has_its_exit_code(run: Run, signed: Path, key: Path, tmp_pat
     uncovered = {**CARD, "securityRequirements": [{"schemes": {"bearer": {}}}]}
     (tmp_path / "uncovered.json").write_bytes(pruned(uncovered, load_private_key(key)))
     expected = {
-        ("card.json", "key.pem"): (0, "ok"),
-        ("invalid.json", "key.pem"): (1, "invalid"),
-        ("broken.json", "key.pem"): (1, "invalid"),
-        ("unsigned.json", "key.pem"): (3, "unsigned"),
-        ("card.json", "stranger.pem"): (4, "untrusted"),
-        ("uncovered.json", "key.pem"): (5, "uncovered"),
-        ("missing.json", "key.pem"): (6, "input-output"),
+        ("card.json", "key.jwks.json"): (0, "ok"),
+        ("invalid.json", "key.jwks.json"): (1, "invalid"),
+        ("broken.json", "key.jwks.json"): (1, "invalid"),
+        ("unsigned.json", "key.jwks.json"): (3, "unsigned"),
+        ("card.json", "stranger.jwks.json"): (4, "untrusted"),
+        ("uncovered.json", "key.jwks.json"): (5, "uncovered"),
+        ("missing.json", "key.jwks.json"): (6, "input-output"),
     }
     for (name, trusted), (code, word) in expected.items():
-        done = run("verify", name, "--key", trusted, "--json", *(["--signer", "a2a-js"] if code == 5 else []))
+        done = run("verify", name, "--jwks", trusted, "--json", *(["--signer", "a2a-js"] if code == 5 else []))
         assert (done.code, done.json["exit"], done.json["results"][0]["class"]) == (code, code, word), name
-        done = run("verify", name, "--key", trusted, *(["--signer", "a2a-js"] if code == 5 else []))
+        done = run("verify", name, "--jwks", trusted, *(["--signer", "a2a-js"] if code == 5 else []))
         assert done.code == code
         assert "Traceback" not in done.err
 
 
 def test_a_pruned_proof_says_what_is_unverified(run: Run, key: Path, tmp_path: Path) -> None:
     (tmp_path / "sdk.json").write_bytes(pruned(CARD, load_private_key(key)))
-    done = run("verify", "sdk.json", "--key", "key.pem", "--signer", "a2a-python")
+    done = run("verify", "sdk.json", "--jwks", "key.jwks.json", "--signer", "a2a-python")
     assert done.code == 0
     assert done.out.startswith("sdk.json: verified in part\n")
     assert "warning: sdk.json: signed in the form pruned" in done.err
@@ -90,22 +90,22 @@ def test_a_pruned_proof_says_what_is_unverified(run: Run, key: Path, tmp_path: P
 
 def test_a_partial_signature_says_how_to_accept_it(run: Run, key: Path, tmp_path: Path) -> None:
     (tmp_path / "sdk.json").write_bytes(pruned(CARD, load_private_key(key)))
-    done = run("verify", "sdk.json", "--key", "key.pem")
+    done = run("verify", "sdk.json", "--jwks", "key.jwks.json")
     assert done.code == 5
     assert "accept it: --signer a2a-python or --signer a2a-js" in done.out
-    (entry,) = run("verify", "sdk.json", "--key", "key.pem", "--json").json["results"]
+    (entry,) = run("verify", "sdk.json", "--jwks", "key.jwks.json", "--json").json["results"]
     assert (entry["class"], entry["code"], entry["failures"][0]["reason"]) == ("uncovered", "partial", "partial")
-    done = run("verify", "sdk.json", "--key", "key.pem", "--signer", "whole", "--json")
+    done = run("verify", "sdk.json", "--jwks", "key.jwks.json", "--signer", "whole", "--json")
     assert (done.code, done.json["results"][0]["unverified"]) == (0, [])
 
 
 def test_who_has_named_the_signer_is_not_told_to_name_another(run: Run, key: Path, tmp_path: Path) -> None:
     (tmp_path / "sdk.json").write_bytes(pruned(CARD, load_private_key(key)))
-    done = run("verify", "sdk.json", "--key", "key.pem", "--signer", "a2a-trust")
+    done = run("verify", "sdk.json", "--jwks", "key.jwks.json", "--signer", "a2a-trust")
     assert (done.code, "accept it" in done.out) == (5, False)
     for signer, is_told in (([], True), (["--signer", "a2a-trust"], False)):
         (tmp_path / "trust.toml").unlink(missing_ok=True)
-        arguments = ["--origin", "invoice.example.com", "--key", "key.pem", *signer]
+        arguments = ["--origin", "invoice.example.com", "--jwks", "key.jwks.json", *signer]
         assert run("trust", "add", "trust.toml", *arguments).code == 0
         done = run("verify", "sdk.json", "--trust", "trust.toml")
         assert (done.code, "accept it" in done.out) == (5, is_told)
@@ -115,7 +115,7 @@ def test_several_cards_are_all_reported_and_the_first_failure_is_the_exit_code(
     run: Run, signed: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "unsigned.json").write_text(json.dumps(CARD))
-    done = run("verify", "card.json", "unsigned.json", "missing.json", "--key", "key.pem", "--json")
+    done = run("verify", "card.json", "unsigned.json", "missing.json", "--jwks", "key.jwks.json", "--json")
     assert done.code == 3
     assert [entry["class"] for entry in done.json["results"]] == ["ok", "unsigned", "input-output"]
 
@@ -131,19 +131,19 @@ def test_bad_keys_in_a_set_are_reported_and_skipped(run: Run, signed: Path, tmp_
     assert run("verify", "card.json", "--jwks", "none.json").code == 2
     assert run("verify", "card.json", "--jwks", "card.json").code == 2
     assert run("verify", "card.json", "--jwks", "missing.json").code == 6
-    assert "give it with --jwks" in run("verify", "card.json", "--key", "key.jwks.json").err
+    assert "give it with --jwks" in run("verify", "card.json", "--public-key", "key.jwks.json").err
 
 
 def test_the_public_half_in_pem_is_a_trust_source(run: Run, signed: Path, key: Path, tmp_path: Path) -> None:
     (tmp_path / "public.pem").write_bytes(load_private_key(key).public_key.to_pem())
-    assert run("verify", "card.json", "--key", "public.pem").code == 0
+    assert run("verify", "card.json", "--public-key", "public.pem").code == 0
 
 
 def test_what_a_stranger_wrote_cannot_steer_the_terminal(run: Run, signed: Path, key: Path, tmp_path: Path) -> None:
     protected = base64url.encode(json.dumps({"alg": "ES256", "kid": "\x1b[2J\u202eevil"}).encode())
     hostile = {**CARD, "\x1b[31m": "\u202e", "signatures": [{"protected": protected, "signature": "AAAA"}]}
     (tmp_path / "hostile.json").write_text(json.dumps(hostile))
-    done = run("verify", "hostile.json", "--key", "key.pem")
+    done = run("verify", "hostile.json", "--jwks", "key.jwks.json")
     assert done.code == 4
     assert done.out.replace("\n", "").isprintable()
     assert "\\x1b[2J" in done.out

@@ -157,7 +157,7 @@ def _warm_up() -> None:
             "keys export ring.json -o keys.json",
             "card.json --key key.jwk",
             "lint --fix card.json",
-            "trust add trust.toml --origin a.example --key key.jwk",
+            "trust add trust.toml --origin a.example --jwks key.jwks.json",
             "trust revoke trust.toml k",
         ):
             assert main(line.split()) == 0, line

@@ -32,8 +32,8 @@ WRITING = [
     ("disk/card.json disk/fix.json --key disk/lone.jwk", "disk/card.json"),
     ("disk/card.json -o disk/new.json --key disk/lone.jwk", "disk/new.json"),
     ("lint --fix disk/fix.json", "disk/fix.json"),
-    ("trust add disk/new.toml --origin a.example --key disk/lone.jwk", "disk/new.toml"),
-    ("trust add disk/trust.toml --origin b.example --key disk/lone.jwk", "disk/trust.toml"),
+    ("trust add disk/new.toml --origin a.example --public-key lone.pub", "disk/new.toml"),
+    ("trust add disk/trust.toml --origin b.example --public-key lone.pub", "disk/trust.toml"),
     ("trust remove disk/trust.toml first", "disk/trust.toml"),
     ("trust revoke disk/trust.toml first", "disk/trust.toml"),
 ]
@@ -63,6 +63,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
             (disk.path / name).write_text(json.dumps(card))
         entry = entry_of_key(first.public_key, origins=["a.example"])
         (disk.path / "trust.toml").write_text(with_entries(EMPTY, [entry]))
+        (tmp_path / "lone.pub").write_bytes(generate_signer().public_key.to_pem())
         (tmp_path / "own.json").write_text(json.dumps(CARD))
         yield disk
 

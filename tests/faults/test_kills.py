@@ -77,8 +77,8 @@ COMMANDS = [
     Command("card.json fix.json --key first.jwk", changes=("card.json", "fix.json")),
     Command("card.json -o out.json --key first.jwk", makes=("out.json",)),
     Command("lint --fix fix.json", changes=("fix.json",)),
-    Command("trust add new.toml --origin a.example --key first.jwk", makes=("new.toml",)),
-    Command("trust add trust.toml --origin b.example --key ring.jwk", changes=("trust.toml",)),
+    Command("trust add new.toml --origin a.example --public-key ring.jwk", makes=("new.toml",)),
+    Command("trust add trust.toml --origin b.example --public-key ring.jwk", changes=("trust.toml",)),
     Command("trust revoke trust.toml first", changes=("trust.toml",)),
 ]
 

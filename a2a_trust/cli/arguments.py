@@ -81,7 +81,16 @@ def _add_keygen(command: argparse.ArgumentParser) -> None:
 def _add_verify(command: argparse.ArgumentParser) -> None:
     command.description = "Verify Agent Cards. Without --origin a file is not bound to the host that served it."
     _add_trusted(command)
-    _add_memory(command)
+    command.add_argument(
+        "--memory",
+        metavar="FILE",
+        help="what is remembered of agents; older cards than those seen are refused (default: that of this user)",
+    )
+    command.add_argument(
+        "--on-first-use",
+        action="store_true",
+        help="of agents of whom nothing is known: believe the keys that they publish, and hold them to these later",
+    )
     _add_quiet(command)
     _add_verbose(command)
     _add_json(command, "report as JSON, the verified card included")
@@ -203,7 +212,7 @@ def _add_trust(command: argparse.ArgumentParser) -> None:
     revoke.add_argument("--reason", default="", metavar="TEXT", help="for whoever reads the file")
 
 
-def _add_pins(command: argparse.ArgumentParser) -> None:
+def _add_memory(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Show what is remembered of agents whose cards were seen, accept a key of one, and forget one."
     )
@@ -247,19 +256,6 @@ def _add_json(command: argparse.ArgumentParser | argparse._ArgumentGroup, help: 
 def _add_encrypt(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--encrypt", action="store_true", help="encrypt with a passphrase; asks when none is in the environment"
-    )
-
-
-def _add_memory(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--memory",
-        metavar="FILE",
-        help="what is remembered of agents; older cards than those seen are refused (default: that of this user)",
-    )
-    command.add_argument(
-        "--on-first-use",
-        action="store_true",
-        help="of agents of whom nothing is known: believe the keys that they publish, and hold them to these later",
     )
 
 
@@ -311,5 +307,5 @@ COMMANDS: Final = {
     "keys": ("manage a ring of signing keys", _add_keys),
     "api-key": ("manage the API keys of a server", _add_api_key),
     "trust": ("manage whom you trust", _add_trust),
-    "pins": ("manage what is remembered of agents", _add_pins),
+    "memory": ("manage what is remembered of agents", _add_memory),
 }

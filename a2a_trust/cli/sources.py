@@ -52,7 +52,7 @@ def default_key_path() -> Path:
 
 
 def default_memory_path() -> Path:
-    """Where the memory of cards is, for every command that asks agents; ``pins`` shows and changes it."""
+    """Where the memory of cards is, for every command that asks agents; ``a2a-sign memory`` shows and changes it."""
     from platformdirs import user_data_path
 
     return user_data_path("a2a-trust", appauthor=False) / "cards.db"

@@ -11,7 +11,7 @@ from the card. The rules:
 4. Dot segments are refused, however they are written: httpx resolves ``..`` before it sends a request, ``Fetcher``
    sends it as it is, both send ``%2e%2e``, and servers differ in what they make of it.
 5. The query does not count: whoever adds one must not get a fresh first use. It counts for a URL that the user named
-   with it (``cards`` of the transports, ``a2a-sign pins``), as it is written there.
+   with it (``cards`` of the transports, ``a2a-sign memory``), as it is written there.
 
 Source: RFC 3986 6.2.2 and 6.2.3, RFC 8615.
 """

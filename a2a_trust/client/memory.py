@@ -345,7 +345,9 @@ class TableCardMemory:
         with self._writing() as table:
             record = table.get(named)
             if record is None:
-                raise ConfigurationError(f"nothing is remembered of {named}; write a location as pins list shows it")
+                raise ConfigurationError(
+                    f"nothing is remembered of {named}; write a location as a2a-sign memory list shows it"
+                )
             table.remove(named)
         return record
 

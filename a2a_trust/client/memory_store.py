@@ -64,7 +64,7 @@ class SqliteCardMemory(TableCardMemory):
         )
         first = (
             "the first card that is verified with one makes it, and so does: "
-            f"a2a-sign pins accept --file {shlex.quote(str(path))} LOCATION THUMBPRINT"
+            f"a2a-sign memory accept --file {shlex.quote(str(path))} LOCATION THUMBPRINT"
         )
         if self._file.open_or_make(path, create=create, if_missing=first):
             _log.info("made a memory of cards at %s; nothing is remembered yet", self._file.path)
@@ -89,7 +89,7 @@ class SqliteCardMemory(TableCardMemory):
         arguments = [location, *sorted(thumbprints)]
         if any(argument.startswith("-") for argument in arguments):
             arguments.insert(0, "--")
-        return shlex.join(["a2a-sign", "pins", action, "--file", str(self._file.path), *arguments])
+        return shlex.join(["a2a-sign", "memory", action, "--file", str(self._file.path), *arguments])
 
 
 class _Table:

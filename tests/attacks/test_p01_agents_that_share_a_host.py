@@ -258,7 +258,7 @@ def test_the_refusal_at_a_new_path_says_how_to_accept_the_key(
     with pytest.raises(PinnedKeyError) as caught:
         seen(memory, by(mallory, card), published(mallory), url + NEW)
     program, *arguments = shlex.split(str(caught.value).splitlines()[-1])
-    assert (program, arguments[:2]) == ("a2a-sign", ["pins", "accept"])
+    assert (program, arguments[:2]) == ("a2a-sign", ["memory", "accept"])
     assert main(arguments) == 0
     assert f"accepted {url}\n" in capsys.readouterr().out
     assert seen(memory, by(mallory, card), published(mallory), url).warnings == ()

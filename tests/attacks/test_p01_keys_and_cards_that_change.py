@@ -114,7 +114,7 @@ def test_the_refusal_of_another_key_says_all_that_a_person_needs(
     assert "Ask whoever runs the agent, not the agent" in text
     command = text.splitlines()[-1].strip()
     if isinstance(memory, SqliteCardMemory):
-        assert command.startswith("a2a-sign pins accept --file ")
+        assert command.startswith("a2a-sign memory accept --file ")
         assert command.endswith(f"{AGENT} {mallory.public_key.thumbprint}")
     else:
         assert command == f"the program's memory.accept('{AGENT}', ['{mallory.public_key.thumbprint}'], now=…)"

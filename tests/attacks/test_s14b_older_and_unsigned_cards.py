@@ -74,7 +74,7 @@ def test_the_way_back_stays_closed_in_another_process(
 ) -> None:
     seen(SqliteCardMemory(tmp_path / "cards.db", create=True), signed(card, owner, NOW - 1000), trust)
     again = SqliteCardMemory(tmp_path / "cards.db")
-    with pytest.raises(RolledBackCardError, match=f"a2a-sign pins forget --file .*cards.db https://{HOST}"):
+    with pytest.raises(RolledBackCardError, match=f"a2a-sign memory forget --file .*cards.db https://{HOST}"):
         seen(again, signed(card, owner, NOW - 2000), trust)
     assert again.expects_signature(ORIGIN)
 

@@ -187,14 +187,14 @@ def test_an_older_card_after_a_newer_one_is_refused_until_the_agent_is_forgotten
     new, old = (signed(card_of(url), iat=now - age) for age in (10, 1000))
     agent.pages[NEW] = new
     assert command("verify", url, *KEYS).code == 0
-    (pin,) = command("pins", "list", "--json").json["pins"]
-    assert (pin["location"], pin["on_first_use"]) == (url, False)
+    (record,) = command("memory", "list", "--json").json["records"]
+    assert (record["location"], record["on_first_use"]) == (url, False)
     agent.pages[NEW] = old
     (entry,) = command("verify", url, *KEYS, "--json").json["results"]
     assert (entry["class"], entry["code"]) == ("untrusted", "rolled-back")
     done = command("verify", url, *KEYS)
     assert done.code == 4
-    way_out = done.out[done.out.index("a2a-sign pins forget") :].strip()
+    way_out = done.out[done.out.index("a2a-sign memory forget") :].strip()
     assert command(*shlex.split(way_out)[1:]).code == 0
     assert command("verify", url, *KEYS).code == 0
 
@@ -220,10 +220,10 @@ def test_another_memory_knows_nothing_of_this_one(command: Command, agent: Agent
 def test_what_is_not_verified_or_only_looked_at_is_not_remembered(command: Command, agent: Agent) -> None:
     agent.pages[NEW] = signed(card_of(agent.origin(HOST)), by=STRANGER)
     assert command("verify", agent.origin(HOST), *KEYS).code == 4
-    assert command("pins", "list", "--json").json["pins"] == []
+    assert command("memory", "list", "--json").json["records"] == []
     agent.pages[NEW] = signed(card_of(agent.origin(HOST)))
     assert command("inspect", agent.origin(HOST), *KEYS).code == 0
-    assert command("pins", "list", "--json").json["pins"] == []
+    assert command("memory", "list", "--json").json["records"] == []
 
 
 def test_the_key_of_a_stranger_is_believed_by_choice_once_and_shown(command: Command, agent: Agent) -> None:
@@ -248,7 +248,7 @@ def test_the_key_of_a_stranger_is_believed_by_choice_once_and_shown(command: Com
     changed = command("verify", url, "--on-first-use")
     assert changed.code == 4
     assert f"THE KEY OF {url} HAS CHANGED" in changed.out
-    way_out = changed.out[changed.out.index("a2a-sign pins accept") :].strip()
+    way_out = changed.out[changed.out.index("a2a-sign memory accept") :].strip()
     assert other.public_key.thumbprint in way_out
     assert command(*shlex.split(way_out)[1:]).code == 0
     assert command("verify", url, "--on-first-use").code == 0
@@ -355,5 +355,5 @@ def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> N
 def test_an_undated_card_is_remembered_as_such(command: Command, agent: Agent) -> None:
     agent.pages[NEW] = json.dumps(sign_card(card_of(agent.origin(HOST)), OWNER).card).encode()
     assert command("verify", agent.origin(HOST), *KEYS).code == 0
-    (pin,) = command("pins", "list", "--json").json["pins"]
-    assert pin["issued"] is None
+    (record,) = command("memory", "list", "--json").json["records"]
+    assert record["issued"] is None

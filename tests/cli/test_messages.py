@@ -83,7 +83,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         (("keys", "create", "new.json", "--key", "bad.pem"), "bad.pem"),
         (("keys", "revoke", "ring.json", "no-such-key"), "ring.json"),
         (("rotate", "bad.json"), "bad.json"),
-        *((("pins", "list", "--file", name), name) for name in ("bad.json", "gone.db")),
+        *((("memory", "list", "--file", name), name) for name in ("bad.json", "gone.db")),
         *((("api-key", "list", "--store", name), name) for name in ("bad.json", "gone.db")),
         (("card.json", "--key", "key.jwk", "--key", "same.jwk"), "key.jwk and same.jwk"),
         (("card.json", "--key", "key.jwk", "--jku", "http://a.example.com/keys"), "--jku"),

@@ -59,7 +59,7 @@ def test_help_and_mistakes_load_nothing_that_works(command: tuple[str, ...], mis
 
 
 @pytest.mark.parametrize(
-    ("arguments", "command"), [(["--help"], set()), (["pins", "list", "--file", "cards.db"], {"pins"})]
+    ("arguments", "command"), [(["--help"], set()), (["memory", "list", "--file", "cards.db"], {"memory"})]
 )
 def test_only_the_command_that_is_called_is_loaded(arguments: list[str], command: set[str], tmp_path: Path) -> None:
     script = SCRIPT.replace('name.split(".")[0]', "name")

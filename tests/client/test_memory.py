@@ -298,7 +298,7 @@ def test_a_query_counts_only_where_a_person_writes_it(memory: Memory) -> None:
         memory.admit(proof(BOB, on_first_use=True), f"{AGENT}/cards?agent=b", now=NOW)
     assert memory.admit(proof(BOB, on_first_use=True), record.location, now=NOW).before == record
     assert memory.forget(f"{AGENT}/cards?agent=b").location == record.location
-    with pytest.raises(ConfigurationError, match="as pins list shows it"):
+    with pytest.raises(ConfigurationError, match="as a2a-sign memory list shows it"):
         memory.forget(f"{AGENT}/cards?agent=a")
 
 

@@ -58,7 +58,7 @@ def test_the_memory_is_for_its_owner_only(memory: SqliteCardMemory, path: Path) 
 
 
 def test_a_missing_memory_is_an_error_and_is_not_made(path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"a2a-sign pins accept --file .*create=True"):
+    with pytest.raises(ConfigurationError, match=r"a2a-sign memory accept --file .*create=True"):
         SqliteCardMemory(path)
     assert list(path.parent.iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""``a2a-sign pins``: what a person does when an agent's key has changed, and what the command never does by itself."""
+"""``a2a-sign memory``: what people do when an agent's key has changed, and what the command never does by itself."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_command_in_the_refusal_of_an_older_card_forgets(
     admit(memory, proof(first, iat=NOW, named=True))
     with pytest.raises(RolledBackCardError) as caught:
         admit(memory, proof(first, iat=NOW - 1, named=True))
-    program, *arguments = shlex.split(str(caught.value)[str(caught.value).index("a2a-sign pins forget") :])
+    program, *arguments = shlex.split(str(caught.value)[str(caught.value).index("a2a-sign memory forget") :])
     done = run(*arguments)
     assert (program, done.code) == ("a2a-sign", 0)
     admit(memory, proof(first, iat=NOW - 1, named=True))
@@ -102,7 +102,7 @@ def test_a_list_shows_what_is_remembered(
 ) -> None:
     admit(memory, proof(first, iat=NOW - 60, named=True))
     memory.accept("https://other.example:8443", [thumbprint(first), thumbprint(second)], now=NOW)
-    done, report = run("pins", "list", *FILE), run("pins", "list", *FILE, "--json")
+    done, report = run("memory", "list", *FILE), run("memory", "list", *FILE, "--json")
     assert (done.code, report.code, done.err, report.err) == (0, 0, "", "")
     heads, *rows = [line.split("  ") for line in done.out.splitlines()]
     assert [[cell.strip() for cell in row if cell.strip()] for row in rows] == [
@@ -113,9 +113,9 @@ def test_a_list_shows_what_is_remembered(
         ],
     ]  # fmt: skip
     assert heads[0] == "LOCATION"
-    assert (report.json["command"], report.json["ok"], report.json["exit"]) == ("pins list", True, 0)
+    assert (report.json["command"], report.json["ok"], report.json["exit"]) == ("memory list", True, 0)
     assert report.json["file"] == "cards.db"
-    assert report.json["pins"][0] == {
+    assert report.json["records"][0] == {
         "location": AGENT,
         "thumbprints": [thumbprint(first)],
         "on_first_use": False,
@@ -124,14 +124,14 @@ def test_a_list_shows_what_is_remembered(
         "first_seen": "2027-01-15T08:00:00Z",
         "last_seen": "2027-01-15T08:00:00Z",
     }
-    assert report.json["pins"][1]["on_first_use"] is True
+    assert report.json["records"][1]["on_first_use"] is True
 
 
 def test_a_version_cannot_steer_the_terminal(run: Run, memory: SqliteCardMemory, first: LocalSigner) -> None:
     trust = TrustStore([TrustedKey(key=first.public_key, origins=Origins("invoice.example.com"))])
     signed = json.dumps(sign_card({**CARD, "version": "1\x1b[2J\n\u202e9"}, first).card).encode()
     admit(memory, verify_card(signed, trust, origin=AGENT, now=NOW))
-    done = run("pins", "list", *FILE)
+    done = run("memory", "list", *FILE)
     assert "1\\x1b[2J\\n\\u202e9" in done.out
     assert "\x1b" not in done.out
     assert len(done.out.splitlines()) == 2
@@ -141,29 +141,29 @@ def test_a_forgotten_agent_is_seen_for_the_first_time_again(
     run: Run, memory: SqliteCardMemory, first: LocalSigner, second: LocalSigner
 ) -> None:
     admit(memory, proof(first))
-    done = run("pins", "forget", *FILE, "HTTPS://Invoice.example.com:443/", "--json")
-    assert (done.code, done.json["command"], done.json["location"]) == (0, "pins forget", AGENT)
+    done = run("memory", "forget", *FILE, "HTTPS://Invoice.example.com:443/", "--json")
+    assert (done.code, done.json["command"], done.json["location"]) == (0, "memory forget", AGENT)
     assert done.json["thumbprints"] == [thumbprint(first)]
     assert memory.records() == ()
-    again = run("pins", "forget", *FILE, AGENT)
+    again = run("memory", "forget", *FILE, AGENT)
     assert (again.code, again.out) == (2, "")
     assert f"nothing is remembered of {AGENT}" in again.err
     admit(memory, proof(second))
-    done = run("pins", "forget", *FILE, AGENT)
+    done = run("memory", "forget", *FILE, AGENT)
     assert (done.code, done.out.splitlines()[:2]) == (0, [f"forgot {AGENT}", f"  its keys were: {thumbprint(second)}"])
 
 
 def test_a_key_is_accepted_before_the_agent_is_ever_asked(run: Run, tmp_path: Path, first: LocalSigner) -> None:
     """In the memory of this user, which is made for its owner only."""
     data = tmp_path / "data"
-    arguments = ("pins", "accept", "invoice.example.com", thumbprint(first))
+    arguments = ("memory", "accept", "invoice.example.com", thumbprint(first))
     done = run(*arguments, "--json", XDG_DATA_HOME=str(data))
     path = data / "a2a-trust" / "cards.db"
     assert (done.code, done.json["file"], done.json["location"]) == (0, str(path), AGENT)
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert [record.thumbprints for record in SqliteCardMemory(path).records()] == [{thumbprint(first)}]
-    assert AGENT in run("pins", "list", XDG_DATA_HOME=str(data)).out
+    assert AGENT in run("memory", "list", XDG_DATA_HOME=str(data)).out
 
 
 @pytest.mark.parametrize(
@@ -184,10 +184,10 @@ def test_a_key_is_accepted_before_the_agent_is_ever_asked(run: Run, tmp_path: Pa
 def test_mistakes_are_told_and_change_nothing(
     run: Run, memory: SqliteCardMemory, tmp_path: Path, arguments: tuple[str, ...], told: str
 ) -> None:
-    done = run("pins", *arguments)
+    done = run("memory", *arguments)
     assert (done.code, done.out) == (2, "")
     assert told in done.err
-    report = run("pins", *arguments, "--json")
+    report = run("memory", *arguments, "--json")
     assert (report.code, report.json["ok"], report.json["error"]["class"]) == (2, False, "usage")
     assert memory.records() == ()
     assert [path.name for path in tmp_path.iterdir()] == ["cards.db"]
@@ -199,14 +199,14 @@ def test_a_damaged_memory_is_told_and_left_as_it_is(run: Run, memory: SqliteCard
     path.write_bytes(path.read_bytes()[:4096] + b"\0" * (path.stat().st_size - 4096))
     before = path.read_bytes()
     for arguments in (("list",), ("accept", AGENT, "y" * 43), ("forget", AGENT)):
-        done = run("pins", arguments[0], *FILE, *arguments[1:])
+        done = run("memory", arguments[0], *FILE, *arguments[1:])
         assert (done.code, done.out) == (6, "")
         assert "cards.db is damaged" in done.err
         assert "restore it from a copy" in done.err
-    assert run("pins", "list", *FILE, "--json").json["error"]["class"] == "input-output"
+    assert run("memory", "list", *FILE, "--json").json["error"]["class"] == "input-output"
     assert path.read_bytes() == before
     path.write_bytes(b"x" * 9000)
-    done = run("pins", "accept", *FILE, AGENT, "y" * 43)
+    done = run("memory", "accept", *FILE, AGENT, "y" * 43)
     assert (done.code, path.read_bytes()) == (2, b"x" * 9000)
     assert "is no memory of cards, or is damaged" in done.err
 
@@ -227,6 +227,6 @@ def test_what_the_memory_refuses_is_untrusted_and_a_memory_out_of_reach_is_no_ve
 
 
 def test_a_file_that_cannot_be_made_is_told(run: Run, tmp_path: Path) -> None:
-    done = run("pins", "accept", "--file", "no/such/folder/cards.db", AGENT, "y" * 43)
+    done = run("memory", "accept", "--file", "no/such/folder/cards.db", AGENT, "y" * 43)
     assert done.code == 6
     assert list(tmp_path.iterdir()) == []

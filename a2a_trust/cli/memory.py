@@ -1,4 +1,4 @@
-"""``a2a-sign pins``: show what is remembered of agents whose cards were seen, accept a key of one, and forget one."""
+"""``a2a-sign memory``: show what is remembered of agents whose cards were seen, accept a key of one, and forget one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["run"]
 
 def run(options: argparse.Namespace) -> int:
     """Do what the action is for, in the memory ``options.file``."""
-    command = f"pins {options.action}"
+    command = f"memory {options.action}"
     path = default_memory_path() if options.file is None else Path(options.file)
     try:
         with naming(str(path)):
@@ -39,7 +39,7 @@ def _list(path: Path, options: argparse.Namespace) -> dict[str, Any]:
     if not options.json:
         heads = ("LOCATION", "KEYS FROM", "SIGNED", "VERSION", "FIRST SEEN", "LAST SEEN", "THUMBPRINTS")
         put_table(heads, map(_row, records))
-    return {"pins": [_entry(record) for record in records]}
+    return {"records": [_entry(record) for record in records]}
 
 
 def _accept(path: Path, options: argparse.Namespace) -> dict[str, Any]:

@@ -2,6 +2,9 @@
 
 What is added stands at the end; what is removed are the lines of one entry. The outcome is read again before it is
 written, and has to be what was meant: else nothing is written.
+
+This is ours because tomlkit 0.15 moves a ``[[trust]]`` that stands after another table, and removes the comments above
+the next entry together with an entry.
 """
 
 from __future__ import annotations

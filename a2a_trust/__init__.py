@@ -31,9 +31,11 @@ The names that most programs need are here, as ``__init__.pyi`` lists them. All 
 
 from __future__ import annotations
 
-from typing import Any
-
 from a2a_trust.exports import lazy
+
+TYPE_CHECKING = False  # typing takes a tenth of the time that --help may take
+if TYPE_CHECKING:
+    from typing import Any
 
 _find, __dir__ = lazy(__name__, __file__)
 

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import argparse
 import io
-import signal
+import os
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
-from typing import Any, NoReturn
 
 from a2a_trust.cli.arguments import COMMANDS
+
+TYPE_CHECKING = False  # typing takes a tenth of the time that --help may take
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 __all__ = ["main"]
 
@@ -47,10 +50,13 @@ def main(argv: list[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what the terminal cannot show is no reason to fail
     try:
+        options = _options(arguments)
+        if isinstance(options, int):
+            _flush()
+            return options
         with _ended_by_signals():
-            code = _run(arguments)
-            if sys.stdout is not None:
-                sys.stdout.flush()
+            code = _run(options)
+            _flush()
     except KeyboardInterrupt:
         return 130
     except _EndedBySignal as end:
@@ -64,6 +70,11 @@ def main(argv: list[str] | None = None) -> int:
     return code
 
 
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
 class _EndedBySignal(SystemExit):  # asyncio and others pass it on, as they do KeyboardInterrupt
     """SIGTERM or SIGHUP came. What is open is closed on the way out, and temporaries are removed."""
 
@@ -75,6 +86,9 @@ class _EndedBySignal(SystemExit):  # asyncio and others pass it on, as they do K
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
     """In the block SIGTERM and SIGHUP raise _EndedBySignal, once; a signal that the caller ignores stays ignored."""
+    import signal
+    import threading
+
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
         yield  # there are no such signals, or another thread decides what they do
         return
@@ -116,7 +130,8 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def _run(arguments: list[str]) -> int:
+def _options(arguments: list[str]) -> argparse.Namespace | int:
+    """The arguments as read; the exit code, after --help, --version, or a mistake."""
     if not arguments:
         _parser().print_help(sys.stderr)
         return 2
@@ -125,11 +140,12 @@ def _run(arguments: list[str]) -> int:
             _check_is_file_or_option(arguments)
             arguments = ["sign", *arguments]  # `a2a-sign card.json` signs; a file of a command's name is ./verify
         parser = _parser(arguments[0]) if arguments[0] in COMMANDS else _parser()
-        options = parser.parse_args(arguments)
-    except _EndedBySignal:
-        raise
-    except SystemExit as end:  # after --help, --version, or a mistake
+        return parser.parse_args(arguments)
+    except SystemExit as end:
         return end.code if isinstance(end.code, int) else 2
+
+
+def _run(options: argparse.Namespace) -> int:
     command = import_module(f"a2a_trust.cli.{options.command.replace('-', '_')}")
     if "verbose" not in options:
         return int(command.run(options))
@@ -159,8 +175,9 @@ class _Parser(argparse.ArgumentParser):
 
     wants_json = False
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings, allow_abbrev=False)
+    def __init__(self, *, formatter_class: Any = argparse.HelpFormatter, **settings: Any) -> None:
+        formatter_class = partial(formatter_class, width=_columns() - 2)
+        super().__init__(**settings, formatter_class=formatter_class, allow_abbrev=False)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self.wants_json = "--json" in (args or ())
@@ -178,6 +195,14 @@ class _Parser(argparse.ArgumentParser):
             command = self.prog.partition(" ")[2] or "sign"
             self.exit(failed(command, ConfigurationError(message), as_json=True, code=Exit.USAGE))
         super().error(message)
+
+
+def _columns() -> int:
+    """As ``shutil.get_terminal_size``, whose import, by argparse, takes longer than the help."""
+    try:
+        return max(int(os.environ.get("COLUMNS", "0")), 0) or os.get_terminal_size(1).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 class _Version(argparse.Action):

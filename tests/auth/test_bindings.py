@@ -109,6 +109,15 @@ async def test_a_tokens_binding_is_in_its_identity() -> None:
     assert (await verifier().verify_bound(token(), NOW)).bound_to is None
 
 
+@pytest.mark.parametrize(
+    "cnf",
+    [[], ["jkt"], "jkt", {}, {"jkt": JKT, "kid": "x"}, {"jkt": 5}, {"jkt": "AAAA"}, {"jkt": JKT, "x5t#S256": "AA"}],
+)
+async def test_a_binding_that_is_not_understood_is_refused(cnf: Any) -> None:
+    with pytest.raises(InvalidCredentialsError, match=r"bound to a key \(cnf\)"):
+        await verifier().verify_bound(token(claims(cnf=cnf)), NOW)
+
+
 def test_a_binding_to_nothing_is_wrong_use() -> None:
     with pytest.raises(ConfigurationError, match="leave bound_to out"):
         KeyBinding()

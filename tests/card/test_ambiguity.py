@@ -319,6 +319,11 @@ def test_requirements_of_1_0_with_nothing_in_them_beside_those_of_0_3_are_refuse
     taken(put({"security": [{"key": []}], name: [{"schemes": {"key": {}}}]}))
 
 
+@pytest.mark.parametrize("scopes", ["read", {"list": ["read"]}, 1, True, None])
+def test_scopes_in_the_shape_of_0_3_are_a_list(scopes: Any) -> None:
+    refused({"security": [{"key": scopes}]}, "/security/0/key", "a list of scopes is needed")
+
+
 def test_requirements_flat_as_in_0_3_are_taken_under_the_name_of_1_0() -> None:
     assert taken({"securityRequirements": [{"oauth": ["read"]}, {"key": []}, {}]}) is False
 

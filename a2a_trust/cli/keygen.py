@@ -57,6 +57,8 @@ def run(options: argparse.Namespace) -> int:
     key = "" if options.output is None else f"--key {shlex.quote(private)} "
     word = "completed" if made.is_completed else "made"
     about = "was there already and is unchanged" if made.is_completed else "keep it secret; mode 0600"
+    if made.private.suffix == ".pem" and not made.is_completed and not _fits_pem(options, signer.alg):
+        about += "; a JWK, since PEM can hold neither --kid nor this --alg"
     put(f"{mark(word, 'green', sys.stdout)} {signer.alg} key {printable(signer.kid)}")
     put(f"  private key: {printable(private)}   {about}")
     put(f"  public keys: {printable(made.public)}   publish it; verifiers read it")
@@ -101,10 +103,14 @@ def _is_there(path: Path | str) -> ConfigurationError:
     return ConfigurationError(f"{path} is there already and is not overwritten; move it away, or choose -o FILE")
 
 
+def _fits_pem(options: argparse.Namespace, alg: str) -> bool:
+    return options.kid is None and alg in _PEM_TELLS
+
+
 def _new_key(options: argparse.Namespace) -> tuple[LocalSigner, bytes]:
     """A new key, and what its file holds."""
     signer = generate_signer(options.alg, kid=options.kid)
-    fits_pem = options.kid is None and signer.alg in _PEM_TELLS
+    fits_pem = _fits_pem(options, signer.alg)
     if options.format == "pem" and not fits_pem:
         raise ConfigurationError("PEM can hold neither --kid nor this --alg; use --format jwk")
     chosen: Literal["pem", "jwk"] = options.format or ("pem" if fits_pem else "jwk")

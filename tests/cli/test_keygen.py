@@ -122,3 +122,10 @@ def test_a_key_needs_the_name_of_a_file(output: str, run: Run, tmp_path: Path) -
 def test_an_empty_kid_is_a_mistake(run: Run, tmp_path: Path) -> None:
     assert run("keygen", "-o", "key", "--kid", "").code == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_jwk_in_a_file_that_is_named_like_pem_is_told(run: Run, tmp_path: Path) -> None:
+    told = run("keygen", "-o", str(tmp_path / "a.pem"), "--kid", "a")
+    assert "mode 0600; a JWK, since PEM can hold neither --kid nor this --alg" in told.out
+    assert "JWK, since" not in run("keygen", "-o", str(tmp_path / "b.pem")).out
+    assert "JWK, since" not in run("keygen", "-o", str(tmp_path / "c.jwk"), "--kid", "c").out

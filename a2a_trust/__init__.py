@@ -14,7 +14,7 @@ Rooms, from the ground up; each imports only from rooms before it:
 ``keys``            algorithms, JWK and PEM, key sets, JWS, signers, rings, origins, trust
 ``signing``         canonical JSON, presence, forms, signatures, sign, verify
 ``auth``            API keys, access tokens, client certificates, DPoP, and the guard that applies a card
-``lint``            what in a card should be otherwise, and why
+``lint``            problems of cards, and what to write instead
 ``middleware``      ASGI: the guard in front of an application, cards, key sets and metadata
 ``client``          cards fetched and verified, what is remembered of their origins, DPoP, certificates
 ``servers``         what only a server knows of a connection: for uvicorn and hypercorn

@@ -109,7 +109,7 @@ def _add_inspect(command: argparse.ArgumentParser) -> None:
 
 
 def _add_lint(command: argparse.ArgumentParser) -> None:
-    command.description = "Say what in Agent Cards should be otherwise, and why. Warnings and notes are no failure."
+    command.description = "Check Agent Cards for problems. Warnings and notes do not change the exit code."
     command.add_argument("files", nargs="+", metavar="FILE", help="a card, or - for standard input")
     command.add_argument(
         "--fix", action="store_true", help="leave out what says nothing (null, defaults); never of a signed card"
@@ -179,7 +179,7 @@ def _add_api_key(command: argparse.ArgumentParser) -> None:
     rotate.add_argument("id", metavar="ID", help="of the key to replace, as the list has it")
     rotate.add_argument("--overlap", default="24h", metavar="TIME", help="how long the old key goes on (default: 24h)")
     rotate.add_argument("--expires", metavar="TIME", help="how long the new key is good (default: as the old one was)")
-    revoke = actions.add("revoke", "let a key in no more")
+    revoke = actions.add("revoke", "revoke a key")
     revoke.add_argument("id", metavar="ID", help="of the key, as the list has it")
 
 
@@ -212,7 +212,7 @@ def _add_trust(command: argparse.ArgumentParser) -> None:
     revoke.add_argument("--thumbprint", help="of the key (RFC 7638), wherever it is listed, or nowhere")
     revoke.add_argument("--entry", metavar="NAME|URL", help="the entry whose fetched key set has the KID")
     revoke.add_argument("--fetch", action="store_true", help="fetch that key set now, and record the key's thumbprint")
-    revoke.add_argument("--reason", default="", metavar="TEXT", help="for whoever reads the file")
+    revoke.add_argument("--reason", default="", metavar="TEXT", help="for people who read the file")
 
 
 def _add_memory(command: argparse.ArgumentParser) -> None:
@@ -232,7 +232,7 @@ def _add_memory(command: argparse.ArgumentParser) -> None:
         "thumbprints",
         nargs="+",
         metavar="THUMBPRINT",
-        help="of its key, from whoever runs the agent, not from the agent",
+        help="of its key, from the people who run the agent, not from the agent",
     )
     actions.add("forget", "know nothing of an agent any more: its next card is the first one again", agent)
 
@@ -305,8 +305,8 @@ COMMANDS: Final = {
     "keygen": ("make a signing key", _add_keygen),
     "verify": ("verify cards against keys that you trust", _add_verify),
     "inspect": ("show cards for people", _add_inspect),
-    "lint": ("say what in cards should be otherwise", _add_lint),
-    "rotate": ("bring the next signing key of a ring on its way: published now, signing later", _add_rotate),
+    "lint": ("check cards for problems", _add_lint),
+    "rotate": ("add the next signing key to a ring: published now, signing later", _add_rotate),
     "keys": ("manage a ring of signing keys", _add_keys),
     "api-key": ("manage the API keys of a server", _add_api_key),
     "trust": ("manage whom you trust", _add_trust),

@@ -31,8 +31,8 @@ examples:
   a2a-sign verify card.json --jwks keys.json --origin https://agent.example.com
   a2a-sign verify https://agent.example.com --trust trust.toml
   a2a-sign trust add trust.toml --origin https://agent.example.com --jwks keys.json
-  a2a-sign lint card.json                           say what in a card should be otherwise
-  a2a-sign rotate ring.json                         publish the next key of a ring, which signs in a day
+  a2a-sign lint card.json                           check a card for problems
+  a2a-sign rotate ring.json                         add the next key of a ring; it signs in 24 hours
 
 keys come from --key FILE, from A2A_SIGN_KEY (the key itself) or A2A_SIGN_KEY_FILE, else from the default key;
 an encrypted key is opened with A2A_SIGN_KEY_PASSPHRASE, A2A_SIGN_KEY_PASSPHRASE_FILE, or by asking.

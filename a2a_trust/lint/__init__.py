@@ -1,4 +1,4 @@
-"""What in a card should be otherwise, and why: the rules, and what they find."""
+"""Problems of cards: the rules, and what they find."""
 
 from a2a_trust.exports import lazy
 

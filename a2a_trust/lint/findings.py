@@ -21,7 +21,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing in a card that should be otherwise.
+    """One problem of a card.
 
     ``rule`` is its stable id, as the documentation lists them; ``pointer`` names the member (RFC 6901; the one that is
     missing, when one is) and is cut after 512 characters. ``message`` says what is wrong and why it matters, ``fix``

@@ -1,4 +1,4 @@
-"""Lint: what in a card should be otherwise before it is published or signed.
+"""Lint: the problems of a card, before it is published or signed.
 
 Lint checks the card as it is written, in every generation: what a reader may miss, what a signature may leave open,
 what gives something away. It is no proof of anything: it neither verifies signatures nor asks the network.

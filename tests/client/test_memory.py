@@ -139,6 +139,17 @@ def test_a_named_key_in_the_place_of_one_of_first_use_starts_again_and_the_same_
     assert memory.admit(proof(BOB, iat=NOW - 50), AGENT, now=NOW).remembered.issued == NOW - 50
 
 
+def test_a_key_that_the_trust_store_names_ends_first_use_for_good(memory: Memory) -> None:
+    assert memory.admit(proof(ALICE, on_first_use=True), AGENT, now=NOW).remembered.on_first_use
+    assert not memory.admit(proof(ALICE), AGENT, now=NOW).remembered.on_first_use
+    assert not memory.admit(proof(ALICE, on_first_use=True), AGENT, now=NOW).remembered.on_first_use
+
+
+def test_a_card_from_before_1970_is_as_old_as_can_be(memory: Memory) -> None:
+    verified = replace(proof(ALICE), issued=-5.0)
+    assert memory.admit(verified, AGENT, now=NOW).remembered.issued == 0.0
+
+
 def test_a_memory_of_the_program_tells_what_the_program_may_call() -> None:
     memory, key = VolatileCardMemory(), thumbprint(BOB)
     memory.admit(proof(ALICE, iat=NOW, on_first_use=True), AGENT, now=NOW)

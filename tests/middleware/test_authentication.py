@@ -20,6 +20,7 @@ from starlette.routing import Mount, Route
 
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.dpop import DPoP, ServerNonces
+from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import Anonymous, Identity, Principal
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.errors import (
@@ -31,9 +32,21 @@ from a2a_trust.errors import (
 )
 from a2a_trust.middleware.authentication import CardEnforcementMiddleware, is_public, principal_of
 from a2a_trust.middleware.protection import protect
-from tests.auth.proofs import bound_token, proof
-from tests.auth.test_jwt import NOW, claims, token
-from tests.middleware.agent import CALL, CARD, KEY, POOR_KEY, Agent, guarded, raw_exchange, uvicorn_serving, verifiers
+from tests.auth.proofs import BASE, bound_token, by_dpop, proof, scope_of
+from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
+from tests.middleware.agent import (
+    CALL,
+    CARD,
+    KEY,
+    POOR_KEY,
+    SCHEMES,
+    STORE,
+    Agent,
+    guarded,
+    raw_exchange,
+    uvicorn_serving,
+    verifiers,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -484,6 +497,34 @@ async def test_anonymous_callers_are_somebody_else_every_time() -> None:
     assert all(isinstance(caller, Anonymous) and not caller.is_authenticated for caller in callers)
     assert len({caller.display_name for caller in callers}) == 2
     assert [scope["auth"].scopes for scope in agent.scopes] == [[], []]
+
+
+async def test_a_proof_is_hidden_with_its_token() -> None:
+    bound = bound_token()
+    for hide in (False, True):
+        agent = Agent()
+        card = {**CARD, "securityRequirements": [{"schemes": {"oauth": {"list": []}}}]}
+        verifiers = {"oauth": JwtVerifier(Keys(EC), issuer=ISSUER, audience=AUDIENCE)}
+        app = guarded(agent, card, verifiers=verifiers, dpop=DPoP(url=BASE), hide_credentials=hide)
+        scope = {**scope_of(by_dpop(bound, proof(bound)))}
+        await called(app, scope, {"type": "http.request", "body": b"", "more_body": False})
+        assert (b"dpop" in dict(agent.scopes[0]["headers"])) is not hide
+
+
+async def test_only_a_credential_that_browsers_attach_asks_who_the_page_is() -> None:
+    """Two ways in: a key that a program writes, and a cookie that a browser adds by itself."""
+    schemes = {**SCHEMES, "sid": {"apiKeySecurityScheme": {"location": "cookie", "name": "sid"}}}
+    card = {
+        **CARD,
+        "securitySchemes": schemes,
+        "securityRequirements": [{"schemes": {"key": {"list": []}}}, {"schemes": {"sid": {"list": []}}}],
+    }
+    keys = {"key": ApiKeyVerifier(STORE), "sid": ApiKeyVerifier(STORE)}
+    page = {"Sec-Fetch-Site": "cross-site", "Origin": "https://page.example"}
+    async with client(guarded(Agent(), card, verifiers=keys)) as http:
+        assert (await http.post(RPC, headers={"X-API-Key": KEY, **page})).status_code == 200
+        assert (await http.post(RPC, headers={"Cookie": f"sid={KEY}", **page})).status_code == 403
+        assert (await http.post(RPC, headers={"Cookie": f"sid={KEY}"})).status_code == 200
 
 
 async def test_credentials_are_seen_by_the_application_unless_they_are_hidden() -> None:

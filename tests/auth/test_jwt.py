@@ -774,8 +774,9 @@ async def test_a_remembered_token_is_forgotten_by_what_is_signed() -> None:
 
 @pytest.mark.parametrize("name", ["issuer", "audience"])
 async def test_issuer_and_audience_are_needed(name: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"{name} must be a string that is not empty"):
-        verifier(None, **{name: ""})
+    for wrong in ("", None, 5, ["https://a.example"], b"x"):
+        with pytest.raises(ConfigurationError, match=f"{name} must be a string that is not empty"):
+            verifier(None, **{name: wrong})
     kinds: tuple[Any, ...] = (JwtVerifier, IdTokenVerifier)
     for kind in kinds:
         given = {"issuer": ISSUER, "audience": AUDIENCE}

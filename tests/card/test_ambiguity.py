@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 
 from a2a_trust import strict_json
-from a2a_trust.card.ambiguity import check_card, field_of, is_simple
+from a2a_trust.card.ambiguity import check_card, field_of, is_full, is_simple
 from a2a_trust.card.schema import MESSAGES, Field, Kind
 from a2a_trust.errors import MalformedError
 from a2a_trust.keys.signer import generate_signer
@@ -681,3 +681,11 @@ def test_an_extended_card_of_0_3_stands_beside_no_null(twin: str, older: str) ->
             check_card(members)
         with pytest.raises(MalformedError):
             verify_card(served(members), trust_in(), origin=ANYWHERE, now=0)
+
+
+@pytest.mark.parametrize("empty", [None, "", [], {}])
+def test_a_value_is_full_when_nothing_within_is_empty(empty: Any) -> None:
+    assert not is_full(empty)
+    assert is_full({"a": ["x", 0, False, {"b": 1.5}]})
+    for holder in ([empty], ["x", empty], {"a": empty}, {"a": "x", "b": empty}, {"a": ["x", {"b": empty}]}):
+        assert not is_full(holder)

@@ -27,7 +27,7 @@ class _Member:
 
 
 def rewritten(text: str, original: JSONObject, card: JSONObject) -> str:
-    """``text``, which says ``original``, with the members that differ in ``card`` written anew.
+    """``text``, which says ``original``, with the members that differ in ``card`` written again.
 
     Members that are equal keep their very characters. New text follows the document: its indentation, its line ends,
     whether it has blanks after colons and commas, whether it escapes what is not ASCII.

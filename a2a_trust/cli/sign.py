@@ -165,7 +165,7 @@ def _signers(options: argparse.Namespace, now: float) -> list[LocalSigner]:
     try:
         signers = load_signers(options.key, options.kid, options.alg)
     except MalformedError as error:
-        raise ConfigurationError(str(error)) from None  # the key is the operator's: no verdict on a card
+        raise ConfigurationError(str(error)) from None  # the key is the operator's, so this says nothing about a card
     for signer in signers:
         if not signer.public_key.is_valid_at(now):
             raise ConfigurationError(

@@ -88,7 +88,7 @@ class CertificateInMemory:
         return self._pair
 
     def replace(self, chain: bytes, key: bytes | LocalSigner) -> None:
-        """From now on new connections show this one. ConfigurationError, MalformedError: the last one goes on."""
+        """From now on new connections show this one. ConfigurationError, MalformedError: the previous one stays."""
         signer = _signer(key)
         _load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), chain, signer)
         self._pair = chain, signer

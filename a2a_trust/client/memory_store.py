@@ -57,8 +57,7 @@ class SqliteCardMemory(TableCardMemory):
             application_id=_APPLICATION_ID,
             version=2,
             tables=_TABLES,
-            if_damaged="restore it from a copy, or move it away and begin anew, when every agent is seen for the first "
-            "time again",
+            if_damaged="restore it from a copy, or move it away; then every agent is seen for the first time again",
             timeout=timeout,
             unavailable=CardMemoryUnavailableError,
         )

@@ -114,7 +114,9 @@ class KeyRingFile:
         if failure is None:
             _log.info("key ring %s was read again", self._path)
         else:
-            _log.error("key ring %s cannot be read, the last one goes on: %s", self._path, _reason(failure, self._path))
+            _log.error(
+                "key ring %s cannot be read; keeping the previous version: %s", self._path, _reason(failure, self._path)
+            )
 
 
 def _trusted(ring: KeyRing) -> TrustStore:

@@ -559,7 +559,7 @@ class TrustFile:
         if failure is None:
             _log.info("the trust file %s was read again", self._path)
         else:
-            _log.error("the trust file cannot be read, the last one goes on: %s", failure)
+            _log.error("the trust file cannot be read; keeping the previous version: %s", failure)
 
     def _read(self) -> tuple[TrustDocument, dict[Path, Stamp | None]]:
         # Looked at before it is read: a change meanwhile is noticed the next time.

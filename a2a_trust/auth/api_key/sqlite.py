@@ -88,14 +88,14 @@ class SqliteApiKeys(ApiKeyWrites):
         """
         with self._file.connection() as connection:
             rows = _rows(connection) if owner is None else _rows(connection, "WHERE owner = ?", owner)
-        return tuple(record for record in map(_judged, rows) if isinstance(record, ApiKeyRecord))
+        return tuple(record for record in map(_read, rows) if isinstance(record, ApiKeyRecord))
 
     def unreadable(self) -> tuple[tuple[str, str], ...]:
-        """The records that were made or damaged by hand, whose keys let nobody in: of each its id and what is wrong."""
+        """The records that were made or damaged by hand, whose keys are rejected: of each its id and what is wrong."""
         with self._file.connection() as connection:
             rows = _rows(connection)
-        judged = ((row, _judged(row)) for row in rows)
-        return tuple((_text_of(row[0]), str(why)) for row, why in judged if isinstance(why, ConfigurationError))
+        found = ((row, _read(row)) for row in rows)
+        return tuple((_text_of(row[0]), str(why)) for row, why in found if isinstance(why, ConfigurationError))
 
     async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
         return await asyncio.to_thread(self._find, digests)
@@ -105,7 +105,7 @@ class SqliteApiKeys(ApiKeyWrites):
             (revision,) = connection.execute("SELECT value FROM revision").fetchone()
             records: list[ApiKeyRecord] = []
             for row in (row for digest in digests for row in _rows(connection, "WHERE digest = ?", digest)):
-                record = _judged(row)
+                record = _read(row)
                 if isinstance(record, ApiKeyRecord):
                     records.append(record)
                 else:
@@ -174,7 +174,7 @@ def _text_of(value: object) -> str:
     return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)
 
 
-def _judged(row: tuple[Any, ...]) -> ApiKeyRecord | ConfigurationError:
+def _read(row: tuple[Any, ...]) -> ApiKeyRecord | ConfigurationError:
     """The record, or what is wrong with it: one that was made by hand must not keep out the others."""
     try:
         return _record(row)

@@ -136,7 +136,7 @@ class ApiKeyRecord:
             raise ConfigurationError("API key: moments are seconds (not milliseconds) since the epoch")
 
     def is_good(self, now: float) -> bool:
-        """Whether the key lets anybody in at that moment."""
+        """Whether the key is valid at that moment."""
         return self.revoked is None and now < self.expires
 
 
@@ -308,7 +308,7 @@ class ApiKeyWrites:
                 table.put(replace(now, expires=before.expires, replaced_by=None))
 
     def revoke(self, key_id: str) -> ApiKeyRecord:
-        """The key lets nobody in any more, as soon as the verifiers read the store again. There is no way back."""
+        """Revoke the key: verifiers reject it as soon as they read the store again. This cannot be undone."""
         with self._writing() as table:
             record = _revoked(_get(table, key_id))
             table.put(record)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import random
 import socket
 import ssl
 import subprocess
@@ -20,6 +22,7 @@ __all__ = ["SERVERS", "free_port", "serving", "serving_under_all"]
 ROOT: Final = Path(__file__).resolve().parents[2]
 _START_SECONDS: Final = 60
 _END_SECONDS: Final = 10
+_PORT_LOCKS: Final = Path(tempfile.gettempdir()) / f"a2a-trust-test-ports-{os.getuid()}"
 
 #: How each server is told, by its own command line, which application to serve at which port of this machine.
 SERVERS: Final[Mapping[str, Callable[[str, int], list[str]]]] = {
@@ -36,9 +39,21 @@ def _uvicorn(http: str, app: str, port: int) -> list[str]:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
+    """A port that is free now, and that no other process of the tests is given before this process ends.
+
+    It lies below the ports that Linux gives to connections. Two servers on one port would answer for each other.
+    """
+    _PORT_LOCKS.mkdir(exist_ok=True)
+    while True:
+        port = random.randrange(10_240, 32_768)
+        lock = os.open(_PORT_LOCKS / str(port), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            os.close(lock)
+        else:
+            return port  # the lock is held until the process ends
 
 
 @contextmanager
@@ -83,7 +98,7 @@ def _running(command: list[str], settings: Mapping[str, str], folder: Path) -> I
         def wait_for(url: str) -> None:
             until = time.monotonic() + _START_SECONDS
             while process.poll() is None and time.monotonic() < until:
-                if _answers(url):
+                if _answers(url) and process.poll() is None:
                     return
                 time.sleep(0.05)
             said.seek(0)

@@ -7,8 +7,9 @@ from a2a_trust.auth.dpop import DPoP as DPoP
 from a2a_trust.auth.jwt import JwtVerifier as JwtVerifier
 from a2a_trust.auth.principal import Principal as Principal
 from a2a_trust.card.merge import merged_card as merged_card
+from a2a_trust.client.agent_client import verifying_client as verifying_client
+from a2a_trust.client.card_auth import CardAuth as CardAuth
 from a2a_trust.client.card_cache import CardCache as CardCache
-from a2a_trust.client.dpop import DPoPAuth as DPoPAuth
 from a2a_trust.client.extended import async_fetch_extended_card as async_fetch_extended_card
 from a2a_trust.client.extended import fetch_extended_card as fetch_extended_card
 from a2a_trust.client.fetching import FetchOptions as FetchOptions

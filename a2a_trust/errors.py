@@ -18,10 +18,12 @@
     │       ├── RolledBackCardError  signed before a card that was seen from there
     │       └── PinnedKeyError       by another key than before, and only its own origin vouches for it
     ├── FetchError                   a document could not be fetched: address, status, size, time
+    ├── TokenRequestError            an authorization server gives no token that can be used; ``error`` says why
+    ├── CredentialsError             in ``client``: nothing fits what the card demands; an ``httpx.RequestError`` too
+    ├── CredentialsRejectedError     in ``client``: an agent rejects them; an ``httpx.HTTPStatusError`` too
     ├── UnverifiedCardError          in ``client``: a request or a card did not pass; an ``httpx.RequestError`` too
-    ├── DPoPAuthError                in ``client``: no proof can be sent; an ``httpx.RequestError`` too
     ├── AuthenticationError          401: the credential is missing or invalid
-    │   ├── MissingCredentialsError  no credential came for any scheme
+    │   ├── MissingCredentialsError  no credential came for any scheme, or no access token for ``subject_token_of``
     │   └── InvalidCredentialsError  a credential came and is not good
     │       └── UnrecognizedCredentialsError  it is of another kind or issuer than this verifier is for
     ├── AuthorizationError           403: the caller is known and may not; ``scopes`` would be needed
@@ -68,6 +70,7 @@ __all__ = [
     "SignatureFailure",
     "SigningError",
     "TemporarilyUnavailableError",
+    "TokenRequestError",
     "TooManyRequestsError",
     "TrustError",
     "UncoveredFieldsError",
@@ -324,6 +327,19 @@ class FetchError(TrustError):
         super().__init__(message)
 
 
+class TokenRequestError(TrustError):
+    """An authorization server rejects a token request, or its answer cannot be used.
+
+    ``error`` is that of RFC 6749 5.2 and its extensions (``invalid_client``); "" without one.
+    """
+
+    code = "token-request"
+
+    def __init__(self, message: str, error: str = "") -> None:
+        self.error = error
+        super().__init__(message)
+
+
 class AuthenticationError(TrustError):
     """The request proves nobody. Its text goes to the log; callers get a fixed one."""
 
@@ -331,7 +347,7 @@ class AuthenticationError(TrustError):
 
 
 class MissingCredentialsError(AuthenticationError):
-    """The request carries no credential for any scheme that would admit it."""
+    """The request carries no credential for any scheme that would admit it, or not the one that a handler asks for."""
 
     code = "missing-credentials"
 

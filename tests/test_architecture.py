@@ -44,12 +44,20 @@ HOMES = {
     "httpcore": ("net/fetcher.py",),
     "anyio": ("net/fetcher.py", "client/flow.py", "client/transport.py", "middleware/rules.py"),
     "msgspec": ("middleware/calls.py",),
-    "httpx": ("client/dpop.py", "client/transport.py"),
+    "httpx": (
+        "client/attachment.py",
+        "client/card_auth.py",
+        "client/rejection.py",
+        "client/transport.py",
+        "client/agent_client.py",
+    ),
+    "authlib": ("client/oauth.py",),
     "starlette": ("middleware/",),
     "uvicorn": ("servers/uvicorn.py",),
     "hypercorn": ("servers/hypercorn.py",),
     "pydantic": ("card/models.py",),
     "a2a": ("card/given.py",),
+    "google": ("client/sdk_hook.py",),
     "sqlite3": (
         "files/sqlite.py",
         "auth/api_key/sqlite.py",
@@ -60,11 +68,11 @@ HOMES = {
 
 STANDARD = {
     "abc", "asyncio", "base64", "binascii", "bisect", "codecs", "collections", "concurrent", "contextlib",
-    "contextvars", "dataclasses", "datetime", "decimal", "email", "enum", "errno", "fcntl", "functools",
+    "contextvars", "copy", "dataclasses", "datetime", "decimal", "email", "enum", "errno", "fcntl", "functools",
     "__future__", "getpass", "hashlib", "hmac", "importlib", "inspect", "io", "ipaddress", "itertools", "json",
     "logging", "math", "os", "pathlib", "re", "secrets", "shlex", "shutil", "signal", "socket", "ssl",
     "stat", "sys", "tempfile", "textwrap", "threading", "time", "tomllib", "types", "typing", "unicodedata",
-    "urllib", "uuid", "warnings", "zlib",
+    "urllib", "uuid", "warnings", "weakref", "zlib",
 }  # fmt: skip
 
 

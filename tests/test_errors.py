@@ -13,7 +13,8 @@ import httpx
 import pytest
 
 from a2a_trust import errors
-from a2a_trust.client.dpop import DPoPAuthError
+from a2a_trust.client.card_auth import CredentialsError
+from a2a_trust.client.rejection import CredentialsRejectedError
 from a2a_trust.client.transport import UnverifiedCardError
 from a2a_trust.errors import (
     CardVerificationError,
@@ -73,7 +74,8 @@ def test_errors_are_also_what_their_callers_know() -> None:
     assert issubclass(PassphraseNeededError, ConfigurationError)
     assert issubclass(ConfigurationError, ValueError)
     assert issubclass(UnverifiedCardError, httpx.RequestError)
-    assert issubclass(DPoPAuthError, httpx.RequestError)
+    assert issubclass(CredentialsError, httpx.RequestError)
+    assert issubclass(CredentialsRejectedError, httpx.HTTPStatusError)
 
 
 def test_one_class_stands_for_everything_that_may_succeed_later() -> None:
@@ -166,7 +168,6 @@ CODES = {
     "TrustError": "error",
     "ConfigurationError": "configuration",
     "PassphraseNeededError": "passphrase-needed",
-    "DPoPAuthError": "dpop",
     "UnverifiedCardError": "unverified-card",
     "TemporarilyUnavailableError": "unavailable",
     "MalformedError": "malformed",
@@ -183,6 +184,9 @@ CODES = {
     "PinnedKeyError": "pinned-key",
     "CardMemoryUnavailableError": "memory-unavailable",
     "FetchError": "fetch",
+    "TokenRequestError": "token-request",
+    "CredentialsError": "credentials",
+    "CredentialsRejectedError": "credentials-rejected",
     "AuthenticationError": "authentication",
     "MissingCredentialsError": "missing-credentials",
     "InvalidCredentialsError": "invalid-credentials",

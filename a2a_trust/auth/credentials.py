@@ -41,7 +41,8 @@ _UNSAFE_HEADERS: Final = re.compile(
     r"host|cookie|set-cookie|authorization|connection|upgrade|te|trailer|expect|forwarded|via|origin|referer|date|"
     r"transfer-encoding|keep-alive|accept|accept-.*|content-.*|proxy-.*|x-forwarded-.*|x-real-ip|sec-.*|a2a-.*|range|"
     r"if-.*|cache-control|pragma|user-agent|last-event-id|x-original-.*|x-rewrite-.*|x-http-method.*|client-cert.*|"
-    r"x-ssl-.*|x-client-.*|dpop|max-forwards|http2-settings|true-client-ip|remote-.*|location|server|www-authenticate"
+    r"x-ssl-.*|x-client-.*|dpop|max-forwards|http2-settings|true-client-ip|remote-.*|location|server|www-authenticate|"
+    r"traceparent|tracestate|baggage|x-request-id|x-correlation-id"
 )
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^`|~-]+")  # RFC 9110 5.6.2, without the underscore
 _PARAMETER_NAME: Final = re.compile(r"[A-Za-z0-9._~-]+")

@@ -27,7 +27,7 @@ from a2a_trust.keys.jwks_cache import JwksCache, JwksCacheTimes
 if TYPE_CHECKING:
     from a2a_trust.net.fetcher import Fetcher
 
-__all__ = ["IssuerKeys", "OAuth2Keys", "OpenIdKeys", "check_issuer"]
+__all__ = ["IssuerKeys", "OAuth2Keys", "OpenIdKeys", "check_issuer", "metadata_urls"]
 
 
 class IssuerKeys(JwksCache):
@@ -106,11 +106,11 @@ class OAuth2Keys(IssuerKeys):
         times: JwksCacheTimes | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        known = (*_locations(issuer, "oauth-authorization-server"), *_locations(issuer, "openid-configuration"))
+        known = metadata_urls(issuer)
         url = known[0] if metadata_url is None else metadata_url
         if url not in known:
             raise ConfigurationError(
-                f"metadata_url: that of the issuer {issuer[:128]!a} can be one of {', '.join(dict.fromkeys(known))}"
+                f"metadata_url: that of the issuer {issuer[:128]!a} can be one of {', '.join(known)}"
             )
         super().__init__(issuer, url, fetcher, times, clock)
 
@@ -126,6 +126,12 @@ def check_issuer(issuer: str) -> None:
             f"issuer {issuer[:128]!a}: that is the URL of its metadata; write the issuer as tokens have it in iss, "
             f"such as {name[:128]!a}"
         )
+
+
+def metadata_urls(issuer: str) -> tuple[str, ...]:
+    """Where the metadata of an issuer can be, by RFC 8414 3.1 and 5; ConfigurationError: it is not an issuer's name."""
+    documents = ("oauth-authorization-server", "openid-configuration")
+    return tuple(dict.fromkeys(url for document in documents for url in _locations(issuer, document)))
 
 
 def _locations(issuer: str, document: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from a2a_trust.auth.credentials import CERTIFICATES, Extractor, HeaderLines, HttpAuthorization, Lines, certificates_of
+from a2a_trust.auth.credentials import CERTIFICATES, Extractor, HeaderLines, Lines, certificates_of
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard_config import (
     ConfiguredScheme,
@@ -22,6 +22,7 @@ from a2a_trust.auth.guard_config import (
     configured,
 )
 from a2a_trust.auth.principal import Anonymous, Identity, Principal, Verifier
+from a2a_trust.auth.subject_token import SubjectToken
 from a2a_trust.card.view import Alternative, CardView, SecurityScheme
 from a2a_trust.errors import (
     AuthenticationError,
@@ -76,7 +77,6 @@ class _Evidence:
 
 
 _NO_LINES: Final[Lines] = []
-_BY_DPOP: Final = HttpAuthorization("dpop")
 _PROOF: Final = b"dpop"
 
 
@@ -121,6 +121,11 @@ class Guard:
         """The headers, in lower case, in which requests prove the keys that their credentials are bound to."""
         return frozenset() if self.dpop is None else frozenset({_PROOF})
 
+    @property
+    def takes_access_tokens(self) -> bool:
+        """Whether a verifier says of itself that it is for access tokens."""
+        return any(scheme.is_for_access_tokens for scheme in self._config.schemes)
+
     def takes_dpop(self, name: str) -> bool:
         """Whether the tokens of a used scheme may also come as ``Authorization: DPoP``, with a proof."""
         return self._schemes[name].takes_dpop
@@ -153,6 +158,21 @@ class Guard:
                 return refused
         return self._decide(evidence)  # 5
 
+    def subject_token(self, scope: Any, caller: Principal | Anonymous) -> SubjectToken | None:
+        """The access token by which the request, as it was authenticated, is from ``caller``; None where it is by none.
+
+        Schemes of several issuers take their tokens from one place, so a caller has one token at most.
+        """
+        lines = self._lines.find(scope["headers"])
+        for scheme in self._config.schemes:
+            identity = caller.identity(scheme.name) if scheme.is_for_access_tokens else None
+            if identity is not None:
+                text, _ = scheme.take(lines.get(scheme.header, _NO_LINES), scope)
+                return SubjectToken(
+                    text, issuer=identity.issuer, subject=identity.subject, expires_at=identity.expires_at
+                )
+        return None
+
     # 1
 
     def _collect(self, lines: dict[bytes, Lines], scope: Any) -> list[_Carried] | Refused:
@@ -162,11 +182,8 @@ class Guard:
             found = lines.get(scheme.header, _NO_LINES)
             if found is _NO_LINES and scheme.header:
                 continue
-            by_dpop = False
             try:
-                credential = scheme.place.take(found, scope)
-                if credential is None and scheme.takes_dpop:
-                    credential, by_dpop = _BY_DPOP.take(found, scope), True
+                credential, by_dpop = scheme.take(found, scope)
             except InvalidCredentialsError as error:
                 return Refused(error, scheme.name)
             if credential is not None:

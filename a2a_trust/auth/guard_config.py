@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, extractor_for
+from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, Lines, extractor_for
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.principal import SCOPE, BoundVerifier, CredentialKind, Identity, Verifier
 from a2a_trust.card.schema import SCHEME_TYPES
@@ -33,6 +33,8 @@ __all__ = [
     "GuardConfig",
     "configured",
 ]
+
+_BY_DPOP: Final = HttpAuthorization("dpop")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +60,27 @@ class ConfiguredScheme:
     """``verify_bound`` of a ``BoundVerifier`` whose ``verify`` nobody has replaced, else ``verify``: one that was put
     over it, in a subclass or on the object, may reject more, and must be asked."""
 
+    is_for_access_tokens: bool = field(init=False)
+    """Whether the verifier says so of itself; ID tokens are something else here."""
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "header", self.place.header or b"")
+        kind = getattr(self.verifier, "kind", None)
+        object.__setattr__(self, "is_for_access_tokens", kind is CredentialKind.ACCESS_TOKEN)
         verifier, verify = self.verifier, self.verifier.verify
         if isinstance(verifier, BoundVerifier) and getattr(verify, "__func__", None) is BoundVerifier.verify:
             verify = verifier.verify_bound
         object.__setattr__(self, "verify", verify)
+
+    def take(self, lines: Lines, scope: Any) -> tuple[Any, bool]:
+        """The credential that a request carries, None for none, and whether it came as ``Authorization: DPoP``.
+
+        ``lines`` are those of ``header``. InvalidCredentialsError: it has an unusable one.
+        """
+        credential = self.place.take(lines, scope)
+        if credential is None and self.takes_dpop:
+            return _BY_DPOP.take(lines, scope), True
+        return credential, False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

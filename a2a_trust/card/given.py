@@ -10,13 +10,13 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeGuard
 
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.files.watched import open_regular
 from a2a_trust.strict_json import MAX_BYTES
 
-__all__ = ["GivenCard", "PydanticCard", "SdkCard", "given_card"]
+__all__ = ["GivenCard", "PydanticCard", "SdkCard", "given_card", "is_message"]
 
 
 class PydanticCard(Protocol):
@@ -50,7 +50,7 @@ def given_card(card: GivenCard, *, what: str = "card") -> bytes | Mapping[str, A
     if isinstance(card, str) and card.lstrip().startswith("{"):
         return card.encode("utf-8", "surrogatepass")  # the reader rejects half of a surrogate pair
     if not isinstance(card, type):
-        if getattr(getattr(card, "DESCRIPTOR", None), "full_name", None) == _SDK_MESSAGE:
+        if is_message(card):
             return _served_by_sdk(card)
         if callable(getattr(card, "model_dump", None)):
             members = _dumped(card)
@@ -60,6 +60,11 @@ def given_card(card: GivenCard, *, what: str = "card") -> bytes | Mapping[str, A
         f"{what}: {type(card).__name__} is not a card; write a dict, bytes, JSON text, Path('card.json') or an "
         "AgentCard of a2a-sdk or a2a_trust.card.models"
     )
+
+
+def is_message(card: object) -> TypeGuard[SdkCard]:
+    """Whether it is the protobuf message of a2a-sdk 1.0 and newer."""
+    return getattr(getattr(card, "DESCRIPTOR", None), "full_name", None) == _SDK_MESSAGE
 
 
 def _content(path: Path, what: str) -> bytes:

@@ -16,20 +16,20 @@ section 11, 0.3 section 3.2.3; RFC 3986 section 6.2.2.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Self
 
 from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_PATHS, ROUTES, Binding
 from a2a_trust.card.schema import CARD_PATHS, Generation
 from a2a_trust.card.view import read_card
-from a2a_trust.errors import MalformedError
+from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.origins import url_of
 from a2a_trust.net.addresses import is_this_machine
 from a2a_trust.net.urls import with_plain_escapes
 from a2a_trust.signing.verify import VerifiedCard
 
-__all__ = ["Destination", "Destinations", "UnsafePassAnything"]
+__all__ = ["Destination", "Destinations", "UnsafePassAnything", "named_origins"]
 
 #: Segments that servers read differently: some take off what follows ";" and resolve the dots that are left, and some
 #: decode, once or twice, before they look for dots, ";" and slashes.
@@ -148,3 +148,27 @@ def _destination_or_none(url: str) -> Destination | None:
         return Destination.of(url)
     except MalformedError:
         return None
+
+
+def named_origins(origins: Iterable[str]) -> frozenset[str]:
+    """The origins in one spelling. ConfigurationError: there are none, or one is not an origin."""
+    named = frozenset(map(_origin, [origins] if isinstance(origins, str) else origins))
+    if isinstance(origins, str) or not named:
+        raise ConfigurationError(
+            'origins: write a list of those that may have the credential, ["https://agent.example.com"]'
+        )
+    return named
+
+
+def _origin(text: str) -> str:
+    try:
+        parts = url_of(text)
+    except (MalformedError, TypeError):
+        parts = None
+    if parts is None or parts.scheme not in ("https", "http") or parts.path or parts[4:] != (None, None):
+        raise ConfigurationError(
+            f"origins: {ascii(text)[:80]}: write only scheme, host and port, https://agent.example.com"
+        )
+    if parts.scheme == "http" and not is_this_machine(parts.host):
+        raise ConfigurationError(f"origins: {text!r}: http is for this machine only; write https://…")
+    return parts.origin

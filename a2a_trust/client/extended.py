@@ -18,7 +18,7 @@ from a2a_trust.card.operations import EXTENDED_CARD_0_2, EXTENDED_CARD_METHODS, 
 from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import Interface, read_card
 from a2a_trust.client.fetching import FetchOptions, verification_by
-from a2a_trust.client.flow import Flow, Get, run, run_async
+from a2a_trust.client.flow import Flow, Get, HiddenHeaders, run, run_async
 from a2a_trust.client.reach import Reach, check_extension
 from a2a_trust.client.verification import Verification
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
@@ -51,6 +51,7 @@ def fetch_extended_card(
     MalformedError, CardVerificationError: it is not verified, or it names origins of interfaces, or URLs for
     credentials, that the public card does not.
     """
+    credentials = HiddenHeaders(credentials)
     verification = verification_by(options, trust).without_memory()
     return run(_extending(card, verification, credentials, tenant), options.fetcher)
 
@@ -64,6 +65,7 @@ async def async_fetch_extended_card(
     options: FetchOptions = FetchOptions(),  # noqa: B008  frozen
 ) -> VerifiedCard:
     """As ``fetch_extended_card``, on the running event loop."""
+    credentials = HiddenHeaders(credentials)
     verification = verification_by(options, trust).without_memory()
     return await run_async(_extending(card, verification, credentials, tenant), options.fetcher)
 

@@ -14,16 +14,17 @@ Files and bytes need no network: ``verify_card`` proves them. Source: A2A 1.0.1 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from a2a_trust import strict_json
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.client.card_cache import CardCache
 from a2a_trust.client.first_use import TrustOnFirstUse
-from a2a_trust.client.flow import Flow, Get, run, run_async
+from a2a_trust.client.flow import Flow, Get, HiddenHeaders, run, run_async
 from a2a_trust.client.memory import CardMemory
 from a2a_trust.client.verification import ANY_KEY, WHOLE_CARD, Verification, check_first_use
 from a2a_trust.errors import CardVerificationError, ConfigurationError, FetchError, MalformedError
@@ -36,6 +37,8 @@ from a2a_trust.strict_json import JSON
 __all__ = ["FetchOptions", "UnsafeReportOnly", "async_fetch_card", "card_urls", "fetch_card", "verification_by"]
 
 T = TypeVar("T")
+
+NO_CREDENTIALS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,24 +81,32 @@ def fetch_card(
     url: str,
     trust: TrustSource,
     options: FetchOptions = FetchOptions(),
+    *,
+    credentials: Mapping[str, str] = NO_CREDENTIALS,
 ) -> VerifiedCard:
     """The card of the agent at that URL, verified with the keys of ``trust``, or an error.
 
     ``url`` is where the agent is (``https://agent.example.com``), or that of the card itself, which ends in ``.json``.
+    ``credentials`` are headers for a card behind authentication, such as ``{"Authorization": "Bearer …"}``. They go to
+    that URL and nowhere else; what comes is not cached.
 
     FetchError: it cannot be had. MalformedError, CardVerificationError and those below it: it is not verified.
     CardMemoryUnavailableError: nobody knows whether it is the latest one.
     """
-    return run(fetching(url, verification_by(options, trust), options.cache), options.fetcher)
+    credentials = HiddenHeaders(credentials)
+    return run(fetching(url, verification_by(options, trust), options.cache, credentials), options.fetcher)
 
 
 async def async_fetch_card(
     url: str,
     trust: TrustSource,
     options: FetchOptions = FetchOptions(),
+    *,
+    credentials: Mapping[str, str] = NO_CREDENTIALS,
 ) -> VerifiedCard:
     """As ``fetch_card``, on the running event loop."""
-    return await run_async(fetching(url, verification_by(options, trust), options.cache), options.fetcher)
+    credentials = HiddenHeaders(credentials)
+    return await run_async(fetching(url, verification_by(options, trust), options.cache, credentials), options.fetcher)
 
 
 def card_urls(url: str) -> tuple[str, ...]:
@@ -118,8 +129,12 @@ def card_urls(url: str) -> tuple[str, ...]:
     return tuple(url.rstrip("/") + name for name in CARD_PATHS)
 
 
-def fetching(url: str, verification: Verification, cache: CardCache | None) -> Flow[VerifiedCard]:
+def fetching(
+    url: str, verification: Verification, cache: CardCache | None, credentials: Mapping[str, str] = NO_CREDENTIALS
+) -> Flow[VerifiedCard]:
     """The flow of ``fetch_card``."""
+    if credentials:
+        return (yield from _at_first(url, lambda place: _fetching_with(place, verification, credentials)))
     return (yield from _at_first(url, lambda place: _fetching_from(place, verification, cache)))
 
 
@@ -142,6 +157,11 @@ def _at_first(url: str, attempt: Callable[[str], Flow[T]]) -> Flow[T]:
             if error.status != 404:
                 raise
     return (yield from attempt(oldest))
+
+
+def _fetching_with(place: str, verification: Verification, credentials: Mapping[str, str]) -> Flow[VerifiedCard]:
+    fetched = yield Get(url=place, headers=credentials)
+    return (yield from verification.verify(fetched.body, place))
 
 
 def _fetching_from(place: str, verification: Verification, cache: CardCache | None) -> Flow[VerifiedCard]:

@@ -8,21 +8,44 @@ its result. It knows neither sockets nor event loops, so one flow serves program
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from threading import get_ident
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from anyio import to_thread
 
-from a2a_trust.errors import TrustError
+from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.keys.trust import TrustStore
-from a2a_trust.net.fetcher import Fetched, Fetcher
+from a2a_trust.net.fetcher import Fetched, Fetcher, FormAnswer
 
-__all__ = ["Flow", "FreshKeys", "Get", "InThread", "KeyFetcher", "at_once", "run", "run_async"]
+__all__ = [
+    "Answered",
+    "Ask",
+    "Flow",
+    "FreshKeys",
+    "Get",
+    "HiddenHeaders",
+    "InThread",
+    "KeyFetcher",
+    "PostForm",
+    "ToTheEnd",
+    "at_once",
+    "run",
+    "run_async",
+]
 
 T = TypeVar("T")
+
+
+class HiddenHeaders(dict[str, str]):
+    """Headers that may be credentials: tracebacks show locals, and this one shows nothing."""
+
+    def __repr__(self) -> str:
+        return "{…}"
 
 
 @runtime_checkable
@@ -61,7 +84,49 @@ class InThread:
     call: Callable[[], Any]
 
 
-Step: TypeAlias = Get | FreshKeys | InThread
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostForm:
+    """The answer of a token endpoint, through the fetcher of its client; as ``Fetcher.post_form``."""
+
+    fetcher: Fetcher
+    url: str
+    form: bytes = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a function of the program returns; asynchronous ones are for programs with an event loop."""
+
+    function: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Wait for a future that another thread or task completes: True.
+
+    False: the event loop of this thread has to complete it, so to wait would be a deadlock.
+    """
+
+    future: Future[None]
+    thread: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToTheEnd:
+    """The result of a flow that goes on to its end also when the one who waits for it is cancelled.
+
+    ``ended`` is called then, whatever came of it.
+    """
+
+    flow: Generator[Any, Any, Any]
+    ended: Callable[[], None]
+
+
+_UNATTENDED: Final[set[asyncio.Task[Any]]] = set()
+"""The tasks of such flows: an event loop holds its tasks by weak references only."""
+
+Step: TypeAlias = Get | FreshKeys | InThread | PostForm | Ask | Answered | ToTheEnd
 Flow: TypeAlias = Generator[Step, Any, T]
 
 
@@ -74,7 +139,22 @@ def run(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
     """The result of the flow, for programs that wait; what needs an event loop gets one, also where one is running."""
 
     async def taken(step: Step) -> Any:
-        return step.call() if isinstance(step, InThread) else _waited(partial(_taken, step, fetcher))
+        match step:
+            case InThread():
+                return step.call()
+            case Ask():
+                return _plain(step.function())
+            case ToTheEnd():
+                try:
+                    return run(step.flow, fetcher)
+                finally:
+                    step.ended()
+            case Answered():
+                if step.thread == get_ident():
+                    return False
+                step.future.result()
+                return True
+        return _waited(partial(_taken, step, fetcher))
 
     return at_once(_driven(flow, taken))
 
@@ -91,12 +171,13 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
 
 async def _driven(flow: Flow[T], taken: Callable[[Step], Coroutine[Any, Any, Any]]) -> T:
     error: TrustError | None = None
-    answer: Any = None
+    answer: list[Any] = [None]  # taken out before the flow goes on: it may be a secret, and tracebacks show locals
     try:
         while True:
-            step = flow.send(answer) if error is None else flow.throw(error)
+            step = flow.send(answer.pop()) if error is None else flow.throw(error)
             try:
-                answer, error = await taken(step), None
+                error = None
+                answer.append(await taken(step))
             except TrustError as raised:
                 error = raised
     except StopIteration as done:
@@ -108,15 +189,52 @@ async def _driven(flow: Flow[T], taken: Callable[[Step], Coroutine[Any, Any, Any
 
 async def _taken(step: Step, fetcher: Fetcher | None) -> Any:
     match step:
-        case Get():
-            fetcher = Fetcher() if fetcher is None else fetcher
-            return await fetcher.fetch(
-                step.url, configured=True, known=step.known, headers=step.headers, content=step.content
-            )
+        case Get() | PostForm():
+            return await _fetched(step, fetcher)
         case FreshKeys():
             return await step.trust.fetch(step.origin)
         case InThread():
             return await to_thread.run_sync(step.call)
+        case Ask():
+            given = step.function()
+            return await given if inspect.isawaitable(given) else given
+        case Answered():
+            await asyncio.wrap_future(step.future)
+            return True
+        case ToTheEnd():
+            task = asyncio.ensure_future(run_async(step.flow, fetcher))
+            _UNATTENDED.add(task)
+            task.add_done_callback(lambda ended: _end(ended, step.ended))
+            return await asyncio.shield(task)
+
+
+def _end(task: asyncio.Task[Any], ended: Callable[[], None]) -> None:
+    _UNATTENDED.discard(task)
+    if not task.cancelled():
+        task.exception()  # where nobody waits any more, the loop need not tell of it
+    ended()
+
+
+async def _fetched(step: Get | PostForm, fetcher: Fetcher | None) -> Fetched | FormAnswer:
+    try:
+        if isinstance(step, PostForm):
+            return await step.fetcher.post_form(step.url, step.form, headers=step.headers)
+        fetcher = Fetcher() if fetcher is None else fetcher
+        return await fetcher.fetch(
+            step.url, configured=True, known=step.known, headers=step.headers, content=step.content
+        )
+    except TrustError as error:
+        error.__context__ = None
+        raise error.with_traceback(None)  # its frames hold the headers and the form  # noqa: B904
+
+
+def _plain(given: Any) -> Any:
+    """What a function returned, in a program that cannot wait for it."""
+    if inspect.isawaitable(given):
+        if inspect.iscoroutine(given):
+            given.close()  # else Python warns that nobody has waited for it
+        raise ConfigurationError("an async function is for httpx.AsyncClient; give httpx.Client a plain one")
+    return given
 
 
 def _waited(begin: Callable[[], Coroutine[Any, Any, Any]]) -> Any:

@@ -38,17 +38,15 @@ from a2a_trust.client.destinations import Destination, Destinations, UnsafePassA
 from a2a_trust.client.flow import Flow
 from a2a_trust.client.location import Location, location_of, plain_url
 from a2a_trust.client.reach import Reach, check_extension, origin_in
-from a2a_trust.client.verification import Verification
+from a2a_trust.client.verification import Verification, check_whole
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
     FetchError,
     MalformedError,
     TrustError,
-    UncoveredFieldsError,
 )
 from a2a_trust.keys.trust import TrustStore
-from a2a_trust.signing.forms import shown
 from a2a_trust.signing.verify import VerifiedCard
 
 __all__ = ["BARE_HEADERS", "DROPPED_HEADERS", "Asked", "PassingCards", "Search"]
@@ -113,10 +111,13 @@ class Search:
         url = str(self._called.without_operation())
         text = (
             f"no verified card names {self._called} ({'; '.join(self._outcomes)}); if its card is elsewhere, write "
-            f"cards={{{url!r}: 'https://…/agent-card.json'}}; if it belongs to no agent, and may have what you send, "
-            f"write also=[{self._called.origin!r}]"
+            f"cards={{{url!r}: 'https://…/agent-card.json'}}"
         )
-        refusal = FetchError(text) if self._cause is None else CardVerificationError(text)
+        if self._cause is None or isinstance(self._cause, FetchError):
+            also = f"if it belongs to no agent, and may have what you send, write also=[{self._called.origin!r}]"
+            refusal: TrustError = FetchError(f"{text}; {also}")
+        else:  # an agent is there, and nothing may be sent to it
+            refusal = CardVerificationError(text)
         refusal.__cause__ = self._cause
         return refusal
 
@@ -252,7 +253,7 @@ class PassingCards:
         publics: list[tuple[_Public, float, float]] = []
 
         def check(verified: VerifiedCard, trusted: TrustStore) -> None:
-            _check_whole(verified)
+            check_whole(verified)
             now, reach = verification.clock(), Reach.of(verified)
             if not is_public:
                 self._check_extension(reach, location.origin)
@@ -282,16 +283,6 @@ class PassingCards:
                 return
         if refusal is not None:
             raise refusal
-
-
-def _check_whole(verified: VerifiedCard) -> None:
-    """Refuse a proof with open ends: who reads the card as it came takes an absent requirement for none."""
-    if verified.unverified:
-        raise UncoveredFieldsError(
-            f"the card is signed in the form {verified.form}, which cannot prove {shown(verified.unverified)}; have it "
-            "signed by a2a-sign, or read what is verified of it with fetch_card",
-            verified.unverified,
-        )
 
 
 def _names(paths: tuple[str, ...], url: str) -> bool:

@@ -25,6 +25,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 import anyio
 import httpx
 
+from a2a_trust.client.attachment import copy_attachment, detach, sent_to
 from a2a_trust.client.destinations import Destination, UnsafePassAnything
 from a2a_trust.client.flow import Flow, at_once, run, run_async
 from a2a_trust.client.interception import BARE_HEADERS, DROPPED_HEADERS, Asked, PassingCards
@@ -35,13 +36,13 @@ from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust import TrustSource
 from a2a_trust.strict_json import MAX_BYTES
 
-__all__ = ["AsyncVerifyingTransport", "UnverifiedCardError", "VerifyingTransport"]
+__all__ = ["NO_CARDS", "AsyncVerifyingTransport", "UnverifiedCardError", "VerifyingTransport"]
 
 T = TypeVar("T")
 
 #: For the whole card, as long as a ``Fetcher`` waits: other requests to that agent wait meanwhile.
 _FETCH_SECONDS: Final = 5.0
-_NO_CARDS: Final[Mapping[str, str]] = MappingProxyType({})
+NO_CARDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class UnverifiedCardError(TrustError, httpx.RequestError):
@@ -68,7 +69,7 @@ class VerifyingTransport(httpx.BaseTransport):
         *,
         memory: CardMemory | None = None,
         policy: Policy = ANY_KEY,
-        cards: Mapping[str, str] = _NO_CARDS,
+        cards: Mapping[str, str] = NO_CARDS,
         also: Iterable[str] | UnsafePassAnything = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -93,7 +94,7 @@ class AsyncVerifyingTransport(httpx.AsyncBaseTransport):
         *,
         memory: CardMemory | None = None,
         policy: Policy = ANY_KEY,
-        cards: Mapping[str, str] = _NO_CARDS,
+        cards: Mapping[str, str] = NO_CARDS,
         also: Iterable[str] | UnsafePassAnything = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -179,10 +180,7 @@ class _Requests:
 
     async def handle(self, request: httpx.Request) -> httpx.Response:
         try:
-            body = await self._body(request) if _may_be_call(request) else b""
-            url = _sent_to(request)
-            asked = self._cards.asked(request.method, url, body)
-            is_permitted = self._cards.permits(url) or await self._is_permitted_now(request, url, asked)
+            asked, is_permitted = await self._decided(request)
         except ConfigurationError:
             raise  # it is the program's or its operator's, and says nothing of a card
         except TrustError as error:
@@ -190,8 +188,20 @@ class _Requests:
         if asked is None:
             return await self._network.send(request)
         if is_permitted:
-            return await self._card(_plain(request), asked)
-        return _of_a_stranger(await self._fetched(url, request))
+            plain = _plain(request)
+            try:
+                return await self._card(plain, asked)
+            finally:
+                detach(plain)
+        return _of_a_stranger(await self._fetched(sent_to(request), request))
+
+    async def _decided(self, request: httpx.Request) -> tuple[Asked | None, bool]:
+        """What it asks for, and whether it goes as it is. The URL may hold a key, and tracebacks show locals: it is in
+        no frame that is there while the request is sent."""
+        body = await self._body(request) if _may_be_call(request) else b""
+        url = sent_to(request)
+        asked = self._cards.asked(request.method, url, body)
+        return asked, self._cards.permits(url) or await self._is_permitted_now(request, url, asked)
 
     async def _body(self, request: httpx.Request) -> bytes:
         """The body, to be sent from memory; MalformedError: it is a stream, and too long for a call."""
@@ -251,11 +261,11 @@ class _Requests:
         try:
             _check_head(response)
             card = await self._network.read(response.stream, check)
-            await self._network.run(self._cards.judged(asked, _sent_to(request), card, response.charset_encoding))
+            await self._network.run(self._cards.judged(asked, sent_to(request), card, response.charset_encoding))
         except ConfigurationError:
             raise
         except TrustError as error:
-            raise _refusal(request, error) from error
+            raise _refusal(request, error) from error.with_traceback(None)
         finally:
             await self._network.close(response)
         return _again(response, card)
@@ -305,9 +315,11 @@ def _plain(request: httpx.Request) -> httpx.Request:
     for name in DROPPED_HEADERS:
         headers.pop(name, None)
     headers["Accept-Encoding"] = "identity"
-    return httpx.Request(
+    plain = httpx.Request(
         request.method, request.url, headers=headers, stream=request.stream, extensions=request.extensions
     )
+    copy_attachment(request, plain)
+    return plain
 
 
 def _bare_request(url: str, request: httpx.Request) -> httpx.Request:
@@ -360,21 +372,6 @@ def _address(request: httpx.Request) -> str:
     """The URL without user information and query, which may hold secrets."""
     url = request.url
     return f"{url.scheme}://{url.netloc.decode('ascii')}{url.raw_path.partition(b'?')[0].decode('ascii')}"
-
-
-def _sent_to(request: httpx.Request) -> str:
-    """The URL that the request is sent to, and its fragment, of the parts that go out: ``str(url)`` has another host
-    than these where httpx gives an ambiguous URL another spelling.
-
-    MalformedError: it goes to no host, or the program has replaced its path.
-    """
-    url = request.url
-    if not url.raw_host:
-        raise MalformedError("URL: it has no host; write https://host/path")
-    if "target" in request.extensions:
-        raise MalformedError("URL: the extension target sends the request to another one; leave it out")
-    _, mark, fragment = str(url).partition("#")
-    return f"{url.scheme}://{url.netloc.decode('ascii')}{url.raw_path.decode('ascii')}{mark}{fragment}"
 
 
 def _bare(response: httpx.Response) -> httpx.Response:

@@ -21,15 +21,17 @@ from a2a_trust.errors import (
     FetchError,
     KeySourceUnavailableError,
     MalformedError,
+    UncoveredFieldsError,
     UnsignedCardError,
 )
 from a2a_trust.keys.keyset import JWKS_PATH, read_jwks
 from a2a_trust.keys.origins import origin_of
 from a2a_trust.keys.policy import AnyKey, Policy
 from a2a_trust.keys.trust import TrustSource, TrustStore
+from a2a_trust.signing.forms import shown
 from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card
 
-__all__ = ["ANY_KEY", "WHOLE_CARD", "Verification", "check_first_use"]
+__all__ = ["ANY_KEY", "WHOLE_CARD", "Verification", "check_first_use", "check_whole"]
 
 ANY_KEY: Final = AnyKey()
 WHOLE_CARD: Final = Coverage.WHOLE_CARD
@@ -43,6 +45,16 @@ def check_first_use(on_first_use: TrustOnFirstUse | None, memory: CardMemory | N
     if on_first_use is not None and memory is None:
         raise ConfigurationError(
             "on_first_use: without a memory every use would be the first; pass memory=SqliteCardMemory(path)"
+        )
+
+
+def check_whole(verified: VerifiedCard) -> None:
+    """Refuse a proof with open ends: who reads the card as it came takes an absent requirement for none."""
+    if verified.unverified:
+        raise UncoveredFieldsError(
+            f"the card is signed in the form {verified.form}, which cannot prove {shown(verified.unverified)}; have it "
+            "signed by a2a-sign, or read what is verified of it with fetch_card",
+            verified.unverified,
         )
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
+from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import DEFAULT_ALGORITHM, ECDSA, RSA_PADDING, algorithm_named
 from a2a_trust.keys.jwk import PrivateKeyObject, PublicKey, private_key_from_jwk, public_key_from_object
 
-__all__ = ["LocalSigner", "Signer", "generate_signer"]
+__all__ = ["LocalSigner", "Signer", "generate_signer", "signed_jwt"]
 
 _CURVES = {"P-256": ec.SECP256R1(), "P-384": ec.SECP384R1(), "P-521": ec.SECP521R1()}
 
@@ -117,3 +120,10 @@ def generate_signer(alg: str = DEFAULT_ALGORITHM, *, kid: str | None = None, rsa
     else:
         key = rsa.generate_private_key(public_exponent=65537, key_size=rsa_bits)
     return LocalSigner(key, alg=algorithm.name, kid=kid)
+
+
+def signed_jwt(header: Mapping[str, Any], claims: Mapping[str, Any], signer: Signer) -> str:
+    """A JWT in the compact form (RFC 7519 7.1): proofs and assertions of a client. ``header`` names the algorithm."""
+    parts = (json.dumps(part, separators=(",", ":")).encode("ascii") for part in (header, claims))
+    signed = ".".join(map(base64url.encode, parts))
+    return f"{signed}.{base64url.encode(signer.sign(signed.encode('ascii')))}"

@@ -9,18 +9,19 @@ long wait for a verifier; a streamed answer is not touched.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from time import time
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
 from starlette.authentication import AuthCredentials
 
-from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, InQuery
+from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, InCookie, InQuery
 from a2a_trust.auth.dpop import NEXT_NONCE, DPoP
 from a2a_trust.auth.guard import Guard, Refused
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Anonymous, Principal, Verifier
+from a2a_trust.auth.subject_token import keep_for
 from a2a_trust.card.given import GivenCard, given_card
 from a2a_trust.card.operations import ends_like_operation, folded_path
 from a2a_trust.card.schema import CARD_PATHS
@@ -94,6 +95,8 @@ class CardEnforcementMiddleware:
             dpop=dpop,
         )
         _check_source(client_certificates, self._guard)
+        _check_kept(rules, self._guard)
+        self._keep_subject_token = rules.keep_subject_token
         self._certificates = client_certificates
         self._interfaces = Interfaces(view, unguarded=frozenset(rules.unguarded), served_at=rules.served_at)
         self._public = frozenset(map(_exact_path, CARD_PATHS if rules.public_paths is None else rules.public_paths))
@@ -101,9 +104,12 @@ class CardEnforcementMiddleware:
         self._allow_cors_preflight = rules.allow_cors_preflight
         places = self._guard.places if rules.hide_credentials else ()
         proofs = self._guard.proof_headers if rules.hide_credentials else frozenset()
-        self._hidden_headers = frozenset(place.header for place in places if place.header is not None) | proofs
+        in_cookies = [place for place in places if isinstance(place, InCookie)]
+        headers = [place.header for place in places if place.header is not None and place not in in_cookies]
+        self._hidden_headers = frozenset(headers) | proofs
         if client_certificates is not None:
             self._hidden_headers |= client_certificates.headers
+        self._hidden_cookies = frozenset(place.name.encode() for place in in_cookies)
         self._hidden_parameters = frozenset(place.name for place in places if isinstance(place, InQuery))
         self._resource_metadata = resource_metadata
         self._clock = clock
@@ -142,7 +148,10 @@ class CardEnforcementMiddleware:
             return
         if audit.is_heard():
             audit.request_allowed(scope, caller)
-        inner |= {"user": caller, "auth": AuthCredentials([*caller.scopes]), _PRINCIPAL: caller}
+        credentials = AuthCredentials([*caller.scopes])
+        if self._keep_subject_token:
+            keep_for(credentials, self._guard.subject_token(inner, caller))
+        inner |= {"user": caller, "auth": credentials, _PRINCIPAL: caller}
         if NEXT_NONCE in inner:
             send = _giving(inner.pop(NEXT_NONCE), send)
         self._hide_credentials(inner)
@@ -168,6 +177,8 @@ class CardEnforcementMiddleware:
     def _hide_credentials(self, scope: Scope) -> None:
         if self._hidden_headers:
             scope["headers"] = _lines_without(self._hidden_headers, scope["headers"])
+        if self._hidden_cookies:
+            scope["headers"] = [*_without_cookies(self._hidden_cookies, scope["headers"])]
         if self._hidden_parameters:
             scope["query_string"] = _without(self._hidden_parameters, scope.get("query_string", b""))
 
@@ -251,6 +262,14 @@ def _check_source(source: Any, guard: Guard) -> None:
         )
 
 
+def _check_kept(rules: RequestRules, guard: Guard) -> None:
+    if rules.keep_subject_token and not guard.takes_access_tokens:
+        raise ConfigurationError(
+            "keep_subject_token: no verifier is for access tokens; leave the option out, or give a verifier of your "
+            "own the attribute kind = CredentialKind.ACCESS_TOKEN"
+        )
+
+
 def principal_of(scope: Mapping[str, Any]) -> Principal | Anonymous:
     """Who the request is from, for handlers behind the middleware: of ``request`` or ``request.scope``.
 
@@ -317,6 +336,17 @@ def _without_body(receive: Receive) -> Receive:
 def _lines_without(names: frozenset[bytes], headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     # With the aliases that applications of the CGI kind take for them.
     return [line for line in headers if line[0].lower().replace(b"_", b"-") not in names]
+
+
+def _without_cookies(names: frozenset[bytes], headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+    for header, value in headers:
+        if header.lower() != b"cookie":
+            yield header, value
+            continue
+        pairs = value.split(b";")
+        kept = [pair for pair in pairs if pair.partition(b"=")[0].strip(b" \t") not in names]
+        if kept:
+            yield header, b";".join(kept).lstrip(b" \t")
 
 
 def _without(names: frozenset[str], query: bytes) -> bytes:

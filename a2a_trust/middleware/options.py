@@ -21,6 +21,14 @@ MAX_BODY: Final = 16_777_216
 TenantRule: TypeAlias = Callable[[Principal | Anonymous, str], bool]
 """Whether a caller may use a tenant, whose name is not empty: True, or it may not."""
 
+_SWITCHES: Final = (
+    "allow_anonymous",
+    "handlers_check_skills",
+    "allow_cors_preflight",
+    "hide_credentials",
+    "keep_subject_token",
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRules:
@@ -50,8 +58,9 @@ class RequestRules:
     certificate; pages of the agent's own origin always may. ``allow_cors_preflight`` passes preflights on to the
     application, without a credential and without a body.
 
-    ``hide_credentials`` removes credentials from requests before the application sees them. ``max_body`` is the largest
-    body of a call, in bytes.
+    ``hide_credentials`` removes credentials from requests before the application sees them; write False for an
+    application that verifies the same credential itself, or forwards it. ``keep_subject_token`` keeps the access token
+    of the caller for ``subject_token_of``, hidden or not. ``max_body`` is the largest body of a call, in bytes.
     """
 
     may_use_tenant: TenantRule | None = None
@@ -63,7 +72,8 @@ class RequestRules:
     handlers_check_skills: bool = False
     allowed_origins: Iterable[str] = ()
     allow_cors_preflight: bool = False
-    hide_credentials: bool = False
+    hide_credentials: bool = True
+    keep_subject_token: bool = False
     max_body: int = MAX_BODY
 
     def __post_init__(self) -> None:
@@ -75,7 +85,7 @@ class RequestRules:
             object.__setattr__(self, "public_paths", listed("public_paths", self.public_paths))
         if not isinstance(self.served_at, Mapping):
             raise ConfigurationError('served_at: write a dict: served_at={"https://host/path": "/path"}')
-        for name in ("allow_anonymous", "handlers_check_skills", "allow_cors_preflight", "hide_credentials"):
+        for name in _SWITCHES:
             value = getattr(self, name)
             if type(value) is not bool:
                 raise ConfigurationError(f"{name}: write True or False, not {value!r:.40}")

@@ -8,7 +8,7 @@ The rules, for every URL:
    address between check and connection (DNS rebinding) gains nothing.
 3. One GET, or one POST of what the caller gives: no redirects, no proxies, no cookies, nothing from the environment.
 4. Status 200, a JSON type, no content encoding, at most ``max_bytes``, all within ``timeout``. 304 counts where the
-   caller has an earlier answer, and then it is that answer.
+   caller has an earlier answer, and then it is that answer. Of a token endpoint its refusals count, too: 400 and 401.
 
 An operator may exempt single origins from "public", and loopback ones from https; this holds only for URLs that the
 operator wrote (``configured=True``), never for URLs out of headers and other documents of strangers. One URL of a
@@ -28,7 +28,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import ip_address
 from threading import BoundedSemaphore, Thread
@@ -42,7 +42,7 @@ from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, wit
 from a2a_trust.net.addresses import Address, is_loopback, is_private, is_public
 from a2a_trust.net.urls import DEFAULT_PORTS, read_url
 
-__all__ = ["Fetched", "Fetcher", "Resolver", "SystemResolver"]
+__all__ = ["Fetched", "Fetcher", "FormAnswer", "Resolver", "SystemResolver"]
 
 _log: Final = logging.getLogger(__name__)
 
@@ -92,6 +92,15 @@ class Fetched:
     max_age: float | None
     etag: str | None = None
     last_modified: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormAnswer:
+    """The JSON answer to a form: the status, the headers by lower-case name, the bytes."""
+
+    status: int
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
 
 
 class Resolver(Protocol):
@@ -203,14 +212,30 @@ class Fetcher:
         ConfigurationError: headers that are not the caller's to write, or that are no headers.
         """
         target = self._allowed(url, configured)
-        asked = _request_headers(target, headers, known, content)
-        try:
-            with anyio.fail_after(self._timeout):
-                return await self._ask(target, await self._addresses(target, configured), asked, known, content)
-        except TimeoutError:
-            raise FetchError(f"{target.origin}: no whole answer within {self._timeout:g} seconds") from None
-        except _NETWORK_ERRORS as error:
-            raise FetchError(f"{target.origin}: {_reason(error)}") from None  # their texts may quote the answer
+        asked = _request_headers(target, headers, known, content, "application/json")
+
+        def check(status: int, answered: dict[str, str]) -> None:
+            if status != 304 or known is None or not _is_conditional(asked):
+                _check_answer(target, status, answered, (200,))
+
+        answer = await self._ask(target, configured, asked, content, check)
+        if answer.status == 304 and known is not None:
+            return _as_known(target, answer.headers, known)
+        return Fetched(body=answer.body, max_age=_max_age(answer.headers), **_validators(answer.headers))
+
+    async def post_form(
+        self, url: str, form: bytes, *, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> FormAnswer:
+        """The answer of a token endpoint (RFC 6749 3.2) that the operator wrote: a token, or its refusal (5.2).
+
+        ``form`` is ``application/x-www-form-urlencoded``; ``headers`` are credentials and the like. FetchError and
+        ConfigurationError as for ``fetch``.
+        """
+        target = self._allowed(url, configured=True)
+        asked = _request_headers(target, headers, None, form, "application/x-www-form-urlencoded")
+        return await self._ask(
+            target, True, asked, form, lambda status, answered: _check_answer(target, status, answered, (200, 400, 401))
+        )
 
     def loader(self, url: str, *, configured: bool) -> Callable[[], Awaitable[tuple[bytes, float | None]]]:
         """A function that fetches this URL as ``fetch`` does and gives (body, max_age), as ``JwksCache`` wants it.
@@ -269,11 +294,29 @@ class Fetcher:
     async def _ask(
         self,
         target: _Target,
+        configured: bool,
+        asked: dict[bytes | str, bytes | str],
+        content: bytes | None,
+        check: Callable[[int, dict[str, str]], None],
+    ) -> FormAnswer:
+        """The whole answer; ``check`` raises FetchError for a status and headers whose body is not wanted."""
+        try:
+            with anyio.fail_after(self._timeout):
+                addresses = await self._addresses(target, configured)
+                return await self._exchange(target, addresses, asked, content, check)
+        except TimeoutError:
+            raise FetchError(f"{target.origin}: no whole answer within {self._timeout:g} seconds") from None
+        except _NETWORK_ERRORS as error:
+            raise FetchError(f"{target.origin}: {_reason(error)}") from None  # their texts may quote the answer
+
+    async def _exchange(
+        self,
+        target: _Target,
         addresses: Sequence[Address],
         asked: dict[bytes | str, bytes | str],
-        known: Fetched | None,
         content: bytes | None,
-    ) -> Fetched:
+        check: Callable[[int, dict[str, str]], None],
+    ) -> FormAnswer:
         # httpcore alone, without httpx above it: it knows no redirects, environment, cookies or decompression.
         # A pool for this one request: no connection outlives the check of its address.
         async with (
@@ -294,15 +337,13 @@ class Fetcher:
             # Without the query, which may hold a secret.
             _log.debug("%s%s: HTTP %d", target.origin, target.path.partition("?")[0], response.status)
             headers = _headers(response.headers)
-            if response.status == 304 and known is not None and _is_conditional(asked):
-                return _as_known(target, headers, known)
-            _check_answer(target, response.status, headers)
+            check(response.status, headers)
             body = bytearray()
             async for chunk in response.aiter_stream():
                 body += chunk
                 if len(body) > self._max_bytes:
                     raise FetchError(f"{target.origin}: the answer has more than {self._max_bytes} bytes")
-            return Fetched(body=bytes(body), max_age=_max_age(headers), **_validators(headers))
+            return FormAnswer(status=response.status, headers=headers, body=bytes(body))
 
 
 @lru_cache(maxsize=1)
@@ -383,7 +424,7 @@ def _private_origin(origin: str) -> str:
 
 
 def _request_headers(
-    target: _Target, given: Mapping[str, str], known: Fetched | None, content: bytes | None
+    target: _Target, given: Mapping[str, str], known: Fetched | None, content: bytes | None, content_type: str
 ) -> dict[bytes | str, bytes | str]:
     """The headers of the request: the fetcher's own, those for a known answer, and the caller's, which replace none."""
     headers: dict[bytes | str, bytes | str] = {
@@ -394,7 +435,7 @@ def _request_headers(
         "User-Agent": "a2a-trust",
     }
     if content is not None:
-        headers |= {"Content-Type": "application/json", "Content-Length": str(len(content))}
+        headers |= {"Content-Type": content_type, "Content-Length": str(len(content))}
     for name, value in given.items():
         if not _TOKEN.fullmatch(name) or name.lower() in _OWN_HEADERS:
             raise ConfigurationError(f"headers: {ascii(name)[:64]} is not the caller's to write; leave it out")
@@ -412,7 +453,7 @@ def _is_conditional(asked: Mapping[bytes | str, bytes | str]) -> bool:
     return "If-None-Match" in asked or "If-Modified-Since" in asked
 
 
-def _as_known(target: _Target, headers: dict[str, str], known: Fetched) -> Fetched:
+def _as_known(target: _Target, headers: Mapping[str, str], known: Fetched) -> Fetched:
     """The known answer, freshened by a 304 (RFC 9111 4.3.4)."""
     if known.etag is not None and headers.get("etag", known.etag) != known.etag:
         raise FetchError(f"{target.origin}: it answers with status 304 for an ETag that nobody asked about")
@@ -421,7 +462,7 @@ def _as_known(target: _Target, headers: dict[str, str], known: Fetched) -> Fetch
     return Fetched(body=known.body, max_age=max_age, **validators)
 
 
-def _validators(headers: dict[str, str]) -> dict[str, str | None]:
+def _validators(headers: Mapping[str, str]) -> dict[str, str | None]:
     """``etag`` and ``last_modified``; neither of what is not to be kept, or not to be used again (RFC 9111 4.1)."""
     if "no-store" in _directives(headers) or "*" in headers.get("vary", ""):
         return {}
@@ -441,10 +482,10 @@ def _headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return headers
 
 
-def _check_answer(target: _Target, status: int, headers: dict[str, str]) -> None:
+def _check_answer(target: _Target, status: int, headers: dict[str, str], wanted: tuple[int, ...]) -> None:
     if 300 <= status < 400 and status != 304:
         raise FetchError(f"{target.origin}: it redirects ({status}), which is not followed; use the final URL", status)
-    if status != 200:
+    if status not in wanted:
         raise FetchError(f"{target.origin}: it answers with status {status}, not 200", status)
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise FetchError(f"{target.origin}: the answer is compressed although only identity was accepted")
@@ -452,7 +493,7 @@ def _check_answer(target: _Target, status: int, headers: dict[str, str]) -> None
         raise FetchError(f"{target.origin}: the answer is not of type application/json or application/…+json")
 
 
-def _max_age(headers: dict[str, str]) -> float | None:
+def _max_age(headers: Mapping[str, str]) -> float | None:
     """The seconds that are left of ``max-age``. What cannot be read counts as 0, as RFC 9111 4.2.1 advises."""
     directives = _directives(headers)
     if {"no-store", "no-cache"} & directives.keys() or "*" in headers.get("vary", ""):
@@ -463,7 +504,7 @@ def _max_age(headers: dict[str, str]) -> float | None:
     return max(0.0, min(ages) - _seconds(headers.get("age", "0").strip()))
 
 
-def _directives(headers: dict[str, str]) -> dict[str, list[str]]:
+def _directives(headers: Mapping[str, str]) -> dict[str, list[str]]:
     """The directives of Cache-Control, with all values of each."""
     directives: dict[str, list[str]] = {}
     for part in headers.get("cache-control", "").lower().split(","):

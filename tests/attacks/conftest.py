@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 
 import pytest
 
 from a2a_trust import Origins, TrustedKey, TrustStore, generate_signer, sign_card
 from a2a_trust.keys import LocalSigner, SigningTool
+from tests.attacks.calling import EVIL, VICTIM, Ask, Servers, asking
 from tests.attacks.forgery import JSONObject, canonical, entry, pruned, signs, without_signatures
 from tests.attacks.verifying import HOST
+from tests.client.agents import Page, serving_agent
+from tests.net.test_fetcher import Authority
 
 #: Every member that a pruned form drops is somewhere in it: requirements without scopes, a mutual TLS scheme without
 #: description, an empty allow-list.
@@ -152,3 +156,22 @@ def sdk_payload() -> bytes:
 def sdk_signature(sdk_payload: bytes, owner: LocalSigner) -> JSONObject:
     """The one signature that such an SDK makes."""
     return entry({"alg": "ES256", "kid": "owner", "typ": "JOSE"}, sdk_payload, signs(owner.private_key, "ES256"))
+
+
+@pytest.fixture(scope="session")
+def tls_authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+def servers(tls_authority: Authority) -> Iterator[Servers]:
+    """The victim's agent and authorization server, and the attacker's server, which answers to everything."""
+    tls = tls_authority.server(VICTIM, EVIL)
+    with serving_agent(tls) as agent, serving_agent(tls) as thief, serving_agent(tls) as login:
+        agent.pages["/rpc"] = thief.pages["/rpc"] = thief.pages["/steal"] = Page(body=b"{}")
+        yield Servers(agent, thief, login, tls_authority)
+
+
+@pytest.fixture(params=["sync", "async"])
+def asks(request: pytest.FixtureRequest, tls_authority: Authority) -> Ask:
+    return asking(request.param, tls_authority)

@@ -178,7 +178,7 @@ def test_the_guard_alone_takes_no_rule_that_it_does_not_enforce(rules: RequestRu
     protect(Agent(), card=CARD, verifiers=verifiers(), rules=rules)
 
 
-OPTIONS = ["allow_cors_preflight", "hide_credentials", "handlers_check_skills"]
+OPTIONS = ["allow_cors_preflight", "hide_credentials", "keep_subject_token", "handlers_check_skills"]
 
 
 @pytest.mark.parametrize("option", OPTIONS)

@@ -1,4 +1,4 @@
-"""A program that uses the client of a2a-sdk 1.3.0, which knows nothing of DPoP, over httpx with ``DPoPAuth``.
+"""A program that uses the client of a2a-sdk 1.3.0, which knows nothing of DPoP, over httpx with ``CardAuth``.
 
 It reads cases as JSON from its input and writes what it saw.
 
@@ -19,8 +19,9 @@ from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.client.errors import A2AClientError
 from a2a.types import Message, Part, Role, SendMessageRequest
 
-from a2a_trust import DPoPAuth
-from a2a_trust.keys import LocalSigner
+from a2a_trust import Fetcher, FetchOptions, Origins, TrustedKey, TrustStore, async_fetch_card
+from a2a_trust.client import BearerToken, CardAuth
+from a2a_trust.keys import LocalSigner, read_jwks
 
 
 async def run(case: dict[str, Any]) -> dict[str, Any]:
@@ -32,8 +33,12 @@ async def run(case: dict[str, Any]) -> dict[str, Any]:
     auth: httpx.Auth | None = None
     headers: dict[str, str] = {}
     if case["carried"] == "proofs":
-        signer = LocalSigner.from_jwk(case["key"])
-        auth = DPoPAuth(signer, origins=[case["origin"]], token=case["token"])  # the one line
+        keys = read_jwks(json.dumps(case["trusted"]).encode()).keys
+        trust = TrustStore(TrustedKey(key=key, origins=Origins("127.0.0.1")) for key in keys)
+        options = FetchOptions(fetcher=Fetcher(private_origins=[case["url"]]))
+        verified = await async_fetch_card(case["url"], trust, options)
+        token = BearerToken(case["token"], origins=[case["url"]], dpop=LocalSigner.from_jwk(case["key"]))
+        auth = CardAuth(verified, {"login": token})
     else:
         headers = {"Authorization": f"{case['carried']} {case['token']}"}
     async with httpx.AsyncClient(auth=auth, headers=headers, timeout=60) as http:

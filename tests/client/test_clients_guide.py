@@ -26,7 +26,7 @@ from tests.servers.environments import python_of
 from tests.servers.serving import ROOT
 
 GUIDE = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
-FETCH, OFFLINE, FIRST_USE, REPORT, EXTENDED, SDK, OTHERS, REGISTRY = re.findall(
+FETCH, OFFLINE, FIRST_USE, REPORT, EXTENDED, SDK, HOOK, OTHERS, REGISTRY = re.findall(
     r"```python\n(.*?)```", GUIDE, re.DOTALL
 )
 HOST = "127.0.0.1"
@@ -173,10 +173,20 @@ def test_other_programs_on_httpx_get_verified_cards_as_the_guide_says(
     assert capsys.readouterr().out == "unsigned\n"
 
 
-def test_the_program_of_the_sdk_runs_and_refuses(folder: Path, agent: Agent, authority: Authority) -> None:
+@pytest.mark.parametrize(
+    ("block", "errors"),
+    [
+        (SDK, ("UnsignedCardError", "UnverifiedCardError", "AgentCardResolutionError")),
+        (HOOK, ("UnsignedCardError",)),
+    ],
+    ids=["transport", "hook"],
+)
+def test_the_programs_of_the_sdk_run_and_refuse(
+    folder: Path, agent: Agent, authority: Authority, block: str, errors: tuple[str, ...]
+) -> None:
     url = agent.origin(HOST)
     program = folder / "program.py"
-    program.write_text(SDK.replace("https://agent.example.com", url))
+    program.write_text(block.replace("https://agent.example.com", url))
     (folder / "authority.pem").write_bytes(authority.certificate.public_bytes(Encoding.PEM))
     environment = {
         "PATH": os.environ["PATH"],
@@ -196,7 +206,7 @@ def test_the_program_of_the_sdk_runs_and_refuses(folder: Path, agent: Agent, aut
     agent.pages[NEW] = json.dumps(card_of(url)).encode()
     bad = run()
     assert (bad.returncode, bad.stdout) == (1, "")
-    for name in ("UnsignedCardError", "UnverifiedCardError", "AgentCardResolutionError"):
+    for name in errors:
         assert name in bad.stderr
 
 

@@ -19,7 +19,7 @@ from a2a_trust import (
     verify_card,
 )
 from a2a_trust.client import UnsafePassAnything
-from a2a_trust.client.destinations import Destination, Destinations
+from a2a_trust.client.destinations import Destination, Destinations, named_origins
 from a2a_trust.client.transport import _Turns
 from a2a_trust.keys import UnsafeAnyOrigin
 from a2a_trust.signing.verify import VerifiedCard
@@ -329,3 +329,54 @@ def test_a_lock_lives_for_as_long_as_somebody_needs_it() -> None:
             assert first is second is not other
         assert list(turns._taken) == [here]
     assert not turns._taken
+
+
+# --- the origins of a credential -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "",
+        "agent.example",
+        "agent.example:443",
+        "//agent.example",
+        "https://",
+        "https://agent.example/",
+        "https://agent.example/a2a",
+        "https://agent.example?a",
+        "https://agent.example?",
+        "https://agent.example#",
+        "https://ann@agent.example",
+        "https://agent.example:0x1bb",
+        "https://*.example.com",
+        "https://agent.example\\@evil.example",
+        "https://agent example",
+        "https://127.1",
+        "ftp://agent.example",
+        "wss://agent.example",
+        "https://münchen.example",
+    ],
+)
+def test_an_origin_is_scheme_host_and_port_alone(origin: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"origins: .*write only scheme, host and port"):
+        named_origins([origin])
+
+
+@pytest.mark.parametrize("origins", [[], "https://agent.example", ""])
+def test_origins_are_a_list_of_one_or_more(origins: Any) -> None:
+    with pytest.raises(ConfigurationError, match="origins: "):
+        named_origins(origins)
+
+
+@pytest.mark.parametrize("origin", ["http://agent.example", "http://10.0.0.1:8000", "http://localhost.example"])
+def test_credentials_over_http_are_for_this_machine_only(origin: str) -> None:
+    with pytest.raises(ConfigurationError, match="http is for this machine only"):
+        named_origins([origin])
+
+
+@pytest.mark.parametrize(
+    "here", ["http://127.0.0.1", "http://127.0.0.2:8000", "http://[::1]:8000", "http://localhost:8000", "https://[::1]"]
+)
+def test_this_machine_is_known_by_these_names(here: str) -> None:
+    assert named_origins([here, here.upper()]) == {here}

@@ -1,4 +1,4 @@
-"""DPoPAuth: every request with a proof of its own, the server's nonces, and the token only where it belongs."""
+"""Bound tokens: every request with a proof of its own, the server's nonces, and the token only where it belongs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,30 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from a2a_trust import ConfigurationError, DPoPAuth, generate_signer
-from a2a_trust.client import DPoPAuthError
+from a2a_trust import ConfigurationError, VerifiedCard, generate_signer, verify_card
+from a2a_trust.client import (
+    BearerToken,
+    CardAuth,
+    ClientCredentials,
+    ClientSecret,
+    CredentialsError,
+    CredentialsRejectedError,
+    OAuthClient,
+)
+from a2a_trust.client.answer import Answer
+from a2a_trust.client.credentials import CredentialValue
+from a2a_trust.client.dpop import DPoPProofs, nonce_of
+from a2a_trust.client.rejection import Rejection
+from a2a_trust.errors import TokenRequestError
 from a2a_trust.keys import PublicKey
 from a2a_trust.keys.jwk import public_key_from_jwk
-from tests.client.agents import Agent, Asked, Page, serving_agent
-from tests.client.proofs import ath_of, proof_in
+from a2a_trust.net.fetcher import Fetcher
+from tests.client.agents import Agent, Asked, Page, card_of, serving_agent, signed, trusting
+from tests.client.proofs import Proof, ath_of, proof_in
 
 SIGNER: Final = generate_signer("ES256")
 TOKEN: Final = "Kz~8mXK1EalYznwH-LC-1fBAo.4Ljp~zsPE_NeO.gxU"  # that of RFC 9449 7.1
+ATH: Final = "fUHyO2r2Z3DZ53EsNrWBb0xWXoaNy59IiKCAqksmQEo"  # as RFC 9449 7.1 has it for this token
 AT_RESOURCE: Final = {"WWW-Authenticate": 'DPoP error="use_dpop_nonce", algs="ES256"'}
 AT_TOKEN_ENDPOINT: Final = json.dumps({"error": "use_dpop_nonce", "error_description": "…"}).encode()
 
@@ -31,12 +46,12 @@ TLS: Final = ssl.create_default_context()
 Ask = Callable[..., httpx.Response]
 
 
-def ask_sync(auth: DPoPAuth, method: str, url: str, **more: Any) -> httpx.Response:
+def ask_sync(auth: CardAuth, method: str, url: str, **more: Any) -> httpx.Response:
     with httpx.Client(auth=auth, verify=TLS, trust_env=False) as client:
         return client.request(method, url, **more)
 
 
-def ask_async(auth: DPoPAuth, method: str, url: str, **more: Any) -> httpx.Response:
+def ask_async(auth: CardAuth, method: str, url: str, **more: Any) -> httpx.Response:
     async def asked() -> httpx.Response:
         async with httpx.AsyncClient(auth=auth, verify=TLS, trust_env=False) as client:
             return await client.request(method, url, **more)
@@ -52,8 +67,16 @@ def ask(request: pytest.FixtureRequest) -> Ask:
 
 @pytest.fixture
 def server() -> Iterator[Agent]:
-    """On this machine, over http; it answers 404 until the test says what."""
+    """An agent on this machine, over http; it answers 404 until the test says what."""
     with serving_agent(None) as running:
+        yield running
+
+
+@pytest.fixture
+def login() -> Iterator[Agent]:
+    """An authorization server on this machine; it gives the token until the test says what."""
+    with serving_agent(None) as running:
+        running.pages["/token"] = Page(body=json.dumps({"access_token": TOKEN, "token_type": "DPoP"}).encode())
         yield running
 
 
@@ -61,8 +84,36 @@ def origin(server: Agent) -> str:
     return f"http://127.0.0.1:{server.port}"
 
 
-def auth_for(server: Agent, **more: Any) -> DPoPAuth:
-    return DPoPAuth(SIGNER, origins=[origin(server)], **{"token": TOKEN, **more})
+def rpc(server: Agent) -> str:
+    return f"{origin(server)}/rpc"
+
+
+def verified(origin: str, *, token_url: str = "https://login.example.com/token", **members: Any) -> VerifiedCard:
+    """The card of an agent there, which asks for a token."""
+    flow = {"tokenUrl": token_url, "scopes": {}}
+    scheme = {"oauth2SecurityScheme": {"flows": {"clientCredentials": flow}}}
+    card = card_of(
+        origin, securitySchemes={"login": scheme}, securityRequirements=[{"schemes": {"login": {}}}], **members
+    )
+    return verify_card(signed(card), trusting("127.0.0.1", "agent.example"), origin=origin)
+
+
+def auth_for(server: Agent, token: Any = TOKEN) -> CardAuth:
+    return CardAuth(verified(origin(server)), {"login": BearerToken(token, origins=[origin(server)], dpop=SIGNER)})
+
+
+def auth_by(login: Agent, server: Agent) -> CardAuth:
+    """With tokens that ``login`` issues."""
+    client = OAuthClient(
+        issuer=origin(login),
+        token_endpoint=f"{origin(login)}/token",
+        client_id="me",
+        authentication=ClientSecret("s"),
+        dpop=SIGNER,
+        fetcher=Fetcher(private_origins=[origin(login)]),
+    )
+    credential = ClientCredentials(client, origins=[origin(server)], allowed_scopes=[])
+    return CardAuth(verified(origin(server), token_url=f"{origin(login)}/token"), {"login": credential})
 
 
 def wants(*nonces: str) -> Callable[[Asked], Page]:
@@ -84,26 +135,31 @@ def nonces(server: Agent) -> list[str | None]:
     return [proof_in(asked).claims.get("nonce") for asked in server.asked]
 
 
+def proof_of(line: str) -> Proof:
+    return proof_in(Asked("", "", {"dpop": line}, b""))
+
+
 # Proofs
 
 
 @pytest.mark.parametrize("alg", ["ES256", "ES384", "ES512", "EdDSA", "RS256", "PS256"])
-def test_a_proof_says_what_rfc_9449_wants_and_is_by_the_key_in_it(server: Agent, ask: Ask, alg: str) -> None:
+def test_a_proof_says_what_rfc_9449_wants_and_is_by_the_key_in_it(alg: str) -> None:
     signer = generate_signer(alg, rsa_bits=2048)
-    auth = DPoPAuth(signer, origins=[origin(server)], token=TOKEN, clock=lambda: 1562262616.9)
-    ask(auth, "GET", f"{origin(server)}/tasks/%7E1?key=secret#part")
-    (asked,) = server.asked
-    proof = proof_in(asked)
+    proofs = DPoPProofs(signer, clock=lambda: 1562262616.9)
+    proof = proof_of(proofs.proof("GET", "https://agent.example", "/tasks/%7E1", ath_of(TOKEN)))
     assert proof.header == {"typ": "dpop+jwt", "alg": alg, "jwk": dict(signer.public_key.jwk)}
     assert len(proof.claims.pop("jti")) >= 22  # 128 bits
     assert proof.claims == {
         "htm": "GET",
-        "htu": f"{origin(server)}/tasks/%7E1",
+        "htu": "https://agent.example/tasks/%7E1",
         "iat": 1562262616,
-        "ath": "fUHyO2r2Z3DZ53EsNrWBb0xWXoaNy59IiKCAqksmQEo",  # RFC 9449 7.1 has it for this token
+        "ath": ATH,
     }
-    assert asked.headers["authorization"] == f"DPoP {TOKEN}"
-    assert proof.jkt == auth.jkt == signer.public_key.thumbprint
+    assert proof.jkt == proofs.jkt == signer.public_key.thumbprint
+
+
+def test_without_a_token_a_proof_has_no_hash_of_one() -> None:
+    assert "ath" not in proof_of(DPoPProofs(SIGNER).proof("POST", "https://login.example", "/token", None)).claims
 
 
 def test_the_thumbprint_is_the_one_in_rfc_9449() -> None:
@@ -124,46 +180,112 @@ def test_the_thumbprint_is_the_one_in_rfc_9449() -> None:
         def sign(self, data: bytes) -> bytes:
             raise NotImplementedError
 
-    auth = DPoPAuth(Elsewhere(), origins=["https://agent.example"])
-    assert auth.jkt == "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"
+    assert DPoPProofs(Elsewhere()).jkt == "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"
+
+
+def test_the_nonces_of_64_servers_are_remembered() -> None:
+    proofs = DPoPProofs(SIGNER)
+    for number in range(65):
+        proofs.learn(f"https://{number}.example", [f"n{number}"])
+        proofs.learn(f"https://{number}.example", [])
+    found = [
+        proof_of(proofs.proof("GET", f"https://{number}.example", "/", ath_of(TOKEN))).claims.get("nonce")
+        for number in (0, 1, 64)
+    ]
+    assert found == [None, "n1", "n64"]
+    assert "n64" not in repr(proofs)
+
+
+@pytest.mark.parametrize(
+    ("lines", "nonce"),
+    [
+        (["!#[]^~"], "!#[]^~"),
+        (["a" * 1024], "a" * 1024),
+        ([], None),
+        ([""], None),
+        (["a", "a"], None),
+        (["a, a"], None),
+        (["a" * 1025], None),
+        (['a"'], None),
+        (["a\\"], None),
+        (["\x7f"], None),
+        (["é"], None),
+    ],
+)
+def test_a_nonce_is_one_line_of_nqchar(lines: list[str], nonce: str | None) -> None:
+    assert nonce_of(lines) == nonce
+
+
+@pytest.mark.parametrize(
+    ("challenge", "wanted"),
+    [
+        ('DPoP error="use_dpop_nonce"', True),
+        ("dpop error=use_dpop_nonce", True),
+        ('Bearer, DPoP algs="ES256", error = "use_dpop_nonce"', True),
+        ('DPoP error="invalid_token"', False),
+        ('DPoP error="use_dpop_nonces"', False),
+        ('Bearer error="use_dpop_nonce"', False),
+        ('Basic realm="dpop", Bearer error="use_dpop_nonce"', False),
+        ("", False),
+    ],
+)
+def test_the_demand_for_a_nonce_names_scheme_and_error(challenge: str, wanted: bool) -> None:
+    headers = {"WWW-Authenticate": challenge, "DPoP-Nonce": "n1"}
+    response = httpx.Response(401, headers=headers, request=httpx.Request("GET", "https://agent.example"))
+    sent = [CredentialValue("t", DPoPProofs(SIGNER))]
+    rejection = Rejection(Answer(), sent, response, demand=str, scopes_named=lambda name: frozenset())
+    assert rejection.wants_nonce is wanted
+
+
+def test_a_request_carries_token_and_proof(server: Agent, ask: Ask) -> None:
+    ask(auth_for(server), "GET", f"{origin(server)}/rest/tasks/%7E1?key=secret")
+    (asked,) = server.asked
+    proof = proof_in(asked)
+    assert asked.headers["authorization"] == f"DPoP {TOKEN}"
+    assert proof.jkt == SIGNER.public_key.thumbprint
+    assert (proof.claims["htm"], proof.claims["htu"]) == ("GET", f"{origin(server)}/rest/tasks/%7E1")
+    assert proof.claims["ath"] == ATH
 
 
 @pytest.mark.parametrize(
     ("url", "htu"),
     [
         ("https://agent.example", "https://agent.example/"),
+        ("https://agent.example/?a=b", "https://agent.example/"),
         ("https://agent.example:443/a", "https://agent.example/a"),
-        ("HTTPS://Agent.Example/A", "https://agent.example/A"),
+        ("HTTPS://Agent.Example/a", "https://agent.example/a"),
         ("https://agent.example/a?b=/c?d", "https://agent.example/a"),
-        ("https://agent.example/a/../%2Fb//%41/", "https://agent.example/%2Fb//%41/"),
+        ("https://agent.example/a/", "https://agent.example/a/"),
+        ("https://agent.example/b/../a", "https://agent.example/a"),
         ("https://ann:secret@agent.example/a", "https://agent.example/a"),
-        ("https://agent.example/ü", "https://agent.example/%C3%BC"),
+        ("https://agent.example/rest/tasks/%41;b%7e", "https://agent.example/rest/tasks/%41;b%7e"),
+        ("https://agent.example/rest/tasks/ü", "https://agent.example/rest/tasks/%C3%BC"),
     ],
 )
 def test_the_url_of_a_proof_is_the_target_as_it_is_sent_and_holds_no_secrets(url: str, htu: str) -> None:
-    auth = DPoPAuth(SIGNER, origins=["https://agent.example"])
-    request = next(auth.sync_auth_flow(httpx.Request("POST", url)))
-    proof = proof_in(Asked(request.method, "", dict(request.headers), b""))
+    here = "https://agent.example"
+    places = [(here, "JSONRPC"), (f"{here}/a", "JSONRPC"), (f"{here}/rest", "HTTP+JSON")]
+    card = verified(
+        here,
+        supportedInterfaces=[{"url": at, "protocolBinding": kind, "protocolVersion": "1.0"} for at, kind in places],
+    )
+    auth = CardAuth(card, {"login": BearerToken(TOKEN, origins=[here], dpop=SIGNER)})
+    flow = auth.sync_auth_flow(httpx.Request("POST", url))
+    request = next(flow)  # what is attached is there until the flow goes on
+    proof = proof_of(dict(request.headers.raw)[b"dpop"].decode())
     assert proof.claims["htu"] == htu
     assert htu.endswith(request.url.raw_path.decode().partition("?")[0])
 
 
 def test_no_two_proofs_are_alike(server: Agent, ask: Ask) -> None:
-    auth = auth_for(server, clock=lambda: 1.0)
+    auth = auth_for(server)
     for _ in range(3):
-        ask(auth, "GET", origin(server))
+        ask(auth, "GET", rpc(server))
     assert len({proof_in(asked).claims["jti"] for asked in server.asked}) == 3
 
 
-def test_a_token_endpoint_gets_the_proof_alone_and_the_clients_own_authorization(server: Agent, ask: Ask) -> None:
-    ask(auth_for(server, token=None), "POST", f"{origin(server)}/token", headers={"Authorization": "Basic YTpi"})
-    (asked,) = server.asked
-    assert asked.headers["authorization"] == "Basic YTpi"
-    assert "ath" not in proof_in(asked).claims
-
-
 def test_of_two_credentials_the_bound_one_is_sent(server: Agent, ask: Ask) -> None:
-    ask(auth_for(server), "POST", origin(server), headers={"Authorization": f"Bearer {TOKEN}", "DPoP": "a.b.c"})
+    ask(auth_for(server), "POST", rpc(server), headers={"Authorization": f"Bearer {TOKEN}", "DPoP": "a.b.c"})
     (asked,) = server.asked
     assert asked.headers["authorization"] == f"DPoP {TOKEN}"
     assert proof_in(asked).claims["ath"] == ath_of(TOKEN)
@@ -174,9 +296,9 @@ def test_of_two_credentials_the_bound_one_is_sent(server: Agent, ask: Ask) -> No
 
 def test_a_function_gives_the_token_of_each_request(server: Agent, ask: Ask) -> None:
     tokens = iter(["one", "two"])
-    auth = auth_for(server, token=lambda: next(tokens))
+    auth = auth_for(server, lambda: next(tokens))
     for token in ("one", "two"):
-        ask(auth, "GET", origin(server))
+        ask(auth, "GET", rpc(server))
         assert server.asked[-1].headers["authorization"] == f"DPoP {token}"
         assert proof_in(server.asked[-1]).claims["ath"] == ath_of(token)
 
@@ -187,141 +309,131 @@ async def give_token() -> str:
 
 
 def test_an_asynchronous_function_may_give_it_to_an_asynchronous_client(server: Agent) -> None:
-    ask_async(auth_for(server, token=give_token), "GET", origin(server))
+    ask_async(auth_for(server, give_token), "GET", rpc(server))
     assert server.asked[0].headers["authorization"] == f"DPoP {TOKEN}"
 
 
-def test_an_asynchronous_function_is_none_for_a_client_that_waits(server: Agent) -> None:
+def test_an_asynchronous_function_is_an_error_for_a_client_that_waits(server: Agent) -> None:
     with pytest.raises(ConfigurationError, match=r"async function is for httpx.AsyncClient"):
-        ask_sync(auth_for(server, token=give_token), "GET", origin(server))
+        ask_sync(auth_for(server, give_token), "GET", rpc(server))
     assert server.asked == []
 
 
-def test_the_token_of_a_refused_request_is_asked_for_once(server: Agent, ask: Ask) -> None:
+def test_the_token_of_a_request_that_is_sent_again_with_a_nonce_is_asked_for_once(server: Agent, ask: Ask) -> None:
     calls: list[None] = []
 
     def token() -> str:
         calls.append(None)
         return TOKEN
 
-    server.pages["/"] = wants("n")
-    assert ask(auth_for(server, token=token), "GET", origin(server)).status_code == 200
+    server.pages["/rpc"] = wants("n")
+    assert ask(auth_for(server, token), "GET", rpc(server)).status_code == 200
     assert len(calls) == 1
 
 
-BAD_TOKENS: Final = ["", "Bearer abc", "se cret", "secret\r\nX-Evil: 1", "secrét", "=secret", b"secret", 7]
+BAD_TOKENS: Final = ["", "Bearer abc", "hid den", "hidden\r\nX-Evil: 1", "hiddén", "=hidden", b"hidden", 7]
 
 
 @pytest.mark.parametrize("token", [*BAD_TOKENS, None])
-def test_what_is_no_token_is_not_sent_and_not_told(server: Agent, ask: Ask, token: Any) -> None:
-    with pytest.raises(ConfigurationError, match="token: not the text of an access token") as raised:
-        ask(auth_for(server, token=lambda: token), "GET", origin(server))
+def test_a_function_that_gives_no_token_is_an_error_and_nothing_is_sent(server: Agent, ask: Ask, token: Any) -> None:
+    with pytest.raises(ConfigurationError, match="BearerToken: ") as raised:
+        ask(auth_for(server, lambda: token), "GET", rpc(server))
     assert server.asked == []
-    assert "cret" not in str(raised.value)
+    assert "hid" not in str(raised.value)
 
 
 @pytest.mark.parametrize("token", BAD_TOKENS)
-def test_what_is_no_token_is_refused_at_the_start(token: Any) -> None:
-    with pytest.raises(ConfigurationError, match="token: not the text of an access token"):
-        DPoPAuth(SIGNER, origins=["https://agent.example"], token=token)
+def test_a_text_that_is_no_token_is_an_error_at_the_start(token: Any) -> None:
+    with pytest.raises(ConfigurationError, match="BearerToken: "):
+        BearerToken(token, origins=["https://agent.example"], dpop=SIGNER)
 
 
 def test_nothing_that_is_printed_or_stored_holds_token_nonce_or_key(server: Agent, ask: Ask) -> None:
-    server.pages["/"] = wants("the-nonce")
-    auth = auth_for(server)
-    ask(auth, "GET", origin(server))
-    assert repr(auth) == f"DPoPAuth(jkt='{SIGNER.public_key.thumbprint}', origins=['{origin(server)}'])"
-    with pytest.raises(TypeError, match="not pickled"):
-        pickle.dumps(auth)
+    server.pages["/rpc"] = wants("the-nonce")
+    credential = BearerToken(TOKEN, origins=[origin(server)], dpop=SIGNER)
+    auth = CardAuth(verified(origin(server)), {"login": credential})
+    response = ask(auth, "GET", rpc(server))
+    assert (repr(auth), repr(credential)) == ("CardAuth(…)", f"BearerToken(…, origins=['{origin(server)}'])")
+    assert TOKEN not in f"{response.request.headers!r} {dict(response.request.headers)}"
+    for each in (auth, credential):
+        with pytest.raises(TypeError, match="cannot be pickled"):
+            pickle.dumps(each)
 
 
 # Nonces
 
 
 def test_a_refusal_for_want_of_a_nonce_is_answered_once_and_the_nonce_remembered(server: Agent, ask: Ask) -> None:
-    server.pages["/"] = wants("n")
+    server.pages["/rpc"] = wants("n")
     auth = auth_for(server)
-    assert ask(auth, "POST", origin(server), json={"a": 1}).status_code == 200
+    assert ask(auth, "POST", rpc(server), json={"a": 1}).status_code == 200
     assert nonces(server) == [None, "n"]
     for asked in server.asked:  # the second is as the first but for its proof
         assert (asked.body, asked.headers["authorization"]) == (b'{"a":1}', f"DPoP {TOKEN}")
         assert proof_in(asked).claims["ath"] == ath_of(TOKEN)
-    assert ask(auth, "POST", origin(server), json={"a": 1}).status_code == 200
+    assert ask(auth, "POST", rpc(server), json={"a": 1}).status_code == 200
     assert nonces(server) == [None, "n", "n"]
     assert len({proof_in(asked).claims["jti"] for asked in server.asked}) == 3
 
 
 def test_an_expired_nonce_is_replaced_by_the_one_that_comes(server: Agent, ask: Ask) -> None:
-    server.pages["/"] = wants("first", "second")
+    server.pages["/rpc"] = wants("first", "second")
     auth = auth_for(server)
     for _ in range(3):
-        assert ask(auth, "GET", origin(server)).status_code == 200
+        assert ask(auth, "GET", rpc(server)).status_code == 200
     assert nonces(server) == [None, "first", "first", "second", "second"]
 
 
 @pytest.mark.parametrize("status", [200, 201, 403, 404, 500])
 def test_a_new_nonce_is_learned_from_any_answer(server: Agent, ask: Ask, status: int) -> None:
-    server.pages["/"] = lambda asked: Page(status=status, headers={"DPoP-Nonce": f"n{len(server.asked)}"})
+    server.pages["/rpc"] = lambda asked: Page(status=status, headers={"DPoP-Nonce": f"n{len(server.asked)}"})
     auth = auth_for(server)
     for _ in range(3):
-        ask(auth, "GET", origin(server))
+        assert ask(auth, "GET", rpc(server)).status_code == status
     assert nonces(server) == [None, "n1", "n2"]
 
 
-def test_a_token_endpoint_that_wants_a_nonce_gets_it(server: Agent, ask: Ask) -> None:
-    server.pages["/token"] = lambda asked: (
-        Page(body=b"{}")
-        if proof_in(asked).claims.get("nonce") == "n"
-        else Page(status=400, body=AT_TOKEN_ENDPOINT, headers={"DPoP-Nonce": "n"})
-    )
-    auth = auth_for(server, token=None)
-    for _ in range(2):
-        assert ask(auth, "POST", f"{origin(server)}/token", data={"grant_type": "client_credentials"}).text == "{}"
-    assert nonces(server) == [None, "n", "n"]
+def test_a_server_that_is_never_content_is_asked_twice(server: Agent, ask: Ask) -> None:
+    server.pages["/rpc"] = Page(status=401, headers={**AT_RESOURCE, "DPoP-Nonce": "n"})
+    with pytest.raises(CredentialsRejectedError, match="answers 401"):
+        ask(auth_for(server), "GET", rpc(server))
+    assert nonces(server) == [None, "n"]
 
 
 @pytest.mark.parametrize(
-    ("token", "page"),
+    "challenge",
     [
-        (TOKEN, Page(status=401, headers={**AT_RESOURCE, "DPoP-Nonce": "n"})),
-        (None, Page(status=401, headers={**AT_RESOURCE, "DPoP-Nonce": "n"})),
-        (None, Page(status=400, body=AT_TOKEN_ENDPOINT, headers={"DPoP-Nonce": "n"})),
+        'DPoP error="invalid_token"',
+        'DPoP error="invalid_dpop_proof"',
+        'Bearer error="use_dpop_nonce"',
+        None,
     ],
 )
-def test_a_server_that_is_never_content_is_asked_twice(server: Agent, ask: Ask, token: Any, page: Page) -> None:
-    server.pages["/"] = page
-    assert ask(auth_for(server, token=token), "GET", origin(server)).status_code == page.status
+def test_other_refusals_of_an_agent_are_final_and_teach_the_nonce(
+    server: Agent, ask: Ask, challenge: str | None
+) -> None:
+    asked_for = {} if challenge is None else {"WWW-Authenticate": challenge}
+    server.pages["/rpc"] = Page(status=401, headers={**asked_for, "DPoP-Nonce": "n"})
+    auth = auth_for(server)
+    for _ in range(2):
+        with pytest.raises(CredentialsRejectedError, match="answers 401"):
+            ask(auth, "GET", rpc(server))
     assert nonces(server) == [None, "n"]
 
 
 @pytest.mark.parametrize(
     "page",
     [
-        Page(status=401, headers={"WWW-Authenticate": 'DPoP error="invalid_token"', "DPoP-Nonce": "n"}),
-        Page(status=401, headers={"WWW-Authenticate": 'DPoP error="invalid_dpop_proof"', "DPoP-Nonce": "n"}),
-        Page(status=401, headers={"WWW-Authenticate": 'Bearer error="use_dpop_nonce"', "DPoP-Nonce": "n"}),
-        Page(status=401, headers={"DPoP-Nonce": "n"}),
         Page(status=403, headers={**AT_RESOURCE, "DPoP-Nonce": "n"}),
         Page(status=400, body=AT_TOKEN_ENDPOINT, headers={"DPoP-Nonce": "n"}),  # not the words of a resource
     ],
 )
-def test_other_refusals_of_a_resource_are_final_and_teach_the_nonce(server: Agent, ask: Ask, page: Page) -> None:
-    server.pages["/"] = page
+def test_other_answers_of_an_agent_are_passed_on_and_teach_the_nonce(server: Agent, ask: Ask, page: Page) -> None:
+    server.pages["/rpc"] = page
     auth = auth_for(server)
     for _ in range(2):
-        assert ask(auth, "GET", origin(server)).status_code == page.status
+        assert ask(auth, "GET", rpc(server)).status_code == page.status
     assert nonces(server) == [None, "n"]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [b'{"error":"invalid_grant"}', b"use_dpop_nonce", b'["use_dpop_nonce"]', b"", b'{"error":["use_dpop_nonce"]}'],
-)
-def test_other_refusals_of_a_token_endpoint_are_final(server: Agent, ask: Ask, body: bytes) -> None:
-    """A code or a refresh token that is used twice may be revoked."""
-    server.pages["/"] = Page(status=400, body=body, headers={"DPoP-Nonce": "n"})
-    answer = ask(auth_for(server, token=None), "POST", origin(server))
-    assert (answer.status_code, answer.content, len(server.asked)) == (400, body, 1)
 
 
 @pytest.mark.parametrize(
@@ -334,20 +446,77 @@ def test_other_refusals_of_a_token_endpoint_are_final(server: Agent, ask: Ask, b
     ],
 )
 def test_the_demand_is_found_among_other_challenges(server: Agent, ask: Ask, challenge: str) -> None:
-    server.pages["/"] = Page(status=401, headers={"WWW-Authenticate": challenge, "DPoP-Nonce": "n"})
-    ask(auth_for(server), "GET", origin(server))
+    server.pages["/rpc"] = Page(status=401, headers={"WWW-Authenticate": challenge, "DPoP-Nonce": "n"})
+    with pytest.raises(CredentialsRejectedError):
+        ask(auth_for(server), "GET", rpc(server))
     assert nonces(server) == [None, "n"]
 
 
 def test_the_nonce_of_one_server_is_not_sent_to_another(server: Agent, ask: Ask) -> None:
     with serving_agent(None) as other:
-        server.pages["/"], other.pages["/"] = wants("here"), wants("there")
-        auth = DPoPAuth(SIGNER, origins=[origin(server), origin(other)], token=TOKEN)
+        server.pages["/rpc"], other.pages["/rpc"] = wants("here"), wants("there")
+        credential = BearerToken(TOKEN, origins=[origin(server), origin(other)], dpop=SIGNER)
         for _ in range(2):
             for each in (server, other):
-                assert ask(auth, "GET", origin(each)).status_code == 200
+                auth = CardAuth(verified(origin(each)), {"login": credential})
+                assert ask(auth, "GET", rpc(each)).status_code == 200
     assert nonces(server) == [None, "here", "here"]
     assert nonces(other) == [None, "there", "there"]
+
+
+# Token endpoints
+
+
+def test_a_token_endpoint_gets_the_proof_beside_the_clients_own_authorization(
+    server: Agent, login: Agent, ask: Ask
+) -> None:
+    ask(auth_by(login, server), "GET", rpc(server))
+    (asked,), (called,) = login.asked, server.asked
+    assert asked.headers["authorization"] == "Basic bWU6cw=="
+    proof = proof_in(asked)
+    assert (proof.claims["htm"], proof.claims["htu"]) == ("POST", f"{origin(login)}/token")
+    assert "ath" not in proof.claims
+    assert called.headers["authorization"] == f"DPoP {TOKEN}"
+    assert proof_in(called).jkt == proof.jkt == SIGNER.public_key.thumbprint
+
+
+def test_a_token_endpoint_that_wants_a_nonce_gets_it_and_no_agent_does(server: Agent, login: Agent, ask: Ask) -> None:
+    issued = iter(["one", "two"])
+
+    def token(asked: Asked) -> Page:
+        if proof_in(asked).claims.get("nonce") != "n":
+            return Page(status=400, body=AT_TOKEN_ENDPOINT, headers={"DPoP-Nonce": "n"})
+        return Page(body=json.dumps({"access_token": next(issued), "token_type": "DPoP"}).encode())
+
+    def good_once(asked: Asked) -> Page:
+        return Page(status=200 if asked.headers["authorization"] == "DPoP two" else 401)
+
+    login.pages["/token"], server.pages["/rpc"] = token, good_once
+    assert ask(auth_by(login, server), "GET", rpc(server)).status_code == 200
+    assert nonces(login) == [None, "n", "n"]  # the second token is for the 401
+    assert nonces(server) == [None, None]
+    assert len({proof_in(asked).claims["jti"] for asked in login.asked}) == 3
+
+
+def test_a_token_endpoint_that_is_never_content_is_asked_twice(server: Agent, login: Agent, ask: Ask) -> None:
+    login.pages["/token"] = Page(status=400, body=AT_TOKEN_ENDPOINT, headers={"DPoP-Nonce": "n"})
+    with pytest.raises(CredentialsError) as raised:
+        ask(auth_by(login, server), "GET", rpc(server))
+    assert isinstance(raised.value.__cause__, TokenRequestError)
+    assert raised.value.__cause__.error == "use_dpop_nonce"
+    assert (nonces(login), server.asked) == ([None, "n"], [])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"error":"invalid_grant"}', b"use_dpop_nonce", b'["use_dpop_nonce"]', b"", b'{"error":["use_dpop_nonce"]}'],
+)
+def test_other_refusals_of_a_token_endpoint_are_final(server: Agent, login: Agent, ask: Ask, body: bytes) -> None:
+    """A refresh token that is used twice may be revoked."""
+    login.pages["/token"] = Page(status=400, body=body, headers={"DPoP-Nonce": "n"})
+    with pytest.raises(CredentialsError, match="rejects the token request"):
+        ask(auth_by(login, server), "GET", rpc(server))
+    assert (len(login.asked), server.asked) == (1, [])
 
 
 # Bodies
@@ -367,21 +536,21 @@ def test_a_body_that_cannot_be_sent_twice_is_an_error_and_then_sent_with_the_non
 ) -> None:
     # The server reads bodies by their length.
     headers = {"Content-Length": "4"}
-    server.pages["/"] = wants("n")
+    server.pages["/rpc"] = wants("n")
     auth = auth_for(server)
-    with pytest.raises(DPoPAuthError, match="cannot be sent twice; the nonce is remembered: send the request again"):
-        ask(auth, "POST", origin(server), content=body(), headers=headers)
-    assert ask(auth, "POST", origin(server), content=body(), headers=headers).status_code == 200
+    with pytest.raises(CredentialsRejectedError, match="which cannot be sent twice: send the request again"):
+        ask(auth, "POST", rpc(server), content=body(), headers=headers)
+    assert ask(auth, "POST", rpc(server), content=body(), headers=headers).status_code == 200
     assert [asked.body for asked in server.asked] == [b"once", b"once"]
     assert nonces(server) == [None, "n"]
 
 
 @pytest.mark.parametrize("status", [200, 400, 404])
 def test_streams_are_not_read_before_the_program_does(server: Agent, status: int) -> None:
-    server.pages["/"] = Page(status=status, body=b"data: 1\n\n", headers={"DPoP-Nonce": "n"})
+    server.pages["/rpc"] = Page(status=status, body=b"data: 1\n\n", headers={"DPoP-Nonce": "n"})
     with (
         httpx.Client(auth=auth_for(server), verify=TLS, trust_env=False) as client,
-        client.stream("GET", origin(server)) as answer,
+        client.stream("GET", rpc(server)) as answer,
     ):
         assert not answer.is_stream_consumed
         assert list(answer.iter_lines()) == ["data: 1", ""]
@@ -391,21 +560,21 @@ def test_streams_are_not_read_before_the_program_does(server: Agent, status: int
 
 
 def test_threads_may_share_one(server: Agent) -> None:
-    server.pages["/"] = wants("n")
+    server.pages["/rpc"] = wants("n")
     auth = auth_for(server)
     with httpx.Client(auth=auth, verify=TLS, trust_env=False) as client, ThreadPoolExecutor(8) as threads:
-        answers = list(threads.map(lambda _: client.get(origin(server)), range(16)))
+        answers = list(threads.map(lambda _: client.get(rpc(server)), range(16)))
     check_shared(server, answers)
 
 
 def test_tasks_may_share_one(server: Agent) -> None:
-    server.pages["/"] = wants("n")
-    auth = auth_for(server, token=give_token)
+    server.pages["/rpc"] = wants("n")
+    auth = auth_for(server, give_token)
 
     async def ask_all() -> list[httpx.Response]:
         limits = httpx.Limits(max_connections=4)  # the server cannot have many waiting
         async with httpx.AsyncClient(auth=auth, verify=TLS, trust_env=False, limits=limits) as client:
-            return await asyncio.gather(*(client.get(origin(server)) for _ in range(16)))
+            return await asyncio.gather(*(client.get(rpc(server)) for _ in range(16)))
 
     check_shared(server, asyncio.run(ask_all()))
 
@@ -417,56 +586,3 @@ def check_shared(server: Agent, answers: list[httpx.Response]) -> None:
     without = sum("nonce" not in proof.claims for proof in proofs)
     assert 1 <= without <= 16
     assert len(proofs) == 16 + without  # whoever had no nonce yet was sent once more
-
-
-# Origins
-
-
-@pytest.mark.parametrize(
-    "origin",
-    [
-        "",
-        "agent.example",
-        "agent.example:443",
-        "//agent.example",
-        "https://",
-        "https://agent.example/",
-        "https://agent.example/a2a",
-        "https://agent.example?a",
-        "https://agent.example?",
-        "https://agent.example#",
-        "https://ann@agent.example",
-        "https://agent.example:0x1bb",
-        "https://*.example.com",
-        "https://agent.example\\@evil.example",
-        "https://agent example",
-        "https://127.1",
-        "ftp://agent.example",
-        "wss://agent.example",
-        "https://münchen.example",
-    ],
-)
-def test_what_is_no_origin_is_refused_at_the_start(origin: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"origins: .*write scheme, host and port alone"):
-        DPoPAuth(SIGNER, origins=[origin])
-
-
-@pytest.mark.parametrize("origins", [[], "https://agent.example", ""])
-def test_origins_are_a_list_of_one_or_more(origins: Any) -> None:
-    with pytest.raises(ConfigurationError, match="origins: "):
-        DPoPAuth(SIGNER, origins=origins)
-
-
-@pytest.mark.parametrize("origin", ["http://agent.example", "http://10.0.0.1:8000", "http://localhost.example"])
-def test_http_is_for_this_machine_only(origin: str) -> None:
-    with pytest.raises(ConfigurationError, match="http is for this machine only"):
-        DPoPAuth(SIGNER, origins=[origin])
-
-
-@pytest.mark.parametrize(
-    "here", ["http://127.0.0.1", "http://127.0.0.2:8000", "http://[::1]:8000", "http://localhost:8000", "https://[::1]"]
-)
-def test_this_machine_is_known_by_these_names(here: str) -> None:
-    auth = DPoPAuth(SIGNER, origins=[here])
-    request = next(auth.sync_auth_flow(httpx.Request("GET", f"{here}/a")))
-    assert proof_in(Asked("GET", "", dict(request.headers), b"")).claims["htu"] == f"{here}/a"

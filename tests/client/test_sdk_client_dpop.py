@@ -1,14 +1,16 @@
-"""A program of the a2a-sdk 1.3.0 calls an agent that takes bound tokens only with their proofs, by one line more."""
+"""A program of the a2a-sdk 1.3.0 calls an agent that takes bound tokens only with their proofs, by ``CardAuth``."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from a2a_trust import generate_signer
+from a2a_trust import generate_signer, publish_jwks
 from a2a_trust.keys.jwk import private_key_to_jwk
+from tests.client.agents import OWNER
 from tests.servers.callers import FOLDER
 from tests.servers.environments import answer_of, python_of
 from tests.servers.issuer import issuing
@@ -33,12 +35,13 @@ def seen() -> dict[str, dict[str, Any]]:
     command = [str(python), "-m", "uvicorn", "tests.client.sdk_dpop_agent:app", "--log-level", "warning"]
     command += ["--host", "127.0.0.1", "--port", origin.rpartition(":")[2]]
     with issuing() as issuer:
-        settings = {"AGENT_URL": origin, "ISSUER": issuer.url, "PRIVATE_ORIGINS": issuer.url}
+        card_key = json.dumps(private_key_to_jwk(OWNER.private_key, alg=OWNER.alg, kid=OWNER.kid))
+        settings = {"AGENT_URL": origin, "ISSUER": issuer.url, "PRIVATE_ORIGINS": issuer.url, "CARD_KEY": card_key}
         token = issuer.token(audience=origin, cnf={"jkt": SIGNER.public_key.thumbprint})
         questions = [
             {
                 "url": origin,
-                "origin": origin,
+                "trusted": publish_jwks([OWNER.public_key]),
                 "binding": binding,
                 "streaming": streaming,
                 "carried": carried.split()[0],

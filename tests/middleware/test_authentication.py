@@ -21,16 +21,19 @@ from starlette.routing import Mount, Route
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.dpop import DPoP, ServerNonces
 from a2a_trust.auth.jwt import JwtVerifier
-from a2a_trust.auth.principal import Anonymous, Identity, Principal
+from a2a_trust.auth.principal import Anonymous, CredentialKind, Identity, Principal
+from a2a_trust.auth.subject_token import subject_token_of
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.errors import (
     AuthorizationError,
     ConfigurationError,
     InvalidCredentialsError,
     KeySourceUnavailableError,
+    MissingCredentialsError,
     TooManyRequestsError,
 )
 from a2a_trust.middleware.authentication import CardEnforcementMiddleware, is_public, principal_of
+from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect
 from tests.auth.proofs import BASE, bound_token, by_dpop, proof, scope_of
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
@@ -314,7 +317,8 @@ async def test_the_scope_is_copied_and_says_who_is_calling() -> None:
     assert seen["auth"].scopes == ["read"]
     assert principal_of(seen) is seen["user"]
     assert seen["state"] is scope["state"]
-    assert {name: value for name, value in seen.items() if name in before} == before
+    hidden = {**before, "headers": []}
+    assert {name: value for name, value in seen.items() if name in before} == hidden
 
 
 async def test_a_scope_that_claims_a_user_is_not_believed() -> None:
@@ -480,8 +484,9 @@ async def test_a_guard_around_a_guard_asks_for_both() -> None:
         Starlette(routes=[Route("/rpc", told, methods=["POST"])]),
         **{**OPTIONS, "card": narrow, "verifiers": {"key": verifiers()["key"]}},
     )
-    async with client(protect(inner, **OPTIONS)) as http:
-        assert (await http.post("/rpc", json=CALL, headers=GOOD)).status_code == 403
+    for rules, status in ((RequestRules(hide_credentials=False), 403), (RequestRules(), 401)):
+        async with client(protect(inner, **OPTIONS, rules=rules)) as http:
+            assert (await http.post("/rpc", json=CALL, headers=GOOD)).status_code == status
 
 
 async def test_anonymous_callers_are_somebody_else_every_time() -> None:
@@ -527,25 +532,115 @@ async def test_only_a_credential_that_browsers_attach_asks_who_the_page_is() -> 
         assert (await http.post(RPC, headers={"Cookie": f"sid={KEY}"})).status_code == 200
 
 
-async def test_credentials_are_seen_by_the_application_unless_they_are_hidden() -> None:
+async def test_the_application_sees_credentials_only_if_it_says_so() -> None:
     carried = {**GOOD, **BEARER, "X-Other": "1", "Cookie": "a=b"}
-    for hide, expected in ((False, set(carried)), (True, {"X-Other", "Cookie"})):
+    hidden = {"X-Other", "Cookie"}
+    cases: list[tuple[dict[str, Any], set[str]]] = [
+        ({}, hidden),
+        ({"hide_credentials": True}, hidden),
+        ({"hide_credentials": False}, set(carried)),
+    ]
+    for options, expected in cases:
         agent = Agent()
         scope = http_scope(carried=carried)
         before = list(scope["headers"])
-        app = guarded(agent, hide_credentials=hide)
+        app = guarded(agent, **options)
         await called(app, scope, {"type": "http.request", "body": b"", "more_body": False})
         assert {name for name, _ in agent.scopes[0]["headers"]} == {name.lower().encode() for name in expected}
         assert scope["headers"] == before
 
 
-async def test_a_cookie_that_is_a_credential_is_hidden_with_all_cookies() -> None:
+@pytest.mark.parametrize(
+    ("sent", "seen"),
+    [
+        (["sid=KEY"], []),
+        (["a=b; sid=KEY"], ["a=b"]),
+        (["sid=KEY; a=b"], ["a=b"]),
+        (["a=b;sid=KEY ;c=d; e"], ["a=b;c=d; e"]),
+        (["sid2=x; Sid=y; a=sid", "sid=KEY", "c=d"], ["sid2=x; Sid=y; a=sid", "c=d"]),
+        (['a="; sid=KEY; "'], ['a="; "']),
+    ],
+)
+async def test_a_cookie_that_is_a_credential_is_hidden_and_other_cookies_are_not(
+    sent: list[str], seen: list[str]
+) -> None:
     schemes = {"key": {"type": "apiKey", "in": "cookie", "name": "sid"}}
     card = {**CARD, "securitySchemes": schemes, "securityRequirements": [{"schemes": {"key": {}}}]}
     agent = Agent()
-    async with client(guarded(agent, card, verifiers={"key": verifiers()["key"]}, hide_credentials=True)) as http:
-        assert (await http.post(RPC, headers={"Cookie": f"a=b; sid={KEY}"})).status_code == 200
-    assert b"cookie" not in dict(agent.scopes[0]["headers"])
+    scope = {**http_scope(), "headers": [(b"Cookie", line.replace("KEY", KEY).encode()) for line in sent]}
+    app = guarded(agent, card, verifiers={"key": verifiers()["key"]})
+    await called(app, scope, {"type": "http.request", "body": b"", "more_body": False})
+    assert agent.scopes[0]["headers"] == [(b"Cookie", line.encode()) for line in seen]
+
+
+# The token that is kept
+
+
+@pytest.mark.parametrize(
+    ("carried", "kept"),
+    [
+        (BEARER, True),
+        ({"Authorization": BEARER["Authorization"].replace("Bearer", "bearer")}, True),
+        (GOOD, False),
+        (GOOD | BEARER, False),  # the key is the card's first alternative, and the token played no part
+    ],
+)
+@pytest.mark.parametrize("hide", [False, True])
+async def test_the_token_that_made_the_caller_is_kept_and_no_other(
+    carried: dict[str, str], kept: bool, hide: bool
+) -> None:
+    agent = Agent()
+    app = guarded(agent, keep_subject_token=True, hide_credentials=hide)
+    await called(app, http_scope(carried=carried), {"type": "http.request", "body": b"", "more_body": False})
+    if kept:
+        found = subject_token_of(agent.scopes[0])
+        assert found.reveal() == BEARER["Authorization"].removeprefix("Bearer ")
+        assert (found.issuer, found.subject, found.expires_at) == (ISSUER, "alice", claims()["exp"])
+    else:
+        with pytest.raises(MissingCredentialsError):
+            subject_token_of(agent.scopes[0])
+
+
+async def test_anonymous_callers_and_public_paths_have_no_token() -> None:
+    card = {**CARD, "securityRequirements": [{"schemes": {"oauth": {}}}, {}]}
+    agent = Agent()
+    given = {"oauth": verifiers()["oauth"]}
+    app = guarded(agent, card, verifiers=given, allow_anonymous=True, keep_subject_token=True)
+    await called(app, http_scope(), {"type": "http.request", "body": b"", "more_body": False})
+    with pytest.raises(MissingCredentialsError):
+        subject_token_of(agent.scopes[0])
+    await called(app, http_scope(CARD_PATHS[0], "GET"), {"type": "http.request", "body": b"", "more_body": False})
+    with pytest.raises(ConfigurationError, match="or its path is public"):
+        subject_token_of(agent.scopes[1])
+
+
+async def test_the_first_scheme_of_access_tokens_says_who_a_token_is_from() -> None:
+    """One token may be good for several schemes; an ID token is no access token."""
+    schemes: dict[str, Any] = {name: {"oauth2SecurityScheme": {"flows": {}}} for name in ("a", "b", "c")}
+    demand: dict[str, Any] = {"schemes": {name: {} for name in schemes}}
+    card = {**CARD, "securitySchemes": schemes, "securityRequirements": [demand]}
+
+    class Tokens:
+        def __init__(self, issuer: str, kind: CredentialKind) -> None:
+            self.issuer, self.kind = issuer, kind
+
+        async def verify(self, credential: str, now: float) -> Identity:
+            return Identity(issuer=self.issuer, subject=credential[::-1])
+
+    kinds = {"a": CredentialKind.ID_TOKEN, "b": CredentialKind.ACCESS_TOKEN, "c": CredentialKind.ACCESS_TOKEN}
+    given = {name: Tokens(name, kind) for name, kind in kinds.items()}
+    agent = Agent()
+    app = guarded(agent, card, verifiers=given, keep_subject_token=True)
+    scope = http_scope(carried={"Authorization": "Bearer abc"})
+    await called(app, scope, {"type": "http.request", "body": b"", "more_body": False})
+    found = subject_token_of(agent.scopes[0])
+    assert (found.reveal(), found.issuer, found.subject, found.expires_at) == ("abc", "b", "cba", float("inf"))
+
+
+def test_to_keep_tokens_where_no_verifier_is_for_them_does_not_start() -> None:
+    card = {**CARD, "securityRequirements": [{"schemes": {"key": {}}}]}
+    with pytest.raises(ConfigurationError, match=r"keep_subject_token: .* kind = CredentialKind\.ACCESS_TOKEN"):
+        guarded(Agent(), card, verifiers={"key": verifiers()["key"]}, keep_subject_token=True)
 
 
 # Public paths
@@ -741,7 +836,7 @@ async def test_the_nonce_for_the_next_proof_is_in_the_headers_of_the_answer_and_
     assert not any("nonce" in name for scope in agent.scopes for name in scope)
 
 
-@pytest.mark.parametrize("option", ["allow_cors_preflight", "hide_credentials"])
+@pytest.mark.parametrize("option", ["allow_cors_preflight", "hide_credentials", "keep_subject_token"])
 @pytest.mark.parametrize("value", [None, 0, 1, "no"])
 def test_an_option_that_is_neither_true_nor_false_does_not_start(option: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=f"^{option}: write True or False"):

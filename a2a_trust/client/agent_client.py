@@ -1,0 +1,157 @@
+"""One line for a program that talks to an agent: verify its card, answer what it demands, send nothing elsewhere.
+
+::
+
+    http = verifying_client(
+        "https://agent.example.com",
+        trust=TrustFile("trust.toml"),
+        credentials={"key": ApiKey(SecretFile("/run/secrets/key"), origins=["https://agent.example.com"])},
+    )
+
+It is an ``httpx.AsyncClient``, for the a2a-sdk, Google's ADK, BeeAI and everything else that takes one.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpx
+
+from a2a_trust.card.schema import CARD_PATHS
+from a2a_trust.client.answer import check_credentials
+from a2a_trust.client.card_auth import CardAuth, CardDemands, CredentialsError, ReadBody, Step
+from a2a_trust.client.certificates import OwnCertificate, client_context
+from a2a_trust.client.credentials import Credential
+from a2a_trust.client.destinations import UnsafePassAnything
+from a2a_trust.client.fetching import card_urls
+from a2a_trust.client.flow import Answered, Flow
+from a2a_trust.client.memory import CardMemory
+from a2a_trust.client.transport import NO_CARDS, AsyncVerifyingTransport
+from a2a_trust.client.verification import ANY_KEY, Verification
+from a2a_trust.errors import ConfigurationError
+from a2a_trust.keys.policy import Policy
+from a2a_trust.keys.trust import TrustSource
+
+__all__ = ["verifying_client"]
+
+_TIMEOUT: Final = httpx.Timeout(10.0, read=300.0)  # agents think for minutes
+
+
+def verifying_client(
+    url: str,
+    *,
+    trust: TrustSource,
+    credentials: Mapping[str, Credential | OwnCertificate],
+    skills: Iterable[str] = (),
+    memory: CardMemory | None = None,
+    policy: Policy = ANY_KEY,
+    cards: Mapping[str, str] = NO_CARDS,
+    also: Iterable[str] | UnsafePassAnything = (),
+    authorities: Path | str | None = None,
+    timeout: httpx.Timeout = _TIMEOUT,
+    clock: Callable[[], float] = time.time,
+) -> httpx.AsyncClient:
+    """A client for the agent at that URL. Its card is fetched and verified before the first request.
+
+    ``url`` is where the agent is, or that of its card, which ends in ``.json``. ``credentials`` and ``skills`` are as
+    for ``CardAuth``, ``trust``, ``memory``, ``policy``, ``cards`` and ``also`` as for ``AsyncVerifyingTransport``.
+    ``authorities`` is a file of CA certificates in PEM for agents of a private network. ``timeout`` bounds each step of
+    a request: 10 seconds, and 300 for an answer of the agent, unless given.
+
+    Requests fail as for ``CardAuth`` and ``AsyncVerifyingTransport``. ConfigurationError: an argument is wrong.
+    """
+    check_credentials(credentials)
+    certificates = [each for each in credentials.values() if not isinstance(each, Credential)]
+    if len(certificates) > 1:
+        raise ConfigurationError("credentials: a connection shows one certificate; give one for all schemes")
+    context = (
+        client_context(certificates[0], authorities=authorities)
+        if certificates
+        else ssl.create_default_context(cafile=authorities)
+    )
+    places = card_urls(url)
+    transport = AsyncVerifyingTransport(
+        httpx.AsyncHTTPTransport(verify=context),
+        trust,
+        memory=memory,
+        policy=policy,
+        cards=cards if len(places) > 1 else {url: url, **cards},
+        also=also,
+        clock=clock,
+    )
+    verification = Verification(trust=trust, policy=policy, clock=clock)
+    auth = _AgentAuth(places, verification, credentials, skills)
+    return httpx.AsyncClient(transport=transport, auth=auth, timeout=timeout, trust_env=False)
+
+
+class _AgentAuth(CardAuth):
+    """As ``CardAuth``, for the card that the client itself fetches through its transport, which verifies it, too."""
+
+    def __init__(
+        self,
+        places: tuple[str, ...],
+        verification: Verification,
+        credentials: Mapping[str, Credential | OwnCertificate],
+        skills: Iterable[str],
+    ) -> None:
+        self._setup(credentials, skills, verification.clock)
+        self._places = places
+        self._verification = verification
+        self._known = None
+        #: The fetch that is under way: requests that begin at once share one.
+        self._fetching: Future[None] | None = None
+
+    def _card(self, request: httpx.Request) -> Generator[Step, Any, CardDemands | None]:
+        if request.method == "GET" and _is_of_card(request.url, self._places):
+            return None
+        if self._fetching is not None:
+            yield _end_of(self._fetching)
+            if self._known is not None and self._clock() < self._known.valid_until:
+                return self._known
+        ours = self._fetching = Future[None]()
+        ours.set_running_or_notify_cancel()
+        try:
+            known = self._known = yield from self._fetched(request)
+        finally:  # if it fails, each request that waited fetches by itself
+            self._fetching = None
+            ours.set_result(None)
+        return known
+
+    def _rejected(self) -> None:
+        self._known = None  # the card may have changed
+
+    def _fetched(self, request: httpx.Request) -> Generator[Step, Any, CardDemands]:
+        limits = {"timeout": request.extensions["timeout"]} if "timeout" in request.extensions else {}
+        status = 0
+        for place in self._places:
+            response = yield httpx.Request("GET", place, headers={"Accept": "application/json"}, extensions=limits)
+            yield ReadBody(response)
+            if response.is_success:
+                card = yield self._verification.verify(response.content, place)
+                try:
+                    return self._answered(card, place)
+                except ConfigurationError as error:  # the card may have been another one when the program was written
+                    raise CredentialsError(f"the request is not sent: {error}", request=request) from error
+            status = response.status_code
+            if status != 404:
+                break
+        raise CredentialsError(
+            f"cannot fetch the card of the agent: {self._places[0]} answers with status {status}; write the URL of "
+            "the agent, not that of its interface. If the card needs a credential itself, use "
+            "fetch_card(url, trust, credentials=…) and CardAuth",
+            request=request,
+        )
+
+
+def _end_of(fetching: Future[None]) -> Flow[None]:
+    yield Answered(fetching, 0)
+
+
+def _is_of_card(url: httpx.URL, places: tuple[str, ...]) -> bool:
+    return url.path.endswith(CARD_PATHS) or url.path in {urlsplit(place).path for place in places}

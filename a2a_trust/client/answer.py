@@ -1,0 +1,210 @@
+"""Which requirement alternative of a verified card a client satisfies, and with what.
+
+The rules:
+
+1. The first alternative that the credentials satisfy entirely is taken, in the order of the card. With skills, the
+   alternatives are all combinations of one of the card and one of each skill.
+2. Without a credential a request goes only if the whole card is verified, it demands none (``{}``, or no requirements),
+   and no credential is configured for a scheme of any other alternative, or by a name that is not a scheme of the card.
+3. A credential counts for a scheme if its name in ``credentials`` is that of the scheme, it is of the kind that the
+   scheme asks for, and it is bound to the origin that the request goes to.
+4. Two credentials of one alternative that would stand in the same place satisfy nothing.
+
+Values only: ``card_auth`` has the requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Final
+
+from a2a_trust.auth.credentials import InCookie, InHeader, InQuery, extractor_for
+from a2a_trust.card.view import Alternative, ApiKeyScheme, CardView, MutualTlsScheme, SecurityScheme
+from a2a_trust.client.certificates import OwnCertificate
+from a2a_trust.client.credentials import Credential, http_scheme, kind_of
+from a2a_trust.errors import ConfigurationError, MissingCredentialsError
+
+__all__ = [
+    "Answer",
+    "Part",
+    "answer_for",
+    "check_credentials",
+    "demands_of",
+    "scopes_named",
+    "words_for",
+]
+
+_MOST_COMBINATIONS: Final = 256
+_ANYBODY: Final = (Alternative(()),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One credential of an answer, and where it goes. ``place`` is None for the Authorization header."""
+
+    name: str
+    scheme: SecurityScheme
+    credential: Credential
+    scopes: frozenset[str]
+    place: InHeader | InQuery | InCookie | None
+
+    @property
+    def word(self) -> str:
+        """The HTTP authentication scheme, for the Authorization header."""
+        return "Basic" if http_scheme(self.scheme) == "basic" else "Bearer"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What satisfies the card: the names of the schemes, and what the request carries for them.
+
+    ``parts`` has nothing for a client certificate, which the connection shows.
+    """
+
+    schemes: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+
+
+def check_credentials(credentials: Mapping[str, object]) -> None:
+    """ConfigurationError: it is not a mapping from the names of schemes to credentials."""
+    if not isinstance(credentials, Mapping):
+        raise ConfigurationError('credentials: write them by the names of schemes in the card, {"key": ApiKey(…)}')
+    for name, credential in credentials.items():
+        if not isinstance(credential, Credential) and not callable(getattr(credential, "load", None)):
+            raise ConfigurationError(
+                f"credentials[{name!a}]: write ApiKey(…), BasicCredentials(…), BearerToken(…), ClientCredentials(…), "
+                "RefreshToken(…), TokenExchange(…) or CertificateFiles(…)"
+            )
+
+
+def demands_of(view: CardView, skills: Iterable[str]) -> tuple[Alternative, ...]:
+    """The alternatives of the card, combined with those of the skills.
+
+    ConfigurationError: the card has no such skill, or there are too many combinations.
+    """
+    by_id = {skill.id: skill for skill in view.skills}
+    unknown = [name for name in skills if name not in by_id]
+    if unknown:
+        raise ConfigurationError(f"skills: the card has no skill {unknown[0]!a}")
+    demands = [view.requirements or _ANYBODY, *[by_id[name].requirements or _ANYBODY for name in skills]]
+    if prod(map(len, demands)) > _MOST_COMBINATIONS:
+        raise ConfigurationError(f"skills: more than {_MOST_COMBINATIONS} combinations of requirements")
+    return tuple(map(_together, product(*demands)))
+
+
+def _together(alternatives: tuple[Alternative, ...]) -> Alternative:
+    scopes: dict[str, frozenset[str]] = {}
+    for alternative in alternatives:
+        for name, wanted in alternative.schemes:
+            scopes[name] = scopes.get(name, frozenset()) | wanted
+    return Alternative(tuple(sorted(scopes.items())))
+
+
+def scopes_named(view: CardView, name: str) -> frozenset[str]:
+    """All scopes that the card names for a scheme: those that its requirements and those that its flows have."""
+    demands = [*(view.requirements or ()), *[each for skill in view.skills for each in skill.requirements or ()]]
+    demanded = [scopes for alternative in demands for scheme, scopes in alternative.schemes if scheme == name]
+    flows = getattr(view.schemes.get(name), "flows", ())
+    return frozenset().union(*demanded, *[flow.scopes for flow in flows])
+
+
+def answer_for(
+    view: CardView,
+    demands: tuple[Alternative, ...],
+    credentials: Mapping[str, Credential | OwnCertificate],
+    origin: str,
+    *,
+    is_whole: bool,
+) -> Answer:
+    """What to send to that origin.
+
+    MissingCredentialsError: the credentials satisfy no alternative; the text says what each is lacking.
+    """
+    lacking: list[str] = []
+    for alternative in demands:
+        if alternative.is_anonymous:
+            continue
+        parts, problems = _parts(view, alternative, credentials, origin)
+        if not problems:
+            return Answer(tuple(name for name, _ in alternative.schemes), parts)
+        names = " and ".join(name for name, _ in alternative.schemes)
+        lacking.append(f"{ascii(names)[1:-1][:80]}: {'; '.join(problems)}")
+    demanded = {name for each in demands for name, _ in each.schemes}
+    misnamed = sorted(ascii(name)[:80] for name in credentials if name not in view.schemes)
+    lacking += [f"credentials[{name}] is not for a scheme of the card" for name in misnamed]
+    if any(each.is_anonymous for each in demands) and demanded.isdisjoint(credentials):
+        if is_whole and not misnamed:
+            return Answer()
+        if not is_whole:
+            lacking.append("the card is verified only in part, so it does not show that no credential is needed")
+    raise MissingCredentialsError(f"no alternative of the card can be satisfied at {origin}. {'. '.join(lacking)}")
+
+
+def _parts(
+    view: CardView,
+    alternative: Alternative,
+    credentials: Mapping[str, Credential | OwnCertificate],
+    origin: str,
+) -> tuple[tuple[Part, ...], list[str]]:
+    """The credentials for one alternative, and why they do not satisfy it."""
+    parts: list[Part] = []
+    problems: list[str] = []
+    taken: dict[object, str] = {}
+    for name, scopes in alternative.schemes:
+        scheme = view.schemes.get(name)
+        if scheme is None:
+            problems.append("the card does not declare this scheme")
+            continue
+        problems += _problems(name, scheme, scopes, credentials.get(name), origin)
+        credential = credentials.get(name)
+        if problems or not isinstance(credential, Credential):
+            continue
+        place = _place(scheme)
+        where = place.header if isinstance(place, InHeader) else place  # X-Key and x-key are one header
+        if where in taken:
+            names = f"{ascii(taken[where])[1:-1][:80]} and {ascii(name)[1:-1][:80]}"
+            problems.append(f"{names} would stand in the same place, so this alternative cannot be used")
+        taken[where] = name
+        parts.append(Part(name=name, scheme=scheme, credential=credential, scopes=scopes, place=place))
+    return tuple(parts), problems
+
+
+def _problems(
+    name: str,
+    scheme: SecurityScheme,
+    scopes: frozenset[str],
+    credential: Credential | OwnCertificate | None,
+    origin: str,
+) -> Iterator[str]:
+    kind, fix = kind_of(scheme)
+    named = ascii(name)[:80]
+    if credential is None:
+        yield f"{words_for(name, scheme, scopes)}: pass credentials={{{named}: {fix}}}"
+    elif isinstance(scheme, MutualTlsScheme) is isinstance(credential, Credential):
+        yield f"{named} asks for {kind}, and credentials[{named}] is another kind: pass {fix}"
+    elif isinstance(credential, Credential):
+        mismatch = credential.mismatch(scheme, scopes)
+        if mismatch:
+            yield f"{named} asks for {kind}, and {mismatch}"
+        if origin not in credential.origins:
+            yield f"credentials[{named}] is for {', '.join(sorted(credential.origins))} and not for {origin}"
+        if isinstance(scheme, ApiKeyScheme):
+            try:
+                extractor_for(scheme)
+            except ConfigurationError as error:
+                yield str(error)
+
+
+def words_for(name: str, scheme: SecurityScheme | None, scopes: frozenset[str]) -> str:
+    """What a card demands by one scheme, for an error."""
+    kind = "a scheme that the card does not declare" if scheme is None else kind_of(scheme)[0]
+    scoped = f" with the scopes {ascii(' '.join(sorted(scopes)))[1:-1][:200]}" if scopes else ""
+    return f"{ascii(name)[:80]} asks for {kind}{scoped}"
+
+
+def _place(scheme: SecurityScheme) -> InHeader | InQuery | InCookie | None:
+    place = extractor_for(scheme) if isinstance(scheme, ApiKeyScheme) else None
+    return place if isinstance(place, InHeader | InQuery | InCookie) else None

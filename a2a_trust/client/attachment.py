@@ -1,0 +1,132 @@
+"""Credentials on an httpx request, visible only to the transport.
+
+httpx copies the headers of a request to the next one when it follows a redirect, and writes URLs into its log. What is
+attached here is in ``headers.raw`` and ``url.raw_path``, which transports send. It is in no copy, text, repr or pickle:
+redirects, the log of httpx and tracebacks have none. An extension ``trace`` of httpx sees what is sent. It is there
+while the request is sent, and not afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote, unquote_plus
+
+import httpx
+
+from a2a_trust.errors import MalformedError
+
+__all__ = ["Attachment", "attach", "copy_attachment", "detach", "sent_to"]
+
+_COOKIE: Final = b"cookie"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Attachment:
+    """What goes along with one request: header lines (names in lower case), cookies and query parameters."""
+
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    cookies: tuple[tuple[str, str], ...] = ()
+    parameters: tuple[tuple[str, str], ...] = ()
+
+    names: frozenset[bytes] = field(init=False)
+    lengths: frozenset[int] = field(init=False)
+    """Of the names; nearly every other header has another one, which is faster to see than its name in lower case."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", frozenset(name for name, _ in self.headers))
+        object.__setattr__(self, "lengths", frozenset(map(len, self.names)))
+
+    def __repr__(self) -> str:
+        return "Attachment(…)"
+
+
+def attach(request: httpx.Request, attachment: Attachment) -> None:
+    """Attach credentials in place of those that are attached, and of headers, cookies and parameters of these names."""
+    headers = _Headers(request.headers)
+    headers.attachment = attachment
+    request.headers = headers
+    if attachment.parameters:
+        request.url = _Url(request.url, attachment)
+
+
+def detach(request: httpx.Request) -> None:
+    """Take off what is attached: programs send a request again, to another URL, and keep it with an answer."""
+    if isinstance(request.headers, _Headers):
+        request.headers.attachment = _NOTHING
+    if isinstance(request.url, _Url):
+        request.url = httpx.URL(request.url)
+
+
+def copy_attachment(request: httpx.Request, written_again: httpx.Request) -> None:
+    """Attach what is attached to one request to another one, which goes out in its place."""
+    if isinstance(request.headers, _Headers):
+        attach(written_again, request.headers.attachment)
+
+
+_NOTHING: Final = Attachment()
+
+
+class _Headers(httpx.Headers):
+    attachment: Attachment
+
+    @property
+    def raw(self) -> list[tuple[bytes, bytes]]:
+        attached = self.attachment
+        names, lengths = attached.names, attached.lengths
+        lines = [line for line in super().raw if len(line[0]) not in lengths or line[0].lower() not in names]
+        if attached.cookies:
+            lines = _with_cookies(lines, attached.cookies)
+        lines += attached.headers
+        return lines
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles, also of responses and errors that hold the request, have nothing that is attached."""
+        return httpx.Headers, (super().raw,)
+
+
+class _Url(httpx.URL):
+    def __init__(self, shown: httpx.URL, attachment: Attachment) -> None:
+        super().__init__(shown)
+        self._attachment = attachment
+
+    @property
+    def query(self) -> bytes:
+        names = {name for name, _ in self._attachment.parameters}
+        pairs = [pair for pair in super().query.split(b"&") if pair and _name_of(pair) not in names]
+        added = [f"{quote(name, safe='')}={quote(text, safe='')}" for name, text in self._attachment.parameters]
+        return b"&".join([*pairs, *map(str.encode, added)])
+
+    @property
+    def raw_path(self) -> bytes:
+        return super().raw_path.partition(b"?")[0] + b"?" + self.query
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return httpx.URL, (str(self),)
+
+
+def _with_cookies(lines: list[tuple[bytes, bytes]], cookies: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes]]:
+    names = {name.encode() for name, _ in cookies}
+    pairs = [pair.strip() for name, value in lines if name.lower() == _COOKIE for pair in value.split(b";")]
+    kept = [pair for pair in pairs if pair and pair.partition(b"=")[0].strip() not in names]
+    kept += [f"{name}={text}".encode() for name, text in cookies]
+    return [*[line for line in lines if line[0].lower() != _COOKIE], (b"Cookie", b"; ".join(kept))]
+
+
+def _name_of(pair: bytes) -> str:
+    return unquote_plus(pair.partition(b"=")[0].decode("latin-1"))
+
+
+def sent_to(request: httpx.Request) -> str:
+    """The URL that the request is sent to, and its fragment, of the parts that go out: ``str(url)`` has another host
+    than these where httpx gives an ambiguous URL another spelling.
+
+    MalformedError: it goes to no host, or the program has replaced its path.
+    """
+    url = request.url
+    if not url.raw_host:
+        raise MalformedError("URL: it has no host; write https://host/path")
+    if "target" in request.extensions:
+        raise MalformedError("URL: the extension target sends the request to another one; leave it out")
+    _, mark, fragment = str(url).partition("#")
+    return f"{url.scheme}://{url.netloc.decode('ascii')}{url.raw_path.decode('ascii')}{mark}{fragment}"

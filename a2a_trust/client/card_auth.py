@@ -1,0 +1,399 @@
+"""For clients on httpx: send what a verified card demands, to the agent of that card, and nothing else anywhere.
+
+::
+
+    auth = CardAuth(verified, {"key": ApiKey("…", origins=["https://agent.example.com"])})
+    httpx.AsyncClient(auth=auth)
+
+The rules:
+
+1. Credentials go along with requests to the URLs that the card names. Other requests are sent without any. A URL that
+   servers read differently, and plain http to another machine, is an error.
+2. ``answer`` has what goes along. If nothing fits, the request is not sent.
+3. httpx, its log and its redirects never see a credential: ``attachment``.
+4. After a 401 a request is sent once more, if there is another token, key or file to try. After ``insufficient_scope``
+   it is sent once more with the scopes that the agent asks for, as far as the verified card names them and
+   ``allowed_scopes`` has them. If the agent asks for a DPoP nonce, it is sent once more with it.
+5. A request whose body is a stream is never sent twice. An answer to a redirect is passed on.
+6. A 401 that remains is a ``CredentialsRejectedError``.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, TypeAlias
+
+import httpx
+
+from a2a_trust.auth.credentials import InCookie, InHeader, InQuery
+from a2a_trust.cache import BoundedCache
+from a2a_trust.card.view import read_card
+from a2a_trust.client.answer import (
+    Answer,
+    Part,
+    answer_for,
+    check_credentials,
+    demands_of,
+    scopes_named,
+    words_for,
+)
+from a2a_trust.client.attachment import Attachment, attach, detach, sent_to
+from a2a_trust.client.certificates import OwnCertificate
+from a2a_trust.client.credentials import Credential, CredentialValue
+from a2a_trust.client.destinations import Destination, Destinations
+from a2a_trust.client.dpop import ath_of
+from a2a_trust.client.flow import Flow, run, run_async
+from a2a_trust.client.rejection import CredentialsRejectedError, Dropped, Rejection
+from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
+from a2a_trust.signing.verify import VerifiedCard
+
+__all__ = ["CardAuth", "CardDemands", "CredentialsError", "ReadBody", "Step"]
+
+_COOKIE_VALUE: Final = re.compile(r"[!#-+\--:<-\[\]-~]+")  # RFC 6265 4.1.1
+_MAX_URLS: Final = 256
+_MAX_SHOWN: Final = 300
+_NO_SCOPES: Final[frozenset[str]] = frozenset()
+
+
+class CredentialsError(TrustError, httpx.RequestError):
+    """No credential for a request: none fits, or none can be obtained. ``__cause__`` says why."""
+
+    code = "credentials"
+
+
+_MoreScopes: TypeAlias = Mapping[str, frozenset[str]]
+
+
+class _Sent:
+    """What goes along with requests to one origin, and serves the next ones as long as its values do.
+
+    ``more_scopes`` are those beyond what the card demands, by the names of schemes.
+    """
+
+    def __init__(self, answer: Answer, values: list[CredentialValue], more_scopes: _MoreScopes) -> None:
+        self.answer: Final[Answer] = answer
+        self.values: Final[list[CredentialValue]] = values
+        self.more_scopes: Final[_MoreScopes] = more_scopes
+        self._is_for_one_request = any(part.credential.depends_on_request for part in answer.parts)
+        self.has_proofs: Final[bool] = any(value.proofs is not None for value in values)
+        self.made: Attachment | None = None
+        """What goes along with every request; None until the first one, and where each needs proofs of its own."""
+
+    def serves_further(self, now: float) -> bool:
+        return not self._is_for_one_request and all(now < value.until for value in self.values)
+
+    def attachment(self, request: httpx.Request, origin: str) -> Attachment:
+        attachment = _attachment_of(request, self.answer, self.values, origin)
+        if not self.has_proofs:
+            self.made = attachment
+        return attachment
+
+    def learn(self, response: httpx.Response, origin: str) -> None:
+        """Remember the nonce for the next proof."""
+        for value in self.values:
+            if value.proofs is not None:
+                value.proofs.learn(origin, response.headers.get_list("DPoP-Nonce"))
+
+
+class CardDemands:
+    """What a verified card demands, and what goes along for it."""
+
+    def __init__(
+        self,
+        card: VerifiedCard,
+        url: str,
+        credentials: Mapping[str, Credential | OwnCertificate],
+        skills: tuple[str, ...],
+    ) -> None:
+        self.valid_until: Final[float] = card.valid_until
+        self._view = read_card(card.card)
+        self._demands = demands_of(self._view, skills)
+        self._credentials = credentials
+        self._is_whole = not card.unverified
+        self._destinations = Destinations.of(card, url)
+        #: The origin of a URL, "" for one that the card does not name.
+        self._origins = BoundedCache[tuple[str, bytes, int | None, bytes], str](max_entries=_MAX_URLS)
+        self._answers: dict[str, Answer] = {}
+        #: Origin -> what went along with the last request.
+        self.sent: dict[str, _Sent] = {}
+        #: What further requests ask for beyond what the card demands. It is replaced and never changed.
+        self.more_scopes: _MoreScopes = {}
+
+    def origin(self, request: httpx.Request) -> str:
+        """The origin that the request goes to; "" for a URL that the card does not name."""
+        url = request.url
+        key = url.scheme, url.raw_host, url.port, url.raw_path
+        known = self._origins.entry(key)
+        if known is not None and "target" not in request.extensions:
+            return known[0]
+        called = Destination.of(sent_to(request))
+        origin = called.origin if self._destinations.cover(called) else ""
+        self._origins.put(key, origin)
+        return origin
+
+    def answer(self, origin: str) -> Answer:
+        answer = self._answers.get(origin)
+        if answer is None:
+            answer = self._answers[origin] = answer_for(
+                self._view, self._demands, self._credentials, origin, is_whole=self._is_whole
+            )
+        return answer
+
+    def ask_further_for(self, sent: _Sent) -> None:
+        """Ask for the scopes of that request from now on, but not where another caller may be the next."""
+        if sent.more_scopes is not self.more_scopes:
+            names = [part.name for part in sent.answer.parts if not part.credential.depends_on_request]
+            kept = {name: sent.more_scopes[name] for name in names if name in sent.more_scopes}
+            self.more_scopes = _united(self.more_scopes, kept)
+
+    def scopes_named(self, name: str) -> frozenset[str]:
+        return scopes_named(self._view, name)
+
+    def demand(self) -> str:
+        """What the card asks for, in words."""
+        alternatives = [
+            " and ".join(words_for(name, self._view.schemes.get(name), scopes) for name, scopes in each.schemes)
+            for each in self._demands
+        ]
+        return ", or ".join(alternatives)[:_MAX_SHOWN]
+
+
+class _Again(Enum):
+    """Why a request is sent once more."""
+
+    WITH_NONCE = "with nonce"
+    WITH_OTHER_VALUES = "with other values"
+    WITH_MORE_SCOPES = "with more scopes"
+
+
+def _attachment_of(request: httpx.Request, answer: Answer, values: list[CredentialValue], origin: str) -> Attachment:
+    """What goes along with a request to that origin. MalformedError: a key cannot stand in a cookie."""
+    pairs = [*zip(answer.parts, values, strict=True)]
+    headers: list[tuple[bytes, bytes]] = []
+    for part, value in pairs:
+        if part.place is None:  # first these, before another secret is a local: a signer in a cloud may fail
+            headers += _authorization(request, part, value, origin)
+    cookies: list[tuple[str, str]] = []
+    parameters: list[tuple[str, str]] = []
+    for part, value in pairs:
+        match part.place:
+            case InHeader():
+                headers.append((part.place.name.lower().encode(), value.text.encode()))
+            case InQuery():
+                parameters.append((part.place.name, value.text))
+            case InCookie():
+                if not _COOKIE_VALUE.fullmatch(value.text):
+                    raise MalformedError(f"{ascii(part.name)[:80]}: the key has characters that no cookie can have")
+                cookies.append((part.place.name, value.text))
+    return Attachment(tuple(headers), tuple(cookies), tuple(parameters))
+
+
+def _authorization(
+    request: httpx.Request, part: Part, value: CredentialValue, origin: str
+) -> list[tuple[bytes, bytes]]:
+    if value.proofs is None:
+        return [(b"authorization", f"{part.word} {value.text}".encode())]
+    path = request.url.raw_path.partition(b"?")[0].decode("ascii")
+    proof = value.proofs.proof(request.method, origin, path, ath_of(value.text))
+    return [(b"authorization", f"DPoP {value.text}".encode()), (b"dpop", proof.encode())]
+
+
+def _not_obtained(request: httpx.Request, error: TrustError) -> CredentialsError:
+    return CredentialsError(f"no credential for the request: {error}", request=request)
+
+
+def _skill_ids(skills: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(skills, str):
+        raise ConfigurationError(f"skills: write a list, even of one: [{skills[:80]!r}]")
+    return tuple(dict.fromkeys(skills))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBody:
+    """The body of an answer is wanted."""
+
+    response: httpx.Response
+
+
+Step: TypeAlias = httpx.Request | ReadBody | Flow[Any]
+"""What an exchange asks its driver for: to send a request, to read its answer, to run a flow that needs something."""
+
+
+class CardAuth(httpx.Auth):
+    """Answers what ``card`` demands, with ``credentials`` by the names of the card's schemes.
+
+    A certificate for mutual TLS is ``CertificateFiles`` or ``CertificateInMemory``; the client shows it by
+    ``verify=client_context(certificate)``. ``skills`` are the ids of those that the requests are for, if the card
+    demands more for them. ``clock`` gives seconds since the epoch.
+
+    Requests fail with ``CredentialsError`` where nothing may be sent, and with ``CredentialsRejectedError`` when the
+    agent rejects the credentials. Threads and tasks may share one. ConfigurationError: a credential of a kind that does
+    not exist, or a skill that the card does not have. Source: A2A 1.0.1 4.5, 7.3; RFC 6750 3, RFC 9449 7.
+    """
+
+    def __init__(
+        self,
+        card: VerifiedCard,
+        credentials: Mapping[str, Credential | OwnCertificate],
+        *,
+        skills: Iterable[str] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if not isinstance(card, VerifiedCard):
+            raise ConfigurationError(
+                "card: write CardAuth(fetch_card(url, trust), …): only a verified card is answered"
+            )
+        self._setup(credentials, skills, clock)
+        self._known: CardDemands | None = self._answered(card, "")
+
+    def _setup(
+        self,
+        credentials: Mapping[str, Credential | OwnCertificate],
+        skills: Iterable[str],
+        clock: Callable[[], float],
+    ) -> None:
+        check_credentials(credentials)
+        self._credentials, self._skills, self._clock = dict(credentials), _skill_ids(skills), clock
+
+    def sync_auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        exchange = self._exchange(request)
+        answer: Any = None
+        try:
+            while True:
+                step = exchange.send(answer)
+                if isinstance(step, httpx.Request):
+                    answer = yield step
+                else:
+                    answer = step.response.read() if isinstance(step, ReadBody) else run(step)
+        except StopIteration:
+            return
+        except (ConfigurationError, CredentialsError, CredentialsRejectedError):
+            raise
+        except TrustError as error:
+            raise _not_obtained(request, error) from error.with_traceback(None)
+        finally:  # now: a traceback that somebody keeps would keep it open
+            exchange.close()
+
+    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        exchange = self._exchange(request)
+        answer: Any = None
+        try:
+            while True:
+                step = exchange.send(answer)
+                if isinstance(step, httpx.Request):
+                    answer = yield step
+                else:
+                    answer = await (step.response.aread() if isinstance(step, ReadBody) else run_async(step))
+        except StopIteration:
+            return
+        except (ConfigurationError, CredentialsError, CredentialsRejectedError):
+            raise
+        except TrustError as error:
+            raise _not_obtained(request, error) from error.with_traceback(None)
+        finally:  # now: a traceback that somebody keeps would keep it open
+            exchange.close()
+
+    def _answered(self, card: VerifiedCard, url: str) -> CardDemands:
+        return CardDemands(card, url, self._credentials, self._skills)
+
+    def _rejected(self) -> None:
+        """The agent rejected what its card demands."""
+
+    def _card(self, request: httpx.Request) -> Generator[Step, Any, CardDemands | None]:
+        """The card for a request when none is known, or no longer; None where a request goes without any."""
+        yield from ()
+        raise CredentialsError(
+            "the verification of the card has expired; call fetch_card again, and make a new CardAuth", request=request
+        )
+
+    def _exchange(self, request: httpx.Request) -> Generator[Step, Any, None]:
+        """The one flow of both clients."""
+        known, now = self._known, self._clock()
+        if known is None or not now < known.valid_until:
+            known = yield from self._card(request)
+        origin = "" if known is None else known.origin(request)
+        if known is None or not origin:
+            response = yield request
+            if response.status_code == 401:
+                self._rejected()  # the agent may have moved, and a newer card name this URL
+            return
+        sent = known.sent.get(origin)
+        if sent is None or not sent.serves_further(now):
+            sent = known.sent[origin] = yield from _values(known.answer(origin), known.more_scopes)
+        tried: set[_Again] = set()
+        while True:
+            attach(request, sent.made or sent.attachment(request, origin))
+            try:
+                response = yield request
+            finally:
+                detach(request)
+            if response.request is not request:  # it is the answer of wherever a redirect led
+                return
+            if sent.has_proofs:
+                sent.learn(response, origin)
+            if response.status_code not in (401, 403):
+                return
+            again = yield from self._once_more(known, origin, sent, response, tried)
+            if again is None:
+                return
+            sent = again
+            response.stream = Dropped(response.stream)
+
+    def _once_more(
+        self, known: CardDemands, origin: str, sent: _Sent, response: httpx.Response, tried: set[_Again]
+    ) -> Generator[Step, Any, _Sent | None]:
+        """What to send the request once more with; None: the answer is passed on.
+
+        CredentialsRejectedError: the agent rejects the credentials, and there are no others.
+        """
+        rejection = Rejection(sent.answer, sent.values, response, demand=known.demand, scopes_named=known.scopes_named)
+        again, more_scopes = self._again(rejection, sent.more_scopes, tried)
+        if again is None:
+            if not rejection.is_of_credentials:
+                return None
+            self._rejected()
+            raise rejection.error()
+        tried.add(again)
+        if again is not _Again.WITH_NONCE:
+            sent = known.sent[origin] = yield from _values(sent.answer, more_scopes)
+            known.ask_further_for(sent)
+        rejection.check_replayable(response.request)
+        if again is _Again.WITH_OTHER_VALUES and rejection.is_same(sent.values):
+            self._rejected()
+            raise rejection.error()
+        return sent
+
+    def _again(
+        self, rejection: Rejection, more_scopes: _MoreScopes, tried: set[_Again]
+    ) -> tuple[_Again | None, _MoreScopes]:
+        """What to send the request once more with, and with which scopes; None: it is not sent once more."""
+        if rejection.status == 401:
+            if _Again.WITH_NONCE not in tried and rejection.wants_nonce:
+                return _Again.WITH_NONCE, more_scopes
+            if _Again.WITH_OTHER_VALUES not in tried and rejection.renew():
+                return _Again.WITH_OTHER_VALUES, more_scopes
+        elif _Again.WITH_MORE_SCOPES not in tried and rejection.is_for_scopes:
+            more = rejection.more_scopes(more_scopes)
+            if more:
+                return _Again.WITH_MORE_SCOPES, _united(more_scopes, more)
+        return None, more_scopes
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(…)"
+
+
+def _united(some: _MoreScopes, others: _MoreScopes) -> _MoreScopes:
+    return {name: some.get(name, _NO_SCOPES) | others.get(name, _NO_SCOPES) for name in {**some, **others}}
+
+
+def _values(answer: Answer, more_scopes: _MoreScopes) -> Generator[Step, Any, _Sent]:
+    """Obtain the values of an answer."""
+    values: list[CredentialValue] = []
+    for part in answer.parts:
+        scopes = part.scopes | more_scopes.get(part.name, _NO_SCOPES)
+        values.append((yield part.credential.obtain(scopes)))
+    return _Sent(answer, values, more_scopes)

@@ -1,0 +1,318 @@
+"""The credentials of a client, each bound to the origins that may have it.
+
+The rules:
+
+1. A credential names its origins (``https://agent.example.com``). It goes to no other, whatever a card says.
+2. It answers security schemes of its kind, and only at the place that the scheme names.
+3. A secret is a value, a function that is asked for each request, or a file that is read again after a change.
+4. No repr, error or pickle holds a secret.
+
+``oauth`` has the credentials that come from an authorization server, ``card_auth`` sends them.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from abc import ABC, abstractmethod
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Iterable
+from logging import getLogger
+from pathlib import Path
+from typing import Any, ClassVar, Final, NoReturn, TypeAlias
+
+from a2a_trust.card.view import ApiKeyScheme, HttpScheme, NamedScheme, OAuth2Scheme, OpenIdConnectScheme, SecurityScheme
+from a2a_trust.client.destinations import named_origins
+from a2a_trust.client.dpop import DPoPProofs
+from a2a_trust.client.flow import Ask, Flow
+from a2a_trust.errors import ConfigurationError, MalformedError
+from a2a_trust.files.watched import Stamp, Watched, open_regular, stamp_of, stamp_of_path
+from a2a_trust.keys.signer import Signer
+
+__all__ = [
+    "PRINTABLE",
+    "TOKEN68",
+    "ApiKey",
+    "BasicCredentials",
+    "BearerToken",
+    "Credential",
+    "CredentialValue",
+    "KeptSecret",
+    "Secret",
+    "SecretFile",
+    "check_secret",
+    "http_scheme",
+    "kept",
+    "kind_of",
+    "text_of",
+]
+
+_log: Final = getLogger(__name__)
+
+_MAX_BYTES: Final = 65_536
+PRINTABLE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+"""The text of a secret, without blanks around it."""
+TOKEN68: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+"""The text of a token in a header (RFC 9110 11.2)."""
+_HTTP_KINDS: Final = {
+    "basic": ("HTTP Basic", "BasicCredentials(…, origins=[…])"),
+    "bearer": ("an HTTP bearer token", "BearerToken(…, origins=[…])"),
+}
+_LISTED: Final = 80  # characters of a text of the card in an error
+
+
+class SecretFile:
+    """A secret in a file: its text, without the line break at its end. The file is read again after a change.
+
+    If the new content cannot be read, the previous secret stays in use, and the log says so. ConfigurationError: there
+    is no such file, it has no text, or a text that is not printable ASCII.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = Path(path)
+        try:
+            self._watched = Watched(
+                self._read, lambda: stamp_of_path(self._path), failures=(OSError, MalformedError), tell=self._tell
+            )
+        except (OSError, MalformedError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise ConfigurationError(
+                f"{self._path}: {reason}; name a file that has only the secret, on one line"
+            ) from None
+
+    def read(self) -> str:
+        """The secret as the file has it now."""
+        return self._watched.value().text
+
+    def _read(self) -> tuple[CredentialValue, Stamp]:
+        with open_regular(self._path) as file:
+            stamp = stamp_of(os.fstat(file.fileno()))
+            read = CredentialValue(file.read(_MAX_BYTES + 1).decode("ascii", errors="replace"))
+        if len(read.text) > _MAX_BYTES:
+            raise MalformedError(f"the file is larger than {_MAX_BYTES} bytes")
+        value = CredentialValue(read.text.rstrip("\r\n"))
+        if not PRINTABLE.fullmatch(value.text):
+            raise MalformedError("the file has no text, or one that is not a single line of printable ASCII")
+        return value, stamp
+
+    def _tell(self, failure: Exception | None) -> None:
+        if failure is None:
+            _log.info("%r: the new secret is in use", self)
+        else:
+            reason = failure.strerror if isinstance(failure, OSError) else failure
+            _log.error("%r cannot be read, the previous secret stays in use: %s", self, reason)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a SecretFile cannot be pickled or copied: it holds a secret")
+
+    def __repr__(self) -> str:
+        return f"SecretFile({str(self._path)!r})"
+
+
+Secret: TypeAlias = str | Callable[[], str | Awaitable[str]] | SecretFile
+"""A secret: its text, a function that returns it (asynchronous for ``httpx.AsyncClient``), or a file."""
+
+
+class CredentialValue:
+    """The text of a credential as a request carries it; ``proofs`` where every request needs a DPoP proof beside it.
+
+    It serves further requests before ``until``, in seconds since the epoch. Why this is a class: tracebacks, logs and
+    debuggers show locals, and this one shows nothing.
+    """
+
+    __slots__ = ("password", "proofs", "text", "until")
+
+    text: str
+    password: str
+    """What the text encodes, if it does; else the text."""
+    proofs: DPoPProofs | None
+    until: float
+
+    def __init__(
+        self, text: str, proofs: DPoPProofs | None = None, *, until: float = -math.inf, password: str = ""
+    ) -> None:
+        self.text = text
+        self.password = password or text
+        self.proofs = proofs
+        self.until = until
+
+    def is_in(self, text: str) -> bool:
+        """Whether the text contains it, ignoring case."""
+        text = text.lower()
+        return self.text.lower() in text or self.password.lower() in text
+
+    def __repr__(self) -> str:
+        return "CredentialValue(…)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a credential cannot be pickled")
+
+
+KeptSecret: TypeAlias = CredentialValue | Callable[[], str | Awaitable[str]] | SecretFile
+"""A secret as ``kept`` gives it: ``vars`` and tracebacks do not show its text."""
+
+
+def kept(secret: Any) -> Any:
+    """A ``Secret`` as a ``KeptSecret``. Everything that is neither a function nor a file may be a text by mistake."""
+    return secret if callable(secret) or isinstance(secret, SecretFile) else CredentialValue(secret)
+
+
+class Credential(ABC):
+    """A credential for one security scheme."""
+
+    depends_on_request: ClassVar[bool] = False
+    """Whether another request may need another value."""
+
+    def __init__(self, origins: Iterable[str]) -> None:
+        self.origins: Final[frozenset[str]] = named_origins(origins)
+
+    @abstractmethod
+    def mismatch(self, scheme: SecurityScheme, scopes: frozenset[str]) -> str:
+        """Why this credential does not answer the scheme with those scopes; "" when it does."""
+
+    @abstractmethod
+    def obtain(self, scopes: frozenset[str]) -> Flow[CredentialValue]:
+        """Obtain the value. TrustError: it cannot be obtained."""
+
+    @abstractmethod
+    def renew(self, value: CredentialValue) -> bool:
+        """Forget a value that was rejected; whether ``obtain`` may give another one."""
+
+    def may_step_up(self, scopes: frozenset[str]) -> frozenset[str] | None:  # noqa: ARG002
+        """Those of the scopes that a step-up may request; None: this credential has no step-up."""
+        return None
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"a {type(self).__name__} cannot be pickled: it holds a secret")
+
+    def __repr__(self) -> str:
+        # It works before __init__ has finished: tracebacks show locals.
+        return f"{type(self).__name__}(…, origins={sorted(getattr(self, 'origins', ()))!r})"
+
+
+class _Held(Credential):
+    """A credential that the program has, without a server that issues it."""
+
+    def __init__(self, secret: KeptSecret, origins: Iterable[str], what: str) -> None:
+        super().__init__(origins)
+        check_secret(secret, what)
+        self._what = what
+        self._secret = secret
+        self._fixed = self._value(secret.text, until=math.inf) if isinstance(secret, CredentialValue) else None
+
+    def _value(self, text: str, *, until: float = -math.inf) -> CredentialValue:
+        return CredentialValue(text, until=until)
+
+    def obtain(self, scopes: frozenset[str]) -> Flow[CredentialValue]:  # noqa: ARG002
+        return self._fixed or self._value((yield from text_of(self._secret, self._what)))
+
+    def renew(self, value: CredentialValue) -> bool:  # noqa: ARG002
+        return self._fixed is None
+
+
+class ApiKey(_Held):
+    """An API key. It travels where the card's scheme says: in a header, a query parameter or a cookie."""
+
+    def __init__(self, key: Secret, *, origins: Iterable[str]) -> None:
+        secret = kept(key)
+        del key  # tracebacks show locals
+        super().__init__(secret, origins, "ApiKey")
+
+    def mismatch(self, scheme: SecurityScheme, scopes: frozenset[str]) -> str:  # noqa: ARG002
+        return "" if isinstance(scheme, ApiKeyScheme) else "an ApiKey does not answer it"
+
+
+class BasicCredentials(_Held):
+    """A user name and a password for HTTP Basic (RFC 7617). The password is printable ASCII, the user name any text."""
+
+    def __init__(self, username: str, password: Secret, *, origins: Iterable[str]) -> None:
+        secret = kept(password)
+        del password  # tracebacks show locals
+        if ":" in username or not username.isprintable():
+            raise ConfigurationError("BasicCredentials: a user name is printable and has no colon (RFC 7617 2)")
+        self._username = username
+        super().__init__(secret, origins, "BasicCredentials")
+
+    def _value(self, text: str, *, until: float = -math.inf) -> CredentialValue:
+        encoded = b64encode(f"{self._username}:{text}".encode()).decode("ascii")
+        return CredentialValue(encoded, until=until, password=text)
+
+    def mismatch(self, scheme: SecurityScheme, scopes: frozenset[str]) -> str:  # noqa: ARG002
+        return "" if http_scheme(scheme) == "basic" else "BasicCredentials do not answer it"
+
+
+class BearerToken(_Held):
+    """An access token that the program gets by itself. Its scopes are not known here, and not compared.
+
+    ``dpop`` signs the proofs of a token that is bound to that key (RFC 9449).
+    """
+
+    def __init__(self, token: Secret, *, origins: Iterable[str], dpop: Signer | None = None) -> None:
+        secret = kept(token)
+        del token  # tracebacks show locals
+        self._proofs = None if dpop is None else DPoPProofs(dpop)
+        super().__init__(secret, origins, "BearerToken")
+
+    def _value(self, text: str, *, until: float = -math.inf) -> CredentialValue:
+        if not TOKEN68.fullmatch(text):
+            del text  # tracebacks show locals
+            raise ConfigurationError('BearerToken: not a token; pass only the token, without "Bearer " or "DPoP "')
+        return CredentialValue(text, self._proofs, until=until)
+
+    def mismatch(self, scheme: SecurityScheme, scopes: frozenset[str]) -> str:  # noqa: ARG002
+        takes_token = isinstance(scheme, OAuth2Scheme | OpenIdConnectScheme) or http_scheme(scheme) == "bearer"
+        return "" if takes_token else "a BearerToken does not answer it"
+
+
+def http_scheme(scheme: SecurityScheme) -> str:
+    """The HTTP authentication scheme that is asked for, also by the word of a 0.1 card; "" for another kind."""
+    if isinstance(scheme, HttpScheme):
+        return scheme.scheme
+    return scheme.name.lower() if isinstance(scheme, NamedScheme) else ""
+
+
+def kind_of(scheme: SecurityScheme) -> tuple[str, str]:
+    """What a scheme asks for, and what answers it, for an error."""
+    match scheme:
+        case ApiKeyScheme():
+            return f"an API key in the {scheme.location} {_cut(scheme.parameter)}", "ApiKey(…, origins=[…])"
+        case OAuth2Scheme():
+            urls = [url for flow in scheme.flows for name, url in flow.urls if name == "tokenUrl"]
+            where = f" from {', '.join(map(_cut, urls))}" if urls else ""
+            return f"an OAuth 2.0 token{where}", "ClientCredentials(OAuthClient(…), origins=[…], allowed_scopes=[…])"
+        case OpenIdConnectScheme():
+            return (
+                f"a token of the OpenID provider of {_cut(scheme.discovery_url)}",
+                "ClientCredentials(OAuthClient(…), origins=[…], allowed_scopes=[…])",
+            )
+        case HttpScheme() | NamedScheme():
+            unknown = f"a scheme that a2a-trust does not know ({_cut(http_scheme(scheme))})", "another alternative"
+            return _HTTP_KINDS.get(http_scheme(scheme), unknown)
+    return "a client certificate", "CertificateFiles(…)"
+
+
+def _cut(text: str) -> str:
+    return ascii(text)[1:-1][:_LISTED]
+
+
+def check_secret(secret: KeptSecret, what: str) -> None:
+    """ConfigurationError: it is not a secret; so a variable that is not set is found at the start."""
+    if isinstance(secret, CredentialValue):
+        if not isinstance(secret.text, str):
+            raise ConfigurationError(f"{what}: write its text, a function that returns it, or SecretFile(path)")
+        _checked(secret.text, what)
+
+
+def text_of(secret: KeptSecret, what: str) -> Flow[str]:
+    """The text of a secret. ConfigurationError: a function gives something else."""
+    if isinstance(secret, SecretFile):
+        return secret.read()
+    return _checked(secret.text if isinstance(secret, CredentialValue) else (yield Ask(secret)), what)
+
+
+def _checked(given: object, what: str) -> str:
+    if isinstance(given, str) and PRINTABLE.fullmatch(given):
+        return given
+    del given  # tracebacks show locals
+    raise ConfigurationError(f"{what}: a secret is a text of printable ASCII, without blanks around it")

@@ -1,0 +1,228 @@
+"""Credentials that an authorization server issues: for the program itself, for a user, on behalf of a caller.
+
+``oauth`` has the client of the server, which asks for their tokens and remembers them. Source: RFC 6749 4.4 and 6,
+RFC 8693, RFC 8707.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import secrets
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, ClassVar
+
+from a2a_trust.auth.principal import SCOPE
+from a2a_trust.auth.subject_token import SubjectToken
+from a2a_trust.card.view import SecurityScheme
+from a2a_trust.client.credentials import (
+    PRINTABLE,
+    Credential,
+    CredentialValue,
+    KeptSecret,
+    Secret,
+    SecretFile,
+    check_secret,
+    kept,
+    text_of,
+)
+from a2a_trust.client.flow import Ask, Flow
+from a2a_trust.client.oauth import ACCESS_TYPE, EXCHANGE, OAuthClient, Parameters, TokenRequest
+from a2a_trust.errors import ConfigurationError, TokenRequestError
+
+__all__ = ["ClientCredentials", "RefreshToken", "TokenExchange"]
+
+
+def _nothing_more() -> Flow[Parameters]:
+    yield from ()
+    return {}
+
+
+class _Grant(Credential):
+    """A credential that an authorization server issues."""
+
+    def __init__(
+        self,
+        client: OAuthClient,
+        *,
+        origins: Iterable[str],
+        allowed_scopes: Iterable[str],
+        resource: str | Iterable[str] = (),
+        audience: str = "",
+    ) -> None:
+        super().__init__(origins)
+        if not isinstance(client, OAuthClient):
+            raise ConfigurationError(f"{type(self).__name__}: write OAuthClient(…) first")
+        self._client = client
+        self._allowed = _scope_names(allowed_scopes)
+        self._resources = (resource,) if isinstance(resource, str) else tuple(resource)
+        self._audience = audience
+
+    def mismatch(self, scheme: SecurityScheme, scopes: frozenset[str]) -> str:
+        refused = self._client.mismatch(scheme)
+        if refused:
+            return refused
+        beyond = sorted(scopes - self._allowed)
+        return f"allowed_scopes does not have {ascii(' '.join(beyond))[:200]}" if beyond else ""
+
+    def may_step_up(self, scopes: frozenset[str]) -> frozenset[str]:
+        return scopes & self._allowed
+
+    def renew(self, value: CredentialValue) -> bool:
+        self._client.forget(value)
+        return True
+
+    def _key(self, scopes: frozenset[str], subject: str) -> tuple[object, ...]:
+        return type(self), subject, self._audience, self._resources, scopes
+
+    def _request(self, scopes: frozenset[str], grant_type: str, subject: str = "", **more: Any) -> TokenRequest:
+        key = self._key(scopes, subject)
+        asked = {"flight": key, "parameters": _nothing_more, **more}
+        return TokenRequest(
+            key=key,
+            grant_type=grant_type,
+            audience=self._audience,
+            resources=self._resources,
+            scopes=scopes,
+            **asked,
+        )
+
+
+class ClientCredentials(_Grant):
+    """A token for the program itself (RFC 6749 4.4), for agents at ``origins``.
+
+    ``allowed_scopes`` bounds what a card may make the program ask for. ``resource`` (RFC 8707) says for which agents
+    the token is, so that none of them can use it at another; ``audience`` is for servers that take that instead.
+    """
+
+    def obtain(self, scopes: frozenset[str]) -> Flow[CredentialValue]:
+        return (yield from self._client.token(self._request(scopes, "client_credentials")))
+
+
+class RefreshToken(_Grant):
+    """Tokens for a user who has logged in elsewhere (RFC 6749 6).
+
+    Servers rotate refresh tokens: ``on_rotation`` gets each new one, to be kept for the next start; it may be
+    asynchronous for ``httpx.AsyncClient``. Without it the new one is kept in memory only. If ``refresh_token`` is a
+    function or a file whose text changes, that one is used.
+    """
+
+    def __init__(
+        self,
+        client: OAuthClient,
+        refresh_token: Secret,
+        *,
+        origins: Iterable[str],
+        allowed_scopes: Iterable[str],
+        resource: str | Iterable[str] = (),
+        audience: str = "",
+        on_rotation: Callable[[str], object] | None = None,
+    ) -> None:
+        self._given: KeptSecret = kept(refresh_token)
+        del refresh_token  # tracebacks show locals
+        super().__init__(client, origins=origins, allowed_scopes=allowed_scopes, resource=resource, audience=audience)
+        check_secret(self._given, "RefreshToken")
+        self._on_rotation = on_rotation
+        self._subject = secrets.token_hex(16)  # tokens of one login are never those of another
+        self._current: CredentialValue | None = None
+        self._digest = ""  # of the given token that ``_current`` continues
+
+    def obtain(self, scopes: frozenset[str]) -> Flow[CredentialValue]:
+        # One flight for all scopes: to use a refresh token twice looks like theft to the server (RFC 9700 4.14.2).
+        request = self._request(
+            scopes,
+            "refresh_token",
+            self._subject,
+            flight=("refresh", self._subject),
+            parameters=self._parameters,
+            rotated=self._rotated,
+        )
+        return (yield from self._client.token(request))
+
+    def _parameters(self) -> Flow[Parameters]:
+        given = CredentialValue((yield from text_of(self._given, "RefreshToken")))
+        if self._current is None or _digest(given) != self._digest:
+            self._current, self._digest = given, _digest(given)
+        return {"refresh_token": self._current}
+
+    def _rotated(self, value: CredentialValue) -> Flow[None]:
+        self._current = value
+        keep = self._on_rotation
+        if keep is not None:
+            yield Ask(lambda: keep(value.text))
+
+
+class TokenExchange(_Grant):
+    """A token to act on behalf of the caller whose token is exchanged (RFC 8693).
+
+    ``subject_token`` is what ``subject_token_of`` gives, a text, or a function that returns either for the request that
+    is being sent; that one serves all callers of a program. Tokens are remembered for each subject token, and never
+    longer than that one lives.
+    """
+
+    depends_on_request: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        client: OAuthClient,
+        subject_token: SubjectToken | Secret | Callable[[], SubjectToken | Awaitable[SubjectToken]],
+        *,
+        origins: Iterable[str],
+        allowed_scopes: Iterable[str],
+        resource: str | Iterable[str] = (),
+        audience: str = "",
+    ) -> None:
+        self._subject_token = subject_token if isinstance(subject_token, SubjectToken) else kept(subject_token)
+        del subject_token  # tracebacks show locals
+        super().__init__(client, origins=origins, allowed_scopes=allowed_scopes, resource=resource, audience=audience)
+        if not isinstance(self._subject_token, SubjectToken):
+            check_secret(self._subject_token, "TokenExchange")
+
+    def obtain(self, scopes: frozenset[str]) -> Flow[CredentialValue]:
+        subject, expires_at = yield from self._subject()
+        if expires_at <= self._client.clock():
+            raise TokenRequestError(
+                "TokenExchange: the caller's token has expired; answer 401, so that the caller sends a new one"
+            )
+        request = self._request(
+            scopes, EXCHANGE, _digest(subject), parameters=lambda: _exchanged(subject), expires_at=expires_at
+        )
+        return (yield from self._client.token(request))
+
+    def _subject(self) -> Flow[tuple[CredentialValue, float]]:
+        given = self._subject_token
+        if isinstance(given, SubjectToken):
+            return _subject_of(given)
+        if isinstance(given, CredentialValue | SecretFile):
+            return _subject_of((yield from text_of(given, "TokenExchange")))
+        return _subject_of((yield Ask(given)))
+
+
+def _subject_of(given: object) -> tuple[CredentialValue, float]:
+    """The text of a caller's token, and the end of its time."""
+    if isinstance(given, SubjectToken):
+        return CredentialValue(given.reveal()), given.expires_at
+    if isinstance(given, str) and PRINTABLE.fullmatch(given):
+        return CredentialValue(given), math.inf
+    del given  # tracebacks show locals
+    raise ConfigurationError("TokenExchange: the function returns neither a SubjectToken nor a text of printable ASCII")
+
+
+def _exchanged(subject: CredentialValue) -> Flow[Parameters]:
+    yield from ()
+    return {
+        "subject_token": subject,
+        "subject_token_type": ACCESS_TYPE,
+        "requested_token_type": ACCESS_TYPE,
+    }
+
+
+def _digest(value: CredentialValue) -> str:
+    return hashlib.sha256(value.text.encode()).hexdigest()
+
+
+def _scope_names(scopes: Iterable[str]) -> frozenset[str]:
+    names = frozenset([scopes] if isinstance(scopes, str) else scopes)
+    if isinstance(scopes, str) or not all(map(SCOPE.fullmatch, names)):
+        raise ConfigurationError('allowed_scopes: write a list of scopes, ["read", "write"]; [] allows none')
+    return names

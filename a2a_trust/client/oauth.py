@@ -1,0 +1,462 @@
+"""Access tokens from the authorization server that the program names: RFC 6749, 7523, 8693, 8705, 8707, 9449.
+
+::
+
+    login = OAuthClient(
+        issuer="https://login.example.com",
+        token_endpoint="https://login.example.com/token",
+        client_id="orchestrator",
+        authentication=ClientSecret(SecretFile("/run/secrets/login")),
+    )
+
+``grants`` has the credentials that it gets tokens for. The rules:
+
+1. Secrets and assertions go to the configured token endpoint, through a ``Fetcher``: https, checked addresses, no
+   redirects. URLs of a card are compared with the configuration, and never followed.
+2. A token is asked for with the scopes that a verified card demands, and only if ``allowed_scopes`` has all of them.
+3. Tokens are remembered by grant, scopes, resource, audience and subject, until shortly before they expire. Threads
+   and tasks that want the same token wait for one request.
+4. A server that grants fewer scopes, or a token that is not bound to the key although a proof was sent, is an error.
+
+authlib writes the requests and authenticates the client. Not here: flows that need a browser.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import secrets
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock, get_ident
+from typing import Any, Final, Literal, NoReturn, TypeAlias
+from urllib.parse import quote_plus, urlencode
+
+from authlib.oauth2.auth import ClientAuth
+from authlib.oauth2.rfc6749.parameters import prepare_token_request
+
+from a2a_trust import strict_json
+from a2a_trust.auth.discovery import metadata_urls
+from a2a_trust.cache import BoundedCache
+from a2a_trust.card.view import OAuth2Scheme, OpenIdConnectScheme, SecurityScheme
+from a2a_trust.client.credentials import (
+    PRINTABLE,
+    TOKEN68,
+    CredentialValue,
+    KeptSecret,
+    Secret,
+    check_secret,
+    http_scheme,
+    kept,
+    text_of,
+)
+from a2a_trust.client.dpop import DPoPProofs
+from a2a_trust.client.flow import Answered, Flow, PostForm, ToTheEnd
+from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TokenRequestError, TrustError
+from a2a_trust.keys.origins import url_of
+from a2a_trust.keys.signer import Signer, signed_jwt
+from a2a_trust.net.fetcher import Fetcher, FormAnswer
+
+__all__ = [
+    "ACCESS_TYPE",
+    "EXCHANGE",
+    "ClientSecret",
+    "OAuthClient",
+    "Parameters",
+    "PrivateKeyJwt",
+    "TlsClientAuth",
+    "TokenRequest",
+]
+
+_MAX_TOKENS: Final = 1024  # remembered for one client
+_MARGIN_SECONDS: Final = 30.0
+_MARGIN_SHARE: Final = 0.1
+_UNSTATED_SECONDS: Final = 60.0
+"""How long a token counts whose server does not say (RFC 6749 5.1 only recommends it)."""
+_ASSERTION_SECONDS: Final = 60
+_ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
+ACCESS_TYPE: Final = "urn:ietf:params:oauth:token-type:access_token"
+_ISSUED_TYPES: Final = (ACCESS_TYPE, "urn:ietf:params:oauth:token-type:jwt")
+_ERRORS: Final = frozenset(
+    {
+        "invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type",
+        "invalid_scope", "invalid_target", "invalid_dpop_proof", "use_dpop_nonce", "access_denied",
+        "temporarily_unavailable", "server_error",
+    }
+)  # fmt: skip
+
+
+class ClientSecret:
+    """The client authenticates with a secret (RFC 6749 2.3.1), by ``method`` in a header or in the form."""
+
+    def __init__(
+        self,
+        secret: Secret,
+        *,
+        method: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic",
+    ) -> None:
+        self._secret: KeptSecret = kept(secret)
+        del secret  # tracebacks show locals
+        self._method = method
+        if method not in ("client_secret_basic", "client_secret_post"):
+            raise ConfigurationError('ClientSecret: method is "client_secret_basic" or "client_secret_post"')
+        check_secret(self._secret, "ClientSecret")
+
+    def authentication_of(self, client: OAuthClient) -> Flow[ClientAuth]:
+        text = yield from text_of(self._secret, "ClientSecret")
+        if self._method == "client_secret_post":
+            return ClientAuth(client.client_id, text, self._method)
+        # RFC 6749 2.3.1 encodes both, which authlib leaves to its caller.
+        return ClientAuth(quote_plus(client.client_id), quote_plus(text), self._method)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a ClientSecret cannot be pickled: it holds a secret")
+
+    def __repr__(self) -> str:
+        return f"ClientSecret(…, method={self._method!r})"
+
+
+class PrivateKeyJwt:
+    """The client authenticates with a signed assertion, ``private_key_jwt`` (RFC 7523 2.2, OpenID Connect Core 9).
+
+    ``audience`` is what the server wants in ``aud``. The default is its issuer, as RFC 7523bis demands; some servers
+    want the URL of their token endpoint.
+    """
+
+    def __init__(self, signer: Signer, *, audience: str | None = None) -> None:
+        self._signer, self._audience = signer, audience
+
+    def authentication_of(self, client: OAuthClient) -> Flow[ClientAuth]:
+        yield from ()
+        # Made here, where no other secret is: a signer in a cloud may fail.
+        added = urlencode(
+            {
+                "client_id": client.client_id,
+                "client_assertion_type": _ASSERTION_TYPE,
+                "client_assertion": self._assertion(client),
+            }
+        )
+
+        def method(auth: ClientAuth, verb: str, url: str, headers: Any, body: str) -> tuple[str, Any, str]:  # noqa: ARG001
+            return url, headers, f"{body}&{added}"
+
+        return ClientAuth(client.client_id, None, method)
+
+    def _assertion(self, client: OAuthClient) -> str:
+        now = int(client.clock())
+        claims = {
+            "iss": client.client_id,
+            "sub": client.client_id,
+            "aud": self._audience or client.issuer,
+            "iat": now,
+            "exp": now + _ASSERTION_SECONDS,
+            "jti": secrets.token_urlsafe(16),
+        }
+        header = {"typ": "JWT", "alg": self._signer.alg, "kid": self._signer.kid}
+        return signed_jwt(header, claims, self._signer)
+
+    def __repr__(self) -> str:
+        return f"PrivateKeyJwt(kid={self._signer.kid!r})"
+
+
+class TlsClientAuth:
+    """The client authenticates with its certificate (RFC 8705 2), and only names itself in the form.
+
+    The fetcher of the client shows the certificate: ``Fetcher(ssl_context=client_context(CertificateFiles(…)))``.
+    """
+
+    def authentication_of(self, client: OAuthClient) -> Flow[ClientAuth]:
+        yield from ()
+        return ClientAuth(client.client_id, None, "none")
+
+    def __repr__(self) -> str:
+        return "TlsClientAuth()"
+
+
+Parameters: TypeAlias = "dict[str, str | CredentialValue]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRequest:
+    """What is asked of the token endpoint. The token is remembered by ``key``; of requests of one ``flight``, one is
+    under way at a time."""
+
+    key: tuple[object, ...]
+    flight: tuple[object, ...]
+    grant_type: str
+    parameters: Callable[[], Flow[Parameters]]
+    """What the grant adds, asked for when the request is sent: a refresh token may be another one by then."""
+    audience: str
+    resources: tuple[str, ...]
+    scopes: frozenset[str]
+    expires_at: float = math.inf
+    rotated: Callable[[CredentialValue], Flow[None]] | None = None
+    """Gets a new refresh token."""
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A request that is under way, the thread that has begun it, and why it failed, for all who wait for this token."""
+
+    key: tuple[object, ...]
+    future: Future[None]
+    thread: int
+    failure: TrustError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Token:
+    """A token as the server issued it."""
+
+    value: CredentialValue
+    scopes: frozenset[str] | None
+    seconds: float
+    refresh_token: CredentialValue | None
+
+
+class OAuthClient:
+    """The program as a client of one authorization server.
+
+    ``issuer`` and ``token_endpoint`` are the server's, as its operator says; ``authentication`` is ``ClientSecret``,
+    ``PrivateKeyJwt`` or ``TlsClientAuth``. With ``dpop`` all tokens are bound to that key (RFC 9449). ``fetcher`` has
+    the limits, private origins, and the client's certificate. ``clock`` gives seconds since the epoch.
+
+    One client serves any number of credentials, threads and event loops. ConfigurationError: a URL that the fetcher
+    would refuse, or an empty ``client_id``.
+    """
+
+    def __init__(
+        self,
+        *,
+        issuer: str,
+        token_endpoint: str,
+        client_id: str,
+        authentication: ClientSecret | PrivateKeyJwt | TlsClientAuth,
+        dpop: Signer | None = None,
+        fetcher: Fetcher | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if not isinstance(authentication, ClientSecret | PrivateKeyJwt | TlsClientAuth):
+            raise ConfigurationError("authentication: write ClientSecret(…), PrivateKeyJwt(signer) or TlsClientAuth()")
+        if not client_id or not client_id.isascii() or not client_id.isprintable():
+            raise ConfigurationError("client_id: write the name that the authorization server knows the client by")
+        self.issuer: Final[str] = issuer
+        self.token_endpoint: Final[str] = token_endpoint
+        self.client_id: Final[str] = client_id
+        self.clock: Final[Callable[[], float]] = clock
+        self._authentication = authentication
+        self._fetcher = Fetcher() if fetcher is None else fetcher
+        try:
+            self._fetcher.loader(token_endpoint, configured=True)
+            self._endpoint = url_of(token_endpoint)
+        except (FetchError, MalformedError) as error:
+            hint = "; pass fetcher=Fetcher(private_origins=[…])" if "private_origins" in str(error) else ""
+            raise ConfigurationError(f"token_endpoint: {error}{hint}") from None
+        self._metadata_urls = metadata_urls(issuer)
+        self._proofs = None if dpop is None else DPoPProofs(dpop, clock)
+        self._tokens = BoundedCache[tuple[object, ...], CredentialValue](max_entries=_MAX_TOKENS)
+        self._flights: dict[tuple[object, ...], _Flight] = {}
+        self._lock = Lock()
+
+    def mismatch(self, scheme: SecurityScheme) -> str:
+        """Why tokens of this client do not answer the scheme; "" when they do."""
+        if isinstance(scheme, OpenIdConnectScheme):
+            if scheme.discovery_url in self._metadata_urls:
+                return ""
+            return f"the OAuthClient is for the issuer {self.issuer}"
+        if isinstance(scheme, OAuth2Scheme):
+            urls = {url for flow in scheme.flows for name, url in flow.urls if name in ("tokenUrl", "refreshUrl")}
+            if scheme.metadata_url is not None and scheme.metadata_url not in self._metadata_urls:
+                return f"the OAuthClient is for the issuer {self.issuer}"
+            if urls and self.token_endpoint not in urls:
+                return f"the OAuthClient is for the token endpoint {self.token_endpoint}"
+            return (
+                ""
+                if urls or scheme.metadata_url
+                else "the card names neither a token endpoint nor metadata; use BearerToken"
+            )
+        return "" if http_scheme(scheme) == "bearer" else "an access token does not answer it"
+
+    def forget(self, value: CredentialValue) -> None:
+        """Drop a token that was rejected."""
+        value.until = -math.inf
+        self._tokens.remove_where(lambda each: each is value)
+
+    def token(self, request: TokenRequest) -> Flow[CredentialValue]:
+        """The token for that request: the one that is remembered, or a new one. Concurrent callers share one request.
+
+        TokenRequestError: the server refuses it, or its answer cannot be used. FetchError: it cannot be reached.
+        """
+        while True:
+            with self._lock:
+                value = self._tokens.get(request.key, self.clock())
+                if value is not None:
+                    return value
+                other = self._flights.get(request.flight)
+                if other is None:
+                    ours = self._flights[request.flight] = _Flight(request.key, Future(), get_ident())
+                    ours.future.set_running_or_notify_cancel()  # so no one who waits can cancel it for the others
+            if other is not None:
+                if not (yield Answered(other.future, other.thread)):
+                    if request.rotated is None:
+                        return (yield from self._asked(request))
+                    raise TokenRequestError(  # to use one refresh token twice would end the login
+                        "this thread waits for a token that its own event loop is fetching; use httpx.AsyncClient there"
+                    )
+                if other.failure is not None and other.key == request.key:
+                    raise copy(other.failure)
+                continue
+            # To its end: the server may have used up a refresh token when the one who asks is cancelled.
+            token: CredentialValue = yield ToTheEnd(self._shared(request, ours), partial(self._end, request, ours))
+            return token
+
+    def _shared(self, request: TokenRequest, flight: _Flight) -> Flow[CredentialValue]:
+        try:
+            return (yield from self._asked(request))
+        except (TokenRequestError, FetchError) as error:  # a ConfigurationError may be of one kind of client only
+            flight.failure = copy(error)
+            raise
+
+    def _end(self, request: TokenRequest, flight: _Flight) -> None:
+        with self._lock:
+            del self._flights[request.flight]
+        flight.future.set_result(None)
+
+    def _asked(self, request: TokenRequest) -> Flow[CredentialValue]:
+        now = self.clock()  # before asking: a token is no younger than its request
+        token = yield from self._issued(request)
+        if token.refresh_token is not None and request.rotated is not None:
+            yield from request.rotated(token.refresh_token)
+        if token.scopes is not None and not request.scopes <= token.scopes:
+            raise TokenRequestError(
+                f"{self.issuer} granted fewer scopes than were requested; missing: "
+                f"{' '.join(sorted(request.scopes - token.scopes))}; grant them to the client on that server"
+            )
+        margin = min(_MARGIN_SECONDS, token.seconds * _MARGIN_SHARE)
+        token.value.until = min(now + token.seconds - margin, request.expires_at)
+        self._tokens.put(request.key, token.value, until=token.value.until)
+        return token.value
+
+    def _issued(self, request: TokenRequest) -> Flow[_Token]:
+        answer = yield from self._sent(request)
+        if self._learned(answer) and _error_of(answer) == "use_dpop_nonce":
+            answer = yield from self._sent(request)
+            self._learned(answer)
+        if answer.status != 200:
+            error = _error_of(answer)
+            raise TokenRequestError(
+                f"{self.issuer} rejects the token request of the client {self.client_id!a}: "
+                f"{error or f'status {answer.status}, without an error of RFC 6749 5.2'}; "
+                "the log of that server has the reason",
+                error,
+            )
+        return self._read(answer, request)
+
+    def _sent(self, request: TokenRequest) -> Flow[FormAnswer]:
+        posted = yield from self._post(request)
+        try:
+            answer: FormAnswer = yield posted
+        except FetchError as error:
+            raise FetchError(f"no token from {self.issuer}: {error}", error.status) from None
+        return answer
+
+    def _learned(self, answer: FormAnswer) -> bool:
+        """Remember the nonce for the next proof; whether a usable one came (RFC 9449 8.2)."""
+        if self._proofs is None:
+            return False
+        lines = [answer.headers["dpop-nonce"]] if "dpop-nonce" in answer.headers else []
+        return self._proofs.learn(self._endpoint.origin, lines)
+
+    def _post(self, request: TokenRequest) -> Flow[PostForm]:
+        auth = yield from self._authentication.authentication_of(self)
+        proof = {} if self._proofs is None else {"DPoP": self._proof(self._proofs)}
+        given = yield from request.parameters()
+        # From here on nothing is raised: tracebacks show locals.
+        parameters = {name: value if isinstance(value, str) else value.text for name, value in given.items()}
+        if request.audience:
+            parameters["audience"] = request.audience
+        if request.scopes:
+            parameters["scope"] = " ".join(sorted(request.scopes))
+        resources = urlencode([("resource", each) for each in request.resources])
+        form = prepare_token_request(request.grant_type, resources, **parameters)
+        _, headers, form = auth.prepare("POST", self.token_endpoint, {}, form)
+        return PostForm(
+            fetcher=self._fetcher, url=self.token_endpoint, form=form.encode("ascii"), headers={**headers, **proof}
+        )
+
+    def _proof(self, proofs: DPoPProofs) -> str:
+        return proofs.proof("POST", self._endpoint.origin, self._endpoint.path or "/", None)
+
+    def _read(self, answer: FormAnswer, request: TokenRequest) -> _Token:
+        """The token of an answer (RFC 6749 5.1)."""
+        wanted = "dpop" if self._proofs is not None else "bearer"
+        token = _token_or_reason(answer, self._proofs, wanted, is_exchange=request.grant_type == EXCHANGE)
+        if isinstance(token, str):
+            raise TokenRequestError(f"{self.issuer}: the answer of the token endpoint cannot be used: {token}")
+        return token
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an OAuthClient cannot be pickled or copied: it holds secrets and tokens")
+
+    def __repr__(self) -> str:
+        return f"OAuthClient(issuer={self.issuer!r}, client_id={self.client_id!r})"
+
+
+def _token_or_reason(answer: FormAnswer, proofs: DPoPProofs | None, wanted: str, *, is_exchange: bool) -> _Token | str:
+    """The token, or why the answer is not one. Nothing is raised, because tracebacks show locals."""
+    try:
+        members = strict_json.parse(answer.body, what="answer")
+    except MalformedError:
+        return "it is not JSON that can be read"
+    if type(members) is not dict:
+        return "it is not a JSON object"
+    members = {name: value for name, value in members.items() if value is not None}
+    if str(members.get("token_type")).lower() != wanted:
+        hint = (
+            "" if wanted == "bearer" else ", so the token is not bound to the key: leave dpop out, or enable it there"
+        )
+        return f"token_type is not {wanted}{hint}"
+    if is_exchange and members.get("issued_token_type") not in _ISSUED_TYPES:
+        return "issued_token_type is not that of an access token (RFC 8693 2.2.1)"
+    if not _is_text(members.get("access_token"), TOKEN68):
+        return "access_token is not the text of a token"
+    if not _is_text(members.get("refresh_token", "none"), PRINTABLE):
+        return "refresh_token is not the text of a token"
+    scope = members.get("scope")
+    if not (scope is None or type(scope) is str):
+        return "scope is not a string"
+    seconds = _seconds_of(members.get("expires_in", _UNSTATED_SECONDS))
+    if not 0 < seconds < math.inf:
+        return "expires_in is not a positive number of seconds"
+    return _Token(
+        value=CredentialValue(members["access_token"], proofs),
+        scopes=None if scope is None else frozenset(scope.split()),
+        seconds=seconds,
+        refresh_token=CredentialValue(members["refresh_token"]) if "refresh_token" in members else None,
+    )
+
+
+def _is_text(given: object, syntax: re.Pattern[str]) -> bool:
+    return type(given) is str and syntax.fullmatch(given) is not None
+
+
+def _seconds_of(given: object) -> float:
+    """0 for what is not a number. Some servers write it as a string."""
+    if type(given) is str and given.isascii() and given.isdigit():
+        return float(given)
+    return float(given) if isinstance(given, int | float) and given is not True else 0.0
+
+
+def _error_of(answer: FormAnswer) -> str:
+    """The error of RFC 6749 5.2 and its extensions; "" for every other text, which may repeat a secret."""
+    try:
+        members = strict_json.parse(answer.body, what="answer")
+    except MalformedError:
+        return ""
+    error = members.get("error") if type(members) is dict else None
+    return error if type(error) is str and error in _ERRORS else ""

@@ -1,0 +1,173 @@
+"""The hook ``signature_verifier`` of the a2a-sdk: it accepts a card only if the owner signed all that the SDK uses.
+
+The hook gets the card as an object of the SDK, not the bytes that came, and the SDK goes on with that object whatever
+was signed. So the steps are:
+
+1. Print the object as JSON, in the ways in which its signer may have written it (``_writings``).
+2. Verify one of them as ``verify_card`` does, whole.
+3. Let the SDK's own model read what was signed: it must be the object.
+
+Step 3 makes step 1 harmless: a wrong guess there rejects a good card, and never accepts another one.
+
+What the model has dropped cannot be printed again: members of 0.3 in a 1.0 model, members of 1.0 in a 0.3 model, and
+unknown members. A signature that covers such a member is rejected here, and accepted by the transport, which verifies
+the bytes.
+
+Not here: the network, so key sets of a ``TrustFile`` are those that its ``fetch`` has brought; the memory of earlier
+cards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from a2a_trust.card.given import PydanticCard, SdkCard, is_message
+from a2a_trust.card.schema import MESSAGES, Field, Kind, Presence
+from a2a_trust.client.verification import ANY_KEY, check_whole
+from a2a_trust.errors import (
+    CardVerificationError,
+    ConfigurationError,
+    FailureReason,
+    MalformedError,
+    UncoveredFieldsError,
+)
+from a2a_trust.keys.origins import host_of
+from a2a_trust.keys.policy import Policy
+from a2a_trust.keys.trust import TrustSource
+from a2a_trust.signing.verify import VerifiedCard, verify_card
+from a2a_trust.strict_json import JSON, JSONObject
+
+__all__ = ["signature_verifier"]
+
+_INSTEAD: Final = "verify the bytes that the agent serves, with AsyncVerifyingTransport or fetch_card"
+
+
+def signature_verifier(
+    trust: TrustSource, *, origin: str, policy: Policy = ANY_KEY
+) -> Callable[[SdkCard | PydanticCard], None]:
+    """A verifier of cards of one agent, for ``signature_verifier=`` of the a2a-sdk (0.3.26, 1.0 to 1.3).
+
+    ``origin`` is the URL that the SDK asks for the card: a card of another host is rejected. ``trust`` and ``policy``
+    are those of ``verify_card``. The verifier returns nothing if a trusted signature covers all that the SDK's object
+    says, and raises otherwise:
+
+    CardVerificationError and those below it: it does not. MalformedError: the object cannot be written as JSON.
+    ConfigurationError: the arguments, here or when the verifier is called. Source: A2A 8.4.3.
+    """
+    if not callable(getattr(trust, "trust_store", None)):
+        raise ConfigurationError("trust: write TrustFile('trust.toml'), or a TrustStore of keys")
+    try:
+        host_of(origin)
+    except (MalformedError, TypeError, AttributeError):
+        raise ConfigurationError(
+            'origin: write the URL that the SDK asks for the card, as in origin="https://agent.example.com"'
+        ) from None
+    return partial(_verify, partial(verify_card, trust=trust, origin=origin, policy=policy))
+
+
+def _verify(verify: Callable[[JSONObject], VerifiedCard], card: SdkCard | PydanticCard) -> None:
+    """The steps in the text of the module; the error is that of the first writing."""
+    refusals: list[CardVerificationError] = []
+    for writing in _writings(card):
+        try:
+            verified = verify(writing)
+        except CardVerificationError as error:
+            refusals.append(error)
+            continue
+        check_whole(verified)
+        if _read(card, {**verified.card, "signatures": writing["signatures"]}) != card:
+            raise CardVerificationError(f"the SDK reads another card than the one that was signed; {_INSTEAD}")
+        return
+    raise _with_advice(refusals[0]) from None
+
+
+def _writings(card: Any) -> tuple[JSONObject, ...]:
+    """The cards in JSON that the SDK reads as this object, as far as signers write them.
+
+    A protobuf message does not tell whether an empty REQUIRED member was there. The specification keeps it, and the SDK
+    does not print it.
+    """
+    if is_message(card):
+        printed = _printed(card)
+        completed = _completed(printed, MESSAGES["AgentCard"])
+        return (completed,) if completed == printed else (completed, printed)
+    if callable(getattr(card, "model_dump", None)):
+        return (_dumped(card),)
+    raise ConfigurationError(
+        f"signature_verifier: {type(card).__name__} is not an AgentCard of the a2a-sdk; for bytes and dicts, use "
+        "verify_card"
+    )
+
+
+def _printed(card: SdkCard) -> JSONObject:
+    from google.protobuf.json_format import Error, MessageToDict
+
+    try:
+        printed: JSONObject = MessageToDict(card)  # type: ignore[no-untyped-call, unused-ignore]
+    except Error:  # a number that JSON does not have
+        raise MalformedError(f"card: {_NO_JSON}") from None
+    return printed
+
+
+def _dumped(card: PydanticCard) -> JSONObject:
+    """The members that were there: the model gives the others a default, also in the card that was signed."""
+    try:
+        return card.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=False)
+    except ValueError:
+        raise MalformedError(f"card: {_NO_JSON}") from None
+
+
+_NO_JSON: Final = f"the SDK's object cannot be written as JSON; {_INSTEAD}"
+
+
+def _completed(members: JSONObject, fields: Mapping[str, Field]) -> JSONObject:
+    """The members with the REQUIRED ones that are not printed because they are empty."""
+    completed = {
+        name: _completed_value(value, fields[name]) if name in fields else value for name, value in members.items()
+    }
+    for field in fields.values():
+        if field.presence is Presence.REQUIRED and field.kind in _EMPTY:
+            completed.setdefault(field.name, _EMPTY[field.kind]())
+    return completed
+
+
+def _completed_value(value: JSON, field: Field) -> JSON:
+    if field.kind is Kind.MESSAGE:
+        return _completed(value, MESSAGES[field.message])
+    if field.kind is Kind.MESSAGES:
+        return [_completed(each, MESSAGES[field.message]) for each in value]
+    if field.kind is Kind.MESSAGE_MAP:
+        return {name: _completed(each, MESSAGES[field.message]) for name, each in value.items()}
+    return value
+
+
+_EMPTY: Final[Mapping[Kind, Callable[[], JSON]]] = {
+    Kind.STRING: str,
+    Kind.STRINGS: list,
+    Kind.STRING_MAP: dict,
+    Kind.MESSAGES: list,
+}
+
+
+def _read(card: Any, members: JSONObject) -> Any:
+    """What the SDK's own model reads in those members."""
+    if is_message(card):
+        from google.protobuf.json_format import ParseDict
+
+        return ParseDict(members, type(card)())  # type: ignore[no-untyped-call, unused-ignore]
+    return type(card).model_validate(members)
+
+
+def _with_advice(refusal: CardVerificationError) -> CardVerificationError:
+    """The refusal; where a signature does not fit, with the other reason that this may have."""
+    if isinstance(refusal, UncoveredFieldsError) or FailureReason.BAD_SIGNATURE not in {
+        failure.reason for failure in refusal.failures
+    }:
+        return refusal
+    return type(refusal)(
+        f"no signature covers the card as the SDK has read it; if the SDK's model dropped signed members, {_INSTEAD}\n"
+        f"  {refusal.message}",
+        refusal.failures,
+    )

@@ -1,0 +1,142 @@
+"""``verifying_client`` in one process with the agent: what goes along with which request."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from a2a_trust.client import ApiKey, CredentialsError, CredentialsRejectedError, verifying_client
+from tests.client.agents import NEW, Agent, Asked, Page, card_of, serving_agent, signed, trusting
+from tests.net.test_fetcher import Authority
+
+pytestmark = pytest.mark.anyio
+
+KEY: Final = "key-4f1b9d"
+#: Where a key may be, and how a request shows it.
+PLACES: Final[dict[str, Callable[[Asked], str | None]]] = {
+    "header": lambda asked: asked.headers.get("x-api-key"),
+    "query": lambda asked: asked.path.partition("?X-API-Key=")[2],
+    "cookie": lambda asked: asked.headers.get("cookie", "").removeprefix("X-API-Key="),
+}
+
+
+def demanding(agent: Agent, place: str, **members: Any) -> bytes:
+    schemes = {"key": {"apiKeySecurityScheme": {"location": place, "name": "X-API-Key"}}}
+    return signed(card_of(here(agent), securitySchemes=schemes, **members))
+
+
+def here(agent: Agent) -> str:
+    return agent.origin("127.0.0.1")
+
+
+def client_of(agent: Agent, authority: Authority, folder: Path) -> httpx.AsyncClient:
+    authorities = folder / "authority.pem"
+    authorities.write_bytes(authority.certificate.public_bytes(Encoding.PEM))
+    credentials = {"key": ApiKey(KEY, origins=[here(agent)])}
+    return verifying_client(here(agent), trust=trusting("127.0.0.1"), credentials=credentials, authorities=authorities)
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_the_key_goes_along_with_every_request_but_the_one_for_the_card(
+    agent: Agent, authority: Authority, tmp_path: Path, place: str
+) -> None:
+    extended = demanding(agent, place, description="More.")
+    agent.pages.update(
+        {
+            NEW: demanding(agent, place),
+            "/rest/extendedAgentCard": extended,
+            "/rpc": Page(body=b'{"jsonrpc":"2.0","id":1,"result":%b}' % extended),
+            "/rest/tasks": Page(body=b"{}"),
+        }
+    )
+    async with client_of(agent, authority, tmp_path) as http:
+        public = await http.get(f"{here(agent)}{NEW}")
+        by_rest = await http.get(f"{here(agent)}/rest/extendedAgentCard")
+        call = {"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard"}
+        by_rpc = await http.post(f"{here(agent)}/rpc", json=call)
+        await http.get(f"{here(agent)}/rest/tasks")
+    assert public.json()["description"] == "Books invoices."
+    assert by_rest.json()["description"] == by_rpc.json()["result"]["description"] == "More."
+    shown = [(asked.path.partition("?")[0], PLACES[place](asked) or None) for asked in agent.asked]
+    keyed = [("/rest/extendedAgentCard", KEY), ("/rpc", KEY), ("/rest/tasks", KEY)]
+    assert shown == [(NEW, None), (NEW, None), *keyed]  # the program asks for the card, and the client for itself
+
+
+async def test_requests_at_once_are_all_answered(agent: Agent, authority: Authority, tmp_path: Path) -> None:
+    agent.pages.update({NEW: demanding(agent, "header"), "/rpc": Page(body=b"{}")})
+    async with client_of(agent, authority, tmp_path) as http:
+        answers = await asyncio.gather(*[http.post(f"{here(agent)}/rpc", json={}) for _ in range(20)])
+    assert [answer.status_code for answer in answers] == [200] * 20
+    assert [PLACES["header"](asked) for asked in agent.asked if asked.path == "/rpc"] == [KEY] * 20
+
+
+async def test_the_key_does_not_follow_a_redirect(agent: Agent, authority: Authority, tmp_path: Path) -> None:
+    with serving_agent(authority.server("127.0.0.1")) as other:
+        other.pages.update({"/rpc": Page(body=b"{}"), NEW: signed(card_of(here(other)))})
+        agent.pages.update(
+            {
+                NEW: demanding(agent, "header"),
+                "/rpc": Page(status=307, headers={"Location": f"{here(other)}/rpc"}),
+            }
+        )
+        async with client_of(agent, authority, tmp_path) as http:
+            answer = await http.post(f"{here(agent)}/rpc", json={}, follow_redirects=True)
+        assert answer.status_code == 200
+        assert [PLACES["header"](asked) for asked in agent.asked] == [None, KEY]
+        assert "/rpc" in other.paths()
+        assert not any(KEY in str(asked) for asked in other.asked)
+
+
+async def test_after_a_401_the_card_is_fetched_again(agent: Agent, authority: Authority, tmp_path: Path) -> None:
+    agent.pages.update({NEW: demanding(agent, "header"), "/rpc": lambda asked: Page(status=status_for(asked))})
+
+    def status_for(asked: Asked) -> int:
+        return 200 if PLACES["cookie"](asked) == KEY else 401
+
+    async with client_of(agent, authority, tmp_path) as http:
+        with pytest.raises(CredentialsRejectedError):
+            await http.post(f"{here(agent)}/rpc", json={})
+        agent.pages[NEW] = demanding(agent, "cookie")
+        assert (await http.post(f"{here(agent)}/rpc", json={})).status_code == 200
+
+
+async def test_requests_that_begin_at_once_share_one_fetch_of_the_card(
+    agent: Agent, authority: Authority, tmp_path: Path
+) -> None:
+    def card(asked: Asked) -> Page:
+        time.sleep(0.2)
+        return Page(body=demanding(agent, "header"))
+
+    agent.pages |= {NEW: card, "/rpc": Page(body=b"{}")}
+    async with client_of(agent, authority, tmp_path) as http:
+        answers = await asyncio.gather(*[http.post(f"{here(agent)}/rpc", json={}) for _ in range(20)])
+        assert [each.status_code for each in answers] == [200] * 20
+        assert agent.paths().count(NEW) == 1
+
+
+async def test_who_waits_for_a_card_in_vain_asks_once_more_and_not_in_a_row(
+    agent: Agent, authority: Authority, tmp_path: Path
+) -> None:
+    at_once, most = [0], [0]
+
+    def card(asked: Asked) -> Page:
+        at_once[0] += 1
+        most[0] = max(most[0], at_once[0])
+        time.sleep(0.3)
+        at_once[0] -= 1
+        return Page(status=500)
+
+    agent.pages[NEW] = card
+    async with client_of(agent, authority, tmp_path) as http:
+        asking = [http.post(f"{here(agent)}/rpc", json={}) for _ in range(8)]
+        errors = await asyncio.gather(*asking, return_exceptions=True)
+    assert [type(each) for each in errors] == [CredentialsError] * 8
+    assert most[0] > 1
+    assert "/rpc" not in agent.paths()

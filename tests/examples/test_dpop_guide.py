@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from a2a_trust import DPoP, JwtVerifier, protect
+from a2a_trust import DPoP, Fetcher, JwtVerifier, protect, publish_jwks
+from a2a_trust.auth import ServerNonces
 from a2a_trust.errors import InvalidCredentialsError
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import public_key_from_jwk
+from a2a_trust.middleware.protection import CardServing
 from tests.auth.proofs import CLIENT, bound_token, proof, scope_of
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
+from tests.client.agents import OWNER
 from tests.middleware.agent import CALL, Agent, uvicorn_serving
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "dpop.md").read_text(encoding="utf-8")
@@ -116,7 +118,12 @@ async def give_token(request: Request) -> JSONResponse:
     return JSONResponse({"access_token": token(claims(cnf=cnf, iat=now, exp=now + 600)), "token_type": "DPoP"})
 
 
-def test_the_client_gets_a_token_and_through_with_it() -> None:
+def test_the_client_gets_a_token_and_through_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "login").write_text("s")
+    (tmp_path / "owner.json").write_text(json.dumps(publish_jwks([OWNER.public_key])))
+    (tmp_path / "trust.toml").write_text('version = 1\n[[trust]]\norigins = ["127.0.0.1"]\nkeys = "owner.json"\n')
+    monkeypatch.chdir(tmp_path)
+
     async def run() -> None:
         late: list[Any] = []
 
@@ -126,14 +133,28 @@ def test_the_client_gets_a_token_and_through_with_it() -> None:
         login = Starlette(routes=[Route("/token", give_token, methods=["POST"])])
         async with uvicorn_serving(login, "h11") as issuer, uvicorn_serving(app, "h11") as origin:
             judge = JwtVerifier(Keys(EC), issuer=ISSUER, audience=AUDIENCE)
-            card = card_of(origin, {"oauth2SecurityScheme": {"flows": {}}})
-            late.append(protect(Agent(), card=card, verifiers={"login": judge}, dpop=DPoP(url=origin)))
-            names: dict[str, Any] = {"secret": "s"}
-            await asyncio.to_thread(exec, CALLER.replace(LOGIN, issuer).replace(HERE, origin), names)
-            call: Callable[..., Awaitable[httpx.Response]] = names["http"].post
-            answer = await call(f"{origin}/rpc", json=CALL)
-            await names["http"].aclose()
-            assert answer.status_code == 200
-            assert answer.json()["user"] == f'[["login","{ISSUER}","alice"]]'
+            flow = {"tokenUrl": f"{issuer}/token", "scopes": {"read": "Read"}}
+            card = card_of(origin, {"oauth2SecurityScheme": {"flows": {"clientCredentials": flow}}})
+            nonces = ServerNonces(b"n" * 32)
+            late.append(
+                protect(
+                    Agent(),
+                    card=card,
+                    verifiers={"login": judge},
+                    serving=CardServing(signer=OWNER),
+                    dpop=DPoP(url=origin, nonces=nonces),
+                )
+            )
+            monkeypatch.setattr("a2a_trust.client.oauth.Fetcher", lambda: Fetcher(private_origins=[issuer]))
+            names: dict[str, Any] = {}
+            block = CALLER.replace(LOGIN, issuer).replace(HERE, origin).replace("/run/secrets/login", "login")
+            exec(block, names)
+            async with names["http"] as http:
+                answers = [await http.post(f"{origin}/rpc", json=CALL) for _ in range(2)]
+            assert [[each.status_code for each in (*answer.history, answer)] for answer in answers] == [
+                [200, 401, 200],  # the first is the card
+                [200],
+            ]
+            assert answers[1].json()["user"] == f'[["login","{ISSUER}","alice"]]'
 
     asyncio.run(run())

@@ -9,12 +9,14 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
@@ -36,9 +38,10 @@ from a2a_trust.middleware.audit import AuditEvent, Reason
 from a2a_trust.middleware.extended_card import ExtendedCard
 from tests.attacks.test_m06_client_certificates_in_headers import Believes
 from tests.middleware.agent import grouped
+from tests.servers.issuer import issuing
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "protect.md").read_text(encoding="utf-8")
-FIRST, RULES, BROWSERS, OWN, HANDLER, AUDIT = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+FIRST, RULES, BROWSERS, OWN, HANDLER, KEEPING, AUDIT = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 (COMMANDS,) = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
 
 ISSUER = "https://login.example.com"
@@ -149,6 +152,27 @@ def test_a_handler_knows_its_caller_and_what_the_key_allows() -> None:
     app = protect(agent, card=CARD, verifiers={"key": ApiKeyVerifier(keys)})
     assert json.loads(ask(app, "/", **{"X-API-Key": may}).json()["booked for"]) == [["key", "api-keys", "ann"]]
     assert ask(app, "/", **{"X-API-Key": may_not}).status_code == 403
+
+
+def test_an_executor_gets_the_token_of_its_caller(capsys: pytest.CaptureFixture[str]) -> None:
+    async def agent(scope: Any, receive: Any, send: Any) -> None:
+        await names["Executor"]().execute(Request(scope), None)
+        await PlainTextResponse(str(dict(scope["headers"])))(scope, receive, send)
+
+    with issuing() as issuer:
+        metadata = f"{issuer.url}/.well-known/openid-configuration"
+        schemes = {"login": {"openIdConnectSecurityScheme": {"openIdConnectUrl": metadata}}}
+        names: dict[str, Any] = {
+            "agent": agent,
+            "card": {**CARD, "securitySchemes": schemes, "securityRequirements": demanding("login")},
+            "fetcher": Fetcher(private_origins=[issuer.url]),
+            "ISSUER": issuer.url,
+        }
+        exec(KEEPING, names)
+        expires = int(time.time()) + 60
+        answer = ask(names["app"], "/", authorization=f"Bearer {issuer.token(audience=HERE, exp=expires)}")
+    assert (answer.status_code, "authorization" in answer.text) == (200, False)
+    assert capsys.readouterr().out == f"ann {expires}.0\n"
 
 
 def test_the_audit_trail_is_json_and_names_every_reason(capsys: pytest.CaptureFixture[str]) -> None:
@@ -299,6 +323,13 @@ def login(issuer: str) -> dict[str, Any]:
             {**KEYED, "url": HERE},
         ),
         ("nobody gives", PROMISING, KEYED, PROMISING, {**KEYED, "extended_card": ExtendedCard(PROMISING)}),
+        (
+            "`keep_subject_token=True`, and no verifier is for access tokens",
+            CARD,
+            {**KEYED, "keep_subject_token": True},
+            CARD,
+            KEYED,
+        ),
         ("ends like that of a card", CARD, {**KEYED, "public_paths": ["/a/agent-card.json"]}, CARD, KEYED),
         (
             "one string where a list belongs",

@@ -1,4 +1,4 @@
-"""The OpenID provider that these tests talk to, started once."""
+"""The authorization servers that these tests talk to, each started once."""
 
 from __future__ import annotations
 
@@ -7,9 +7,22 @@ from collections.abc import Iterator
 import pytest
 
 from tests.real.openid_provider import OpenIdProvider, running_provider
+from tests.real.token_servers import AuthlibServer, ExchangeServer, running
 
 
 @pytest.fixture(scope="package")
 def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenIdProvider]:
     with running_provider(tmp_path_factory.mktemp("provider")) as running:
         yield running
+
+
+@pytest.fixture(scope="package")
+def authlib_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuthlibServer]:
+    with running(AuthlibServer, tmp_path_factory.mktemp("authlib")) as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
+def exchange_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExchangeServer]:
+    with running(ExchangeServer, tmp_path_factory.mktemp("exchange")) as server:
+        yield server

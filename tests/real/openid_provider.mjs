@@ -1,11 +1,11 @@
 // A real OpenID provider (npm oidc-provider) for the tests. It is told what to do by JSON lines on standard input, one
 // answer each: rotate or drop keys, move the key set, stop and start to listen, sign anything as the issuer could,
-// and tell how often its documents were fetched.
+// register clients, and tell how often its documents were fetched and which token requests came.
 import * as crypto from "node:crypto";
 import * as https from "node:https";
 import * as readline from "node:readline";
 import { exportJWK, generateKeyPair, SignJWT } from "jose";
-import Provider from "oidc-provider";
+import Provider, { errors } from "oidc-provider";
 
 console.info = console.log = console.error; // standard output is for answers
 
@@ -20,6 +20,9 @@ let jwksPath = "/jwks";
 let nonceRequired = false; // in DPoP proofs
 const nonceSecret = crypto.randomBytes(32);
 const fetched = { discovery: 0, jwks: 0 };
+const registered = new Map(); // the clients of single tests
+let lifetime; // of access tokens for a resource, in seconds
+let tokenRequests = [];
 
 async function makeKeys() {
   const generation = crypto.randomUUID();
@@ -40,43 +43,65 @@ function configure() {
     findAccount: (_, sub) => ({ accountId: sub, claims: () => ({ sub }) }),
     scopes: ["openid", "offline_access", "read", "write"],
     enabledJWA: {
+      clientAuthSigningAlgValues: ["ES256", "EdDSA"],
       dPoPSigningAlgValues: ["ES256"],
       idTokenSigningAlgValues: ALGS,
     },
+    clientAuthMethods: [
+      "client_secret_basic",
+      "client_secret_post",
+      "private_key_jwt",
+      "tls_client_auth",
+      "self_signed_tls_client_auth",
+    ],
     clients: [
-      client("service", { grant_types: ["client_credentials"], redirect_uris: [], response_types: [] }),
-      client("bound-service", {
-        grant_types: ["client_credentials"],
-        redirect_uris: [],
-        response_types: [],
+      machine("service"),
+      machine("service-post", { token_endpoint_auth_method: "client_secret_post" }),
+      machine("service: &+%", { client_secret: "s:e c+r/e%t&" }), // form-encoded before Basic (RFC 6749 2.3.1)
+      machine("bound-service", { tls_client_certificate_bound_access_tokens: true }),
+      machine("service-tls", {
+        token_endpoint_auth_method: "tls_client_auth",
+        tls_client_auth_san_dns: "client.example",
         tls_client_certificate_bound_access_tokens: true,
       }),
-      ...ALGS.map((alg) =>
-        client(`web-${alg}`, {
-          grant_types: ["authorization_code", "refresh_token"],
-          redirect_uris: ["https://client.example/callback"],
-          id_token_signed_response_alg: alg,
-        }),
-      ),
+      ...registered.values(),
+      ...ALGS.map((alg) => web(`web-${alg}`, { id_token_signed_response_alg: alg })),
+      web("rotating", { id_token_signed_response_alg: "ES256" }),
     ],
+    rotateRefreshToken: (ctx) => ctx.oidc.client.clientId === "rotating",
     features: {
       clientCredentials: { enabled: true },
       dPoP: { enabled: true, nonceSecret, requireNonce: () => nonceRequired },
       mTLS: {
         enabled: true,
         certificateBoundAccessTokens: true,
+        tlsClientAuth: true,
+        selfSignedTlsClientAuth: true,
         getCertificate: (ctx) => ctx.socket.getPeerX509Certificate(),
+        certificateAuthorized: (ctx) => ctx.socket.authorized,
+        certificateSubjectMatches: (ctx, property, expected) =>
+          property === "tls_client_auth_san_dns" &&
+          ctx.socket.getPeerX509Certificate().subjectAltName === `DNS:${expected}`,
       },
       resourceIndicators: {
         enabled: true,
-        getResourceServerInfo: (_, resource) => ({
-          scope: SCOPE,
-          audience,
-          accessTokenFormat: "jwt",
-          jwt: { sign: { alg: resource.split("/").at(-1) } }, // https://agent.example/ES256
-        }),
+        getResourceServerInfo: (_, resource) => {
+          const alg = resource.split("/").at(-1); // https://agent.example/ES256
+          if (resource !== `${audience}/${alg}` || !ALGS.includes(alg)) throw new errors.InvalidTarget();
+          return {
+            scope: SCOPE,
+            audience,
+            accessTokenTTL: lifetime,
+            accessTokenFormat: "jwt",
+            jwt: { sign: { alg } },
+          };
+        },
       },
     },
+  });
+  provider.use(async (ctx, next) => {
+    await next();
+    if (ctx.oidc?.route === "token") tokenRequests.push({ ...came(ctx), status: ctx.status });
   });
   const inner = provider.callback();
   handler = (request, response) => {
@@ -88,6 +113,46 @@ function configure() {
 
 function client(id, more) {
   return { client_id: id, client_secret: "secret", token_endpoint_auth_method: "client_secret_basic", ...more };
+}
+
+function machine(id, more) {
+  return client(id, { grant_types: ["client_credentials"], redirect_uris: [], response_types: [], ...more });
+}
+
+function web(id, more) {
+  return client(id, {
+    grant_types: ["authorization_code", "refresh_token"],
+    redirect_uris: ["https://client.example/callback"],
+    ...more,
+  });
+}
+
+// What a token request carried, and not what the provider made of it.
+function came({ headers, oidc, socket }) {
+  const form = oidc.body ?? {};
+  const [id, method] = authentication(headers.authorization, form, socket);
+  return {
+    grant: form.grant_type ?? null,
+    client: id ?? null,
+    method,
+    scope: form.scope ?? null,
+    resource: [form.resource ?? []].flat(),
+    audience: [form.audience ?? []].flat(),
+    dpop: "dpop" in headers,
+  };
+}
+
+function authentication(authorization, form, socket) {
+  if (authorization?.startsWith("Basic ")) {
+    const [id] = Buffer.from(authorization.slice(6), "base64").toString().split(":");
+    return [decodeURIComponent(id.replaceAll("+", " ")), "client_secret_basic"];
+  }
+  if (form.client_assertion) {
+    const claims = JSON.parse(Buffer.from(form.client_assertion.split(".")[1], "base64url"));
+    return [claims.sub, "private_key_jwt"];
+  }
+  if (form.client_secret) return [form.client_id, "client_secret_post"];
+  return [form.client_id, socket.getPeerX509Certificate() ? "certificate" : "none"];
 }
 
 let server;
@@ -130,6 +195,22 @@ const commands = {
   requireNonce({ required }) {
     nonceRequired = required;
     return {};
+  },
+  // A client for client credentials, with metadata of RFC 7591.
+  register({ client: id, metadata }) {
+    registered.set(id, machine(id, metadata));
+    configure();
+    return {};
+  },
+  setLifetime({ seconds }) {
+    lifetime = seconds ?? undefined;
+    return {};
+  },
+  // Those since the last question.
+  tokenRequests() {
+    const requests = tokenRequests;
+    tokenRequests = [];
+    return { requests };
   },
   stop() {
     return new Promise((resolve) => {

@@ -20,13 +20,15 @@ from urllib.parse import parse_qs, urljoin, urlsplit
 
 import httpx
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from a2a_trust import generate_signer
 from a2a_trust.keys import LocalSigner, base64url
 from a2a_trust.net.fetcher import Fetcher
 from tests.net.test_fetcher import Authority
+from tests.real.server_process import ServerProcess
 
-__all__ = ["ALGS", "AUDIENCE", "OpenIdProvider", "running_provider"]
+__all__ = ["ALGS", "AUDIENCE", "OpenIdProvider", "running_provider", "signed_jwt"]
 
 ALGS: Final = ("RS256", "ES256", "EdDSA")
 AUDIENCE: Final = "https://agent.example"
@@ -84,60 +86,40 @@ def running_provider(folder: Path) -> Iterator[OpenIdProvider]:
         running.close()
 
 
-class OpenIdProvider:
-    """One provider on https://127.0.0.1 with a certificate of a private authority. ``close`` ends it."""
+class OpenIdProvider(ServerProcess):
+    """One provider on https://127.0.0.1 with a certificate of a private authority.
+
+    ``certificate`` is that of the client "service-tls", with its key in the same file.
+    """
 
     def __init__(self, environment: Path, folder: Path) -> None:
         authority = Authority(folder)
         authority.server("127.0.0.1")
         pem = (folder / "server.pem").read_text()
-        self.tls, self._tls_with_certificate = authority.client(), authority.client()
+        self.tls, self.tls_with_certificate = authority.client(), authority.client()
         authority.server("client.example")
-        self._tls_with_certificate.load_cert_chain(folder / "server.pem")
-        settings = {"key": pem, "cert": pem, "audience": AUDIENCE}
+        self.certificate = (folder / "server.pem").rename(folder / "client.pem")
+        self.tls_with_certificate.load_cert_chain(self.certificate)
+        self.authority_pem = authority.certificate.public_bytes(Encoding.PEM).decode()
+        settings = {"key": pem, "cert": pem, "ca": self.authority_pem, "audience": AUDIENCE}
         # A module from the command line finds its imports from the folder it runs in, where the packages are.
         program = (_HERE / "openid_provider.mjs").read_text(encoding="utf-8")
-        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  closed in close()
-        self._process = subprocess.Popen(
-            ["node", "--input-type=module", "--eval", program, "--", json.dumps(settings)],
-            cwd=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            encoding="utf-8",
-        )
+        super().__init__(["node", "--input-type=module", "--eval", program, "--", json.dumps(settings)], environment)
         self.issuer: str = self.tell("describe")["issuer"]
         self.discovery_url = f"{self.issuer}/.well-known/openid-configuration"
-
-    def close(self) -> None:
-        self._process.communicate(timeout=30)  # the end of its input ends it
-        self._errors.close()
+        self.token_url = f"{self.issuer}/token"
 
     def fetcher(self, *, named: bool = True) -> Fetcher:
         """A fetcher as an operator makes it for a provider of the own network; not ``named``: as for any other."""
         return Fetcher(ssl_context=self.tls, private_origins=[self.issuer] if named else [])
 
-    def tell(self, command: str, **more: Any) -> dict[str, Any]:
-        """Have the process do something; what it answers."""
-        pipes = self._process
-        assert pipes.stdin is not None
-        assert pipes.stdout is not None
-        line = ""
-        if pipes.poll() is None:
-            pipes.stdin.write(json.dumps({"do": command, **more}) + "\n")
-            pipes.stdin.flush()
-            line = pipes.stdout.readline()
-        if not line:
-            self._errors.seek(0)
-            raise AssertionError(f"the provider's process ended:\n{self._errors.read()[-4000:]}")
-        answer: dict[str, Any] = json.loads(line)
-        assert "crashed" not in answer, answer["crashed"]
-        return answer
-
     def fetched(self) -> dict[str, int]:
         """How often each document was fetched until now."""
         return self.tell("fetched")
+
+    def register(self, client: str, **metadata: Any) -> None:
+        """Add or replace a client for client credentials; the metadata are those of RFC 7591."""
+        self.tell("register", client=client, metadata=metadata)
 
     def signed(self, alg: str, header: dict[str, Any], claims: dict[str, Any]) -> str:
         """Anything in the shape of a token, signed by the issuer's own key."""
@@ -155,13 +137,16 @@ class OpenIdProvider:
 
     async def certificate_token(self, alg: str) -> str:
         """An access token that is bound to a certificate of the client (RFC 8705)."""
-        return await self._client_credentials("bound-service", alg, "read", {}, self._tls_with_certificate)
+        return await self._client_credentials("bound-service", alg, "read", {}, self.tls_with_certificate)
 
-    async def login(self, alg: str, *, nonce: str | None = None) -> dict[str, str]:
-        """The ID token, access token and refresh token of somebody who has logged in: code flow with PKCE."""
+    async def login(self, alg: str, *, nonce: str | None = None, client: str | None = None) -> dict[str, str]:
+        """The ID token, access token and refresh token of somebody who has logged in: code flow with PKCE.
+
+        Refresh tokens of the client "rotating" can be used once, those of "web-<alg>" again.
+        """
         verifier = secrets.token_urlsafe(32)
         question = {
-            "client_id": f"web-{alg}",
+            "client_id": client or f"web-{alg}",
             "response_type": "code",
             "redirect_uri": "https://client.example/callback",
             "scope": "openid offline_access read",
@@ -217,7 +202,11 @@ class OpenIdProvider:
 
 def _dpop_proof(signer: LocalSigner, url: str) -> str:
     """A proof that the client has the key (RFC 9449 4.2)."""
-    header = {"alg": signer.alg, "typ": "dpop+jwt", "jwk": dict(signer.public_key.jwk)}
-    claims = {"htm": "POST", "htu": url, "iat": int(time.time()), "jti": secrets.token_hex(8)}
-    signed = ".".join(base64url.encode(json.dumps(part).encode()) for part in (header, claims))
+    header = {"typ": "dpop+jwt", "jwk": dict(signer.public_key.jwk)}
+    return signed_jwt(signer, header, {"htm": "POST", "htu": url, "iat": int(time.time()), "jti": secrets.token_hex(8)})
+
+
+def signed_jwt(signer: LocalSigner, header: dict[str, Any], claims: dict[str, Any]) -> str:
+    """A JWT of a client, signed with its own key."""
+    signed = ".".join(base64url.encode(json.dumps(part).encode()) for part in ({"alg": signer.alg, **header}, claims))
     return f"{signed}.{base64url.encode(signer.sign(signed.encode()))}"

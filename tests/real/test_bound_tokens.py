@@ -26,13 +26,24 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from a2a_trust import DPoP, DPoPAuth, JwtVerifier, generate_signer, principal_of, protect
+from a2a_trust import DPoP, JwtVerifier, generate_signer, principal_of, protect, verify_card
 from a2a_trust.auth import ServerNonces
 from a2a_trust.auth.discovery import OpenIdKeys
+from a2a_trust.client import (
+    BearerToken,
+    CardAuth,
+    ClientCredentials,
+    ClientSecret,
+    CredentialsRejectedError,
+    OAuthClient,
+)
+from a2a_trust.client.credentials import Credential
+from a2a_trust.client.flow import run_async
 from a2a_trust.keys import LocalSigner, base64url
 from a2a_trust.middleware.client_certificate import FromTls
 from tests.certificates import SERVER, Authority, Leaf
-from tests.middleware.agent import uvicorn_serving
+from tests.client.agents import signed, trusting
+from tests.middleware.agent import CALL, uvicorn_serving
 from tests.real.openid_provider import AUDIENCE, OpenIdProvider
 
 pytestmark = pytest.mark.anyio
@@ -95,7 +106,7 @@ async def agent(provider: OpenIdProvider, server: str, nonces: ServerNonces | No
 
     async with served(server, app) as origin:
         keys = OpenIdKeys(provider.issuer, provider.fetcher())
-        inner = Starlette(routes=[Route(path, who, methods=["POST", "PUT"]) for path in ("/who", "/other")])
+        inner = Starlette(routes=[Route(path, who, methods=["POST", "PUT"]) for path in ("/rpc", "/who", "/other")])
         guarded.append(
             protect(
                 inner,
@@ -110,9 +121,24 @@ async def agent(provider: OpenIdProvider, server: str, nonces: ServerNonces | No
 
 async def token_of(provider: OpenIdProvider, signer: LocalSigner = SIGNER) -> str:
     """A token that the provider has bound to the key."""
-    auth = DPoPAuth(signer, origins=[provider.issuer])
-    async with httpx.AsyncClient(verify=provider.tls, auth=auth) as http:
-        return await given_to(http, provider, b"service:secret")
+    return (await run_async(credential_by(provider, AUDIENCE, signer).obtain(frozenset({"read"})))).text
+
+
+def credential_by(provider: OpenIdProvider, origin: str, signer: LocalSigner = SIGNER) -> ClientCredentials:
+    client = OAuthClient(
+        issuer=provider.issuer,
+        token_endpoint=provider.token_url,
+        client_id="service",
+        authentication=ClientSecret("secret"),
+        dpop=signer,
+        fetcher=provider.fetcher(),
+    )
+    return ClientCredentials(client, origins=[origin], allowed_scopes=["read"], resource=f"{AUDIENCE}/ES256")
+
+
+def auth_with(credential: Credential, provider: OpenIdProvider, origin: str) -> CardAuth:
+    card = verify_card(signed(card_of(provider, origin)), trusting("127.0.0.1"), origin=origin)
+    return CardAuth(card, {"login": credential})
 
 
 async def given_to(http: httpx.AsyncClient, provider: OpenIdProvider, client: bytes) -> str:
@@ -192,20 +218,27 @@ async def test_a_bound_token_is_good_with_a_proof_for_this_request_and_else_for_
         assert code_of(await http.post(rpc, headers=as_dpop)) == "invalid_token"
 
 
+@pytest.mark.parametrize("holds_token", [True, False], ids=["BearerToken", "ClientCredentials"])
 async def test_our_client_calls_our_agent_with_the_providers_token_and_finds_its_nonces(
-    provider: OpenIdProvider,
+    provider: OpenIdProvider, holds_token: bool
 ) -> None:
     token = await token_of(provider)
     async with agent(provider, "h11", ServerNonces(secrets.token_bytes(32))) as origin:
-        async with httpx.AsyncClient(auth=DPoPAuth(SIGNER, origins=[origin], token=token)) as http:
-            first = await http.post(f"{origin}/who")
+        credential = (
+            BearerToken(token, origins=[origin], dpop=SIGNER) if holds_token else credential_by(provider, origin)
+        )
+        async with httpx.AsyncClient(auth=auth_with(credential, provider, origin)) as http:
+            first = await http.post(f"{origin}/rpc", json=CALL)
             assert (first.status_code, [code_of(each) for each in first.history]) == (200, ["use_dpop_nonce"])
             for _ in range(3):
-                answer = await http.post(f"{origin}/who", json={"a": "b"})
+                answer = await http.post(f"{origin}/rpc", json=CALL)
                 assert (answer.status_code, answer.history) == (200, [])
-        thief = DPoPAuth(generate_signer("ES256"), origins=[origin], token=token)
-        async with httpx.AsyncClient(auth=thief) as http:
-            assert code_of(await http.post(f"{origin}/who")) == "invalid_token"
+                assert answer.json() == {"subject": "service", "jkt": SIGNER.public_key.thumbprint}
+        thief = BearerToken(token, origins=[origin], dpop=generate_signer("ES256"))
+        async with httpx.AsyncClient(auth=auth_with(thief, provider, origin)) as http:
+            with pytest.raises(CredentialsRejectedError) as raised:
+                await http.post(f"{origin}/rpc", json=CALL)
+            assert code_of(raised.value.response) == "invalid_token"
         async with httpx.AsyncClient() as http:
             metadata = (await http.get(f"{origin}/.well-known/oauth-protected-resource")).json()
             assert "ES256" in metadata["dpop_signing_alg_values_supported"]

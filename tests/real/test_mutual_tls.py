@@ -13,7 +13,18 @@ import httpx
 import pytest
 from cryptography import x509
 
+from a2a_trust import Origins, TrustedKey, TrustStore, generate_signer
 from a2a_trust.certificates import CertificateFiles, client_context
+from a2a_trust.client import (
+    ClientCredentials,
+    ClientSecret,
+    CredentialsError,
+    CredentialsRejectedError,
+    OAuthClient,
+    verifying_client,
+)
+from a2a_trust.keys.files import save_private_key
+from a2a_trust.net.fetcher import Fetcher
 from tests.certificates import SERVER, Authority, Leaf
 from tests.real.openid_provider import AUDIENCE, OpenIdProvider
 from tests.servers.environments import python_of
@@ -21,7 +32,7 @@ from tests.servers.serving import ROOT, _running, free_port
 
 pytestmark = pytest.mark.anyio
 
-APP: Final = "tests.real.mutual_tls_hello_world:app"
+APP: Final = "tests.real.demanding_hello_world:app"
 SERVERS: Final = {
     "uvicorn-httptools": (
         "uvicorn {app} --http a2a_trust.servers.uvicorn:HttpToolsProtocol --port {port} --log-level warning "
@@ -53,6 +64,8 @@ class World:
         (folder / "provider.pem").write_text(ssl.DER_cert_to_PEM_cert(der))
         self.servers.issue(x509.DNSName("localhost"), usage=SERVER).write(folder, "server")
         self.ann, self.bob, self.eve = (self.client(name) for name in ("ann", "bob", "eve"))
+        self.owner = generate_signer("ES256")
+        save_private_key(folder / "card.key", self.owner)
         self.origins = {name: f"https://localhost:{free_port()}" for name in SERVERS}
 
     def client(self, name: str) -> Leaf:
@@ -73,6 +86,8 @@ class World:
             "AGENT_URL": origin,
             "ISSUER": provider.issuer,
             "AUDIENCE": AUDIENCE,
+            "SCHEME": "certificate",
+            "CARD_KEY": "card.key",
             "CLIENTS": "clients.pem",
             "PROVIDER": "provider.pem",
             "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'examples' / 'sdk_hello_world'}",
@@ -96,12 +111,16 @@ def world(provider: OpenIdProvider, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 async def call(world: World, server: str, client: str | None, token: str | None) -> httpx.Response:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(verify=world.tls(client), headers=headers, timeout=20) as http:
+        return await greet(http, world.origins[server])
+
+
+async def greet(http: httpx.AsyncClient, origin: str) -> httpx.Response:
     """SendMessage of A2A 1.0."""
     said = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
     body: dict[str, Any] = {"jsonrpc": "2.0", "id": "1", "method": "SendMessage", "params": {"message": said}}
-    headers = {"A2A-Version": "1.0", **({} if token is None else {"Authorization": f"Bearer {token}"})}
-    async with httpx.AsyncClient(verify=world.tls(client), headers=headers, timeout=20) as http:
-        return await http.post(f"{world.origins[server]}/a2a/jsonrpc", json=body)
+    return await http.post(f"{origin}/a2a/jsonrpc", json=body, headers={"A2A-Version": "1.0"})
 
 
 @pytest.mark.parametrize("server", SERVERS)
@@ -133,3 +152,57 @@ async def test_a_token_that_the_provider_bound_to_a_certificate_is_good_with_tha
         assert (await call(world, server, "ann", token)).status_code == 200
         assert (await call(world, server, "bob", token)).status_code == 401
         assert (await call(world, server, None, token)).status_code == 401
+
+
+def one_line(
+    world: World, provider: OpenIdProvider, origin: str, client: str, *, login: str, certified: bool = False
+) -> httpx.AsyncClient:
+    """A client that shows that certificate to the agent; ``certified``: to the provider, too, which binds the token."""
+    certificate = CertificateFiles(world.folder / f"{client}.pem", world.folder / f"{client}.key")
+    tls = client_context(certificate, authorities=world.folder / "provider.pem") if certified else provider.tls
+    oauth = OAuthClient(
+        issuer=provider.issuer,
+        token_endpoint=provider.token_url,
+        client_id=login,
+        authentication=ClientSecret("secret"),
+        fetcher=Fetcher(ssl_context=tls, private_origins=[provider.issuer]),
+    )
+    token = ClientCredentials(oauth, origins=[origin], allowed_scopes=["read"], resource=f"{AUDIENCE}/ES256")
+    return verifying_client(
+        origin,
+        trust=TrustStore([TrustedKey(key=world.owner.public_key, origins=Origins("localhost"))]),
+        credentials={"certificate": certificate, "oauth": token},
+        authorities=world.folder / "servers.pem",
+    )
+
+
+@pytest.mark.parametrize("server", SERVERS)
+async def test_one_client_shows_the_certificate_and_sends_the_token(
+    world: World, provider: OpenIdProvider, server: str
+) -> None:
+    origin = world.origins[server]
+    async with one_line(world, provider, origin, "ann", login="service") as http:
+        assert "Hello World! You said: hi" in (await greet(http, origin)).text
+    for login in ("service", "bound-service"):
+        async with one_line(world, provider, origin, "ann", login=login, certified=True) as http:
+            assert "Hello World! You said: hi" in (await greet(http, origin)).text
+    async with one_line(world, provider, origin, "eve", login="service") as http:
+        with pytest.raises(CredentialsRejectedError) as rejected:
+            await greet(http, origin)
+    assert rejected.value.response.status_code == 401
+    assert rejected.value.schemes == ("certificate", "oauth")
+    assert rejected.value.resource_metadata == f"{origin}/.well-known/oauth-protected-resource"
+
+
+async def test_without_a_certificate_nothing_is_sent(world: World, provider: OpenIdProvider) -> None:
+    origin = world.origins["hypercorn"]
+    provider.token_requests()
+    async with verifying_client(
+        origin,
+        trust=TrustStore([TrustedKey(key=world.owner.public_key, origins=Origins("localhost"))]),
+        credentials={},
+        authorities=world.folder / "servers.pem",
+    ) as http:
+        with pytest.raises(CredentialsError, match=r"'certificate' asks for a client certificate: pass .*Certificate"):
+            await greet(http, origin)
+    assert provider.token_requests() == []

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from time import perf_counter
 from typing import Final
 
-from benchmarks import canonical, commands, many_cards, proofs, signatures, whole_cards
+from benchmarks import canonical, client_auth, commands, many_cards, proofs, signatures, whole_cards
 from benchmarks.auth_env import auth_environment, in_auth_environment, run_there
 from benchmarks.rounds import Result, Row, run
 from benchmarks.sdk import MISSING, SDK_VERSION, SdkWorker, find_sdk
@@ -37,6 +37,7 @@ _ROWS: Final[dict[str, Callable[[Setting], Iterator[Row]]]] = {
     "many": many_cards.rows,
     "commands": commands.rows,
     "proofs": proofs.rows,
+    "client-auth": client_auth.rows,
 }
 
 

@@ -68,6 +68,10 @@ def _rest(work: Coroutine[Any, Any, _T], awaited: Any) -> Generator[Any, Any, _T
             return result
 
 
+async def _awaited(receive: Receive) -> Message:
+    return await receive()
+
+
 class ReadAhead:
     """The messages of one request, read ahead while the request waits for something else.
 
@@ -81,7 +85,7 @@ class ReadAhead:
         """``room`` is shared by all requests whose callers are not known yet."""
         self._receive, self._room = receive, room
         self._came = deque[Message]()
-        self._next: asyncio.Future[Message] | None = None
+        self._next: asyncio.Task[Message] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._is_gone = False
 
@@ -138,7 +142,8 @@ class ReadAhead:
 
     async def _take(self, waiter: asyncio.Task[Any]) -> int:
         """The size of the next message, which is kept. No wait for it is ever given up: servers could lose it."""
-        self._next = asyncio.ensure_future(self._receive())
+        # In a task of our own: the future that granian gives is never done again after a wait for it was cancelled.
+        self._next = asyncio.create_task(_awaited(self._receive))
         await asyncio.wait({self._next})
         if self._next.cancelled() or self._next.exception() is not None:
             return _MOST + 1  # for whoever reads the request

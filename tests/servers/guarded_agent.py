@@ -5,6 +5,7 @@ Whoever passes gets 200, with the display name of who it was.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from typing import Any, Final
@@ -39,6 +40,7 @@ def guarded(settings: dict[str, str]) -> Any:
     store.import_key(settings["key"], owner="ann")
 
     async def keys() -> tuple[bytes, float | None]:
+        await asyncio.sleep(float(os.environ.get("KEYS_TAKE_SECONDS", "0")))
         return settings["jwks"].encode(), None
 
     api_key = ApiKeyVerifier(store)

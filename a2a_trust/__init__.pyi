@@ -7,6 +7,7 @@ from a2a_trust.auth.dpop import DPoP as DPoP
 from a2a_trust.auth.jwt import JwtVerifier as JwtVerifier
 from a2a_trust.auth.principal import Principal as Principal
 from a2a_trust.card.merge import merged_card as merged_card
+from a2a_trust.card.security import CardSecurity as CardSecurity
 from a2a_trust.client.agent_client import verifying_client as verifying_client
 from a2a_trust.client.card_auth import CardAuth as CardAuth
 from a2a_trust.client.card_cache import CardCache as CardCache
@@ -34,13 +35,16 @@ from a2a_trust.keys.trust import TrustedKey as TrustedKey
 from a2a_trust.keys.trust import TrustStore as TrustStore
 from a2a_trust.keys.trust_file import TrustFile as TrustFile
 from a2a_trust.lint.linter import lint_card as lint_card
+from a2a_trust.middleware.application import FromApplication as FromApplication
 from a2a_trust.middleware.authentication import principal_of as principal_of
 from a2a_trust.middleware.card import CardFile as CardFile
 from a2a_trust.middleware.client_certificate import FromTls as FromTls
 from a2a_trust.middleware.extended_card import ExtendedCard as ExtendedCard
 from a2a_trust.middleware.options import RequestRules as RequestRules
 from a2a_trust.middleware.protection import CardServing as CardServing
+from a2a_trust.middleware.protection import ProtectedAgent as ProtectedAgent
 from a2a_trust.middleware.protection import protect as protect
+from a2a_trust.middleware.protection import protect_agents as protect_agents
 from a2a_trust.net.fetcher import Fetcher as Fetcher
 from a2a_trust.signing.sign import sign_card as sign_card
 from a2a_trust.signing.verifier import CardVerifier as CardVerifier

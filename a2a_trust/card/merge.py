@@ -12,7 +12,7 @@ from a2a_trust.card.view import Alternative, Skill, read_card
 from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import JSONObject
 
-__all__ = ["merged_card"]
+__all__ = ["legacy_requirements", "merged_card", "scheme_in_both_shapes"]
 
 
 def merged_card(card: GivenCard) -> JSONObject:
@@ -37,27 +37,28 @@ def merged_card(card: GivenCard) -> JSONObject:
     if view.has_extended_card:
         legacy["supportsAuthenticatedExtendedCard"] = True
     if view.requirements is not None:
-        legacy["security"] = _security(view.requirements)
+        legacy["security"] = legacy_requirements(view.requirements)
     merged = {**legacy, **{name: value for name, value in original.items() if name != "signatures"}}
     for member in SCHEME_MEMBERS:
         if merged.get(member):
-            merged[member] = {name: _scheme(scheme) for name, scheme in merged[member].items()}
+            merged[member] = {name: scheme_in_both_shapes(scheme) for name, scheme in merged[member].items()}
     if view.skills:
         merged["skills"] = [_skill(*pair) for pair in zip(merged["skills"], view.skills, strict=True)]
     read_card(merged)  # members of 0.3 that were there already and say something else
     return merged
 
 
-def _security(requirements: tuple[Alternative, ...]) -> list[JSONObject]:
+def legacy_requirements(requirements: tuple[Alternative, ...]) -> list[JSONObject]:
+    """Requirements as cards of 0.2 and 0.3 have them."""
     return [{name: sorted(scopes) for name, scopes in alternative.schemes} for alternative in requirements]
 
 
 def _skill(skill: JSONObject, view: Skill) -> JSONObject:
-    return skill if view.requirements is None else {"security": _security(view.requirements), **skill}
+    return skill if view.requirements is None else {"security": legacy_requirements(view.requirements), **skill}
 
 
-def _scheme(scheme: JSONObject) -> JSONObject:
-    """A scheme in both shapes: the flat one of 0.3 beside the wrapper of 1.0."""
+def scheme_in_both_shapes(scheme: JSONObject) -> JSONObject:
+    """A scheme of 1.0 in both shapes: the flat one of 0.3 beside the wrapper of 1.0."""
     for wrapper, kind in SCHEME_TYPES.items():
         inner = scheme.get(wrapper)
         if inner is not None:

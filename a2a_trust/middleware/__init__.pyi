@@ -1,4 +1,5 @@
 # The public names of a2a_trust.middleware.
+from a2a_trust.middleware.application import FromApplication as FromApplication
 from a2a_trust.middleware.authentication import CardEnforcementMiddleware as CardEnforcementMiddleware
 from a2a_trust.middleware.authentication import principal_of as principal_of
 from a2a_trust.middleware.calls import Call as Call
@@ -9,5 +10,7 @@ from a2a_trust.middleware.options import RequestRules as RequestRules
 from a2a_trust.middleware.options import TenantRule as TenantRule
 from a2a_trust.middleware.peer import Networks as Networks
 from a2a_trust.middleware.protection import CardServing as CardServing
+from a2a_trust.middleware.protection import ProtectedAgent as ProtectedAgent
 from a2a_trust.middleware.protection import protect as protect
+from a2a_trust.middleware.protection import protect_agents as protect_agents
 from a2a_trust.middleware.rules import call_of as call_of

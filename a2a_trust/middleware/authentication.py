@@ -44,7 +44,7 @@ from a2a_trust.middleware.options import MAX_BODY, RequestRules, check_app
 from a2a_trust.middleware.refusal import Refusal, refusal_for
 from a2a_trust.middleware.routing import Interfaces, route_path
 
-__all__ = ["CardEnforcementMiddleware", "is_exactly", "is_public", "principal_of"]
+__all__ = ["CardEnforcementMiddleware", "exact_path", "is_exactly", "is_public", "principal_of"]
 
 _PRINCIPAL: Final = "a2a_trust.principal"
 _PUBLIC: Final = object()
@@ -99,7 +99,9 @@ class CardEnforcementMiddleware:
         self._keep_subject_token = rules.keep_subject_token
         self._certificates = client_certificates
         self._interfaces = Interfaces(view, unguarded=frozenset(rules.unguarded), served_at=rules.served_at)
-        self._public = frozenset(map(_exact_path, CARD_PATHS if rules.public_paths is None else rules.public_paths))
+        self._public = frozenset(
+            _public_path(path) for path in (CARD_PATHS if rules.public_paths is None else rules.public_paths)
+        )
         self._endings = tuple(self._public)
         self._allow_cors_preflight = rules.allow_cors_preflight
         places = self._guard.places if rules.hide_credentials else ()
@@ -161,7 +163,11 @@ class CardEnforcementMiddleware:
         try:
             await self._app(scope, receive, send)
         finally:
-            self._outages.flush()
+            self.flush()
+
+    def flush(self) -> None:
+        """Tell the audit trail what was counted and not told yet, at the end of the program."""
+        self._outages.flush()
 
     async def _pass_public(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on a request that needs no credential: for a public path, or a preflight without its body."""
@@ -299,7 +305,7 @@ _NOT_EXACT: Final = re.compile(r"[?#%*{}\\\x00-\x20\x7f]|//|/\.{1,2}(?:/|$)")
 _CARD_ENDINGS: Final = tuple(f"/{path.rpartition('/')[2]}" for path in CARD_PATHS)
 
 
-def _exact_path(path: str) -> str:
+def _public_path(path: str) -> str:
     if ends_like_operation(path):
         raise ConfigurationError(f"public_paths: {path!r} is a path of the protocol, and for known callers only")
     if path not in CARD_PATHS and folded_path(path).endswith(_CARD_ENDINGS):
@@ -307,9 +313,14 @@ def _exact_path(path: str) -> str:
             f"public_paths: {path!r} ends like the path of a card, and the application's own card would be public "
             "there; leave it out. protect() serves the card itself: mount it where the agent's prefix is"
         )
-    if not path.startswith("/") or not path.isascii() or _NOT_EXACT.search(path):
+    return exact_path("public_paths", path)
+
+
+def exact_path(option: str, path: Any) -> str:
+    """The path of an option; ConfigurationError when it has another spelling, too, or is a pattern."""
+    if type(path) is not str or not path.startswith("/") or not path.isascii() or _NOT_EXACT.search(path):
         raise ConfigurationError(
-            f"public_paths: {path!r} is no exact path; write one as it is requested, without patterns"
+            f"{option}: {path!r:.128} is no exact path; write one as it is requested, without patterns"
         )
     return path
 

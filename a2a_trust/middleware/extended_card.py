@@ -10,11 +10,12 @@ generation  HTTP                                          JSON-RPC
 ==========  ============================================  ========================================
 
 ``rules`` tells such requests from others; here they are answered, instead of by the application, whose own idea of who
-may see the card plays no part.
+may see the card plays no part. With ``FromApplication()`` the application answers, and its card is signed.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -31,16 +32,19 @@ from a2a_trust.card.merge import merged_card
 from a2a_trust.card.operations import EXTENDED_CARD_PATHS
 from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import CardView, generation_of, read_card
-from a2a_trust.errors import ConfigurationError
+from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware import audit
+from a2a_trust.middleware.application import Answer, FromApplication, answer_of
 from a2a_trust.middleware.authentication import principal_of
 from a2a_trust.middleware.card import CardSigner, SignedCard, card_body
 from a2a_trust.middleware.disconnect import ClientGoneError, ReadAhead
-from a2a_trust.middleware.documents import Receive, Scope, Send, json_bytes, refuse
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, json_bytes, refuse
 from a2a_trust.middleware.options import check_rule
 from a2a_trust.middleware.refusal import FORBIDDEN, UNAUTHENTICATED, Error
 
 __all__ = ["ExtendedCard", "ExtendedCardEndpoint", "Provider", "respond"]
+
+_log: Final = logging.getLogger(__name__)
 
 Provider: TypeAlias = Callable[[Principal, str], Awaitable[GivenCard | None]]
 """Gives the card for a caller and a tenant ("" for none); None when this caller has none for that tenant."""
@@ -58,23 +62,29 @@ NOT_CONFIGURED: Final = Error(
     "EXTENDED_AGENT_CARD_NOT_CONFIGURED",
     "There is no extended card for this caller.",
 )
+UNREADABLE: Final = Error(500, -32603, "INTERNAL", "INTERNAL_ERROR", "The extended card cannot be given now.")
 
 
 @dataclass(frozen=True, slots=True)
 class ExtendedCard:
-    """The extended card of an agent: ``source`` is the card, in any form that ``protect`` takes, or an async function
-    of caller and tenant that gives it. ``may_read`` says True of a caller who may have it; without it every known
-    caller may."""
+    """The extended card of an agent: ``source`` is the card, in any form that ``protect`` takes, an async function of
+    caller and tenant that gives it, or ``FromApplication()``: what the application answers to this caller. ``may_read``
+    says True of a caller who may have it; without it every known caller may."""
 
-    source: GivenCard | Provider = field(repr=False)  # for known callers only, and so for no log
+    source: GivenCard | Provider | FromApplication = field(repr=False)  # for known callers only, and so for no log
     may_read: Callable[[Principal], bool] | None = None
 
     def __post_init__(self) -> None:
         if self.may_read is not None:
             check_rule("may_read", self.may_read)
+        if isinstance(self.source, FromApplication) and self.source.path is not None:
+            raise ConfigurationError("extended_card: the caller's request has the path; write FromApplication()")
 
-    def provider(self) -> Provider:
-        """The function that gives the card; ConfigurationError: the one card for all callers is no card."""
+    def provider(self) -> Provider | None:
+        """The function that gives the card, None for the application; ConfigurationError: the one card for all callers
+        is no card."""
+        if isinstance(self.source, FromApplication):
+            return None
         return self.source if callable(self.source) else _fixed(self.source)
 
 
@@ -92,8 +102,10 @@ class ExtendedCardEndpoint:
         extended: ExtendedCard | None,
         *,
         signer: CardSigner | None = None,
+        application: ASGIApp | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """``application`` is the one that ``FromApplication()`` means."""
         card = card if isinstance(card, CardView) else read_card(given_card(card))
         if extended is not None and not isinstance(extended, ExtendedCard):
             raise ConfigurationError("extended_card: write ExtendedCard(card)")
@@ -105,13 +117,17 @@ class ExtendedCardEndpoint:
         if extended is None and card.has_extended_card:
             raise ConfigurationError(
                 "the card promises an extended card, and there is none: pass extended_card=ExtendedCard(…) "
-                "(the card, or an async function of the caller and the tenant that gives it), even if the application "
-                "has its own; or take the promise out of the card: "
+                "(the card, or an async function of the caller and the tenant that gives it), or "
+                "extended_card=ExtendedCard(FromApplication()) if the application answers for it; or take the promise "
+                "out of the card: "
                 '"capabilities": {"extendedAgentCard": true}, "supportsAuthenticatedExtendedCard": true'
             )
         self._promised, self._signer, self._clock = card.has_extended_card, signer, clock
         self._may_read = None if extended is None else extended.may_read
         self._source = None if extended is None else extended.provider()
+        self._application = application if extended is not None and self._source is None else None
+        if extended is not None and self._source is None and application is None:
+            raise ConfigurationError("extended_card: FromApplication() is for protect(app, …); pass a card here")
         #: By the digest of the card as its source gave it, whether it is merged, and the kid.
         self._signed = BoundedCache[tuple[bytes, bool, str], SignedCard](max_entries=_REMEMBERED)
 
@@ -139,25 +155,63 @@ class ExtendedCardEndpoint:
     ) -> None:
         """Answer a request by this caller; ``legacy`` by a client of 0.2 or 0.3. ``call_id`` is that of a JSON-RPC
         request, as JSON; None over HTTP. ClientGoneError: the client has gone away before there was one."""
-        ahead = ReadAhead(receive)
-        try:
-            result = await ahead.during(self._result(caller, tenant, legacy=legacy))
-        finally:
-            ahead.close()
+        result: bytes | Error | Answer
+        if isinstance(caller, Anonymous):  # the guard refuses a card that promises one and admits strangers
+            result = UNAUTHENTICATED if self._promised else UNSUPPORTED
+        else:
+            refused = self._refused(caller)
+            if refused is None and self._application is not None:
+                result = await self._of_application(self._application, scope, receive, call_id, legacy=legacy)
+            else:
+                result = refused or await self._of_source(caller, tenant, receive, legacy=legacy)
         if result is FORBIDDEN:
             audit.request_refused(scope, audit.Reason.EXTENDED_CARD, "may_read says no", caller)
-        await respond(result, call_id, scope, send)
+        if isinstance(result, Answer):
+            await result.pass_on(send)
+        else:
+            await respond(result, call_id, scope, send)
 
-    async def _result(self, caller: Principal | Anonymous, tenant: str, *, legacy: bool) -> bytes | Error:
-        """The card for this caller, or why there is none."""
+    def _refused(self, caller: Principal) -> Error | None:
+        """Why there is no card for this caller, before anybody is asked for it."""
         if not self._promised:
             return UNSUPPORTED
-        if isinstance(caller, Anonymous):  # the guard refuses a card that promises one and admits strangers
-            return UNAUTHENTICATED
         if self._may_read is not None and self._may_read(caller) is not True:
             return FORBIDDEN
-        card = None if self._source is None else await self._source(caller, tenant)
+        return None
+
+    async def _of_source(self, caller: Principal, tenant: str, receive: Receive, *, legacy: bool) -> bytes | Error:
+        """The card for this caller, or why there is none."""
+        if self._source is None:
+            return NOT_CONFIGURED
+        ahead = ReadAhead(receive)
+        try:
+            card = await ahead.during(_awaited(self._source(caller, tenant)))
+        finally:
+            ahead.close()
         return NOT_CONFIGURED if card is None else self._made(card, legacy=legacy)
+
+    async def _of_application(
+        self, app: ASGIApp, scope: Scope, receive: Receive, call_id: bytes | None, *, legacy: bool
+    ) -> bytes | Error | Answer:
+        """The application's card, signed; its own words where it gives none."""
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        answer = await answer_of(app, {**scope, "method": method}, receive)
+        try:
+            if answer is None:
+                raise ConfigurationError(f"no whole answer of at most {strict_json.MAX_BYTES} bytes")
+            if answer.status != 200:
+                return answer
+            card = strict_json.parse(answer.body, what="answer")
+            if call_id is not None:  # JSON-RPC
+                if isinstance(card, dict) and "error" in card:
+                    return answer
+                card = card.get("result") if isinstance(card, dict) else None
+            if not isinstance(card, dict):
+                raise ConfigurationError("it is no JSON object")
+            return self._made(card, legacy=legacy)
+        except TrustError as error:
+            _log.error("the application's extended card cannot be served: %s", error)
+            return UNREADABLE
 
     def _made(self, card: GivenCard, *, legacy: bool) -> bytes:
         """The card in the shape of the caller's generation, signed; remembered by all that it was made of."""
@@ -195,6 +249,10 @@ async def respond(result: bytes | Error, call_id: bytes | None, scope: Scope, se
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+
+async def _awaited(card: Awaitable[GivenCard | None]) -> GivenCard | None:
+    return await card
 
 
 def _fixed(card: GivenCard) -> Provider:

@@ -1,4 +1,4 @@
-"""``protect``: a whole agent behind its card, in one call.
+"""``protect`` and ``protect_agents``: whole agents behind their cards, in one call.
 
 From outside to inside: the documents that anybody may read (card, key set, metadata), the guard, the rules for
 requests and the extended card, the application. The card that is served is the card that is enforced: both have
@@ -8,8 +8,9 @@ one source.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -18,24 +19,28 @@ from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Verifier
 from a2a_trust.card.given import GivenCard
 from a2a_trust.card.schema import CARD_PATHS
+from a2a_trust.card.security import CardSecurity
 from a2a_trust.card.view import CardView, read_card
 from a2a_trust.errors import CardNotServedError, ConfigurationError, MalformedError
 from a2a_trust.keys.keyset import JWKS_PATH
 from a2a_trust.keys.origins import origin_of
 from a2a_trust.keys.signer import Signer
-from a2a_trust.middleware.authentication import CardEnforcementMiddleware, is_exactly
+from a2a_trust.middleware.agents import Agent, Agents, Behind, CardOf, Front
+from a2a_trust.middleware.application import FromApplication, card_of_application
+from a2a_trust.middleware.authentication import CardEnforcementMiddleware, exact_path
 from a2a_trust.middleware.card import CardSignedHere, CardSigner, CardSource, FixedCard, PublicCard, SignerSource
 from a2a_trust.middleware.card_access import CardReaders, InNetworks
 from a2a_trust.middleware.client_certificate import CertificateSource
-from a2a_trust.middleware.documents import ASGIApp, Document, Receive, Scope, Send, is_preflight
+from a2a_trust.middleware.documents import ASGIApp, Document
 from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
+from a2a_trust.middleware.generated import Ask, AskedAgain, CardFunction, GeneratedCard, asking, is_function
 from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, PublishedKeys
-from a2a_trust.middleware.options import MAX_BODY, RequestRules, check_app
+from a2a_trust.middleware.options import MAX_BODY, RequestRules, check_app, listed
 from a2a_trust.middleware.peer import Networks
-from a2a_trust.middleware.routing import Interfaces, route_path
+from a2a_trust.middleware.routing import Interfaces
 from a2a_trust.middleware.rules import RulesMiddleware
 
-__all__ = ["CardServing", "SigningKeys", "protect"]
+__all__ = ["CardServing", "ProtectedAgent", "SigningKeys", "protect", "protect_agents"]
 
 
 class SigningKeys(SignerSource, PublishedKeys, Protocol):
@@ -48,26 +53,62 @@ class CardServing:
 
     ``signer``, a key or a key ring, signs the card here; a signature is good for ``lifetime`` seconds. Callers may keep
     the card for ``max_age`` seconds. ``readers`` says who may read it: ``CardReaders``, or peers in ``Networks``.
+    ``card_paths`` are further paths at which clients look for the card, beside the two well-known ones.
     """
 
     signer: Signer | SigningKeys | None = None
     lifetime: float | None = None
     max_age: int = 300
     readers: CardReaders | Networks = CardReaders.EVERYBODY
+    card_paths: Iterable[str] = ()
 
     def __post_init__(self) -> None:
         if self.signer is None and self.lifetime is not None:
             raise ConfigurationError("lifetime: nobody signs; write CardServing(signer=…, lifetime=…)")
         if not isinstance(self.readers, CardReaders | Networks):
             raise ConfigurationError('readers: write CardReaders.CALLERS or Networks("10.0.0.0/8", …)')
+        paths = tuple(exact_path("card_paths", path) for path in listed("card_paths", self.card_paths))
+        object.__setattr__(self, "card_paths", paths)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtectedAgent:
+    """One of several agents in an application: its card, and all that ``protect`` takes for one.
+
+    Paths in its options are those of the whole application, and lie below the agent's prefix. Paths of no interface
+    must be named in ``rules``, whatever else is in them.
+    """
+
+    card: GivenCard | CardSource | CardFunction | FromApplication = field(repr=False)
+    verifiers: Mapping[str, Verifier[Any] | CredentialAt] = field(repr=False)
+    url: str | None = None
+    security: CardSecurity | None = None
+    serving: CardServing = CardServing()
+    extended_card: ExtendedCard | None = None
+    rules: RequestRules = RequestRules()  # noqa: RUF009  frozen
+    client_certificates: CertificateSource | None = None
+    dpop: DPoP | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.serving, CardServing):
+            raise ConfigurationError(
+                "serving: write CardServing(…), as in CardServing(signer=load_private_key('key.pem'))"
+            )
+        if not isinstance(self.rules, RequestRules):
+            raise ConfigurationError("rules: write RequestRules(…), as in RequestRules(other_paths=['/docs'])")
+        if self.security is not None and not isinstance(self.security, CardSecurity):
+            raise ConfigurationError("security: write CardSecurity(schemes={…}, requirements=[…])")
+        if self.security is not None and isinstance(self.card, CardSource):
+            raise ConfigurationError("security: a source of cards has signed its own; pass the card itself")
 
 
 def protect(
     app: ASGIApp,
     *,
-    card: GivenCard | CardSource,
+    card: GivenCard | CardSource | CardFunction | FromApplication,
     verifiers: Mapping[str, Verifier[Any] | CredentialAt],
     url: str | None = None,
+    security: CardSecurity | None = None,
     serving: CardServing = CardServing(),
     extended_card: ExtendedCard | None = None,
     rules: RequestRules = RequestRules(),  # noqa: B008  frozen
@@ -78,9 +119,11 @@ def protect(
     """``app`` behind its card: one line around a Starlette, FastAPI or a2a-sdk application.
 
     ``card`` is the agent's own card: a dict, bytes, JSON text, a ``Path`` (read once), an ``AgentCard`` of a2a-sdk or
-    ``a2a_trust.card.models``, or a source such as ``CardFile``. It is served at both well-known paths, whatever the
-    application has there, as ``serving`` says. ``verifiers`` has a verifier for every scheme that the card demands, by
-    the scheme's name in the card.
+    ``a2a_trust.card.models``, or a source such as ``CardFile``. A card that exists only when the application has
+    started is given by a function, sync or async, or by the application itself: ``FromApplication()``. It is served at
+    both well-known paths, whatever the application has there, as ``serving`` says. ``security`` adds schemes and
+    requirements to a card without them. ``verifiers`` has a verifier for every scheme that the card demands, by the
+    scheme's name in the card.
 
     ``url`` is the agent's public URL: with it the metadata of the protected resource is served and named in challenges,
     and the key set is served and named in signatures (``jku``, when the URL is https). Without it no page of a site may
@@ -90,72 +133,208 @@ def protect(
     is where the certificates of callers come from, ``FromTls()`` or ``FromProxy(…)``. ``dpop`` takes tokens that are
     bound to a key of their client, with its proof; without it they are refused.
 
-    ConfigurationError for whatever would be left open.
+    ConfigurationError for whatever would be left open. For a card that exists late it is the failure of the lifespan's
+    start. Where no lifespan runs it is logged, all requests are 503, and the card is asked for again at most once in
+    ten seconds.
     """
     check_app(app)
-    _check_options(serving, rules)
-    jku = f"{url.rstrip('/')}{JWKS_PATH}" if url is not None and url.startswith("https://") else None
-    signer = None if serving.signer is None else CardSigner(serving.signer, lifetime=serving.lifetime, jku=jku)
-    source = _source(card, signer, clock)
-    view = read_card(source.document(clock()).body)
-    cards = _public_cards(_AsEnforced(source, view), serving, clock)
-    is_for_callers = serving.readers is CardReaders.CALLERS
-    documents = {} if is_for_callers else cards.copy()
-    metadata_url = None
-    if url is not None:
-        certificate_bound = client_certificates is not None
-        resource = ProtectedResource(url, view, verifiers, dpop=dpop, certificate_bound=certificate_bound, clock=clock)
-        documents[resource.path], metadata_url = resource, resource.url
-    if url is not None and serving.signer is not None:
-        keys = JwksEndpoint(
-            (serving.signer.public_key,) if isinstance(serving.signer, Signer) else serving.signer, clock=clock
-        )
-        # The jku has the URL's path. Whether requests have it depends on who is in front, and whether it says so.
-        documents[JWKS_PATH] = documents[f"{urlsplit(url).path.rstrip('/')}{JWKS_PATH}"] = keys
-    interfaces = Interfaces(view, unguarded=frozenset(rules.unguarded), served_at=rules.served_at)
-    _check_hosts(url, interfaces, dpop)
-    extended = ExtendedCardEndpoint(view, extended_card, signer=signer, clock=clock)
-    checked = RulesMiddleware(app, card=view, interfaces=interfaces, extended=extended, rules=rules)
-    guarded = CardEnforcementMiddleware(
-        _Front(cards, checked) if is_for_callers else checked,
-        card=view,
+    agent = ProtectedAgent(
+        card=card,
         verifiers=verifiers,
         url=url,
-        rules=replace(
-            rules, may_use_tenant=None, other_paths=(), max_body=MAX_BODY, public_paths=rules.public_paths or ()
-        ),
+        security=security,
+        serving=serving,
+        extended_card=extended_card,
+        rules=rules,
         client_certificates=client_certificates,
         dpop=dpop,
-        resource_metadata=metadata_url,
-        clock=clock,
     )
-    return _Front(documents, guarded)
+    made = _agent(app, agent, "", clock, is_alone=True)
+    return Agents(app, {"": made}) if made.behind is None else Front(made.behind.documents, made.behind.app)
 
 
-def _check_options(serving: Any, rules: Any) -> None:
-    if not isinstance(serving, CardServing):
-        raise ConfigurationError("serving: write CardServing(…), as in CardServing(signer=load_private_key('key.pem'))")
-    if not isinstance(rules, RequestRules):
-        raise ConfigurationError("rules: write RequestRules(…), as in RequestRules(other_paths=['/docs'])")
-    if not set(CARD_PATHS).isdisjoint(rules.public_paths or ()):
-        raise ConfigurationError("public_paths: CardServing(readers=…) says who may read the card; leave its paths out")
+def protect_agents(
+    app: ASGIApp,
+    agents: Mapping[str, ProtectedAgent],
+    *,
+    unguarded_paths: Iterable[str] = (),
+    card_of: CardOf | None = None,
+    lifespans: Iterable[ASGIApp] = (),
+    clock: Callable[[], float] = time.time,
+) -> ASGIApp:
+    """``app`` with several agents in it, each behind its own card.
+
+    ``agents`` has them by the prefix of their paths (``"/billing"``): a request below a prefix is judged by that
+    agent's card only, and the longest prefix counts. ``"/"`` has what is below no other. The card of an agent is served
+    at the well-known paths below its prefix, its key set there too; its metadata is at the root (RFC 9728).
+
+    A path of no agent is 404, unless ``unguarded_paths`` names it, with entries like those of ``other_paths``: requests
+    for it reach the application unchecked. ``card_of`` answers for the well-known paths at the root: a function that
+    gets the parameters of the query and returns the prefix of the agent whose card is meant, or None.
+
+    ``lifespans`` are applications that are mounted in ``app`` and whose lifespan must run: Starlette runs none of them.
+
+    ConfigurationError as for ``protect``, and for agents that share a path.
+    """
+    check_app(app)
+    made = {prefix: _agent(app, agent, prefix, clock, is_alone=False) for prefix, agent in _by_prefix(agents).items()}
+    mounted = listed("lifespans", lifespans)
+    for each in mounted:
+        check_app(each)
+    return Agents(app, made, unguarded=listed("unguarded_paths", unguarded_paths), card_of=card_of, lifespans=mounted)
 
 
-def _public_cards(source: CardSource, serving: CardServing, clock: Callable[[], float]) -> dict[str, ASGIApp]:
-    """The public card at each of its paths, for those who may read it."""
-    is_shared = serving.readers is CardReaders.EVERYBODY
-    card: ASGIApp = PublicCard(source, max_age=serving.max_age, shared=is_shared, clock=clock)
-    if isinstance(serving.readers, Networks):
-        card = InNetworks(card, serving.readers)
-    return dict.fromkeys(CARD_PATHS, card)
+def _by_prefix(agents: Any) -> dict[str, ProtectedAgent]:
+    """The agents by their prefixes; that of an agent at "/" is empty."""
+    if not isinstance(agents, Mapping) or not agents:
+        raise ConfigurationError('agents: write {"/prefix": ProtectedAgent(card=…, verifiers=…), …}')
+    found = {}
+    for given, agent in agents.items():
+        prefix = "" if given == "/" else exact_path("agents", given)
+        if not isinstance(agent, ProtectedAgent) or prefix.endswith("/"):
+            raise ConfigurationError(f"agents: write {{{given.rstrip('/')!r}: ProtectedAgent(card=…, verifiers=…)}}")
+        found[prefix] = agent
+    return found
 
 
-def _source(card: GivenCard | CardSource, signer: CardSigner | None, clock: Callable[[], float]) -> CardSource:
+def _agent(app: ASGIApp, agent: ProtectedAgent, prefix: str, clock: Callable[[], float], *, is_alone: bool) -> Agent:
+    """The agent behind its card, now or when the card exists."""
+    jku = f"{agent.url.rstrip('/')}{JWKS_PATH}" if agent.url is not None and agent.url.startswith("https://") else None
+    serving = agent.serving
+    signer = None if serving.signer is None else CardSigner(serving.signer, lifetime=serving.lifetime, jku=jku)
+    behind = partial(_behind, app, agent, prefix, signer, clock, is_alone=is_alone)
+
+    def finish(card: GivenCard) -> GivenCard:
+        return card if agent.security is None else agent.security.added_to(card)
+
+    def made(card: GivenCard) -> CardSource:
+        return FixedCard(card, clock=clock) if signer is None else CardSignedHere(card, signer, clock=clock)
+
+    ask = _ask(app, agent, prefix)
+    if ask is not None:
+
+        async def make(state: Mapping[str, Any] | None) -> Behind:
+            return behind(await GeneratedCard.asked(ask, state, finish, made))
+
+        return Agent(make=make)
+    card: Any = agent.card
     if isinstance(card, CardSource):
         if signer is not None:
             raise ConfigurationError("card: a source of its own signs by itself; pass the card itself")
-        return card
-    return FixedCard(card, clock=clock) if signer is None else CardSignedHere(card, signer, clock=clock)
+        return Agent(behind=behind(card))
+    return Agent(behind=behind(made(finish(card))))
+
+
+def _ask(app: ASGIApp, agent: ProtectedAgent, prefix: str) -> Ask | None:
+    """What is asked for a card that exists late; None for one that is there."""
+    card = agent.card
+    if isinstance(card, FromApplication):
+        return partial(card_of_application, app, card.path or f"{prefix}{CARD_PATHS[0]}", agent.url)
+    return asking(card) if is_function(card) else None  # type: ignore[arg-type]
+
+
+def _behind(
+    app: ASGIApp,
+    agent: ProtectedAgent,
+    prefix: str,
+    signer: CardSigner | None,
+    clock: Callable[[], float],
+    source: CardSource,
+    *,
+    is_alone: bool,
+) -> Behind:
+    """The application behind the agent's card, and the documents that anybody may read, by their paths."""
+    view = read_card(source.document(clock()).body)
+    cards = _public_cards(source, view, agent.serving, prefix, clock)
+    is_for_callers = agent.serving.readers is CardReaders.CALLERS
+    documents = {} if is_for_callers else cards.copy()
+    metadata_url = None
+    if agent.url is not None:
+        resource = ProtectedResource(
+            agent.url,
+            view,
+            agent.verifiers,
+            dpop=agent.dpop,
+            certificate_bound=agent.client_certificates is not None,
+            clock=clock,
+        )
+        metadata_url = resource.url
+        documents |= _of_url(agent, urlsplit(agent.url).path.rstrip("/"), prefix, resource, clock)
+    rules = agent.rules
+    interfaces = Interfaces(view, unguarded=frozenset(rules.unguarded), served_at=rules.served_at)
+    _check_hosts(agent.url, interfaces, agent.dpop)
+    _check_below(prefix, agent, interfaces)
+    extended = ExtendedCardEndpoint(view, agent.extended_card, signer=signer, application=app, clock=clock)
+    checked = RulesMiddleware(
+        app, card=view, interfaces=interfaces, extended=extended, rules=rules, others_must_be_named=not is_alone
+    )
+    guard = CardEnforcementMiddleware(
+        Front(cards, checked) if is_for_callers else checked,
+        card=view,
+        verifiers=agent.verifiers,
+        url=agent.url,
+        rules=replace(
+            rules, may_use_tenant=None, other_paths=(), max_body=MAX_BODY, public_paths=rules.public_paths or ()
+        ),
+        client_certificates=agent.client_certificates,
+        dpop=agent.dpop,
+        resource_metadata=metadata_url,
+        clock=clock,
+    )
+    return Behind(documents, guard, guard.flush)
+
+
+def _of_url(
+    agent: ProtectedAgent, path: str, prefix: str, resource: ProtectedResource, clock: Callable[[], float]
+) -> dict[str, ASGIApp]:
+    """Metadata and key set, which the agent's URL, whose path is given, makes known."""
+    # A proxy may take a part of the path off, or put the agent's prefix before it, and does so with these paths, too.
+    documents: dict[str, ASGIApp] = {resource.path if path.endswith(prefix) else f"{prefix}{resource.path}": resource}
+    signer = agent.serving.signer
+    if signer is not None:
+        keys = JwksEndpoint((signer.public_key,) if isinstance(signer, Signer) else signer, clock=clock)
+        # The jku has the URL's path. Whether requests have it depends on who is in front, and whether it says so.
+        documents[f"{prefix}{JWKS_PATH}"] = keys
+        if path.endswith(prefix):
+            documents[f"{path}{JWKS_PATH}"] = keys
+    return documents
+
+
+def _check_below(prefix: str, agent: ProtectedAgent, interfaces: Interfaces) -> None:
+    """Return when all paths of the agent are below its prefix: requests for others never come to it."""
+    for option, paths in (
+        ("card_paths", agent.serving.card_paths),
+        ("other_paths", agent.rules.other_paths),
+        ("public_paths", agent.rules.public_paths or ()),
+    ):
+        for path in paths:
+            if not f"{path}/".startswith(f"{prefix}/"):
+                raise ConfigurationError(f"{option}: {path!a:.128} is not below the prefix of its agent, {prefix!r}")
+            if option != "other_paths" and path in map(f"{prefix}{{}}".format, CARD_PATHS):
+                raise ConfigurationError(
+                    f"{option}: {path!a:.128} has the card anyway, and CardServing(readers=…) says who may read it; "
+                    "leave it out"
+                )
+    for path in interfaces.paths:
+        if f"{prefix}/" not in f"{path}/":  # a root path may stand before it
+            raise ConfigurationError(
+                f"agents: the card of {prefix!r} has an interface at {path!a:.128}, which is not below that prefix; "
+                "correct the prefix or the card's URL, or say where the application has it: "
+                "RequestRules(served_at={url: path})"
+            )
+
+
+def _public_cards(
+    source: CardSource, view: CardView, serving: CardServing, prefix: str, clock: Callable[[], float]
+) -> dict[str, ASGIApp]:
+    """The public card at each of its paths, for those who may read it."""
+    is_shared = serving.readers is CardReaders.EVERYBODY
+    card: ASGIApp = PublicCard(_AsEnforced(source, view), max_age=serving.max_age, shared=is_shared, clock=clock)
+    if isinstance(source, GeneratedCard):
+        card = AskedAgain(card, source)
+    if isinstance(serving.readers, Networks):
+        card = InNetworks(card, serving.readers)
+    return dict.fromkeys([*(f"{prefix}{path}" for path in CARD_PATHS), *serving.card_paths], card)
 
 
 def _check_hosts(url: str | None, interfaces: Interfaces, dpop: Any) -> None:
@@ -181,24 +360,6 @@ def _origin(url: str) -> str:
         return url
 
 
-class _Front:
-    """Answers for documents, by their exact paths; everything else goes on."""
-
-    def __init__(self, documents: Mapping[str, ASGIApp], app: ASGIApp) -> None:
-        self._documents, self._paths, self._app = documents, frozenset(documents), app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and is_exactly(self._paths, scope) and _is_read(scope):
-            await self._documents[route_path(scope)](scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
-
-
-def _is_read(scope: Scope) -> bool:
-    """Whether the request reads: by GET or HEAD, or a browser asks whether it may."""
-    return scope["method"] in ("GET", "HEAD") or is_preflight(scope)
-
-
 class _AsEnforced:
     """The card of a source, while it says what the guard was made of: else callers would be told other rules."""
 
@@ -217,4 +378,6 @@ class _AsEnforced:
 
 
 def _rules(view: CardView) -> tuple[Any, ...]:
-    return view.schemes, view.requirements, view.interfaces, view.skills, view.has_extended_card
+    # A skill without requirements is a text.
+    skills = tuple(skill for skill in view.skills if skill.requirements is not None)
+    return view.schemes, view.requirements, view.interfaces, skills, view.has_extended_card

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import anyio
@@ -34,7 +34,7 @@ from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.refusal import FORBIDDEN, Error
 from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared, quoted, route_path
 
-__all__ = ["RulesMiddleware", "call_of"]
+__all__ = ["NOT_FOUND", "OtherPaths", "RulesMiddleware", "call_of"]
 
 TOO_LARGE: Final = Error(413, -32600, "INVALID_ARGUMENT", "INVALID_REQUEST", "The request is too large.", True)
 NOT_FOUND: Final = Error(404, -32601, "NOT_FOUND", "METHOD_NOT_FOUND", "There is nothing here.", True)
@@ -67,6 +67,7 @@ class RulesMiddleware:
         interfaces: Interfaces,
         extended: ExtendedCardEndpoint,
         rules: RequestRules,
+        others_must_be_named: bool = False,
     ) -> None:
         named = next((interface for interface in card.interfaces if interface.tenant), None)
         if named is not None and rules.may_use_tenant is None:
@@ -76,8 +77,8 @@ class RulesMiddleware:
             )
         self._app, self._interfaces, self._extended = app, interfaces, extended
         self._may_use_tenant, self._max_body = rules.may_use_tenant, rules.max_body
-        self._other = _OtherPaths(tuple(rules.other_paths), interfaces)
-        self._must_be_named = rules.may_use_tenant is not None or card.has_extended_card
+        self._other = OtherPaths("other_paths", tuple(rules.other_paths), interfaces.paths)
+        self._must_be_named = others_must_be_named or rules.may_use_tenant is not None or card.has_extended_card
         self._readers: anyio.CapacityLimiter | None = None  # of the loop that serves
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -196,12 +197,12 @@ _REASONS: Final = {
 }
 
 
-class _OtherPaths:
-    """The paths that are named beside those of the interfaces."""
+class OtherPaths:
+    """The paths that an option names beside those of the interfaces."""
 
-    def __init__(self, entries: tuple[str, ...], interfaces: Interfaces) -> None:
+    def __init__(self, option: str, entries: Sequence[str], interfaces: Sequence[str] = ()) -> None:
         for entry in entries:
-            _check_entry(entry, interfaces)
+            _check_entry(option, entry, interfaces)
         exact = [entry for entry in entries if entry == "/" or not entry.endswith("/")]
         self._subtrees = tuple(entry for entry in entries if entry not in exact)
         self._exact = frozenset(exact)
@@ -235,20 +236,20 @@ _RESOLVED: Final = re.compile(r"//|\\|/\.{1,2}(?:/|$)|%")
 _ENTRY: Final = re.compile(r"/|(?:/(?:\{\w+\}|[^/{}?#%*\\\x00-\x20\x7f])+)+/?")
 
 
-def _check_entry(entry: Any, interfaces: Interfaces) -> None:
+def _check_entry(option: str, entry: Any, interfaces: Sequence[str]) -> None:
     if not isinstance(entry, str) or not _ENTRY.fullmatch(entry) or _RESOLVED.search(entry):
         raise ConfigurationError(
-            f'other_paths: {entry!a:.128} is no path; write an exact one ("/docs"), a template ("/tasks/{{id}}"), or '
+            f'{option}: {entry!a:.128} is no path; write an exact one ("/docs"), a template ("/tasks/{{id}}"), or '
             'what others stand below ("/docs/")'
         )
     if entry == "/" or not entry.endswith("/"):
         return
     if "{" in entry:
-        raise ConfigurationError(f"other_paths: {entry!a} is a template and cannot stand for all paths below it")
-    for path in interfaces.paths:
+        raise ConfigurationError(f"{option}: {entry!a} is a template and cannot stand for all paths below it")
+    for path in interfaces:
         if f"{path}/".startswith(entry):
             raise ConfigurationError(
-                f"other_paths: the interface at {path!a} lies below {entry!a}, and nothing below an interface "
+                f"{option}: the interface at {path!a} lies below {entry!a}, and nothing below an interface "
                 "may be left out; name the other paths one by one"
             )
 

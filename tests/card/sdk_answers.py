@@ -21,7 +21,9 @@ async def answers(card: Any) -> dict[str, Any]:
         served = (await http.get("/.well-known/agent-card.json")).json()
     signed = sign_card(card, generate_signer()).card
     signatures = signed.pop("signatures")
-    extended = await ExtendedCard(card).provider()(Principal(identities=()), "")
+    provider = ExtendedCard(card).provider()
+    assert provider is not None
+    extended = await provider(Principal(identities=()), "")
     assert isinstance(extended, bytes)
     return {
         "served": served,

@@ -81,14 +81,17 @@ def unsigned(body: bytes | dict[str, Any]) -> dict[str, Any]:
 
 
 def extended(source: Any) -> Any:
-    return ExtendedCard(source).provider()(CALLER, "")
+    provider = ExtendedCard(source).provider()
+    assert provider is not None
+    return provider(CALLER, "")
 
 
 async def provided(card: Any) -> bytes:
     async def provide(caller: Principal, tenant: str) -> Any:
         return card
 
-    result = await ExtendedCardEndpoint(PROMISING, ExtendedCard(provide))._result(CALLER, "", legacy=False)
+    endpoint = ExtendedCardEndpoint(PROMISING, ExtendedCard(provide))
+    result = await endpoint._of_source(CALLER, "", asyncio.Event().wait, legacy=False)  # type: ignore[arg-type]
     assert isinstance(result, bytes)
     return result
 

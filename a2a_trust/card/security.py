@@ -1,0 +1,126 @@
+"""Security for a card that says nothing of it: frameworks generate cards without schemes and requirements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from a2a_trust import strict_json
+from a2a_trust.card.given import GivenCard, given_card
+from a2a_trust.card.merge import legacy_requirements, scheme_in_both_shapes
+from a2a_trust.card.schema import SCHEME_TYPES, Generation, proto_name
+from a2a_trust.card.view import Alternative, generation_of, read_card
+from a2a_trust.errors import ConfigurationError, MalformedError
+from a2a_trust.strict_json import JSON, JSONObject
+
+__all__ = ["CardSecurity"]
+
+#: How a requirement list of 0.2 and 0.3, and one of 1.0, is named.
+_LEGACY, _CURRENT = "security", "securityRequirements"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardSecurity:
+    """The schemes and requirements of an agent, for a card that does not declare them itself.
+
+    ``schemes`` and ``requirements`` are ``securitySchemes`` and ``securityRequirements`` in the words of A2A 1.0; a
+    card of 0.2 or 0.3 gets them in its own. ConfigurationError: they cannot be read, or the card says something else.
+    Source: A2A 1.0.1 4.5.
+    """
+
+    schemes: Mapping[str, Any]
+    requirements: Sequence[Any]
+
+    def __post_init__(self) -> None:
+        for name, scheme in self.schemes.items():
+            if not isinstance(scheme, Mapping) or len(scheme) != 1 or not set(scheme) <= set(SCHEME_TYPES):
+                raise ConfigurationError(
+                    f"security: the scheme {name!a:.64} is not one of A2A 1.0; write "
+                    '{"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}}, or another of '
+                    + ", ".join(SCHEME_TYPES)
+                )
+        if isinstance(self.requirements, str | Mapping) or not self.requirements:
+            raise ConfigurationError(
+                'security: requirements: write a list, as in [{"schemes": {"key": {"list": []}}}]; '
+                "CardSecurity without requirements would protect nothing"
+            )
+        self._alternatives()
+
+    def added_to(self, card: GivenCard) -> JSONObject:
+        """The card with these schemes and requirements; its own ones, when it has any, must be the same. Signatures are
+        left out: they do not cover what is added."""
+        given = given_card(card)
+        original = strict_json.parse(given, what="card") if isinstance(given, bytes) else given
+        if not isinstance(original, Mapping):
+            raise ConfigurationError("card: a JSON object is needed")
+        generation = generation_of(original)
+        if generation is Generation.V0_1:
+            raise ConfigurationError("security: a card of A2A 0.1 has no place for it; write the whole card yourself")
+        is_current = not generation.is_legacy
+        is_legacy = generation.is_legacy or "url" in original
+        added: JSONObject = {name: value for name, value in original.items() if name != "signatures"}
+        schemes = _own(added, "securitySchemes") or {}
+        if not isinstance(schemes, Mapping):
+            raise ConfigurationError("security: the card's /securitySchemes is no object")
+        added["securitySchemes"] = {
+            **schemes,
+            **{name: _scheme(name, schemes.get(name), of, is_current, is_legacy) for name, of in self.schemes.items()},
+        }
+        alternatives = self._alternatives()
+        _check_same(original, alternatives)
+        for name in (_LEGACY, _CURRENT):
+            _own(added, name)
+        if is_current:
+            added[_CURRENT] = [_requirement(alternative) for alternative in alternatives]
+        if is_legacy:
+            added[_LEGACY] = legacy_requirements(alternatives)
+        return added
+
+    def _alternatives(self) -> tuple[Alternative, ...]:
+        try:
+            view = read_card({"securitySchemes": dict(self.schemes), _CURRENT: [*self.requirements]})
+        except MalformedError as error:
+            raise ConfigurationError(f"security: {error.pointer}: {error.reason}") from None
+        return view.requirements or ()
+
+
+def _own(members: JSONObject, name: str) -> JSON:
+    """The member, taken out under its JSON name and its proto name."""
+    found = members.pop(name, None)
+    return members.pop(proto_name(name), None) or found
+
+
+def _scheme(name: str, declared: JSON, given: Mapping[str, Any], is_current: bool, is_legacy: bool) -> JSONObject:
+    both = scheme_in_both_shapes(dict(given))
+    if is_current:
+        shaped = both if is_legacy else dict(given)
+    else:
+        shaped = {member: value for member, value in both.items() if member not in SCHEME_TYPES}
+    if declared and _read(name, declared) != _read(name, shaped):
+        raise ConfigurationError(
+            f"security: the card declares the scheme {name!a:.64} itself, and differently; leave it out of security, "
+            "or make both alike"
+        )
+    return shaped
+
+
+_ABSENT: Final = (None, ())
+
+
+def _check_same(card: Mapping[str, JSON], alternatives: tuple[Alternative, ...]) -> None:
+    names = (_LEGACY, _CURRENT, proto_name(_CURRENT))
+    declared = read_card({name: card[name] for name in names if name in card}).requirements
+    if declared not in _ABSENT and set(declared or ()) != set(alternatives):
+        raise ConfigurationError(
+            "security: the card has requirements of its own, and others; take them out of the framework's card, or "
+            "make both alike"
+        )
+
+
+def _read(name: str, scheme: JSON) -> Any:
+    return read_card({"securitySchemes": {name: scheme}}).schemes[name]
+
+
+def _requirement(alternative: Alternative) -> JSONObject:
+    return {"schemes": {name: {"list": sorted(scopes)} for name, scopes in alternative.schemes}}

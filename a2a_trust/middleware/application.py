@@ -1,0 +1,131 @@
+"""What an application answers by itself: its own card, and its own extended card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+import anyio
+
+from a2a_trust.card.schema import CARD_PATHS
+from a2a_trust.errors import ConfigurationError
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
+from a2a_trust.strict_json import MAX_BYTES
+
+__all__ = ["Answer", "FromApplication", "answer_of", "card_of_application"]
+
+_SECONDS: Final = 10.0
+"""For how long the application may make its card."""
+
+
+@dataclass(frozen=True, slots=True)
+class FromApplication:
+    """The application's own card.
+
+    As ``card=`` it is what the application answers to GET of ``path``, asked once it has started: by default at the
+    well-known path below the agent's prefix. As ``ExtendedCard(FromApplication())`` it is what the application answers
+    to the caller's own request.
+    """
+
+    path: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.path is not None and (not self.path.startswith("/") or not self.path.isascii() or "?" in self.path):
+            raise ConfigurationError(
+                f"FromApplication: {self.path!a:.128} is no path; write FromApplication({CARD_PATHS[0]!r})"
+            )
+
+
+class Answer(NamedTuple):
+    """A whole answer of an application."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+    async def pass_on(self, send: Send) -> None:
+        """Send it as it is."""
+        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
+        await send({"type": "http.response.body", "body": self.body})
+
+
+async def answer_of(app: ASGIApp, scope: Scope, receive: Receive) -> Answer | None:
+    """What the application answers to one http request; None for no answer, or one of more than 1 MB."""
+    started: MutableMapping[str, Any] | None = None
+    body = bytearray()
+    is_whole = False
+
+    async def keep(message: MutableMapping[str, Any]) -> None:
+        nonlocal started, is_whole
+        if message["type"] == "http.response.start":
+            started = message
+        elif message["type"] == "http.response.body" and not is_whole:
+            if len(body) <= MAX_BYTES:
+                body.extend(message.get("body", b""))
+            is_whole = not message.get("more_body", False)
+
+    # Identity is what can be read and signed; the application is asked for nothing else.
+    headers = [line for line in scope["headers"] if line[0].lower() not in (b"accept-encoding", b"range")]
+    await app({**scope, "headers": headers}, receive, keep)
+    if started is None or not is_whole or len(body) > MAX_BYTES:
+        return None
+    return Answer(started["status"], [*started.get("headers", ())], bytes(body))
+
+
+async def card_of_application(app: ASGIApp, path: str, url: str | None, state: Mapping[str, Any] | None) -> bytes:
+    """The card that the application serves at ``path``; ConfigurationError when it serves none.
+
+    Applications write their cards by the request's host: it is that of ``url``, the agent's public one. ``state`` is
+    that of the lifespan, for the application's handlers.
+    """
+    try:
+        with anyio.fail_after(_SECONDS):
+            answer = await answer_of(app, _scope(path, url, state), _no_body())
+    except TimeoutError:
+        raise ConfigurationError(f"card: the application gave no answer at {path!r} in {_SECONDS:.0f} s") from None
+    if answer is None:
+        raise ConfigurationError(f"card: the application gave no whole answer of at most {MAX_BYTES} bytes at {path!r}")
+    if answer.status != 200:
+        raise ConfigurationError(
+            f"card: the application answers {answer.status} at {path!r}; name the path at which it has its card: "
+            f"card=FromApplication({CARD_PATHS[0]!r})"
+        )
+    return answer.body
+
+
+def _scope(path: str, url: str | None, state: Mapping[str, Any] | None) -> Scope:
+    parts = urlsplit(url or "http://localhost")
+    host, port = parts.hostname or "localhost", parts.port or (443 if parts.scheme == "https" else 80)
+    scope: dict[str, Any] = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": parts.scheme,
+        "path": path,
+        "raw_path": path.encode("ascii"),
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(b"host", parts.netloc.rpartition("@")[2].encode("ascii")), (b"accept", b"application/json")],
+        "client": ("127.0.0.1", 0),  # this process
+        "server": (host, port),
+        "extensions": {},
+    }
+    if state is not None:
+        scope["state"] = dict(state)
+    return scope
+
+
+def _no_body() -> Receive:
+    is_told = False
+
+    async def receive() -> MutableMapping[str, Any]:
+        nonlocal is_told
+        if is_told:
+            await anyio.sleep_forever()
+        is_told = True
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    return receive

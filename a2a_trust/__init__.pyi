@@ -10,9 +10,6 @@ from a2a_trust.card.merge import merged_card as merged_card
 from a2a_trust.card.security import CardSecurity as CardSecurity
 from a2a_trust.client.agent_client import verifying_client as verifying_client
 from a2a_trust.client.card_auth import CardAuth as CardAuth
-from a2a_trust.client.card_cache import CardCache as CardCache
-from a2a_trust.client.extended import async_fetch_extended_card as async_fetch_extended_card
-from a2a_trust.client.extended import fetch_extended_card as fetch_extended_card
 from a2a_trust.client.fetching import FetchOptions as FetchOptions
 from a2a_trust.client.fetching import async_fetch_card as async_fetch_card
 from a2a_trust.client.fetching import fetch_card as fetch_card

@@ -99,9 +99,7 @@ class CardEnforcementMiddleware:
         self._keep_subject_token = rules.keep_subject_token
         self._certificates = client_certificates
         self._interfaces = Interfaces(view, unguarded=frozenset(rules.unguarded), served_at=rules.served_at)
-        self._public = frozenset(
-            _public_path(path) for path in (CARD_PATHS if rules.public_paths is None else rules.public_paths)
-        )
+        self._public = frozenset(map(_public_path, CARD_PATHS if rules.public_paths is None else rules.public_paths))
         self._endings = tuple(self._public)
         self._allow_cors_preflight = rules.allow_cors_preflight
         places = self._guard.places if rules.hide_credentials else ()

@@ -263,7 +263,6 @@ def _behind(
     rules = agent.rules
     interfaces = Interfaces(view, unguarded=frozenset(rules.unguarded), served_at=rules.served_at)
     _check_hosts(agent.url, interfaces, agent.dpop)
-    _check_below(prefix, agent, interfaces)
     extended = ExtendedCardEndpoint(view, agent.extended_card, signer=signer, application=app, clock=clock)
     checked = RulesMiddleware(
         app, card=view, interfaces=interfaces, extended=extended, rules=rules, others_must_be_named=not is_alone
@@ -281,6 +280,7 @@ def _behind(
         resource_metadata=metadata_url,
         clock=clock,
     )
+    _check_below(prefix, agent, interfaces)
     return Behind(documents, guard, guard.flush)
 
 

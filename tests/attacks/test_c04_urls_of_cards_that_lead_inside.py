@@ -21,12 +21,10 @@ from a2a_trust import (
     TrustedKey,
     TrustStore,
     async_fetch_card,
-    async_fetch_extended_card,
     fetch_card,
-    fetch_extended_card,
     verify_card,
 )
-from a2a_trust.client import UnsafeReportOnly
+from a2a_trust.client import UnsafeReportOnly, async_fetch_extended_card, fetch_extended_card
 from a2a_trust.client.fetching import FetchOptions
 from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.memory import VolatileCardMemory

@@ -27,7 +27,6 @@ from a2a_trust import (
     VerifyingTransport,
     async_fetch_card,
     fetch_card,
-    fetch_extended_card,
     generate_signer,
 )
 from a2a_trust.client import (
@@ -43,6 +42,7 @@ from a2a_trust.client import (
     SecretFile,
     TokenExchange,
     UnsafePassAnything,
+    fetch_extended_card,
 )
 from a2a_trust.client.flow import run
 from a2a_trust.errors import TrustError

@@ -18,7 +18,6 @@ import pytest
 
 from a2a_trust import (
     AsyncVerifyingTransport,
-    CardCache,
     CardVerificationError,
     Fetcher,
     Origins,
@@ -31,6 +30,7 @@ from a2a_trust import (
     generate_signer,
     sign_card,
 )
+from a2a_trust.client import CardCache
 from a2a_trust.client.fetching import FetchOptions
 from a2a_trust.client.memory import VolatileCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory

@@ -25,9 +25,9 @@ from a2a_trust import (
     TrustStore,
     UnverifiedCardError,
     VerifyingTransport,
-    fetch_extended_card,
     verify_card,
 )
+from a2a_trust.client import fetch_extended_card
 from a2a_trust.client.fetching import FetchOptions
 from a2a_trust.errors import FailureReason, UntrustedCardError
 from a2a_trust.keys import LocalSigner, UnsafeAnyOrigin

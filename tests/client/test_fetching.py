@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from a2a_trust import (
-    CardCache,
     CardVerificationError,
     ConfigurationError,
     Fetcher,
@@ -24,14 +23,12 @@ from a2a_trust import (
     TrustStore,
     VerifiedCard,
     async_fetch_card,
-    async_fetch_extended_card,
     fetch_card,
-    fetch_extended_card,
     generate_signer,
     publish_jwks,
     verify_card,
 )
-from a2a_trust.client import UnsafeReportOnly
+from a2a_trust.client import CardCache, UnsafeReportOnly, async_fetch_extended_card, fetch_extended_card
 from a2a_trust.client.fetching import FetchOptions, card_urls, fetching
 from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.flow import Flow, FreshKeys, Get, InThread, at_once, run

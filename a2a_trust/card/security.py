@@ -123,4 +123,5 @@ def _read(name: str, scheme: JSON) -> Any:
 
 
 def _requirement(alternative: Alternative) -> JSONObject:
-    return {"schemes": {name: {"list": sorted(scopes)} for name, scopes in alternative.schemes}}
+    # A list that is empty is left out, as A2A 8.4.1 has it in signed cards.
+    return {"schemes": {name: {"list": sorted(scopes)} if scopes else {} for name, scopes in alternative.schemes}}

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
 import anyio
@@ -21,7 +21,7 @@ from a2a_trust.card.operations import folded_path, is_foldable
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware import audit
-from a2a_trust.middleware.authentication import is_exactly
+from a2a_trust.middleware.authentication import ends_like_card, is_exactly
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, is_preflight, refuse
 from a2a_trust.middleware.extended_card import respond
 from a2a_trust.middleware.generated import ASK_SECONDS
@@ -70,18 +70,18 @@ class Agent:
         self,
         *,
         behind: Behind | None = None,
-        make: Callable[[Mapping[str, Any] | None], Awaitable[Behind]] | None = None,
+        make: Callable[[Scope], Awaitable[Behind]] | None = None,
     ) -> None:
         self.behind, self._make = behind, make
         self._lock = anyio.Lock()
         self._failed_at, self._failure = -inf, ""
 
-    async def start(self, state: Mapping[str, Any] | None, accept: Callable[[Behind], None]) -> None:
-        """Make it with the state of the lifespan; ConfigurationError when that fails, or ``accept`` raises it."""
+    async def start(self, around: Scope, accept: Callable[[Behind], None]) -> None:
+        """Make it in the lifespan with this scope; ConfigurationError when that fails, or ``accept`` raises it."""
         async with self._lock:
-            await self._start(state, accept)
+            await self._start(around, accept)
 
-    async def start_at_a_request(self, state: Mapping[str, Any] | None, accept: Callable[[Behind], None]) -> None:
+    async def start_at_a_request(self, around: Scope, accept: Callable[[Behind], None]) -> None:
         """Make it, once in ten seconds at most. A failure is logged, and there is no agent then."""
         if monotonic() - self._failed_at < ASK_SECONDS:
             return
@@ -89,18 +89,18 @@ class Agent:
             if monotonic() - self._failed_at < ASK_SECONDS:
                 return
             try:
-                await self._start(state, accept)
+                await self._start(around, accept)
             except ConfigurationError as error:
                 self._failed_at = monotonic()
                 if str(error) != self._failure:
                     self._failure = str(error)
                     _log.error("all requests are answered by 503: %s", error)
 
-    async def _start(self, state: Mapping[str, Any] | None, accept: Callable[[Behind], None]) -> None:
+    async def _start(self, around: Scope, accept: Callable[[Behind], None]) -> None:
         if self.behind is not None or self._make is None:
             return
         try:
-            behind = await self._make(state)
+            behind = await self._make(around)
         except ConfigurationError:
             raise
         except TrustError as error:
@@ -131,6 +131,11 @@ class Agents:
             raise ConfigurationError("agents: two prefixes differ only in their spelling; make them different")
         self._unguarded = OtherPaths("unguarded_paths", unguarded)
         for entry in unguarded:
+            if ends_like_card(entry):
+                raise ConfigurationError(
+                    f"unguarded_paths: {entry!a:.128} ends like the path of a card, and the application's own card "
+                    "would be public there; leave it out"
+                )
             prefix = self._owner(entry.rstrip("/"))
             if prefix is not None:
                 raise ConfigurationError(
@@ -157,7 +162,7 @@ class Agents:
             raise ConfigurationError(f"ASGI scope type {scope['type']!r} is not understood, so it is rejected")
         if self._waiting:
             for prefix, agent in [*self._waiting.items()]:
-                await agent.start_at_a_request(scope.get("state"), partial(self._accept, prefix))
+                await agent.start_at_a_request(scope, partial(self._accept, prefix))
             self._wait_for_the_rest()
         if scope["type"] == "http":
             scope = self._for_card_of(scope)
@@ -175,15 +180,10 @@ class Agents:
                 await _refuse(503, scope, receive, send)
             else:
                 await agent.behind.app(scope, receive, send)
-        elif prefix is None and is_clear and self._unguarded.has(path):
+        elif prefix is None and is_clear and self._unguarded.has(path) and not ends_like_card(path):
             await self._app(scope, receive, send)
         else:
-            advice = f"write unguarded_paths=[{quoted(path)}] if everybody may have it"
-            audit.request_refused(
-                scope,
-                audit.Reason.UNDECLARED_PATH,
-                f"{quoted(path)} is of no agent; {advice}" if is_clear else f"{quoted(path)} could be read in two ways",
-            )
+            audit.request_refused(scope, audit.Reason.UNDECLARED_PATH, _why(path, is_clear=is_clear))
             await _refuse(404, scope, receive, send)
 
     def _owner(self, path: str) -> str | None:
@@ -214,16 +214,16 @@ class Agents:
 
     async def _run_lifespans(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            started = partial(self._start, scope.get("state"))
+            started = partial(self._start, scope)
             await run_lifespans((self._app, *self._lifespans), scope, receive, send, started=started)
         finally:
             for agent in self._agents.values():
                 if agent.behind is not None:
                     agent.behind.flush()
 
-    async def _start(self, state: Mapping[str, Any] | None) -> None:
+    async def _start(self, around: Scope) -> None:
         for prefix, agent in self._waiting.items():
-            await agent.start(state, partial(self._accept, prefix))
+            await agent.start(around, partial(self._accept, prefix))
         self._wait_for_the_rest()
 
     def _wait_for_the_rest(self) -> None:
@@ -241,6 +241,17 @@ class Agents:
                 )
         self._documents |= {path: (prefix, document) for path, document in behind.documents.items()}
         self._paths = frozenset(self._documents)
+
+
+def _why(path: str, *, is_clear: bool) -> str:
+    """Why there is nothing at this path, and what to write."""
+    if not is_clear:
+        return f"{quoted(path)} could be read as the path of another agent"
+    if path in CARD_PATHS:
+        return f"{quoted(path)} is of no agent; write card_of=… to say whose card is meant"
+    if ends_like_card(path):
+        return f"{quoted(path)} ends like the path of a card, and is of no agent"
+    return f"{quoted(path)} is of no agent; write unguarded_paths=[{quoted(path)}] if everybody may have it"
 
 
 def _longest(path: str, prefixes: Mapping[str, object]) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -74,15 +74,15 @@ async def answer_of(app: ASGIApp, scope: Scope, receive: Receive) -> Answer | No
     return Answer(started["status"], [*started.get("headers", ())], bytes(body))
 
 
-async def card_of_application(app: ASGIApp, path: str, url: str | None, state: Mapping[str, Any] | None) -> bytes:
+async def card_of_application(app: ASGIApp, path: str, url: str | None, around: Scope) -> bytes:
     """The card that the application serves at ``path``; ConfigurationError when it serves none.
 
-    Applications write their cards by the request's host: it is that of ``url``, the agent's public one. ``state`` is
-    that of the lifespan, for the application's handlers.
+    Applications write their cards by the request's host: it is that of ``url``, the agent's public one. ``around`` is
+    the scope of the lifespan, or of the request, that needs the card.
     """
     try:
         with anyio.fail_after(_SECONDS):
-            answer = await answer_of(app, _scope(path, url, state), _no_body())
+            answer = await answer_of(app, _scope(path, url, around), _no_body())
     except TimeoutError:
         raise ConfigurationError(f"card: the application gave no answer at {path!r} in {_SECONDS:.0f} s") from None
     if answer is None:
@@ -95,7 +95,8 @@ async def card_of_application(app: ASGIApp, path: str, url: str | None, state: M
     return answer.body
 
 
-def _scope(path: str, url: str | None, state: Mapping[str, Any] | None) -> Scope:
+def _scope(path: str, url: str | None, around: Scope) -> Scope:
+    root: str = around.get("root_path", "")
     parts = urlsplit(url or "http://localhost")
     host, port = parts.hostname or "localhost", parts.port or (443 if parts.scheme == "https" else 80)
     scope: dict[str, Any] = {
@@ -104,17 +105,19 @@ def _scope(path: str, url: str | None, state: Mapping[str, Any] | None) -> Scope
         "http_version": "1.1",
         "method": "GET",
         "scheme": parts.scheme,
-        "path": path,
-        "raw_path": path.encode("ascii"),
+        "path": f"{root}{path}",
+        "raw_path": f"{root}{path}".encode(),
         "query_string": b"",
-        "root_path": "",
+        "root_path": root,
         "headers": [(b"host", parts.netloc.rpartition("@")[2].encode("ascii")), (b"accept", b"application/json")],
         "client": ("127.0.0.1", 0),  # this process
         "server": (host, port),
         "extensions": {},
     }
-    if state is not None:
-        scope["state"] = dict(state)
+    if "state" in around:
+        scope["state"] = dict(around["state"])
+    if "app" in around:  # of Starlette, for its own routes
+        scope["app"] = around["app"]
     return scope
 
 

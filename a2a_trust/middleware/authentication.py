@@ -44,7 +44,7 @@ from a2a_trust.middleware.options import MAX_BODY, RequestRules, check_app
 from a2a_trust.middleware.refusal import Refusal, refusal_for
 from a2a_trust.middleware.routing import Interfaces, route_path
 
-__all__ = ["CardEnforcementMiddleware", "exact_path", "is_exactly", "is_public", "principal_of"]
+__all__ = ["CardEnforcementMiddleware", "ends_like_card", "exact_path", "is_exactly", "is_public", "principal_of"]
 
 _PRINCIPAL: Final = "a2a_trust.principal"
 _PUBLIC: Final = object()
@@ -306,12 +306,17 @@ _CARD_ENDINGS: Final = tuple(f"/{path.rpartition('/')[2]}" for path in CARD_PATH
 def _public_path(path: str) -> str:
     if ends_like_operation(path):
         raise ConfigurationError(f"public_paths: {path!r} is a path of the protocol, and for known callers only")
-    if path not in CARD_PATHS and folded_path(path).endswith(_CARD_ENDINGS):
+    if path not in CARD_PATHS and ends_like_card(path):
         raise ConfigurationError(
             f"public_paths: {path!r} ends like the path of a card, and the application's own card would be public "
             "there; leave it out. protect() serves the card itself: mount it where the agent's prefix is"
         )
     return exact_path("public_paths", path)
+
+
+def ends_like_card(path: str) -> bool:
+    """Whether the path ends as that of a card does, in any spelling."""
+    return folded_path(path).endswith(_CARD_ENDINGS)
 
 
 def exact_path(option: str, path: Any) -> str:

@@ -8,10 +8,10 @@ the last good one stays.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from time import monotonic
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from a2a_trust.card.given import GivenCard, is_message
 from a2a_trust.errors import TrustError
@@ -24,11 +24,14 @@ __all__ = ["ASK_SECONDS", "Ask", "AskedAgain", "CardFunction", "GeneratedCard", 
 ASK_SECONDS: Final = 10.0
 """How often a card is asked for again at most."""
 
+_LASTING: Final = ("state", "app", "root_path")
+"""What is kept of a scope to ask again."""
+
 CardFunction: TypeAlias = Callable[[], GivenCard | Awaitable[GivenCard]]
 """Gives the card, in any form but a source."""
 
-Ask: TypeAlias = Callable[[Mapping[str, Any] | None], Awaitable[GivenCard]]
-"""Gives the card, when told the state of the lifespan."""
+Ask: TypeAlias = Callable[[Scope], Awaitable[GivenCard]]
+"""Gives the card, when told the scope of the lifespan, or of the first request."""
 
 
 def is_function(card: object) -> bool:
@@ -40,7 +43,7 @@ def is_function(card: object) -> bool:
 def asking(function: CardFunction) -> Ask:
     """The function as what is asked for a card."""
 
-    async def ask(_: Mapping[str, Any] | None) -> GivenCard:
+    async def ask(_: Scope) -> GivenCard:
         card = function()
         return await card if isawaitable(card) else card
 
@@ -59,14 +62,16 @@ class GeneratedCard:
     async def asked(
         cls,
         ask: Ask,
-        state: Mapping[str, Any] | None,
+        around: Scope,
         finish: Callable[[GivenCard], GivenCard],
         made: Callable[[bytes], CardSource],
     ) -> GeneratedCard:
         """Ask for the card now. ``finish`` adds what the generator leaves out."""
 
+        around = {name: around[name] for name in _LASTING if name in around}
+
         async def body() -> bytes:
-            return card_body(finish(await ask(state)))
+            return card_body(finish(await ask(around)))
 
         return cls(await body(), body, made)
 

@@ -31,7 +31,7 @@ from a2a_trust.middleware.authentication import CardEnforcementMiddleware, exact
 from a2a_trust.middleware.card import CardSignedHere, CardSigner, CardSource, FixedCard, PublicCard, SignerSource
 from a2a_trust.middleware.card_access import CardReaders, InNetworks
 from a2a_trust.middleware.client_certificate import CertificateSource
-from a2a_trust.middleware.documents import ASGIApp, Document
+from a2a_trust.middleware.documents import ASGIApp, Document, Scope
 from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
 from a2a_trust.middleware.generated import Ask, AskedAgain, CardFunction, GeneratedCard, asking, is_function
 from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, PublishedKeys
@@ -213,8 +213,8 @@ def _agent(app: ASGIApp, agent: ProtectedAgent, prefix: str, clock: Callable[[],
     ask = _ask(app, agent, prefix)
     if ask is not None:
 
-        async def make(state: Mapping[str, Any] | None) -> Behind:
-            return behind(await GeneratedCard.asked(ask, state, finish, made))
+        async def make(around: Scope) -> Behind:
+            return behind(await GeneratedCard.asked(ask, around, finish, made))
 
         return Agent(make=make)
     card: Any = agent.card

@@ -31,6 +31,7 @@ from a2a_trust.card.given import GivenCard, given_card
 from a2a_trust.card.merge import merged_card
 from a2a_trust.card.operations import EXTENDED_CARD_PATHS
 from a2a_trust.card.schema import Generation
+from a2a_trust.card.security import CardSecurity
 from a2a_trust.card.view import CardView, generation_of, read_card
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware import audit
@@ -103,9 +104,10 @@ class ExtendedCardEndpoint:
         *,
         signer: CardSigner | None = None,
         application: ASGIApp | None = None,
+        security: CardSecurity | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``application`` is the one that ``FromApplication()`` means."""
+        """``application`` is the one that ``FromApplication()`` means; ``security`` is added to its card."""
         card = card if isinstance(card, CardView) else read_card(given_card(card))
         if extended is not None and not isinstance(extended, ExtendedCard):
             raise ConfigurationError("extended_card: write ExtendedCard(card)")
@@ -123,6 +125,7 @@ class ExtendedCardEndpoint:
                 '"capabilities": {"extendedAgentCard": true}, "supportsAuthenticatedExtendedCard": true'
             )
         self._promised, self._signer, self._clock = card.has_extended_card, signer, clock
+        self._security = security
         self._may_read = None if extended is None else extended.may_read
         self._source = None if extended is None else extended.provider()
         self._application = application if extended is not None and self._source is None else None
@@ -208,6 +211,8 @@ class ExtendedCardEndpoint:
                 card = card.get("result") if isinstance(card, dict) else None
             if not isinstance(card, dict):
                 raise ConfigurationError("it is no JSON object")
+            if self._security is not None:  # clients take this card for the public one from now on
+                card = self._security.added_to(card)
             return self._made(card, legacy=legacy)
         except TrustError as error:
             _log.error("the application's extended card cannot be served: %s", error)

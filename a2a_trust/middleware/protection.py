@@ -263,7 +263,9 @@ def _behind(
     rules = agent.rules
     interfaces = Interfaces(view, unguarded=frozenset(rules.unguarded), served_at=rules.served_at)
     _check_hosts(agent.url, interfaces, agent.dpop)
-    extended = ExtendedCardEndpoint(view, agent.extended_card, signer=signer, application=app, clock=clock)
+    extended = ExtendedCardEndpoint(
+        view, agent.extended_card, signer=signer, application=app, security=agent.security, clock=clock
+    )
     checked = RulesMiddleware(
         app, card=view, interfaces=interfaces, extended=extended, rules=rules, others_must_be_named=not is_alone
     )

@@ -7,7 +7,7 @@ take for another agent's is of none, and is 404. So is a path of no agent, unles
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -32,6 +32,8 @@ from a2a_trust.middleware.rules import NOT_FOUND, OtherPaths
 __all__ = ["Agent", "Agents", "Behind", "CardOf", "Front"]
 
 _log: Final = logging.getLogger(__name__)
+
+_CARD_PATHS: Final = frozenset(CARD_PATHS)
 
 CardOf: TypeAlias = Callable[[Mapping[str, str]], str | None]
 """Gives the prefix of the agent that the parameters of a query name, or None."""
@@ -126,7 +128,9 @@ class Agents:
     ) -> None:
         """``agents`` are by their prefixes; that of an agent for all other paths is empty."""
         self._app, self._agents, self._lifespans = app, agents, lifespans
+        self._prefixes = _Prefixes(agents)
         self._folded = {folded_path(prefix) if prefix else "": prefix for prefix in agents}
+        self._folded_prefixes = _Prefixes(self._folded)
         if len(self._folded) < len(agents):
             raise ConfigurationError("agents: two prefixes differ only in their spelling; make them different")
         self._unguarded = OtherPaths("unguarded_paths", unguarded)
@@ -188,19 +192,19 @@ class Agents:
 
     def _owner(self, path: str) -> str | None:
         """The longest prefix of an agent that the path is below."""
-        return _longest(path, self._agents)
+        return self._prefixes.longest(path)
 
     def _is_clear(self, path: str) -> bool:
         """Whether the most lenient router finds the same agent."""
         if not is_foldable(path):
             return False
-        folded = _longest(folded_path(path), self._folded)
+        folded = self._folded_prefixes.longest(folded_path(path))
         return (None if folded is None else self._folded[folded]) == self._owner(path)
 
     def _for_card_of(self, scope: Scope) -> Scope:
         """The request for the card of the agent that its query names; any other request as it is."""
         path = route_path(scope)
-        if self._card_of is None or path not in CARD_PATHS or not is_exactly(frozenset((path,)), scope):
+        if self._card_of is None or not is_exactly(_CARD_PATHS, scope) or not _is_read(scope):
             return scope
         pairs = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         prefix = None
@@ -254,13 +258,18 @@ def _why(path: str, *, is_clear: bool) -> str:
     return f"{quoted(path)} is of no agent; write unguarded_paths=[{quoted(path)}] if everybody may have it"
 
 
-def _longest(path: str, prefixes: Mapping[str, object]) -> str | None:
-    at = len(path)
-    while at > 0:
-        if path[:at] in prefixes:
-            return path[:at]
-        at = path.rfind("/", 0, at)
-    return "" if "" in prefixes else None
+class _Prefixes:
+    """Finds the longest of these prefixes that a path is below, by their lengths: paths of callers may be long."""
+
+    def __init__(self, prefixes: Iterable[str]) -> None:
+        self._prefixes = frozenset(prefixes)
+        self._lengths = sorted({len(prefix) for prefix in self._prefixes}, reverse=True)
+
+    def longest(self, path: str) -> str | None:
+        for length in self._lengths:
+            if path[length : length + 1] in ("", "/") and path[:length] in self._prefixes:
+                return path[:length]
+        return None
 
 
 async def _refuse(status: int, scope: Scope, receive: Receive, send: Send) -> None:

@@ -38,6 +38,9 @@ class FromApplication:
             )
 
 
+_OTHER_FORMS: Final = frozenset({b"accept-encoding", b"range", b"if-none-match", b"if-modified-since", b"if-range"})
+
+
 class Answer(NamedTuple):
     """A whole answer of an application."""
 
@@ -66,8 +69,8 @@ async def answer_of(app: ASGIApp, scope: Scope, receive: Receive) -> Answer | No
                 body.extend(message.get("body", b""))
             is_whole = not message.get("more_body", False)
 
-    # Identity is what can be read and signed; the application is asked for nothing else.
-    headers = [line for line in scope["headers"] if line[0].lower() not in (b"accept-encoding", b"range")]
+    # A whole document in its plain form is what can be read and signed; the application is asked for nothing else.
+    headers = [line for line in scope["headers"] if line[0].lower() not in _OTHER_FORMS]
     await app({**scope, "headers": headers}, receive, keep)
     if started is None or not is_whole or len(body) > MAX_BYTES:
         return None

@@ -12,11 +12,18 @@ from importlib.metadata import version
 from time import perf_counter
 from typing import Final
 
-from benchmarks import canonical, client_auth, commands, many_cards, proofs, signatures, whole_cards
+from benchmarks import canonical, commands, many_cards, proofs, signatures, whole_cards
 from benchmarks.auth_env import auth_environment, in_auth_environment, run_there
 from benchmarks.rounds import Result, Row, run
 from benchmarks.sdk import MISSING, SDK_VERSION, SdkWorker, find_sdk
 from benchmarks.setting import Setting
+
+
+def _rows_client_auth(setting: Setting) -> Iterator[Row]:
+    from benchmarks.client_auth import rows  # httpx is not in the environment of the servers' peers
+
+    return rows(setting)
+
 
 #: Rows that need peers which have no place in our own environment; imported there.
 _AUTH_ROWS: Final = {
@@ -24,6 +31,7 @@ _AUTH_ROWS: Final = {
     "api-keys": ("benchmarks.api_keys", "rows"),
     "requests": ("benchmarks.requests", "rows_in_process"),
     "calls": ("benchmarks.requests", "rows_of_calls"),
+    "agents": ("benchmarks.requests", "rows_of_agents"),
     "served": ("benchmarks.requests", "rows_served"),
 }
 
@@ -37,7 +45,7 @@ _ROWS: Final[dict[str, Callable[[Setting], Iterator[Row]]]] = {
     "many": many_cards.rows,
     "commands": commands.rows,
     "proofs": proofs.rows,
-    "client-auth": client_auth.rows,
+    "client-auth": _rows_client_auth,
 }
 
 

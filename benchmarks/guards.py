@@ -21,7 +21,7 @@ from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyVerifier, Memory
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.keys.jwk import public_key_from_jwk
 from a2a_trust.middleware.authentication import CardEnforcementMiddleware as CardMiddleware
-from a2a_trust.middleware.protection import protect
+from a2a_trust.middleware.protection import ProtectedAgent, protect, protect_agents
 from benchmarks.peers import Peers
 from benchmarks.tokens import AUDIENCE, ISSUER, OneKey, token_of
 
@@ -79,6 +79,21 @@ def ours() -> Any:
 
 def protected(app: Any) -> Any:
     return protect(app, card=CARD, verifiers=_verifiers())
+
+
+def protected_agents(app: Any, count: int) -> Any:
+    """So many agents, each with the one interface ``/agent-N/rpc``."""
+
+    def card(prefix: str) -> dict[str, Any]:
+        interfaces = [
+            {**each, "url": each["url"].replace("/rpc", f"{prefix}/rpc")} for each in CARD["supportedInterfaces"]
+        ]
+        return {**CARD, "supportedInterfaces": interfaces}
+
+    prefixes = [f"/agent-{number}" for number in range(count)]
+    return protect_agents(
+        app, {prefix: ProtectedAgent(card=card(prefix), verifiers=_verifiers()) for prefix in prefixes}
+    )
 
 
 def all_of_ours() -> Any:

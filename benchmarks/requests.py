@@ -20,12 +20,12 @@ from typing import Any, Final
 
 import orjson
 
-from benchmarks.guards import GUARDS, app_of, credential_of, protected
+from benchmarks.guards import GUARDS, app_of, credential_of, protected, protected_agents
 from benchmarks.rounds import Contender, Row, Timer, calls_per_round
 from benchmarks.setting import Setting
 from benchmarks.tokens import LOOP
 
-__all__ = ["rows_in_process", "rows_of_calls", "rows_served"]
+__all__ = ["rows_in_process", "rows_of_agents", "rows_of_calls", "rows_served"]
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
 _HEADERS: Final = [
@@ -70,6 +70,25 @@ def rows_of_calls(setting: Setting) -> Iterator[Row]:
         )
 
 
+def rows_of_agents(setting: Setting) -> Iterator[Row]:
+    """The shortest call, to one of several agents."""
+    _, body = next(_calls())
+    several = [(count, protected_agents(_taking, count)) for count in (2, 100, 1_000)]
+    contenders = [
+        Contender(
+            name=f"protect_agents, {count:,} agents", timer=_calling(app, body, f"/agent-{count - 1}/rpc"), target=1.15
+        )
+        for count, app in several
+    ]
+    yield Row(
+        title="a call by POST, to one of several agents",
+        baseline="protect",
+        contenders=(Contender(name="protect", timer=_calling(protected(_taking), body)), *contenders),
+        rounds=setting.rounds(40),
+        notes=("the number of agents is to cost nothing",),
+    )
+
+
 def _calls() -> Iterator[tuple[str, bytes]]:
     def call(*parts: Any) -> bytes:
         message = {"role": "ROLE_USER", "messageId": "9229e770-767c-417b-a0b0-f0741243c589", "parts": parts}
@@ -106,7 +125,7 @@ def _reading(body: bytes) -> Timer:
     return timer
 
 
-def _calling(app: Any, body: bytes) -> Timer:
+def _calling(app: Any, body: bytes, path: str = "/rpc") -> Timer:
     header, value = credential_of("a2a_trust protect, API key")
     headers = [*_HEADERS, (header.lower().encode(), value.encode())]
     statuses: set[int] = set()
@@ -126,7 +145,7 @@ def _calling(app: Any, body: bytes) -> Timer:
                     await is_asked_again.wait()  # no client goes away
                 return messages.pop()
 
-            await app(_scope("POST", "/rpc", headers), receive, send)
+            await app(_scope("POST", path, headers), receive, send)
         return (perf_counter() - start) / calls
 
     LOOP.run_until_complete(timed(3))

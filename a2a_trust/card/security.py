@@ -33,6 +33,8 @@ class CardSecurity:
     requirements: Sequence[Any]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.schemes, Mapping):
+            raise ConfigurationError("security: schemes: write a dict of schemes by their names")
         for name, scheme in self.schemes.items():
             if not isinstance(scheme, Mapping) or len(scheme) != 1 or not set(scheme) <= set(SCHEME_TYPES):
                 raise ConfigurationError(
@@ -40,7 +42,8 @@ class CardSecurity:
                     '{"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}}, or another of '
                     + ", ".join(SCHEME_TYPES)
                 )
-        if isinstance(self.requirements, str | Mapping) or not self.requirements:
+        requirements: object = self.requirements
+        if not isinstance(requirements, Sequence) or isinstance(requirements, str | bytes) or not requirements:
             raise ConfigurationError(
                 'security: requirements: write a list, as in [{"schemes": {"key": {"list": []}}}]; '
                 "CardSecurity without requirements would protect nothing"
@@ -87,8 +90,11 @@ class CardSecurity:
 
 def _own(members: JSONObject, name: str) -> JSON:
     """The member, taken out under its JSON name and its proto name."""
+    proto = proto_name(name)
+    if proto != name and members.get(name) is not None and members.get(proto) is not None:
+        raise ConfigurationError(f"security: the card has both {name} and {proto}; keep {name}")
     found = members.pop(name, None)
-    return members.pop(proto_name(name), None) or found
+    return members.pop(proto, None) or found
 
 
 def _scheme(name: str, declared: JSON, given: Mapping[str, Any], is_current: bool, is_legacy: bool) -> JSONObject:

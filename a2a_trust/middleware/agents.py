@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from math import inf
 from time import monotonic
@@ -40,10 +39,12 @@ CardOf: TypeAlias = Callable[[Mapping[str, str]], str | None]
 
 
 class Behind(NamedTuple):
-    """An application behind the card of an agent, and the documents that anybody may read, by their paths."""
+    """An application behind the card of an agent, the documents that anybody may read, by their paths, and the paths of
+    its interfaces."""
 
     documents: Mapping[str, ASGIApp]
     app: ASGIApp
+    interfaces: tuple[str, ...]
     flush: Callable[[], None]
 
 
@@ -93,10 +94,12 @@ class Agent:
             try:
                 await self._start(around, accept)
             except ConfigurationError as error:
-                self._failed_at = monotonic()
                 if str(error) != self._failure:
                     self._failure = str(error)
-                    _log.error("all requests are answered by 503: %s", error)
+                    _log.error("requests are answered by 503: %s", error, exc_info=error.__cause__)
+            finally:
+                if self.behind is None:  # also when whoever asked has gone
+                    self._failed_at = monotonic()
 
     async def _start(self, around: Scope, accept: Callable[[Behind], None]) -> None:
         if self.behind is not None or self._make is None:
@@ -108,7 +111,6 @@ class Agent:
         except TrustError as error:
             raise ConfigurationError(str(error)) from None
         except Exception as error:  # the function that gives the card is anybody's
-            _log.exception("the card could not be made")
             raise ConfigurationError(f"card: it could not be made: {type(error).__name__}: {error}") from error
         accept(behind)
         self.behind = behind
@@ -141,10 +143,10 @@ class Agents:
                     "would be public there; leave it out"
                 )
             prefix = self._owner(entry.rstrip("/"))
-            if prefix is not None:
+            if prefix is not None or not self._is_clear(entry.rstrip("/")):
                 raise ConfigurationError(
-                    f"unguarded_paths: {entry!a:.128} is a path of the agent {prefix or '/'!r}; leave it out, or "
-                    "name it in the rules of that agent"
+                    f"unguarded_paths: {entry!a:.128} is a path of the agent {prefix or '/'!r}, or looks like one; "
+                    "leave it out, or name it in the rules of that agent"
                 )
         if card_of is not None and "" in agents:
             raise ConfigurationError("card_of: the agent at '/' has its card at the root; leave one of them out")
@@ -165,9 +167,7 @@ class Agents:
         if scope["type"] not in ("http", "websocket"):
             raise ConfigurationError(f"ASGI scope type {scope['type']!r} is not understood, so it is rejected")
         if self._waiting:
-            for prefix, agent in [*self._waiting.items()]:
-                await agent.start_at_a_request(scope, partial(self._accept, prefix))
-            self._wait_for_the_rest()
+            await self._start_at_a_request(scope)
         if scope["type"] == "http":
             scope = self._for_card_of(scope)
             if is_exactly(self._paths, scope) and _is_read(scope):
@@ -195,11 +195,16 @@ class Agents:
         return self._prefixes.longest(path)
 
     def _is_clear(self, path: str) -> bool:
-        """Whether the most lenient router finds the same agent."""
+        """Whether the most lenient router finds the same agent, also one that takes a prefix off."""
         if not is_foldable(path):
             return False
-        folded = self._folded_prefixes.longest(folded_path(path))
-        return (None if folded is None else self._folded[folded]) == self._owner(path)
+        owner, folded = self._owner(path), folded_path(path)
+        found = self._folded_prefixes.longest(folded)
+        if (None if found is None else self._folded[found]) != owner:
+            return False
+        # FastAPI takes off the root_path that it was made with, which this layer knows nothing of. An agent names its
+        # paths one by one; what is of no agent, or of the one for the rest, may be a subtree.
+        return bool(owner) or self._unguarded.names(path) or not self._folded_prefixes.is_within(folded)
 
     def _for_card_of(self, scope: Scope) -> Scope:
         """The request for the card of the agent that its query names; any other request as it is."""
@@ -208,13 +213,26 @@ class Agents:
             return scope
         pairs = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         prefix = None
-        with suppress(LookupError):  # a parameter that is not there names no agent
-            prefix = self._card_of(dict(pairs)) if len(dict(pairs)) == len(pairs) else None
+        if len(dict(pairs)) == len(pairs):
+            try:
+                prefix = self._card_of(dict(pairs))
+            except Exception as error:  # noqa: BLE001  the query is anybody's; what it does not expect names no agent
+                _log.info("card_of: %s for a query", type(error).__name__)
         if prefix not in self._agents:
             return scope
         root = scope["path"].removesuffix(path)
         there = f"{root}{prefix}{path}"
         return {**scope, "path": there, "raw_path": there.encode("ascii")}
+
+    async def _start_at_a_request(self, scope: Scope) -> None:
+        """Make the agent that the request is for; others must not hold it up."""
+        path = route_path(scope)
+        owner = self._owner(path)
+        is_of_all = owner is None and path.startswith("/.well-known/")  # where metadata are, and card_of answers
+        for prefix, agent in [*self._waiting.items()]:
+            if prefix == owner or is_of_all:
+                await agent.start_at_a_request(scope, partial(self._accept, prefix))
+        self._wait_for_the_rest()
 
     async def _run_lifespans(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -235,6 +253,12 @@ class Agents:
 
     def _accept(self, prefix: str, behind: Behind) -> None:
         """Serve the documents of an agent; ConfigurationError when one of them is at a path of another agent."""
+        elsewhere = next((path for path in behind.interfaces if self._owner(path) not in (prefix, "", None)), None)
+        if elsewhere is not None:
+            raise ConfigurationError(
+                f"agents: the card of {prefix or '/'!r} has an interface at {elsewhere!a:.128}, which belongs to "
+                f"{self._owner(elsewhere)!r}; correct the prefix or the card's URL"
+            )
         for path in behind.documents:
             below = self._owner(path)
             other = self._documents[path][0] if path in self._documents else below
@@ -270,6 +294,17 @@ class _Prefixes:
             if path[length : length + 1] in ("", "/") and path[:length] in self._prefixes:
                 return path[:length]
         return None
+
+    def is_within(self, path: str) -> bool:
+        """Whether the path, less some first segments, is below one of the prefixes; the empty one is none."""
+        at = path.find("/", 1)
+        while at > 0:
+            for length in self._lengths:
+                behind = path[at + length : at + length + 1]
+                if length and behind in ("", "/") and path[at : at + length] in self._prefixes:
+                    return True
+            at = path.find("/", at + 1)
+        return False
 
 
 async def _refuse(status: int, scope: Scope, receive: Receive, send: Send) -> None:

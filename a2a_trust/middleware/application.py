@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -16,8 +17,9 @@ from a2a_trust.strict_json import MAX_BYTES
 
 __all__ = ["Answer", "FromApplication", "answer_of", "card_of_application"]
 
-_SECONDS: Final = 10.0
-"""For how long the application may make its card."""
+
+_PATH: Final = re.compile(r"/[!-\"$->@-~]*")
+"""Of a request, without query and fragment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,8 @@ class FromApplication:
     path: str | None = None
 
     def __post_init__(self) -> None:
-        if self.path is not None and (not self.path.startswith("/") or not self.path.isascii() or "?" in self.path):
+        path: object = self.path
+        if path is not None and not (isinstance(path, str) and _PATH.fullmatch(path)):
             raise ConfigurationError(
                 f"FromApplication: {self.path!a:.128} is no path; write FromApplication({CARD_PATHS[0]!r})"
             )
@@ -48,10 +51,10 @@ class Answer(NamedTuple):
     headers: list[tuple[bytes, bytes]]
     body: bytes
 
-    async def pass_on(self, send: Send) -> None:
-        """Send it as it is."""
+    async def pass_on(self, scope: Scope, send: Send) -> None:
+        """Send it as it is; to HEAD without its body."""
         await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
-        await send({"type": "http.response.body", "body": self.body})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else self.body})
 
 
 async def answer_of(app: ASGIApp, scope: Scope, receive: Receive) -> Answer | None:
@@ -83,11 +86,7 @@ async def card_of_application(app: ASGIApp, path: str, url: str | None, around: 
     Applications write their cards by the request's host: it is that of ``url``, the agent's public one. ``around`` is
     the scope of the lifespan, or of the request, that needs the card.
     """
-    try:
-        with anyio.fail_after(_SECONDS):
-            answer = await answer_of(app, _scope(path, url, around), _no_body())
-    except TimeoutError:
-        raise ConfigurationError(f"card: the application gave no answer at {path!r} in {_SECONDS:.0f} s") from None
+    answer = await answer_of(app, _scope(path, url, around), _no_body())
     if answer is None:
         raise ConfigurationError(f"card: the application gave no whole answer of at most {MAX_BYTES} bytes at {path!r}")
     if answer.status != 200:

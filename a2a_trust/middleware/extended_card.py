@@ -170,7 +170,7 @@ class ExtendedCardEndpoint:
         if result is FORBIDDEN:
             audit.request_refused(scope, audit.Reason.EXTENDED_CARD, "may_read says no", caller)
         if isinstance(result, Answer):
-            await result.pass_on(send)
+            await result.pass_on(scope, send)
         else:
             await respond(result, call_id, scope, send)
 
@@ -202,11 +202,11 @@ class ExtendedCardEndpoint:
         try:
             if answer is None:
                 raise ConfigurationError(f"no whole answer of at most {strict_json.MAX_BYTES} bytes")
-            if answer.status != 200:
+            if not 200 <= answer.status < 300:
                 return answer
             card = strict_json.parse(answer.body, what="answer")
             if call_id is not None:  # JSON-RPC
-                if isinstance(card, dict) and "error" in card:
+                if isinstance(card, dict) and card.get("error") is not None:
                     return answer
                 card = card.get("result") if isinstance(card, dict) else None
             if not isinstance(card, dict):

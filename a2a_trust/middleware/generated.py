@@ -13,8 +13,10 @@ from inspect import isawaitable
 from time import monotonic
 from typing import Final, TypeAlias
 
+import anyio
+
 from a2a_trust.card.given import GivenCard, is_message
-from a2a_trust.errors import TrustError
+from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.card import CardSource, card_body
 from a2a_trust.middleware.documents import ASGIApp, Document, Receive, Scope, Send
@@ -22,7 +24,7 @@ from a2a_trust.middleware.documents import ASGIApp, Document, Receive, Scope, Se
 __all__ = ["ASK_SECONDS", "Ask", "AskedAgain", "CardFunction", "GeneratedCard", "asking", "is_function"]
 
 ASK_SECONDS: Final = 10.0
-"""How often a card is asked for again at most."""
+"""How often a card is asked for again at most, and for how long it may be made."""
 
 _LASTING: Final = ("state", "app", "root_path")
 """What is kept of a scope to ask again."""
@@ -71,7 +73,11 @@ class GeneratedCard:
         around = {name: around[name] for name in _LASTING if name in around}
 
         async def body() -> bytes:
-            return card_body(finish(await ask(around)))
+            try:
+                with anyio.fail_after(ASK_SECONDS):
+                    return card_body(finish(await ask(around)))
+            except TimeoutError:
+                raise ConfigurationError(f"card: it was not made within {ASK_SECONDS:.0f} seconds") from None
 
         return cls(await body(), body, made)
 

@@ -77,11 +77,11 @@ class _Lifespan:
         """Wait until it has started; why it could not, or nothing."""
         tasks.start_soon(self._run)
         await self._has_started.wait()
-        return self._failure
+        failure, self._failure = self._failure, ""
+        return failure
 
     async def stop(self) -> str:
-        """Wait until it has ended; what went wrong, or nothing."""
-        self._failure = ""
+        """Wait until it has ended; what went wrong since it started, or nothing."""
         self._asked_to_stop.set()
         await self._has_ended.wait()
         return self._failure

@@ -283,7 +283,7 @@ def _behind(
         clock=clock,
     )
     _check_below(prefix, agent, interfaces)
-    return Behind(documents, guard, guard.flush)
+    return Behind(documents, guard, interfaces.served_paths, guard.flush)
 
 
 def _of_url(
@@ -317,7 +317,7 @@ def _check_below(prefix: str, agent: ProtectedAgent, interfaces: Interfaces) -> 
                     f"{option}: {path!a:.128} has the card anyway, and CardServing(readers=…) says who may read it; "
                     "leave it out"
                 )
-    for path in interfaces.paths:
+    for path in interfaces.served_paths:
         if f"{prefix}/" not in f"{path}/":  # a root path may stand before it
             raise ConfigurationError(
                 f"agents: the card of {prefix!r} has an interface at {path!a:.128}, which is not below that prefix; "

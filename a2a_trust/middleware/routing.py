@@ -116,6 +116,11 @@ class Interfaces:
         return tuple(path for served in self._served for path in (served.served_at, unquote(served.path)) if path)
 
     @property
+    def served_paths(self) -> tuple[str, ...]:
+        """The paths of the interfaces as the application sees them, behind a root path that is not known here."""
+        return tuple(served.served_at or unquote(served.path) for served in self._served)
+
+    @property
     def url(self) -> str | None:
         """The URL of one of the interfaces, which all have one host; None where there is none."""
         return self._served[0].url if self._served else None

@@ -211,6 +211,10 @@ class OtherPaths:
         # What only placeholders make an operation was meant for pages.
         self._operations = _matching([each for each in templates if ends_like_operation(_PLACEHOLDER.sub("x", each))])
 
+    def names(self, path: str) -> bool:
+        """Whether an entry is the path."""
+        return path in self._exact
+
     def names_operation(self, path: str) -> bool:
         """Whether an entry is the path, or a template of it that has the words of an operation itself."""
         return path in self._exact or self._operations.fullmatch(path) is not None

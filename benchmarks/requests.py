@@ -76,7 +76,7 @@ def rows_of_agents(setting: Setting) -> Iterator[Row]:
     several = [(count, protected_agents(_taking, count)) for count in (2, 100, 1_000)]
     contenders = [
         Contender(
-            name=f"protect_agents, {count:,} agents", timer=_calling(app, body, f"/agent-{count - 1}/rpc"), target=1.15
+            name=f"protect_agents, {count:,} agents", timer=_calling(app, body, f"/agent-{count - 1}/rpc"), target=1.2
         )
         for count, app in several
     ]

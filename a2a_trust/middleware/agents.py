@@ -143,7 +143,7 @@ class Agents:
                     "would be public there; leave it out"
                 )
             prefix = self._owner(entry.rstrip("/"))
-            if prefix is not None or not self._is_clear(entry.rstrip("/")):
+            if prefix is not None or not self._is_clear(entry.rstrip("/"), prefix):
                 raise ConfigurationError(
                     f"unguarded_paths: {entry!a:.128} is a path of the agent {prefix or '/'!r}, or looks like one; "
                     "leave it out, or name it in the rules of that agent"
@@ -169,7 +169,8 @@ class Agents:
         if self._waiting:
             await self._start_at_a_request(scope)
         if scope["type"] == "http":
-            scope = self._for_card_of(scope)
+            if self._card_of is not None and is_exactly(_CARD_PATHS, scope) and _is_read(scope):
+                scope = self._for_card_of(scope, self._card_of)
             if is_exactly(self._paths, scope) and _is_read(scope):
                 await self._documents[route_path(scope)][1](scope, receive, send)
                 return
@@ -177,7 +178,8 @@ class Agents:
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = route_path(scope) or "/"
-        prefix, is_clear = self._owner(path), self._is_clear(path)
+        prefix = self._owner(path)
+        is_clear = self._is_clear(path, prefix)
         if prefix is not None and is_clear:
             agent = self._agents[prefix]
             if agent.behind is None:
@@ -194,11 +196,11 @@ class Agents:
         """The longest prefix of an agent that the path is below."""
         return self._prefixes.longest(path)
 
-    def _is_clear(self, path: str) -> bool:
+    def _is_clear(self, path: str, owner: str | None) -> bool:
         """Whether the most lenient router finds the same agent, also one that takes a prefix off."""
         if not is_foldable(path):
             return False
-        owner, folded = self._owner(path), folded_path(path)
+        folded = folded_path(path)
         found = self._folded_prefixes.longest(folded)
         if (None if found is None else self._folded[found]) != owner:
             return False
@@ -206,22 +208,19 @@ class Agents:
         # paths one by one; what is of no agent, or of the one for the rest, may be a subtree.
         return bool(owner) or self._unguarded.names(path) or not self._folded_prefixes.is_within(folded)
 
-    def _for_card_of(self, scope: Scope) -> Scope:
-        """The request for the card of the agent that its query names; any other request as it is."""
-        path = route_path(scope)
-        if self._card_of is None or not is_exactly(_CARD_PATHS, scope) or not _is_read(scope):
-            return scope
+    def _for_card_of(self, scope: Scope, card_of: CardOf) -> Scope:
+        """The request for the card of the agent that its query names; as it is where it names none."""
         pairs = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         prefix = None
         if len(dict(pairs)) == len(pairs):
             try:
-                prefix = self._card_of(dict(pairs))
+                prefix = card_of(dict(pairs))
             except Exception as error:  # noqa: BLE001  the query is anybody's; what it does not expect names no agent
                 _log.info("card_of: %s for a query", type(error).__name__)
-        if prefix not in self._agents:
+        if not isinstance(prefix, str) or prefix not in self._agents:
             return scope
-        root = scope["path"].removesuffix(path)
-        there = f"{root}{prefix}{path}"
+        path = route_path(scope)
+        there = f"{scope['path'].removesuffix(path)}{prefix}{path}"
         return {**scope, "path": there, "raw_path": there.encode("ascii")}
 
     async def _start_at_a_request(self, scope: Scope) -> None:

@@ -17,14 +17,14 @@ import pytest
 
 from a2a_trust import TrustFile
 from a2a_trust.client import BearerToken, CredentialsRejectedError, verifying_client
+from tests.examples.readme import session_of
 from tests.real.token_servers import ExchangeServer
 from tests.servers.environments import python_of
 from tests.servers.serving import ROOT, _running, free_port
 
 pytestmark = pytest.mark.anyio
 
-README: Final = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
-COMMANDS: Final = re.findall(r"^\$ (.*?)(?: &)?$", README[README.index("$ a2a-sign keygen") :], re.MULTILINE)
+COMMANDS: Final = re.findall(r"^\$ (.*?)(?: &)?$", session_of("on_behalf_of"), re.MULTILINE)
 URLS: Final = {"8100": "ASSISTANT_URL", "8101": "CALENDAR_URL", "8102": "MAIL_URL"}
 ANSWERS: Final = {
     "alice": ["calendar of alice: dentist at 10", "mail of alice: two from the bank"],

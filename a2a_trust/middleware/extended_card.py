@@ -81,12 +81,14 @@ class ExtendedCard:
         if isinstance(self.source, FromApplication) and self.source.path is not None:
             raise ConfigurationError("extended_card: the caller's request has the path; write FromApplication()")
 
-    def provider(self) -> Provider | None:
+    def provider(self, security: CardSecurity | None = None) -> Provider | None:
         """The function that gives the card, None for the application; ConfigurationError: the one card for all callers
-        is no card."""
+        is no card, or says something else than ``security``."""
         if isinstance(self.source, FromApplication):
             return None
-        return self.source if callable(self.source) else _fixed(self.source)
+        if callable(self.source):
+            return self.source
+        return _fixed(self.source if security is None else security.added_to(self.source))
 
 
 class ExtendedCardEndpoint:
@@ -107,7 +109,7 @@ class ExtendedCardEndpoint:
         security: CardSecurity | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``application`` is the one that ``FromApplication()`` means; ``security`` is added to its card."""
+        """``application`` is the one that ``FromApplication()`` means; ``security`` is added to the card."""
         card = card if isinstance(card, CardView) else read_card(given_card(card))
         if extended is not None and not isinstance(extended, ExtendedCard):
             raise ConfigurationError("extended_card: write ExtendedCard(card)")
@@ -127,7 +129,7 @@ class ExtendedCardEndpoint:
         self._promised, self._signer, self._clock = card.has_extended_card, signer, clock
         self._security = security
         self._may_read = None if extended is None else extended.may_read
-        self._source = None if extended is None else extended.provider()
+        self._source = None if extended is None else extended.provider(security)
         self._application = application if extended is not None and self._source is None else None
         if extended is not None and self._source is None and application is None:
             raise ConfigurationError("extended_card: FromApplication() is for protect(app, …); pass a card here")
@@ -211,8 +213,6 @@ class ExtendedCardEndpoint:
                 card = card.get("result") if isinstance(card, dict) else None
             if not isinstance(card, dict):
                 raise ConfigurationError("it is no JSON object")
-            if self._security is not None:  # clients take this card for the public one from now on
-                card = self._security.added_to(card)
             return self._made(card, legacy=legacy)
         except TrustError as error:
             _log.error("the application's extended card cannot be served: %s", error)
@@ -228,6 +228,9 @@ class ExtendedCardEndpoint:
         if signed is not None and signed.is_current(now):
             return signed.body
         parsed = strict_json.parse(body, what="extended card")
+        if self._security is not None:  # clients take this card for the public one from now on
+            parsed = self._security.added_to(parsed)
+            body = json_bytes(parsed)
         merged = merged_card(parsed) if legacy and not generation_of(parsed).is_legacy else None
         if self._signer is None:
             signed = SignedCard(body if merged is None else json_bytes(merged), -inf, inf)

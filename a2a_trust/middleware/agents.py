@@ -72,10 +72,13 @@ class Agent:
     def __init__(
         self,
         *,
+        name: str = "",
         behind: Behind | None = None,
         make: Callable[[Scope], Awaitable[Behind]] | None = None,
     ) -> None:
+        """``name`` is its prefix, for errors, where there are several."""
         self.behind, self._make = behind, make
+        self._name = f"agent {name!r}: " if name else ""
         self._lock = anyio.Lock()
         self._failed_at, self._failure = -inf, ""
 
@@ -106,12 +109,12 @@ class Agent:
             return
         try:
             behind = await self._make(around)
-        except ConfigurationError:
-            raise
         except TrustError as error:
-            raise ConfigurationError(str(error)) from None
+            raise ConfigurationError(f"{self._name}{error}") from None
         except Exception as error:  # the function that gives the card is anybody's
-            raise ConfigurationError(f"card: it could not be made: {type(error).__name__}: {error}") from error
+            raise ConfigurationError(
+                f"{self._name}card: it could not be made: {type(error).__name__}: {error}"
+            ) from error
         accept(behind)
         self.behind = behind
 

@@ -21,7 +21,7 @@ from a2a_trust.card.given import GivenCard
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.card.security import CardSecurity
 from a2a_trust.card.view import CardView, read_card
-from a2a_trust.errors import CardNotServedError, ConfigurationError, MalformedError
+from a2a_trust.errors import CardNotServedError, ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys.keyset import JWKS_PATH
 from a2a_trust.keys.origins import origin_of
 from a2a_trust.keys.signer import Signer
@@ -177,7 +177,12 @@ def protect_agents(
     ConfigurationError as for ``protect``, and for agents that share a path.
     """
     check_app(app)
-    made = {prefix: _agent(app, agent, prefix, clock, is_alone=False) for prefix, agent in _by_prefix(agents).items()}
+    made = {}
+    for prefix, agent in _by_prefix(agents).items():
+        try:
+            made[prefix] = _agent(app, agent, prefix, clock, is_alone=False)
+        except TrustError as error:
+            raise ConfigurationError(f"agent {prefix or '/'!r}: {error}") from None
     mounted = listed("lifespans", lifespans)
     for each in mounted:
         check_app(each)
@@ -216,7 +221,7 @@ def _agent(app: ASGIApp, agent: ProtectedAgent, prefix: str, clock: Callable[[],
         async def make(around: Scope) -> Behind:
             return behind(await GeneratedCard.asked(ask, around, finish, made))
 
-        return Agent(make=make)
+        return Agent(name="" if is_alone else prefix or "/", make=make)
     card: Any = agent.card
     if isinstance(card, CardSource):
         if signer is not None:

@@ -1,0 +1,1 @@
+"""Agents of frameworks behind ``protect`` and ``protect_agents``, each called by its framework's own client."""

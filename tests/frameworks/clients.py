@@ -1,0 +1,25 @@
+"""Clients on httpx for the programs of this folder: one that verifies cards, or a plain one. Imported there only."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+
+from a2a_trust import Origins, TrustedKey, TrustStore, verifying_client
+from a2a_trust.client import ApiKey
+from a2a_trust.keys import read_jwks
+
+__all__ = ["client_of"]
+
+
+def client_of(case: dict[str, Any]) -> httpx.AsyncClient:
+    """With ``keys`` in the case, the client verifies the card and answers it by ``key``; else it sends ``headers``."""
+    if "keys" not in case:
+        return httpx.AsyncClient(headers=case.get("headers"), trust_env=False)
+    trust = TrustStore(
+        TrustedKey(key=key, origins=Origins("127.0.0.1")) for key in read_jwks(json.dumps(case["keys"]).encode()).keys
+    )
+    origin = "/".join(case["url"].split("/")[:3])
+    return verifying_client(case["url"], trust=trust, credentials={"key": ApiKey(case["key"], origins=[origin])})

@@ -1,0 +1,70 @@
+"""Who takes part in the tests of this folder: the signer of the cards, an issuer of tokens, and callers with keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from a2a_trust import (
+    Fetcher,
+    FetchOptions,
+    Origins,
+    TrustedKey,
+    TrustStore,
+    VerifiedCard,
+    fetch_card,
+    generate_signer,
+    publish_jwks,
+)
+from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
+from a2a_trust.keys.files import save_private_key
+from tests.servers.issuer import Issuer, issuing
+from tests.servers.serving import ROOT
+
+__all__ = ["FOLDER", "Parties", "metadata_urls", "parties"]
+
+FOLDER: Final = Path(__file__).resolve().parent
+
+
+class Parties:
+    """``keys`` is the key set that signs the cards."""
+
+    def __init__(self, folder: Path, issuer: Issuer) -> None:
+        self.issuer, self._folder = issuer, folder
+        signer = generate_signer("ES256")
+        save_private_key(folder / "card.key", signer)
+        self.keys = publish_jwks([signer.public_key])
+        self._trust = TrustStore([TrustedKey(key=signer.public_key, origins=Origins("127.0.0.1"))])
+        self._store = SqliteApiKeys(folder / "keys.db", create=True)
+
+    def key(self, *scopes: str) -> str:
+        """A new API key with those scopes."""
+        return self._store.create(owner="ann", scopes=scopes).text
+
+    def settings(self, **more: str) -> dict[str, str]:
+        """The environment of a program that imports ``guards``."""
+        ours = {"API_KEYS": "keys.db", "CARD_KEY": "card.key"}
+        paths = {name: str(self._folder / file) for name, file in ours.items()}
+        return {**paths, "ISSUER": self.issuer.url, "PYTHONPATH": str(ROOT), **more}
+
+    def fetch(self, url: str) -> VerifiedCard:
+        """The verified card of an agent, or the card at that URL."""
+        origin = "/".join(url.split("/")[:3])
+        return fetch_card(url, self._trust, FetchOptions(fetcher=Fetcher(private_origins=[origin])))
+
+
+@contextmanager
+def parties(folder: Path) -> Iterator[Parties]:
+    with issuing() as issuer:
+        yield Parties(folder, issuer)
+
+
+def metadata_urls(response: httpx.Response) -> list[str]:
+    """The URLs in the challenges of a rejection."""
+    challenges: list[Any] = response.headers.get_list("WWW-Authenticate")
+    return [url for challenge in challenges for url in re.findall(r'resource_metadata="([^"]+)"', challenge)]

@@ -1,0 +1,148 @@
+"""Two agents of Agno in one application behind ``protect_agents``, with rules of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import httpx
+import pytest
+
+from tests.frameworks.parties import FOLDER, Parties, metadata_urls, parties
+from tests.servers.environments import answer_of, python_of
+from tests.servers.serving import SERVERS, free_port, serving
+
+ENVIRONMENT: Final = "agno-3.1.10"
+AGENTS: Final = ("billing", "ops")
+CALLS: Final = {True: "message:stream", False: "message:send"}
+"""What Agno's client calls, with and without a stream."""
+
+
+def other(name: str) -> str:
+    return AGENTS[1 - AGENTS.index(name)]
+
+
+class Seen(NamedTuple):
+    origin: str
+    of: Parties
+    outcomes: dict[tuple[str, str, bool], dict[str, Any]]
+    """What came of the calls of Agno's own client: by caller, agent, and whether it asked for a stream."""
+
+    def url(self, name: str) -> str:
+        return f"{self.origin}/a2a/agents/{name}"
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
+    port = free_port()
+    origin = f"http://127.0.0.1:{port}"
+    urls = {name: f"{origin}/a2a/agents/{name}" for name in AGENTS}
+    with parties(tmp_path_factory.mktemp("parties")) as of:
+        keys = {name: of.key(name) for name in AGENTS}
+        tokens = {name: of.issuer.token(audience=urls[name], scope=" ".join(AGENTS)) for name in AGENTS}
+        cases: dict[tuple[str, str, bool], dict[str, Any]] = {}
+        for name, url in urls.items():
+            callers: dict[str, dict[str, Any]] = {
+                "key": {"headers": {"X-API-Key": keys[name]}},
+                "token": {"headers": {"Authorization": f"Bearer {tokens[name]}"}},
+                "nothing": {},
+                "key for the other agent": {"headers": {"X-API-Key": keys[other(name)]}},
+                "token for the other agent": {"headers": {"Authorization": f"Bearer {tokens[other(name)]}"}},
+                "verifying": {"keys": of.keys, "key": keys[name]},
+            }
+            cases |= {
+                (caller, name, streaming): {"url": url, "streaming": streaming, **case}
+                for caller, case in callers.items()
+                for streaming in CALLS
+            }
+        command = [str(python_of(ENVIRONMENT)), "-m", *SERVERS["uvicorn-h11"]("agno_agents:app", port)]
+        with serving(command, origin, of.settings(ORIGIN=origin), FOLDER):
+            answers = answer_of(ENVIRONMENT, str(FOLDER / "agno_client.py"), [*cases.values()], **of.settings())
+            yield Seen(origin, of, dict(zip(cases, answers, strict=True)))
+
+
+@pytest.mark.parametrize("streaming", CALLS)
+@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.parametrize("caller", ["key", "token"])
+def test_callers_with_a_credential_for_the_agent_are_answered(
+    seen: Seen, caller: str, name: str, streaming: bool
+) -> None:
+    assert seen.outcomes[caller, name, streaming] == {
+        "card": name,
+        "answer": f"answer of {name}",
+        "requests": [
+            ["GET", f"/a2a/agents/{name}/.well-known/agent-card.json", 200],
+            ["POST", f"/a2a/agents/{name}/v1/{CALLS[streaming]}", 200],
+        ],
+    }
+
+
+@pytest.mark.parametrize("streaming", CALLS)
+@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.parametrize(
+    ("caller", "status"), [("nothing", 401), ("key for the other agent", 403), ("token for the other agent", 401)]
+)
+def test_other_callers_are_rejected(seen: Seen, caller: str, status: int, name: str, streaming: bool) -> None:
+    outcome = seen.outcomes[caller, name, streaming]
+    assert outcome["requests"][1:] == [["POST", f"/a2a/agents/{name}/v1/{CALLS[streaming]}", status]]
+    assert f"{status}" in outcome["error"]
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_verifying_client_serves_agnos_own_client_for_streams(seen: Seen, name: str) -> None:
+    outcome = seen.outcomes["verifying", name, True]
+    assert (outcome.get("answer"), outcome.get("card")) == (f"answer of {name}", name), outcome
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_verifying_client_sends_nothing_to_a_path_that_the_card_does_not_name(seen: Seen, name: str) -> None:
+    outcome = seen.outcomes["verifying", name, False]
+    assert "UnverifiedCardError" in outcome["error"]
+    assert {method for method, _path, _status in outcome["requests"]} == {"GET"}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_each_agent_has_a_signed_card_that_says_what_is_enforced(seen: Seen, name: str) -> None:
+    card = seen.of.fetch(seen.url(name)).card
+    assert (card["name"], card["url"]) == (name, f"{seen.url(name)}/v1/message:stream")
+    assert card["security"] == [{"key": [name]}, {"login": [name]}]
+    assert card["securitySchemes"].keys() == {"key", "login"}
+
+
+@pytest.mark.parametrize("path", ["message:send", "message:stream", "tasks:get", "tasks:cancel"])
+@pytest.mark.parametrize("name", AGENTS)
+def test_the_metadata_that_a_challenge_names_is_there(seen: Seen, name: str, path: str) -> None:
+    response = httpx.post(f"{seen.url(name)}/v1/{path}", json={}, trust_env=False)
+    assert response.status_code == 401
+    (url,) = metadata_urls(response)
+    metadata = httpx.get(url, trust_env=False)
+    assert metadata.status_code == 200
+    assert metadata.json()["resource"] == seen.url(name)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/agents/billing/runs"),  # the same agent, by the framework's own interface
+        ("GET", "/sessions"),
+        ("GET", "/config"),
+        ("GET", "/openapi.json"),
+        ("POST", "/a2a/agents/unknown/v1/message:send"),
+        ("POST", "/a2a/teams/billing/v1/message:send"),
+        ("GET", "/.well-known/agent-card.json"),
+    ],
+)
+def test_what_belongs_to_no_agent_is_not_there_whoever_asks(seen: Seen, method: str, path: str) -> None:
+    for headers in ({}, {"X-API-Key": seen.of.key(*AGENTS)}):
+        assert httpx.request(method, seen.origin + path, headers=headers, trust_env=False).status_code == 404
+
+
+def test_the_card_is_that_of_the_url_whatever_host_a_request_names(seen: Seen) -> None:
+    place = f"{seen.url('ops')}/.well-known/agent-card.json"
+    card = httpx.get(place, headers={"Host": "evil.example"}, trust_env=False).json()
+    assert card["url"] == f"{seen.url('ops')}/v1/message:stream"
+
+
+def test_paths_that_are_named_are_open(seen: Seen) -> None:
+    response = httpx.get(f"{seen.origin}/health", trust_env=False)
+    assert (response.status_code, response.json()["status"]) == (200, "ok")

@@ -8,29 +8,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
 from google.adk.a2a.utils.agent_to_a2a import to_a2a
-from google.adk.agents import BaseAgent
-from google.adk.agents.invocation_context import InvocationContext
-from google.adk.events import Event
-from google.genai import types
 
 from a2a_trust import FromApplication, ProtectedAgent, protect, protect_agents
+from tests.frameworks.adk_greeter import Greeter
 from tests.frameworks.guards import guard, serving
 
 URL = os.environ["AGENT_URL"]
 WHERE = urlsplit(URL)
 CARD = f"{WHERE.path}/.well-known/agent-card.json"
-
-
-class Greeter(BaseAgent):
-    """Answers without a model."""
-
-    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
-        greeting = types.Content(role="model", parts=[types.Part(text="hello from ADK")])
-        yield Event(author=self.name, invocation_id=ctx.invocation_id, content=greeting)
 
 
 agent = to_a2a(

@@ -26,7 +26,7 @@ from a2a_trust.keys.files import save_private_key
 from tests.servers.issuer import Issuer, issuing
 from tests.servers.serving import ROOT
 
-__all__ = ["FOLDER", "Parties", "metadata_urls", "parties"]
+__all__ = ["FOLDER", "Parties", "challenged_resource", "parties"]
 
 FOLDER: Final = Path(__file__).resolve().parent
 
@@ -64,7 +64,12 @@ def parties(folder: Path) -> Iterator[Parties]:
         yield Parties(folder, issuer)
 
 
-def metadata_urls(response: httpx.Response) -> list[str]:
-    """The URLs in the challenges of a rejection."""
-    challenges: list[Any] = response.headers.get_list("WWW-Authenticate")
-    return [url for challenge in challenges for url in re.findall(r'resource_metadata="([^"]+)"', challenge)]
+def challenged_resource(url: str) -> Any:
+    """The resource in the metadata that the challenges name when somebody without a credential calls that URL."""
+    response = httpx.post(url, json={}, trust_env=False)
+    assert response.status_code == 401
+    challenges = response.headers.get_list("WWW-Authenticate")
+    (place,) = {found for each in challenges for found in re.findall(r'resource_metadata="([^"]+)"', each)}
+    metadata = httpx.get(place, trust_env=False)
+    assert metadata.status_code == 200
+    return metadata.json()["resource"]

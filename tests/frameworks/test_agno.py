@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import httpx
 import pytest
 
-from tests.frameworks.parties import FOLDER, Parties, metadata_urls, parties
+from tests.frameworks.parties import FOLDER, Parties, challenged_resource, parties
 from tests.servers.environments import answer_of, python_of
 from tests.servers.serving import SERVERS, free_port, serving
 
@@ -112,12 +112,7 @@ def test_each_agent_has_a_signed_card_that_says_what_is_enforced(seen: Seen, nam
 @pytest.mark.parametrize("path", ["message:send", "message:stream", "tasks:get", "tasks:cancel"])
 @pytest.mark.parametrize("name", AGENTS)
 def test_the_metadata_that_a_challenge_names_is_there(seen: Seen, name: str, path: str) -> None:
-    response = httpx.post(f"{seen.url(name)}/v1/{path}", json={}, trust_env=False)
-    assert response.status_code == 401
-    (url,) = metadata_urls(response)
-    metadata = httpx.get(url, trust_env=False)
-    assert metadata.status_code == 200
-    assert metadata.json()["resource"] == seen.url(name)
+    assert challenged_resource(f"{seen.url(name)}/v1/{path}") == seen.url(name)
 
 
 @pytest.mark.parametrize(

@@ -6,21 +6,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
-import httpx
 import pytest
 
-from tests.frameworks.parties import FOLDER, Parties, metadata_urls, parties
+from tests.frameworks.parties import FOLDER, Parties, challenged_resource, parties
 from tests.servers.environments import answer_of, python_of
 from tests.servers.serving import SERVERS, free_port, serving
 
 ENVIRONMENT: Final = "google-adk-2.13.0"
-ANSWER: Final = "hello from ADK"
-CALL: Final = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "SendMessage",
-    "params": {"message": {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "hi"}]}},
-}
+ANSWER: Final = "hello from greeter"
 
 
 class SetUp(NamedTuple):
@@ -109,9 +102,4 @@ def test_the_card_of_the_application_is_signed_and_says_what_is_enforced(seen: S
 
 
 def test_the_metadata_that_a_challenge_names_is_there(seen: Seen) -> None:
-    response = httpx.post(seen.url, json=CALL, trust_env=False)
-    assert response.status_code == 401
-    (url,) = metadata_urls(response)
-    metadata = httpx.get(url, trust_env=False)
-    assert metadata.status_code == 200
-    assert metadata.json()["resource"] == seen.url
+    assert challenged_resource(seen.url) == seen.url

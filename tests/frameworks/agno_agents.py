@@ -13,14 +13,16 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from agno.agent import Agent
+from agno.db.in_memory import InMemoryDb
 from agno.models.base import Model
 from agno.models.response import ModelResponse
 from agno.os import AgentOS
 
-from a2a_trust import FromApplication, ProtectedAgent, RequestRules, protect_agents
+from a2a_trust import FromApplication, ProtectedAgent, RequestRules, principal_of, protect_agents
 from tests.frameworks.guards import guard, serving
 
 ORIGIN = os.environ["ORIGIN"]
+DATABASE = InMemoryDb()
 
 
 class Fixed(Model):
@@ -47,7 +49,7 @@ class Fixed(Model):
 
 def agent(name: str) -> Agent:
     model = Fixed(id="fixed", name=f"answer of {name}")
-    return Agent(id=name, name=name, description=f"The agent for {name}.", model=model, telemetry=False)
+    return Agent(id=name, name=name, description=f"The agent for {name}.", model=model, db=DATABASE, telemetry=False)
 
 
 def protected(prefix: str) -> ProtectedAgent:
@@ -63,9 +65,22 @@ def protected(prefix: str) -> ProtectedAgent:
     )
 
 
+class CallerAsUser:
+    """Tells Agno who called. Without it, callers name their user themselves, and read each other's runs."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if "user" in scope:
+            user = {"user_id": principal_of(scope).display_name, "authenticated": True, "user_isolation_enabled": True}
+            scope = {**scope, "state": {**scope.get("state", {}), **user}}
+        await self._app(scope, receive, send)
+
+
 agent_os = AgentOS(agents=[agent("billing"), agent("ops")], a2a_interface=True, telemetry=False)
 app = protect_agents(
-    agent_os.get_app(),
+    CallerAsUser(agent_os.get_app()),
     {prefix: protected(prefix) for prefix in ("/a2a/agents/billing", "/a2a/agents/ops")},
     unguarded_paths=["/health"],
 )

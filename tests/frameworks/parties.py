@@ -42,9 +42,9 @@ class Parties:
         self._trust = TrustStore([TrustedKey(key=signer.public_key, origins=Origins("127.0.0.1"))])
         self._store = SqliteApiKeys(folder / "keys.db", create=True)
 
-    def key(self, *scopes: str) -> str:
-        """A new API key with those scopes."""
-        return self._store.create(owner="ann", scopes=scopes).text
+    def key(self, *scopes: str, owner: str = "ann") -> str:
+        """A new API key of that owner with those scopes."""
+        return self._store.create(owner=owner, scopes=scopes).text
 
     def settings(self, **more: str) -> dict[str, str]:
         """The environment of a program that imports ``guards``."""

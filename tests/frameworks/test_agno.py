@@ -115,6 +115,24 @@ def test_the_metadata_that_a_challenge_names_is_there(seen: Seen, name: str, pat
     assert challenged_resource(f"{seen.url(name)}/v1/{path}") == seen.url(name)
 
 
+def test_a_run_belongs_to_its_caller_at_every_agent(seen: Seen) -> None:
+    def called(name: str, path: str, params: dict[str, Any], **headers: str) -> httpx.Response:
+        body = {"jsonrpc": "2.0", "id": "1", "method": path.replace(":", "/"), "params": params}
+        return httpx.post(f"{seen.url(name)}/v1/{path}", json=body, headers=headers, trust_env=False)
+
+    message = {"messageId": "1", "role": "user", "contextId": "anns", "parts": [{"kind": "text", "text": "hi"}]}
+    ann = {"X-API-Key": seen.of.key("billing", owner="ann")}
+    run = called("billing", "message:send", {"message": message}, **ann, **{"X-User-ID": "bob"}).json()["result"]
+    assert "ann" in run["history"][-1]["metadata"]["userId"]
+    task = {"id": run["id"], "contextId": "anns"}
+    assert called("billing", "tasks:get", task, **ann).json()["result"]["id"] == run["id"]
+    bob = {"X-API-Key": seen.of.key(*AGENTS, owner="bob"), "X-User-ID": "ann"}
+    for name in AGENTS:
+        assert called(name, "tasks:get", task, **bob).status_code == 404
+        assert called(name, "tasks:cancel", task, **bob).status_code == 404
+    assert called("billing", "message:send", {"message": message}, **bob).status_code == 404
+
+
 @pytest.mark.parametrize(
     ("method", "path"),
     [

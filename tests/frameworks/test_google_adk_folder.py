@@ -15,6 +15,7 @@ from tests.servers.serving import SERVERS, free_port, serving
 
 ENVIRONMENT: Final = "google-adk-2.13.0"
 AGENTS: Final = ("billing", "ops")
+TASK_NOT_FOUND: Final = -32001
 
 
 def other(name: str) -> str:
@@ -104,6 +105,21 @@ def test_each_agent_has_a_signed_card_that_says_what_is_enforced(seen: Seen, nam
 @pytest.mark.parametrize("name", AGENTS)
 def test_the_metadata_that_a_challenge_names_is_there(seen: Seen, name: str) -> None:
     assert challenged_resource(seen.url(name)) == seen.url(name)
+
+
+def test_a_task_belongs_to_its_caller_at_every_agent(seen: Seen) -> None:
+    def called(name: str, method: str, params: dict[str, Any], key: str) -> Any:
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        headers = {"A2A-Version": "1.0", "X-API-Key": key}
+        return httpx.post(seen.url(name), json=body, headers=headers, trust_env=False).json()
+
+    message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+    ann, bob = (seen.of.key(*AGENTS, owner=owner) for owner in ("ann", "bob"))
+    task = called("billing", "SendMessage", {"message": message}, ann)["result"]["task"]
+    assert "ann" in task["metadata"]["adk_user_id"]
+    assert called("billing", "GetTask", {"id": task["id"]}, ann)["result"]["id"] == task["id"]
+    for name in AGENTS:
+        assert called(name, "GetTask", {"id": task["id"]}, bob)["error"]["code"] == TASK_NOT_FOUND
 
 
 @pytest.mark.parametrize(

@@ -80,13 +80,14 @@ async def answer_of(app: ASGIApp, scope: Scope, receive: Receive) -> Answer | No
     return Answer(started["status"], [*started.get("headers", ())], bytes(body))
 
 
-async def card_of_application(app: ASGIApp, path: str, url: str | None, around: Scope) -> bytes:
+async def card_of_application(app: ASGIApp, prefix: str, path: str, url: str | None, around: Scope) -> bytes:
     """The card that the application serves at ``path``; ConfigurationError when it serves none.
 
-    Applications write their cards by the request's host: it is that of ``url``, the agent's public one. ``around`` is
-    the scope of the lifespan, or of the request, that needs the card.
+    Applications write their cards by the request's host and root path: they are those of ``url``, the agent's public
+    one. ``prefix`` is the agent's, ``around`` the scope of the lifespan, or of the request, that needs the card.
     """
-    answer = await answer_of(app, _scope(path, url, around), _no_body())
+    root = around.get("root_path") or _root_path(prefix, path, url)
+    answer = await answer_of(app, _scope(root, path, url, around), _no_body())
     if answer is None:
         raise ConfigurationError(f"card: the application gave no whole answer of at most {MAX_BYTES} bytes at {path!r}")
     if answer.status != 200:
@@ -97,8 +98,15 @@ async def card_of_application(app: ASGIApp, path: str, url: str | None, around: 
     return answer.body
 
 
-def _scope(path: str, url: str | None, around: Scope) -> Scope:
-    root: str = around.get("root_path", "")
+def _root_path(prefix: str, path: str, url: str | None) -> str:
+    """The root path by the public URL: servers tell it in requests, but uvicorn does not when the lifespan starts."""
+    public = urlsplit(url or "").path.rstrip("/")
+    root = public.removesuffix(prefix)
+    # A URL that is no longer than the application's own path has no root path before it.
+    return "" if not public.endswith(prefix) or path.startswith(f"{root}/") else root
+
+
+def _scope(root: str, path: str, url: str | None, around: Scope) -> Scope:
     parts = urlsplit(url or "http://localhost")
     host, port = parts.hostname or "localhost", parts.port or (443 if parts.scheme == "https" else 80)
     scope: dict[str, Any] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import httpx
@@ -159,3 +160,24 @@ def test_the_card_is_that_of_the_url_whatever_host_a_request_names(seen: Seen) -
 def test_paths_that_are_named_are_open(seen: Seen) -> None:
     response = httpx.get(f"{seen.origin}/health", trust_env=False)
     assert (response.status_code, response.json()["status"]) == (200, "ok")
+
+
+def test_behind_a_root_path_the_cards_name_the_public_urls(tmp_path: Path) -> None:
+    port = free_port()
+    origin = f"http://127.0.0.1:{port}"
+    uvicorn = [*SERVERS["uvicorn-h11"]("agno_agents:app", port), "--root-path", "/team"]
+    settings = {"ORIGIN": f"{origin}/team"}
+    message = {"messageId": "1", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}
+    call = {"jsonrpc": "2.0", "id": "1", "method": "message/stream", "params": {"message": message}}
+    with (
+        parties(tmp_path) as of,
+        serving([str(python_of(ENVIRONMENT)), "-m", *uvicorn], origin, of.settings(**settings), FOLDER),
+    ):
+        # a proxy takes "/team" off, and the server tells the application so
+        card = httpx.get(f"{origin}/a2a/agents/ops/.well-known/agent-card.json", trust_env=False).json()
+        assert card["url"] == f"{origin}/team/a2a/agents/ops/v1/message:stream"
+        for name, status in (("ops", 200), ("billing", 403)):
+            key = {"X-API-Key": of.key(name)}
+            url = f"{origin}/a2a/agents/ops/v1/message:stream"
+            assert httpx.post(url, json=call, headers=key, trust_env=False).status_code == status
+        assert challenged_resource(f"{origin}/a2a/agents/ops/v1/message:send") == f"{origin}/team/a2a/agents/ops"

@@ -10,7 +10,9 @@ from urllib.parse import urlsplit
 
 import anyio
 
+from a2a_trust import strict_json
 from a2a_trust.card.schema import CARD_PATHS
+from a2a_trust.card.view import interface_urls
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
 from a2a_trust.strict_json import MAX_BYTES
@@ -92,9 +94,13 @@ async def card_of_application(app: ASGIApp, prefix: str, path: str, url: str | N
         raise ConfigurationError(f"card: the application gave no whole answer of at most {MAX_BYTES} bytes at {path!r}")
     if answer.status != 200:
         raise ConfigurationError(
-            f"card: the application answers {answer.status} at {path!r}; name the path at which it has its card: "
-            f"card=FromApplication({CARD_PATHS[0]!r})"
+            f"card: the application answers {answer.status} at {path!r}; if it has its card elsewhere, write "
+            "card=FromApplication('/path/of/the/card.json'); if it makes its routes when it starts, its lifespan has "
+            "to run: protect_agents(…, lifespans=[…]) for what is mounted"
         )
+    card = strict_json.parse(answer.body, what="card")
+    if not isinstance(card, dict) or not interface_urls(card):
+        raise ConfigurationError(f"card: what the application has at {path!r} names no interface, so it is no card")
     return answer.body
 
 

@@ -278,7 +278,7 @@ def _why(path: str, *, is_clear: bool) -> str:
     if not is_clear:
         return f"{quoted(path)} could be read as the path of another agent"
     if path in CARD_PATHS:
-        return f"{quoted(path)} is of no agent; write card_of=… to say whose card is meant"
+        return f"{quoted(path)} is of no agent; write card_of=... to say whose card is meant"
     if ends_like_card(path):
         return f"{quoted(path)} ends like the path of a card, and is of no agent"
     return f"{quoted(path)} is of no agent; write unguarded_paths=[{quoted(path)}] if everybody may have it"

@@ -38,7 +38,7 @@ async def run_lifespans(
         running: list[_Lifespan] = []
         failure = ""
         for app in apps:
-            lifespan = _Lifespan(app, scope)
+            lifespan = _Lifespan(app, {**scope})  # Starlette writes itself into it; the state is one
             running.append(lifespan)
             failure = await lifespan.start(tasks)
             if failure:

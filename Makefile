@@ -51,7 +51,7 @@ lock:  ## renew requirements/dev.txt, and what the SDKs and the peers run in (ne
 	        pyproject.toml -o tests/packaging/requirements-$$extras.txt || exit 1; \
 	done
 	for wanted in tests/interop/sdks/*/requirements.in tests/tck/*/requirements.in tests/real/*/requirements.in tests/fuzz/*/requirements.in benchmarks/auth_peers/requirements.in; do \
-	    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --emit-build-options \
 	        $$wanted -o $${wanted%.in}.txt || exit 1; \
 	done
 

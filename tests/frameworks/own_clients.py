@@ -1,0 +1,67 @@
+"""A program that calls agents with the clients of fasta2a and BeeAI.
+
+It reads cases as JSON from its input and writes what came of each: the answer or the error, and which requests of the
+given httpx client were answered how. Run by the interpreter of their environment, never imported by a test.
+"""
+
+# mypy: disable-error-code="import-not-found, unused-ignore"
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+import httpx
+from beeai_framework.adapters.a2a.agents import A2AAgent
+from beeai_framework.memory import UnconstrainedMemory
+from fasta2a.client import A2AClient
+
+from tests.frameworks.clients import client_of
+
+
+async def fasta2a(http: httpx.AsyncClient, url: str, *, fetch_card: bool) -> str:
+    client = A2AClient(url, http_client=http, fetch_card=fetch_card)
+    said: Any = {"role": "user", "kind": "message", "message_id": "1", "parts": [{"kind": "text", "text": "2 + 2"}]}
+    task = (await client.send_message(said))["result"]["task"]
+    while task["status"]["state"] in ("submitted", "working"):  # this server answers before it has begun
+        task = (await client.get_task(task["id"]))["result"]
+    return str(task["artifacts"][0]["parts"][0]["text"])
+
+
+async def beeai(http: httpx.AsyncClient, url: str, *, fetch_card: bool) -> str:
+    assert fetch_card  # it has no other way
+    agent = A2AAgent(url=url, memory=UnconstrainedMemory())
+    return str((await agent.run("2 + 2", httpx_client=http)).last_message.text)
+
+
+PROGRAMS = {"fasta2a": fasta2a, "BeeAI": beeai}
+
+
+async def run(case: dict[str, Any]) -> dict[str, Any]:
+    requests: list[list[Any]] = []
+
+    async def note(response: httpx.Response) -> None:
+        requests.append([response.request.method, response.request.url.path, response.status_code])
+
+    async with client_of(case) as http:
+        http.event_hooks = {"response": [note]}
+        try:
+            answer = await PROGRAMS[case["program"]](http, case["url"], fetch_card=case["fetch_card"])
+        except Exception as error:  # noqa: BLE001  each framework has its own
+            chain = []
+            link: BaseException | None = error
+            while link is not None:
+                chain.append(repr(link))
+                link = link.__cause__
+            return {"errors": chain, "requests": requests}
+        return {"answer": answer, "requests": requests}
+
+
+async def main() -> None:
+    print(json.dumps([await run(case) for case in json.load(sys.stdin)]))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

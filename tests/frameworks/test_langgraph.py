@@ -1,0 +1,149 @@
+"""Two assistants of LangGraph's server behind ``protect_agents``, with rules of their own.
+
+``langgraph dev`` starts the server, which shows its application to nobody: ``http.app`` of langgraph.json brings the
+guard. LangGraph has no client for A2A; the calls are those of a plain HTTP client.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from uuid import UUID, uuid5
+
+import httpx
+import pytest
+
+from tests.frameworks.parties import FOLDER, Parties, challenged_resource, parties
+from tests.servers.environments import python_of
+from tests.servers.serving import free_port, serving
+
+ENVIRONMENT: Final = "langgraph-0.16.7"
+PATHS: Final = {
+    name: f"/a2a/{uuid5(UUID('6ba7b821-9dad-11d1-80b4-00c04fd430c8'), name)}" for name in ("billing", "support")
+}
+SEND: Final = {"0.3": "message/send", "1.0": "SendMessage"}
+STREAM: Final = {"0.3": "message/stream", "1.0": "SendStreamingMessage"}
+BAD: Final = {"nothing": 401, "key for the other assistant": 403, "token for the other assistant": 401}
+
+
+def other(name: str) -> str:
+    return next(each for each in PATHS if each != name)
+
+
+class Server(NamedTuple):
+    origin: str
+    of: Parties
+
+    def url(self, name: str) -> str:
+        return f"{self.origin}{PATHS[name]}"
+
+    def sent_by(self, caller: str, name: str) -> dict[str, str]:
+        """The headers of a caller of that assistant."""
+        meant = other(name) if caller.endswith("for the other assistant") else name
+        if caller.startswith("key"):
+            return {"X-API-Key": self.of.key(meant)}
+        if caller.startswith("token"):
+            token = self.of.issuer.token(audience=self.url(meant), scope=" ".join(PATHS))
+            return {"Authorization": f"Bearer {token}"}
+        return {}
+
+    def call(self, name: str, method: str, headers: Mapping[str, str]) -> httpx.Response:
+        text: dict[str, Any] = {"text": "2 + 2"} if method[0].isupper() else {"kind": "text", "text": "2 + 2"}
+        role = "ROLE_USER" if method[0].isupper() else "user"
+        params = {"message": {"messageId": "1", "role": role, "parts": [text]}}
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        accepted = {"Accept": "application/json, text/event-stream"}
+        return httpx.post(self.url(name), json=body, headers={**accepted, **headers}, timeout=60, trust_env=False)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    port = free_port()
+    origin = f"http://127.0.0.1:{port}"
+    folder: Path = tmp_path_factory.mktemp("langgraph") / "project"  # the server writes its state there
+    shutil.copytree(FOLDER / "langgraph_agents", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    command = [str(python_of(ENVIRONMENT)), "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload"]
+    quiet = {"LANGSMITH_TRACING": "false", "LANGGRAPH_NO_VERSION_CHECK": "true", "LANGGRAPH_CLI_NO_ANALYTICS": "1"}
+    with parties(tmp_path_factory.mktemp("parties")) as of:
+        settings = of.settings(ORIGIN=origin, HOME=str(folder), **quiet)
+        with serving([*command, "--port", str(port)], f"{origin}/ok", settings, folder):
+            yield Server(origin, of)
+
+
+assistants = pytest.mark.parametrize("name", PATHS)
+
+
+@assistants
+@pytest.mark.parametrize(("caller", "version"), [("key", "1.0"), ("token", "0.3")])
+def test_callers_with_a_credential_for_the_assistant_are_answered(
+    server: Server, caller: str, version: str, name: str
+) -> None:
+    response = server.call(name, SEND[version], server.sent_by(caller, name))
+    assert response.status_code == 200, response.text
+    result = response.json()["result"]
+    task = result["task"] if version == "1.0" else result
+    assert task["artifacts"][0]["parts"][0]["text"] == f"{name} heard 2 + 2"
+
+
+@assistants
+def test_an_assistant_streams_its_answer(server: Server, name: str) -> None:
+    response = server.call(name, STREAM["1.0"], server.sent_by("key", name))
+    assert (response.status_code, response.headers["Content-Type"].partition(";")[0]) == (200, "text/event-stream")
+    assert f"{name} heard 2 + 2" in response.text
+
+
+@assistants
+@pytest.mark.parametrize("version", SEND)
+@pytest.mark.parametrize("caller", BAD)
+def test_other_callers_are_rejected(server: Server, caller: str, version: str, name: str) -> None:
+    for method in (SEND[version], STREAM[version]):
+        assert server.call(name, method, server.sent_by(caller, name)).status_code == BAD[caller]
+
+
+@assistants
+@pytest.mark.parametrize("at", ["", "/.well-known/agent-card.json", "/.well-known/agent.json", "?"])
+def test_each_assistant_has_a_signed_card_that_says_what_is_enforced(server: Server, at: str, name: str) -> None:
+    url = f"{server.url(name)}{at}"
+    if at == "?":
+        url = f"{server.origin}/.well-known/agent-card.json?assistant_id={PATHS[name].removeprefix('/a2a/')}"
+    card = server.of.fetch(url).card
+    assert (card["name"], card["supportedInterfaces"][0]["url"], card["url"]) == (name, *[server.url(name)] * 2)
+    assert card["securityRequirements"] == [{"schemes": {scheme: {"list": [name]}}} for scheme in ("key", "login")]
+    assert card["security"] == [{"key": [name]}, {"login": [name]}]
+
+
+@assistants
+def test_langgraphs_own_card_without_a_signature_is_not_served(server: Server, name: str) -> None:
+    for headers, status in (({}, 401), (server.sent_by("key", name), 404)):
+        assert httpx.get(server.url(name), headers=headers, trust_env=False).status_code == status
+
+
+@assistants
+def test_the_metadata_that_a_challenge_names_is_there(server: Server, name: str) -> None:
+    assert challenged_resource(server.url(name)) == server.url(name)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", PATHS["billing"].upper().replace("A2A", "a2a")),  # LangGraph takes it for the same assistant
+        ("GET", "/.well-known/agent-card.json"),
+        ("GET", "/.well-known/agent-card.json?assistant_id=unknown"),
+        ("POST", "/assistants/search"),  # the same assistants, by LangGraph's own interface
+        ("POST", "/runs/wait"),
+        ("POST", "/threads"),
+        ("GET", "/noauth/assistants/search"),
+        ("GET", "/openapi.json"),
+        ("GET", "/"),
+    ],
+)
+def test_what_belongs_to_no_assistant_is_not_there_whoever_asks(server: Server, method: str, path: str) -> None:
+    for headers in ({}, {"X-API-Key": server.of.key(*PATHS)}):
+        assert httpx.request(method, server.origin + path, headers=headers, trust_env=False).status_code == 404
+
+
+def test_paths_that_are_named_are_open(server: Server) -> None:
+    response = httpx.get(f"{server.origin}/ok", trust_env=False)
+    assert (response.status_code, response.json()["ok"]) == (200, True)

@@ -1,7 +1,8 @@
 """Two assistants of LangGraph's server behind ``protect_agents``, with rules of their own.
 
 ``langgraph dev`` starts the server, which shows its application to nobody: ``http.app`` of langgraph.json brings the
-guard. LangGraph has no client for A2A; the calls are those of a plain HTTP client.
+guard, and ``auth`` tells LangGraph who the caller is. LangGraph has no client for A2A; the calls are those of a plain
+HTTP client.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ PATHS: Final = {
 }
 SEND: Final = {"0.3": "message/send", "1.0": "SendMessage"}
 STREAM: Final = {"0.3": "message/stream", "1.0": "SendStreamingMessage"}
+TASK_NOT_FOUND: Final = -32001
+TASK_NOT_CANCELABLE: Final = -32002  # it is done
 BAD: Final = {"nothing": 401, "key for the other assistant": 403, "token for the other assistant": 401}
 
 
@@ -49,10 +52,13 @@ class Server(NamedTuple):
             return {"Authorization": f"Bearer {token}"}
         return {}
 
-    def call(self, name: str, method: str, headers: Mapping[str, str]) -> httpx.Response:
+    def send(self, name: str, method: str, headers: Mapping[str, str], **more: str) -> httpx.Response:
+        """Send a message, in the words of the method's generation."""
         text: dict[str, Any] = {"text": "2 + 2"} if method[0].isupper() else {"kind": "text", "text": "2 + 2"}
         role = "ROLE_USER" if method[0].isupper() else "user"
-        params = {"message": {"messageId": "1", "role": role, "parts": [text]}}
+        return self.call(name, method, {"message": {"messageId": "1", "role": role, "parts": [text], **more}}, headers)
+
+    def call(self, name: str, method: str, params: dict[str, Any], headers: Mapping[str, str]) -> httpx.Response:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         accepted = {"Accept": "application/json, text/event-stream"}
         return httpx.post(self.url(name), json=body, headers={**accepted, **headers}, timeout=60, trust_env=False)
@@ -80,7 +86,7 @@ assistants = pytest.mark.parametrize("name", PATHS)
 def test_callers_with_a_credential_for_the_assistant_are_answered(
     server: Server, caller: str, version: str, name: str
 ) -> None:
-    response = server.call(name, SEND[version], server.sent_by(caller, name))
+    response = server.send(name, SEND[version], server.sent_by(caller, name))
     assert response.status_code == 200, response.text
     result = response.json()["result"]
     task = result["task"] if version == "1.0" else result
@@ -89,7 +95,7 @@ def test_callers_with_a_credential_for_the_assistant_are_answered(
 
 @assistants
 def test_an_assistant_streams_its_answer(server: Server, name: str) -> None:
-    response = server.call(name, STREAM["1.0"], server.sent_by("key", name))
+    response = server.send(name, STREAM["1.0"], server.sent_by("key", name))
     assert (response.status_code, response.headers["Content-Type"].partition(";")[0]) == (200, "text/event-stream")
     assert f"{name} heard 2 + 2" in response.text
 
@@ -99,7 +105,7 @@ def test_an_assistant_streams_its_answer(server: Server, name: str) -> None:
 @pytest.mark.parametrize("caller", BAD)
 def test_other_callers_are_rejected(server: Server, caller: str, version: str, name: str) -> None:
     for method in (SEND[version], STREAM[version]):
-        assert server.call(name, method, server.sent_by(caller, name)).status_code == BAD[caller]
+        assert server.send(name, method, server.sent_by(caller, name)).status_code == BAD[caller]
 
 
 @assistants
@@ -123,6 +129,25 @@ def test_langgraphs_own_card_without_a_signature_is_not_served(server: Server, n
 @assistants
 def test_the_metadata_that_a_challenge_names_is_there(server: Server, name: str) -> None:
     assert challenged_resource(server.url(name)) == server.url(name)
+
+
+def test_a_task_and_its_context_belong_to_their_caller(server: Server) -> None:
+    ann, bob = ({"X-API-Key": server.of.key("billing", owner=owner)} for owner in ("ann", "bob"))
+    task = server.send("billing", "SendMessage", ann).json()["result"]["task"]
+
+    def errors(method: str, headers: dict[str, str]) -> Any:
+        return server.call("billing", method, {"id": task["id"]}, headers).json().get("error", {}).get("code")
+
+    assert (errors("GetTask", ann), errors("GetTask", bob)) == (None, TASK_NOT_FOUND)
+    assert (errors("CancelTask", ann), errors("CancelTask", bob)) == (TASK_NOT_CANCELABLE, TASK_NOT_FOUND)
+    found = [server.call("billing", "ListTasks", {}, headers).json()["result"]["tasks"] for headers in (ann, bob)]
+    assert task["id"] in [each["id"] for each in found[0]]
+    assert found[1] == []
+    answers = [
+        server.send("billing", "SendMessage", headers, contextId=task["contextId"]).json() for headers in (ann, bob)
+    ]
+    assert answers[0]["result"]["task"]["contextId"] == task["contextId"]
+    assert "not found" in answers[1]["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -39,12 +39,12 @@ CardOf: TypeAlias = Callable[[Mapping[str, str]], str | None]
 
 
 class Behind(NamedTuple):
-    """An application behind the card of an agent, the documents that anybody may read, by their paths, and the paths of
-    its interfaces."""
+    """An application behind the card of an agent, the documents that anybody may read, by their paths, and the paths that
+    the card and the rules name."""
 
     documents: Mapping[str, ASGIApp]
     app: ASGIApp
-    interfaces: tuple[str, ...]
+    named: tuple[str, ...]
     flush: Callable[[], None]
 
 
@@ -95,14 +95,13 @@ class Agent:
             if monotonic() - self._failed_at < ASK_SECONDS:
                 return
             try:
-                await self._start(around, accept)
+                with anyio.CancelScope(shield=True):  # whoever asked may go; the card is for all
+                    await self._start(around, accept)
             except ConfigurationError as error:
+                self._failed_at = monotonic()
                 if str(error) != self._failure:
                     self._failure = str(error)
                     _log.error("requests are answered by 503: %s", error, exc_info=error.__cause__)
-            finally:
-                if self.behind is None:  # also when whoever asked has gone
-                    self._failed_at = monotonic()
 
     async def _start(self, around: Scope, accept: Callable[[Behind], None]) -> None:
         if self.behind is not None or self._make is None:
@@ -230,7 +229,7 @@ class Agents:
         """Make the agent that the request is for; others must not hold it up."""
         path = route_path(scope)
         owner = self._owner(path)
-        is_of_all = owner is None and path.startswith("/.well-known/")  # where metadata are, and card_of answers
+        is_of_all = owner is None and "/.well-known/" in path  # where documents are, and card_of answers
         for prefix, agent in [*self._waiting.items()]:
             if prefix == owner or is_of_all:
                 await agent.start_at_a_request(scope, partial(self._accept, prefix))
@@ -255,12 +254,13 @@ class Agents:
 
     def _accept(self, prefix: str, behind: Behind) -> None:
         """Serve the documents of an agent; ConfigurationError when one of them is at a path of another agent."""
-        elsewhere = next((path for path in behind.interfaces if self._owner(path) not in (prefix, "", None)), None)
-        if elsewhere is not None:
-            raise ConfigurationError(
-                f"agents: the card of {prefix or '/'!r} has an interface at {elsewhere!a:.128}, which belongs to "
-                f"{self._owner(elsewhere)!r}; correct the prefix or the card's URL"
-            )
+        for path in behind.named:
+            owner = self._owner(path)
+            if owner not in (prefix, "", None) or (not prefix and self._folded_prefixes.is_within(folded_path(path))):
+                raise ConfigurationError(
+                    f"agents: {prefix or '/'!r} has {path!a:.128} in its card or its rules, which is a path of another "
+                    "agent, or could be read as one; correct the prefix, or take another path"
+                )
         for path in behind.documents:
             below = self._owner(path)
             other = self._documents[path][0] if path in self._documents else below
@@ -299,14 +299,7 @@ class _Prefixes:
 
     def is_within(self, path: str) -> bool:
         """Whether the path, less some first segments, is below one of the prefixes; the empty one is none."""
-        at = path.find("/", 1)
-        while at > 0:
-            for length in self._lengths:
-                behind = path[at + length : at + length + 1]
-                if length and behind in ("", "/") and path[at : at + length] in self._prefixes:
-                    return True
-            at = path.find("/", at + 1)
-        return False
+        return any(f"{path}/".find(f"{prefix}/", 1) > 0 for prefix in self._prefixes if prefix)
 
 
 async def _refuse(status: int, scope: Scope, receive: Receive, send: Send) -> None:

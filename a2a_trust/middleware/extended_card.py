@@ -207,10 +207,13 @@ class ExtendedCardEndpoint:
             if not 200 <= answer.status < 300:
                 return answer
             card = strict_json.parse(answer.body, what="answer")
-            if call_id is not None:  # JSON-RPC
-                if isinstance(card, dict) and card.get("error") is not None:
+            if call_id is not None and isinstance(card, dict):  # JSON-RPC
+                has_failed = card.get("error") is not None
+                card = card.get("result")
+                if has_failed and card is None:
                     return answer
-                card = card.get("result") if isinstance(card, dict) else None
+                if has_failed:
+                    raise ConfigurationError("it has both a result and an error")
             if not isinstance(card, dict):
                 raise ConfigurationError("it is no JSON object")
             return self._made(card, legacy=legacy)

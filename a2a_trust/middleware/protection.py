@@ -288,7 +288,8 @@ def _behind(
         clock=clock,
     )
     _check_below(prefix, agent, interfaces)
-    return Behind(documents, guard, interfaces.served_paths, guard.flush)
+    named = (*interfaces.served_paths, *rules.other_paths, *(rules.public_paths or ()))
+    return Behind(documents, guard, named, guard.flush)
 
 
 def _of_url(

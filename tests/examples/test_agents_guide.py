@@ -1,4 +1,7 @@
-"""docs/agents.md is true: its Python runs, and everything is where it says, for whom it says."""
+"""docs/agents.md is true: its Python runs, and everything is where it says, for whom it says.
+
+The lines for frameworks run in ``tests/frameworks``.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ from a2a_trust.keys.files import save_private_key
 pytestmark = pytest.mark.anyio
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "agents.md").read_text(encoding="utf-8")
-SEVERAL, PLACES, QUERY, LATE, EXTENDED = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+SEVERAL, PLACES, QUERY, LATE, EXTENDED = re.findall(r"```python\n(.*?)```", GUIDE.split("## Frameworks")[0], re.DOTALL)
 
 HOST = "https://agents.example.com"
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard", "params": {}}

@@ -12,23 +12,22 @@ from urllib.parse import urlsplit
 
 from google.adk.a2a.utils.agent_to_a2a import to_a2a
 
-from a2a_trust import FromApplication, ProtectedAgent, protect, protect_agents
+from a2a_trust import FromApplication, protect
 from tests.frameworks.adk_greeter import Greeter
 from tests.frameworks.guards import guard, serving
+from tests.frameworks.guide import names_for, run_lines
 
 URL = os.environ["AGENT_URL"]
 WHERE = urlsplit(URL)
-CARD = f"{WHERE.path}/.well-known/agent-card.json"
 
+agent = Greeter(name="greeter", description="Greets.")
+host, port = WHERE.hostname, WHERE.port
 
-agent = to_a2a(
-    Greeter(name="greeter", description="Greets."), host=WHERE.hostname, port=WHERE.port, rpc_path=WHERE.path.strip("/")
-)
-
-if os.environ["BY"] == "protect":
-    places = [CARD] if WHERE.path else []
-    app = protect(agent, card=FromApplication(CARD), serving=serving(card_paths=places), **guard("read", URL))
+if WHERE.path and os.environ["BY"] == "protect":  # card_paths instead of a prefix
+    app = to_a2a(agent, host=host, port=port, rpc_path=WHERE.path.strip("/"))
+    card = f"{WHERE.path}/.well-known/agent-card.json"
+    app = protect(app, card=FromApplication(card), serving=serving(card_paths=[card]), **guard("read", URL))
 else:
-    app = protect_agents(
-        agent, {WHERE.path: ProtectedAgent(card=FromApplication(), serving=serving(), **guard("read", URL))}
-    )
+    names = {**names_for("read", URL), "to_a2a": to_a2a, "agent": agent, "host": host, "port": port}
+    run_lines("Google ADK", names, block=1 if WHERE.path else 0)
+    app = names["app"]

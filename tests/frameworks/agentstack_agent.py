@@ -17,8 +17,7 @@ from agentstack_sdk.server.agent import agent
 from agentstack_sdk.server.app import create_app
 from agentstack_sdk.server.store.memory_context_store import InMemoryContextStore
 
-from a2a_trust import FromApplication, protect
-from tests.frameworks.guards import guard, serving
+from tests.frameworks.guide import names_for, run_lines
 
 ORIGIN = os.environ["ORIGIN"]
 
@@ -30,10 +29,7 @@ async def echo(message: Message) -> AsyncIterator[Artifact]:
 
 
 contexts = InMemoryContextStore()
-app = protect(
-    create_app(echo(contexts.modify_dependencies), context_store=contexts),
-    card=FromApplication(),
-    # the application has its JSON-RPC interface, with a card of its own, mounted there
-    serving=serving(card_paths=[f"/jsonrpc/.well-known/{name}" for name in ("agent-card.json", "agent.json")]),
-    **guard("echoes", ORIGIN),
-)
+own = {"agent": echo(contexts.modify_dependencies), "contexts": contexts, "create_app": create_app}
+names = {**names_for("echoes", ORIGIN), **own}
+run_lines("agentstack", names)
+app = names["app"]

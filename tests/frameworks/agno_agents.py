@@ -18,8 +18,9 @@ from agno.models.base import Model
 from agno.models.response import ModelResponse
 from agno.os import AgentOS
 
-from a2a_trust import FromApplication, ProtectedAgent, RequestRules, principal_of, protect_agents
-from tests.frameworks.guards import guard, serving
+from a2a_trust import principal_of
+from tests.frameworks.guards import guard
+from tests.frameworks.guide import names_for, run_lines
 
 ORIGIN = os.environ["ORIGIN"]
 DATABASE = InMemoryDb()
@@ -52,19 +53,6 @@ def agent(name: str) -> Agent:
     return Agent(id=name, name=name, description=f"The agent for {name}.", model=model, db=DATABASE, telemetry=False)
 
 
-def protected(prefix: str) -> ProtectedAgent:
-    """The agent below that path: callers need the scope of its name."""
-    # The card names the path for streams only. The framework's own client calls these, too.
-    others = [f"{prefix}/v1/{name}" for name in ("message:send", "tasks:get", "tasks:cancel")]
-    scope = prefix.rpartition("/")[2]
-    return ProtectedAgent(
-        card=FromApplication(),
-        serving=serving(),
-        rules=RequestRules(other_paths=others),
-        **guard(scope, f"{ORIGIN}{prefix}"),
-    )
-
-
 class CallerAsUser:
     """Tells Agno who called. Without it, callers name their user themselves, and read each other's runs."""
 
@@ -78,9 +66,16 @@ class CallerAsUser:
         await self._app(scope, receive, send)
 
 
-agent_os = AgentOS(agents=[agent("billing"), agent("ops")], a2a_interface=True, telemetry=False)
-app = protect_agents(
-    CallerAsUser(agent_os.get_app()),
-    {prefix: protected(prefix) for prefix in ("/a2a/agents/billing", "/a2a/agents/ops")},
-    unguarded_paths=["/health"],
-)
+class GuardedOS(AgentOS):
+    """Whose application knows its callers."""
+
+    def get_app(self) -> Any:
+        return CallerAsUser(super().get_app())
+
+
+PREFIXES = {name: f"/a2a/agents/{name}" for name in ("billing", "ops")}
+names = names_for("read", ORIGIN)
+names["agent_os"] = GuardedOS(agents=[agent(name) for name in PREFIXES], a2a_interface=True, telemetry=False)
+names |= {f"{name}_options": guard(name, f"{ORIGIN}{prefix}") for name, prefix in PREFIXES.items()}
+run_lines("Agno", names)
+app = names["app"]

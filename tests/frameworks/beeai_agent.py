@@ -18,8 +18,8 @@ from beeai_framework.backend.message import AssistantMessage
 from beeai_framework.emitter import Emitter
 from beeai_framework.runnable import Runnable, RunnableOutput, runnable_entry
 
-from a2a_trust import FromApplication, RequestRules, protect
-from tests.frameworks.guards import guard, serving
+from a2a_trust import RequestRules
+from tests.frameworks.guide import names_for, run_lines
 
 ORIGIN = os.environ["ORIGIN"]
 
@@ -36,14 +36,10 @@ class Echo(Runnable[RunnableOutput]):
         return RunnableOutput(output=[AssistantMessage(f"heard {messages[-1].text}")])
 
 
-def protected(app: Any) -> Any:
-    rules = RequestRules(public_paths=["/health"])
-    return protect(app, card=FromApplication(), serving=serving(), rules=rules, **guard("echoes", ORIGIN))
-
-
 if __name__ == "__main__":
-    run = uvicorn.run
-    uvicorn.run = lambda app, **options: run(protected(app), **options)
+    names = {**names_for("echoes", ORIGIN), "uvicorn": uvicorn}
+    names["options"]["rules"] = RequestRules(public_paths=["/health"])
+    run_lines("BeeAI", names)
 
     at = urlsplit(ORIGIN)
     server = A2AServer(config={"host": at.hostname, "port": at.port})

@@ -13,15 +13,9 @@ from fasta2a.pydantic_ai import agent_to_a2a
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 
-from a2a_trust import FromApplication, protect
-from tests.frameworks.guards import guard, serving
-
-ORIGIN = os.environ["ORIGIN"]
+from tests.frameworks.guide import names_for, run_lines
 
 adder = Agent(TestModel(custom_output_text="four"), name="adder")
-app = protect(
-    agent_to_a2a(adder, url=ORIGIN),
-    card=FromApplication(),
-    serving=serving(),
-    **guard("sums", ORIGIN),
-)
+names = {**names_for("sums", os.environ["ORIGIN"]), "agent_to_a2a": agent_to_a2a, "agent": adder}
+run_lines("fasta2a and pydantic-ai", names)
+app = names["app"]

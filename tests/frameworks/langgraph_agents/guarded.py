@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 from uuid import UUID, uuid5
 
 from starlette.applications import Starlette
@@ -14,6 +13,7 @@ from starlette.middleware import Middleware
 
 from a2a_trust import FromApplication, ProtectedAgent, protect_agents
 from tests.frameworks.guards import guard, serving
+from tests.frameworks.guide import run_lines
 
 ORIGIN = os.environ["ORIGIN"]
 GRAPHS = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")  # the namespace in which LangGraph names the assistant of a graph
@@ -29,18 +29,6 @@ def protected(graph: str) -> ProtectedAgent:
 
 
 AGENTS = {prefix_of(graph): protected(graph) for graph in ("billing", "support")}
-
-
-def guarded(app: Any) -> Any:
-    """LangGraph's server, with nothing open but the agents and ``/ok``."""
-    agents = protect_agents(app, AGENTS, unguarded_paths=["/ok"], card_of=lambda query: f"/a2a/{query['assistant_id']}")
-
-    async def serve(scope: Any, receive: Any, send: Any) -> None:
-        # LangGraph calls itself, within the process. No request from outside comes with this root path.
-        is_inside = f"{scope.get('root_path', '')}/".startswith("/noauth/")
-        await (app if is_inside else agents)(scope, receive, send)
-
-    return serve
-
-
-app = Starlette(middleware=[Middleware(guarded)])
+names = {"Starlette": Starlette, "Middleware": Middleware, "protect_agents": protect_agents, "protected": AGENTS}
+run_lines("LangGraph", names)
+app = names["app"]

@@ -146,7 +146,8 @@ def _check_names(card: CardView, verifiers: Mapping[str, Verifier[Any] | Credent
         schemes = {name: _declaration(given, is_legacy=card.is_legacy) for name, given in verifiers.items()}
         raise ConfigurationError(
             "verifiers: the card declares no security schemes, so nothing is demanded of callers; write into the card: "
-            f'"securitySchemes": {json.dumps(schemes)}, {_demand(card, verifiers)}'
+            f'"securitySchemes": {json.dumps(schemes)}, {_demand(card, verifiers)}; for a card that a framework makes, '
+            "write security=CardSecurity(schemes={…}, requirements=[…])"
         )
     for name in verifiers:
         if name not in card.schemes:

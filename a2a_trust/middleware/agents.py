@@ -39,8 +39,8 @@ CardOf: TypeAlias = Callable[[Mapping[str, str]], str | None]
 
 
 class Behind(NamedTuple):
-    """An application behind the card of an agent, the documents that anybody may read, by their paths, and the paths that
-    the card and the rules name."""
+    """An application behind the card of an agent, the documents that anybody may read, by their paths, and the paths
+    that the card and the rules name."""
 
     documents: Mapping[str, ASGIApp]
     app: ASGIApp

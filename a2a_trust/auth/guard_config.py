@@ -145,8 +145,8 @@ def _check_names(card: CardView, verifiers: Mapping[str, Verifier[Any] | Credent
     if verifiers and not card.schemes:
         schemes = {name: _declaration(given, is_legacy=card.is_legacy) for name, given in verifiers.items()}
         raise ConfigurationError(
-            "verifiers: the card declares no security schemes, so nothing is demanded of callers; if a framework makes the "
-            "card, pass security=CardSecurity(schemes={…}, requirements=[…]) to protect, else write into the card: "
+            "verifiers: the card declares no security schemes, so nothing is demanded of callers; if a framework makes "
+            "the card, pass security=CardSecurity(schemes={…}, requirements=[…]) to protect, else write into the card: "
             f'"securitySchemes": {json.dumps(schemes)}, {_demand(card, verifiers)}'
         )
     for name in verifiers:

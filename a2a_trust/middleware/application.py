@@ -29,11 +29,13 @@ class FromApplication:
     """The application's own card.
 
     As ``card=`` it is what the application answers to GET of ``path``, asked once it has started: by default at the
-    well-known path below the agent's prefix. As ``ExtendedCard(FromApplication())`` it is what the application answers
-    to the caller's own request.
+    well-known path below the agent's prefix. ``root_path`` is the server's (``uvicorn --root-path``), where there is no
+    prefix by which ``url=`` tells it. As ``ExtendedCard(FromApplication())`` it is what the application answers to the
+    caller's own request.
     """
 
     path: str | None = None
+    root_path: str = ""
 
     def __post_init__(self) -> None:
         path: object = self.path
@@ -82,13 +84,16 @@ async def answer_of(app: ASGIApp, scope: Scope, receive: Receive) -> Answer | No
     return Answer(started["status"], [*started.get("headers", ())], bytes(body))
 
 
-async def card_of_application(app: ASGIApp, prefix: str, path: str, url: str | None, around: Scope) -> bytes:
-    """The card that the application serves at ``path``; ConfigurationError when it serves none.
+async def card_of_application(
+    app: ASGIApp, source: FromApplication, prefix: str, url: str | None, around: Scope
+) -> bytes:
+    """The card that the application serves; ConfigurationError when it serves none.
 
     Applications write their cards by the request's host and root path: they are those of ``url``, the agent's public
     one. ``prefix`` is the agent's, ``around`` the scope of the lifespan, or of the request, that needs the card.
     """
-    root = around.get("root_path") or _root_path(prefix, path, url)
+    path = source.path or f"{prefix}{CARD_PATHS[0]}"
+    root = around.get("root_path") or source.root_path or _root_path(prefix, url)
     answer = await answer_of(app, _scope(root, path, url, around), _no_body())
     if answer is None:
         raise ConfigurationError(f"card: the application gave no whole answer of at most {MAX_BYTES} bytes at {path!r}")
@@ -99,17 +104,28 @@ async def card_of_application(app: ASGIApp, prefix: str, path: str, url: str | N
             "to run: protect_agents(…, lifespans=[…]) for what is mounted"
         )
     card = strict_json.parse(answer.body, what="card")
-    if not isinstance(card, dict) or not interface_urls(card):
+    urls = [each for _, each in interface_urls(card)] if isinstance(card, dict) else []
+    if not urls:
         raise ConfigurationError(f"card: what the application has at {path!r} names no interface, so it is no card")
+    elsewhere = next((each for each in urls if url is not None and _is_beside(each, url)), None)
+    if elsewhere is not None:
+        raise ConfigurationError(
+            f"card: the application names the interface {elsewhere!a:.128}, which is not below url={url!a:.128}; if the "
+            "server has a root path, write card=FromApplication(root_path='/…'), or correct one of the URLs"
+        )
     return answer.body
 
 
-def _root_path(prefix: str, path: str, url: str | None) -> str:
-    """The root path by the public URL: servers tell it in requests, but uvicorn does not when the lifespan starts."""
-    public = urlsplit(url or "").path.rstrip("/")
-    root = public.removesuffix(prefix)
-    # A URL that is no longer than the application's own path has no root path before it.
-    return "" if not public.endswith(prefix) or path.startswith(f"{root}/") else root
+def _is_beside(interface: str, url: str) -> bool:
+    """Whether an interface is at the agent's host, and not below its URL."""
+    there, here = urlsplit(interface), urlsplit(url)
+    return there.hostname == here.hostname and not f"{there.path}/".startswith(f"{here.path.rstrip('/')}/")
+
+
+def _root_path(prefix: str, url: str | None) -> str:
+    """What stands before the prefix in the public URL: uvicorn tells no root path when the lifespan starts."""
+    path = urlsplit(url or "").path.rstrip("/")
+    return path.removesuffix(prefix) if prefix and path.endswith(prefix) else ""
 
 
 def _scope(root: str, path: str, url: str | None, around: Scope) -> Scope:

@@ -78,7 +78,7 @@ class ExtendedCard:
     def __post_init__(self) -> None:
         if self.may_read is not None:
             check_rule("may_read", self.may_read)
-        if isinstance(self.source, FromApplication) and self.source.path is not None:
+        if isinstance(self.source, FromApplication) and self.source != FromApplication():
             raise ConfigurationError("extended_card: the caller's request has the path; write FromApplication()")
 
     def provider(self, security: CardSecurity | None = None) -> Provider | None:

@@ -234,7 +234,7 @@ def _ask(app: ASGIApp, agent: ProtectedAgent, prefix: str) -> Ask | None:
     """What is asked for a card that exists late; None for one that is there."""
     card = agent.card
     if isinstance(card, FromApplication):
-        return partial(card_of_application, app, prefix, card.path or f"{prefix}{CARD_PATHS[0]}", agent.url)
+        return partial(card_of_application, app, card, prefix, agent.url)
     return asking(card) if is_function(card) else None  # type: ignore[arg-type]
 
 

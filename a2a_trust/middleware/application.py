@@ -110,8 +110,8 @@ async def card_of_application(
     elsewhere = next((each for each in urls if url is not None and _is_beside(each, url)), None)
     if elsewhere is not None:
         raise ConfigurationError(
-            f"card: the application names the interface {elsewhere!a:.128}, which is not below url={url!a:.128}; if the "
-            "server has a root path, write card=FromApplication(root_path='/…'), or correct one of the URLs"
+            f"card: the application names the interface {elsewhere!a:.128}, which is not below url={url!a:.128}; if "
+            "the server has a root path, write card=FromApplication(root_path='/…'), or correct one of the URLs"
         )
     return answer.body
 

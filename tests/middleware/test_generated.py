@@ -147,7 +147,7 @@ async def test_it_is_asked_for_after_the_application_has_started() -> None:
         (b"{", "card: "),
         ({**CARD, "securitySchemes": []}, "card: /securitySchemes: an object is needed"),
         ({**CARD, "securityRequirements": [{"schemes": {"other": {}}}]}, "other"),
-        ({"name": "open"}, "allow_anonymous"),
+        ({"name": "open"}, "the card declares no security schemes"),
         ({**CARD, "signatures": [{"protected": "x", "signature": "y"}]}, "the card has signatures"),
         ({**CARD, "capabilities": {"extendedAgentCard": True}}, r"ExtendedCard\(FromApplication\(\)\)"),
         (FixedCard(CARD), "card: FixedCard is not a card"),

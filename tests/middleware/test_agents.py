@@ -156,6 +156,27 @@ def test_unguarded_paths_reach_the_application_unchecked_and_others_do_not() -> 
     assert inner.paths == [path for path in passed for _ in range(3)]
 
 
+def test_the_path_of_an_agent_within_an_unguarded_subtree_is_404_unless_it_is_named() -> None:
+    inner = Agent()
+    app = three(inner, unguarded_paths=["/docs/", "/docs/ops"])
+    for path in ("/docs/ops/rpc", "/docs/x/billing", "/docs/v1/OPS/x", "/docs/x/billing;a/y"):
+        assert ask(app, "GET", path).status_code == 404, path
+    for path in ("/docs/ops", "/docs/opsx", "/docs/xops/y"):
+        assert ask(app, "GET", path).status_code == 200, path
+    assert inner.paths == ["/docs/ops", "/docs/opsx", "/docs/xops/y"]
+
+
+def raising(query: Mapping[str, str]) -> str | None:
+    return f"/{int(query['id'])}"
+
+
+@pytest.mark.parametrize(
+    "card_of", [raising, lambda query: 5, lambda query: [], lambda query: None, lambda query: "ops"]
+)
+def test_a_query_that_card_of_does_not_expect_names_no_agent(card_of: Any) -> None:
+    assert ask(three(card_of=card_of), "GET", f"{CARD}?id=ops").status_code == 404
+
+
 async def test_a_websocket_passes_at_an_unguarded_path_only() -> None:
     inner = Agent()
     app = three(inner, unguarded_paths=["/docs/"])
@@ -310,15 +331,17 @@ def test_the_readers_of_a_card_are_those_of_its_agent_whatever_path_names_it() -
             r"card_paths: .* has the card anyway, and CardServing\(readers=",
         ),
         (
+            {"/ops": agent_at("/ops", card=card_of("/ops/eu")), "/ops/eu": agent_at("/ops/eu")},
+            {},
+            "the card of '/ops' has an interface at '/ops/eu/rpc', which belongs to '/ops/eu'",
+        ),
+        (
             {"/ops": agent_at("/ops"), "/": agent_at("", card_paths=["/ops/card.json"])},
             {},
             "agents: '/' would have a document at '/ops/card.json', which belongs to '/ops'",
         ),
         (
-            {
-                prefix: agent_at(prefix, url="https://agent.example/x/a", card=card_of("/x/a"))
-                for prefix in ("/a", "/x/a")
-            },
+            {prefix: agent_at(prefix, url="https://agent.example/x/a") for prefix in ("/a", "/x/a")},
             {},
             "'/x/a' would have a document at .*, which belongs to '/a'; give each its own url=",
         ),
@@ -327,8 +350,10 @@ def test_the_readers_of_a_card_are_those_of_its_agent_whatever_path_names_it() -
         (
             {"/ops": agent_at("/ops")},
             {"unguarded_paths": ["/ops/docs"]},
-            "unguarded_paths: '/ops/docs' is a path of the agent '/ops'; leave it out",
+            "unguarded_paths: '/ops/docs' is a path of the agent '/ops', or looks like one; leave",
         ),
+        ({"/ops": agent_at("/ops")}, {"unguarded_paths": ["/Ops/x"]}, "or looks like one"),
+        ({"/ops": agent_at("/ops")}, {"unguarded_paths": ["/docs/ops/"]}, "or looks like one"),
         ({"/ops": agent_at("/ops")}, {"unguarded_paths": ["/ops/"]}, "is a path of the agent '/ops'"),
         ({"/": agent_at("")}, {"unguarded_paths": ["/docs"]}, "is a path of the agent '/'"),
         ({"/ops": agent_at("/ops")}, {"unguarded_paths": [CARD]}, "ends like the path of a card"),

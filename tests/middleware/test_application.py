@@ -226,7 +226,7 @@ async def test_an_application_that_raises_fails_the_start() -> None:
 
 
 async def test_an_application_that_never_answers_fails_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(application, "_SECONDS", 0.05)
+    monkeypatch.setattr("a2a_trust.middleware.generated.ASK_SECONDS", 0.05)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -235,9 +235,8 @@ async def test_an_application_that_never_answers_fails_the_start(monkeypatch: py
         await receive()  # never: nobody disconnects
         raise AssertionError
 
-    assert "gave no answer at '/.well-known/agent-card.json' in 0 s" in await failure_of(
-        protect(app, card=FromApplication(), verifiers=verifiers())
-    )
+    failure = await failure_of(protect(app, card=FromApplication(), verifiers=verifiers()))
+    assert failure == "card: it was not made within 0 seconds"
 
 
 async def test_what_it_does_after_its_answer_is_its_own() -> None:
@@ -344,6 +343,20 @@ def test_the_application_sees_the_callers_request_and_no_conditions() -> None:
 def test_its_errors_over_http_are_passed_on(status: int) -> None:
     answer = ask(extended(Answering({"no": "card"}, status)), "GET", "/rest/extendedAgentCard", headers=GOOD)
     assert (answer.status_code, answer.json(), answer.headers["x-of-app"]) == (status, {"no": "card"}, "1")
+
+
+async def test_errors_have_no_body_for_head() -> None:
+    head = [(b"x-api-key", KEY.encode())]
+    app = extended(Answering({"no": "card"}, 404))
+    messages = await asked(app, "/rest/extendedAgentCard", method="HEAD", headers=head)
+    assert (messages[0]["status"], messages[1]["body"]) == (404, b"")
+
+
+@pytest.mark.parametrize(("status", "more"), [(200, {"error": None}), (203, {}), (206, {"error": None})])
+def test_no_card_is_passed_on_unsigned(status: int, more: dict[str, Any]) -> None:
+    app = extended(Answering({**result_of(CALL, EXTENDED), **more}, status), signer=generate_signer())
+    answer = ask(app, "POST", "/rpc", json=CALL, headers=GOOD)
+    assert (answer.status_code, "signatures" in answer.json()["result"]) == (200, True)
 
 
 def test_its_errors_of_json_rpc_are_passed_on() -> None:

@@ -178,10 +178,12 @@ async def test_the_application_is_shut_down_when_its_card_fails() -> None:
 
 
 async def test_agents_that_would_share_a_path_fail_the_start() -> None:
-    options = {"url": "https://agent.example/x/a", "card": Generator(card_of("/x/a"))}
-    app = protect_agents(Agent(), {"/a": agent_at("/a", **options), "/x/a": agent_at("/x/a", **options)})
-    async with running(app) as lifespan:
-        assert "'/x/a' would have a document at" in lifespan.failure
+    root = agent_at("", card=Generator(card_of("")), card_paths=["/ops/card.json"])
+    async with running(protect_agents(Agent(), {"/": root, "/ops": agent_at("/ops")})) as lifespan:
+        assert "'/' would have a document at '/ops/card.json', which belongs to '/ops'" in lifespan.failure
+    a = agent_at("/a", card=Generator(card_of("/a/b")))
+    async with running(protect_agents(Agent(), {"/a": a, "/a/b": agent_at("/a/b")})) as lifespan:
+        assert "the card of '/a' has an interface at '/a/b/rpc', which belongs to '/a/b'" in lifespan.failure
 
 
 async def test_without_a_lifespan_the_first_request_asks(time: Time) -> None:
@@ -213,7 +215,7 @@ async def test_without_a_card_everything_is_503_and_it_is_asked_for_once_in_ten_
     await asked(app, "/rpc")
     assert card.asked == 2
     (record,) = caplog.records
-    assert record.getMessage().startswith("all requests are answered by 503: card: list is not a card")
+    assert record.getMessage().startswith("requests are answered by 503: card: list is not a card")
     time.now += 10
     card.card = b"[]"
     await asked(app, "/rpc")
@@ -222,6 +224,53 @@ async def test_without_a_card_everything_is_503_and_it_is_asked_for_once_in_ten_
     card.card = CARD
     assert (await asked(app, "/rpc"))[0]["status"] == 401
     assert card.asked == 4
+
+
+async def test_one_line_of_the_log_has_the_trace_of_an_error(time: Time, caplog: pytest.LogCaptureFixture) -> None:
+    app = late(Generator(ValueError("no database")))
+    for _ in range(3):
+        assert (await asked(app, "/rpc"))[0]["status"] == 503
+        time.now += 10
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert record.exc_info[0] is ValueError
+
+
+async def test_a_function_that_never_answers_fails_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("a2a_trust.middleware.generated.ASK_SECONDS", 0.05)
+    card = Generator()
+    card.may_answer = anyio.Event()
+    async with running(late(card)) as lifespan:
+        assert lifespan.failure == "card: it was not made within 0 seconds"
+
+
+async def test_an_agent_that_waits_for_its_card_holds_up_no_other(time: Time) -> None:
+    card = Generator(card_of("/ops"))
+    card.may_answer = anyio.Event()
+    agents = {"/billing": agent_at("/billing", card=lambda: card_of("/billing")), "/ops": agent_at("/ops", card=card)}
+    app = protect_agents(Agent(), agents, unguarded_paths=["/healthz"])
+    statuses: list[str] = []
+
+    async def request(path: str) -> None:
+        statuses.append(judged_by(await asked(app, path)))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(request, "/ops/rpc")
+        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(5):
+            for path in ("/billing/rpc", "/healthz", "/x"):
+                await request(path)
+        assert statuses == ["X-billing", "200", "404"]
+        card.may_answer.set()
+    assert (statuses[-1], card.asked) == ("X-ops", 1)
+
+
+@pytest.mark.parametrize("path", ["/.well-known/oauth-protected-resource/ops", f"{PATHS[0]}?id=ops"])
+async def test_documents_at_the_root_have_the_cards_made(path: str, time: Time) -> None:
+    ops = agent_at("/ops", card=lambda: card_of("/ops"), url="https://agent.example/ops")
+    app = protect_agents(Agent(), {"/ops": ops}, card_of=lambda query: f"/{query['id']}")
+    where, _, query = path.partition("?")
+    assert judged_by(await asked(app, where, query_string=query.encode())) == "200"
 
 
 async def test_requests_that_come_together_ask_once(time: Time) -> None:

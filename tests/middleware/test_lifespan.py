@@ -134,6 +134,13 @@ async def crashing_at_the_end(scope: Any, receive: Any, send: Any) -> None:
     raise ValueError("at the end")
 
 
+async def crashing_meanwhile(scope: Any, receive: Any, send: Any) -> None:
+    await receive()
+    await send({"type": "lifespan.startup.complete"})
+    await anyio.wait_all_tasks_blocked()  # till the server waits for the end
+    raise ValueError("meanwhile")
+
+
 async def failing_to_stop(scope: Any, receive: Any, send: Any) -> None:
     await receive()
     await send({"type": "lifespan.startup.complete"})
@@ -155,7 +162,11 @@ async def test_failures_without_words_are_failures() -> None:
     async with running(together(told.app("one"), failing_without_words)) as lifespan:
         assert lifespan.failure == "the application failed to start"
     assert told.events == ["one starts", "one stops"]
-    for app, words in ((crashing_at_the_end, "ValueError: at the end"), (failing_to_stop, "failed to stop")):
+    for app, words in (
+        (crashing_at_the_end, "ValueError: at the end"),
+        (crashing_meanwhile, "ValueError: meanwhile"),
+        (failing_to_stop, "the application failed to stop"),
+    ):
         async with running(together(told.app("one"), app)) as lifespan:
             assert lifespan.kinds == ["startup.complete"]
         assert lifespan.kinds[1] == "shutdown.failed"

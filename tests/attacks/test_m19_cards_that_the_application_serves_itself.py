@@ -53,7 +53,7 @@ def bare(prefix: str, **members: Any) -> dict[str, Any]:
 def application(kind: str, *, promises: bool = False) -> Any:
     """Two agents with cards of their own, at the well-known paths and at one more."""
     capabilities = {"capabilities": {"extendedAgentCard": True}} if promises else {}
-    mounts = []
+    mounts: list[Mount] = []
     for prefix in ("/billing", "/ops"):
 
         async def card(request: Request, prefix: str = prefix) -> JSONResponse:
@@ -70,12 +70,15 @@ def application(kind: str, *, promises: bool = False) -> Any:
     async def of_the_root(request: Request) -> JSONResponse:
         return JSONResponse(bare(f"/{request.query_params.get('id', 'billing')}"))
 
-    routes = [*mounts, *(Route(path, of_the_root) for path in (*PATHS, "/static/agent-card.json"))]
+    routes_of_all: list[Mount | Route] = [
+        *mounts,
+        *(Route(path, of_the_root) for path in (*PATHS, "/static/agent-card.json")),
+    ]
     if kind == "fastapi":
         app = FastAPI(openapi_url=None)
-        app.router.routes.extend(routes)
+        app.router.routes.extend(routes_of_all)
         return app
-    return Starlette(routes=routes)
+    return Starlette(routes=routes_of_all)
 
 
 def guarded(app: Any, *, readers: CardReaders = CardReaders.EVERYBODY, **options: Any) -> Any:

@@ -333,7 +333,27 @@ def test_the_readers_of_a_card_are_those_of_its_agent_whatever_path_names_it() -
         (
             {"/ops": agent_at("/ops", card=card_of("/ops/eu")), "/ops/eu": agent_at("/ops/eu")},
             {},
-            "the card of '/ops' has an interface at '/ops/eu/rpc', which belongs to '/ops/eu'",
+            "agents: '/ops' has '/ops/eu/rpc' in its card or its rules, which is a path of another agent",
+        ),
+        (
+            {"/ops": agent_at("/ops", other_paths=["/ops/eu/files/"]), "/ops/eu": agent_at("/ops/eu")},
+            {},
+            "agents: '/ops' has '/ops/eu/files/' in its card or its rules",
+        ),
+        (
+            {"/": agent_at("", card=card_of("/v1/ops")), "/ops": agent_at("/ops")},
+            {},
+            "agents: '/' has '/v1/ops/rpc' in its card or its rules, which is .*, or could be read as one",
+        ),
+        (
+            {"/": agent_at("", other_paths=["/docs/OPS"]), "/ops": agent_at("/ops")},
+            {},
+            "agents: '/' has '/docs/OPS' in its card or its rules",
+        ),
+        (
+            {"/": agent_at("", public_paths=["/ops/healthz"]), "/ops": agent_at("/ops")},
+            {},
+            "agents: '/' has '/ops/healthz' in its card or its rules",
         ),
         (
             {"/ops": agent_at("/ops"), "/": agent_at("", card_paths=["/ops/card.json"])},

@@ -102,10 +102,33 @@ async def test_the_application_is_asked_by_the_name_of_its_agents_url(url: str |
 async def test_the_application_is_asked_by_host_and_port() -> None:
     card = {**CARD, "supportedInterfaces": [{**CARD["supportedInterfaces"][0], "url": "http://agent.example:8080/rpc"}]}
     serving = Serving(card)
-    async with running(own(serving, url="http://agent.example:8080/x")):
+    async with running(own(serving, url="http://agent.example:8080")):
         (request,) = serving.requests
     assert str(request.url) == f"http://agent.example:8080{PATHS[0]}"
     assert request.scope["server"] == ("agent.example", 8080)
+
+
+@pytest.mark.parametrize(
+    ("url", "prefix", "root"),
+    [
+        ("https://agent.example/public", "", "/public"),
+        ("https://agent.example/public/", "", "/public"),
+        ("https://agent.example/api/billing", "/billing", "/api"),
+        ("https://agent.example/billing", "/billing", ""),
+        ("https://agent.example/other", "/billing", ""),
+        (None, "/billing", ""),
+    ],
+)
+async def test_the_application_is_asked_below_the_root_path_of_its_agents_url(
+    url: str | None, prefix: str, root: str
+) -> None:
+    serving = Serving(card_of(prefix), f"{prefix}{PATHS[0]}")
+    agents = {prefix or "/": agent_at(prefix, card=FromApplication(), url=url)}
+    async with running(protect_agents(serving.app, agents)) as lifespan:
+        assert lifespan.kinds == ["startup.complete"]
+    scope = serving.requests[0].scope
+    assert (scope["root_path"], scope["path"]) == (root, f"{root}{prefix}{PATHS[0]}")
+    assert scope["raw_path"] == scope["path"].encode()
 
 
 async def test_what_the_application_says_is_served_with_security_and_signed() -> None:
@@ -186,14 +209,19 @@ def huge_in_pieces(request: Request) -> Response:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (PlainTextResponse("x", 404), "the application answers 404 at '/.well-known/agent-card.json'; name the path"),
+        (
+            PlainTextResponse("x", 404),
+            "the application answers 404 at '/.well-known/agent-card.json'; if it has its card elsewhere",
+        ),
         (PlainTextResponse("x", 500), "the application answers 500 at"),
         (JSONResponse(CARD, 201), "the application answers 201 at"),
         (Response(status_code=307, headers={"location": "/"}), "the application answers 307 at"),
         (huge, f"no whole answer of at most {MAX_BYTES} bytes at"),
         (huge_in_pieces, f"no whole answer of at most {MAX_BYTES} bytes at"),
         (PlainTextResponse("hello"), "card: "),
-        (JSONResponse([]), "a JSON object is needed"),
+        (JSONResponse([]), "names no interface, so it is no card"),
+        (JSONResponse({"status": "starting"}), "names no interface, so it is no card"),
+        (JSONResponse({**CARD, "supportedInterfaces": []}), "names no interface, so it is no card"),
     ],
 )
 async def test_an_answer_that_is_no_card_fails_the_start(answer: Any, words: str) -> None:
@@ -215,7 +243,7 @@ async def test_an_application_that_returns_without_an_answer_fails_the_start(mes
             await send({"type": kind, "status": 200, "headers": []})
 
     with pytest.raises(ConfigurationError, match="no whole answer"):
-        await application.card_of_application(app, "/x", None, {})
+        await application.card_of_application(app, "", "/x", None, {})
 
 
 async def test_an_application_that_raises_fails_the_start() -> None:
@@ -242,11 +270,12 @@ async def test_an_application_that_never_answers_fails_the_start(monkeypatch: py
 async def test_what_it_does_after_its_answer_is_its_own() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200})
-        await send({"type": "http.response.body", "body": b"{", "more_body": True})
-        await send({"type": "http.response.body", "body": b"}"})
+        await send({"type": "http.response.body", "body": body[:9], "more_body": True})
+        await send({"type": "http.response.body", "body": body[9:]})
         await send({"type": "http.response.body", "body": b"too late"})
 
-    assert await application.card_of_application(app, "/x", None, {}) == b"{}"
+    body = json_bytes(CARD)
+    assert await application.card_of_application(app, "", "/x", None, {}) == body
 
 
 @pytest.mark.parametrize("path", ["x", "", "/x?y", "/\u00e4"])

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from inspect import isfunction
 from itertools import product
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import pytest
@@ -109,26 +110,31 @@ async def test_the_application_is_asked_by_host_and_port() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "prefix", "root"),
+    ("url", "told", "prefix", "root"),
     [
-        ("https://agent.example/public", "", "/public"),
-        ("https://agent.example/public/", "", "/public"),
-        ("https://agent.example/api/billing", "/billing", "/api"),
-        ("https://agent.example/billing", "/billing", ""),
-        ("https://agent.example/other", "/billing", ""),
-        (None, "/billing", ""),
+        ("https://agent.example/public", "/public", "", "/public"),
+        ("https://agent.example/public", "", "", ""),  # a route of its own
+        ("https://agent.example/api/billing", "", "/billing", "/api"),
+        ("https://agent.example/api/billing/", "", "/billing", "/api"),
+        ("https://agent.example/api/billing", "/v2", "/billing", "/v2"),
+        ("https://agent.example/billing", "", "/billing", ""),
+        (None, "", "/billing", ""),
     ],
 )
-async def test_the_application_is_asked_below_the_root_path_of_its_agents_url(
-    url: str | None, prefix: str, root: str
-) -> None:
-    serving = Serving(card_of(prefix), f"{prefix}{PATHS[0]}")
-    agents = {prefix or "/": agent_at(prefix, card=FromApplication(), url=url)}
+async def test_the_application_is_asked_below_its_root_path(url: str | None, told: str, prefix: str, root: str) -> None:
+    serving = Serving(card_of(urlsplit(url or "http://agent.example/billing").path.rstrip("/")), f"{prefix}{PATHS[0]}")
+    agents = {prefix or "/": agent_at(prefix, card=FromApplication(root_path=told), url=url)}
     async with running(protect_agents(serving.app, agents)) as lifespan:
         assert lifespan.kinds == ["startup.complete"]
     scope = serving.requests[0].scope
     assert (scope["root_path"], scope["path"]) == (root, f"{root}{prefix}{PATHS[0]}")
     assert scope["raw_path"] == scope["path"].encode()
+
+
+async def test_a_card_that_names_a_place_beside_the_url_fails_the_start() -> None:
+    app = own(Serving(card_of("/other")), url="https://agent.example/public")
+    words = "the application names the interface 'http://agent.example/other/rpc', which is not below url="
+    assert words in await failure_of(app)
 
 
 async def test_what_the_application_says_is_served_with_security_and_signed() -> None:
@@ -243,7 +249,7 @@ async def test_an_application_that_returns_without_an_answer_fails_the_start(mes
             await send({"type": kind, "status": 200, "headers": []})
 
     with pytest.raises(ConfigurationError, match="no whole answer"):
-        await application.card_of_application(app, "", "/x", None, {})
+        await application.card_of_application(app, FromApplication("/x"), "", None, {})
 
 
 async def test_an_application_that_raises_fails_the_start() -> None:
@@ -275,7 +281,7 @@ async def test_what_it_does_after_its_answer_is_its_own() -> None:
         await send({"type": "http.response.body", "body": b"too late"})
 
     body = json_bytes(CARD)
-    assert await application.card_of_application(app, "", "/x", None, {}) == body
+    assert await application.card_of_application(app, FromApplication("/x"), "", None, {}) == body
 
 
 @pytest.mark.parametrize("path", ["x", "", "/x?y", "/\u00e4"])

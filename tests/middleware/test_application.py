@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 
-from a2a_trust.auth.principal import Principal
+from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.card.merge import merged_card
 from a2a_trust.card.security import CardSecurity
 from a2a_trust.errors import ConfigurationError
@@ -476,6 +476,24 @@ def test_the_application_has_to_be_known_and_the_path_is_the_callers() -> None:
         ExtendedCardEndpoint(PROMISING, ExtendedCard(FromApplication()))
     with pytest.raises(ConfigurationError, match="does not promise an extended card"):
         extended(Answering(EXTENDED), CARD)
+
+
+@pytest.mark.parametrize(("card", "status"), [(PROMISING, 401), (CARD, 400)])
+async def test_an_anonymous_caller_gets_none(card: dict[str, Any], status: int) -> None:
+    inner = Answering(EXTENDED)
+    source = ExtendedCard(FromApplication()) if card is PROMISING else None
+    endpoint = ExtendedCardEndpoint(card, source, application=inner)
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": "/rest/extendedAgentCard", "query_string": b"", "headers": []}
+    await endpoint.answer(Anonymous(), "", scope, receive, send, legacy=False)
+    assert (sent[0]["status"], inner.asked) == (status, [])
 
 
 async def test_a_caller_that_goes_away_is_told_to_the_application() -> None:

@@ -365,6 +365,15 @@ def test_the_readers_of_a_card_are_those_of_its_agent_whatever_path_names_it() -
             {},
             "'/x/a' would have a document at .*, which belongs to '/a'; give each its own url=",
         ),
+        (
+            {
+                "/": agent_at("", url="https://agent.example/ops"),
+                "/ops": agent_at("/ops", url="https://agent.example/ops"),
+            },
+            {},
+            "'/ops' would have a document at '/.well-known/oauth-protected-resource/ops', which belongs to '/'",
+        ),
+        ({"/ops": agent_at("/ops", card={**card_of("/ops"), "skills": 5})}, {}, "agent '/ops': card: /skills"),
         ({"/ops": agent_at("/ops")}, {"unguarded_paths": "/docs"}, r"unguarded_paths: write a list, even of one"),
         ({"/ops": agent_at("/ops")}, {"unguarded_paths": ["docs"]}, "unguarded_paths: 'docs' is no path"),
         (

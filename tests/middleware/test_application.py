@@ -137,6 +137,19 @@ async def test_a_card_that_names_a_place_beside_the_url_fails_the_start() -> Non
     assert words in await failure_of(app)
 
 
+async def test_a_card_may_name_a_place_at_another_host_that_is_not_guarded_here() -> None:
+    elsewhere = {"url": "https://other.example/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    card = card_of("/public")
+    card["supportedInterfaces"].append(elsewhere)
+    app = own(
+        Serving({**CARD, "supportedInterfaces": card["supportedInterfaces"]}),
+        url="https://agent.example/public",
+        unguarded=[elsewhere["url"]],
+    )
+    async with running(app) as lifespan:
+        assert lifespan.kinds == ["startup.complete"]
+
+
 async def test_what_the_application_says_is_served_with_security_and_signed() -> None:
     signer = generate_signer()
     app = own(Serving(BARE), security=SECURITY, signer=signer)
@@ -276,6 +289,7 @@ async def test_an_application_that_never_answers_fails_the_start(monkeypatch: py
 async def test_what_it_does_after_its_answer_is_its_own() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.debug", "info": {}})
         await send({"type": "http.response.body", "body": body[:9], "more_body": True})
         await send({"type": "http.response.body", "body": body[9:]})
         await send({"type": "http.response.body", "body": b"too late"})
@@ -284,8 +298,8 @@ async def test_what_it_does_after_its_answer_is_its_own() -> None:
     assert await application.card_of_application(app, FromApplication("/x"), "", None, {}) == body
 
 
-@pytest.mark.parametrize("path", ["x", "", "/x?y", "/\u00e4"])
-def test_a_path_is_a_path(path: str) -> None:
+@pytest.mark.parametrize("path", ["x", "", "/x?y", "/x#y", "/x y", "/x\n", "/\u00e4", 5])
+def test_a_path_is_a_path(path: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"FromApplication: .* is no path; write FromApplication"):
         FromApplication(path)
 

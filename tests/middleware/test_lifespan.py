@@ -173,6 +173,28 @@ async def test_failures_without_words_are_failures() -> None:
         assert words in lifespan.said[1]["message"]
 
 
+async def test_one_that_has_said_that_it_stopped_is_not_waited_for() -> None:
+    has_stopped = anyio.Event()
+
+    async def first(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        has_stopped.set()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def second(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+        await has_stopped.wait()
+
+    async with running(together(first, second)) as lifespan:
+        assert lifespan.kinds == ["startup.complete"]
+    assert lifespan.kinds == ["startup.complete", "shutdown.complete"]
+
+
 async def test_a_server_that_gives_up_ends_them() -> None:
     async with anyio.create_task_group() as tasks:
 

@@ -1,10 +1,10 @@
-"""Security for a card that says nothing of it: frameworks generate cards without schemes and requirements."""
+"""Adds schemes and requirements to a card that declares none, as frameworks generate them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from a2a_trust import strict_json
 from a2a_trust.card.given import GivenCard, given_card
@@ -51,8 +51,8 @@ class CardSecurity:
         self._alternatives()
 
     def added_to(self, card: GivenCard) -> JSONObject:
-        """The card with these schemes and requirements; its own ones, when it has any, must be the same. Signatures are
-        left out: they do not cover what is added."""
+        """The card with these schemes and requirements. If it declares its own, they must be equal. Signatures are
+        removed, because they do not cover the additions."""
         given = given_card(card)
         original = strict_json.parse(given, what="card") if isinstance(given, bytes) else given
         if not isinstance(original, Mapping):
@@ -93,8 +93,8 @@ def _own(members: JSONObject, name: str) -> JSON:
     proto = proto_name(name)
     if proto != name and members.get(name) is not None and members.get(proto) is not None:
         raise ConfigurationError(f"security: the card has both {name} and {proto}; keep {name}")
-    found = members.pop(name, None)
-    return members.pop(proto, None) or found
+    value, twin = members.pop(name, None), members.pop(proto, None)
+    return twin if value is None else value
 
 
 def _scheme(name: str, declared: JSON, given: Mapping[str, Any], is_current: bool, is_legacy: bool) -> JSONObject:
@@ -105,22 +105,19 @@ def _scheme(name: str, declared: JSON, given: Mapping[str, Any], is_current: boo
         shaped = {member: value for member, value in both.items() if member not in SCHEME_TYPES}
     if declared and _read(name, declared) != _read(name, shaped):
         raise ConfigurationError(
-            f"security: the card declares the scheme {name!a:.64} itself, and differently; leave it out of security, "
-            "or make both alike"
+            f"security: the card declares the scheme {name!a:.64} itself, and differently; remove it from security=, "
+            "or make both equal"
         )
     return shaped
-
-
-_ABSENT: Final = (None, ())
 
 
 def _check_same(card: Mapping[str, JSON], alternatives: tuple[Alternative, ...]) -> None:
     names = (_LEGACY, _CURRENT, proto_name(_CURRENT))
     declared = read_card({name: card[name] for name in names if name in card}).requirements
-    if declared not in _ABSENT and set(declared or ()) != set(alternatives):
+    if declared and set(declared) != set(alternatives):
         raise ConfigurationError(
-            "security: the card has requirements of its own, and others; take them out of the framework's card, or "
-            "make both alike"
+            "security: the card declares requirements that differ from these; remove them from one of both, or make "
+            "them equal"
         )
 
 

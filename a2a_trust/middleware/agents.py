@@ -1,49 +1,55 @@
 """The agents of one application: which of them a request is for, and cards that exist late.
 
-A request is for the agent whose prefix its path begins with; the longest counts. A path that a lenient router could
-take for another agent's is of none, and is 404. So is a path of no agent, unless it is named.
+A request is for the agent whose prefix its path begins with; the longest counts. 404: a path that a lenient router
+could read as another agent's, and a path below no prefix unless ``unguarded_paths`` names it.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
+from inspect import iscoroutinefunction
 from math import inf
 from time import monotonic
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
 import anyio
 
+from a2a_trust.cache import SingleFlight
 from a2a_trust.card.operations import folded_path, is_foldable
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware import audit
-from a2a_trust.middleware.authentication import ends_like_card, is_exactly
-from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, is_preflight, refuse
+from a2a_trust.middleware.authentication import ends_like_card, is_exactly, lines_without
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, is_preflight, refuse
 from a2a_trust.middleware.extended_card import respond
 from a2a_trust.middleware.generated import ASK_SECONDS
 from a2a_trust.middleware.lifespan import run_lifespans
 from a2a_trust.middleware.routing import quoted, route_path
-from a2a_trust.middleware.rules import NOT_FOUND, OtherPaths
+from a2a_trust.middleware.rules import CONTROL, NOT_FOUND, OtherPaths
 
-__all__ = ["Agent", "Agents", "Behind", "CardOf", "Front"]
+__all__ = ["Agent", "Agents", "CardOf", "Front", "GuardedAgent"]
 
 _log: Final = logging.getLogger(__name__)
 
 _CARD_PATHS: Final = frozenset(CARD_PATHS)
+_LONGEST: Final = 8_192
+"""How long a path may be: every path is folded before anybody is known."""
 
 CardOf: TypeAlias = Callable[[Mapping[str, str]], str | None]
 """Gives the prefix of the agent that the parameters of a query name, or None."""
 
 
-class Behind(NamedTuple):
-    """An application behind the card of an agent, the documents that anybody may read, by their paths, and the paths
-    that the card and the rules name."""
+class GuardedAgent(NamedTuple):
+    """An application behind the card of an agent, the documents that anybody may read, by their paths, the paths of its
+    interfaces, and those that its rules name."""
 
     documents: Mapping[str, ASGIApp]
     app: ASGIApp
+    interfaces: tuple[str, ...]
     named: tuple[str, ...]
     flush: Callable[[], None]
 
@@ -67,55 +73,57 @@ def _is_read(scope: Scope) -> bool:
 
 
 class Agent:
-    """One agent behind its card: ``behind`` is None until its card exists, and ``make`` makes it then."""
+    """One agent: ``guarded`` is None until its card exists, and ``make`` makes it then."""
 
     def __init__(
         self,
         *,
         name: str = "",
-        behind: Behind | None = None,
-        make: Callable[[Scope], Awaitable[Behind]] | None = None,
+        certificate_headers: frozenset[bytes] = frozenset(),
+        guarded: GuardedAgent | None = None,
+        make: Callable[[Scope], Awaitable[GuardedAgent]] | None = None,
     ) -> None:
-        """``name`` is its prefix, for errors, where there are several."""
-        self.behind, self._make = behind, make
+        """``name`` is its prefix, for errors, where there are several. ``certificate_headers`` are those in which its
+        proxy says who the client is."""
+        self.guarded, self._make = guarded, make
+        self.certificate_headers = certificate_headers
         self._name = f"agent {name!r}: " if name else ""
-        self._lock = anyio.Lock()
-        self._failed_at, self._failure = -inf, ""
+        self._flights = SingleFlight[str, None]()
+        self._failed_at, self._logged = -inf, ""
 
-    async def start(self, around: Scope, accept: Callable[[Behind], None]) -> None:
-        """Make it in the lifespan with this scope; ConfigurationError when that fails, or ``accept`` raises it."""
-        async with self._lock:
-            await self._start(around, accept)
+    async def start(self, asked_from: Scope, accept: Callable[[GuardedAgent], None]) -> ConfigurationError | None:
+        """Make it for the lifespan or the request with this scope; why that failed. All who ask wait for one start,
+        which goes on when they disconnect."""
+        try:
+            await self._flights.run("", partial(self._start, asked_from, accept))
+        except ConfigurationError as error:
+            return error
+        return None
 
-    async def start_at_a_request(self, around: Scope, accept: Callable[[Behind], None]) -> None:
+    async def start_at_a_request(self, asked_from: Scope, accept: Callable[[GuardedAgent], None]) -> None:
         """Make it, once in ten seconds at most. A failure is logged, and there is no agent then."""
         if monotonic() - self._failed_at < ASK_SECONDS:
             return
-        async with self._lock:
-            if monotonic() - self._failed_at < ASK_SECONDS:
-                return
-            try:
-                with anyio.CancelScope(shield=True):  # whoever asked may go; the card is for all
-                    await self._start(around, accept)
-            except ConfigurationError as error:
-                self._failed_at = monotonic()
-                if str(error) != self._failure:
-                    self._failure = str(error)
-                    _log.error("requests are answered by 503: %s", error, exc_info=error.__cause__)
+        error = await self.start(asked_from, accept)
+        if error is not None and str(error) != self._logged:
+            self._logged = str(error)
+            _log.error("requests are answered by 503: %s", error, exc_info=error.__cause__)
 
-    async def _start(self, around: Scope, accept: Callable[[Behind], None]) -> None:
-        if self.behind is not None or self._make is None:
+    async def _start(self, asked_from: Scope, accept: Callable[[GuardedAgent], None]) -> None:
+        if self.guarded is not None or self._make is None:
             return
         try:
-            behind = await self._make(around)
+            guarded = await self._make(asked_from)
+            accept(guarded)
         except TrustError as error:
+            self._failed_at = monotonic()
             raise ConfigurationError(f"{self._name}{error}") from None
-        except Exception as error:  # the function that gives the card is anybody's
+        except Exception as error:  # user code may raise anything
+            self._failed_at = monotonic()
             raise ConfigurationError(
                 f"{self._name}card: it could not be made: {type(error).__name__}: {error}"
             ) from error
-        accept(behind)
-        self.behind = behind
+        self.guarded = guarded
 
 
 class Agents:
@@ -133,34 +141,22 @@ class Agents:
         """``agents`` are by their prefixes; that of an agent for all other paths is empty."""
         self._app, self._agents, self._lifespans = app, agents, lifespans
         self._prefixes = _Prefixes(agents)
-        self._folded = {folded_path(prefix) if prefix else "": prefix for prefix in agents}
-        self._folded_prefixes = _Prefixes(self._folded)
-        if len(self._folded) < len(agents):
+        self._spelled = {folded_path(prefix) if prefix else "": prefix for prefix in agents}
+        self._folded = _Prefixes(self._spelled)
+        if len(self._spelled) < len(agents):
             raise ConfigurationError("agents: two prefixes differ only in their spelling; make them different")
-        self._unguarded = OtherPaths("unguarded_paths", unguarded)
+        self._unguarded, self._entries = OtherPaths("unguarded_paths", unguarded), tuple(unguarded)
         for entry in unguarded:
-            if ends_like_card(entry):
-                raise ConfigurationError(
-                    f"unguarded_paths: {entry!a:.128} ends like the path of a card, and the application's own card "
-                    "would be public there; leave it out"
-                )
-            prefix = self._owner(entry.rstrip("/"))
-            if prefix is not None or not self._is_clear(entry.rstrip("/"), prefix):
-                raise ConfigurationError(
-                    f"unguarded_paths: {entry!a:.128} is a path of the agent {prefix or '/'!r}, or looks like one; "
-                    "leave it out, or name it in the rules of that agent"
-                )
-        if card_of is not None and "" in agents:
-            raise ConfigurationError("card_of: the agent at '/' has its card at the root; leave one of them out")
-        if card_of is not None and not callable(card_of):
-            raise ConfigurationError("card_of: write a function, as in lambda query: f\"/agents/{query.get('id')}\"")
+            self._check_unguarded(entry)
+        _check_card_of(card_of, agents)
         self._card_of = card_of
+        self._certificate_headers = frozenset[bytes]().union(*(each.certificate_headers for each in agents.values()))
         self._documents: dict[str, tuple[str, ASGIApp]] = {}
         self._paths = frozenset[str]()
         for prefix, agent in agents.items():
-            if agent.behind is not None:
-                self._accept(prefix, agent.behind)
-        self._waiting = {prefix: agent for prefix, agent in agents.items() if agent.behind is None}
+            if agent.guarded is not None:
+                self._accept(prefix, agent.guarded)
+        self._waiting = {prefix: agent for prefix, agent in agents.items() if agent.guarded is None}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -180,35 +176,70 @@ class Agents:
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = route_path(scope) or "/"
-        prefix = self._owner(path)
-        is_clear = self._is_clear(path, prefix)
-        if prefix is not None and is_clear:
+        prefix = self._prefixes.longest(path)
+        why = self._why_not(path, prefix)
+        if why:
+            audit.request_refused(scope, audit.Reason.UNDECLARED_PATH, why)
+            await _refuse(404, scope, receive, send)
+        elif prefix is None:
+            await self._app(self._without_certificates(scope), receive, send)
+        else:
             agent = self._agents[prefix]
-            if agent.behind is None:
+            if agent.guarded is None:
                 await _refuse(503, scope, receive, send)
             else:
-                await agent.behind.app(scope, receive, send)
-        elif prefix is None and is_clear and self._unguarded.has(path) and not ends_like_card(path):
-            await self._app(scope, receive, send)
-        else:
-            audit.request_refused(scope, audit.Reason.UNDECLARED_PATH, _why(path, is_clear=is_clear))
-            await _refuse(404, scope, receive, send)
+                inner = self._without_certificates(scope, agent.certificate_headers)
+                await agent.guarded.app(inner, receive, send)
 
-    def _owner(self, path: str) -> str | None:
-        """The longest prefix of an agent that the path is below."""
-        return self._prefixes.longest(path)
-
-    def _is_clear(self, path: str, owner: str | None) -> bool:
-        """Whether the most lenient router finds the same agent, also one that takes a prefix off."""
-        if not is_foldable(path):
-            return False
+    def _why_not(self, path: str, prefix: str | None) -> str:
+        """Why a path below that prefix is 404, and what to write; empty when it is not."""
+        if len(path) > _LONGEST or not is_foldable(path):
+            return f"{quoted(path)} is too long"
+        if CONTROL.search(path):
+            return f"{quoted(path)} holds a control character"
         folded = folded_path(path)
-        found = self._folded_prefixes.longest(folded)
-        if (None if found is None else self._folded[found]) != owner:
-            return False
-        # FastAPI takes off the root_path that it was made with, which this layer knows nothing of. An agent names its
-        # paths one by one; what is of no agent, or of the one for the rest, may be a subtree.
-        return bool(owner) or self._unguarded.names(path) or not self._folded_prefixes.is_within(folded)
+        is_named = self._unguarded.names(path)
+        if self._is_of_another(folded, prefix) or (self._is_within_another(folded) and not is_named):
+            return f"{quoted(path)} could be read as the path of another agent{self._hint(path)}"
+        if prefix is not None:
+            return ""
+        if path in CARD_PATHS:
+            advice = (
+                "card_of names none for this query" if self._card_of else "write card_of=... to say whose card is meant"
+            )
+            return f"{quoted(path)} is of no agent; {advice}"
+        if ends_like_card(path) or self._unguarded.has(path):
+            return f"{quoted(path)} ends like the path of a card, and is of no agent" if ends_like_card(path) else ""
+        hint = self._hint(path) or f"; write unguarded_paths=[{quoted(path)}] if everybody may have it"
+        return f"{quoted(path)} is of no agent{hint}"
+
+    def _hint(self, path: str) -> str:
+        """For a path that looks like an interface that the application sees elsewhere."""
+        for prefix, agent in self._agents.items():
+            for interface in () if agent.guarded is None else agent.guarded.interfaces:
+                if path != "/" and (interface.endswith(path) or path.endswith(interface)):
+                    return (
+                        f"; the agent {prefix or '/'!r} has {quoted(interface)}: write prefixes and paths without the "
+                        "server's root path, and correct the root path or the URL in the card if they differ"
+                    )
+        return ""
+
+    def _is_of_another(self, folded: str, prefix: str | None) -> bool:
+        """Whether a lenient router finds another agent than the one with this prefix."""
+        found = self._folded.longest(folded)
+        return (None if found is None else self._spelled[found]) != prefix
+
+    def _is_within_another(self, folded: str) -> bool:
+        """Whether a router that takes off segments finds another agent. FastAPI does so with the root_path that it was
+        made with, which this layer knows nothing of."""
+        found = self._folded.longest(folded) or ""
+        return self._folded.is_within(f"/{folded[len(found) :]}")
+
+    def _without_certificates(self, scope: Scope, own: frozenset[bytes] = frozenset()) -> Scope:
+        """The request without what claims certificates, and without the proxy's secret, for all but those who verify
+        them."""
+        hidden = self._certificate_headers - own
+        return {**scope, "headers": lines_without(hidden, scope["headers"])} if hidden else scope
 
     def _for_card_of(self, scope: Scope, card_of: CardOf) -> Scope:
         """The request for the card of the agent that its query names; as it is where it names none."""
@@ -217,7 +248,7 @@ class Agents:
         if len(dict(pairs)) == len(pairs):
             try:
                 prefix = card_of(dict(pairs))
-            except Exception as error:  # noqa: BLE001  the query is anybody's; what it does not expect names no agent
+            except Exception as error:  # noqa: BLE001  user code may raise anything for what a caller writes
                 _log.info("card_of: %s for a query", type(error).__name__)
         if not isinstance(prefix, str) or prefix not in self._agents:
             return scope
@@ -228,60 +259,86 @@ class Agents:
     async def _start_at_a_request(self, scope: Scope) -> None:
         """Make the agent that the request is for; others must not hold it up."""
         path = route_path(scope)
-        owner = self._owner(path)
-        is_of_all = owner is None and "/.well-known/" in path  # where documents are, and card_of answers
-        for prefix, agent in [*self._waiting.items()]:
-            if prefix == owner or is_of_all:
-                await agent.start_at_a_request(scope, partial(self._accept, prefix))
+        owner = self._prefixes.longest(path)
+        is_of_all = not owner and "/.well-known/" in path  # where documents are, and card_of answers
+        async with anyio.create_task_group() as tasks:
+            for prefix, agent in self._waiting.items():
+                if prefix == owner or is_of_all:
+                    tasks.start_soon(agent.start_at_a_request, scope, partial(self._accept, prefix))
         self._wait_for_the_rest()
 
     async def _run_lifespans(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            started = partial(self._start, scope)
-            await run_lifespans((self._app, *self._lifespans), scope, receive, send, started=started)
+            await run_lifespans(
+                (self._app, *self._lifespans), scope, receive, send, started=partial(self._start, scope)
+            )
         finally:
             for agent in self._agents.values():
-                if agent.behind is not None:
-                    agent.behind.flush()
+                if agent.guarded is not None:
+                    agent.guarded.flush()
 
-    async def _start(self, around: Scope) -> None:
-        for prefix, agent in self._waiting.items():
-            await agent.start(around, partial(self._accept, prefix))
+    async def _start(self, scope: Scope) -> str:
+        """Make all agents whose cards exist now; why one of them failed, or an empty string."""
+        failures: list[str] = []
+
+        async def start(prefix: str, agent: Agent) -> None:
+            error = await agent.start(scope, partial(self._accept, prefix))
+            if error is not None:
+                failures.append(str(error))
+
+        async with anyio.create_task_group() as tasks:
+            for prefix, agent in self._waiting.items():
+                tasks.start_soon(start, prefix, agent)
         self._wait_for_the_rest()
+        return "; ".join(failures)
 
     def _wait_for_the_rest(self) -> None:
-        self._waiting = {prefix: agent for prefix, agent in self._waiting.items() if agent.behind is None}
+        self._waiting = {prefix: agent for prefix, agent in self._waiting.items() if agent.guarded is None}
 
-    def _accept(self, prefix: str, behind: Behind) -> None:
-        """Serve the documents of an agent; ConfigurationError when one of them is at a path of another agent."""
-        for path in behind.named:
-            owner = self._owner(path)
-            if owner not in (prefix, "", None) or (not prefix and self._folded_prefixes.is_within(folded_path(path))):
+    def _check_unguarded(self, entry: str) -> None:
+        if ends_like_card(entry):
+            raise ConfigurationError(
+                f"unguarded_paths: {entry!a:.128} ends like the path of a card, and the application's own card "
+                "would be public there; leave it out"
+            )
+        path = entry.rstrip("/")
+        prefix = self._prefixes.longest(path)
+        folded = folded_path(path)
+        is_never_meant = self._is_within_another(folded) and not self._unguarded.names(path)
+        if prefix is not None or self._is_of_another(folded, prefix) or is_never_meant:
+            raise ConfigurationError(
+                f"unguarded_paths: {entry!a:.128} is a path of the agent {prefix or '/'!r}, or could be read as one of "
+                "an agent; leave it out, or name it in the rules of that agent"
+            )
+
+    def _accept(self, prefix: str, guarded: GuardedAgent) -> None:
+        """Serve the documents of an agent; ConfigurationError when one of its paths could be another agent's."""
+        for path in (*guarded.interfaces, *guarded.named):
+            owner = self._prefixes.longest(path)
+            is_below_root_path = bool(prefix) and not owner  # which is not known here
+            folded = folded_path(path)
+            is_of_another = owner != prefix or self._is_of_another(folded, prefix) or self._is_within_another(folded)
+            if is_of_another and not is_below_root_path:
                 raise ConfigurationError(
-                    f"agents: {prefix or '/'!r} has {path!a:.128} in its card or its rules, which is a path of another "
+                    f"{path!a:.128}, in the card or the rules of the agent {prefix or '/'!r}, is a path of another "
                     "agent, or could be read as one; correct the prefix, or take another path"
                 )
-        for path in behind.documents:
-            below = self._owner(path)
-            other = self._documents[path][0] if path in self._documents else below
-            if other != prefix and (other or path in self._documents):
+        for path in guarded.interfaces:
+            opened = next((entry for entry in self._entries if _opens(entry, path)), None)
+            if opened is not None:
                 raise ConfigurationError(
-                    f"agents: {prefix or '/'!r} would have a document at {path!a:.128}, which belongs to "
-                    f"{other or '/'!r}; give each its own url="
+                    f"unguarded_paths: with a root path, {opened!a:.128} would open {path!a:.128} of the agent "
+                    f"{prefix or '/'!r}; leave it out, and write prefixes without the server's root path"
                 )
-        self._documents |= {path: (prefix, document) for path, document in behind.documents.items()}
+        for path in guarded.documents:
+            owner = self._documents[path][0] if path in self._documents else self._prefixes.longest(path)
+            if owner != prefix and (owner or path in self._documents):
+                raise ConfigurationError(
+                    f"the agent {prefix or '/'!r} would have a document at {path!a:.128}, which belongs to "
+                    f"{owner or '/'!r}; give each its own url="
+                )
+        self._documents |= {path: (prefix, document) for path, document in guarded.documents.items()}
         self._paths = frozenset(self._documents)
-
-
-def _why(path: str, *, is_clear: bool) -> str:
-    """Why there is nothing at this path, and what to write."""
-    if not is_clear:
-        return f"{quoted(path)} could be read as the path of another agent"
-    if path in CARD_PATHS:
-        return f"{quoted(path)} is of no agent; write card_of=... to say whose card is meant"
-    if ends_like_card(path):
-        return f"{quoted(path)} ends like the path of a card, and is of no agent"
-    return f"{quoted(path)} is of no agent; write unguarded_paths=[{quoted(path)}] if everybody may have it"
 
 
 class _Prefixes:
@@ -290,6 +347,9 @@ class _Prefixes:
     def __init__(self, prefixes: Iterable[str]) -> None:
         self._prefixes = frozenset(prefixes)
         self._lengths = sorted({len(prefix) for prefix in self._prefixes}, reverse=True)
+        within = "|".join(re.escape(prefix[1:]) for prefix in self._prefixes if prefix)
+        #: Behind a segment: one search for all of them.
+        self._within = re.compile(rf"./(?:{within})(?:/|\Z)" if within else r"(?!)")
 
     def longest(self, path: str) -> str | None:
         for length in self._lengths:
@@ -299,13 +359,28 @@ class _Prefixes:
 
     def is_within(self, path: str) -> bool:
         """Whether the path, less some first segments, is below one of the prefixes; the empty one is none."""
-        return any(f"{path}/".find(f"{prefix}/", 1) > 0 for prefix in self._prefixes if prefix)
+        return self._within.search(path) is not None
+
+
+def _opens(entry: str, interface: str) -> bool:
+    """Whether an unguarded entry could be the interface, where a root path is taken off the one or the other."""
+    if entry == "/" or interface == "/" or "{" in entry:
+        return False
+    return f"{interface}/".endswith(f"{entry}/") or entry.endswith(interface) or entry in f"{interface}/"[1:]
+
+
+def _check_card_of(card_of: Any, agents: Mapping[str, Agent]) -> None:
+    if card_of is None:
+        return
+    if not callable(card_of) or iscoroutinefunction(card_of):
+        raise ConfigurationError("card_of: write a plain function (def or lambda, not async def) of the parameters")
+    if "" in agents:
+        raise ConfigurationError("card_of: the agent at '/' has its card at the root; leave one of them out")
 
 
 async def _refuse(status: int, scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "websocket":
-        await receive()  # websocket.connect, which has to be taken before it can be refused
-        await send({"type": "websocket.close", "code": 1008 if status == 404 else 1013, "reason": ""})
+        await close_websocket(receive, send, 1008 if status == 404 else 1013)
     elif status == 404:
         await respond(NOT_FOUND, None, scope, send)
     else:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import MutableMapping
+from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import anyio
 
-from a2a_trust import strict_json
 from a2a_trust.card.schema import CARD_PATHS
-from a2a_trust.card.view import interface_urls
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
 from a2a_trust.strict_json import MAX_BYTES
 
-__all__ = ["Answer", "FromApplication", "answer_of", "card_of_application"]
+__all__ = ["Answer", "FromApplication", "answer_of", "card_of_application", "check_urls"]
 
+
+_NO_URL: Final = "http://public-url-is-missing.invalid"
+"""Where the application is asked when nobody has said where it is."""
 
 _PATH: Final = re.compile(r"/[!-\"$->@-~]*")
 """Of a request, without query and fragment."""
@@ -38,11 +39,15 @@ class FromApplication:
     root_path: str = ""
 
     def __post_init__(self) -> None:
-        path: object = self.path
-        if path is not None and not (isinstance(path, str) and _PATH.fullmatch(path)):
-            raise ConfigurationError(
-                f"FromApplication: {self.path!a:.128} is no path; write FromApplication({CARD_PATHS[0]!r})"
-            )
+        root: object = self.root_path
+        root = f"{root}/" if isinstance(root, str) else root
+        paths: tuple[object, ...] = (CARD_PATHS[0] if self.path is None else self.path, root)
+        for path in paths:
+            if not (isinstance(path, str) and _PATH.fullmatch(path)) or "//" in path:
+                raise ConfigurationError(
+                    f"FromApplication: {path!a:.128} is no path; write FromApplication({CARD_PATHS[0]!r}), or "
+                    "FromApplication(root_path='/team')"
+                )
 
 
 _OTHER_FORMS: Final = frozenset({b"accept-encoding", b"range", b"if-none-match", b"if-modified-since", b"if-range"})
@@ -61,6 +66,10 @@ class Answer(NamedTuple):
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else self.body})
 
 
+class _TooLongError(Exception):
+    """The answer is longer than a card may be."""
+
+
 async def answer_of(app: ASGIApp, scope: Scope, receive: Receive) -> Answer | None:
     """What the application answers to one http request; None for no answer, or one of more than 1 MB."""
     started: MutableMapping[str, Any] | None = None
@@ -72,29 +81,35 @@ async def answer_of(app: ASGIApp, scope: Scope, receive: Receive) -> Answer | No
         if message["type"] == "http.response.start":
             started = message
         elif message["type"] == "http.response.body" and not is_whole:
-            if len(body) <= MAX_BYTES:
-                body.extend(message.get("body", b""))
+            body.extend(message.get("body", b""))
             is_whole = not message.get("more_body", False)
+            if len(body) > MAX_BYTES:
+                raise _TooLongError
 
     # A whole document in its plain form is what can be read and signed; the application is asked for nothing else.
     headers = [line for line in scope["headers"] if line[0].lower() not in _OTHER_FORMS]
-    await app({**scope, "headers": headers}, receive, keep)
+    extensions = scope.get("extensions") or {}
+    plain = {name: value for name, value in extensions.items() if not name.startswith("http.response.")}
+    try:
+        await app({**scope, "headers": headers, "extensions": plain}, receive, keep)
+    except _TooLongError:
+        return None
     if started is None or not is_whole or len(body) > MAX_BYTES:
         return None
     return Answer(started["status"], [*started.get("headers", ())], bytes(body))
 
 
 async def card_of_application(
-    app: ASGIApp, source: FromApplication, prefix: str, url: str | None, around: Scope
+    app: ASGIApp, source: FromApplication, prefix: str, url: str | None, asked_from: Scope
 ) -> bytes:
     """The card that the application serves; ConfigurationError when it serves none.
 
     Applications write their cards by the request's host and root path: they are those of ``url``, the agent's public
-    one. ``prefix`` is the agent's, ``around`` the scope of the lifespan, or of the request, that needs the card.
+    one. ``prefix`` is the agent's, ``asked_from`` the scope of the lifespan, or of the request, that needs the card.
     """
     path = source.path or f"{prefix}{CARD_PATHS[0]}"
-    root = around.get("root_path") or source.root_path or _root_path(prefix, url)
-    answer = await answer_of(app, _scope(root, path, url, around), _no_body())
+    root = asked_from.get("root_path") or source.root_path or _root_path(prefix, url)
+    answer = await answer_of(app, _scope(root, path, url, asked_from), _no_body())
     if answer is None:
         raise ConfigurationError(f"card: the application gave no whole answer of at most {MAX_BYTES} bytes at {path!r}")
     if answer.status != 200:
@@ -103,23 +118,24 @@ async def card_of_application(
             "card=FromApplication('/path/of/the/card.json'); if it makes its routes when it starts, its lifespan has "
             "to run: protect_agents(…, lifespans=[…]) for what is mounted"
         )
-    card = strict_json.parse(answer.body, what="card")
-    urls = [each for _, each in interface_urls(card)] if isinstance(card, dict) else []
-    if not urls:
-        raise ConfigurationError(f"card: what the application has at {path!r} names no interface, so it is no card")
-    elsewhere = next((each for each in urls if url is not None and _is_beside(each, url)), None)
-    if elsewhere is not None:
-        raise ConfigurationError(
-            f"card: the application names the interface {elsewhere!a:.128}, which is not below url={url!a:.128}; if "
-            "the server has a root path, write card=FromApplication(root_path='/…'), or correct one of the URLs"
-        )
     return answer.body
 
 
-def _is_beside(interface: str, url: str) -> bool:
-    """Whether an interface is at the agent's host, and not below its URL."""
-    there, here = urlsplit(interface), urlsplit(url)
-    return there.hostname == here.hostname and not f"{there.path}/".startswith(f"{here.path.rstrip('/')}/")
+def check_urls(urls: Iterable[str], url: str | None) -> None:
+    """Return when the interfaces in an application's own card are below the agent's URL, or at other hosts."""
+    for interface in urls:
+        there, here = urlsplit(interface), urlsplit(url or _NO_URL)
+        if there.hostname != here.hostname:
+            continue
+        if url is None:
+            raise ConfigurationError(
+                "card: the application writes its URLs by the host of the request; pass url='https://…', the public one"
+            )
+        if not f"{there.path}/".startswith(f"{here.path.rstrip('/')}/"):
+            raise ConfigurationError(
+                f"card: the application names the interface {interface!a:.128}, which is not below url={url!a:.128}; "
+                "if the server has a root path, write card=FromApplication(root_path='/…'), or correct one of the URLs"
+            )
 
 
 def _root_path(prefix: str, url: str | None) -> str:
@@ -128,8 +144,8 @@ def _root_path(prefix: str, url: str | None) -> str:
     return path.removesuffix(prefix) if prefix and path.endswith(prefix) else ""
 
 
-def _scope(root: str, path: str, url: str | None, around: Scope) -> Scope:
-    parts = urlsplit(url or "http://localhost")
+def _scope(root: str, path: str, url: str | None, asked_from: Scope) -> Scope:
+    parts = urlsplit(url or _NO_URL)
     host, port = parts.hostname or "localhost", parts.port or (443 if parts.scheme == "https" else 80)
     scope: dict[str, Any] = {
         "type": "http",
@@ -146,10 +162,10 @@ def _scope(root: str, path: str, url: str | None, around: Scope) -> Scope:
         "server": (host, port),
         "extensions": {},
     }
-    if "state" in around:
-        scope["state"] = dict(around["state"])
-    if "app" in around:  # of Starlette, for its own routes
-        scope["app"] = around["app"]
+    if "state" in asked_from:
+        scope["state"] = dict(asked_from["state"])
+    if "app" in asked_from:  # of Starlette, for its own routes
+        scope["app"] = asked_from["app"]
     return scope
 
 

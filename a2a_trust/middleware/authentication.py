@@ -39,12 +39,20 @@ from a2a_trust.middleware.browsers import BrowserRules, is_attached_by_browsers
 from a2a_trust.middleware.caching import CachingRules
 from a2a_trust.middleware.client_certificate import CertificateSource
 from a2a_trust.middleware.disconnect import ClientGoneError, ReadAhead, Room
-from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, is_preflight
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, is_preflight
 from a2a_trust.middleware.options import MAX_BODY, RequestRules, check_app
 from a2a_trust.middleware.refusal import Refusal, refusal_for
 from a2a_trust.middleware.routing import Interfaces, route_path
 
-__all__ = ["CardEnforcementMiddleware", "ends_like_card", "exact_path", "is_exactly", "is_public", "principal_of"]
+__all__ = [
+    "CardEnforcementMiddleware",
+    "ends_like_card",
+    "exact_path",
+    "is_exactly",
+    "is_public",
+    "lines_without",
+    "principal_of",
+]
 
 _PRINCIPAL: Final = "a2a_trust.principal"
 _PUBLIC: Final = object()
@@ -172,15 +180,15 @@ class CardEnforcementMiddleware:
         public = {**scope, _PRINCIPAL: _PUBLIC}
         public.pop(CERTIFICATES, None)
         if self._certificates is not None:  # what claims certificates, and the proxy's secret, is for us only
-            public["headers"] = _lines_without(self._certificates.headers, scope["headers"])
+            public["headers"] = lines_without(self._certificates.headers, scope["headers"])
         if scope["method"] == "OPTIONS":  # nobody asked who it is from, so it may call nothing
-            public["headers"] = _lines_without(_OF_BODIES, public["headers"])
+            public["headers"] = lines_without(_OF_BODIES, public["headers"])
             receive = _without_body(receive)
         await self._app(public, receive, send)
 
     def _hide_credentials(self, scope: Scope) -> None:
         if self._hidden_headers:
-            scope["headers"] = _lines_without(self._hidden_headers, scope["headers"])
+            scope["headers"] = lines_without(self._hidden_headers, scope["headers"])
         if self._hidden_cookies:
             scope["headers"] = [*_without_cookies(self._hidden_cookies, scope["headers"])]
         if self._hidden_parameters:
@@ -234,8 +242,7 @@ class CardEnforcementMiddleware:
         elif "websocket.http.response" in (scope.get("extensions") or {}):
             await _respond(refusal.with_one_challenge_line(), "websocket.http.response", send)
         else:
-            await receive()  # websocket.connect, which has to be taken before it can be refused
-            await send({"type": "websocket.close", "code": 1008, "reason": ""})
+            await close_websocket(receive, send)
 
 
 async def _respond(refusal: Refusal, prefix: str, send: Send, *, head: bool = False) -> None:
@@ -347,8 +354,9 @@ def _without_body(receive: Receive) -> Receive:
     return received
 
 
-def _lines_without(names: frozenset[bytes], headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    # With the aliases that applications of the CGI kind take for them.
+def lines_without(names: frozenset[bytes], headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The headers without those of these names, and without the aliases that applications of the CGI kind take for
+    them."""
     return [line for line in headers if line[0].lower().replace(b"_", b"-") not in names]
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from a2a_trust.middleware.documents import Receive
 
-__all__ = ["ClientGoneError", "Message", "ReadAhead", "Room"]
+__all__ = ["ClientGoneError", "Message", "ReadAhead", "Room", "awaited"]
 
 Message: TypeAlias = MutableMapping[str, Any]
 
@@ -68,8 +68,9 @@ def _rest(work: Coroutine[Any, Any, _T], awaited: Any) -> Generator[Any, Any, _T
             return result
 
 
-async def _awaited(receive: Receive) -> Message:
-    return await receive()
+async def awaited(work: Awaitable[_T]) -> _T:
+    """What ``work`` gives, as a coroutine."""
+    return await work
 
 
 class ReadAhead:
@@ -143,7 +144,7 @@ class ReadAhead:
     async def _take(self, waiter: asyncio.Task[Any]) -> int:
         """The size of the next message, which is kept. No wait for it is ever given up: servers could lose it."""
         # In a task of our own: the future that granian gives is never done again after a wait for it was cancelled.
-        self._next = asyncio.create_task(_awaited(self._receive))
+        self._next = asyncio.create_task(awaited(self._receive()))
         await asyncio.wait({self._next})
         if self._next.cancelled() or self._next.exception() is not None:
             return _MOST + 1  # for whoever reads the request

@@ -13,7 +13,18 @@ from hashlib import sha256
 from math import inf
 from typing import Any, Final, NamedTuple, TypeAlias
 
-__all__ = ["ASGIApp", "Document", "Receive", "Scope", "Send", "answer", "is_preflight", "json_bytes", "refuse"]
+__all__ = [
+    "ASGIApp",
+    "Document",
+    "Receive",
+    "Scope",
+    "Send",
+    "answer",
+    "close_websocket",
+    "is_preflight",
+    "json_bytes",
+    "refuse",
+]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -105,6 +116,12 @@ async def refuse(send: Send, status: int, headers: _Headers) -> None:
         }
     )
     await send({"type": "http.response.body", "body": b""})
+
+
+async def close_websocket(receive: Receive, send: Send, code: int = 1008) -> None:
+    """Refuse a websocket before it is accepted; by 1008 for good, by 1013 for now (RFC 6455 7.4)."""
+    await receive()  # websocket.connect, which has to be taken before it can be refused
+    await send({"type": "websocket.close", "code": code, "reason": ""})
 
 
 def _is_known(document: Document, headers: list[tuple[bytes, bytes]]) -> bool:

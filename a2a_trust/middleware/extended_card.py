@@ -38,7 +38,7 @@ from a2a_trust.middleware import audit
 from a2a_trust.middleware.application import Answer, FromApplication, answer_of
 from a2a_trust.middleware.authentication import principal_of
 from a2a_trust.middleware.card import CardSigner, SignedCard, card_body
-from a2a_trust.middleware.disconnect import ClientGoneError, ReadAhead
+from a2a_trust.middleware.disconnect import ClientGoneError, ReadAhead, awaited
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, json_bytes, refuse
 from a2a_trust.middleware.options import check_rule
 from a2a_trust.middleware.refusal import FORBIDDEN, UNAUTHENTICATED, Error
@@ -165,10 +165,14 @@ class ExtendedCardEndpoint:
             result = UNAUTHENTICATED if self._promised else UNSUPPORTED
         else:
             refused = self._refused(caller)
-            if refused is None and self._application is not None:
-                result = await self._of_application(self._application, scope, receive, call_id, legacy=legacy)
-            else:
-                result = refused or await self._of_source(caller, tenant, receive, legacy=legacy)
+            try:
+                if refused is None and self._application is not None:
+                    result = await self._of_application(self._application, scope, receive, call_id, legacy=legacy)
+                else:
+                    result = refused or await self._of_source(caller, tenant, receive, legacy=legacy)
+            except TrustError as error:
+                _log.error("the extended card cannot be served: %s", error)
+                result = UNREADABLE
         if result is FORBIDDEN:
             audit.request_refused(scope, audit.Reason.EXTENDED_CARD, "may_read says no", caller)
         if isinstance(result, Answer):
@@ -190,7 +194,7 @@ class ExtendedCardEndpoint:
             return NOT_CONFIGURED
         ahead = ReadAhead(receive)
         try:
-            card = await ahead.during(_awaited(self._source(caller, tenant)))
+            card = await ahead.during(awaited(self._source(caller, tenant)))
         finally:
             ahead.close()
         return NOT_CONFIGURED if card is None else self._made(card, legacy=legacy)
@@ -201,25 +205,21 @@ class ExtendedCardEndpoint:
         """The application's card, signed; its own words where it gives none."""
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         answer = await answer_of(app, {**scope, "method": method}, receive)
-        try:
-            if answer is None:
-                raise ConfigurationError(f"no whole answer of at most {strict_json.MAX_BYTES} bytes")
-            if not 200 <= answer.status < 300:
+        if answer is None:
+            raise ConfigurationError(f"the application gave no whole answer of at most {strict_json.MAX_BYTES} bytes")
+        if not 200 <= answer.status < 300:
+            return answer
+        card = strict_json.parse(answer.body, what="answer")
+        if call_id is not None and isinstance(card, dict):  # JSON-RPC
+            has_failed = card.get("error") is not None
+            card = card.get("result")
+            if has_failed and card is None:
                 return answer
-            card = strict_json.parse(answer.body, what="answer")
-            if call_id is not None and isinstance(card, dict):  # JSON-RPC
-                has_failed = card.get("error") is not None
-                card = card.get("result")
-                if has_failed and card is None:
-                    return answer
-                if has_failed:
-                    raise ConfigurationError("it has both a result and an error")
-            if not isinstance(card, dict):
-                raise ConfigurationError("it is no JSON object")
-            return self._made(card, legacy=legacy)
-        except TrustError as error:
-            _log.error("the application's extended card cannot be served: %s", error)
-            return UNREADABLE
+            if has_failed:
+                raise ConfigurationError("the application's answer has both a result and an error")
+        if not isinstance(card, dict):
+            raise ConfigurationError("the application's answer holds no JSON object")
+        return self._made(card, legacy=legacy)
 
     def _made(self, card: GivenCard, *, legacy: bool) -> bytes:
         """The card in the shape of the caller's generation, signed; remembered by all that it was made of."""
@@ -260,10 +260,6 @@ async def respond(result: bytes | Error, call_id: bytes | None, scope: Scope, se
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
-
-
-async def _awaited(card: Awaitable[GivenCard | None]) -> GivenCard | None:
-    return await card
 
 
 def _fixed(card: GivenCard) -> Provider:

@@ -1,21 +1,22 @@
 """A card that exists late: a function gives it, or the application itself, once it has started.
 
 The card is made when the application has started. It is asked for again when callers read it, at most once in ten
-seconds. Another text is served, and signed anew. Other rules are not: callers get 503 instead of the card then
-(``protection``), and the rules of the start go on being enforced. A card that cannot be made again takes nothing back:
-the last good one stays.
+seconds. Another text is served, and signed again. If its rules change, the public card is 503 (``protection``); the
+rules from the start stay in force. If it cannot be made again, the last good one is still served.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
+from math import inf
 from time import monotonic
 from typing import Final, TypeAlias
 
 import anyio
 
 from a2a_trust.card.given import GivenCard, is_message
+from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.card import CardSource, card_body
@@ -26,14 +27,11 @@ __all__ = ["ASK_SECONDS", "Ask", "AskedAgain", "CardFunction", "GeneratedCard", 
 ASK_SECONDS: Final = 10.0
 """How often a card is asked for again at most, and for how long it may be made."""
 
-_LASTING: Final = ("state", "app", "root_path")
-"""What is kept of a scope to ask again."""
-
 CardFunction: TypeAlias = Callable[[], GivenCard | Awaitable[GivenCard]]
 """Gives the card, in any form but a source."""
 
 Ask: TypeAlias = Callable[[Scope], Awaitable[GivenCard]]
-"""Gives the card, when told the scope of the lifespan, or of the first request."""
+"""Gives the card, when told the scope of the lifespan or the request that needs it."""
 
 
 def is_function(card: object) -> bool:
@@ -46,55 +44,55 @@ def asking(function: CardFunction) -> Ask:
     """The function as what is asked for a card."""
 
     async def ask(_: Scope) -> GivenCard:
-        card = function()
-        return await card if isawaitable(card) else card
+        given = function()
+        card: GivenCard | None = await given if isawaitable(given) else given
+        if card is None:
+            raise ConfigurationError("card: the function returned None; return a card")
+        return card
 
     return ask
 
 
 class GeneratedCard:
-    """The card that is served now: the one that was generated last, as ``made`` signs it or leaves it."""
+    """The card that was generated last, as it is served now.
 
-    def __init__(self, body: bytes, ask: Callable[[], Awaitable[bytes]], made: Callable[[bytes], CardSource]) -> None:
-        self._body, self._ask, self._made = body, ask, made
-        self._source, self._asked = made(body), monotonic()
+    ``ask`` gives the card, ``finish`` adds what the generator leaves out, and ``sign`` makes of it what is served.
+    """
+
+    def __init__(self, ask: Ask, finish: Callable[[GivenCard], GivenCard], sign: Callable[[bytes], CardSource]) -> None:
+        self._ask, self._finish, self._sign = ask, finish, sign
+        self._body = b""
+        self._source: CardSource
+        self._asked = -inf
         self._has_failed = False
 
-    @classmethod
-    async def asked(
-        cls,
-        ask: Ask,
-        around: Scope,
-        finish: Callable[[GivenCard], GivenCard],
-        made: Callable[[bytes], CardSource],
-    ) -> GeneratedCard:
-        """Ask for the card now. ``finish`` adds what the generator leaves out."""
-
-        around = {name: around[name] for name in _LASTING if name in around}
-
-        async def body() -> bytes:
-            try:
-                with anyio.fail_after(ASK_SECONDS):
-                    return card_body(finish(await ask(around)))
-            except TimeoutError:
-                raise ConfigurationError(f"card: it was not made within {ASK_SECONDS:.0f} seconds") from None
-
-        return cls(await body(), body, made)
-
     def document(self, now: float) -> Document:
-        """The card that counts at the moment ``now``."""
+        """The card that counts at the moment ``now``; ``make`` has made it."""
         return self._source.document(now)
 
-    async def refresh(self) -> None:
-        """Ask again, if nobody did in the last ten seconds."""
+    async def make(self, asked_from: Scope) -> None:
+        """Ask for the card, in the lifespan or the request with this scope, and serve it from now on.
+
+        ConfigurationError and MalformedError: what came is no card, or came too late. Functions of others may raise
+        anything.
+        """
+        self._asked = monotonic()  # before the answer: one asks, and callers who come meanwhile get the last card
+        with anyio.move_on_after(ASK_SECONDS) as limit:
+            body = card_body(self._finish(await self._ask(asked_from)))
+        if limit.cancelled_caught:
+            raise ConfigurationError(f"card: it was not made within {ASK_SECONDS:.0f} seconds")
+        if body != self._body:
+            if not read_card(body).interfaces:
+                raise ConfigurationError("card: it names no interface, so it is no card")
+            self._source, self._body = self._sign(body), body
+
+    async def refresh(self, asked_from: Scope) -> None:
+        """Make it again, if nobody did in the last ten seconds; else, and when that fails, the last one stays."""
         if monotonic() - self._asked < ASK_SECONDS:
             return
-        self._asked = monotonic()  # before the answer: one asks, and callers who come meanwhile get the last card
         try:
-            body = await self._ask()
-            if body != self._body:
-                self._source, self._body = self._made(body), body
-        except Exception as error:  # noqa: BLE001  the function is anybody's
+            await self.make(asked_from)
+        except Exception as error:  # noqa: BLE001  user code may raise anything
             if not self._has_failed:
                 self._has_failed = True
                 reason = str(error) if isinstance(error, TrustError) else type(error).__name__
@@ -112,5 +110,5 @@ class AskedAgain:
         self._card, self._source = card, source
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._source.refresh()
+        await self._source.refresh(scope)
         await self._card(scope, receive, send)

@@ -12,7 +12,6 @@ from typing import Any, Final
 import anyio
 from anyio.abc import TaskGroup
 
-from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
 
 __all__ = ["run_lifespans"]
@@ -21,45 +20,36 @@ _COMPLETE: Final = "lifespan.startup.complete"
 
 
 async def run_lifespans(
-    apps: Sequence[ASGIApp],
-    scope: Scope,
-    receive: Receive,
-    send: Send,
-    *,
-    started: Callable[[], Awaitable[None]],
+    apps: Sequence[ASGIApp], scope: Scope, receive: Receive, send: Send, *, started: Callable[[], Awaitable[str]]
 ) -> None:
     """Run the lifespans of all applications; all write into the one state of ``scope``.
 
-    They start in their order, and end in the other. When all have started, ``started`` is called; a
-    ConfigurationError of it fails the start, with its text. An application without a lifespan has started at once.
+    They start in order and stop in reverse order. When all have started, ``started`` is called; what it returns is why
+    the start fails, or an empty string. An application without a lifespan has started at once.
     """
     await receive()  # lifespan.startup
+    running: list[_Lifespan] = []
+    failure = ""
     async with anyio.create_task_group() as tasks:
-        running: list[_Lifespan] = []
-        failure = ""
         for app in apps:
             lifespan = _Lifespan(app, {**scope})  # Starlette writes itself into it; the state is one
             running.append(lifespan)
             failure = await lifespan.start(tasks)
             if failure:
                 break
-        else:
-            try:
-                await started()
-            except ConfigurationError as error:
-                failure = str(error)
-        if failure:
-            for lifespan in reversed(running):
-                await lifespan.stop()
-            await send({"type": "lifespan.startup.failed", "message": failure})
-            return
-        await send({"type": _COMPLETE})
-        await receive()  # lifespan.shutdown
+        failure = failure or await started()
+        if not failure:
+            await send({"type": _COMPLETE})
+            await receive()  # lifespan.shutdown
         failures = [said for lifespan in reversed(running) if (said := await lifespan.stop())]
-        if failures:
-            await send({"type": "lifespan.shutdown.failed", "message": "; ".join(failures)})
-        else:
-            await send({"type": "lifespan.shutdown.complete"})
+        tasks.cancel_scope.cancel()  # also those that have said that they ended, and go on
+    # Behind the group: servers raise exceptions of their own here, and must get them back as they are.
+    if failure:
+        await send({"type": "lifespan.startup.failed", "message": failure})
+    elif failures:
+        await send({"type": "lifespan.shutdown.failed", "message": "; ".join(failures)})
+    else:
+        await send({"type": "lifespan.shutdown.complete"})
 
 
 class _Lifespan:
@@ -69,19 +59,19 @@ class _Lifespan:
         self._app, self._scope = app, scope
         self._asked_to_stop = anyio.Event()
         self._has_started, self._has_ended = anyio.Event(), anyio.Event()
-        self._messages = iter(("lifespan.startup",))
+        self._is_told_to_start = False
         self._runs = False
         self._failure = ""
 
     async def start(self, tasks: TaskGroup) -> str:
-        """Wait until it has started; why it could not, or nothing."""
+        """Wait until it has started; returns the failure, or an empty string."""
         tasks.start_soon(self._run)
         await self._has_started.wait()
         failure, self._failure = self._failure, ""
         return failure
 
     async def stop(self) -> str:
-        """Wait until it has ended; what went wrong since it started, or nothing."""
+        """Wait until it has ended; returns the failure since it started, or an empty string."""
         self._asked_to_stop.set()
         await self._has_ended.wait()
         return self._failure
@@ -97,8 +87,9 @@ class _Lifespan:
             self._has_ended.set()
 
     async def _receive(self) -> dict[str, Any]:
-        for message in self._messages:
-            return {"type": message}
+        if not self._is_told_to_start:
+            self._is_told_to_start = True
+            return {"type": "lifespan.startup"}
         await self._asked_to_stop.wait()
         return {"type": "lifespan.shutdown"}
 

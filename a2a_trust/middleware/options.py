@@ -94,7 +94,7 @@ class RequestRules:
             raise ConfigurationError(f"max_body: write a number of bytes, 1 or more, not {self.max_body!r:.40}")
 
 
-def listed(name: str, values: Any) -> tuple[Any, ...]:
+def listed(name: str, values: Any) -> tuple[str, ...]:
     """The values of an option that takes several; ConfigurationError for a string, whose letters nobody means."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         example = f"[{values!r:.128}]" if isinstance(values, str) else "[…]"

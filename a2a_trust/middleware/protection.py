@@ -8,9 +8,10 @@ one source.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from inspect import signature
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Verifier
 from a2a_trust.card.given import GivenCard
+from a2a_trust.card.operations import ends_like_operation
 from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.card.security import CardSecurity
 from a2a_trust.card.view import CardView, read_card
@@ -25,8 +27,8 @@ from a2a_trust.errors import CardNotServedError, ConfigurationError, MalformedEr
 from a2a_trust.keys.keyset import JWKS_PATH
 from a2a_trust.keys.origins import origin_of
 from a2a_trust.keys.signer import Signer
-from a2a_trust.middleware.agents import Agent, Agents, Behind, CardOf, Front
-from a2a_trust.middleware.application import FromApplication, card_of_application
+from a2a_trust.middleware.agents import Agent, Agents, CardOf, Front, GuardedAgent
+from a2a_trust.middleware.application import FromApplication, card_of_application, check_urls
 from a2a_trust.middleware.authentication import CardEnforcementMiddleware, exact_path
 from a2a_trust.middleware.card import CardSignedHere, CardSigner, CardSource, FixedCard, PublicCard, SignerSource
 from a2a_trust.middleware.card_access import CardReaders, InNetworks
@@ -90,6 +92,12 @@ class ProtectedAgent:
     dpop: DPoP | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.verifiers, Mapping):
+            raise ConfigurationError(
+                "verifiers: write a dict, by the names of the card's schemes: verifiers={'key': …}"
+            )
+        if isinstance(self.card, type):
+            raise ConfigurationError(f"card: {self.card.__name__} is a class; write {self.card.__name__}(…)")
         if not isinstance(self.serving, CardServing):
             raise ConfigurationError(
                 "serving: write CardServing(…), as in CardServing(signer=load_private_key('key.pem'))"
@@ -150,7 +158,7 @@ def protect(
         dpop=dpop,
     )
     made = _agent(app, agent, "", clock, is_alone=True)
-    return Agents(app, {"": made}) if made.behind is None else Front(made.behind.documents, made.behind.app)
+    return Agents(app, {"": made}) if made.guarded is None else Front(made.guarded.documents, made.guarded.app)
 
 
 def protect_agents(
@@ -183,21 +191,55 @@ def protect_agents(
             made[prefix] = _agent(app, agent, prefix, clock, is_alone=False)
         except TrustError as error:
             raise ConfigurationError(f"agent {prefix or '/'!r}: {error}") from None
-    mounted = listed("lifespans", lifespans)
-    for each in mounted:
-        check_app(each)
+    mounted = _checked_lifespans(app, lifespans)
     return Agents(app, made, unguarded=listed("unguarded_paths", unguarded_paths), card_of=card_of, lifespans=mounted)
+
+
+def _checked_lifespans(app: ASGIApp, lifespans: Any) -> tuple[ASGIApp, ...]:
+    if not isinstance(lifespans, Iterable) or isinstance(lifespans, str):
+        raise ConfigurationError("lifespans: write a list, even of one: lifespans=[…]")
+    mounted = tuple(lifespans)
+    for each in mounted:
+        try:
+            signature(each).bind("scope", "receive", "send")
+        except (TypeError, ValueError):
+            raise ConfigurationError(
+                f"lifespans: {each!a:.128} is no ASGI application; write the application that is mounted"
+            ) from None
+        if each is app:
+            raise ConfigurationError("lifespans: the application's own lifespan runs anyway; leave it out")
+    if len({*map(id, mounted)}) < len(mounted):
+        raise ConfigurationError("lifespans: an application is there twice; name each once")
+    return mounted
 
 
 def _by_prefix(agents: Any) -> dict[str, ProtectedAgent]:
     """The agents by their prefixes; that of an agent at "/" is empty."""
     if not isinstance(agents, Mapping) or not agents:
         raise ConfigurationError('agents: write {"/prefix": ProtectedAgent(card=…, verifiers=…), …}')
-    found = {}
+    found: dict[str, ProtectedAgent] = {}
+    urls: dict[str, str] = {}
     for given, agent in agents.items():
+        if not isinstance(given, str) or not given.startswith("/"):
+            raise ConfigurationError(f"agents: a prefix begins with a slash: {f'/{given}'!r:.128}")
         prefix = "" if given == "/" else exact_path("agents", given)
-        if not isinstance(agent, ProtectedAgent) or prefix.endswith("/"):
-            raise ConfigurationError(f"agents: write {{{given.rstrip('/')!r}: ProtectedAgent(card=…, verifiers=…)}}")
+        if not isinstance(agent, ProtectedAgent):
+            raise ConfigurationError(
+                f"agents: {given!r} is a {type(agent).__name__}; write ProtectedAgent(card=…, verifiers=…)"
+            )
+        if prefix.endswith("/"):
+            raise ConfigurationError(f"agents: write the prefix without a slash at its end: {given.rstrip('/')!r}")
+        if agent.url is not None and urls.setdefault(agent.url.rstrip("/"), given) != given:
+            raise ConfigurationError(
+                f"agents: {given!r} and {urls[agent.url.rstrip('/')]!r} have the same url=, so tokens and key sets of "
+                "one would be those of the other; give each its own"
+            )
+        path = urlsplit(agent.url or prefix).path.rstrip("/")
+        if not path.endswith(prefix) and not agent.rules.served_at:
+            raise ConfigurationError(
+                f"agents: url={agent.url!a:.128} does not end with the prefix {prefix!r}; make both alike, or, behind "
+                "a proxy that changes paths, write rules=RequestRules(served_at={url: path})"
+            )
         found[prefix] = agent
     return found
 
@@ -207,27 +249,31 @@ def _agent(app: ASGIApp, agent: ProtectedAgent, prefix: str, clock: Callable[[],
     jku = f"{agent.url.rstrip('/')}{JWKS_PATH}" if agent.url is not None and agent.url.startswith("https://") else None
     serving = agent.serving
     signer = None if serving.signer is None else CardSigner(serving.signer, lifetime=serving.lifetime, jku=jku)
-    behind = partial(_behind, app, agent, prefix, signer, clock, is_alone=is_alone)
+    guarded = partial(_guarded, app, agent, prefix, signer, clock, is_alone=is_alone)
 
     def finish(card: GivenCard) -> GivenCard:
         return card if agent.security is None else agent.security.added_to(card)
 
-    def made(card: GivenCard) -> CardSource:
+    def sign(card: GivenCard) -> CardSource:
         return FixedCard(card, clock=clock) if signer is None else CardSignedHere(card, signer, clock=clock)
 
+    proxy = frozenset[bytes]() if agent.client_certificates is None else agent.client_certificates.headers
+    options: dict[str, Any] = {"name": "" if is_alone else prefix or "/", "certificate_headers": proxy}
     ask = _ask(app, agent, prefix)
     if ask is not None:
 
-        async def make(around: Scope) -> Behind:
-            return behind(await GeneratedCard.asked(ask, around, finish, made))
+        async def make(asked_from: Scope) -> GuardedAgent:
+            source = GeneratedCard(ask, finish, sign)
+            await source.make(asked_from)
+            return guarded(source)
 
-        return Agent(name="" if is_alone else prefix or "/", make=make)
+        return Agent(make=make, **options)
     card: Any = agent.card
-    if isinstance(card, CardSource):
-        if signer is not None:
-            raise ConfigurationError("card: a source of its own signs by itself; pass the card itself")
-        return Agent(behind=behind(card))
-    return Agent(behind=behind(made(finish(card))))
+    if not isinstance(card, CardSource):
+        return Agent(guarded=guarded(sign(finish(card))), **options)
+    if signer is not None:
+        raise ConfigurationError("card: a source of its own signs by itself; pass the card itself")
+    return Agent(guarded=guarded(card), **options)
 
 
 def _ask(app: ASGIApp, agent: ProtectedAgent, prefix: str) -> Ask | None:
@@ -238,7 +284,7 @@ def _ask(app: ASGIApp, agent: ProtectedAgent, prefix: str) -> Ask | None:
     return asking(card) if is_function(card) else None  # type: ignore[arg-type]
 
 
-def _behind(
+def _guarded(
     app: ASGIApp,
     agent: ProtectedAgent,
     prefix: str,
@@ -247,35 +293,27 @@ def _behind(
     source: CardSource,
     *,
     is_alone: bool,
-) -> Behind:
+) -> GuardedAgent:
     """The application behind the agent's card, and the documents that anybody may read, by their paths."""
     view = read_card(source.document(clock()).body)
-    cards = _public_cards(source, view, agent.serving, prefix, clock)
-    is_for_callers = agent.serving.readers is CardReaders.CALLERS
-    documents = {} if is_for_callers else cards.copy()
-    metadata_url = None
-    if agent.url is not None:
-        resource = ProtectedResource(
-            agent.url,
-            view,
-            agent.verifiers,
-            dpop=agent.dpop,
-            certificate_bound=agent.client_certificates is not None,
-            clock=clock,
-        )
-        metadata_url = resource.url
-        documents |= _of_url(agent, urlsplit(agent.url).path.rstrip("/"), prefix, resource, clock)
     rules = agent.rules
     interfaces = Interfaces(view, unguarded=frozenset(rules.unguarded), served_at=rules.served_at)
     _check_hosts(agent.url, interfaces, agent.dpop)
+    if isinstance(agent.card, FromApplication):
+        check_urls([interface.url for interface in view.interfaces], agent.url)
+    cards = _public_cards(source, view, agent.serving, prefix, clock)
+    resource = None if agent.url is None else _resource(agent.url, agent, view, clock)
+    documents = {**cards, **_of_url(agent, prefix, resource, clock)}
     extended = ExtendedCardEndpoint(
         view, agent.extended_card, signer=signer, application=app, security=agent.security, clock=clock
     )
-    checked = RulesMiddleware(
+    checked: ASGIApp = RulesMiddleware(
         app, card=view, interfaces=interfaces, extended=extended, rules=rules, others_must_be_named=not is_alone
     )
+    if agent.serving.readers is CardReaders.CALLERS:  # the cards are served behind the guard then
+        checked, documents = Front(cards, checked), {path: documents[path] for path in documents if path not in cards}
     guard = CardEnforcementMiddleware(
-        Front(cards, checked) if is_for_callers else checked,
+        checked,
         card=view,
         verifiers=agent.verifiers,
         url=agent.url,
@@ -284,18 +322,26 @@ def _behind(
         ),
         client_certificates=agent.client_certificates,
         dpop=agent.dpop,
-        resource_metadata=metadata_url,
+        resource_metadata=None if resource is None else resource.url,
         clock=clock,
     )
-    _check_below(prefix, agent, interfaces)
-    named = (*interfaces.served_paths, *rules.other_paths, *(rules.public_paths or ()))
-    return Behind(documents, guard, named, guard.flush)
+    _check_paths(prefix, agent, interfaces, documents.keys() - cards.keys())
+    named = (*rules.other_paths, *(rules.public_paths or ()))
+    return GuardedAgent(documents, guard, interfaces.served_paths, named, guard.flush)
+
+
+def _resource(url: str, agent: ProtectedAgent, view: CardView, clock: Callable[[], float]) -> ProtectedResource:
+    is_bound = agent.client_certificates is not None
+    return ProtectedResource(url, view, agent.verifiers, dpop=agent.dpop, certificate_bound=is_bound, clock=clock)
 
 
 def _of_url(
-    agent: ProtectedAgent, path: str, prefix: str, resource: ProtectedResource, clock: Callable[[], float]
+    agent: ProtectedAgent, prefix: str, resource: ProtectedResource | None, clock: Callable[[], float]
 ) -> dict[str, ASGIApp]:
-    """Metadata and key set, which the agent's URL, whose path is given, makes known."""
+    """Metadata and key set, which the agent's URL makes known."""
+    if agent.url is None or resource is None:
+        return {}
+    path = urlsplit(agent.url).path.rstrip("/")
     # A proxy may take a part of the path off, or put the agent's prefix before it, and does so with these paths, too.
     documents: dict[str, ASGIApp] = {resource.path if path.endswith(prefix) else f"{prefix}{resource.path}": resource}
     signer = agent.serving.signer
@@ -308,8 +354,9 @@ def _of_url(
     return documents
 
 
-def _check_below(prefix: str, agent: ProtectedAgent, interfaces: Interfaces) -> None:
-    """Return when all paths of the agent are below its prefix: requests for others never come to it."""
+def _check_paths(prefix: str, agent: ProtectedAgent, interfaces: Interfaces, taken: Collection[str]) -> None:
+    """Return when all paths of the agent are below its prefix (requests for others never come to it), and the card is
+    nowhere where something else is."""
     for option, paths in (
         ("card_paths", agent.serving.card_paths),
         ("other_paths", agent.rules.other_paths),
@@ -323,12 +370,14 @@ def _check_below(prefix: str, agent: ProtectedAgent, interfaces: Interfaces) -> 
                     f"{option}: {path!a:.128} has the card anyway, and CardServing(readers=…) says who may read it; "
                     "leave it out"
                 )
+    for path in agent.serving.card_paths:
+        if path in taken or path in interfaces.served_paths or ends_like_operation(path):
+            raise ConfigurationError(f"card_paths: {path!a:.128} has something else already; leave it out")
     for path in interfaces.served_paths:
         if f"{prefix}/" not in f"{path}/":  # a root path may stand before it
             raise ConfigurationError(
-                f"agents: the card of {prefix!r} has an interface at {path!a:.128}, which is not below that prefix; "
-                "correct the prefix or the card's URL, or say where the application has it: "
-                "RequestRules(served_at={url: path})"
+                f"the card has an interface at {path!a:.128}, which is not below the prefix {prefix!r}; correct the "
+                "prefix or the card's URL, or say where the application has it: RequestRules(served_at={url: path})"
             )
 
 
@@ -379,7 +428,8 @@ class _AsEnforced:
     def document(self, now: float) -> Document:
         document = self._source.document(now)
         if document is not self._seen:
-            self._seen, self._is_as_enforced = document, _rules(read_card(document.body)) == self._rules
+            self._seen, self._is_as_enforced = document, False
+            self._is_as_enforced = _rules(read_card(document.body)) == self._rules
         if not self._is_as_enforced:
             raise CardNotServedError("it says other rules than those that are enforced; restart the agent")
         return document

@@ -28,19 +28,19 @@ from a2a_trust.middleware import audit
 from a2a_trust.middleware.authentication import is_public, principal_of
 from a2a_trust.middleware.calls import INVALID, Call, CallRefusedError, check_media_type, read_call
 from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead
-from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket
 from a2a_trust.middleware.extended_card import ExtendedCardEndpoint, respond
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.refusal import FORBIDDEN, Error
 from a2a_trust.middleware.routing import Interfaces, Other, Target, Undeclared, quoted, route_path
 
-__all__ = ["NOT_FOUND", "OtherPaths", "RulesMiddleware", "call_of"]
+__all__ = ["CONTROL", "NOT_FOUND", "OtherPaths", "RulesMiddleware", "call_of"]
 
 TOO_LARGE: Final = Error(413, -32600, "INVALID_ARGUMENT", "INVALID_REQUEST", "The request is too large.", True)
 NOT_FOUND: Final = Error(404, -32601, "NOT_FOUND", "METHOD_NOT_FOUND", "There is nothing here.", True)
 
 _CALL: Final = "a2a_trust.call"
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 _SHORT: Final = 1_048_576
 """Bodies up to here, in bytes, are read at once, in about a millisecond; larger ones in a thread. A thread costs
@@ -89,7 +89,7 @@ class RulesMiddleware:
         method = scope["method"] if scope["type"] == "http" else "WEBSOCKET"
         meaning = self._interfaces.meaning(scope, method)
         try:
-            if _CONTROL.search(scope["path"]):
+            if CONTROL.search(scope["path"]):
                 # Starlette's patterns end in "$", which stands before a last newline too: another name for every route.
                 raise CallRefusedError(INVALID, "the path holds a control character")
             if isinstance(meaning, Target):
@@ -183,8 +183,7 @@ class RulesMiddleware:
         reason = _REASONS.get(refused.error.status, audit.Reason.AMBIGUOUS_REQUEST)
         audit.request_refused(scope, reason, refused.why, None if is_public(scope) else principal_of(scope))
         if scope["type"] == "websocket":
-            await receive()  # websocket.connect, which has to be taken before it can be refused
-            await send({"type": "websocket.close", "code": 1008, "reason": ""})
+            await close_websocket(receive, send)
             return
         is_json_rpc = isinstance(meaning, Target) and meaning.binding is Binding.JSONRPC
         await respond(refused.error, refused.call_id if is_json_rpc else None, scope, send)

@@ -143,7 +143,7 @@ def test_schemes_that_only_the_card_has_stay() -> None:
     ("members", "words"),
     [
         ({"securitySchemes": {"key": {"mtlsSecurityScheme": {}}}}, "the card declares the scheme 'key' itself"),
-        ({"securitySchemes": {"key": {**FLAT_KEY, "in": "query"}}}, "differently; leave it out of security"),
+        ({"securitySchemes": {"key": {**FLAT_KEY, "in": "query"}}}, "differently; remove it from security="),
         ({"securitySchemes": {"key": {**FLAT_KEY, "name": "X-Key"}}}, "the card declares the scheme 'key' itself"),
         ({"security_schemes": {"key": {**FLAT_KEY, "in": "cookie"}}}, "the card declares the scheme 'key' itself"),
         (
@@ -151,12 +151,15 @@ def test_schemes_that_only_the_card_has_stay() -> None:
             "the card has both securitySchemes and security_schemes; keep securitySchemes",
         ),
         ({"securitySchemes": ["key"]}, "the card's /securitySchemes is no object"),
-        ({"securityRequirements": [{"schemes": {"other": {}}}]}, "the card has requirements of its own, and others"),
-        ({"securityRequirements": [{"schemes": {"key": {"list": ["x"]}}}]}, "requirements of its own"),
-        ({"securityRequirements": [*WRITTEN, {"schemes": {}}]}, "requirements of its own"),
-        ({"security_requirements": [{}]}, "requirements of its own"),
-        ({"security": [{"other": []}]}, "requirements of its own"),
-        ({"security": [{}]}, "requirements of its own"),
+        (
+            {"securityRequirements": [{"schemes": {"other": {}}}]},
+            "declares requirements that differ from these",
+        ),
+        ({"securityRequirements": [{"schemes": {"key": {"list": ["x"]}}}]}, "requirements that differ"),
+        ({"securityRequirements": [*WRITTEN, {"schemes": {}}]}, "requirements that differ"),
+        ({"security_requirements": [{}]}, "requirements that differ"),
+        ({"security": [{"other": []}]}, "requirements that differ"),
+        ({"security": [{}]}, "requirements that differ"),
     ],
 )
 def test_a_card_that_says_something_else_is_refused(members: dict[str, Any], words: str) -> None:

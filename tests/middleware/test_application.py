@@ -84,12 +84,11 @@ def own(serving: Serving, **options: Any) -> Any:
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
-        (None, ("http://localhost/.well-known/agent-card.json", "localhost", 80)),
         ("https://agent.example", ("https://agent.example/.well-known/agent-card.json", "agent.example", 443)),
         ("http://agent.example", ("http://agent.example/.well-known/agent-card.json", "agent.example", 80)),
     ],
 )
-async def test_the_application_is_asked_by_the_name_of_its_agents_url(url: str | None, expected: Any) -> None:
+async def test_the_application_is_asked_by_the_name_of_its_agents_url(url: str, expected: Any) -> None:
     serving = Serving(CARD)
     async with running(own(serving, url=url)) as lifespan:
         assert lifespan.kinds == ["startup.complete"]
@@ -238,9 +237,9 @@ def huge_in_pieces(request: Request) -> Response:
         (huge, f"no whole answer of at most {MAX_BYTES} bytes at"),
         (huge_in_pieces, f"no whole answer of at most {MAX_BYTES} bytes at"),
         (PlainTextResponse("hello"), "card: "),
-        (JSONResponse([]), "names no interface, so it is no card"),
-        (JSONResponse({"status": "starting"}), "names no interface, so it is no card"),
-        (JSONResponse({**CARD, "supportedInterfaces": []}), "names no interface, so it is no card"),
+        (JSONResponse([]), "card: : a JSON object is needed"),
+        (JSONResponse({"status": "starting"}), "it names no interface, so it is no card"),
+        (JSONResponse({**CARD, "supportedInterfaces": []}), "it names no interface, so it is no card"),
     ],
 )
 async def test_an_answer_that_is_no_card_fails_the_start(answer: Any, words: str) -> None:
@@ -436,7 +435,7 @@ def test_an_answer_that_is_no_card_is_an_error(body: Any, caplog: pytest.LogCapt
     answer = ask(app, "GET", "/rest/extendedAgentCard", headers=GOOD)
     assert answer.status_code == 500
     assert answer.json()["error"]["details"][0]["reason"] == "INTERNAL_ERROR"
-    assert "the application's extended card cannot be served" in caplog.text
+    assert "the extended card cannot be served" in caplog.text
 
 
 @pytest.mark.parametrize(

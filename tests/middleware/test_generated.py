@@ -143,11 +143,11 @@ async def test_it_is_asked_for_after_the_application_has_started() -> None:
         (RuntimeError("no database"), "card: it could not be made: RuntimeError: no database"),
         (ConfigurationError("not configured"), "not configured"),
         ([], "card: list is not a card; write a dict"),
-        (b"[]", "card: a JSON object is needed"),
+        (b"[]", "card: : a JSON object is needed"),
         (b"{", "card: "),
         ({**CARD, "securitySchemes": []}, "card: /securitySchemes: an object is needed"),
         ({**CARD, "securityRequirements": [{"schemes": {"other": {}}}]}, "other"),
-        ({"name": "open"}, "the card declares no security schemes"),
+        ({"name": "open"}, "card: it names no interface, so it is no card"),
         ({**CARD, "signatures": [{"protected": "x", "signature": "y"}]}, "the card has signatures"),
         ({**CARD, "capabilities": {"extendedAgentCard": True}}, r"ExtendedCard\(FromApplication\(\)\)"),
         (FixedCard(CARD), "card: FixedCard is not a card"),
@@ -183,7 +183,7 @@ async def test_agents_that_would_share_a_path_fail_the_start() -> None:
         assert "'/' would have a document at '/ops/card.json', which belongs to '/ops'" in lifespan.failure
     a = agent_at("/a", card=Generator(card_of("/a/b")))
     async with running(protect_agents(Agent(), {"/a": a, "/a/b": agent_at("/a/b")})) as lifespan:
-        assert "'/a' has '/a/b/rpc' in its card or its rules, which is a path of another agent" in lifespan.failure
+        assert "'/a/b/rpc', in the card or the rules of the agent '/a', is a path of another agent" in lifespan.failure
 
 
 async def test_the_failure_of_one_of_several_names_it() -> None:

@@ -14,7 +14,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
 
-from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.application import FromApplication
 from a2a_trust.middleware.lifespan import run_lifespans
 from a2a_trust.middleware.protection import protect_agents
@@ -54,7 +53,8 @@ class Told:
 
 
 def together(*apps: Any, started: Callable[[], Any] | None = None) -> Any:
-    async def nothing() -> None: ...
+    async def nothing() -> str:
+        return ""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await run_lifespans(apps, scope, receive, send, started=started or nothing)
@@ -66,8 +66,9 @@ def together(*apps: Any, started: Callable[[], Any] | None = None) -> Any:
 async def test_they_start_in_their_order_end_in_the_other_and_share_a_state(kind: Any) -> None:
     told = Told()
 
-    async def started() -> None:
+    async def started() -> str:
         told.events.append("all have started")
+        return ""
 
     apps = [told.app(name, kind) for name in ("one", "two", "three")]
     async with running(together(*apps, started=started)) as lifespan:
@@ -90,8 +91,8 @@ async def test_one_that_fails_to_start_stops_those_before_it_and_starts_none_aft
 async def test_a_failure_after_the_start_stops_all() -> None:
     told = Told()
 
-    async def started() -> None:
-        raise ConfigurationError("no card")
+    async def started() -> str:
+        return "no card"
 
     async with running(together(told.app("one"), told.app("two"), started=started)) as lifespan:
         assert lifespan.failure == "no card"

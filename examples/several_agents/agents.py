@@ -1,7 +1,8 @@
 """A shop of two agents in one FastAPI application, each behind its own card. ``orchestrator.py`` buys there.
 
 The catalog admits callers with the scope ``catalog:read``, the order desk those with ``orders:write``. Both read one
-store of API keys, and one key signs both cards. The catalog is a route of the application; the order desk is mounted,
+store of API keys. One key signs both cards, since clients of this shop trust both alike; agents that are not one
+shop's need a key each. The catalog is a route of the application; the order desk is mounted,
 with a lifespan of its own.
 
 Settings, all from the environment: ``SHOP_URL`` where the shop is called, ``API_KEYS`` a store made by

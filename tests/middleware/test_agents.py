@@ -6,6 +6,8 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping
+from dataclasses import fields
+from inspect import signature
 from typing import Any
 
 import httpx
@@ -15,7 +17,9 @@ from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.middleware.card_access import CardReaders
 from a2a_trust.middleware.peer import Networks, with_peer
-from a2a_trust.middleware.protection import CardServing, protect, protect_agents
+from a2a_trust.middleware.protection import CardServing, ProtectedAgent, protect, protect_agents
+from a2a_trust.middleware.proxies.from_proxy import FromProxy, ProxySecret
+from a2a_trust.middleware.proxies.with_verdict import Nginx
 from tests.middleware.agent import CALL, Agent
 from tests.middleware.several import ALL, agent_at, asked, card_of, judged_by, running
 from tests.middleware.test_protection import PATHS, ask
@@ -464,3 +468,35 @@ def test_bodies_of_unknown_paths_are_errors_of_the_protocol() -> None:
     answer = ask(three(), "GET", "/x")
     assert (answer.status_code, json.loads(answer.content)["error"]["code"]) == (404, 404)
     assert answer.headers["cache-control"] == "private, no-store"
+
+
+async def test_a_template_of_one_agent_admits_no_path_of_another() -> None:
+    """FastAPI, made with root_path="/x", would run /ops/rpc for it."""
+    agents = {"/x": agent_at("/x", other_paths=["/x/{kind}/{id}"]), "/ops": agent_at("/ops")}
+    inner = Agent()
+    app = protect_agents(inner, agents)
+    good = {"headers": [(b"x-x", ALL.encode())]}
+    assert judged_by(await asked(app, "/x/a/b", **good)) == "200"
+    for path in ("/x/ops/rpc", "/x/ops/b", "/x/OPS/b", "/x/a/ops"):
+        assert judged_by(await asked(app, path, **good)) == "404", path
+    assert inner.paths == ["/x/a/b"]
+
+
+async def test_what_a_proxy_says_of_certificates_is_for_the_agent_that_verifies_them() -> None:
+    """Its secret, too, which would let whoever reads it speak for any client."""
+    source = FromProxy(Nginx(), peers=ProxySecret(header="X-Proxy-Secret", secret="s" * 32))
+    agents = {"/x": agent_at("/x", client_certificates=source), "/ops": agent_at("/ops")}
+    inner = Agent()
+    app = protect_agents(inner, agents, unguarded_paths=["/healthz"])
+    lines = [(name, b"forged") for name in sorted(source.headers)]
+    assert len(lines) >= 2
+    for path in ("/healthz", "/ops/rpc"):  # GET of the latter is the application's own
+        await asked(app, path, headers=[*lines, (b"x-ops", ALL.encode())])
+    assert "/healthz" in inner.paths
+    for scope in inner.scopes:
+        assert not source.headers & {name for name, _ in scope["headers"]}
+
+
+def test_one_agent_among_several_has_all_options_of_one_alone() -> None:
+    alone = signature(protect).parameters.keys() - {"app", "clock"}
+    assert {each.name for each in fields(ProtectedAgent)} == alone

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from inspect import isfunction
 from itertools import product
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +16,7 @@ import anyio
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 
 from a2a_trust.auth.principal import Anonymous, Principal
@@ -26,14 +27,14 @@ from a2a_trust.keys.origins import Origins
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.middleware import application
-from a2a_trust.middleware.application import FromApplication
+from a2a_trust.middleware.application import FromApplication, answer_of
 from a2a_trust.middleware.documents import json_bytes
 from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
 from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect, protect_agents
 from a2a_trust.signing.verify import verify_card
 from a2a_trust.strict_json import MAX_BYTES
-from tests.middleware.agent import CARD, KEY, grouped, verifiers
+from tests.middleware.agent import CARD, KEY, Message, grouped, verifiers
 from tests.middleware.several import agent_at, asked, card_of, running
 from tests.middleware.test_protection import PATHS, ask
 
@@ -529,3 +530,34 @@ async def test_a_caller_that_goes_away_is_told_to_the_application() -> None:
     with anyio.fail_after(5):
         await extended(app)(scope, receive, send)
     assert told.is_set()
+
+
+async def nothing_more() -> Message:
+    await anyio.sleep_forever()
+    raise AssertionError
+
+
+async def test_an_extended_card_in_a_file_is_whole_under_servers_that_send_files_themselves(tmp_path: Path) -> None:
+    (tmp_path / "card.json").write_text(json.dumps({**PROMISING, "description": "of the file"}))
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await FileResponse(tmp_path / "card.json", media_type="application/json")(scope, receive, send)
+
+    scope = {"type": "http", "method": "GET", "headers": [], "extensions": {"http.response.pathsend": {}}}
+    answer = await answer_of(app, scope, nothing_more)
+    assert answer is not None
+    assert json.loads(answer.body)["description"] == "of the file"
+
+
+async def test_an_answer_without_an_end_is_given_up_at_one_megabyte() -> None:
+    sent = 0
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal sent
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while True:
+            sent += 1
+            await send({"type": "http.response.body", "body": b" " * 100_000, "more_body": True})
+
+    assert await answer_of(app, {"type": "http", "method": "GET", "headers": []}, nothing_more) is None
+    assert sent == MAX_BYTES // 100_000 + 1

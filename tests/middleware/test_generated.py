@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
+from starlette.responses import JSONResponse
 
 from a2a_trust.card.security import CardSecurity
 from a2a_trust.errors import ConfigurationError
@@ -516,3 +517,18 @@ def test_the_extended_card_of_a_late_card_is_checked_too() -> None:
     assert ask(app, "GET", "/rest/extendedAgentCard", headers=GOOD).status_code == 200
     app = late(lambda: CARD, extended_card=ExtendedCard(promising))
     assert ask(app, "GET", "/rest/extendedAgentCard", headers=GOOD).status_code == 503
+
+
+async def test_the_card_is_asked_for_by_the_request_that_needs_it(time: Time) -> None:
+    """What the first request brought along is not kept for others."""
+    seen: list[Any] = []
+
+    async def inner(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(scope["state"])
+        await JSONResponse(CARD)(scope, receive, send)
+
+    app = late(FromApplication(), inner, url="http://agent.example")
+    for number in (1, 2):
+        await asked(app, PATHS[0], state={"number": number})
+        time.now += 10
+    assert seen == [{"number": 1}, {"number": 2}]

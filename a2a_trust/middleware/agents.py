@@ -208,8 +208,10 @@ class Agents:
                 "card_of names none for this query" if self._card_of else "write card_of=... to say whose card is meant"
             )
             return f"{quoted(path)} is of no agent; {advice}"
-        if ends_like_card(path) or self._unguarded.has(path):
-            return f"{quoted(path)} ends like the path of a card, and is of no agent" if ends_like_card(path) else ""
+        if ends_like_card(path):
+            return f"{quoted(path)} ends like the path of a card, and is of no agent"
+        if self._unguarded.has(path):
+            return ""
         hint = self._hint(path) or f"; write unguarded_paths=[{quoted(path)}] if everybody may have it"
         return f"{quoted(path)} is of no agent{hint}"
 

@@ -13,20 +13,13 @@ import sys
 import warnings
 from typing import Any
 
-import httpx
-
-from tests.frameworks.clients import client_of
+from tests.frameworks.clients import client_of, noted
 from tests.real.one_line_clients import adk
 
 
 async def run(case: dict[str, Any]) -> dict[str, Any]:
-    requests: list[list[Any]] = []
-
-    async def note(response: httpx.Response) -> None:
-        requests.append([response.request.method, response.request.url.path, response.status_code])
-
     async with client_of(case) as http:
-        http.event_hooks = {"response": [note]}
+        requests = noted(http)
         try:
             return {"answer": await adk(http, case["url"]), "requests": requests}
         except Exception as error:  # noqa: BLE001  of any type

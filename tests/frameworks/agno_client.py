@@ -13,11 +13,10 @@ import json
 import sys
 from typing import Any
 
-import httpx
 from agno.client.a2a import A2AClient
 from agno.utils.http import set_default_async_client
 
-from tests.frameworks.clients import client_of
+from tests.frameworks.clients import client_of, noted
 
 
 async def said(client: A2AClient, *, streaming: bool) -> str:
@@ -28,13 +27,8 @@ async def said(client: A2AClient, *, streaming: bool) -> str:
 
 
 async def run(case: dict[str, Any]) -> dict[str, Any]:
-    requests: list[list[Any]] = []
-
-    async def note(response: httpx.Response) -> None:
-        requests.append([response.request.method, response.request.url.path, response.status_code])
-
     async with client_of(case) as http:
-        http.event_hooks = {"response": [note]}
+        requests = noted(http)
         set_default_async_client(http)
         client = A2AClient(case["url"])
         try:

@@ -11,7 +11,7 @@ from a2a_trust import Origins, TrustedKey, TrustStore, verifying_client
 from a2a_trust.client import ApiKey
 from a2a_trust.keys import read_jwks
 
-__all__ = ["client_of"]
+__all__ = ["client_of", "noted"]
 
 
 def client_of(case: dict[str, Any]) -> httpx.AsyncClient:
@@ -23,3 +23,14 @@ def client_of(case: dict[str, Any]) -> httpx.AsyncClient:
     )
     origin = "/".join(case["url"].split("/")[:3])
     return verifying_client(case["url"], trust=trust, credentials={"key": ApiKey(case["key"], origins=[origin])})
+
+
+def noted(http: httpx.AsyncClient) -> list[list[Any]]:
+    """Method, path and status of every answer that the client gets from now on."""
+    requests: list[list[Any]] = []
+
+    async def note(response: httpx.Response) -> None:
+        requests.append([response.request.method, response.request.url.path, response.status_code])
+
+    http.event_hooks = {"response": [note]}
+    return requests

@@ -18,7 +18,7 @@ from beeai_framework.adapters.a2a.agents import A2AAgent
 from beeai_framework.memory import UnconstrainedMemory
 from fasta2a.client import A2AClient
 
-from tests.frameworks.clients import client_of
+from tests.frameworks.clients import client_of, noted
 
 
 async def fasta2a(http: httpx.AsyncClient, url: str, *, fetch_card: bool) -> str:
@@ -40,13 +40,8 @@ PROGRAMS = {"fasta2a": fasta2a, "BeeAI": beeai}
 
 
 async def run(case: dict[str, Any]) -> dict[str, Any]:
-    requests: list[list[Any]] = []
-
-    async def note(response: httpx.Response) -> None:
-        requests.append([response.request.method, response.request.url.path, response.status_code])
-
     async with client_of(case) as http:
-        http.event_hooks = {"response": [note]}
+        requests = noted(http)
         try:
             answer = await PROGRAMS[case["program"]](http, case["url"], fetch_card=case["fetch_card"])
         except Exception as error:  # noqa: BLE001  each framework has its own

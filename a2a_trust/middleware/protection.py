@@ -257,8 +257,9 @@ def _agent(app: ASGIApp, agent: ProtectedAgent, prefix: str, clock: Callable[[],
     def sign(card: GivenCard) -> CardSource:
         return FixedCard(card, clock=clock) if signer is None else CardSignedHere(card, signer, clock=clock)
 
-    proxy = frozenset[bytes]() if agent.client_certificates is None else agent.client_certificates.headers
-    options: dict[str, Any] = {"name": "" if is_alone else prefix or "/", "certificate_headers": proxy}
+    proxy: Any = getattr(agent.client_certificates, "headers", None)
+    headers = proxy if isinstance(proxy, frozenset) else frozenset()  # the guard says what is wrong with others
+    options: dict[str, Any] = {"name": "" if is_alone else prefix or "/", "certificate_headers": headers}
     ask = _ask(app, agent, prefix)
     if ask is not None:
 

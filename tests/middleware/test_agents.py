@@ -16,6 +16,7 @@ import pytest
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.signer import generate_signer
 from a2a_trust.middleware.card_access import CardReaders
+from a2a_trust.middleware.client_certificate import FromTls
 from a2a_trust.middleware.peer import Networks, with_peer
 from a2a_trust.middleware.protection import CardServing, ProtectedAgent, protect, protect_agents
 from a2a_trust.middleware.proxies.from_proxy import FromProxy, ProxySecret
@@ -415,6 +416,11 @@ def test_the_readers_of_a_card_are_those_of_its_agent_whatever_path_names_it() -
             {"/ops": agent_at("/ops", url="https://agent.example")},
             {},
             "url='https://agent.example' does not end with the prefix '/ops'; make both alike",
+        ),
+        (
+            {"/ops": agent_at("/ops", client_certificates=FromTls)},
+            {},
+            r"agent '/ops': client_certificates: write FromTls\(\)",
         ),
         ({"/ops": agent_at("/ops", card_paths=["/ops/rpc"])}, {}, "card_paths: '/ops/rpc' has something else already"),
     ],

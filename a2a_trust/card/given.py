@@ -56,8 +56,9 @@ def given_card(card: GivenCard, *, what: str = "card") -> bytes | Mapping[str, A
             members = _dumped(card)
             if isinstance(members, dict):
                 return members
+    kind = f"the class {card.__name__}" if isinstance(card, type) else type(card).__name__
     raise ConfigurationError(
-        f"{what}: {type(card).__name__} is not a card; write a dict, bytes, JSON text, Path('card.json') or an "
+        f"{what}: {kind} is not a card; write a dict, bytes, JSON text, Path('card.json') or an "
         "AgentCard of a2a-sdk or a2a_trust.card.models"
     )
 

@@ -96,8 +96,9 @@ class ProtectedAgent:
             raise ConfigurationError(
                 "verifiers: write a dict, by the names of the card's schemes: verifiers={'key': …}"
             )
-        if isinstance(self.card, type):
-            raise ConfigurationError(f"card: {self.card.__name__} is a class; write {self.card.__name__}(…)")
+        card: object = self.card
+        if card is FromApplication:
+            raise ConfigurationError("card: write FromApplication(), with parentheses")
         if not isinstance(self.serving, CardServing):
             raise ConfigurationError(
                 "serving: write CardServing(…), as in CardServing(signer=load_private_key('key.pem'))"

@@ -532,3 +532,8 @@ async def test_the_card_is_asked_for_by_the_request_that_needs_it(time: Time) ->
         await asked(app, PATHS[0], state={"number": number})
         time.now += 10
     assert seen == [{"number": 1}, {"number": 2}]
+
+
+def test_what_stands_for_the_application_has_parentheses() -> None:
+    with pytest.raises(ConfigurationError, match=r"card: write FromApplication\(\), with parentheses"):
+        late(FromApplication)

@@ -368,7 +368,9 @@ def _opens(entry: str, interface: str) -> bool:
     """Whether an unguarded entry could be the interface, where a root path is taken off the one or the other."""
     if entry == "/" or interface == "/" or "{" in entry:
         return False
-    return f"{interface}/".endswith(f"{entry}/") or entry.endswith(interface) or entry in f"{interface}/"[1:]
+    if entry.endswith("/"):  # what stands below it; whole segments only, or "/health" would be in "/healthcheck/rpc"
+        return entry in f"{interface}/"[1:]
+    return interface.endswith(entry) or entry.endswith(interface)
 
 
 def _check_card_of(card_of: Any, agents: Mapping[str, Agent]) -> None:

@@ -22,7 +22,7 @@ _NO_URL: Final = "http://public-url-is-missing.invalid"
 """Where the application is asked when nobody has said where it is."""
 
 _PATH: Final = re.compile(r"/[!-\"$->@-~]*")
-"""Of a request, without query and fragment."""
+"""A request path without query or fragment."""
 
 
 @dataclass(frozen=True, slots=True)

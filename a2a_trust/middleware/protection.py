@@ -305,15 +305,16 @@ def _guarded(
         check_urls([interface.url for interface in view.interfaces], agent.url)
     cards = _public_cards(source, view, agent.serving, prefix, clock)
     resource = None if agent.url is None else _resource(agent.url, agent, view, clock)
-    documents = {**cards, **_of_url(agent, prefix, resource, clock)}
+    of_url = _of_url(agent, prefix, resource, clock)
     extended = ExtendedCardEndpoint(
         view, agent.extended_card, signer=signer, application=app, security=agent.security, clock=clock
     )
     checked: ASGIApp = RulesMiddleware(
         app, card=view, interfaces=interfaces, extended=extended, rules=rules, others_must_be_named=not is_alone
     )
-    if agent.serving.readers is CardReaders.CALLERS:  # the cards are served behind the guard then
-        checked, documents = Front(cards, checked), {path: documents[path] for path in documents if path not in cards}
+    is_for_callers = agent.serving.readers is CardReaders.CALLERS  # the cards are served behind the guard then
+    if is_for_callers:
+        checked = Front(cards, checked)
     guard = CardEnforcementMiddleware(
         checked,
         card=view,
@@ -327,7 +328,8 @@ def _guarded(
         resource_metadata=None if resource is None else resource.url,
         clock=clock,
     )
-    _check_paths(prefix, agent, interfaces, documents.keys() - cards.keys())
+    _check_paths(prefix, agent, interfaces, of_url)
+    documents = of_url if is_for_callers else {**cards, **of_url}
     named = (*rules.other_paths, *(rules.public_paths or ()))
     return GuardedAgent(documents, guard, interfaces.served_paths, named, guard.flush)
 

@@ -423,6 +423,18 @@ def test_the_readers_of_a_card_are_those_of_its_agent_whatever_path_names_it() -
             r"agent '/ops': client_certificates: write FromTls\(\)",
         ),
         ({"/ops": agent_at("/ops", card_paths=["/ops/rpc"])}, {}, "card_paths: '/ops/rpc' has something else already"),
+        (
+            {
+                "/ops": agent_at(
+                    "/ops",
+                    url="https://agent.example/ops",
+                    signer=generate_signer(),
+                    card_paths=["/ops/.well-known/jwks.json"],
+                )
+            },
+            {},
+            "card_paths: '/ops/.well-known/jwks.json' has something else already",
+        ),
     ],
 )
 def test_what_cannot_be_meant_does_not_start(agents: Any, options: dict[str, Any], words: str) -> None:
@@ -506,3 +518,10 @@ async def test_what_a_proxy_says_of_certificates_is_for_the_agent_that_verifies_
 def test_one_agent_among_several_has_all_options_of_one_alone() -> None:
     alone = signature(protect).parameters.keys() - {"app", "clock"}
     assert {each.name for each in fields(ProtectedAgent)} == alone
+
+
+def test_an_unguarded_path_that_begins_like_a_segment_of_an_interface_is_another_path() -> None:
+    agents = {prefix: agent_at(prefix) for prefix in ("/x/healthcheck", "/x/docs-of-ops")}
+    app = protect_agents(Agent(), agents, unguarded_paths=["/health", "/docs/", "/rp"])
+    for path in ("/health", "/docs/a", "/rp"):
+        assert ask(app, "GET", path).status_code == 200

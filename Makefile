@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: demo test check check-style format fuzz faults mutants bench lock clean
+.PHONY: demo test check check-style format frameworks fuzz faults mutants bench lock clean
 
 demo: .venv/ready  ## sign a real card, verify it, and see every change refused
 	@$(BIN)/python examples/demo.py
@@ -25,6 +25,9 @@ format: .venv/ready
 
 fuzz: .venv/ready  ## requests at agents in four frameworks, in the environment that tests/fuzz makes; COUNT=… SEED=…
 	PYTHONPATH=. $$($(BIN)/python -m tests.fuzz) tests/fuzz/fuzz_frameworks.py $${SEED:-$$(date +%s)} $${COUNT:-50000}
+
+frameworks: .venv/ready  ## agents of every framework behind protect, called by the framework's own client
+	A2A_TRUST_FRAMEWORKS=all A2A_TRUST_REQUIRE_REAL=1 $(BIN)/python -m pytest tests/frameworks --numprocesses auto --maxprocesses 4 --dist loadfile
 
 faults: .venv/ready  ## kills, full disks, races and growth, in their long form: many rounds of what the tests do a few times
 	A2A_TRUST_FAULTS=long $(BIN)/python -m pytest tests/faults -v

@@ -1,4 +1,4 @@
-"""The lines of docs/agents.md for each framework, as the programs of this folder run them."""
+"""The lines of docs/agents.md and docs/frameworks for each framework, as the programs of this folder run them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 import a2a_trust
 from tests.frameworks.guards import guard
 
-__all__ = ["names_for", "run_lines"]
+__all__ = ["names_for", "run_lines", "run_page"]
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "agents.md"
+PAGES = GUIDE.parent / "frameworks"
 
 
 def names_for(scope: str, url: str) -> dict[str, Any]:
@@ -30,3 +31,10 @@ def run_lines(heading: str, names: dict[str, Any], block: int = 0) -> None:
     )
     lines = re.findall(r"```python\n(.*?)```", section, re.DOTALL)[block]
     exec(compile(lines, str(GUIDE), "exec"), names)
+
+
+def run_page(page: str, names: dict[str, Any], block: int = 0) -> None:
+    """Run one block of Python of docs/frameworks/<page>.md; what it makes is in ``names`` then."""
+    path = PAGES / f"{page}.md"
+    lines = re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)[block]
+    exec(compile(lines, f"{path}, block {block}", "exec"), names)

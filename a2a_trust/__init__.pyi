@@ -33,7 +33,9 @@ from a2a_trust.keys.trust import TrustStore as TrustStore
 from a2a_trust.keys.trust_file import TrustFile as TrustFile
 from a2a_trust.lint.linter import lint_card as lint_card
 from a2a_trust.middleware.application import FromApplication as FromApplication
-from a2a_trust.middleware.authentication import principal_of as principal_of
+from a2a_trust.middleware.caller import acting_for as acting_for
+from a2a_trust.middleware.caller import current_principal as current_principal
+from a2a_trust.middleware.caller import principal_of as principal_of
 from a2a_trust.middleware.card import CardFile as CardFile
 from a2a_trust.middleware.client_certificate import FromTls as FromTls
 from a2a_trust.middleware.extended_card import ExtendedCard as ExtendedCard

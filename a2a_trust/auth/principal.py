@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from abc import ABC, abstractmethod
@@ -13,6 +12,7 @@ from decimal import Decimal
 from enum import Enum, StrEnum
 from types import MappingProxyType, NoneType
 from typing import Any, Final, Generic, Literal, Protocol, Self, TypeVar
+from urllib.parse import quote
 from uuid import UUID
 
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
@@ -246,10 +246,23 @@ class Principal:
 
     @property
     def display_name(self) -> str:
-        """A text for this caller and no other: servers own tasks by it, so it must not collide over schemes,
-        issuers and subjects."""
-        parts = [[scheme, identity.issuer, identity.subject] for scheme, identity in self.identities]
-        return json.dumps(parts, separators=(",", ":"), ensure_ascii=True)
+        """``scheme:subject@issuer`` for each identity, as in ``login:ann@https://idp.example``; several are joined by
+        commas. Own things by it: it is the text of this caller and of no other.
+
+        Percent signs, commas, blanks, what is not visible and not ASCII is percent-encoded in all parts, and so are
+        colons in a scheme and ``@`` in a subject or an issuer.
+        """
+        return ",".join(
+            f"{_quoted(scheme, _NOT_COLON)}:{_quoted(each.subject, _NOT_AT)}@{_quoted(each.issuer, _NOT_AT)}"
+            for scheme, each in self.identities
+        )
+
+    @property
+    def name(self) -> str:
+        """A short text for people: the subjects. Never own things by it, because callers may share it."""
+        subjects = dict.fromkeys(each.subject for _, each in self.identities)
+        text = ", ".join("".join(char if char.isprintable() else "?" for char in subject) for subject in subjects)
+        return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
 
     @property
     def scopes(self) -> frozenset[str]:
@@ -260,6 +273,17 @@ class Principal:
     def identity(self, scheme: str) -> Identity | None:
         """The identity by the credential of that security scheme; None when it played no part."""
         return next((identity for name, identity in self.identities if name == scheme), None)
+
+
+_NOT_AT: Final = "!\"#$&'()*+/:;<=>?[\\]^`{|}"
+_NOT_COLON: Final = _NOT_AT.replace(":", "@")
+"""The visible characters that stay as they are in a part of a ``display_name``, beside letters, digits and ``_.-~``."""
+
+_LONGEST_NAME: Final = 64
+
+
+def _quoted(text: str, safe: str) -> str:
+    return quote(text, safe=safe, errors="surrogatepass")
 
 
 _ANONYMOUS_BYTES: Final = 16
@@ -275,6 +299,11 @@ class Anonymous:
     @property
     def is_authenticated(self) -> bool:
         return False
+
+    @property
+    def name(self) -> str:
+        """A short text for people."""
+        return "anonymous"
 
     def identity(self, scheme: str) -> Identity | None:  # noqa: ARG002
         """None: there is no credential."""

@@ -1,7 +1,9 @@
 # The public names of a2a_trust.middleware.
 from a2a_trust.middleware.application import FromApplication as FromApplication
 from a2a_trust.middleware.authentication import CardEnforcementMiddleware as CardEnforcementMiddleware
-from a2a_trust.middleware.authentication import principal_of as principal_of
+from a2a_trust.middleware.caller import acting_for as acting_for
+from a2a_trust.middleware.caller import current_principal as current_principal
+from a2a_trust.middleware.caller import principal_of as principal_of
 from a2a_trust.middleware.calls import Call as Call
 from a2a_trust.middleware.card_access import CardReaders as CardReaders
 from a2a_trust.middleware.client_certificate import FromTls as FromTls

@@ -14,13 +14,11 @@ from time import time
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
-from starlette.authentication import AuthCredentials
-
 from a2a_trust.auth.credentials import CERTIFICATES, ClientCertificate, InCookie, InQuery
 from a2a_trust.auth.dpop import NEXT_NONCE, DPoP
 from a2a_trust.auth.guard import Guard, Refused
 from a2a_trust.auth.guard_config import CredentialAt
-from a2a_trust.auth.principal import Anonymous, Principal, Verifier
+from a2a_trust.auth.principal import Principal, Verifier
 from a2a_trust.auth.subject_token import keep_for
 from a2a_trust.card.given import GivenCard, given_card
 from a2a_trust.card.operations import ends_like_operation, folded_path
@@ -37,6 +35,7 @@ from a2a_trust.errors import (
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.browsers import BrowserRules, is_attached_by_browsers
 from a2a_trust.middleware.caching import CachingRules
+from a2a_trust.middleware.caller import Caller, CallerCredentials, Running, with_caller, without_caller
 from a2a_trust.middleware.client_certificate import CertificateSource
 from a2a_trust.middleware.disconnect import ClientGoneError, ReadAhead, Room
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, is_preflight
@@ -49,14 +48,8 @@ __all__ = [
     "ends_like_card",
     "exact_path",
     "is_exactly",
-    "is_public",
     "lines_without",
-    "principal_of",
 ]
-
-_PRINCIPAL: Final = "a2a_trust.principal"
-_PUBLIC: Final = object()
-"""In the place of the principal: nobody was asked for."""
 
 
 class CardEnforcementMiddleware:
@@ -156,14 +149,18 @@ class CardEnforcementMiddleware:
             return
         if audit.is_heard():
             audit.request_allowed(scope, caller)
-        credentials = AuthCredentials([*caller.scopes])
+        credentials = CallerCredentials(caller)
         if self._keep_subject_token:
             keep_for(credentials, self._guard.subject_token(inner, caller))
-        inner |= {"user": caller, "auth": credentials, _PRINCIPAL: caller}
+        inner = with_caller(inner, caller, credentials)
         if NEXT_NONCE in inner:
             send = _giving(inner.pop(NEXT_NONCE), send)
         self._hide_credentials(inner)
-        await self._app(inner, ahead.receive, self._caching.applied(send))
+        running = Running(caller, in_task=True)
+        try:
+            await self._app(inner, ahead.receive, self._caching.applied(send))
+        finally:
+            running.end()
 
     async def _pass_lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -177,14 +174,18 @@ class CardEnforcementMiddleware:
 
     async def _pass_public(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on a request that needs no credential: for a public path, or a preflight without its body."""
-        public = {**scope, _PRINCIPAL: _PUBLIC}
+        public = without_caller(scope)
         public.pop(CERTIFICATES, None)
         if self._certificates is not None:  # what claims certificates, and the proxy's secret, is for us only
             public["headers"] = lines_without(self._certificates.headers, scope["headers"])
         if scope["method"] == "OPTIONS":  # nobody asked who it is from, so it may call nothing
             public["headers"] = lines_without(_OF_BODIES, public["headers"])
             receive = _without_body(receive)
-        await self._app(public, receive, send)
+        running = Running(None, in_task=True)
+        try:
+            await self._app(public, receive, send)
+        finally:
+            running.end()
 
     def _hide_credentials(self, scope: Scope) -> None:
         if self._hidden_headers:
@@ -194,7 +195,7 @@ class CardEnforcementMiddleware:
         if self._hidden_parameters:
             scope["query_string"] = _without(self._hidden_parameters, scope.get("query_string", b""))
 
-    async def _decide(self, scope: Scope, ahead: ReadAhead) -> Principal | Anonymous | Refused:
+    async def _decide(self, scope: Scope, ahead: ReadAhead) -> Caller | Refused:
         try:
             if self._certificates is not None:
                 scope[CERTIFICATES] = self._certificates.chain(scope)
@@ -279,23 +280,6 @@ def _check_kept(rules: RequestRules, guard: Guard) -> None:
             "keep_subject_token: no verifier is for access tokens; leave the option out, or give a verifier of your "
             "own the attribute kind = CredentialKind.ACCESS_TOKEN"
         )
-
-
-def principal_of(scope: Mapping[str, Any]) -> Principal | Anonymous:
-    """Who the request is from, for handlers behind the middleware: of ``request`` or ``request.scope``.
-
-    ConfigurationError where no middleware has checked the request: a handler must not take that for anybody.
-    """
-    given: Any = scope
-    caller = given.get(_PRINCIPAL) if isinstance(given, Mapping) else None
-    if not isinstance(caller, Principal | Anonymous):
-        raise ConfigurationError("principal_of: this request did not come through protect(); wrap the application")
-    return caller
-
-
-def is_public(scope: Mapping[str, Any]) -> bool:
-    """Whether the guard has let the request pass without asking who it is from."""
-    return scope.get(_PRINCIPAL) is _PUBLIC
 
 
 def is_exactly(paths: frozenset[str], scope: Scope) -> bool:

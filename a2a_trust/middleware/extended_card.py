@@ -36,7 +36,7 @@ from a2a_trust.card.view import CardView, generation_of, read_card
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.application import Answer, FromApplication, answer_of
-from a2a_trust.middleware.authentication import principal_of
+from a2a_trust.middleware.caller import principal_of
 from a2a_trust.middleware.card import CardSigner, SignedCard, card_body
 from a2a_trust.middleware.disconnect import ClientGoneError, ReadAhead, awaited
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, json_bytes, refuse

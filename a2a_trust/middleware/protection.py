@@ -7,12 +7,13 @@ one source.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import signature
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from a2a_trust.auth.dpop import DPoP
@@ -36,11 +37,17 @@ from a2a_trust.middleware.client_certificate import CertificateSource
 from a2a_trust.middleware.documents import ASGIApp, Document, Scope
 from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoint
 from a2a_trust.middleware.generated import Ask, AskedAgain, CardFunction, GeneratedCard, asking, is_function
+from a2a_trust.middleware.installation import AppT, Installation
 from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, PublishedKeys
-from a2a_trust.middleware.options import MAX_BODY, RequestRules, check_app, listed
+from a2a_trust.middleware.options import MAX_BODY, RequestRules, listed
 from a2a_trust.middleware.peer import Networks
 from a2a_trust.middleware.routing import Interfaces
 from a2a_trust.middleware.rules import RulesMiddleware
+
+_log: Final = logging.getLogger(__name__)
+
+#: What servers are told to listen at, and clients cannot connect to everywhere.
+_UNSPECIFIED: Final = ("0.0.0.0", "::")  # noqa: S104
 
 __all__ = ["CardServing", "ProtectedAgent", "SigningKeys", "protect", "protect_agents"]
 
@@ -112,7 +119,7 @@ class ProtectedAgent:
 
 
 def protect(
-    app: ASGIApp,
+    app: AppT,
     *,
     card: GivenCard | CardSource | CardFunction | FromApplication,
     verifiers: Mapping[str, Verifier[Any] | CredentialAt],
@@ -124,8 +131,11 @@ def protect(
     client_certificates: CertificateSource | None = None,
     dpop: DPoP | None = None,
     clock: Callable[[], float] = time.time,
-) -> ASGIApp:
+) -> AppT:
     """``app`` behind its card: one line around a Starlette, FastAPI or a2a-sdk application.
+
+    An application of Starlette or FastAPI gets the guard inside, outside of all its middleware, and is returned itself.
+    Around any other ASGI application is a wrapper, which has its public attributes.
 
     ``card`` is the agent's own card: a dict, bytes, JSON text, a ``Path`` (read once), an ``AgentCard`` of a2a-sdk or
     ``a2a_trust.card.models``, or a source such as ``CardFile``. A card that exists only when the application has
@@ -146,7 +156,8 @@ def protect(
     start. Where no lifespan runs it is logged, all requests are 503, and the card is asked for again at most once in
     ten seconds.
     """
-    check_app(app)
+    installation = Installation(app)
+    inner = installation.unguarded
     agent = ProtectedAgent(
         card=card,
         verifiers=verifiers,
@@ -158,19 +169,20 @@ def protect(
         client_certificates=client_certificates,
         dpop=dpop,
     )
-    made = _agent(app, agent, "", clock, is_alone=True)
-    return Agents(app, {"": made}) if made.guarded is None else Front(made.guarded.documents, made.guarded.app)
+    made = _agent(inner, agent, "", clock, is_alone=True)
+    guarded = made.guarded
+    return installation.finish(Agents(inner, {"": made}) if guarded is None else Front(guarded.documents, guarded.app))
 
 
 def protect_agents(
-    app: ASGIApp,
+    app: AppT,
     agents: Mapping[str, ProtectedAgent],
     *,
     unguarded_paths: Iterable[str] = (),
     card_of: CardOf | None = None,
     lifespans: Iterable[ASGIApp] = (),
     clock: Callable[[], float] = time.time,
-) -> ASGIApp:
+) -> AppT:
     """``app`` with several agents in it, each behind its own card.
 
     ``agents`` has them by the prefix of their paths (``"/billing"``): a request below a prefix is judged by that
@@ -185,15 +197,17 @@ def protect_agents(
 
     ConfigurationError as for ``protect``, and for agents that share a path.
     """
-    check_app(app)
+    installation = Installation(app)
+    inner = installation.unguarded
     made = {}
     for prefix, agent in _by_prefix(agents).items():
         try:
-            made[prefix] = _agent(app, agent, prefix, clock, is_alone=False)
+            made[prefix] = _agent(inner, agent, prefix, clock, is_alone=False)
         except TrustError as error:
             raise ConfigurationError(f"agent {prefix or '/'!r}: {error}") from None
     mounted = _checked_lifespans(app, lifespans)
-    return Agents(app, made, unguarded=listed("unguarded_paths", unguarded_paths), card_of=card_of, lifespans=mounted)
+    unguarded = listed("unguarded_paths", unguarded_paths)
+    return installation.finish(Agents(inner, made, unguarded=unguarded, card_of=card_of, lifespans=mounted))
 
 
 def _checked_lifespans(app: ASGIApp, lifespans: Any) -> tuple[ASGIApp, ...]:
@@ -301,6 +315,7 @@ def _guarded(
     rules = agent.rules
     interfaces = Interfaces(view, unguarded=frozenset(rules.unguarded), served_at=rules.served_at)
     _check_hosts(agent.url, interfaces, agent.dpop)
+    _warn_of_unspecified(agent.url, view)
     if isinstance(agent.card, FromApplication):
         check_urls([interface.url for interface in view.interfaces], agent.url)
     cards = _public_cards(source, view, agent.serving, prefix, clock)
@@ -412,6 +427,18 @@ def _check_hosts(url: str | None, interfaces: Interfaces, dpop: Any) -> None:
             f"url: {url!a:.128} is of another origin than DPoP(url={base!a:.128}), so every proof would be refused; "
             "make both alike"
         )
+
+
+def _warn_of_unspecified(url: str | None, view: CardView) -> None:
+    """Log a warning for URLs that lead each caller to its own machine, or nowhere."""
+    for place, each in (("url", url), *(("the card's interface", interface.url) for interface in view.interfaces)):
+        if each is not None and urlsplit(each).hostname in _UNSPECIFIED:
+            _log.warning(
+                "%s: %s has the address that a server listens at, which no caller can connect to; write the name that "
+                "callers use, such as http://localhost:8000",
+                place,
+                ascii(each)[:128],
+            )
 
 
 def _origin(url: str) -> str:

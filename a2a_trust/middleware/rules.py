@@ -25,7 +25,7 @@ from a2a_trust.card.schema import Generation
 from a2a_trust.card.view import CardView
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware import audit
-from a2a_trust.middleware.authentication import is_public, principal_of
+from a2a_trust.middleware.caller import is_public, principal_of
 from a2a_trust.middleware.calls import INVALID, Call, CallRefusedError, check_media_type, read_call
 from a2a_trust.middleware.disconnect import ClientGoneError, Message, ReadAhead
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket

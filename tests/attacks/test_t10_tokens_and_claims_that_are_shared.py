@@ -20,7 +20,7 @@ from a2a_trust import generate_signer
 from a2a_trust.auth.principal import Identity
 from a2a_trust.errors import InvalidCredentialsError
 from a2a_trust.keys import LocalSigner
-from a2a_trust.middleware.authentication import principal_of
+from a2a_trust.middleware.caller import principal_of
 from tests.auth.test_jwt import EC, NOW, Keys, b64, claims, token, verifier
 from tests.middleware.agent import guarded, verifiers
 

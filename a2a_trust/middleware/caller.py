@@ -1,0 +1,193 @@
+"""Who is calling, for the code behind the guard: by the request, by the context of the a2a-sdk, or by where it runs.
+
+The guard writes the caller into the scope, where the a2a-sdk finds it and takes it along in its own contexts. A context
+variable has it, too, for code that gets neither. That one is copied into every task and thread that a request starts,
+and such a task may serve others later on: a2a-sdk 1.0.0 runs the messages of all callers of a task in the context of
+the first of them. So it counts only in the task of the request, in the tasks of its task groups, and where
+``acting_for`` says whose context it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final, Protocol, TypeAlias
+
+import anyio
+from starlette.authentication import AuthCredentials
+
+from a2a_trust.auth.principal import Anonymous, Principal
+from a2a_trust.errors import ConfigurationError
+from a2a_trust.middleware.documents import Scope
+
+__all__ = [
+    "CallContext",
+    "Caller",
+    "CallerCredentials",
+    "Running",
+    "acting_for",
+    "current_principal",
+    "is_public",
+    "principal_of",
+    "with_caller",
+    "without_caller",
+]
+
+Caller: TypeAlias = Principal | Anonymous
+
+_PRINCIPAL: Final = "a2a_trust.principal"
+_PUBLIC: Final = object()
+"""In the place of the caller: nobody was asked for."""
+
+
+class CallerCredentials(AuthCredentials):
+    """What the guard puts into ``scope["auth"]``: the scopes of a caller, and the caller itself.
+
+    The a2a-sdk has it in the state of its call contexts.
+    """
+
+    def __init__(self, caller: Caller) -> None:
+        super().__init__([*caller.scopes])
+        self.caller: Final = caller
+
+
+def with_caller(scope: Scope, caller: Caller, credentials: CallerCredentials) -> dict[str, Any]:
+    """The scope of a request from that caller."""
+    return {**scope, "user": caller, "auth": credentials, _PRINCIPAL: caller}
+
+
+def without_caller(scope: Scope) -> dict[str, Any]:
+    """The scope of a request that the guard lets pass without asking who it is from."""
+    return {**scope, _PRINCIPAL: _PUBLIC}
+
+
+def is_public(scope: Mapping[str, Any]) -> bool:
+    """Whether the guard has let the request pass without asking who it is from."""
+    return scope.get(_PRINCIPAL) is _PUBLIC
+
+
+class CallContext(Protocol):
+    """A ``ServerCallContext`` of the a2a-sdk, as far as it counts here."""
+
+    @property
+    def state(self) -> Any:
+        """A mapping; the SDK puts ``scope["auth"]`` into it."""
+
+
+class _RequestContext(Protocol):
+    """A ``RequestContext`` of the a2a-sdk, as far as it counts here."""
+
+    @property
+    def call_context(self) -> CallContext | None: ...
+
+
+def principal_of(context: Mapping[str, Any] | CallContext | _RequestContext) -> Caller:
+    """Who the request is from.
+
+    ``context`` is an ASGI scope, a request or websocket of Starlette or FastAPI, or a ``RequestContext`` or
+    ``ServerCallContext`` of the a2a-sdk. ConfigurationError where no guard has checked the request, or the application
+    has replaced ``scope["auth"]``: a handler must not take that for anybody.
+    """
+    given: Any = context
+    if isinstance(given, Mapping):
+        caller = given.get(_PRINCIPAL)
+    else:
+        state = getattr(getattr(given, "call_context", given), "state", None)
+        credentials = state.get("auth") if isinstance(state, Mapping) else None
+        caller = credentials.caller if isinstance(credentials, CallerCredentials) else None
+    if not isinstance(caller, Principal | Anonymous):
+        raise ConfigurationError(
+            "principal_of: this request did not come through protect(), or its path is public; wrap the application, "
+            "and pass the request, its scope, or the context that the a2a-sdk gives"
+        )
+    return caller
+
+
+class Running:
+    """A request that is being answered, or a block of ``acting_for``: whose it is until it ends."""
+
+    __slots__ = ("_before", "caller", "task")
+
+    def __init__(self, caller: Caller | None, *, in_task: bool) -> None:
+        """``in_task`` restricts it to this task and the tasks of its task groups. None: nobody was asked for."""
+        self.caller = caller
+        self.task = _this_task() if in_task else None
+        self._before = _RUNNING.get()
+        _RUNNING.set(self)
+
+    def end(self) -> None:
+        """It has ended, in all tasks and threads."""
+        self.caller = None
+        _RUNNING.set(self._before)  # not by a token: at the end of the program this may run in another context
+
+
+_RUNNING: Final[ContextVar[Running | None]] = ContextVar("a2a_trust.running", default=None)
+
+
+@contextmanager
+def acting_for(context: Caller | Mapping[str, Any] | CallContext | _RequestContext) -> Iterator[Caller]:
+    """In this block, and in what it starts until it ends, ``current_principal()`` is the caller of that context.
+
+    ``context`` is what ``principal_of`` takes, or a caller. Use it in executors of the a2a-sdk, and around tasks and
+    threads of your own. Do not use it around a ``yield`` of an async generator: Python runs the one who asks for the
+    next value in the same context. ConfigurationError as for ``principal_of``.
+    """
+    caller = context if isinstance(context, Principal | Anonymous) else principal_of(context)
+    running = Running(caller, in_task=False)
+    try:
+        yield caller
+    finally:
+        running.end()
+
+
+def current_principal() -> Caller:
+    """Who the request that this code answers is from.
+
+    ConfigurationError where that is not certain: outside of requests, when the request has ended, and in tasks and
+    threads that it has started, unless they run in a block of ``acting_for``.
+    """
+    running = _RUNNING.get()
+    if running is None:
+        raise ConfigurationError(
+            "current_principal: no request is being answered here; call it in a handler behind protect(), or write "
+            "with acting_for(context): …"
+        )
+    caller = running.caller
+    if caller is None:
+        raise ConfigurationError(
+            "current_principal: the request that this code belongs to has ended, or its path is public; write "
+            "with acting_for(context): … around the work that goes on after a request"
+        )
+    if running.task is not None and not _is_within(running.task):
+        raise ConfigurationError(
+            "current_principal: this is another task, or a thread, that the request has started, and it may serve "
+            "other callers, too; write with acting_for(context): … in it, or use principal_of(context)"
+        )
+    return caller
+
+
+def _this_task() -> int:
+    """The ``id`` of the running task, as anyio names tasks; 0 for an event loop that is not asyncio's."""
+    try:
+        return id(asyncio.current_task())
+    except RuntimeError:
+        return 0
+
+
+def _is_within(task: int) -> bool:
+    """Whether this code runs in that task, or in one of a task group in it: those end before it does."""
+    try:
+        current = anyio.get_current_task()
+    except RuntimeError:  # a thread
+        return False
+    if task in (current.id, current.parent_id):
+        return True
+    parent = current.parent_id
+    if parent is None:
+        return False
+    parents = {each.id: each.parent_id for each in anyio.get_running_tasks()}
+    while parent is not None and parent != task:
+        parent = parents.get(parent)
+    return parent == task

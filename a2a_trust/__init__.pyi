@@ -13,10 +13,8 @@ from a2a_trust.client.card_auth import CardAuth as CardAuth
 from a2a_trust.client.fetching import FetchOptions as FetchOptions
 from a2a_trust.client.fetching import async_fetch_card as async_fetch_card
 from a2a_trust.client.fetching import fetch_card as fetch_card
-from a2a_trust.client.first_use import TrustOnFirstUse as TrustOnFirstUse
 from a2a_trust.client.memory_store import SqliteCardMemory as SqliteCardMemory
 from a2a_trust.client.transport import AsyncVerifyingTransport as AsyncVerifyingTransport
-from a2a_trust.client.transport import UnverifiedCardError as UnverifiedCardError
 from a2a_trust.client.transport import VerifyingTransport as VerifyingTransport
 from a2a_trust.errors import CardVerificationError as CardVerificationError
 from a2a_trust.errors import ConfigurationError as ConfigurationError

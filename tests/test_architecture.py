@@ -48,6 +48,7 @@ HOMES = {
         "client/transport.py",
         "middleware/agents.py",
         "middleware/application.py",
+        "middleware/caller.py",
         "middleware/generated.py",
         "middleware/lifespan.py",
         "middleware/rules.py",

@@ -113,8 +113,8 @@ class Running:
     def __init__(self, caller: Caller | None, *, in_task: bool) -> None:
         """``in_task`` restricts it to this task and the tasks of its task groups. None: nobody was asked for."""
         self.caller = caller
-        self.task = _this_task() if in_task else None
-        self._before = _RUNNING.get()
+        self.task: int | None = _this_task() if in_task else None
+        self._before: Running | None = _RUNNING.get()
         _RUNNING.set(self)
 
     def end(self) -> None:

@@ -23,11 +23,10 @@ from a2a_trust import (
     Origins,
     TrustedKey,
     TrustStore,
-    UnverifiedCardError,
     VerifyingTransport,
     generate_signer,
 )
-from a2a_trust.client import UnsafePassAnything, VolatileCardMemory
+from a2a_trust.client import UnsafePassAnything, UnverifiedCardError, VolatileCardMemory
 from a2a_trust.errors import RolledBackCardError
 from tests.client.agents import NEW, OLD, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting
 from tests.net.test_fetcher import Authority

@@ -22,9 +22,7 @@ from a2a_trust import (
     MalformedError,
     Origins,
     TrustedKey,
-    TrustOnFirstUse,
     TrustStore,
-    UnverifiedCardError,
     VerifiedCard,
     VerifyingTransport,
     fetch_card,
@@ -33,7 +31,7 @@ from a2a_trust import (
     verify_card,
 )
 from a2a_trust.cli.main import main
-from a2a_trust.client import UnsafePassAnything
+from a2a_trust.client import TrustOnFirstUse, UnsafePassAnything, UnverifiedCardError
 from a2a_trust.client.fetching import FetchOptions
 from a2a_trust.client.memory import Admitted, VolatileCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory

@@ -22,7 +22,6 @@ from a2a_trust import (
     CardVerificationError,
     Fetcher,
     SqliteCardMemory,
-    TrustOnFirstUse,
     TrustStore,
     VerifiedCard,
     async_fetch_card,
@@ -30,6 +29,7 @@ from a2a_trust import (
     generate_signer,
     publish_jwks,
 )
+from a2a_trust.client import TrustOnFirstUse
 from a2a_trust.client.fetching import FetchOptions
 from a2a_trust.errors import PinnedKeyError, RolledBackCardError, UntrustedCardError
 from a2a_trust.keys import LocalSigner
@@ -161,7 +161,8 @@ def test_nothing_is_written_of_a_card_that_its_published_key_has_not_signed(
 CLIENT = """
 import json, ssl, sys
 from pathlib import Path
-from a2a_trust import Fetcher, FetchOptions, SqliteCardMemory, TrustOnFirstUse, TrustStore, fetch_card
+from a2a_trust import Fetcher, FetchOptions, SqliteCardMemory, TrustStore, fetch_card
+from a2a_trust.client import TrustOnFirstUse
 from a2a_trust.errors import PinnedKeyError
 
 folder, address, port = Path(sys.argv[1]), sys.argv[2], sys.argv[3]

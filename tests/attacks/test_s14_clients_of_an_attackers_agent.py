@@ -23,14 +23,13 @@ from a2a_trust import (
     Origins,
     TrustedKey,
     TrustStore,
-    UnverifiedCardError,
     VerifyingTransport,
     async_fetch_card,
     fetch_card,
     generate_signer,
     sign_card,
 )
-from a2a_trust.client import CardCache
+from a2a_trust.client import CardCache, UnverifiedCardError
 from a2a_trust.client.fetching import FetchOptions
 from a2a_trust.client.memory import VolatileCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory

@@ -23,11 +23,10 @@ from a2a_trust import (
     Origins,
     TrustedKey,
     TrustStore,
-    UnverifiedCardError,
     VerifyingTransport,
     verify_card,
 )
-from a2a_trust.client import fetch_extended_card
+from a2a_trust.client import UnverifiedCardError, fetch_extended_card
 from a2a_trust.client.fetching import FetchOptions
 from a2a_trust.errors import FailureReason, UntrustedCardError
 from a2a_trust.keys import LocalSigner, UnsafeAnyOrigin

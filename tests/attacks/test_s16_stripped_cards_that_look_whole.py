@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from a2a_trust import Origins, TrustedKey, TrustOnFirstUse, TrustStore, publish_jwks, sign_card
+from a2a_trust import Origins, TrustedKey, TrustStore, publish_jwks, sign_card
 from a2a_trust.cli.main import main
+from a2a_trust.client import TrustOnFirstUse
 from a2a_trust.errors import CardVerificationError, FailureReason, PartialSignatureError, UncoveredFieldsError
 from a2a_trust.keys import LocalSigner, SigningTool
 from a2a_trust.keys.jwk import private_key_to_jwk

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust import CardVerificationError, TrustOnFirstUse, TrustStore, generate_signer, sign_card
+from a2a_trust import CardVerificationError, TrustStore, generate_signer, sign_card
 from a2a_trust.cli.main import main
+from a2a_trust.client import TrustOnFirstUse
 from a2a_trust.errors import FailureReason, UntrustedCardError
 from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.jwk import PublicKey

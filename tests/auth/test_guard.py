@@ -304,7 +304,7 @@ async def test_a_caller_without_the_scopes_is_named_with_all_that_was_verified()
     refusal = await refused(judge, scope(key="bob", token="tok"), NOW)
     assert isinstance(refusal.error, AuthorizationError)
     assert refusal.caller is not None
-    assert refusal.caller.display_name == '[["key","keys","bob"],["oauth","issuer","tok"]]'
+    assert refusal.caller.display_name == "key:bob@keys,oauth:tok@issuer"
 
 
 def verifiers_for(*names: str) -> dict[str, Words]:

@@ -15,8 +15,8 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from a2a_trust import Fetcher, UnverifiedCardError, VerifyingTransport, errors, generate_signer, publish_jwks
-from a2a_trust.client import UnsafePassAnything
+from a2a_trust import Fetcher, VerifyingTransport, errors, generate_signer, publish_jwks
+from a2a_trust.client import UnsafePassAnything, UnverifiedCardError
 from a2a_trust.client.interception import BARE_HEADERS
 from a2a_trust.errors import FailureReason, RolledBackCardError
 from a2a_trust.net.fetcher import Fetched

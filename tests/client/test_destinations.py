@@ -14,11 +14,10 @@ from a2a_trust import (
     MalformedError,
     TrustedKey,
     TrustStore,
-    UnverifiedCardError,
     VerifyingTransport,
     verify_card,
 )
-from a2a_trust.client import UnsafePassAnything
+from a2a_trust.client import UnsafePassAnything, UnverifiedCardError
 from a2a_trust.client.destinations import Destination, Destinations, named_origins
 from a2a_trust.client.transport import _Turns
 from a2a_trust.keys import UnsafeAnyOrigin

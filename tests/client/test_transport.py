@@ -28,14 +28,13 @@ from a2a_trust import (
     TrustError,
     TrustFile,
     TrustStore,
-    UnverifiedCardError,
     VerifiedCard,
     VerifyingTransport,
     generate_signer,
     publish_jwks,
     verify_card,
 )
-from a2a_trust.client import UnsafePassAnything
+from a2a_trust.client import UnsafePassAnything, UnverifiedCardError
 from a2a_trust.client.memory import Admitted, VolatileCardMemory
 from a2a_trust.errors import (
     CardMemoryError,

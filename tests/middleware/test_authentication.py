@@ -314,7 +314,7 @@ async def test_the_scope_is_copied_and_says_who_is_calling() -> None:
     assert scope == before
     seen = agent.scopes[0]
     assert seen["user"].is_authenticated
-    assert json.loads(seen["user"].display_name) == [["key", "api-keys", "ann"]]
+    assert seen["user"].display_name == "key:ann@api-keys"
     assert seen["auth"].scopes == ["read"]
     assert principal_of(seen) is seen["user"]
     assert seen["state"] is scope["state"]
@@ -328,7 +328,7 @@ async def test_a_scope_that_claims_a_user_is_not_believed() -> None:
     claimed: dict[str, Any] = {"user": forged, "auth": forged, "a2a_trust.principal": forged}
     scope = http_scope(carried=GOOD, **claimed)
     await called(guarded(agent), scope, {"type": "http.request", "body": b"", "more_body": False})
-    assert json.loads(principal_of(agent.scopes[0]).display_name)[0][2] == "ann"
+    assert principal_of(agent.scopes[0]).display_name == "key:ann@api-keys"
     assert (await called(guarded(agent), http_scope(**claimed)))[0]["status"] == 401
 
 
@@ -375,7 +375,7 @@ async def told(request: Request) -> JSONResponse:
 
 
 OPTIONS: dict[str, Any] = {"card": CARD, "verifiers": verifiers(), "clock": lambda: NOW}
-ANN = '[["key","api-keys","ann"]]'
+ANN = "key:ann@api-keys"
 
 
 def with_fastapi() -> FastAPI:
@@ -478,15 +478,16 @@ async def test_two_mounted_agents_do_not_share_what_they_know() -> None:
             assert answer.status_code == status
 
 
-async def test_a_guard_around_a_guard_asks_for_both() -> None:
+async def test_an_agent_in_a_protected_application_asks_for_its_own_credential_too() -> None:
     """An outer guard's caller does not pass for the inner one's."""
     narrow = {**CARD, "securityRequirements": [{"schemes": {"key": {"list": ["write"]}}}]}
-    inner = protect(
-        Starlette(routes=[Route("/rpc", told, methods=["POST"])]),
-        **{**OPTIONS, "card": narrow, "verifiers": {"key": verifiers()["key"]}},
-    )
     for rules, status in ((RequestRules(hide_credentials=False), 403), (RequestRules(), 401)):
-        async with client(protect(inner, **OPTIONS, rules=rules)) as http:
+        inner = protect(
+            Starlette(routes=[Route("/rpc", told, methods=["POST"])]),
+            **{**OPTIONS, "card": narrow, "verifiers": {"key": verifiers()["key"]}},
+        )
+        outer = protect(Starlette(routes=[Mount("/", inner)]), **OPTIONS, rules=rules)
+        async with client(outer) as http:
             assert (await http.post("/rpc", json=CALL, headers=GOOD)).status_code == status
 
 

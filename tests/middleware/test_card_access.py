@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import httpx
@@ -133,7 +132,7 @@ async def test_uvicorn_proves_the_socket_s_peer(protocol: Any) -> None:
         card = await http.get(f"{origin}{PATHS[0]}")
         assert (card.status_code, card.json()) == (200, CARD)
         called = await http.post(f"{origin}/rpc", json=CALL, headers={"X-API-Key": KEY})
-        assert json.loads(called.json()["user"]) == [["key", "api-keys", "ann"]]
+        assert called.json()["user"] == "key:ann@api-keys"
 
 
 @pytest.mark.parametrize("readers", [CardReaders, Networks, "10.0.0.0/8", None, True, "callers"])

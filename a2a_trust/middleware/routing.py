@@ -113,7 +113,7 @@ class Interfaces:
     @property
     def paths(self) -> tuple[str, ...]:
         """The paths of the interfaces: those of the URLs, and those at which the application sees them."""
-        return tuple(path for served in self._served for path in (served.served_at, unquote(served.path)) if path)
+        return tuple(path for served in self._served for path in served.paths)
 
     @property
     def served_paths(self) -> tuple[str, ...]:
@@ -197,13 +197,15 @@ class Interfaces:
                 extended |= {above + EXTENDED_CARD_0_2 for above in ("", base, base.rpartition("/")[0])}
                 if self._has_0_1:
                     bases.setdefault(base, set()).add(Generation.V0_1)
+        # Those that are not below the root path, too: routers take requests without it.
+        likely = json_rpc.union(*(served.paths for served in self._served if served.binding is Binding.JSONRPC))
         # Longer paths first: of two bases that fit, the one that says more is meant.
         return _Paths(
             json_rpc=frozenset(json_rpc),
             bases=tuple(sorted(((base, frozenset(of)) for base, of in bases.items()), reverse=True)),
             extended_0_2=frozenset(extended),
-            like_json_rpc=frozenset(folded_path(ending) for path in json_rpc for ending in _endings(path)),
-            ends_json_rpc=tuple({folded_path(path) for path in json_rpc} - {"/"}),
+            like_json_rpc=frozenset(folded_path(ending) for path in likely for ending in _endings(path)),
+            ends_json_rpc=tuple({folded_path(path) for path in likely} - {"/"}),
         )
 
 
@@ -214,6 +216,12 @@ class _Served:
         self.url, self.path, self.served_at = interface.url, path, served_at
         self.binding, self.is_legacy = Binding(interface.binding), interface.is_legacy
         self.generation = interface.generation
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """That of its URL, and that at which the application sees it, where that is said."""
+        here = unquote(self.path)
+        return (here,) if self.served_at is None else (self.served_at, here)
 
     def below(self, root_path: str) -> str | None:
         """The path as the router sees it; None where the URL is not below ``root_path``."""

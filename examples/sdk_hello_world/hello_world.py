@@ -4,7 +4,7 @@ Start it, where ``a2a-trust[server]``, ``a2a-sdk[http-server]==1.3.0``, ``fastap
 
     python examples/sdk_hello_world/hello_world.py
 
-It prints an API key for this run, and the call to make with it. Everything up to ``agent = FastAPI()`` and its routes
+It prints an API key for this run, and the call to make with it. Everything up to ``new_agent``
 is an agent as the SDK's own sample wires it: JSON-RPC and HTTP+JSON, protocol 1.0 and 0.3, on one server. Its card has
 always declared who may call; the one line with ``protect`` is what makes it true.
 
@@ -110,16 +110,20 @@ card = AgentCard(
 )
 
 handler = DefaultRequestHandler(agent_executor=HelloWorld(), task_store=InMemoryTaskStore(), agent_card=card)
-agent = FastAPI()
-add_a2a_routes_to_fastapi(
-    agent,
-    agent_card_routes=[
-        *create_agent_card_routes(card),
-        *create_agent_card_routes(card, card_url="/.well-known/agent.json"),  # where clients of 0.2 look
-    ],
-    jsonrpc_routes=create_jsonrpc_routes(handler, rpc_url="/a2a/jsonrpc", enable_v0_3_compat=True),
-    rest_routes=create_rest_routes(handler, path_prefix="/a2a/rest", enable_v0_3_compat=True),
-)
+
+
+def new_agent() -> FastAPI:
+    agent = FastAPI()
+    add_a2a_routes_to_fastapi(
+        agent,
+        agent_card_routes=[
+            *create_agent_card_routes(card),
+            *create_agent_card_routes(card, card_url="/.well-known/agent.json"),  # where clients of 0.2 look
+        ],
+        jsonrpc_routes=create_jsonrpc_routes(handler, rpc_url="/a2a/jsonrpc", enable_v0_3_compat=True),
+        rest_routes=create_rest_routes(handler, path_prefix="/a2a/rest", enable_v0_3_compat=True),
+    )
+    return agent
 
 
 # The agent ends here. Who proves the two schemes of its card:
@@ -134,7 +138,7 @@ verifiers = {
 }
 
 # And the line that makes the card true:
-app = protect(agent, card=card, verifiers=verifiers)
+app = protect(new_agent(), card=card, verifiers=verifiers)
 
 
 def main() -> None:

@@ -92,7 +92,7 @@ async def test_a_real_server_answers_the_handshake_with_401(http: str, ws: str) 
         status, answer = await raw_exchange(origin, f"{handshake}\r\n".encode(), until=b"}]}}")
         assert (status, agent.scopes) == (401, [])
         assert b'"code":-31401' in answer
-        status, answer = await raw_exchange(origin, f"{handshake}X-API-Key: {KEY}\r\n\r\n".encode(), until=b"]]")
+        status, answer = await raw_exchange(origin, f"{handshake}X-API-Key: {KEY}\r\n\r\n".encode(), until=b"@api-keys")
         assert status == 101
         assert b"api-keys" in answer
     assert [scope["type"] for scope in agent.scopes] == ["websocket"]

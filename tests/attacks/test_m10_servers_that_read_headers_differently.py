@@ -107,7 +107,7 @@ def test_a_plain_credential_is_taken_by_every_server(servers: GuardedServers, li
     answers = servers.answers(CLOSE + servers.lines(lines))
     assert {name: status for name, (status, _) in answers.items()} == dict.fromkeys(servers.origins, 200)
     (caller,) = {json.loads(body)["user"] for _, body in answers.values()}
-    assert json.loads(caller)[0][2] == "ann"
+    assert ":ann@" in caller
 
 
 @pytest.mark.parametrize("lines", REFUSED)

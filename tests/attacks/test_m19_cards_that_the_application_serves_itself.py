@@ -182,9 +182,9 @@ async def test_cards_for_callers_are_read_by_no_stranger(http: str) -> None:
 
 
 async def test_one_agent_alone_shows_strangers_its_signed_card_only() -> None:
-    inner = application("starlette").routes[0].app  # the application of one agent
     for card in (FromApplication(), FromApplication("/card.json")):
         serving = CardServing(signer=generate_signer(), card_paths=["/billing/agent-card.json"])
+        inner = application("starlette").routes[0].app  # the application of one agent
         app = protect(inner, card=card, verifiers=VERIFIERS, security=SECURITY, serving=serving)
         async with uvicorn_serving(app, "h11", lifespan="on") as origin:
             for path in (*PATHS, "/card.json", "/billing/agent-card.json"):

@@ -13,14 +13,14 @@ import json
 import os
 import secrets
 
-from hello_world import URL, agent, card, verifiers
+from hello_world import URL, card, new_agent, verifiers
 
 from a2a_trust.auth.dpop import DPoP, ServerNonces
 from a2a_trust.keys import LocalSigner
 from a2a_trust.middleware.protection import CardServing, protect
 
 app = protect(
-    agent,
+    new_agent(),
     card=card,
     verifiers=verifiers,
     serving=CardServing(signer=LocalSigner.from_jwk(json.loads(os.environ["CARD_KEY"]))),

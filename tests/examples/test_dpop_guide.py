@@ -155,6 +155,6 @@ def test_the_client_gets_a_token_and_through_with_it(tmp_path: Path, monkeypatch
                 [200, 401, 200],  # the first is the card
                 [200],
             ]
-            assert answers[1].json()["user"] == f'[["login","{ISSUER}","alice"]]'
+            assert answers[1].json()["user"] == f"login:alice@{ISSUER}"
 
     asyncio.run(run())

@@ -14,7 +14,7 @@ import os
 import ssl
 from typing import Any
 
-from hello_world import AUDIENCE, ISSUER, URL, agent, card
+from hello_world import AUDIENCE, ISSUER, URL, card, new_agent
 
 from a2a_trust import CardServing, FromTls, load_private_key
 from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
@@ -59,7 +59,7 @@ both.schemes["oauth"].list.append("read")
 
 fetcher = Fetcher(ssl_context=ssl.create_default_context(cafile=os.environ["PROVIDER"]), private_origins=[ISSUER])
 app = protect(
-    agent,
+    new_agent(),
     card=merged_card(card),
     verifiers={
         SCHEME: verifier(),

@@ -25,6 +25,6 @@ def routes(of: Any, prefix: str) -> Iterator[tuple[str, list[str]]]:
 
 
 if __name__ == "__main__":
-    listed = list(routes(hello_world.agent.routes, ""))
+    listed = list(routes(hello_world.new_agent().routes, ""))
     calls = {"1.0": sorted(METHOD_TYPES), "0.3": sorted(JSONRPC03Adapter.METHOD_TO_MODEL)}
     print(json.dumps({"routes": listed, "calls": calls}))

@@ -79,7 +79,12 @@ def served() -> Asked:
 def bare(callers: Callers, hello_worlds: dict[str, str]) -> Iterator[str]:
     """The origin of the agent without a guard; its card names the place of the guarded one."""
     port = free_port()
-    command = [str(python_of("server-1.3.0")), "-m", *SERVERS["uvicorn-h11"]("hello_world:agent", port)]
+    command = [
+        str(python_of("server-1.3.0")),
+        "-m",
+        *SERVERS["uvicorn-h11"]("hello_world:new_agent", port),
+        "--factory",
+    ]
     origin = f"http://127.0.0.1:{port}"
     with serving(command, origin, callers.settings(hello_worlds["uvicorn-h11"]), FOLDER):
         yield origin

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from a2a_trust.auth.principal import Anonymous, Identity, Principal
 
-TEXTS = st.text(alphabet='ab",[]:\\\\ü\u2028\0|/ ', max_size=4)
+TEXTS = st.text(alphabet='ab@%,:4"[]\\ü\u2028\ud800\0|/ ', max_size=4)
 IDENTITIES = st.lists(st.tuples(TEXTS, TEXTS, TEXTS), min_size=1, max_size=3)
 
 

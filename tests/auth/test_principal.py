@@ -9,10 +9,13 @@ import pickle
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from a2a_trust.auth.principal import Identity, Principal
+from a2a_trust.auth.principal import Anonymous, Identity, Principal
 from a2a_trust.errors import ConfigurationError
 
 CLAIMS: dict[str, Any] = {
@@ -84,3 +87,59 @@ def test_a_claim_that_could_be_changed_is_refused_by_its_name(claims: dict[str, 
     with pytest.raises(ConfigurationError) as caught:
         identity(**claims)
     assert f"claims: {named} is of the type Account" in str(caught.value)
+
+
+# Names
+
+
+def named(*identities: tuple[str, str, str]) -> Principal:
+    return Principal(
+        identities=tuple((scheme, Identity(issuer=issuer, subject=subject)) for scheme, subject, issuer in identities)
+    )
+
+
+@pytest.mark.parametrize(
+    ("identities", "name"),
+    [
+        ([("login", "ann", "idp.example")], "login:ann@idp.example"),
+        ([("login", "ann", "https://idp.example/tenant:1")], "login:ann@https://idp.example/tenant:1"),
+        ([("login", "ann@corp.example", "x:y")], "login:ann%40corp.example@x:y"),
+        ([("my:key", "a:b", "k@1")], "my%3Akey:a:b@k%401"),
+        ([("my@key", "a%40", "")], "my@key:a%2540@"),
+        ([("key", "ü, b\n", "\ud800")], "key:%C3%BC%2C%20b%0A@%ED%A0%80"),
+        ([("mtls", "CN=ann", "ca"), ("oauth", "tok", "i")], "mtls:CN=ann@ca,oauth:tok@i"),
+    ],
+)
+def test_the_display_name_has_scheme_subject_and_issuer(identities: list[tuple[str, str, str]], name: str) -> None:
+    assert named(*identities).display_name == name
+
+
+TEXTS = st.text(st.characters(codec=None), max_size=6)
+
+
+def read_name(name: str) -> list[tuple[str, ...]]:
+    """The parts that a display name was made of."""
+    parts = []
+    for each in name.split(","):
+        scheme, _, rest = each.partition(":")
+        parts.append(tuple(unquote(part, errors="surrogatepass") for part in (scheme, *rest.split("@"))))
+    return parts
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(TEXTS, TEXTS, TEXTS), min_size=1, max_size=3))
+def test_a_display_name_can_be_read_again_so_no_two_callers_share_one(identities: list[tuple[str, str, str]]) -> None:
+    name = named(*identities).display_name
+    assert read_name(name) == identities
+    assert name.isascii()
+    assert not set(name) & {*map(chr, range(33)), "\x7f"}
+
+
+def test_a_name_is_short_and_for_people() -> None:
+    assert named(("login", "ann", "https://idp.example")).name == "ann"
+    assert named(("a", "ann", "i"), ("b", "ann", "j")).name == "ann"
+    assert named(("a", "ann", "i"), ("b", "svc", "j")).name == "ann, svc"
+    assert named(("a", "x\n\u202eb\ud800", "i")).name == "x??b?"
+    assert named(("a", "x" * 64, "i")).name == "x" * 64
+    assert named(("a", "x" * 65, "i")).name == "x" * 63 + "…"
+    assert Anonymous().name == "anonymous"

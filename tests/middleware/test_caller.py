@@ -1,0 +1,308 @@
+"""Who is calling: by the request, by the a2a-sdk's contexts, and by where the code runs."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from fastapi import FastAPI, Request
+from starlette.applications import Starlette
+from starlette.authentication import AuthCredentials
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from a2a_trust.auth.principal import Anonymous, Identity, Principal
+from a2a_trust.errors import ConfigurationError
+from a2a_trust.middleware.authentication import CardEnforcementMiddleware
+from a2a_trust.middleware.caller import CallerCredentials, acting_for, current_principal, principal_of
+from a2a_trust.middleware.options import RequestRules
+from tests.middleware.agent import CARD, KEY, STORE, verifiers
+
+pytestmark = pytest.mark.anyio
+
+ANN = Principal(identities=(("key", Identity(issuer="api-keys", subject="ann")),))
+BOB = Principal(identities=(("key", Identity(issuer="api-keys", subject="bob")),))
+BOBS_KEY = STORE.create(owner="bob", scopes=["read"]).text
+
+
+def current() -> str:
+    """Who it is, or why that is not known."""
+    try:
+        return current_principal().name
+    except ConfigurationError as error:
+        return str(error).partition(":")[2].partition(",")[0].strip()
+
+
+def guarded(app: Any) -> Any:
+    return CardEnforcementMiddleware(app, card=CARD, verifiers=verifiers(), rules=RequestRules(public_paths=["/open"]))
+
+
+def served(handler: Callable[[Any], Any], **options: Any) -> Any:
+    return guarded(Starlette(routes=[Route("/{rest:path}", handler, methods=["GET", "POST"])], **options))
+
+
+async def answers(app: Any, path: str = "/x", key: str = KEY) -> Any:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://agent.example") as http:
+        response = await http.get(path, headers={"X-API-Key": key})
+        return response.json()
+
+
+IN_ANOTHER_TASK = "this is another task"
+ENDED = "the request that this code belongs to has ended"
+
+
+async def test_a_handler_knows_who_is_calling() -> None:
+    async def handler(request: Request) -> JSONResponse:
+        assert current_principal() is principal_of(request) is principal_of(request.scope)
+        await asyncio.sleep(0)
+        return JSONResponse(current())
+
+    assert (
+        await asyncio.gather(*(answers(served(handler), key=key) for key in (KEY, BOBS_KEY) * 5))
+        == [
+            "ann",
+            "bob",
+        ]
+        * 5
+    )
+
+
+async def test_outside_of_requests_nobody_is_calling() -> None:
+    with pytest.raises(ConfigurationError, match=r"no request is being answered here.*acting_for"):
+        current_principal()
+
+
+async def test_so_it_is_below_a_middleware_that_starts_a_task_of_its_own() -> None:
+    async def dispatch(request: Request, call_next: Any) -> Any:
+        return await call_next(request)
+
+    async def handler(request: Request) -> JSONResponse:
+        return JSONResponse(current())
+
+    layers = [Middleware(BaseHTTPMiddleware, dispatch=dispatch)] * 3
+    assert await answers(served(handler, middleware=layers)) == "ann"
+
+
+async def test_a_streamed_answer_knows_who_is_calling() -> None:
+    async def events() -> AsyncIterator[str]:
+        for part in ('["', current(), '"]'):
+            await asyncio.sleep(0)
+            yield part
+
+    async def handler(request: Request) -> StreamingResponse:
+        return StreamingResponse(events())
+
+    assert await answers(served(handler)) == ["ann"]
+
+
+async def test_a_websocket_knows_who_is_calling() -> None:
+    seen: list[str] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(current())
+
+    scope = {"type": "websocket", "path": "/x", "headers": [(b"x-api-key", KEY.encode())], "query_string": b""}
+    await guarded(app)(scope, None, None)
+    assert seen == ["ann"]
+
+
+async def test_other_tasks_and_threads_raise_although_they_see_the_request() -> None:
+    async def task() -> str:
+        return current()
+
+    async def handler(request: Request) -> JSONResponse:
+        outside = await asyncio.gather(
+            asyncio.create_task(task()),
+            asyncio.to_thread(current),
+            anyio.to_thread.run_sync(current),
+        )
+        return JSONResponse(outside)
+
+    assert await answers(served(handler)) == [IN_ANOTHER_TASK] * 3
+
+
+async def test_a_worker_that_a_request_started_is_no_part_of_a_later_one() -> None:
+    """So a2a-sdk 1.0.0 runs the messages of all callers of a task: in a task that the first request started."""
+    jobs: asyncio.Queue[asyncio.Future[str]] = asyncio.Queue()
+    workers: list[asyncio.Task[None]] = []
+
+    async def work() -> None:
+        while True:
+            (await jobs.get()).set_result(current())
+
+    async def handler(request: Request) -> JSONResponse:
+        if not workers:
+            workers.append(asyncio.create_task(work()))
+        if request.url.path == "/open-ended":
+            await asyncio.sleep(0.2)
+        result: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        await jobs.put(result)
+        return JSONResponse(await result)
+
+    app = served(handler)
+    first = asyncio.create_task(answers(app, "/open-ended"))
+    await asyncio.sleep(0.05)
+    assert await answers(app, key=BOBS_KEY) == IN_ANOTHER_TASK
+    assert await first == IN_ANOTHER_TASK
+    assert await answers(app, key=BOBS_KEY) == ENDED
+    workers[0].cancel()
+
+
+async def test_a_task_that_outlives_its_request_raises() -> None:
+    tasks: list[asyncio.Task[str]] = []
+    go_on = asyncio.Event()
+
+    async def later() -> str:
+        await go_on.wait()
+        return current()
+
+    async def handler(request: Request) -> JSONResponse:
+        tasks.append(asyncio.create_task(later()))
+        return JSONResponse(current())
+
+    assert await answers(served(handler)) == "ann"
+    go_on.set()
+    assert await tasks[0] == ENDED
+
+
+async def test_a_request_within_a_request_is_of_its_own_caller() -> None:
+    async def inner_handler(request: Request) -> JSONResponse:
+        return JSONResponse(current())
+
+    inner = served(inner_handler)
+
+    async def handler(request: Request) -> JSONResponse:
+        within = [await answers(inner, key=BOBS_KEY), await answers(inner, "/open")]
+        return JSONResponse([*within, current()])
+
+    assert await answers(served(handler)) == ["bob", ENDED, "ann"]
+
+
+async def test_a_failing_handler_leaves_nobody_behind() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        await answers(guarded(app))
+    assert current() == "no request is being answered here; call it in a handler behind protect()"
+
+
+async def test_a_block_says_whose_work_its_tasks_and_threads_do() -> None:
+    async def task() -> str:
+        return current()
+
+    async def handler(request: Request) -> JSONResponse:
+        with acting_for(request) as caller:
+            assert caller is principal_of(request)
+            inside = await asyncio.gather(task(), asyncio.create_task(task()), asyncio.to_thread(current))
+        return JSONResponse([*inside, current()])
+
+    assert await answers(served(handler)) == ["ann"] * 4
+
+
+async def test_a_block_ends_for_everything_that_it_started() -> None:
+    go_on = asyncio.Event()
+
+    async def later() -> str:
+        await go_on.wait()
+        return current()
+
+    started: list[asyncio.Task[str]] = []
+
+    def fail() -> None:
+        with acting_for(BOB):
+            started.append(asyncio.create_task(later()))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    go_on.set()
+    assert await started[0] == ENDED
+    with acting_for(ANN):
+        with acting_for(BOB):
+            assert current_principal() is BOB
+        assert current_principal() is ANN
+
+
+def test_a_block_is_good_without_an_event_loop() -> None:
+    with acting_for(Anonymous(display_name="anonymous:1")):
+        assert current() == "anonymous"
+
+
+def test_a_sync_endpoint_of_fastapi_runs_in_a_thread() -> None:
+    app = FastAPI()
+
+    @app.get("/x")
+    def endpoint(request: Request) -> list[str]:
+        with acting_for(request):
+            return [principal_of(request).name, current()]
+
+    @app.get("/alone")
+    def alone() -> str:
+        return current()
+
+    async def run() -> None:
+        assert await answers(guarded(app)) == ["ann", "ann"]
+        assert await answers(guarded(app), "/alone") == IN_ANOTHER_TASK
+
+    asyncio.run(run())
+
+
+# The contexts of the a2a-sdk; tests/frameworks has the real ones
+
+
+def call_context(auth: object) -> Any:
+    return SimpleNamespace(state={"auth": auth, "headers": {}}, user=SimpleNamespace(user_name="somebody"))
+
+
+@pytest.mark.parametrize("caller", [ANN, Anonymous()])
+def test_the_contexts_of_the_sdk_know_the_caller(caller: Principal | Anonymous) -> None:
+    context = call_context(CallerCredentials(caller))
+    assert principal_of(context) is caller
+    assert principal_of(SimpleNamespace(call_context=context)) is caller
+    with acting_for(context):
+        assert current_principal() is caller
+
+
+NOBODYS: list[Any] = [
+    None,
+    {},
+    "ann",
+    {"auth": CallerCredentials(ANN)},
+    {"user": ANN, "auth": AuthCredentials(["read"])},
+    {"a2a_trust.principal": "ann"},
+    call_context(None),
+    call_context(AuthCredentials(["read"])),
+    call_context(ANN),
+    call_context({"caller": ANN}),
+    SimpleNamespace(state=CallerCredentials(ANN)),
+    SimpleNamespace(call_context=None),
+    SimpleNamespace(call_context=SimpleNamespace(state=None)),
+    HTTPConnection({"type": "http", "auth": CallerCredentials(ANN), "user": ANN}),
+]
+
+
+@pytest.mark.parametrize("context", NOBODYS)
+def test_what_no_guard_has_written_is_nobodys(context: Any) -> None:
+    with pytest.raises(ConfigurationError, match="principal_of: this request did not come through protect"):
+        principal_of(context)
+    with pytest.raises(ConfigurationError, match="principal_of"), acting_for(context):
+        raise AssertionError
+    with pytest.raises(ConfigurationError, match="no request"):
+        current_principal()
+
+
+def test_credentials_can_be_copied_to_other_processes_with_their_caller() -> None:
+    credentials = CallerCredentials(ANN)
+    assert pickle.loads(pickle.dumps(credentials)).caller == ANN
+    assert "ann" not in repr(credentials)

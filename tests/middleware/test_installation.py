@@ -1,0 +1,176 @@
+"""Where a guard stands: inside applications of Starlette and FastAPI, around others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from a2a_trust.errors import ConfigurationError
+from a2a_trust.middleware.application import FromApplication
+from a2a_trust.middleware.installation import is_protected
+from a2a_trust.middleware.protection import ProtectedAgent, protect, protect_agents
+from tests.middleware.agent import CALL, CARD, KEY, Agent, verifiers
+
+pytestmark = pytest.mark.anyio
+
+GOOD = {"X-API-Key": KEY}
+OPTIONS: dict[str, Any] = {"card": CARD, "verifiers": verifiers()}
+
+
+class Seen:
+    """A middleware that remembers the paths that it sees."""
+
+    def __init__(self, app: ASGIApp, paths: list[str]) -> None:
+        self._app, self._paths = app, paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._paths.append(scope.get("path", scope["type"]))
+        await self._app(scope, receive, send)
+
+
+async def rpc(request: Request) -> JSONResponse:
+    return JSONResponse({"user": request.user.name, "app": request.app.state.name})
+
+
+def starlette(**options: Any) -> Starlette:
+    app = Starlette(routes=[Route("/rpc", rpc, methods=["POST"], name="rpc")], **options)
+    app.state.name = "starlette"
+    return app
+
+
+def fastapi(**options: Any) -> FastAPI:
+    app = FastAPI(**options)
+    app.add_api_route("/rpc", rpc, methods=["POST"], name="rpc")
+    app.state.name = "fastapi"
+    return app
+
+
+async def statuses(app: ASGIApp, *paths: str, headers: dict[str, str] | None = None) -> list[int]:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://agent.example") as http:
+        return [(await http.post(path, json=CALL, headers=headers)).status_code for path in paths or ("/rpc",)]
+
+
+@pytest.mark.parametrize("make", [starlette, fastapi])
+async def test_the_application_stays_the_object_that_it_was(make: Any) -> None:
+    app = make()
+    assert protect(app, **OPTIONS) is app
+    assert is_protected(app)
+    assert (app.url_path_for("rpc"), app.state.name) == ("/rpc", make.__name__)
+    assert await statuses(app) == [401]
+    assert await statuses(app, headers=GOOD) == [200]
+
+
+@pytest.mark.parametrize("make", [starlette, fastapi])
+async def test_the_guard_is_outside_of_all_middleware(make: Any) -> None:
+    before: list[str] = []
+    after: list[str] = []
+    app = protect(make(middleware=[Middleware(Seen, before)]), **OPTIONS)
+    app.add_middleware(Seen, after)
+    app.add_middleware(CORSMiddleware, allow_origins=["*"])
+    app.router.routes.append(Route("/added", rpc, methods=["POST"]))
+    assert await statuses(app, "/rpc", "/added", "/nowhere") == [401] * 3
+    assert before == after == []
+    assert await statuses(app, "/rpc", "/added", "/nowhere", headers=GOOD) == [200, 200, 404]
+    assert before == after == ["/rpc", "/added", "/nowhere"]
+    with pytest.raises(RuntimeError, match="Cannot add middleware"):
+        app.add_middleware(Seen, after)
+
+
+async def test_fastapis_own_pages_are_behind_it() -> None:
+    app = protect(fastapi(), **OPTIONS)
+    assert "/rpc" in app.openapi()["paths"]
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://agent.example") as http:
+        for path in ("/docs", "/openapi.json", "/redoc"):
+            assert (await http.get(path)).status_code == 401
+            assert (await http.get(path, headers=GOOD)).status_code == 200
+
+
+async def test_the_guard_sees_the_root_path_that_fastapi_was_made_with() -> None:
+    interface = {"url": "http://agent.example/api/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    app = protect(fastapi(), **{**OPTIONS, "card": {**CARD, "supportedInterfaces": [interface]}})
+    app.root_path = "/api"  # as FastAPI(root_path=…) does, which warns
+    # A proxy takes the prefix off, or does not.
+    assert await statuses(app, "/rpc", "/api/rpc", headers=GOOD) == [200, 200]
+    assert await statuses(app, "/rpc", "/api/rpc") == [401, 401]
+
+
+async def test_the_applications_own_card_is_asked_for_inside() -> None:
+    app = starlette()
+    app.router.routes.append(Route("/.well-known/agent-card.json", lambda _: JSONResponse(CARD)))
+    protect(app, card=FromApplication(), verifiers=verifiers(), url="http://agent.example")
+    assert await statuses(app) == [401]
+    assert await statuses(app, headers=GOOD) == [200]
+
+
+async def test_several_agents_are_guarded_inside_too() -> None:
+    interface = {"url": "http://agent.example/a/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    agent = ProtectedAgent(card={**CARD, "supportedInterfaces": [interface]}, verifiers=verifiers())
+    app = Starlette(routes=[Mount("/a", starlette())])
+    assert protect_agents(app, {"/a": agent}) is app
+    assert await statuses(app, "/a/rpc", "/b") == [401, 404]
+    assert await statuses(app, "/a/rpc", headers=GOOD) == [200]
+
+
+async def test_an_application_that_answers_before_its_middleware_is_guarded_from_outside() -> None:
+    class Hasty(Starlette):
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            await JSONResponse("hasty")(scope, receive, send)
+
+    app = Hasty()
+    app.state.name = "hasty"
+    guarded = protect(app, **OPTIONS)
+    assert guarded is not app
+    assert (guarded.state.name, guarded.routes) == ("hasty", [])
+    assert await statuses(guarded) == [401]
+    assert await statuses(guarded, headers=GOOD) == [200]
+
+
+async def test_a_wrapper_has_the_public_attributes_of_the_application_only() -> None:
+    agent = Agent()
+    guarded: Any = protect(agent, **OPTIONS)
+    assert guarded.scopes is agent.scopes
+    assert await statuses(guarded) == [401]
+    with pytest.raises(AttributeError, match="nothing_here"):
+        guarded.nothing_here  # noqa: B018
+    for private in ("_answer", "__wrapped__"):
+        with pytest.raises(AttributeError, match="has no public attribute"):
+            getattr(guarded, private)
+    with pytest.raises(AttributeError):
+        guarded.scopes = []
+
+
+@pytest.mark.parametrize("make", [starlette, fastapi, Agent])
+def test_an_application_has_one_guard(make: Any) -> None:
+    guarded: ASGIApp = protect(make(), **OPTIONS)
+    agents = {"/a": ProtectedAgent(**OPTIONS)}
+    with pytest.raises(ConfigurationError, match=r"it is protected already; for several agents .* protect_agents"):
+        protect(guarded, **OPTIONS)
+    with pytest.raises(ConfigurationError, match="it is protected already"):
+        protect_agents(guarded, agents)
+
+
+async def test_one_that_served_before_is_not_guarded() -> None:
+    app = starlette()
+    assert await statuses(app, "/nowhere") == [404]
+    with pytest.raises(ConfigurationError, match="it has served requests already"):
+        protect(app, **OPTIONS)
+
+
+async def test_what_does_not_start_is_left_as_it_was() -> None:
+    app = starlette()
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="verifiers"):
+            protect(app, card=CARD, verifiers={})
+    assert not is_protected(app)
+    assert protect(app, **OPTIONS) is app
+    assert await statuses(app) == [401]

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -41,7 +42,7 @@ from tests.middleware.agent import grouped
 from tests.servers.issuer import issuing
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "protect.md").read_text(encoding="utf-8")
-FIRST, RULES, BROWSERS, OWN, HANDLER, KEEPING, AUDIT = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+FIRST, RULES, BROWSERS, OWN, HANDLER, ACTING, KEEPING, AUDIT = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 (COMMANDS,) = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
 
 ISSUER = "https://login.example.com"
@@ -152,6 +153,21 @@ def test_a_handler_knows_its_caller_and_what_the_key_allows() -> None:
     app = protect(agent, card=CARD, verifiers={"key": ApiKeyVerifier(keys)})
     assert ask(app, "/", **{"X-API-Key": may}).json()["booked for"] == "key:ann@api-keys"
     assert ask(app, "/", **{"X-API-Key": may_not}).status_code == 403
+
+
+def test_a_tool_of_an_executor_knows_for_whom_it_works(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    exec(ACTING, names)
+
+    async def agent(scope: Any, receive: Any, send: Any) -> None:
+        context = SimpleNamespace(call_context=SimpleNamespace(state={"auth": scope["auth"]}))
+        await asyncio.create_task(names["Executor"]().execute(context, None))
+        await PlainTextResponse("")(scope, receive, send)
+
+    keys = MemoryApiKeys()
+    app = protect(agent, card=CARD, verifiers={"key": ApiKeyVerifier(keys)})
+    assert ask(app, "/", **{"X-API-Key": keys.create(owner="ann").text}).status_code == 200
+    assert capsys.readouterr().out == "booked 12 for key:ann@api-keys\n"
 
 
 def test_an_executor_gets_the_token_of_its_caller(capsys: pytest.CaptureFixture[str]) -> None:

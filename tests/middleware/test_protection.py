@@ -316,3 +316,24 @@ def test_a_card_that_says_other_rules_is_not_served_and_read_once(monkeypatch: p
         with pytest.raises(CardNotServedError, match="other rules than those that are enforced"):
             enforced.document(NOW)
     assert len(read) == 2
+
+
+# URLs that nobody can call
+
+
+@pytest.mark.parametrize(
+    ("url", "interface", "places"),
+    [
+        ("http://0.0.0.0:8000", "http://0.0.0.0:8000/rpc", ["url", "the card's interface"]),
+        (None, "http://[::]:8000/rpc", ["the card's interface"]),
+        (None, "http://0.0.0.1/rpc", []),
+        ("http://localhost:8000", "http://localhost:8000/rpc", []),
+    ],
+)
+def test_an_address_to_listen_at_is_warned_of(
+    url: str | None, interface: str, places: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    interfaces = [{"url": interface, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]
+    protect(application(), card={**CARD, "supportedInterfaces": interfaces}, verifiers=verifiers(), url=url)
+    assert [record.getMessage().partition(": ")[0] for record in caplog.records] == places
+    assert all("write the name that callers use" in record.getMessage() for record in caplog.records)

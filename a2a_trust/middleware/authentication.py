@@ -35,7 +35,7 @@ from a2a_trust.errors import (
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.browsers import BrowserRules, is_attached_by_browsers
 from a2a_trust.middleware.caching import CachingRules
-from a2a_trust.middleware.caller import Caller, CallerCredentials, Running, with_caller, without_caller
+from a2a_trust.middleware.caller import Caller, CallerCredentials, Running, set_caller, set_public, this_task
 from a2a_trust.middleware.client_certificate import CertificateSource
 from a2a_trust.middleware.disconnect import ClientGoneError, ReadAhead, Room
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, is_preflight
@@ -152,11 +152,11 @@ class CardEnforcementMiddleware:
         credentials = CallerCredentials(caller)
         if self._keep_subject_token:
             keep_for(credentials, self._guard.subject_token(inner, caller))
-        inner = with_caller(inner, caller, credentials)
+        set_caller(inner, credentials)
         if NEXT_NONCE in inner:
             send = _giving(inner.pop(NEXT_NONCE), send)
         self._hide_credentials(inner)
-        running = Running(caller, in_task=True)
+        running = Running(caller, this_task())
         try:
             await self._app(inner, ahead.receive, self._caching.applied(send))
         finally:
@@ -174,14 +174,15 @@ class CardEnforcementMiddleware:
 
     async def _pass_public(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on a request that needs no credential: for a public path, or a preflight without its body."""
-        public = without_caller(scope)
+        public = {**scope}
+        set_public(public)
         public.pop(CERTIFICATES, None)
         if self._certificates is not None:  # what claims certificates, and the proxy's secret, is for us only
             public["headers"] = lines_without(self._certificates.headers, scope["headers"])
         if scope["method"] == "OPTIONS":  # nobody asked who it is from, so it may call nothing
             public["headers"] = lines_without(_OF_BODIES, public["headers"])
             receive = _without_body(receive)
-        running = Running(None, in_task=True)
+        running = Running(None, this_task())
         try:
             await self._app(public, receive, send)
         finally:

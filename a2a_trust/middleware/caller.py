@@ -31,8 +31,9 @@ __all__ = [
     "current_principal",
     "is_public",
     "principal_of",
-    "with_caller",
-    "without_caller",
+    "set_caller",
+    "set_public",
+    "this_task",
 ]
 
 Caller: TypeAlias = Principal | Anonymous
@@ -49,18 +50,19 @@ class CallerCredentials(AuthCredentials):
     """
 
     def __init__(self, caller: Caller) -> None:
-        super().__init__([*caller.scopes])
+        self.scopes = [*caller.scopes]  # all that the base class does
         self.caller: Final = caller
 
 
-def with_caller(scope: Scope, caller: Caller, credentials: CallerCredentials) -> dict[str, Any]:
-    """The scope of a request from that caller."""
-    return {**scope, "user": caller, "auth": credentials, _PRINCIPAL: caller}
+def set_caller(scope: Scope, credentials: CallerCredentials) -> None:
+    """Write into the scope who the request is from."""
+    caller = credentials.caller
+    scope["user"], scope["auth"], scope[_PRINCIPAL] = caller, credentials, caller
 
 
-def without_caller(scope: Scope) -> dict[str, Any]:
-    """The scope of a request that the guard lets pass without asking who it is from."""
-    return {**scope, _PRINCIPAL: _PUBLIC}
+def set_public(scope: Scope) -> None:
+    """Write into the scope that the guard lets the request pass without asking who it is from."""
+    scope[_PRINCIPAL] = _PUBLIC
 
 
 def is_public(scope: Mapping[str, Any]) -> bool:
@@ -110,10 +112,9 @@ class Running:
 
     __slots__ = ("_before", "caller", "task")
 
-    def __init__(self, caller: Caller | None, *, in_task: bool) -> None:
-        """``in_task`` restricts it to this task and the tasks of its task groups. None: nobody was asked for."""
-        self.caller = caller
-        self.task: int | None = _this_task() if in_task else None
+    def __init__(self, caller: Caller | None, task: int | None) -> None:
+        """``task`` restricts it to that task and those of its task groups. A caller of None: nobody was asked for."""
+        self.caller, self.task = caller, task
         self._before: Running | None = _RUNNING.get()
         _RUNNING.set(self)
 
@@ -135,7 +136,7 @@ def acting_for(context: Caller | Mapping[str, Any] | CallContext | _RequestConte
     next value in the same context. ConfigurationError as for ``principal_of``.
     """
     caller = context if isinstance(context, Principal | Anonymous) else principal_of(context)
-    running = Running(caller, in_task=False)
+    running = Running(caller, None)
     try:
         yield caller
     finally:
@@ -168,7 +169,7 @@ def current_principal() -> Caller:
     return caller
 
 
-def _this_task() -> int:
+def this_task() -> int:
     """The ``id`` of the running task, as anyio names tasks; 0 for an event loop that is not asyncio's."""
     try:
         return id(asyncio.current_task())

@@ -50,7 +50,7 @@ class CallerCredentials(AuthCredentials):
     """
 
     def __init__(self, caller: Caller) -> None:
-        self.scopes = [*caller.scopes]  # all that the base class does
+        self.scopes: list[str] = [*caller.scopes]  # all that the base class does
         self.caller: Final = caller
 
 
@@ -114,7 +114,8 @@ class Running:
 
     def __init__(self, caller: Caller | None, task: int | None) -> None:
         """``task`` restricts it to that task and those of its task groups. A caller of None: nobody was asked for."""
-        self.caller, self.task = caller, task
+        self.caller: Caller | None = caller
+        self.task: int | None = task
         self._before: Running | None = _RUNNING.get()
         _RUNNING.set(self)
 

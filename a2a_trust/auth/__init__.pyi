@@ -30,4 +30,3 @@ from a2a_trust.auth.proof_memory import ProofMemory as ProofMemory
 from a2a_trust.auth.proof_memory import VolatileProofMemory as VolatileProofMemory
 from a2a_trust.auth.proof_store import SqliteProofMemory as SqliteProofMemory
 from a2a_trust.auth.subject_token import SubjectToken as SubjectToken
-from a2a_trust.auth.subject_token import subject_token_of as subject_token_of

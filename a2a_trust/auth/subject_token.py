@@ -1,18 +1,10 @@
-"""The access token of a caller, for handlers that call other agents on the caller's behalf (RFC 8693).
-
-No part of a request holds the token. It is kept here, for one object that belongs to one request: the credentials that
-the middleware puts into ``scope["auth"]``, and that the a2a-sdk passes on in the state of its call context.
-"""
+"""The access token of a caller, for handlers that call other agents on the caller's behalf (RFC 8693)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, NoReturn, final
-from weakref import finalize
+from typing import Final, NoReturn, final
 
-from a2a_trust.errors import ConfigurationError, MissingCredentialsError
-
-__all__ = ["SubjectToken", "keep_for", "subject_token_of"]
+__all__ = ["SubjectToken"]
 
 
 @final
@@ -42,58 +34,3 @@ class SubjectToken:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a SubjectToken is not pickled or copied: it holds an access token; pass on the object itself")
-
-
-_KEPT: Final[dict[int, SubjectToken | None]] = {}
-"""The tokens of live requests, by the ``id`` of their credentials; None where the caller has no token.
-
-An ``id`` and not the object: two callers with the same scopes must never be one key, whatever a release of Starlette
-says about the equality of credentials. An entry ends with its object, so no other object has that ``id`` meanwhile.
-"""
-
-
-def keep_for(credentials: object, token: SubjectToken | None) -> None:
-    """Keep the token of a request for as long as its credentials object lives."""
-    _KEPT[id(credentials)] = token
-    finalize(credentials, _KEPT.pop, id(credentials), None)
-
-
-def subject_token_of(context: Any) -> SubjectToken:
-    """The access token of the caller whose request this is, with ``RequestRules(keep_subject_token=True)``.
-
-    ``context`` is an ASGI scope, a request or websocket of Starlette or FastAPI, or a ``RequestContext`` or
-    ``ServerCallContext`` of the a2a-sdk.
-
-    ConfigurationError: no token is kept for this request, or the request did not come through ``protect``.
-    MissingCredentialsError: the caller is anonymous, or proved who it is without an access token.
-    """
-    credentials = _credentials_of(context)
-    try:
-        token = _KEPT[id(credentials)]
-    except KeyError:
-        raise ConfigurationError(
-            "subject_token_of: no token is kept for this request; pass rules=RequestRules(keep_subject_token=True) to "
-            'protect(app, …), and do not replace scope["auth"]'
-        ) from None
-    if token is None:
-        raise MissingCredentialsError(
-            "subject_token_of: this caller has no access token; it is anonymous, or known by another credential"
-        )
-    return token
-
-
-def _credentials_of(context: Any) -> object:
-    """What the middleware has put into the scope, found by the names that Starlette and the a2a-sdk give it."""
-    place = context
-    # RequestContext has call_context; requests have scope, and some have a state of their own; ServerCallContext has
-    # state.
-    for name in ("call_context", "scope", "state"):
-        if not isinstance(place, Mapping):
-            place = getattr(place, name, place)
-    credentials = place.get("auth") if isinstance(place, Mapping) else None
-    if credentials is None:
-        raise ConfigurationError(
-            "subject_token_of: protect() has not authenticated this request, or its path is public; wrap the "
-            "application, and pass the request, its scope, or the context that the a2a-sdk gives"
-        )
-    return credentials

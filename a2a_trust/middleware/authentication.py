@@ -19,7 +19,6 @@ from a2a_trust.auth.dpop import NEXT_NONCE, DPoP
 from a2a_trust.auth.guard import Guard, Refused
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Principal, Verifier
-from a2a_trust.auth.subject_token import keep_for
 from a2a_trust.card.given import GivenCard, given_card
 from a2a_trust.card.operations import ends_like_operation, folded_path
 from a2a_trust.card.schema import CARD_PATHS
@@ -151,7 +150,7 @@ class CardEnforcementMiddleware:
             audit.request_allowed(scope, caller)
         credentials = CallerCredentials(caller)
         if self._keep_subject_token:
-            keep_for(credentials, self._guard.subject_token(inner, caller))
+            credentials.keep(self._guard.subject_token(inner, caller))
         set_caller(inner, credentials)
         if NEXT_NONCE in inner:
             send = _giving(inner.pop(NEXT_NONCE), send)

@@ -1,4 +1,4 @@
-"""Who is calling, for the code behind the guard: by the request, by the context of the a2a-sdk, or by where it runs.
+"""Who is calling, for code behind the guard: by the request, by the context of the a2a-sdk, or by where it runs.
 
 The guard writes the caller into the scope, where the a2a-sdk finds it and takes it along in its own contexts. A context
 variable has it, too, for code that gets neither. That one is copied into every task and thread that a request starts,
@@ -19,7 +19,8 @@ import anyio
 from starlette.authentication import AuthCredentials
 
 from a2a_trust.auth.principal import Anonymous, Principal
-from a2a_trust.errors import ConfigurationError
+from a2a_trust.auth.subject_token import SubjectToken
+from a2a_trust.errors import ConfigurationError, MissingCredentialsError
 from a2a_trust.middleware.documents import Scope
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "principal_of",
     "set_caller",
     "set_public",
+    "subject_token_of",
     "this_task",
 ]
 
@@ -46,12 +48,34 @@ _PUBLIC: Final = object()
 class CallerCredentials(AuthCredentials):
     """What the guard puts into ``scope["auth"]``: the scopes of a caller, and the caller itself.
 
-    The a2a-sdk has it in the state of its call contexts.
+    The a2a-sdk has it in the state of its call contexts. Copies and pickles go without the caller's token.
     """
 
     def __init__(self, caller: Caller) -> None:
         self.scopes: list[str] = [*caller.scopes]  # all that the base class does
         self.caller: Final = caller
+        self._keeps_token = False
+        self._token: SubjectToken | None = None
+
+    def keep(self, token: SubjectToken | None) -> None:
+        """Keep the access token of the caller for ``subject_token_of``; None: the caller has none."""
+        self._keeps_token, self._token = True, token
+
+    def subject_token(self) -> SubjectToken:
+        """What was kept; the errors are those of ``subject_token_of``."""
+        if not self._keeps_token:
+            raise ConfigurationError(
+                "subject_token_of: no token is kept for this request; pass "
+                "rules=RequestRules(keep_subject_token=True) to protect(app, …)"
+            )
+        if self._token is None:
+            raise MissingCredentialsError(
+                "subject_token_of: this caller has no access token; it is anonymous, or known by another credential"
+            )
+        return self._token
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CallerCredentials, (self.caller,)
 
 
 def set_caller(scope: Scope, credentials: CallerCredentials) -> None:
@@ -92,19 +116,40 @@ def principal_of(context: Mapping[str, Any] | CallContext | _RequestContext) -> 
     ``ServerCallContext`` of the a2a-sdk. ConfigurationError where no guard has checked the request, or the application
     has replaced ``scope["auth"]``: a handler must not take that for anybody.
     """
-    given: Any = context
-    if isinstance(given, Mapping):
-        caller = given.get(_PRINCIPAL)
-    else:
-        state = getattr(getattr(given, "call_context", given), "state", None)
-        credentials = state.get("auth") if isinstance(state, Mapping) else None
-        caller = credentials.caller if isinstance(credentials, CallerCredentials) else None
-    if not isinstance(caller, Principal | Anonymous):
+    place = _place(context)
+    caller = place.get(_PRINCIPAL)
+    if isinstance(caller, Principal | Anonymous):
+        return caller
+    return _credentials(place, "principal_of").caller
+
+
+def subject_token_of(context: Mapping[str, Any] | CallContext | _RequestContext) -> SubjectToken:
+    """The access token of the caller whose request this is, with ``RequestRules(keep_subject_token=True)``.
+
+    ``context`` is what ``principal_of`` takes. ConfigurationError as there, and where no token is kept.
+    MissingCredentialsError: the caller is anonymous, or proved who it is without an access token.
+    """
+    return _credentials(_place(context), "subject_token_of").subject_token()
+
+
+def _place(context: Any) -> Mapping[str, Any]:
+    """Where the guard has written, or the a2a-sdk has copied it to."""
+    # RequestContext has call_context; requests have scope, and some have a state of their own; ServerCallContext has
+    # state.
+    for name in ("call_context", "scope", "state"):
+        if not isinstance(context, Mapping):
+            context = getattr(context, name, context)
+    return context if isinstance(context, Mapping) else {}
+
+
+def _credentials(place: Mapping[str, Any], what: str) -> CallerCredentials:
+    credentials = place.get("auth")
+    if is_public(place) or not isinstance(credentials, CallerCredentials):
         raise ConfigurationError(
-            "principal_of: this request did not come through protect(), or its path is public; wrap the application, "
-            "and pass the request, its scope, or the context that the a2a-sdk gives"
+            f'{what}: this request did not come through protect(), its path is public, or scope["auth"] was replaced; '
+            "wrap the application, and pass the request, its scope, or the context that the a2a-sdk gives"
         )
-    return caller
+    return credentials
 
 
 class Running:

@@ -31,8 +31,9 @@ from google.protobuf.json_format import ParseDict
 from starlette.applications import Starlette
 
 from a2a_trust import RequestRules, TrustFile, protect
-from a2a_trust.auth import SubjectToken, subject_token_of
+from a2a_trust.auth import SubjectToken
 from a2a_trust.client import ClientSecret, OAuthClient, SecretFile, TokenExchange, verifying_client
+from a2a_trust.middleware import subject_token_of
 
 URL = os.environ.get("ASSISTANT_URL", "http://127.0.0.1:8100")
 

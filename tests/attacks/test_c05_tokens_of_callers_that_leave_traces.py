@@ -24,9 +24,9 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from a2a_trust import principal_of
-from a2a_trust.auth import subject_token_of
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.errors import TrustError
+from a2a_trust.middleware.caller import subject_token_of
 from a2a_trust.middleware.protection import protect
 from tests.auth.proofs import BASE, bound_token, by_dpop, proof, scope_of
 from tests.auth.test_jwt import NOW, claims, token

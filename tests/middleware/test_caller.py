@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import pickle
 from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
@@ -16,15 +17,24 @@ from starlette.applications import Starlette
 from starlette.authentication import AuthCredentials
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
-from starlette.requests import HTTPConnection
+from starlette.requests import Request as StarletteRequest
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from a2a_trust.auth.principal import Anonymous, Identity, Principal
-from a2a_trust.errors import ConfigurationError
+from a2a_trust.auth.subject_token import SubjectToken
+from a2a_trust.errors import ConfigurationError, MissingCredentialsError
 from a2a_trust.middleware.authentication import CardEnforcementMiddleware
-from a2a_trust.middleware.caller import CallerCredentials, acting_for, current_principal, principal_of
+from a2a_trust.middleware.caller import (
+    CallerCredentials,
+    acting_for,
+    current_principal,
+    principal_of,
+    set_public,
+    subject_token_of,
+)
 from a2a_trust.middleware.options import RequestRules
 from tests.middleware.agent import CARD, KEY, STORE, verifiers
 
@@ -258,51 +268,91 @@ def test_a_sync_endpoint_of_fastapi_runs_in_a_thread() -> None:
     asyncio.run(run())
 
 
-# The contexts of the a2a-sdk; tests/frameworks has the real ones
+# What the guard has written, in whatever a handler has; tests/frameworks has the real contexts of the a2a-sdk
 
 
-def call_context(auth: object) -> Any:
-    return SimpleNamespace(state={"auth": auth, "headers": {}}, user=SimpleNamespace(user_name="somebody"))
+async def nothing(*_: Any) -> Any: ...
 
 
+def contexts(auth: object, **more: Any) -> dict[str, Any]:
+    """All that handlers have of a request with those credentials."""
+    scope = {"type": "http", "headers": [], "auth": auth, **more}
+    call_context = SimpleNamespace(state={"auth": auth, "headers": {}}, user=None)
+    return {
+        "scope": scope,
+        "Starlette": StarletteRequest(scope),
+        "FastAPI": Request(scope),
+        "websocket": WebSocket({**scope, "type": "websocket"}, nothing, nothing),
+        "another framework": SimpleNamespace(scope=scope, state=SimpleNamespace(auth="mine")),
+        "ServerCallContext": call_context,
+        "RequestContext": SimpleNamespace(call_context=call_context, state="of the application"),
+    }
+
+
+KINDS = pytest.mark.parametrize("kind", contexts(None))
+
+
+@KINDS
 @pytest.mark.parametrize("caller", [ANN, Anonymous()])
-def test_the_contexts_of_the_sdk_know_the_caller(caller: Principal | Anonymous) -> None:
-    context = call_context(CallerCredentials(caller))
+def test_the_caller_is_found_in_whatever_a_handler_has(kind: str, caller: Principal | Anonymous) -> None:
+    context = contexts(CallerCredentials(caller))[kind]
     assert principal_of(context) is caller
-    assert principal_of(SimpleNamespace(call_context=context)) is caller
     with acting_for(context):
         assert current_principal() is caller
 
 
-NOBODYS: list[Any] = [
-    None,
-    {},
-    "ann",
-    {"auth": CallerCredentials(ANN)},
-    {"user": ANN, "auth": AuthCredentials(["read"])},
-    {"a2a_trust.principal": "ann"},
-    call_context(None),
-    call_context(AuthCredentials(["read"])),
-    call_context(ANN),
-    call_context({"caller": ANN}),
-    SimpleNamespace(state=CallerCredentials(ANN)),
-    SimpleNamespace(call_context=None),
-    SimpleNamespace(call_context=SimpleNamespace(state=None)),
-    HTTPConnection({"type": "http", "auth": CallerCredentials(ANN), "user": ANN}),
-]
+@KINDS
+def test_a_public_path_is_nobodys_although_an_outer_guard_has_asked(kind: str) -> None:
+    scope: dict[str, Any] = {}
+    set_public(scope)
+    if "Context" not in kind:
+        with pytest.raises(ConfigurationError, match="its path is public"):
+            principal_of(contexts(CallerCredentials(ANN), **scope)[kind])
 
 
-@pytest.mark.parametrize("context", NOBODYS)
-def test_what_no_guard_has_written_is_nobodys(context: Any) -> None:
-    with pytest.raises(ConfigurationError, match="principal_of: this request did not come through protect"):
+NOT_OURS: list[Any] = [None, "x", ["read"], {"caller": ANN}, 7, ANN, AuthCredentials(["read"])]
+
+
+@KINDS
+@pytest.mark.parametrize("auth", NOT_OURS)
+def test_what_no_guard_has_written_is_nobodys(kind: str, auth: object) -> None:
+    context = contexts(auth, user=ANN, **{"a2a_trust.principal": "ann"})[kind]
+    with pytest.raises(ConfigurationError, match=r"principal_of: this request did not come through protect"):
         principal_of(context)
+    with pytest.raises(ConfigurationError, match="subject_token_of: this request did not come through protect"):
+        subject_token_of(context)
     with pytest.raises(ConfigurationError, match="principal_of"), acting_for(context):
         raise AssertionError
     with pytest.raises(ConfigurationError, match="no request"):
         current_principal()
 
 
-def test_credentials_can_be_copied_to_other_processes_with_their_caller() -> None:
-    credentials = CallerCredentials(ANN)
-    assert pickle.loads(pickle.dumps(credentials)).caller == ANN
-    assert "ann" not in repr(credentials)
+@pytest.mark.parametrize("context", [None, "x", object(), {}, [], SimpleNamespace(call_context=None)])
+def test_what_is_no_context_of_a_request_is_refused(context: Any) -> None:
+    for find in (principal_of, subject_token_of):
+        with pytest.raises(ConfigurationError, match="pass the request, its scope, or the context that the a2a-sdk"):
+            find(context)
+
+
+@KINDS
+def test_the_token_of_a_request_is_found_in_whatever_a_handler_has(kind: str) -> None:
+    token = SubjectToken("secret", issuer="https://login.example", subject="ann", expires_at=17.5)
+    auth, other = CallerCredentials(ANN), CallerCredentials(ANN)
+    auth.keep(token)
+    other.keep(None)
+    assert subject_token_of(contexts(auth)[kind]) is token
+    with pytest.raises(MissingCredentialsError, match="this caller has no access token"):
+        subject_token_of(contexts(other)[kind])
+    with pytest.raises(ConfigurationError, match=r"pass rules=RequestRules\(keep_subject_token=True\)"):
+        subject_token_of(contexts(CallerCredentials(ANN))[kind])
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
+def test_copies_know_the_caller_and_not_the_token(copied: Callable[[CallerCredentials], CallerCredentials]) -> None:
+    auth = CallerCredentials(ANN)
+    auth.keep(SubjectToken("secret", issuer="https://login.example", subject="ann", expires_at=17.5))
+    copy_of_it = copied(auth)
+    assert (copy_of_it.caller, copy_of_it.scopes) == (ANN, [])
+    with pytest.raises(ConfigurationError, match="no token is kept"):
+        subject_token_of({"auth": copy_of_it})
+    assert "ann" not in repr(auth)

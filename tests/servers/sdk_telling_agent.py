@@ -29,8 +29,9 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from a2a_trust import ApiKeyVerifier, JwtVerifier, RequestRules, TrustError, protect
-from a2a_trust.auth import MemoryApiKeys, subject_token_of
+from a2a_trust.auth import MemoryApiKeys
 from a2a_trust.keys import JwksCache
+from a2a_trust.middleware import subject_token_of
 
 SETTINGS = json.loads(os.environ["TELLING"])
 SEEN: dict[str, Any] = {}

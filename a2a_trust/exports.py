@@ -20,6 +20,8 @@ __all__ = ["lazy", "public_names"]
 
 _LINE: Final = r"(?m)^from (a2a_trust\.[\w.]+) import (\w+) as \2$"
 _LIBRARIES_OF_EXTRAS: Final = ("anyio", "authlib", "httpcore", "httpx", "msgspec", "starlette")
+_EXTRAS: Final = {"client": ("clients", "client"), "testing": ("tests", "server,client")}
+"""Whom the names of a room are for, and what to install; all other rooms are for servers."""
 
 
 @cache
@@ -58,5 +60,6 @@ def _imported(module: str, name: str) -> Any:
         library = (error.name or "").partition(".")[0]
         if library not in _LIBRARIES_OF_EXTRAS:
             raise
-        extra = "client" if module.startswith("a2a_trust.client.") else "server"
-        raise ImportError(f'{name} is for {extra}s and needs {library}: pip install "a2a-trust[{extra}]"') from None
+        room = module.split(".")[1]
+        user, extra = _EXTRAS.get(room, ("servers", "server"))
+        raise ImportError(f'{name} is for {user} and needs {library}: pip install "a2a-trust[{extra}]"') from None

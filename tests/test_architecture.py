@@ -29,7 +29,7 @@ FLOORS = (
     ("signing", "auth"),
     ("lint",),
     ("middleware", "client"),
-    ("servers", "cli", "proxies", "certificates", "endpoints"),
+    ("servers", "cli", "proxies", "certificates", "endpoints", "testing"),
     ("__main__",),
 )
 
@@ -60,9 +60,10 @@ HOMES = {
         "client/rejection.py",
         "client/transport.py",
         "client/agent_client.py",
+        "testing/agents.py",
     ),
     "authlib": ("client/oauth.py",),
-    "starlette": ("middleware/",),
+    "starlette": ("middleware/", "testing/"),
     "uvicorn": ("servers/uvicorn.py",),
     "hypercorn": ("servers/hypercorn.py",),
     "pydantic": ("card/models.py",),
@@ -167,7 +168,7 @@ def test_the_map_of_the_package_has_every_room_below_those_that_import_it() -> N
 
 
 #: The packages and modules whose names are public.
-PUBLIC = ("", ".keys", ".signing", ".auth", ".lint", ".middleware", ".client")
+PUBLIC = ("", ".keys", ".signing", ".auth", ".lint", ".middleware", ".client", ".testing")
 DOORS = (".errors", ".proxies", ".certificates", ".endpoints")
 
 
@@ -228,6 +229,20 @@ def test_without_an_extra_its_names_say_what_to_install(name: str, library: str,
     assert done.returncode == 1
     assert f"{name} is for {extra}s and needs {library}" in done.stderr.splitlines()[-1]
     assert f'pip install "a2a-trust[{extra}]"' in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("name", "library"), [("as_caller", "starlette"), ("InMemoryAgent", "httpx")])
+def test_names_for_tests_say_that_they_need_both_extras(name: str, library: str) -> None:
+    program = f"import sys; sys.modules[{library!r}] = None; from a2a_trust.testing import {name}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    said = f'{name} is for tests and needs {library}: pip install "a2a-trust[server,client]"'
+    assert said in done.stderr.splitlines()[-1]
+
+
+def test_tokens_for_tests_need_no_extra() -> None:
+    missing = "sys.modules |= dict.fromkeys(['anyio', 'httpx', 'starlette'])"
+    program = f"import sys; {missing}; from a2a_trust.testing import TokenIssuer; TokenIssuer().token(audience='a')"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_cards_are_fetched_without_httpx() -> None:

@@ -10,11 +10,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import anyio
-from anyio.abc import TaskGroup
 
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
 
-__all__ = ["run_lifespans"]
+__all__ = ["Lifespan", "run_lifespans"]
 
 _COMPLETE: Final = "lifespan.startup.complete"
 
@@ -28,13 +27,14 @@ async def run_lifespans(
     the start fails, or an empty string. An application without a lifespan has started at once.
     """
     await receive()  # lifespan.startup
-    running: list[_Lifespan] = []
+    running: list[Lifespan] = []
     failure = ""
     async with anyio.create_task_group() as tasks:
         for app in apps:
-            lifespan = _Lifespan(app, {**scope})  # Starlette writes itself into it; the state is one
+            lifespan = Lifespan(app, {**scope})  # Starlette writes itself into it; the state is one
             running.append(lifespan)
-            failure = await lifespan.start(tasks)
+            tasks.start_soon(lifespan.run)
+            failure = await lifespan.started()
             if failure:
                 break
         failure = failure or await started()
@@ -52,8 +52,8 @@ async def run_lifespans(
         await send({"type": "lifespan.shutdown.complete"})
 
 
-class _Lifespan:
-    """The lifespan of one application, in a task of its own."""
+class Lifespan:
+    """The lifespan of one application: ``run`` is for a task of its own."""
 
     def __init__(self, app: ASGIApp, scope: Scope) -> None:
         self._app, self._scope = app, scope
@@ -63,9 +63,8 @@ class _Lifespan:
         self._runs = False
         self._failure = ""
 
-    async def start(self, tasks: TaskGroup) -> str:
+    async def started(self) -> str:
         """Wait until it has started; returns the failure, or an empty string."""
-        tasks.start_soon(self._run)
         await self._has_started.wait()
         failure, self._failure = self._failure, ""
         return failure
@@ -76,7 +75,8 @@ class _Lifespan:
         await self._has_ended.wait()
         return self._failure
 
-    async def _run(self) -> None:
+    async def run(self) -> None:
+        """Run the application, which starts at once and stops when ``stop`` is called."""
         try:
             await self._app(self._scope, self._receive, self._send)
         except Exception as error:  # noqa: BLE001  what it raises before it has started says that it knows no lifespan

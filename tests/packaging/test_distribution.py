@@ -24,6 +24,8 @@ NEEDS = {
     "middleware": {"server"},
     "endpoints": {"server"},
     "servers": {"uvicorn"},
+    "testing.callers": {"server"},
+    "testing.agents": set(),  # it needs two extras
     "servers.hypercorn": set(),  # it is for those who have hypercorn, and an extra would bring nothing else
 }
 

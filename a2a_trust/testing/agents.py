@@ -1,0 +1,176 @@
+"""Agents in memory: requests to an application without a server, and an agent for tests of its clients."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import httpx
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
+from a2a_trust.auth.principal import Principal
+from a2a_trust.card.merge import merged_card
+from a2a_trust.card.operations import Operation
+from a2a_trust.card.schema import Generation
+from a2a_trust.client.card_auth import CardAuth
+from a2a_trust.client.credentials import ApiKey
+from a2a_trust.client.transport import AsyncVerifyingTransport
+from a2a_trust.errors import ConfigurationError
+from a2a_trust.keys.origins import Origins, origin_of
+from a2a_trust.keys.signer import generate_signer
+from a2a_trust.keys.trust import TrustedKey, TrustStore
+from a2a_trust.middleware.caller import principal_of
+from a2a_trust.middleware.card import CardSignedHere, CardSigner
+from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send
+from a2a_trust.middleware.lifespan import Lifespan
+from a2a_trust.middleware.options import listed
+from a2a_trust.middleware.protection import protect
+from a2a_trust.middleware.rules import call_of
+from a2a_trust.signing.verify import verify_card
+
+__all__ = ["InMemoryAgent", "memory_client"]
+
+_URL: Final = "https://agent.test"
+
+
+@asynccontextmanager
+async def memory_client(
+    app: ASGIApp, *, base_url: str = _URL, headers: Mapping[str, str] | None = None
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of ``app``, in memory: its lifespan has started in the block, and ends with it.
+
+    Requests to other origins than that of ``base_url`` are an ``httpx.ConnectError``. Exceptions of the application
+    come out of the request. A stream comes as a whole, when it has ended. RuntimeError: the lifespan has failed.
+    """
+    state: dict[str, Any] = {}
+    lifespan = Lifespan(app, {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": state})
+
+    async def with_state(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, "state": state.copy()}, receive, send)
+
+    # Not a task group: a fixture may begin in another task than it ends in.
+    running = asyncio.create_task(lifespan.run())
+    try:
+        _check("start", await lifespan.started())
+        try:
+            transport = _Memory(with_state, base_url)
+            async with httpx.AsyncClient(transport=transport, base_url=base_url, headers=headers) as http:
+                yield http
+        finally:
+            failure = await lifespan.stop()
+        _check("stop", failure)
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+def _check(what: str, failure: str) -> None:
+    if failure:
+        raise RuntimeError(f"memory_client: the application failed to {what}: {failure}")
+
+
+class _Memory(httpx.ASGITransport):
+    """The application, at one origin of a world in which there is nothing else."""
+
+    def __init__(self, app: ASGIApp, url: str) -> None:
+        super().__init__(app=app)
+        self._origin = origin_of(url)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if origin_of(str(request.url)) != self._origin:
+            raise httpx.ConnectError(f"in memory there is only {self._origin}", request=request)
+        return await super().handle_async_request(request)
+
+
+class InMemoryAgent:
+    """An agent behind its signed card, in memory, for tests of clients.
+
+    It answers each message over JSON-RPC, of A2A 1.0 and 0.3, streamed or not, with what ``answer`` makes of the text
+    and the caller. Its card demands an API key with ``scopes``.
+    """
+
+    def __init__(self, answer: Callable[[str, Principal], str], *, url: str = _URL, scopes: Iterable[str] = ()) -> None:
+        """``url`` is an origin, as in ``"https://agent.test"``. ConfigurationError: it is none."""
+        if origin_of(url) != url:
+            raise ConfigurationError(f"url: write an origin, such as {origin_of(url)!r}, not {url!r:.128}")
+        self._answer = answer
+        self._keys = MemoryApiKeys()
+        signer = generate_signer("ES256")
+        card = CardSignedHere(_card(url, listed("scopes", scopes)), CardSigner(signer))
+        self.url: Final = url
+        self.app: Final = protect(
+            Starlette(routes=[Route("/rpc", self._rpc, methods=["POST"])]),
+            card=card,
+            verifiers={"key": ApiKeyVerifier(self._keys)},
+        )
+        self.trust: Final = TrustStore(
+            [TrustedKey(key=signer.public_key, origins=Origins(urlsplit(url).hostname or ""))]
+        )
+        self.card: Final = verify_card(card.document(time.time()).body, self.trust, origin=url)
+        self.transport: Final[httpx.AsyncBaseTransport] = _Memory(self.app, url)
+
+    def key(self, *scopes: str, owner: str = "ann") -> str:
+        """A new API key of that owner, with those scopes."""
+        return self._keys.create(owner=owner, scopes=scopes).text
+
+    def client(self, key: str) -> httpx.AsyncClient:
+        """A client with that API key that verifies the card, as ``verifying_client`` makes one for the network."""
+        return httpx.AsyncClient(
+            transport=AsyncVerifyingTransport(self.transport, self.trust),
+            auth=CardAuth(self.card, {"key": ApiKey(key, origins=[self.url])}),
+            trust_env=False,
+        )
+
+    async def _rpc(self, request: Request) -> Response:
+        call, caller, said = call_of(request.scope), principal_of(request), await request.json()
+        if call is None or not isinstance(caller, Principal):
+            raise ConfigurationError("InMemoryAgent: use .app as it is; its guard judges every request")
+        result: dict[str, Any] = {"jsonrpc": "2.0", "id": said.get("id")}
+        is_stream = call.operation is Operation.SEND_STREAMING_MESSAGE
+        if is_stream or call.operation is Operation.SEND_MESSAGE:
+            text = "".join(part.get("text", "") for part in said["params"]["message"]["parts"])
+            result["result"] = _message(self._answer(text, caller), is_1_0=call.generation is Generation.V1_0)
+        else:
+            is_stream = False
+            result["error"] = {"code": -32004, "message": "This agent only answers messages."}
+        body = json.dumps(result)
+        if is_stream:
+            return Response(f"data: {body}\n\n", media_type="text/event-stream")
+        return Response(body, media_type="application/json")
+
+
+def _message(text: str, *, is_1_0: bool) -> dict[str, Any]:
+    message_id = str(uuid4())
+    if is_1_0:
+        return {"message": {"messageId": message_id, "role": "ROLE_AGENT", "parts": [{"text": text}]}}
+    return {"kind": "message", "messageId": message_id, "role": "agent", "parts": [{"kind": "text", "text": text}]}
+
+
+def _card(url: str, scopes: tuple[str, ...]) -> dict[str, Any]:
+    return merged_card(
+        {
+            "name": "In memory",
+            "description": "Answers messages in tests.",
+            "version": "1.0.0",
+            "supportedInterfaces": [
+                {"url": f"{url}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": version}
+                for version in ("1.0", "0.3")
+            ],
+            "capabilities": {"streaming": True},
+            "defaultInputModes": ["text/plain"],
+            "defaultOutputModes": ["text/plain"],
+            "skills": [{"id": "answer", "name": "Answer", "description": "Answers.", "tags": ["test"]}],
+            "securitySchemes": {"key": {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}}},
+            "securityRequirements": [{"schemes": {"key": {"list": [*scopes]}}}],
+        }
+    )

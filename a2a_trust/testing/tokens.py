@@ -1,0 +1,62 @@
+"""An issuer of access tokens for tests: good ones, and bad ones of every kind."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from typing import Any
+from uuid import uuid4
+
+from a2a_trust.auth.jwt import JwtVerifier, TokenProfile
+from a2a_trust.keys.jwks_cache import JwksCache
+from a2a_trust.keys.keyset import publish_jwks
+from a2a_trust.keys.signer import generate_signer, signed_jwt
+from a2a_trust.middleware.options import listed
+
+__all__ = ["TokenIssuer"]
+
+
+class TokenIssuer:
+    """An issuer with a key of its own, and the verifier of its tokens, which needs no network.
+
+    All issuers name their key alike, so another one with the same ``url`` makes forged tokens.
+    """
+
+    def __init__(self, url: str = "https://idp.test") -> None:
+        self.url = url
+        self._signer = generate_signer("ES256", kid="test")
+
+    @property
+    def jwks(self) -> dict[str, Any]:
+        """The key set of the issuer, as it publishes it."""
+        return publish_jwks([self._signer.public_key])
+
+    def token(
+        self, subject: str = "ann", *, audience: str, scopes: Iterable[str] = (), expires_in: float = 300, **claims: Any
+    ) -> str:
+        """An access token (RFC 9068) for that audience. ``expires_in`` is in seconds; below zero it has expired.
+
+        ``claims`` are further claims, or replace those that it has.
+        """
+        now = int(time.time())
+        known = {
+            "iss": self.url,
+            "sub": subject,
+            "aud": audience,
+            "client_id": "test",
+            "iat": now,
+            "exp": now + expires_in,
+            "jti": str(uuid4()),
+            "scope": " ".join(listed("scopes", scopes)),
+        }
+        header = {"alg": self._signer.alg, "kid": self._signer.kid, "typ": TokenProfile.RFC9068}
+        return signed_jwt(header, {**known, **claims}, self._signer)
+
+    def verifier(self, audience: str) -> JwtVerifier:
+        """For ``protect(verifiers={…})``: takes the tokens of this issuer for that audience."""
+
+        async def load() -> tuple[bytes, float | None]:
+            return json.dumps(self.jwks).encode(), None
+
+        return JwtVerifier(JwksCache(load, name=self.url), issuer=self.url, audience=audience)

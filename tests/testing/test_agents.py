@@ -204,6 +204,13 @@ async def test_a_client_that_trusts_another_key_gets_no_card_and_sends_nothing()
     assert asked == []
 
 
+async def test_a_client_asks_only_for_what_the_card_names() -> None:
+    agent = InMemoryAgent(shout)
+    async with agent.client(agent.key()) as http:
+        with pytest.raises(UnverifiedCardError):
+            await http.post(f"{agent.url}/other", json=call("SendMessage"))
+
+
 async def test_requests_to_other_origins_do_not_reach_the_agent() -> None:
     agent = InMemoryAgent(shout)
     async with httpx.AsyncClient(transport=agent.transport) as http:

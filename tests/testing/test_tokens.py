@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from typing import Any
@@ -79,6 +80,14 @@ async def test_two_issuers_stand_side_by_side() -> None:
     other = TokenIssuer("https://other.test")
     with pytest.raises(UnrecognizedCredentialsError):
         await other.verifier(HERE).verify(IDP.token(audience=HERE), time.time())
+
+
+def test_one_verifier_serves_tests_that_have_event_loops_of_their_own() -> None:
+    verifier = IDP.verifier(HERE)
+    subjects = [
+        asyncio.run(verifier.verify(IDP.token(name, audience=HERE), time.time())).subject for name in ("ann", "bob")
+    ]
+    assert subjects == ["ann", "bob"]
 
 
 def test_scopes_that_are_one_text_are_refused() -> None:

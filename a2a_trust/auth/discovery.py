@@ -5,7 +5,8 @@ The rules:
 1. The operator names the issuer. Where its metadata lies follows from its name; no URL out of a card is followed.
 2. The document's ``issuer`` must be that name, character by character (Discovery 4.3, RFC 8414 3.3): else whoever can
    write one page on a host could name keys for another issuer of that host.
-3. ``jwks_uri`` is fetched by the rules of the fetcher; the issuer that the operator named vouches for it.
+3. ``jwks_uri`` is fetched by the rules of the fetcher; the issuer that the operator named vouches for it. Plain http
+   within a service mesh (``net.mesh``) is for the issuer's own origin: a document must not choose among its servers.
 4. The two documents are always read together, as one load of ``JwksCache``: a ``jwks_uri`` that moved is found as soon
    as a key that is only there, what fails leaves the known keys as they are for a bounded time, and single flight,
    back-off and cool-down hold for both. ``signed_metadata`` is not read.
@@ -23,6 +24,8 @@ from typing import TYPE_CHECKING, Final
 from a2a_trust import strict_json
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
 from a2a_trust.keys.jwks_cache import JwksCache, JwksCacheTimes
+from a2a_trust.net.addresses import is_this_machine
+from a2a_trust.net.urls import read_url
 
 if TYPE_CHECKING:
     from a2a_trust.net.fetcher import Fetcher
@@ -67,7 +70,19 @@ class IssuerKeys(JwksCache):
         jwks_uri = metadata.get("jwks_uri")
         if type(jwks_uri) is not str:
             raise FetchError(f"{self.metadata_url}: the document has no jwks_uri")
+        if self._is_elsewhere_in_mesh(jwks_uri):
+            raise FetchError(
+                f"{self.metadata_url}: its jwks_uri is plain http at another origin; serve the keys at the issuer's "
+                "origin, or over https"
+            )
         return jwks_uri
+
+    def _is_elsewhere_in_mesh(self, jwks_uri: str) -> bool:
+        try:
+            parts, own = read_url(jwks_uri), read_url(self.metadata_url)
+        except MalformedError:
+            return False  # the fetcher refuses it, and says why
+        return parts.scheme == "http" and not is_this_machine(parts.host) and parts.origin != own.origin
 
 
 class OpenIdKeys(IssuerKeys):

@@ -13,6 +13,7 @@ The rules, for every URL:
 An operator may exempt single origins from "public", and loopback ones from https; this holds only for URLs that the
 operator wrote (``configured=True``), never for URLs out of headers and other documents of strangers. One URL of a
 verified card may use it: the extended card is fetched from an interface on the host of the public card.
+``http_within`` does the same for plain http to the names of a service mesh (``net.mesh``).
 
 Not here: what the bytes mean, when to ask again, and retries.
 """
@@ -40,9 +41,10 @@ import httpcore
 
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, with_option
 from a2a_trust.net.addresses import Address, is_loopback, is_private, is_public
+from a2a_trust.net.mesh import HttpWithin, check_private
 from a2a_trust.net.urls import DEFAULT_PORTS, read_url
 
-__all__ = ["Fetched", "Fetcher", "FormAnswer", "Resolver", "SystemResolver"]
+__all__ = ["MAX_ATTEMPTS", "Fetched", "Fetcher", "FormAnswer", "Resolver", "SystemResolver", "addresses_of"]
 
 _log: Final = logging.getLogger(__name__)
 
@@ -67,8 +69,8 @@ _OWN_HEADERS: Final = frozenset(
     }
 )  # fmt: skip
 
-#: How many addresses of a name are tried, one after the other.
-_MAX_ATTEMPTS: Final = 4
+MAX_ATTEMPTS: Final = 4
+"""How many addresses of a name are tried, one after the other."""
 _NETWORK_ERRORS: Final = (
     OSError,
     ValueError,
@@ -141,6 +143,14 @@ def _look_up(host: str, port: int, found: Future[list[str]]) -> None:
         _LOOKUPS.release()
 
 
+async def addresses_of(host: str, port: int, resolver: Resolver) -> list[Address]:
+    """All addresses of a name, unchecked; none when the resolver knows none, or gives what is not an address."""
+    try:
+        return [ip_address(text) for text in await resolver.resolve(host, port)]
+    except (OSError, ValueError):
+        return []
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
     """A URL that has one reading. ``host`` is in lower case, IPv6 without brackets; ``address`` for literals."""
@@ -164,7 +174,9 @@ class Fetcher:
     """Fetches documents by the rules of this module. One fetcher serves any number of concurrent fetches.
 
     ``private_origins`` are exact origins, such as ``"https://idp.internal:8443"``, that may have private addresses, or
-    ``"http://127.0.0.1:8080"``, on this machine only. ``timeout`` is in seconds, for everything from the resolver to
+    ``"http://127.0.0.1:8080"``, on this machine only. ``http_within`` are suffixes of names, such as
+    ``"svc.cluster.local"``, that may be asked over plain http where all their addresses are private, because a service
+    mesh encrypts there; a suffix is such a name itself. ``timeout`` is in seconds, for everything from the resolver to
     the last byte; ``max_bytes`` is for the body. ``ssl_context`` is for private authorities; it must verify.
     """
 
@@ -172,6 +184,7 @@ class Fetcher:
         self,
         *,
         private_origins: Iterable[str] = (),
+        http_within: Iterable[str] = (),
         timeout: float = 5.0,
         max_bytes: int = 262_144,
         ssl_context: ssl.SSLContext | None = None,
@@ -188,6 +201,7 @@ class Fetcher:
         if isinstance(private_origins, str):
             raise ConfigurationError(f"private_origins: write a list, even of one: [{private_origins[:128]!r}]")
         self._private_origins = frozenset(map(_private_origin, private_origins))
+        self._mesh = HttpWithin(http_within)
         self._timeout = timeout
         self._max_bytes = max_bytes
         self._ssl_context = context
@@ -256,39 +270,36 @@ class Fetcher:
             text = f"{target.scheme}: only https is fetched"
             raise with_option(
                 FetchError(
-                    f"{text}; a configured server on this machine may speak http when its origin is in private_origins"
+                    f"{text}; a configured server on this machine may speak http when its origin is in "
+                    "private_origins, one of a service mesh when http_within has its suffix"
                 ),
-                f"{text}; write https://…",
+                f"{text}; write https://…, or for an agent on this machine add --allow-private",
             )
         return target
 
     def _is_exempt(self, target: _Target, configured: bool) -> bool:
-        return configured and target.origin in self._private_origins
+        return configured and (target.origin in self._private_origins or self._is_in_mesh(target))
+
+    def _is_in_mesh(self, target: _Target) -> bool:
+        return target.scheme == "http" and self._mesh.covers(target.host)
 
     async def _addresses(self, target: _Target, configured: bool) -> list[Address]:
         """The addresses to connect to, all of them checked: one bad address spoils a name."""
         if target.address is not None:
             found: list[Address] = [target.address]
         else:
-            try:
-                found = [ip_address(text) for text in await self._resolver.resolve(target.host, target.port)]
-            except (OSError, ValueError):
-                found = []
+            found = await addresses_of(target.host, target.port, self._resolver)
         if not found:
             raise FetchError(f"{target.origin}: the name has no address; correct it, or the resolver")
         exempt = self._is_exempt(target, configured)
+        if self._is_in_mesh(target):
+            check_private(target.origin, found)
+            return found
         for address in found:
             if target.scheme == "http" and not is_loopback(address):
                 raise FetchError(f"{target.origin}: http is for this machine only, and the name leads elsewhere")
             if not is_public(address) and not (exempt and is_private(address)):
-                text = f"{target.origin}: the host has the address {address}, which is not a public one"
-                raise with_option(
-                    FetchError(
-                        f"{text}; a configured private server must be named in private_origins, link-local and "
-                        "metadata addresses never are"
-                    ),
-                    f"{text}; save the card of a private agent to a file, and name the file",
-                )
+                raise _not_public(target, address, exempt)
         return found
 
     async def _ask(
@@ -356,7 +367,7 @@ class _CheckedAddresses(httpcore.AsyncNetworkBackend):
     """A network in which every name leads to the given addresses; TLS above it still goes by the name."""
 
     def __init__(self, addresses: Sequence[Address], timeout: float) -> None:
-        self._addresses = addresses[:_MAX_ATTEMPTS]
+        self._addresses = addresses[:MAX_ATTEMPTS]
         # So that one address that swallows packets leaves time for the next, and for the answer.
         self._attempt_timeout = timeout / (len(self._addresses) + 1)
         self._network = httpcore.AnyIOBackend()
@@ -407,6 +418,19 @@ def _target_of(url: str) -> _Target:
     )
 
 
+def _not_public(target: _Target, address: Address, exempt: bool) -> FetchError:
+    text = f"{target.origin}: the host has the address {address}, which is not a public one"
+    if exempt:
+        return FetchError(f"{text}, nor one that a private server may have: never link-local and metadata addresses")
+    return with_option(
+        FetchError(
+            f"{text}; a configured private server must be named in private_origins, link-local and metadata addresses "
+            "never are"
+        ),
+        f"{text}; for a private agent add --allow-private, or save its card to a file and name the file",
+    )
+
+
 def _private_origin(origin: str) -> str:
     """The origin in the one spelling in which origins are compared."""
     try:
@@ -419,7 +443,10 @@ def _private_origin(origin: str) -> str:
         raise ConfigurationError(f"private_origins: {origin!r}: this kind of address is never fetched from")
     on_loopback = target.host == "localhost" if target.address is None else is_loopback(target.address)
     if target.scheme == "http" and not on_loopback:
-        raise ConfigurationError(f"private_origins: {origin!r}: http is for this machine only; write https://…")
+        raise ConfigurationError(
+            f"private_origins: {origin!r}: http is for this machine only; write https://…, or for a "
+            "service mesh http_within=[…]"
+        )
     return target.origin
 
 

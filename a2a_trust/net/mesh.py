@@ -1,0 +1,66 @@
+"""Plain http within a service mesh, where a sidecar beside each program encrypts: the names that it may go to.
+
+The rules:
+
+1. The operator names suffixes, such as ``svc.cluster.local``. A suffix is a name of at least two labels in lower case.
+2. A host is within when it is one of the suffixes, or ends in one on a label boundary. An address never is.
+3. Every address of the name must be private (``net.addresses``), loopback included. It is checked on the addresses that
+   are then connected to. So a name that the mesh does not know, and a public server answers to, gets nothing.
+
+Values only: ``net.fetcher`` and ``client.transport`` look the names up and connect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
+from a2a_trust.net.addresses import Address, address_of, is_private
+from a2a_trust.net.urls import read_host
+
+__all__ = ["NO_MESH", "HttpWithin", "check_private"]
+
+
+class HttpWithin:
+    """The names within a service mesh, by their suffixes; without suffixes there are none.
+
+    ConfigurationError: a suffix is not a name of two labels or more in lower case.
+    """
+
+    __slots__ = ("suffixes",)
+
+    def __init__(self, suffixes: Iterable[str] = ()) -> None:
+        if isinstance(suffixes, str):
+            raise ConfigurationError(f"http_within: write a list, even of one: [{suffixes[:128]!r}]")
+        self.suffixes: Final[tuple[str, ...]] = tuple(map(_suffix, suffixes))
+
+    def covers(self, host: str) -> bool:
+        """Whether a host, as ``read_url`` gives it, is a name within the mesh."""
+        return any(host == suffix or host.endswith(f".{suffix}") for suffix in self.suffixes)
+
+
+def check_private(origin: str, addresses: Iterable[Address]) -> None:
+    """FetchError: a name within the mesh has an address outside."""
+    for address in addresses:
+        if not is_private(address):
+            raise FetchError(
+                f"{origin}: http within a mesh is for private addresses only, and the name has the address {address}; "
+                "write https://…, or correct the resolver"
+            )
+
+
+def _suffix(text: Any) -> str:
+    try:
+        is_name = isinstance(text, str) and read_host(text) == text and "." in text and address_of(text) is None
+    except MalformedError:
+        is_name = False
+    if not is_name:
+        raise ConfigurationError(
+            f"http_within: {ascii(text)[:128]}: write a name of two labels or more in lower case, without wildcard and "
+            'dots around it: ["svc.cluster.local"]'
+        )
+    return str(text)
+
+
+NO_MESH: Final = HttpWithin()

@@ -37,6 +37,7 @@ from a2a_trust.client.verification import ANY_KEY, Verification
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust import TrustSource
+from a2a_trust.net.mesh import HttpWithin
 
 __all__ = ["verifying_client"]
 
@@ -53,6 +54,7 @@ def verifying_client(
     policy: Policy = ANY_KEY,
     cards: Mapping[str, str] = NO_CARDS,
     also: Iterable[str] | UnsafePassAnything = (),
+    http_within: Iterable[str] = (),
     authorities: Path | str | None = None,
     timeout: httpx.Timeout = _TIMEOUT,
     clock: Callable[[], float] = time.time,
@@ -60,13 +62,15 @@ def verifying_client(
     """A client for the agent at that URL. Its card is fetched and verified before the first request.
 
     ``url`` is where the agent is, or that of its card, which ends in ``.json``. ``credentials`` and ``skills`` are as
-    for ``CardAuth``, ``trust``, ``memory``, ``policy``, ``cards`` and ``also`` as for ``AsyncVerifyingTransport``.
-    ``authorities`` is a file of CA certificates in PEM for agents of a private network. ``timeout`` bounds each step of
-    a request: 10 seconds, and 300 for an answer of the agent, unless given.
+    for ``CardAuth``, ``trust``, ``memory``, ``policy``, ``cards``, ``also`` and ``http_within`` as for
+    ``AsyncVerifyingTransport``. A credential may have origins with http within that service mesh. ``authorities`` is a
+    file of CA certificates in PEM for agents of a private network. ``timeout`` bounds each step of a request: 10
+    seconds, and 300 for an answer of the agent, unless given.
 
     Requests fail as for ``CardAuth`` and ``AsyncVerifyingTransport``. ConfigurationError: an argument is wrong.
     """
-    check_credentials(credentials)
+    mesh = HttpWithin(http_within)
+    check_credentials(credentials, mesh)
     certificates = [each for each in credentials.values() if not isinstance(each, Credential)]
     if len(certificates) > 1:
         raise ConfigurationError("credentials: a connection shows one certificate; give one for all schemes")
@@ -83,10 +87,11 @@ def verifying_client(
         policy=policy,
         cards=cards if len(places) > 1 else {url: url, **cards},
         also=also,
+        http_within=mesh.suffixes,
         clock=clock,
     )
     verification = Verification(trust=trust, policy=policy, clock=clock)
-    auth = _AgentAuth(places, verification, credentials, skills)
+    auth = _AgentAuth(places, verification, credentials, skills, mesh)
     return httpx.AsyncClient(transport=transport, auth=auth, timeout=timeout, trust_env=False)
 
 
@@ -99,8 +104,9 @@ class _AgentAuth(CardAuth):
         verification: Verification,
         credentials: Mapping[str, Credential | OwnCertificate],
         skills: Iterable[str],
+        mesh: HttpWithin,
     ) -> None:
-        self._setup(credentials, skills, verification.clock)
+        self._setup(credentials, skills, verification.clock, mesh)
         self._places = places
         self._verification = verification
         self._known = None

@@ -25,7 +25,9 @@ from a2a_trust.auth.credentials import InCookie, InHeader, InQuery, extractor_fo
 from a2a_trust.card.view import Alternative, ApiKeyScheme, CardView, MutualTlsScheme, SecurityScheme
 from a2a_trust.client.certificates import OwnCertificate
 from a2a_trust.client.credentials import Credential, http_scheme, kind_of
+from a2a_trust.client.destinations import check_plain
 from a2a_trust.errors import ConfigurationError, MissingCredentialsError
+from a2a_trust.net.mesh import NO_MESH, HttpWithin
 
 __all__ = [
     "Answer",
@@ -68,8 +70,9 @@ class Answer:
     parts: tuple[Part, ...] = ()
 
 
-def check_credentials(credentials: Mapping[str, object]) -> None:
-    """ConfigurationError: it is not a mapping from the names of schemes to credentials."""
+def check_credentials(credentials: Mapping[str, object], mesh: HttpWithin = NO_MESH) -> None:
+    """ConfigurationError: it is not a mapping from the names of schemes to credentials, or one of these is for plain
+    http where the client must not send it."""
     if not isinstance(credentials, Mapping):
         raise ConfigurationError('credentials: write them by the names of schemes in the card, {"key": ApiKey(…)}')
     for name, credential in credentials.items():
@@ -78,6 +81,11 @@ def check_credentials(credentials: Mapping[str, object]) -> None:
                 f"credentials[{name!a}]: write ApiKey(…), BasicCredentials(…), BearerToken(…), ClientCredentials(…), "
                 "RefreshToken(…), TokenExchange(…) or CertificateFiles(…)"
             )
+        if isinstance(credential, Credential):
+            try:
+                check_plain(credential.origins, mesh)
+            except ConfigurationError as error:
+                raise ConfigurationError(f"credentials[{name!a}]: {error}") from None
 
 
 def demands_of(view: CardView, skills: Iterable[str]) -> tuple[Alternative, ...]:

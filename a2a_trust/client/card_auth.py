@@ -8,7 +8,8 @@
 The rules:
 
 1. Credentials go along with requests to the URLs that the card names. Other requests are sent without any. A URL that
-   servers read differently, and plain http to another machine, is an error.
+   servers read differently, and plain http to another machine, is an error; ``verifying_client`` permits it within a
+   service mesh, because its own transport checks the addresses.
 2. ``answer`` has what goes along. If nothing fits, the request is not sent.
 3. httpx, its log and its redirects never see a credential: ``attachment``.
 4. After a 401 a request is sent once more, if there is another token, key or file to try. After ``insufficient_scope``
@@ -49,6 +50,7 @@ from a2a_trust.client.dpop import ath_of
 from a2a_trust.client.flow import Flow, run, run_async
 from a2a_trust.client.rejection import CredentialsRejectedError, Dropped, Rejection
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
+from a2a_trust.net.mesh import NO_MESH, HttpWithin
 from a2a_trust.signing.verify import VerifiedCard
 
 __all__ = ["CardAuth", "CardDemands", "CredentialsError", "ReadBody", "Step"]
@@ -108,13 +110,15 @@ class CardDemands:
         url: str,
         credentials: Mapping[str, Credential | OwnCertificate],
         skills: tuple[str, ...],
+        mesh: HttpWithin,
     ) -> None:
         self.valid_until: Final[float] = card.valid_until
         self._view = read_card(card.card)
         self._demands = demands_of(self._view, skills)
         self._credentials = credentials
         self._is_whole = not card.unverified
-        self._destinations = Destinations.of(card, url)
+        self._mesh = mesh
+        self._destinations = Destinations.of(card, url, mesh)
         #: The origin of a URL, "" for one that the card does not name.
         self._origins = BoundedCache[tuple[str, bytes, int | None, bytes], str](max_entries=_MAX_URLS)
         self._answers: dict[str, Answer] = {}
@@ -130,7 +134,7 @@ class CardDemands:
         known = self._origins.entry(key)
         if known is not None and "target" not in request.extensions:
             return known[0]
-        called = Destination.of(sent_to(request))
+        called = Destination.of(sent_to(request), self._mesh)
         origin = called.origin if self._destinations.cover(called) else ""
         self._origins.put(key, origin)
         return origin
@@ -247,7 +251,7 @@ class CardAuth(httpx.Auth):
             raise ConfigurationError(
                 "card: write CardAuth(fetch_card(url, trust), …): only a verified card is answered"
             )
-        self._setup(credentials, skills, clock)
+        self._setup(credentials, skills, clock, NO_MESH)
         self._known: CardDemands | None = self._answered(card, "")
 
     def _setup(
@@ -255,8 +259,10 @@ class CardAuth(httpx.Auth):
         credentials: Mapping[str, Credential | OwnCertificate],
         skills: Iterable[str],
         clock: Callable[[], float],
+        mesh: HttpWithin,
     ) -> None:
-        check_credentials(credentials)
+        check_credentials(credentials, mesh)
+        self._mesh = mesh
         self._credentials, self._skills, self._clock = dict(credentials), _skill_ids(skills), clock
 
     def sync_auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
@@ -298,7 +304,7 @@ class CardAuth(httpx.Auth):
             exchange.close()
 
     def _answered(self, card: VerifiedCard, url: str) -> CardDemands:
-        return CardDemands(card, url, self._credentials, self._skills)
+        return CardDemands(card, url, self._credentials, self._skills, self._mesh)
 
     def _rejected(self) -> None:
         """The agent rejected what its card demands."""

@@ -4,7 +4,7 @@ The rules:
 
 1. A URL is compared part by part: the origin in one spelling, the path segment by segment, the query when the card's
    URL has one. A path that two servers could read as two (``..``, ``..;``, ``//``, an encoded slash) is not compared.
-2. https, or http to this machine.
+2. https, http to this machine, or http to names of the service mesh that the program names (``net.mesh``).
 3. A card names the URLs of its interfaces. Of an HTTP+JSON interface these are the paths of the operations below its
    base, with and without a tenant segment; of every other interface it is the URL alone. Interfaces before 1.0 add the
    paths of their extended card.
@@ -26,10 +26,11 @@ from a2a_trust.card.view import read_card
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.origins import url_of
 from a2a_trust.net.addresses import is_this_machine
-from a2a_trust.net.urls import with_plain_escapes
+from a2a_trust.net.mesh import NO_MESH, HttpWithin
+from a2a_trust.net.urls import Url, with_plain_escapes
 from a2a_trust.signing.verify import VerifiedCard
 
-__all__ = ["Destination", "Destinations", "UnsafePassAnything", "named_origins"]
+__all__ = ["Destination", "Destinations", "UnsafePassAnything", "check_plain", "named_origins"]
 
 #: Segments that servers read differently: some take off what follows ";" and resolve the dots that are left, and some
 #: decode, once or twice, before they look for dots, ";" and slashes.
@@ -71,11 +72,14 @@ class Destination:
     query: str = ""
 
     @classmethod
-    def of(cls, url: str) -> Self:
-        """MalformedError: two readers could read two URLs, or it is neither https nor http to this machine."""
+    def of(cls, url: str, mesh: HttpWithin = NO_MESH) -> Self:
+        """MalformedError: two readers could read two URLs, or rule 2 does not permit it."""
         parts = url_of(url)
-        if parts.scheme != "https" and not (parts.scheme == "http" and is_this_machine(parts.host)):
-            raise MalformedError("URL: neither https, nor http to this machine; write https://…")
+        if parts.scheme != "https" and not _may_be_plain(parts, mesh):
+            raise MalformedError(
+                "URL: neither https, nor http to this machine; write https://…, or for a service mesh "
+                "verifying_client(…, http_within=[…])"
+            )
         path = with_plain_escapes(parts.path).removesuffix("/")
         if any(_AMBIGUOUS.fullmatch(segment) for segment in path.split("/")[1:]):
             raise MalformedError("URL: its path has a segment that servers read differently (.., //, or an encoded /)")
@@ -115,17 +119,17 @@ class Destinations:
     named: tuple[tuple[Destination, re.Pattern[str]], ...]
 
     @classmethod
-    def of(cls, card: VerifiedCard, url: str) -> Self:
+    def of(cls, card: VerifiedCard, url: str, mesh: HttpWithin = NO_MESH) -> Self:
         """Those of a card that came from ``url``. A URL that is not compared (rules 1 and 2) is left out."""
         named: list[tuple[Destination, re.Pattern[str]]] = []
         for interface in read_card(card.card).interfaces:
-            destination = _destination_or_none(interface.url)
+            destination = _destination_or_none(interface.url, mesh)
             if destination is not None:
                 named.append(
                     (destination, _OPERATION_BELOW_BASE if interface.binding == Binding.HTTP_JSON else _URL_ITSELF)
                 )
                 if interface.is_legacy:
-                    named += [(base, _EXTENDED_OF_0_2) for base in _bases_of_0_2(destination, url)]
+                    named += [(base, _EXTENDED_OF_0_2) for base in _bases_of_0_2(destination, url, mesh)]
         return cls(tuple(named))
 
     def cover(self, called: Destination) -> bool:
@@ -133,25 +137,32 @@ class Destinations:
         return any((added := called.below(base)) is not None and rest.fullmatch(added) for base, rest in self.named)
 
 
-def _bases_of_0_2(interface: Destination, card_url: str) -> Iterator[Destination]:
+def _bases_of_0_2(interface: Destination, card_url: str, mesh: HttpWithin) -> Iterator[Destination]:
     """Below which the extended card of 0.2 is: its text says beside the interface, its SDK asks beside the card."""
     yield interface
     yield Destination(interface.origin, interface.path.rpartition("/")[0])
-    beside = _destination_or_none(re.sub(r"/\.well-known/[^/]*\Z", "", card_url))
+    beside = _destination_or_none(re.sub(r"/\.well-known/[^/]*\Z", "", card_url), mesh)
     # A copy of the card may stand anywhere: what is beside it belongs to the agent when the interface is below that.
     if beside is not None and interface.below(beside) is not None:
         yield beside
 
 
-def _destination_or_none(url: str) -> Destination | None:
+def _destination_or_none(url: str, mesh: HttpWithin) -> Destination | None:
     try:
-        return Destination.of(url)
+        return Destination.of(url, mesh)
     except MalformedError:
         return None
 
 
+def _may_be_plain(parts: Url, mesh: HttpWithin) -> bool:
+    return parts.scheme == "http" and (is_this_machine(parts.host) or mesh.covers(parts.host))
+
+
 def named_origins(origins: Iterable[str]) -> frozenset[str]:
-    """The origins in one spelling. ConfigurationError: there are none, or one is not an origin."""
+    """The origins in one spelling. ConfigurationError: there are none, or one is not an origin.
+
+    One with http is of this machine or a name; ``check_plain`` says whether a client may send anything there.
+    """
     named = frozenset(map(_origin, [origins] if isinstance(origins, str) else origins))
     if isinstance(origins, str) or not named:
         raise ConfigurationError(
@@ -169,6 +180,20 @@ def _origin(text: str) -> str:
         raise ConfigurationError(
             f"origins: {ascii(text)[:80]}: write only scheme, host and port, https://agent.example.com"
         )
-    if parts.scheme == "http" and not is_this_machine(parts.host):
-        raise ConfigurationError(f"origins: {text!r}: http is for this machine only; write https://…")
+    is_name = parts.address is None and "." in parts.host
+    if parts.scheme == "http" and not (is_name or is_this_machine(parts.host)):
+        raise ConfigurationError(
+            f"origins: {text!r}: http is for this machine, and for names within a service mesh, only; write https://…"
+        )
     return parts.origin
+
+
+def check_plain(origins: Iterable[str], mesh: HttpWithin) -> None:
+    """ConfigurationError: an origin of a credential has http, and rule 2 does not permit it in this client."""
+    for origin in origins:
+        parts = url_of(origin)
+        if parts.scheme != "https" and not _may_be_plain(parts, mesh):
+            raise ConfigurationError(
+                f"origins: {origin!r}: http is for this machine only; write https://…, or for a service mesh "
+                "verifying_client(…, http_within=[…])"
+            )

@@ -45,10 +45,11 @@ NO_CREDENTIALS: Final[Mapping[str, str]] = MappingProxyType({})
 class FetchOptions:
     """How cards are fetched, and what is demanded of them beside a good signature.
 
-    ``fetcher`` has the limits, and what may be fetched from private networks: give one without ``private_origins`` for
-    URLs that others have chosen. ``memory`` rejects what is older than a card that it has seen; with ``on_first_use``
-    it stands in for keys that nobody trusts yet. ``cache`` spares the server requests. These three are for public
-    cards only. ``policy`` and ``coverage`` are those of ``verify_card``; ``clock`` gives seconds since the epoch.
+    ``fetcher`` has the limits, and what may be fetched from private networks: give one without ``private_origins`` and
+    ``http_within`` for URLs that others have chosen. ``memory`` rejects what is older than a card that it has seen;
+    with ``on_first_use`` it stands in for keys that nobody trusts yet. ``cache`` spares the server requests. These
+    three are for public cards only. ``policy`` and ``coverage`` are those of ``verify_card``; ``clock`` gives seconds
+    since the epoch.
     """
 
     fetcher: Fetcher | None = None

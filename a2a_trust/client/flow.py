@@ -36,6 +36,7 @@ __all__ = [
     "at_once",
     "run",
     "run_async",
+    "waited",
 ]
 
 T = TypeVar("T")
@@ -154,7 +155,7 @@ def run(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
                     return False
                 step.future.result()
                 return True
-        return _waited(partial(_taken, step, fetcher))
+        return waited(partial(_taken, step, fetcher))
 
     return at_once(_driven(flow, taken))
 
@@ -237,7 +238,7 @@ def _plain(given: Any) -> Any:
     return given
 
 
-def _waited(begin: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+def waited(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """What it comes to, on an event loop of its own; in a thread of its own where this one has a loop."""
     try:
         asyncio.get_running_loop()
@@ -247,10 +248,10 @@ def _waited(begin: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         return thread.submit(lambda: asyncio.run(_to_the_end(begin()))).result()
 
 
-async def _to_the_end(first: Coroutine[Any, Any, Any]) -> Any:
+async def _to_the_end(first: Coroutine[Any, Any, T]) -> T:
     """What it comes to, when what it has begun behind the caller's back is done, too: it would end with this loop, so
     that keys would be asked for each time and never come."""
-    outcome: Any
+    outcome: T | BaseException
     [outcome] = await asyncio.gather(first, return_exceptions=True)
     begun = asyncio.all_tasks() - {asyncio.current_task()}
     if begun:

@@ -47,6 +47,7 @@ from a2a_trust.errors import (
     TrustError,
 )
 from a2a_trust.keys.trust import TrustStore
+from a2a_trust.net.mesh import HttpWithin
 from a2a_trust.signing.verify import VerifiedCard
 
 __all__ = ["BARE_HEADERS", "DROPPED_HEADERS", "Asked", "PassingCards", "Search"]
@@ -132,13 +133,18 @@ class PassingCards:
     """
 
     def __init__(
-        self, verification: Verification, cards: Mapping[str, str], also: Iterable[str] | UnsafePassAnything
+        self,
+        verification: Verification,
+        cards: Mapping[str, str],
+        also: Iterable[str] | UnsafePassAnything,
+        mesh: HttpWithin,
     ) -> None:
         self._verification = verification
-        self._cards = {_written("cards", interface): card for interface, card in cards.items()}
-        self._card_destinations = frozenset(_card_destination(card) for card in cards.values())
+        self._mesh = mesh
+        self._cards = {_written("cards", interface, mesh): card for interface, card in cards.items()}
+        self._card_destinations = frozenset(_card_destination(card, mesh) for card in cards.values())
         self._card_urls = frozenset(map(_place, cards.values()))
-        self._also = None if isinstance(also, UnsafePassAnything) else _all_written(also)
+        self._also = None if isinstance(also, UnsafePassAnything) else _all_written(also, mesh)
         #: URL of a card whose query counts -> where the memory keeps it
         self._locations = {_with_query(url): location_of(url, with_query=True) for url in cards.values() if "?" in url}
         #: URL of a public card, with its query -> what it says, while that counts without verifying it again
@@ -158,6 +164,10 @@ class PassingCards:
             return Asked.EXTENDED
         return Asked.CALL if b"xtended" in body and _calls(body) else None
 
+    def destination(self, url: str) -> Destination:
+        """MalformedError: requests may not go to that URL, whatever a card says."""
+        return Destination.of(url, self._mesh)
+
     def permits(self, url: str) -> bool:
         """Whether a request for that URL may go there as it is, for what was verified and is still good.
 
@@ -165,8 +175,10 @@ class PassingCards:
         """
         if self._also is None:
             return True
-        called = _destination(url, self._also)
-        if called is None:
+        if any(not each.path and each.origin == origin_in(url) for each in self._also):
+            return True  # below an origin any path is, in any spelling
+        called = self.destination(url)
+        if any(called.below(each) is not None for each in self._also):
             return True
         now, store = self._verification.clock(), self._verification.trust.trust_store()
         return any(each.store is store and each.destinations.cover(called) for _, each in self._public.items(now))
@@ -175,7 +187,7 @@ class PassingCards:
         """As ``permits``, after cards that name the URL were verified again: time or trust may have changed."""
         if self.permits(url):
             return True
-        called = Destination.of(url)
+        called = self.destination(url)
         for key, public in self._public.items():
             if public.destinations.cover(called) and self._public.get(key) is public:
                 self._public.remove(key)
@@ -196,7 +208,7 @@ class PassingCards:
         """
         if asked is not Asked.CARD or method != "GET":
             return False
-        called = Destination.of(url)
+        called = self.destination(url)
         if called.query and called not in self._card_destinations:
             raise CardVerificationError(
                 f"no verified card names {called}, and the query of this request may be a credential; if that URL may "
@@ -206,7 +218,7 @@ class PassingCards:
 
     def search(self, url: str) -> Search:
         """Where to look for the card that names the URL; the refusal of the last search when that has just failed."""
-        called = Destination.of(url)
+        called = self.destination(url)
         refusal = self._failed.get(str(called.without_operation()), self._verification.clock())
         if refusal is not None:
             raise refusal
@@ -218,7 +230,7 @@ class PassingCards:
     def failed(self, url: str, search: Search) -> TrustError:
         """The refusal, kept for those who ask again."""
         refusal, now = search.refusal(), self._verification.clock()
-        base = Destination.of(url).without_operation()
+        base = self.destination(url).without_operation()
         self._failed.put(str(base), refusal, since=now, until=now + _FAILED_SECONDS)
         return refusal
 
@@ -262,7 +274,7 @@ class PassingCards:
                 location=location,
                 document=kept,
                 reach=reach,
-                destinations=Destinations.of(verified, url),
+                destinations=Destinations.of(verified, url, self._mesh),
                 store=trusted,  # and not what is trusted by now: another thread may have read a revocation
             )
             publics.append((public, now, min(verified.valid_until, now + _VERIFY_AGAIN_SECONDS)))
@@ -295,34 +307,26 @@ def _names(paths: tuple[str, ...], url: str) -> bool:
     return unquote(parts.path).rstrip("/").casefold().endswith(paths) or any(path in behind for path in paths)
 
 
-def _destination(url: str, also: tuple[Destination, ...]) -> Destination | None:
-    """The URL to look for in cards; None: it is one of ``also``. Below an origin any path is, in any spelling."""
-    if any(not each.path and each.origin == origin_in(url) for each in also):
-        return None
-    called = Destination.of(url)
-    return None if any(called.below(each) is not None for each in also) else called
-
-
-def _all_written(also: Iterable[str]) -> tuple[Destination, ...]:
+def _all_written(also: Iterable[str], mesh: HttpWithin) -> tuple[Destination, ...]:
     if isinstance(also, str):
         raise ConfigurationError(f"also: write a list: also=[{also[:80]!a}]")
-    return tuple(_written("also", url) for url in also)
+    return tuple(_written("also", url, mesh) for url in also)
 
 
-def _written(option: str, url: str) -> Destination:
+def _written(option: str, url: str, mesh: HttpWithin) -> Destination:
     """A URL that the program wrote, without user information, query and fragment."""
     try:
         if "?" in url or "#" in url:
             raise MalformedError("URL: it has a query or a fragment; leave them out")
-        return Destination.of(url)
+        return Destination.of(url, mesh)
     except (MalformedError, ValueError, TypeError) as error:
         raise ConfigurationError(f"{option}: {ascii(url)[:80]}: {error}") from None
 
 
-def _card_destination(url: str) -> Destination:
+def _card_destination(url: str, mesh: HttpWithin) -> Destination:
     """That of a card, which may have a query."""
-    _written("cards", url.partition("?")[0])
-    return Destination.of(url)
+    _written("cards", url.partition("?")[0], mesh)
+    return Destination.of(url, mesh)
 
 
 def _place(url: str) -> str:

@@ -16,7 +16,7 @@ Not here: gRPC, which is no business of httpx; requests that a client sends thro
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Lock
 from types import MappingProxyType
@@ -27,13 +27,17 @@ import httpx
 
 from a2a_trust.client.attachment import copy_attachment, detach, sent_to
 from a2a_trust.client.destinations import Destination, UnsafePassAnything
-from a2a_trust.client.flow import Flow, at_once, run, run_async
+from a2a_trust.client.flow import Flow, at_once, run, run_async, waited
 from a2a_trust.client.interception import BARE_HEADERS, DROPPED_HEADERS, Asked, PassingCards
 from a2a_trust.client.memory import CardMemory
 from a2a_trust.client.verification import ANY_KEY, Verification
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TrustError
 from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust import TrustSource
+from a2a_trust.net.addresses import Address
+from a2a_trust.net.fetcher import MAX_ATTEMPTS, Resolver, SystemResolver, addresses_of
+from a2a_trust.net.mesh import HttpWithin, check_private
+from a2a_trust.net.urls import DEFAULT_PORTS
 from a2a_trust.strict_json import MAX_BYTES
 
 __all__ = ["NO_CARDS", "AsyncVerifyingTransport", "UnverifiedCardError", "VerifyingTransport"]
@@ -59,7 +63,10 @@ class VerifyingTransport(httpx.BaseTransport):
     names below that path, upwards to the root, or from ``cards[interface URL]``. ``also`` are origins
     (``"https://idp.example.com"``) and URLs, each with everything below its path, to which requests go without a card;
     ``UnsafePassAnything()`` is every URL. ``trust``, ``memory``, ``policy`` and ``clock`` are as in ``fetch_card``.
-    ConfigurationError: a URL in ``cards`` or ``also`` is neither https, nor http to this machine, or ambiguous.
+    ``http_within`` are suffixes of names in a service mesh, as in ``Fetcher``: each request over plain http goes to an
+    address of the name that was checked for it, with the name in ``Host``. ``resolver`` looks the names up.
+    ConfigurationError: a URL in ``cards`` or ``also`` is neither https, nor http to this machine or within the mesh, or
+    it is ambiguous.
     """
 
     def __init__(
@@ -71,11 +78,15 @@ class VerifyingTransport(httpx.BaseTransport):
         policy: Policy = ANY_KEY,
         cards: Mapping[str, str] = NO_CARDS,
         also: Iterable[str] | UnsafePassAnything = (),
+        http_within: Iterable[str] = (),
+        resolver: Resolver | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._transport = transport
-        self._cards = PassingCards(Verification(trust=trust, memory=memory, policy=policy, clock=clock), cards, also)
-        self._requests = _Requests(self._cards, _Blocking(transport))
+        verification = Verification(trust=trust, memory=memory, policy=policy, clock=clock)
+        mesh = HttpWithin(http_within)
+        self._cards = PassingCards(verification, cards, also, mesh)
+        self._requests = _Requests(self._cards, _Blocking(transport), mesh, resolver)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         return at_once(self._requests.handle(request))
@@ -96,11 +107,15 @@ class AsyncVerifyingTransport(httpx.AsyncBaseTransport):
         policy: Policy = ANY_KEY,
         cards: Mapping[str, str] = NO_CARDS,
         also: Iterable[str] | UnsafePassAnything = (),
+        http_within: Iterable[str] = (),
+        resolver: Resolver | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._transport = transport
-        self._cards = PassingCards(Verification(trust=trust, memory=memory, policy=policy, clock=clock), cards, also)
-        self._requests = _Requests(self._cards, _Awaiting(transport))
+        verification = Verification(trust=trust, memory=memory, policy=policy, clock=clock)
+        mesh = HttpWithin(http_within)
+        self._cards = PassingCards(verification, cards, also, mesh)
+        self._requests = _Requests(self._cards, _Awaiting(transport), mesh, resolver)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         return await self._requests.handle(request)
@@ -122,6 +137,9 @@ class _Blocking:
 
     async def run(self, flow: Flow[T]) -> T:
         return run(flow)
+
+    async def wait(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        return waited(begin)
 
     async def send(self, request: httpx.Request) -> httpx.Response:
         return self._transport.handle_request(request)
@@ -154,6 +172,9 @@ class _Awaiting:
     async def run(self, flow: Flow[T]) -> T:
         return await run_async(flow)
 
+    async def wait(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        return await begin()
+
     async def send(self, request: httpx.Request) -> httpx.Response:
         return await self._transport.handle_async_request(request)
 
@@ -174,8 +195,11 @@ class _Awaiting:
 class _Requests:
     """The one flow of both transports."""
 
-    def __init__(self, cards: PassingCards, network: _Blocking | _Awaiting) -> None:
-        self._cards, self._network = cards, network
+    def __init__(
+        self, cards: PassingCards, network: _Blocking | _Awaiting, mesh: HttpWithin, resolver: Resolver | None
+    ) -> None:
+        self._cards, self._network, self._mesh = cards, network, mesh
+        self._resolver = SystemResolver() if resolver is None else resolver
         self._turns = _Turns[Any](network.make_lock)
 
     async def handle(self, request: httpx.Request) -> httpx.Response:
@@ -186,7 +210,7 @@ class _Requests:
         except TrustError as error:
             raise _not_sent(request, error) from error.with_traceback(None)  # it may be kept
         if asked is None:
-            return await self._network.send(request)
+            return await self._sent(request)
         if is_permitted:
             plain = _plain(request)
             try:
@@ -211,7 +235,7 @@ class _Requests:
 
     async def _is_permitted_now(self, request: httpx.Request, url: str, asked: Asked | None) -> bool:
         """Whether the request goes as it is; False: without credentials. TrustError: not at all."""
-        with self._turns.of(Destination.of(url).without_operation()) as turn:
+        with self._turns.of(self._cards.destination(url).without_operation()) as turn:
             await self._network.acquire(turn)
             try:
                 if await self._network.run(self._cards.permits_again(url)):
@@ -229,6 +253,40 @@ class _Requests:
                 raise self._cards.failed(url, search)
             finally:
                 turn.release()
+
+    async def _sent(self, request: httpx.Request) -> httpx.Response:
+        """The answer to the request. Over http within the mesh it goes to a checked address in place of the name, which
+        may lead elsewhere by the time that a transport asks for it."""
+        if request.url.scheme != "http" or not self._mesh.covers(request.url.raw_host.decode("ascii")):
+            return await self._network.send(request)
+        refused: httpx.ConnectError | None = None
+        for address in (await self._checked_addresses(request))[:MAX_ATTEMPTS]:
+            addressed = _addressed(request, address)
+            try:
+                return await self._network.send(addressed)
+            except httpx.ConnectError as error:  # nothing was sent
+                refused = error
+            finally:
+                detach(addressed)
+        raise refused or httpx.ConnectError(f"{_address(request)}: the name has no address", request=request)
+
+    async def _checked_addresses(self, request: httpx.Request) -> list[Address]:
+        """All addresses of the name, or none. UnverifiedCardError: one of them is outside of the mesh."""
+        host, port = request.url.raw_host.decode("ascii"), request.url.port or DEFAULT_PORTS["http"]
+        seconds = request.extensions.get("timeout", {}).get("connect")
+
+        async def found() -> list[Address]:
+            with anyio.fail_after(seconds):
+                return await addresses_of(host, port, self._resolver)
+
+        try:
+            addresses = await self._network.wait(found)
+            check_private(f"http://{host}:{port}", addresses)
+        except TimeoutError:
+            raise httpx.ConnectTimeout(f"{host}: no address within {seconds:g} seconds", request=request) from None
+        except FetchError as error:
+            raise _not_sent(request, error) from error.with_traceback(None)
+        return addresses
 
     async def _outcome(self, card_url: str, request: httpx.Request) -> str | TrustError:
         """What came from the URL of a card."""
@@ -254,7 +312,7 @@ class _Requests:
             if time.monotonic() > until:
                 raise _too_slow()
 
-        response = await self._network.send(request)
+        response = await self._sent(request)
         if response.is_error:
             await self._network.close(response)
             return _bare(response)
@@ -320,6 +378,18 @@ def _plain(request: httpx.Request) -> httpx.Request:
     )
     copy_attachment(request, plain)
     return plain
+
+
+def _addressed(request: httpx.Request, address: Address) -> httpx.Request:
+    """The request to one address of its name. ``Host`` is the name, whatever the program wrote: sidecars go by it."""
+    headers = httpx.Headers(request.headers)
+    headers["Host"] = request.url.netloc.decode("ascii")
+    url = request.url.copy_with(host=str(address))
+    addressed = httpx.Request(
+        request.method, url, headers=headers, stream=request.stream, extensions=request.extensions
+    )
+    copy_attachment(request, addressed)
+    return addressed
 
 
 def _bare_request(url: str, request: httpx.Request) -> httpx.Request:

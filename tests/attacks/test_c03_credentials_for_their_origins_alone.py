@@ -25,6 +25,7 @@ from a2a_trust.client import (
     CredentialsError,
     RefreshToken,
     TokenExchange,
+    verifying_client,
 )
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys import SigningTool, UnsafeAnyOrigin
@@ -42,7 +43,7 @@ from tests.attacks.calling import (
     tokens,
 )
 from tests.attacks.forgery import canonical, entry, pruned, served, signs
-from tests.client.agents import OWNER, Page, card_of, signed
+from tests.client.agents import OWNER, Page, card_of, signed, trusting
 
 SIGNER: Final = generate_signer("ES256")
 
@@ -213,15 +214,10 @@ def test_another_target_does_not_lead_the_key_away(servers: Servers) -> None:
 @pytest.mark.parametrize(
     "origin",
     [
-        *(
-            "http://agent.example.com",
-            "https://agent.example.com/",
-            "https://agent.example.com/rpc",
-            "agent.example.com",
-        ),
+        *("https://agent.example.com/", "https://agent.example.com/rpc", "agent.example.com", "http://agent"),
         *("https://*.example.com", "https://ann@agent.example.com", "https://agent.example.com?x", "*", "", "https://"),
         *("https://agent.example.com#", "https://agent.example.com.", "https://agént.example.com", "ftp://a.example"),
-        *("http://192.0.2.1", "http://127.0.0.1.evil.test", "http://localhost.evil.test", "https://a.example:0"),
+        *("http://192.0.2.1", "http://[2001:db8::1]", "http://10.0.0.1", "https://a.example:0"),
         *("https://a.example https://b.example", "https://a.example\n", "null", None, b"https://a.example"),
     ],
     ids=ascii,
@@ -230,6 +226,21 @@ def test_a_credential_is_bound_to_nothing_that_is_no_origin(servers: Servers, or
     for kind in KINDS:
         with pytest.raises(ConfigurationError):
             credential_of(kind, servers, origin)
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://agent.example.com", "http://127.0.0.1.evil.test", "http://localhost.evil.test"]
+)
+def test_a_credential_for_plain_http_to_another_machine_makes_no_client(servers: Servers, origin: str) -> None:
+    """Only a client that checks the addresses of a service mesh takes one, and only for names of that mesh."""
+    card = card_with(origin, {"s": key_scheme()}, {"s": []})
+    for kind in KINDS:
+        credentials = {"s": credential_of(kind, servers, origin)}
+        with pytest.raises(ConfigurationError, match="http is for this machine only"):
+            CardAuth(card, credentials)
+        for mesh in ((), ["svc.cluster.local"]):
+            with pytest.raises(ConfigurationError, match="http is for this machine only"):
+                verifying_client(origin, trust=trusting(VICTIM), credentials=credentials, http_within=mesh)
 
 
 def test_a_card_that_was_verified_for_no_host_leads_nowhere_else(servers: Servers, asks: Ask) -> None:

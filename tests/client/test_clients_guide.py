@@ -19,14 +19,14 @@ from a2a_trust import Fetcher, VerifyingTransport, errors, generate_signer, publ
 from a2a_trust.client import UnsafePassAnything, UnverifiedCardError
 from a2a_trust.client.interception import BARE_HEADERS
 from a2a_trust.errors import FailureReason, RolledBackCardError
-from a2a_trust.net.fetcher import Fetched
+from a2a_trust.net.fetcher import Fetched, SystemResolver
 from tests.client.agents import NEW, OWNER, Agent, Asked, Page, card_of, serving_agent, signed, trusting
-from tests.net.test_fetcher import Authority
+from tests.net.test_fetcher import Authority, Names
 from tests.servers.environments import python_of
 from tests.servers.serving import ROOT
 
 GUIDE = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
-FETCH, OFFLINE, FIRST_USE, REPORT, EXTENDED, SDK, HOOK, OTHERS, REGISTRY = re.findall(
+FETCH, OFFLINE, FIRST_USE, REPORT, EXTENDED, SDK, HOOK, OTHERS, MESH, REGISTRY = re.findall(
     r"```python\n(.*?)```", GUIDE, re.DOTALL
 )
 HOST = "127.0.0.1"
@@ -140,6 +140,21 @@ def test_every_exception_of_the_guides_table_has_the_code_that_it_says() -> None
         assert said
         known = {each.code for kind in kinds for each in (kind, *kind.__subclasses__())}
         assert set(said) <= known
+
+
+def test_an_agent_of_a_service_mesh_is_called_as_the_guide_says(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = Names(ledger_team_svc_cluster_local=[["127.0.0.1"]])
+    monkeypatch.setattr(SystemResolver, "resolve", lambda _, host, port: names.resolve(host, port))
+    trusted = (folder / "trust.toml").read_text()
+    (folder / "trust.toml").write_text(trusted.replace("agent.example.com", "*.team.svc.cluster.local"))
+    (folder / "agent-key").write_text("the key")
+    with serving_agent(None) as agent:
+        agent.pages = {NEW: signed(card_of(f"http://ledger.team.svc.cluster.local:{agent.port}")), "/rpc": b"{}"}
+        run_block(MESH.replace(":8000", f":{agent.port}"), {})
+    assert capsys.readouterr().out == "200\n"
+    assert [(asked.path, asked.headers.get("x-api-key")) for asked in agent.asked] == [(NEW, None), ("/rpc", "the key")]
 
 
 def test_a_registry_counts_as_the_guide_says(folder: Path) -> None:

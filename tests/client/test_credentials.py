@@ -192,7 +192,7 @@ def test_the_error_of_a_function_is_the_callers() -> None:
         lambda: ApiKey("s3cret", origins=ORIGIN),
         lambda: ApiKey("s3cret", origins=[]),
         lambda: ApiKey("s3cret", origins=["agent.example"]),
-        lambda: ApiKey("s3cret", origins=["http://agent.example"]),
+        lambda: ApiKey("s3cret", origins=["http://10.0.0.1"]),
         lambda: ApiKey("s3cret", origins=[f"{ORIGIN}/path"]),
         lambda: BearerToken("Bearer s3cret", origins=[ORIGIN]),
         lambda: BasicCredentials("a:b", "s3cret", origins=[ORIGIN]),

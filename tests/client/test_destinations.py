@@ -18,9 +18,10 @@ from a2a_trust import (
     verify_card,
 )
 from a2a_trust.client import UnsafePassAnything, UnverifiedCardError
-from a2a_trust.client.destinations import Destination, Destinations, named_origins
+from a2a_trust.client.destinations import Destination, Destinations, check_plain, named_origins
 from a2a_trust.client.transport import _Turns
 from a2a_trust.keys import UnsafeAnyOrigin
+from a2a_trust.net.mesh import NO_MESH, HttpWithin
 from a2a_trust.signing.verify import VerifiedCard
 from tests.client.agents import NEW, OLD, OWNER, card_of, signed, trusting
 
@@ -368,10 +369,24 @@ def test_origins_are_a_list_of_one_or_more(origins: Any) -> None:
         named_origins(origins)
 
 
-@pytest.mark.parametrize("origin", ["http://agent.example", "http://10.0.0.1:8000", "http://localhost.example"])
-def test_credentials_over_http_are_for_this_machine_only(origin: str) -> None:
-    with pytest.raises(ConfigurationError, match="http is for this machine only"):
+@pytest.mark.parametrize(
+    "origin", ["http://agent", "http://10.0.0.1:8000", "http://[fd12::1]", "http://169.254.169.254"]
+)
+def test_no_credential_is_for_http_to_an_address_or_a_name_of_one_label(origin: str) -> None:
+    with pytest.raises(ConfigurationError, match="http is for this machine, and for names within a service mesh, only"):
         named_origins([origin])
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://agent.example", "http://localhost.example", "http://a.svc.cluster.local.evil"]
+)
+def test_a_credential_for_http_is_for_the_mesh_of_its_client_only(origin: str) -> None:
+    origins = named_origins([origin, "http://localhost:8000", "http://a.svc.cluster.local", "https://agent.example"])
+    mesh = HttpWithin(["svc.cluster.local"])
+    for within in (mesh, NO_MESH):
+        with pytest.raises(ConfigurationError, match=r"http is for this machine only.* http_within"):
+            check_plain(origins, within)
+    check_plain(origins - {origin}, mesh)
 
 
 @pytest.mark.parametrize(

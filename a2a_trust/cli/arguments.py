@@ -284,6 +284,11 @@ def _add_trusted(command: argparse.ArgumentParser) -> None:
         help="URL or host that the card is from; the keys may speak for it only (default for a URL: itself)",
     )
     _add_signer(command)
+    command.add_argument(
+        "--allow-private",
+        action="store_true",
+        help="agents that are named by URL may be on this machine (http too) or have private addresses (https)",
+    )
 
 
 def _add_signer(command: argparse.ArgumentParser) -> None:

@@ -24,7 +24,7 @@ from a2a_trust.card.view import (
     SecurityScheme,
     read_card,
 )
-from a2a_trust.cli.agents import received
+from a2a_trust.cli.agents import check_allow_private, received
 from a2a_trust.cli.moments import written
 from a2a_trust.cli.report import (
     Exit,
@@ -68,6 +68,7 @@ def run(options: argparse.Namespace) -> int:
     """Show every card; the exit code is that of the first one that cannot be read, or is not verified where asked."""
     keys: TrustedKeys | None = None
     try:
+        check_allow_private(options)
         if options.trust is not None or options.jwks or options.public_key:
             keys = trusted_keys(options)
         elif options.files.count("-") > 1:
@@ -81,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     codes, entries = [], []
     for name in options.files:
         try:
-            entry, code = _inspected(received(name), keys, name)
+            entry, code = _inspected(received(name, allow_private=options.allow_private), keys, name)
         except (TrustError, OSError) as error:
             code = exit_of(error)
             entry = {"class": class_of(code), "code": word_of(error), "message": said(error, name)}

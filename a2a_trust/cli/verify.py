@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     codes, entries = [], []
     for name in options.files:
         try:
-            verified = _verified(name, keys, asked)
+            verified = _verified(name, options, keys, asked)
         except (TrustError, OSError) as error:
             code = exit_of(error)
             entries.append(_failure(name, error, code))
@@ -68,11 +68,11 @@ def run(options: argparse.Namespace) -> int:
     return worst
 
 
-def _verified(name: str, keys: TrustedKeys, asked: Agents | None) -> VerifiedCard:
-    document, origin = received(name), keys.origin_of(name)
+def _verified(name: str, options: argparse.Namespace, keys: TrustedKeys, asked: Agents | None) -> VerifiedCard:
+    document, origin = received(name, allow_private=options.allow_private), keys.origin_of(name)
     trust = keys.store_for(document, origin)
     if asked is not None and is_url(name) and isinstance(origin, str):
-        return asked.verify(document, origin, trust)
+        return asked.verify(document, name, origin, trust)
     return verify_card(document, trust, origin=origin, now=time.time())
 
 

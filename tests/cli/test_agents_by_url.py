@@ -1,6 +1,6 @@
 """``a2a-sign verify https://…`` and ``inspect https://…``: an agent on this machine is asked, and may be anybody's.
 
-The command runs in this process where its fetcher has to lead to this machine: no argument of it does so.
+The command runs in this process where its fetcher has to know names and an authority of the test: no argument says so.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -265,6 +265,8 @@ def test_what_the_agent_does_not_publish_is_not_believed_and_the_reason_is_told(
     [
         (["verify", "card.json", *KEYS, "--memory", "a.db"], 2, "for cards that are asked for"),
         (["verify", "card.json", "--on-first-use"], 2, "for cards that are asked for"),
+        (["verify", "card.json", *KEYS, "--allow-private"], 2, "--allow-private is for cards that are asked for"),
+        (["inspect", "card.json", "--allow-private"], 2, "--allow-private is for cards that are asked for"),
         (["verify", "{url}", *KEYS, "--memory", "keys.json"], 2, "is no memory of cards"),
         (["verify", "{url}", *KEYS, "--memory", "no/folder/a.db"], 6, "No such file"),
         (["inspect", "{url}", "--origin", "{url}"], 2, "name keys too"),
@@ -331,7 +333,7 @@ def test_the_command_asks_nobody_on_this_machine_and_nothing_but_https(run: Run,
         (f"https://localhost:{port}", "not a public one"),
         (f"https://[::ffff:127.0.0.1]:{port}", "not a public one"),
         ("https://169.254.169.254/latest/agent.json", "not a public one"),
-        (f"http://localhost:{port}", "only https"),
+        (f"http://localhost:{port}", "for an agent on this machine add --allow-private"),
         ("file:///etc/passwd", "URL: "),
     ):
         for arguments in (["verify", url, *KEYS], ["inspect", url]):
@@ -339,6 +341,89 @@ def test_the_command_asks_nobody_on_this_machine_and_nothing_but_https(run: Run,
             assert done.code == 6, done
             assert why in done.json["results"][0]["message"]
     assert agent.asked == []
+
+
+@pytest.fixture
+def plain() -> Iterator[Agent]:
+    """An agent that speaks http on this machine."""
+    with serving_agent(None) as running:
+        running.pages[NEW] = signed(card_of(f"http://localhost:{running.port}"))
+        yield running
+
+
+def test_an_agent_on_this_machine_is_asked_where_that_is_allowed(run: Run, plain: Agent, tmp_path: Path) -> None:
+    url, home = f"http://localhost:{plain.port}", {"XDG_DATA_HOME": str(tmp_path / "data")}
+    (tmp_path / "keys.json").write_text(json.dumps(publish_jwks([OWNER.public_key])))
+    for command in ("verify", "inspect"):
+        refused = run(command, url, *KEYS, **home)
+        assert (refused.code, plain.asked) == (6, [])
+        assert "for an agent on this machine add --allow-private" in refused.out + refused.err
+    done = run("verify", url, *KEYS, "--allow-private", **home)
+    assert (done.code, "origin:    localhost\n" in done.out) == (0, True)
+    assert plain.paths() == [NEW]
+    done = run("inspect", url, *KEYS, "--allow-private", **home)
+    assert (done.code, "verified, for localhost" in done.out) == (0, True)
+    assert run("memory", "list", "--json", **home).json["records"][0]["location"] == url
+
+    plain.pages[NEW] = signed(card_of(f"http://127.0.0.1:{plain.port}"))  # of another host than the one that was asked
+    assert run("verify", url, *KEYS, "--allow-private", **home).code == 4
+    assert run("verify", f"http://127.0.0.1:{plain.port}", *KEYS, "--allow-private", **home).code == 0
+
+
+def test_keys_of_first_use_come_from_the_origin_that_was_typed(run: Run, plain: Agent, tmp_path: Path) -> None:
+    plain.pages[KEY_SET] = json.dumps(publish_jwks([OWNER.public_key])).encode()
+    url, home = f"http://localhost:{plain.port}", {"XDG_DATA_HOME": str(tmp_path / "data")}
+    done = run("verify", url, "--on-first-use", "--allow-private", **home)
+    assert (done.code, plain.paths()) == (0, [NEW, KEY_SET])
+    assert OWNER.public_key.thumbprint in done.err
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://10.0.0.1:8000", "write https://…, or for names in a service mesh use fetch_card in Python"),
+        ("http://agent.team.svc.cluster.local", "http is for this machine only, also with --allow-private"),
+        ("http://localhost.example", "http is for this machine only, also with --allow-private"),
+        ("https://169.254.169.254", "link-local, metadata and other special addresses are never fetched from"),
+        ("https://[fd00:ec2::254]/latest/agent.json", "link-local, metadata"),
+        ("https://[::ffff:127.0.0.1]", "link-local, metadata"),
+        ("http://127.1", "URL: ambiguous"),
+        ("ftp://localhost", "URL: of a scheme that is not fetched"),
+    ],
+)
+def test_what_stays_refused_on_this_machine_and_elsewhere(run: Run, tmp_path: Path, url: str, why: str) -> None:
+    (tmp_path / "keys.json").write_text(json.dumps(publish_jwks([OWNER.public_key])))
+    for arguments in (["verify", url, *KEYS], ["inspect", url]):
+        done = run(*arguments, "--allow-private", "--json", XDG_DATA_HOME=str(tmp_path))
+        (entry,) = done.json["results"]
+        assert (done.code, entry["code"]) == (6, "fetch")
+        assert why in entry["message"]
+
+
+def test_private_addresses_are_those_of_the_origin_that_was_typed(
+    command: Command, agent: Agent, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[list[str]] = []
+
+    def fetcher(private_origins: Sequence[str] = ()) -> Fetcher:
+        made.append([*private_origins])
+        names = Names(agent_test=[["127.0.0.1"]], mirror_test=[["127.0.0.1"]])
+        return Fetcher(private_origins=private_origins, ssl_context=authority.client(), resolver=names)
+
+    for where in ("a2a_trust.client.flow.Fetcher", "a2a_trust.net.fetcher.Fetcher"):
+        monkeypatch.setattr(where, fetcher)
+    here, mirror = agent.origin(HOST), agent.origin(MIRROR)
+    agent.pages[KEY_SET] = json.dumps(publish_jwks([OWNER.public_key])).encode()
+    refused = command("verify", here, *KEYS)
+    assert (refused.code, agent.asked) == (6, [])
+    assert "for a private agent add --allow-private" in refused.out
+    assert command("verify", here, *KEYS, "--allow-private").code == 0
+    done = command("verify", here, "--on-first-use", "--origin", mirror, "--allow-private")
+    assert (done.code, KEY_SET in agent.paths()) == (4, False)
+    Path("trust.toml").write_text(f'version = 1\n[[trust]]\norigins = ["{HOST}"]\njwks_url = "{here}{KEY_SET}"\n')
+    done = command("verify", here, "--trust", "trust.toml", "--allow-private")
+    assert (done.code, KEY_SET in agent.paths()) == (4, False)
+    assert [origins for origins in made if origins not in ([], [here])] == []
 
 
 def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> None:

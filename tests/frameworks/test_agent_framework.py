@@ -114,9 +114,10 @@ def test_a_tool_knows_the_caller_of_each_request(page: Page) -> None:
 def test_a_caller_does_not_see_the_tasks_of_others(page: Page) -> None:
     ann, bob = (page.of.key("read", owner=owner) for owner in ("ann", "bob"))
     task = asked(page, ann)["result"]["task"]
-    for method in ("GetTask", "CancelTask"):
+    for method in ("GetTask", "CancelTask", "SubscribeToTask"):
         response = post(page.url, bob, {"method": method, "params": {"id": task["id"]}})
         assert response["error"]["message"] == "Task not found"
+    assert task["id"] in asked(page, bob, taskId=task["id"], contextId=task["contextId"])["error"]["message"]
     assert post(page.url, ann, {"method": "GetTask", "params": {"id": task["id"]}})["result"]["id"] == task["id"]
 
 

@@ -121,9 +121,9 @@ def test_each_task_runs_for_the_caller_who_submitted_it(page: Page) -> None:
 def test_a_caller_does_not_see_the_tasks_and_conversations_of_others(page: Page) -> None:
     ann, bob = (page.of.key("read", owner=owner) for owner in ("ann", "bob"))
     task = finished(page, ann, submitted(page, ann))
-    params = {"id": task["id"]}
-    assert post(page.url, bob, {"method": "tasks/get", "params": params})["error"]["message"] == "Task not found"
-    assert post(page.url, bob, {"method": "tasks/cancel", "params": params})["error"]["message"] == "Task not found"
+    for method in ("tasks/get", "tasks/cancel", "tasks/resubscribe"):
+        response = post(page.url, bob, {"method": method, "params": {"id": task["id"]}})
+        assert response["error"]["message"] == "Task not found"
     said = {"role": "user", "kind": "message", "messageId": "2", "contextId": task["contextId"], "parts": []}
     body = {"jsonrpc": "2.0", "id": "1", "method": "message/send", "params": {"message": said}}
     assert httpx.post(page.url, json=body, headers={"X-API-Key": bob}, trust_env=False).status_code == 404

@@ -100,7 +100,7 @@ def test_a_tool_knows_the_caller_of_each_request(page: Page) -> None:
 def test_a_caller_does_not_see_the_tasks_of_others(page: Page) -> None:
     ann, bob = (page.of.key("read", owner=owner) for owner in ("ann", "bob"))
     task = asked(page, ann)["result"]
-    for method in ("tasks/get", "tasks/cancel"):
+    for method in ("tasks/get", "tasks/cancel", "tasks/resubscribe"):
         response = post(page.url, bob, {"method": method, "params": {"id": task["id"]}})
         assert response["error"]["message"] == "Task not found"
     assert "does not exist" in asked(page, bob, taskId=task["id"], contextId=task["contextId"])["error"]["message"]

@@ -1,6 +1,7 @@
-"""An agent of Google's ADK, made by its ``to_a2a``, which builds the card in the lifespan; behind ``protect``.
+"""The agent of docs/frameworks/google-adk.md, with a model in the place of Gemini that needs no network.
 
-``AGENT_URL`` is where the agent is called. Run by a server of ADK's own environment, never imported by a test.
+``AGENT_URL`` is where the agent is called: with a path, it is the agent of the page's second block. Run by a server of
+ADK's own environment, never imported by a test.
 """
 
 # mypy: disable-error-code="import-not-found, misc, unused-ignore"
@@ -8,26 +9,34 @@
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator
+from typing import Any
 from urllib.parse import urlsplit
 
-from google.adk.a2a.utils.agent_to_a2a import to_a2a
+from google.adk.models import BaseLlm, LLMRegistry, LlmRequest, LlmResponse
+from google.genai import types
 
-from a2a_trust import FromApplication, protect
-from tests.frameworks.adk_greeter import Greeter
-from tests.frameworks.guards import guard, serving
-from tests.frameworks.guide import names_for, run_lines
+from tests.frameworks.guide import run_page
 
-URL = os.environ["AGENT_URL"]
-WHERE = urlsplit(URL)
 
-agent = Greeter(name="greeter", description="Greets.")
-host, port = WHERE.hostname, WHERE.port
+class Scripted(BaseLlm):
+    """Calls the first of its tools, and answers with what that returns."""
 
-if WHERE.path and os.environ["BY"] == "protect":  # card_paths instead of a prefix
-    app = to_a2a(agent, host=host, port=port, rpc_path=WHERE.path.strip("/"))
-    card = f"{WHERE.path}/.well-known/agent-card.json"
-    app = protect(app, card=FromApplication(card), serving=serving(card_paths=[card]), **guard("read", URL))
-else:
-    names = {**names_for("read", URL), "to_a2a": to_a2a, "agent": agent, "host": host, "port": port}
-    run_lines("Google ADK", names, block=1 if WHERE.path else 0)
-    app = names["app"]
+    @classmethod
+    def supported_models(cls) -> list[str]:
+        return ["gemini-.*"]
+
+    async def generate_content_async(self, request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
+        told = request.contents[-1].parts[0].function_response
+        part = types.Part.from_function_call(name=next(iter(request.tools_dict)), args={})
+        if told is not None:
+            part = types.Part(text=told.response["result"])
+        yield LlmResponse(content=types.Content(role="model", parts=[part]))
+
+
+LLMRegistry.register(Scripted)
+names: dict[str, Any] = {"__name__": "agent"}
+run_page("google-adk", names)
+if urlsplit(os.environ["AGENT_URL"]).path:
+    run_page("google-adk", names, block=1)
+app = names["app"]

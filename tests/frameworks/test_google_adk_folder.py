@@ -9,9 +9,12 @@ from typing import Any, Final, NamedTuple
 import httpx
 import pytest
 
+from tests.frameworks.long_form import in_make_frameworks
 from tests.frameworks.parties import FOLDER, Parties, challenged_resource, parties
 from tests.servers.environments import answer_of, python_of
 from tests.servers.serving import SERVERS, free_port, serving
+
+pytestmark = in_make_frameworks
 
 ENVIRONMENT: Final = "google-adk-2.13.0"
 AGENTS: Final = ("billing", "ops")
@@ -67,8 +70,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
                 "key for the other agent": {"X-API-Key": keys[other(name)]},
                 "token for the other agent": {"Authorization": f"Bearer {tokens[other(name)]}"},
             }
-            cases |= {(caller, name): {"url": url, "headers": each} for caller, each in headers.items()}
-            cases["verifying", name] = {"url": url, "keys": of.keys, "key": keys[name]}
+            called: dict[str, Any] = {"url": url, "streaming": False}
+            cases |= {(caller, name): {**called, "headers": each} for caller, each in headers.items()}
+            cases["verifying", name] = {**called, "keys": of.keys, "key": keys[name]}
         settings = of.settings(ORIGIN=origin, AGENTS=str(folder))
         command = [str(python_of(ENVIRONMENT)), "-m", *SERVERS["uvicorn-h11"]("adk_agents:app", port)]
         with serving(command, origin, settings, FOLDER):

@@ -22,12 +22,14 @@ def block_of(page: str, block: int, language: str = "python") -> str:
     return blocks[block]
 
 
-def run_client(environment: str, page: str, block: int, of: Parties, url: str) -> subprocess.CompletedProcess[str]:
-    """What became of that block as a program that calls the agent at that URL, with a key for it."""
+def run_client(
+    environment: str, page: str, block: int, of: Parties, url: str, scope: str = "read"
+) -> subprocess.CompletedProcess[str]:
+    """What became of that block as a program that calls the agent at that URL, with a key that has the scope."""
     program, key = of.folder / "client.py", of.folder / "agent-key"
     program.write_text(block_of(page, block), encoding="utf-8")
     key.touch(0o600)
-    key.write_text(of.key("read"), encoding="utf-8")
+    key.write_text(of.key(scope), encoding="utf-8")
     return subprocess.run(
         [str(python_of(environment)), str(program)],
         cwd=of.folder,

@@ -1,19 +1,28 @@
-"""Two agents of Agno in one application behind ``protect_agents``, with rules of their own."""
+"""docs/frameworks/agno.md is true: its agents and its client run, and Agno's own client calls the agents."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import httpx
 import pytest
 
+from tests.frameworks.impostors import KINDS, impostors
+from tests.frameworks.long_form import in_make_frameworks
+from tests.frameworks.pages import block_of, run_client
 from tests.frameworks.parties import FOLDER, Parties, challenged_resource, parties
 from tests.servers.environments import answer_of, python_of
 from tests.servers.serving import SERVERS, free_port, serving
 
+pytestmark = in_make_frameworks
+
 ENVIRONMENT: Final = "agno-3.1.10"
+PAGE: Final = "agno"
+ANN: Final = "key:ann@api-keys"
 AGENTS: Final = ("billing", "ops")
 CALLS: Final = {True: "message:stream", False: "message:send"}
 """What Agno's client calls, with and without a stream."""
@@ -47,6 +56,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
                 "key": {"headers": {"X-API-Key": keys[name]}},
                 "token": {"headers": {"Authorization": f"Bearer {tokens[name]}"}},
                 "nothing": {},
+                "bad key": {"headers": {"X-API-Key": "bad"}},
                 "key for the other agent": {"headers": {"X-API-Key": keys[other(name)]}},
                 "token for the other agent": {"headers": {"Authorization": f"Bearer {tokens[other(name)]}"}},
                 "verifying": {"keys": of.keys, "key": keys[name]},
@@ -56,21 +66,35 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
                 for caller, case in callers.items()
                 for streaming in CALLS
             }
-        command = [str(python_of(ENVIRONMENT)), "-m", *SERVERS["uvicorn-h11"]("agno_agents:app", port)]
-        with serving(command, origin, of.settings(ORIGIN=origin), FOLDER):
-            answers = answer_of(ENVIRONMENT, str(FOLDER / "agno_client.py"), [*cases.values()], **of.settings())
-            yield Seen(origin, of, dict(zip(cases, answers, strict=True)))
+        with agents(of, port, origin):
+            yield Seen(origin, of, dict(zip(cases, called(of, [*cases.values()]), strict=True)))
+
+
+@contextmanager
+def agents(of: Parties, port: int, url: str, *options: str) -> Iterator[None]:
+    """The page's agents are served at that port, as those at that URL, while the block runs."""
+    (of.folder / "agent.py").write_text(block_of(PAGE, 0), encoding="utf-8")
+    shutil.copyfile(FOLDER / "agno_model.py", of.folder / "model.py")
+    command = [str(python_of(ENVIRONMENT)), "-m", *SERVERS["uvicorn-h11"]("agent:app", port), *options]
+    with serving(command, f"http://127.0.0.1:{port}", of.settings(OS_URL=url, AGNO_TELEMETRY="false"), of.folder):
+        yield
+
+
+def called(of: Parties, cases: list[dict[str, Any]]) -> Any:
+    """What came of the calls of Agno's own client."""
+    return answer_of(ENVIRONMENT, str(FOLDER / "agno_client.py"), cases, **of.settings())
 
 
 @pytest.mark.parametrize("streaming", CALLS)
 @pytest.mark.parametrize("name", AGENTS)
 @pytest.mark.parametrize("caller", ["key", "token"])
-def test_callers_with_a_credential_for_the_agent_are_answered(
+def test_callers_with_a_credential_for_the_agent_are_answered_and_known(
     seen: Seen, caller: str, name: str, streaming: bool
 ) -> None:
+    user = f"login:ann@{seen.of.issuer.url}" if caller == "token" else ANN
     assert seen.outcomes[caller, name, streaming] == {
         "card": name,
-        "answer": f"answer of {name}",
+        "answer": f"invoices of {user}",
         "requests": [
             ["GET", f"/a2a/agents/{name}/.well-known/agent-card.json", 200],
             ["POST", f"/a2a/agents/{name}/v1/{CALLS[streaming]}", 200],
@@ -81,7 +105,8 @@ def test_callers_with_a_credential_for_the_agent_are_answered(
 @pytest.mark.parametrize("streaming", CALLS)
 @pytest.mark.parametrize("name", AGENTS)
 @pytest.mark.parametrize(
-    ("caller", "status"), [("nothing", 401), ("key for the other agent", 403), ("token for the other agent", 401)]
+    ("caller", "status"),
+    [("nothing", 401), ("bad key", 401), ("key for the other agent", 403), ("token for the other agent", 401)],
 )
 def test_other_callers_are_rejected(seen: Seen, caller: str, status: int, name: str, streaming: bool) -> None:
     outcome = seen.outcomes[caller, name, streaming]
@@ -92,7 +117,7 @@ def test_other_callers_are_rejected(seen: Seen, caller: str, status: int, name: 
 @pytest.mark.parametrize("name", AGENTS)
 def test_a_verifying_client_serves_agnos_own_client_for_streams(seen: Seen, name: str) -> None:
     outcome = seen.outcomes["verifying", name, True]
-    assert (outcome.get("answer"), outcome.get("card")) == (f"answer of {name}", name), outcome
+    assert (outcome.get("answer"), outcome.get("card")) == (f"invoices of {ANN}", name), outcome
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -165,14 +190,9 @@ def test_paths_that_are_named_are_open(seen: Seen) -> None:
 def test_behind_a_root_path_the_cards_name_the_public_urls(tmp_path: Path) -> None:
     port = free_port()
     origin = f"http://127.0.0.1:{port}"
-    uvicorn = [*SERVERS["uvicorn-h11"]("agno_agents:app", port), "--root-path", "/team"]
-    settings = {"ORIGIN": f"{origin}/team"}
     message = {"messageId": "1", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}
     call = {"jsonrpc": "2.0", "id": "1", "method": "message/stream", "params": {"message": message}}
-    with (
-        parties(tmp_path) as of,
-        serving([str(python_of(ENVIRONMENT)), "-m", *uvicorn], origin, of.settings(**settings), FOLDER),
-    ):
+    with parties(tmp_path) as of, agents(of, port, f"{origin}/team", "--root-path", "/team"):
         # a proxy takes "/team" off, and the server tells the application so
         card = httpx.get(f"{origin}/a2a/agents/ops/.well-known/agent-card.json", trust_env=False).json()
         assert card["url"] == f"{origin}/team/a2a/agents/ops/v1/message:stream"
@@ -181,3 +201,25 @@ def test_behind_a_root_path_the_cards_name_the_public_urls(tmp_path: Path) -> No
             url = f"{origin}/a2a/agents/ops/v1/message:stream"
             assert httpx.post(url, json=call, headers=key, trust_env=False).status_code == status
         assert challenged_resource(f"{origin}/a2a/agents/ops/v1/message:send") == f"{origin}/team/a2a/agents/ops"
+
+
+def test_the_client_of_the_page_is_answered(seen: Seen) -> None:
+    done = run_client(ENVIRONMENT, PAGE, 1, seen.of, seen.url("billing"), "billing")
+    assert (done.returncode, done.stdout.strip()) == (0, f"invoices of {ANN}"), done.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_client_of_the_page_sends_nothing_to_an_impostor(seen: Seen, kind: str) -> None:
+    with impostors(seen.url("billing")) as found:
+        done = run_client(ENVIRONMENT, PAGE, 1, seen.of, found[kind].url)
+        assert done.returncode == 1
+        assert KINDS[kind] in done.stderr
+        assert (found[kind].stolen, found[kind].calls) == ([], [])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_agno_itself_verifies_nothing(seen: Seen, kind: str) -> None:
+    with impostors(seen.url("billing")) as found:
+        called(seen.of, [{"url": found[kind].url, "streaming": True, "headers": {"X-API-Key": "secret"}}])
+        assert set(found[kind].stolen) == {"secret"}
+        assert found[kind].calls == ["/a2a/agents/billing/v1/message:stream"]

@@ -22,6 +22,7 @@ pytestmark = in_make_frameworks
 
 ENVIRONMENT: Final = "agno-3.1.10"
 PAGE: Final = "agno"
+UNSUPPORTED_OPERATION: Final = -32004
 ANN: Final = "key:ann@api-keys"
 AGENTS: Final = ("billing", "ops")
 CALLS: Final = {True: "message:stream", False: "message:send"}
@@ -133,6 +134,15 @@ def test_each_agent_has_a_signed_card_that_says_what_is_enforced(seen: Seen, nam
     assert (card["name"], card["url"]) == (name, f"{seen.url(name)}/v1/message:stream")
     assert card["security"] == [{"key": [name]}, {"login": [name]}]
     assert card["securitySchemes"].keys() == {"key", "login"}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_the_extended_card_is_for_callers_and_there_is_none(seen: Seen, name: str) -> None:
+    call = {"jsonrpc": "2.0", "id": 1, "method": "agent/getAuthenticatedExtendedCard"}
+    url, key = f"{seen.url(name)}/v1/message:stream", {"X-API-Key": seen.of.key(name)}
+    answers = [httpx.post(url, json=call, headers=headers, trust_env=False) for headers in ({}, key)]
+    assert [answer.status_code for answer in answers] == [401, 200]
+    assert answers[1].json()["error"]["code"] == UNSUPPORTED_OPERATION
 
 
 @pytest.mark.parametrize("path", ["message:send", "message:stream", "tasks:get", "tasks:cancel"])

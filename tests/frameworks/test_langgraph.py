@@ -1,26 +1,31 @@
-"""Two assistants of LangGraph's server behind ``protect_agents``, with rules of their own.
+"""docs/frameworks/langgraph.md is true: its files make two assistants that are served, and its client calls one.
 
-``langgraph dev`` starts the server, which shows its application to nobody: ``http.app`` of langgraph.json brings the
-guard, and ``auth`` tells LangGraph who the caller is. LangGraph has no client for A2A; the calls are those of a plain
-HTTP client.
+``langgraph dev`` starts the server. LangGraph has no client for A2A; the other calls are those of a plain HTTP client.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 from uuid import UUID, uuid5
 
 import httpx
 import pytest
 
-from tests.frameworks.parties import FOLDER, Parties, challenged_resource, parties
+from tests.frameworks.impostors import KINDS, impostors
+from tests.frameworks.long_form import in_make_frameworks
+from tests.frameworks.pages import block_of, run_client
+from tests.frameworks.parties import Parties, challenged_resource, parties
 from tests.servers.environments import python_of
 from tests.servers.serving import free_port, serving
 
+pytestmark = in_make_frameworks
+
 ENVIRONMENT: Final = "langgraph-0.16.7"
+PAGE: Final = "langgraph"
+FILES: Final = ("graphs.py", "guarded.py", "owners.py")
+CLIENT: Final = len(FILES)
+ANN: Final = "key:ann@api-keys"
 PATHS: Final = {
     name: f"/a2a/{uuid5(UUID('6ba7b821-9dad-11d1-80b4-00c04fd430c8'), name)}" for name in ("billing", "support")
 }
@@ -28,7 +33,8 @@ SEND: Final = {"0.3": "message/send", "1.0": "SendMessage"}
 STREAM: Final = {"0.3": "message/stream", "1.0": "SendStreamingMessage"}
 TASK_NOT_FOUND: Final = -32001
 TASK_NOT_CANCELABLE: Final = -32002  # it is done
-BAD: Final = {"nothing": 401, "key for the other assistant": 403, "token for the other assistant": 401}
+UNSUPPORTED_OPERATION: Final = -32004
+BAD: Final = {"nothing": 401, "bad key": 401, "key for the other assistant": 403, "token for the other assistant": 401}
 
 
 def other(name: str) -> str:
@@ -45,6 +51,8 @@ class Server(NamedTuple):
     def sent_by(self, caller: str, name: str) -> dict[str, str]:
         """The headers of a caller of that assistant."""
         meant = other(name) if caller.endswith("for the other assistant") else name
+        if caller == "bad key":
+            return {"X-API-Key": "bad"}
         if caller.startswith("key"):
             return {"X-API-Key": self.of.key(meant)}
         if caller.startswith("token"):
@@ -68,13 +76,14 @@ class Server(NamedTuple):
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     port = free_port()
     origin = f"http://127.0.0.1:{port}"
-    folder: Path = tmp_path_factory.mktemp("langgraph") / "project"  # the server writes its state there
-    shutil.copytree(FOLDER / "langgraph_agents", folder, ignore=shutil.ignore_patterns("__pycache__"))
     command = [str(python_of(ENVIRONMENT)), "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload"]
     quiet = {"LANGSMITH_TRACING": "false", "LANGGRAPH_NO_VERSION_CHECK": "true", "LANGGRAPH_CLI_NO_ANALYTICS": "1"}
     with parties(tmp_path_factory.mktemp("parties")) as of:
-        settings = of.settings(ORIGIN=origin, HOME=str(folder), **quiet)
-        with serving([*command, "--port", str(port)], f"{origin}/ok", settings, folder):
+        (of.folder / "langgraph.json").write_text(block_of(PAGE, 0, "json"), encoding="utf-8")
+        for block, file in enumerate(FILES):
+            (of.folder / file).write_text(block_of(PAGE, block), encoding="utf-8")
+        settings = of.settings(SERVER_URL=origin, HOME=str(of.folder), **quiet)
+        with serving([*command, "--port", str(port)], f"{origin}/ok", settings, of.folder):
             yield Server(origin, of)
 
 
@@ -83,21 +92,22 @@ assistants = pytest.mark.parametrize("name", PATHS)
 
 @assistants
 @pytest.mark.parametrize(("caller", "version"), [("key", "1.0"), ("token", "0.3")])
-def test_callers_with_a_credential_for_the_assistant_are_answered(
+def test_callers_with_a_credential_for_the_assistant_are_answered_and_known(
     server: Server, caller: str, version: str, name: str
 ) -> None:
     response = server.send(name, SEND[version], server.sent_by(caller, name))
     assert response.status_code == 200, response.text
     result = response.json()["result"]
     task = result["task"] if version == "1.0" else result
-    assert task["artifacts"][0]["parts"][0]["text"] == f"{name} heard 2 + 2"
+    user = f"login:ann@{server.of.issuer.url}" if caller == "token" else ANN
+    assert task["artifacts"][0]["parts"][0]["text"] == f"{user} said 2 + 2"
 
 
 @assistants
 def test_an_assistant_streams_its_answer(server: Server, name: str) -> None:
     response = server.send(name, STREAM["1.0"], server.sent_by("key", name))
     assert (response.status_code, response.headers["Content-Type"].partition(";")[0]) == (200, "text/event-stream")
-    assert f"{name} heard 2 + 2" in response.text
+    assert f"{ANN} said 2 + 2" in response.text
 
 
 @assistants
@@ -172,3 +182,27 @@ def test_what_belongs_to_no_assistant_is_not_there_whoever_asks(server: Server, 
 def test_paths_that_are_named_are_open(server: Server) -> None:
     response = httpx.get(f"{server.origin}/ok", trust_env=False)
     assert (response.status_code, response.json()["ok"]) == (200, True)
+
+
+@assistants
+def test_the_extended_card_is_for_callers_and_there_is_none(server: Server, name: str) -> None:
+    keys: list[dict[str, str]] = [{}, server.sent_by("key", name)]
+    answers = [server.call(name, "GetExtendedAgentCard", {}, headers) for headers in keys]
+    assert [answer.status_code for answer in answers] == [401, 200]
+    assert answers[1].json()["error"]["code"] == UNSUPPORTED_OPERATION
+
+
+@assistants
+def test_the_client_of_the_page_is_answered(server: Server, name: str) -> None:
+    done = run_client(ENVIRONMENT, PAGE, CLIENT, server.of, server.url(name), name)
+    assert (done.returncode, done.stdout.strip()) == (0, f"{ANN} said hello"), done.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_client_of_the_page_sends_nothing_to_an_impostor(server: Server, kind: str) -> None:
+    with impostors(server.url("billing")) as found:
+        done = run_client(ENVIRONMENT, PAGE, CLIENT, server.of, found[kind].url, "billing")
+        assert done.returncode == 1
+        assert "UnverifiedCardError" in done.stderr
+        assert KINDS[kind] in done.stderr
+        assert (found[kind].stolen, found[kind].calls) == ([], [])

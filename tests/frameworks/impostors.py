@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any, Final, NamedTuple
@@ -14,11 +14,15 @@ import httpx
 
 from a2a_trust import generate_signer, sign_card
 
-__all__ = ["KINDS", "Impostor", "impostors"]
+__all__ = ["KINDS", "UNCHANGED", "Impostor", "impostors"]
 
 KINDS: Final = {"untrusted": "no trusted EC key has this kid", "copied": "the card or the signature was changed"}
 """The card is signed by a key that is not trusted; or it is the agent's, signatures included, with another URL. With
 what verification says against it."""
+
+UNCHANGED: Final = "unchanged"
+"""One more kind: the card is the agent's, and so verified where the trust file binds its key to the impostor's host,
+too. It names the agent's URL."""
 
 CREDENTIALS: Final = ("x-api-key", "authorization")
 
@@ -34,13 +38,28 @@ class Impostor(NamedTuple):
 @contextmanager
 def impostors(url: str) -> Iterator[dict[str, Impostor]]:
     """An impostor of each kind, while the block runs, of the agent that is now at that URL."""
-    card = httpx.get(f"{url}/.well-known/agent-card.json", trust_env=False).raise_for_status().json()
-    with _serving(card, url) as untrusted, _serving(card, url, is_copied=True) as copied:
-        yield {"untrusted": untrusted, "copied": copied}
+    path = urlsplit(url).path
+    card = httpx.get(f"{url}/.well-known/agent-card.json", trust_env=False).raise_for_status().text
+    agent = url.removesuffix(path)
+
+    def untrusted(origin: str) -> str:
+        bare = {name: value for name, value in json.loads(copied(origin)).items() if name != "signatures"}
+        return json.dumps(sign_card(bare, generate_signer("ES256")).card)
+
+    def copied(origin: str) -> str:
+        return card.replace(agent, origin)
+
+    with ExitStack() as stack:
+        yield {
+            "untrusted": stack.enter_context(_serving(untrusted, path)),
+            "copied": stack.enter_context(_serving(copied, path)),
+            UNCHANGED: stack.enter_context(_serving(lambda _: card, path)),
+        }
 
 
 @contextmanager
-def _serving(card: dict[str, Any], url: str, *, is_copied: bool = False) -> Iterator[Impostor]:
+def _serving(card_at: Callable[[str], str], path: str) -> Iterator[Impostor]:
+    """An agent at that path, with the card that the function gives for the server's origin."""
     calls: list[str] = []
     stolen: list[str] = []
 
@@ -65,16 +84,11 @@ def _serving(card: dict[str, Any], url: str, *, is_copied: bool = False) -> Iter
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         origin = f"http://127.0.0.1:{server.server_address[1]}"
-        there = urlsplit(url)
-        theirs = json.loads(json.dumps(card).replace(f"{there.scheme}://{there.netloc}", origin))
-        if not is_copied:
-            del theirs["signatures"]
-            theirs = sign_card(theirs, generate_signer("ES256")).card
-        document = json.dumps(theirs).encode()
+        document = card_at(origin).encode()
         thread = Thread(target=server.serve_forever)
         thread.start()
         try:
-            yield Impostor(f"{origin}{there.path}", calls, stolen)
+            yield Impostor(f"{origin}{path}", calls, stolen)
         finally:
             server.shutdown()
             thread.join()

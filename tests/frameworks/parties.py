@@ -23,6 +23,7 @@ from a2a_trust import (
     publish_jwks,
 )
 from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
+from a2a_trust.client import fetch_extended_card
 from a2a_trust.keys.files import save_private_key
 from tests.servers.issuer import Issuer, issuing
 from tests.servers.serving import ROOT
@@ -71,8 +72,15 @@ class Parties:
 
     def fetch(self, url: str) -> VerifiedCard:
         """The verified card of an agent, or the card at that URL."""
-        origin = "/".join(url.split("/")[:3])
-        return fetch_card(url, self._trust, FetchOptions(fetcher=Fetcher(private_origins=[origin])))
+        return fetch_card(url, self._trust, self._options(url))
+
+    def fetch_extended(self, url: str) -> VerifiedCard:
+        """The verified extended card of an agent, as a caller with the scope ``read`` gets it."""
+        known = {"X-API-Key": self.key("read")}
+        return fetch_extended_card(self.fetch(url), self._trust, credentials=known, options=self._options(url))
+
+    def _options(self, url: str) -> FetchOptions:
+        return FetchOptions(fetcher=Fetcher(private_origins=["/".join(url.split("/")[:3])]))
 
 
 @contextmanager

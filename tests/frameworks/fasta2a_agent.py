@@ -16,6 +16,6 @@ from pydantic_ai.models.test import TestModel
 from tests.frameworks.guide import names_for, run_lines
 
 adder = Agent(TestModel(custom_output_text="four"), name="adder")
-names = {**names_for("sums", os.environ["ORIGIN"]), "agent_to_a2a": agent_to_a2a, "agent": adder}
+names = {**names_for("read", os.environ["ORIGIN"]), "agent_to_a2a": agent_to_a2a, "agent": adder}
 run_lines("fasta2a and pydantic-ai", names)
 app = names["app"]

@@ -1,7 +1,7 @@
-"""A program that calls agents with the clients of fasta2a and BeeAI.
+"""A program that calls agents with the client of fasta2a.
 
 It reads cases as JSON from its input and writes what came of each: the answer or the error, and which requests of the
-given httpx client were answered how. Run by the interpreter of their environment, never imported by a test.
+given httpx client were answered how. Run by the interpreter of its environment, never imported by a test.
 """
 
 # mypy: disable-error-code="import-not-found, unused-ignore"
@@ -14,8 +14,6 @@ import sys
 from typing import Any
 
 import httpx
-from beeai_framework.adapters.a2a.agents import A2AAgent
-from beeai_framework.memory import UnconstrainedMemory
 from fasta2a.client import A2AClient
 
 from tests.frameworks.clients import client_of, noted
@@ -30,20 +28,11 @@ async def fasta2a(http: httpx.AsyncClient, url: str, *, fetch_card: bool) -> str
     return str(task["artifacts"][0]["parts"][0]["text"])
 
 
-async def beeai(http: httpx.AsyncClient, url: str, *, fetch_card: bool) -> str:
-    assert fetch_card  # it has no other way
-    agent = A2AAgent(url=url, memory=UnconstrainedMemory())
-    return str((await agent.run("2 + 2", httpx_client=http)).last_message.text)
-
-
-PROGRAMS = {"fasta2a": fasta2a, "BeeAI": beeai}
-
-
 async def run(case: dict[str, Any]) -> dict[str, Any]:
     async with client_of(case) as http:
         requests = noted(http)
         try:
-            answer = await PROGRAMS[case["program"]](http, case["url"], fetch_card=case["fetch_card"])
+            answer = await fasta2a(http, case["url"], fetch_card=case["fetch_card"])
         except Exception as error:  # noqa: BLE001  each framework has its own
             chain = []
             link: BaseException | None = error

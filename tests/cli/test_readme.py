@@ -113,6 +113,6 @@ def test_there_is_a_block_for_each_job() -> None:
 
 
 def test_every_file_that_the_documents_link_to_is_there() -> None:
-    for document in [*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")]:
+    for document in [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]:
         for target in re.findall(r"\]\(((?!http)[^)#]+)\)", document.read_text(encoding="utf-8")):
             assert (document.parent / target).exists(), f"{document.name} links to {target}"

@@ -11,9 +11,10 @@ from typing import Any, Final, NamedTuple
 import httpx
 import pytest
 
+from tests.frameworks.guide import block_of
 from tests.frameworks.impostors import KINDS, UNCHANGED, impostors
 from tests.frameworks.long_form import in_make_frameworks
-from tests.frameworks.pages import block_of, run_client
+from tests.frameworks.page_programs import run_client
 from tests.frameworks.parties import FOLDER, Parties, challenged_resource, parties
 from tests.servers.environments import answer_of, python_of
 from tests.servers.serving import SERVERS, free_port, serving

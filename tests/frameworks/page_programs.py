@@ -1,25 +1,14 @@
-"""The blocks of docs/frameworks as files, and its clients as programs."""
+"""The clients of docs/frameworks as programs."""
 
 from __future__ import annotations
 
-import re
 import subprocess
-from typing import Final
 
+from tests.frameworks.guide import block_of
 from tests.frameworks.parties import Parties
 from tests.servers.environments import python_of
-from tests.servers.serving import ROOT
 
-__all__ = ["block_of", "run_client"]
-
-PAGES: Final = ROOT / "docs" / "frameworks"
-
-
-def block_of(page: str, block: int, language: str = "python") -> str:
-    """One block of docs/frameworks/<page>.md."""
-    text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
-    blocks: list[str] = re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
-    return blocks[block]
+__all__ = ["run_client"]
 
 
 def run_client(

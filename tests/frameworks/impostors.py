@@ -24,6 +24,7 @@ UNCHANGED: Final = "unchanged"
 """One more kind: the card is the agent's, and so verified where the trust file binds its key to the impostor's host,
 too. It names the agent's URL."""
 
+CARDS: Final = ("/agent-card.json", "/agent.json")
 CREDENTIALS: Final = ("x-api-key", "authorization")
 
 
@@ -66,7 +67,7 @@ def _serving(card_at: Callable[[str], str], path: str) -> Iterator[Impostor]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             stolen.extend(self.headers[name] for name in CREDENTIALS if name in self.headers)
-            is_card = self.command == "GET" and "/.well-known/agent" in self.path
+            is_card = self.command == "GET" and self.path.endswith(CARDS)
             if not is_card:
                 calls.append(self.path)
             self.rfile.read(int(self.headers.get("Content-Length", 0)))

@@ -10,8 +10,9 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from tests.frameworks.called_pages import GOOD, IMPOSTORS, REJECTED, UNCHANGED, Case, Page, extended_card, page_of, post
-from tests.frameworks.parties import challenged_resource
+from tests.frameworks.called_pages import GOOD, Case, Page, page_of, post
+from tests.frameworks.impostors import KINDS, UNCHANGED
+from tests.frameworks.parties import BAD, challenged_resource
 
 ENVIRONMENT: Final = "pydantic-ai-2.68.0"
 
@@ -47,13 +48,13 @@ def test_a_client_with_a_credential_is_answered_by_its_name(page: Page, caller: 
     assert outcome["requests"][0] == ["POST", "/", 200]
 
 
-@pytest.mark.parametrize(("caller", "status"), REJECTED.items())
+@pytest.mark.parametrize(("caller", "status"), BAD.items())
 def test_other_clients_are_rejected(page: Page, caller: str, status: int) -> None:
     assert page.outcomes[Case(caller)]["requests"] == [["POST", "/", status]]
     assert f"UnexpectedResponseError: ({status}" in page.errors(caller)
 
 
-@pytest.mark.parametrize(("caller", "status"), REJECTED.items())
+@pytest.mark.parametrize(("caller", "status"), BAD.items())
 def test_a_rejected_stream_is_empty(page: Page, caller: str, status: int) -> None:
     assert page.outcomes[Case(caller, streaming=True)] == {"answer": "", "requests": [["POST", "/", status]]}
 
@@ -66,7 +67,7 @@ def test_the_lines_of_the_page_tell_of_a_bad_key(page: Page) -> None:
     assert page.errors("page with a bad key").startswith("CredentialsRejectedError")
 
 
-@pytest.mark.parametrize("impostor", IMPOSTORS)
+@pytest.mark.parametrize("impostor", KINDS)
 def test_with_the_lines_of_the_page_the_key_does_not_go_to_an_impostor(page: Page, impostor: str) -> None:
     assert "UnverifiedCardError" in page.errors("page", impostor)
     assert page.credentials[Case("page", impostor)] == []
@@ -76,7 +77,7 @@ def test_with_the_lines_of_the_page_the_key_does_not_go_to_a_copy_with_the_same_
     assert page.credentials[Case("page", UNCHANGED)] == []
 
 
-@pytest.mark.parametrize("impostor", [*IMPOSTORS, UNCHANGED])
+@pytest.mark.parametrize("impostor", [*KINDS, UNCHANGED])
 def test_control_without_them_the_key_goes_to_an_impostor(page: Page, impostor: str) -> None:
     assert page.credentials[Case("key", impostor)] != []
 
@@ -96,7 +97,7 @@ def test_the_card_is_signed_and_says_what_is_enforced(page: Page) -> None:
 
 
 def test_known_callers_get_the_extended_card(page: Page) -> None:
-    assert extended_card(page, page.of.key("read")).card["description"] == "Books invoices, for known callers."
+    assert page.of.fetch_extended(page.url).card["description"] == "Books invoices, for known callers."
 
 
 def test_the_metadata_that_a_challenge_names_is_there(page: Page) -> None:

@@ -9,9 +9,10 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from tests.frameworks.called_pages import GOOD, IMPOSTORS, REJECTED, UNCHANGED, Case, Page, extended_card, page_of
+from tests.frameworks.called_pages import GOOD, Case, Page, page_of
+from tests.frameworks.impostors import KINDS, UNCHANGED
 from tests.frameworks.long_form import in_make_frameworks
-from tests.frameworks.parties import challenged_resource
+from tests.frameworks.parties import BAD, challenged_resource
 
 pytestmark = in_make_frameworks
 
@@ -47,7 +48,7 @@ def test_a_stream_is_answered_and_does_not_know_its_caller(page: Page, caller: s
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-@pytest.mark.parametrize("caller", REJECTED)
+@pytest.mark.parametrize("caller", BAD)
 def test_other_clients_are_rejected_and_do_not_learn_why(page: Page, caller: str, streaming: bool) -> None:
     answer = page.outcomes[Case(caller, streaming=streaming)]["answer"]
     assert f"Failed to communicate with agent at {page.url}/tasks/send. Tried multiple endpoint variations." in answer
@@ -76,7 +77,7 @@ def test_the_lines_of_the_page_tell_of_a_bad_key(page: Page) -> None:
     assert page.errors("page with a bad key").startswith("ConnectionError: Failed to communicate with agent")
 
 
-@pytest.mark.parametrize("impostor", IMPOSTORS)
+@pytest.mark.parametrize("impostor", KINDS)
 def test_with_the_lines_of_the_page_the_key_does_not_go_to_an_impostor(page: Page, impostor: str) -> None:
     assert "CardVerificationError" in page.errors("page", impostor) or "UntrustedCardError" in page.errors(
         "page", impostor
@@ -88,7 +89,7 @@ def test_with_the_lines_of_the_page_the_key_does_not_go_to_a_copy_with_the_same_
     assert page.credentials[Case("page", UNCHANGED)] == []
 
 
-@pytest.mark.parametrize("impostor", [*IMPOSTORS, UNCHANGED])
+@pytest.mark.parametrize("impostor", [*KINDS, UNCHANGED])
 def test_control_without_them_the_key_goes_to_an_impostor(page: Page, impostor: str) -> None:
     assert page.credentials[Case("key", impostor)] != []
 
@@ -100,7 +101,7 @@ def test_the_card_is_signed_and_says_what_is_enforced(page: Page) -> None:
 
 
 def test_known_callers_get_the_extended_card(page: Page) -> None:
-    assert extended_card(page, page.of.key("read")).card["description"] == "Books invoices, for known callers."
+    assert page.of.fetch_extended(page.url).card["description"] == "Books invoices, for known callers."
 
 
 def test_the_metadata_that_a_challenge_names_is_there(page: Page) -> None:

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from tests.frameworks.called_pages import GOOD, IMPOSTORS, REJECTED, UNCHANGED, Case, Page, extended_card, page_of, post
+from tests.frameworks.called_pages import GOOD, Case, Page, page_of, post
+from tests.frameworks.impostors import KINDS, UNCHANGED
 from tests.frameworks.long_form import in_make_frameworks
-from tests.frameworks.parties import challenged_resource
+from tests.frameworks.parties import BAD, challenged_resource
 
 pytestmark = in_make_frameworks
 
@@ -44,7 +45,7 @@ def test_a_client_with_a_credential_is_answered_by_its_name(page: Page, caller: 
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-@pytest.mark.parametrize(("caller", "status"), REJECTED.items())
+@pytest.mark.parametrize(("caller", "status"), BAD.items())
 def test_other_clients_are_rejected(page: Page, caller: str, status: int, streaming: bool) -> None:
     assert page.outcomes[Case(caller, streaming=streaming)]["requests"][1:] == [["POST", "/", status]]
     assert f"A2AClientHTTPError: HTTP Error {status}" in page.errors(caller, streaming=streaming)
@@ -58,7 +59,7 @@ def test_the_lines_of_the_page_tell_of_a_bad_key(page: Page) -> None:
     assert page.errors("page with a bad key").startswith("CredentialsRejectedError")
 
 
-@pytest.mark.parametrize("impostor", IMPOSTORS)
+@pytest.mark.parametrize("impostor", KINDS)
 def test_with_the_lines_of_the_page_the_key_does_not_go_to_an_impostor(page: Page, impostor: str) -> None:
     errors = page.errors("page", impostor)
     assert errors.startswith("A2AClientHTTPError: HTTP Error 503: Network communication error")
@@ -70,7 +71,7 @@ def test_with_the_lines_of_the_page_the_key_does_not_go_to_a_copy_with_the_same_
     assert page.credentials[Case("page", UNCHANGED)] == []
 
 
-@pytest.mark.parametrize("impostor", [*IMPOSTORS, UNCHANGED])
+@pytest.mark.parametrize("impostor", [*KINDS, UNCHANGED])
 def test_control_without_them_the_key_goes_to_an_impostor(page: Page, impostor: str) -> None:
     assert page.credentials[Case("key", impostor)] != []
 
@@ -82,7 +83,7 @@ def test_the_card_is_signed_and_says_what_is_enforced(page: Page) -> None:
 
 
 def test_known_callers_get_the_extended_card(page: Page) -> None:
-    assert extended_card(page, page.of.key("read")).card["description"] == "Books invoices, for known callers."
+    assert page.of.fetch_extended(page.url).card["description"] == "Books invoices, for known callers."
 
 
 def test_the_metadata_that_a_challenge_names_is_there(page: Page) -> None:

@@ -1,13 +1,15 @@
-"""Where a guard stands: inside an application of Starlette or FastAPI, and around any other.
+"""Where a guard stands: in an application of Starlette or FastAPI itself, and around any other.
 
-Inside, the application stays the object that it was: its routes, its state and its tools go on working, and there is no
-other object that would serve it without the guard. The guard is outside of all its middleware, whatever is added later.
+An application of Starlette stays the object that it was, so its routes, its state and its tools go on working, and no
+other object serves it without the guard. Only its class changes, to a subclass that calls the guard first. So the guard
+is outside of all that the application does: of its middleware, also what is added later, and of what tools for errors
+and traces put around it, which see no credential then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar, cast
+from types import new_class
+from typing import Any, Generic, TypeVar, cast
 
 from starlette.applications import Starlette
 
@@ -19,9 +21,6 @@ __all__ = ["AppT", "Installation", "is_protected"]
 
 AppT = TypeVar("AppT", bound=ASGIApp)
 
-#: Whose ``__call__`` does nothing but to call the middleware. A subclass may answer before that.
-_KNOWN_CALLS: Final = ("starlette.applications", "fastapi.applications")
-
 
 class Installation(Generic[AppT]):
     """The place for a guard in front of an application. ConfigurationError: it has a guard, or is none."""
@@ -32,56 +31,41 @@ class Installation(Generic[AppT]):
             raise ConfigurationError(
                 "app: it is protected already; for several agents in one application write protect_agents(app, …) once"
             )
-        self._app = app
-        self._stack = _Stack(app) if _has_known_call(app) else None
+        self._app: Any = app
+        self._class: type[Any] = type(app)
 
     @property
     def unguarded(self) -> ASGIApp:
         """The application without the guard, for the guard to pass requests on to."""
-        return self._app if self._stack is None else self._stack
+        return self._call_of_class if isinstance(self._app, Starlette) else self._app
+
+    async def _call_of_class(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Found for each request: tools replace it.
+        await self._class.__call__(self._app, scope, receive, send)
 
     def finish(self, guard: ASGIApp) -> AppT:
         """The application behind the guard."""
-        if self._stack is None:
+        if not isinstance(self._app, Starlette):
             return cast("AppT", _Wrapper(self._app, guard))  # with the attributes that it has
-        self._stack.install(guard)
-        return self._app
+
+        async def call(_: Any, scope: Scope, receive: Receive, send: Send) -> None:
+            await guard(scope, receive, send)
+
+        members = {"__call__": call, "__module__": self._class.__module__}
+        guarded = new_class(
+            self._class.__name__, (_Guarded, self._class), exec_body=lambda space: space.update(members)
+        )
+        self._app.__class__ = guarded
+        return cast("AppT", self._app)
 
 
 def is_protected(app: object) -> bool:
     """Whether ``protect`` has put a guard in front of it."""
-    build = getattr(app, "build_middleware_stack", None)
-    return isinstance(app, _Wrapper) or isinstance(getattr(build, "__self__", None), _Stack)
+    return isinstance(app, _Guarded | _Wrapper)
 
 
-def _has_known_call(app: object) -> bool:
-    return isinstance(app, Starlette) and type(app).__call__.__module__ in _KNOWN_CALLS
-
-
-class _Stack:
-    """The middleware and the routes of a Starlette application, built when it is first called."""
-
-    def __init__(self, app: Any) -> None:
-        if app.middleware_stack is not None:
-            raise ConfigurationError("app: it has served requests already; protect it before it is used")
-        self._app = app
-        self._build: Callable[[], ASGIApp] = app.build_middleware_stack
-        self._built: ASGIApp | None = None
-        self._guard: ASGIApp = self
-
-    def install(self, guard: ASGIApp) -> None:
-        self._guard = guard
-        self._app.build_middleware_stack = self.build
-
-    def build(self) -> ASGIApp:
-        """What the application calls for every request from now on."""
-        self._built = self._build()
-        return self._guard
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._built is None:
-            self._built = self._build()
-        await self._built(scope, receive, send)
+class _Guarded:
+    """The class of an application that calls a guard first."""
 
 
 class _Wrapper:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any
 
 import httpx
@@ -95,15 +96,6 @@ async def test_fastapis_own_pages_are_behind_it() -> None:
             assert (await http.get(path, headers=GOOD)).status_code == 200
 
 
-async def test_the_guard_sees_the_root_path_that_fastapi_was_made_with() -> None:
-    interface = {"url": "http://agent.example/api/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-    app = protect(fastapi(), **{**OPTIONS, "card": {**CARD, "supportedInterfaces": [interface]}})
-    app.root_path = "/api"  # as FastAPI(root_path=…) does, which warns
-    # A proxy takes the prefix off, or does not.
-    assert await statuses(app, "/rpc", "/api/rpc", headers=GOOD) == [200, 200]
-    assert await statuses(app, "/rpc", "/api/rpc") == [401, 401]
-
-
 async def test_the_applications_own_card_is_asked_for_inside() -> None:
     app = starlette()
     app.router.routes.append(Route("/.well-known/agent-card.json", lambda _: JSONResponse(CARD)))
@@ -121,18 +113,49 @@ async def test_several_agents_are_guarded_inside_too() -> None:
     assert await statuses(app, "/a/rpc", headers=GOOD) == [200]
 
 
-async def test_an_application_that_answers_before_its_middleware_is_guarded_from_outside() -> None:
-    class Hasty(Starlette):
-        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-            await JSONResponse("hasty")(scope, receive, send)
+class Hasty(FastAPI):
+    """It answers before its middleware, and says that it is FastAPI's own function."""
 
-    app = Hasty()
-    app.state.name = "hasty"
-    guarded = protect(app, **OPTIONS)
-    assert guarded is not app
-    assert (guarded.state.name, guarded.routes) == ("hasty", [])
-    assert await statuses(guarded) == [401]
-    assert await statuses(guarded, headers=GOOD) == [200]
+    @wraps(FastAPI.__call__)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await JSONResponse("hasty")(scope, receive, send)
+
+
+async def test_an_application_with_a_call_of_its_own_is_guarded_too() -> None:
+    app: Any = Hasty()
+    assert protect(app, **OPTIONS) is app
+    assert await statuses(app) == [401]
+    assert await statuses(app, headers=GOOD) == [200]
+
+
+@pytest.mark.parametrize("make", [starlette, fastapi])
+async def test_a_tool_that_replaces_what_the_class_does_sees_admitted_requests_without_credentials(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = make()
+    kind, seen = type(app), []
+    own = kind.__call__
+
+    async def traced(self: Any, scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(dict(scope["headers"]))
+        await own(self, scope, receive, send)
+
+    protect(app, **OPTIONS)
+    monkeypatch.setattr(kind, "__call__", traced)
+    assert await statuses(app) == [401]
+    assert seen == []
+    assert await statuses(app, headers=GOOD) == [200]
+    assert [headers.get(b"x-api-key") for headers in seen] == [None]
+
+
+@pytest.mark.parametrize("make", [starlette, fastapi])
+def test_its_class_is_still_what_it_was(make: Any) -> None:
+    app = make()
+    before = type(app)
+    protect(app, **OPTIONS)
+    assert isinstance(app, before)
+    assert (type(app).__name__, type(app).__module__) == (before.__name__, before.__module__)
+    assert not is_protected(make())
 
 
 async def test_a_wrapper_has_the_public_attributes_of_the_application_only() -> None:
@@ -159,11 +182,11 @@ def test_an_application_has_one_guard(make: Any) -> None:
         protect_agents(guarded, agents)
 
 
-async def test_one_that_served_before_is_not_guarded() -> None:
+async def test_one_that_served_before_can_be_protected() -> None:
     app = starlette()
     assert await statuses(app, "/nowhere") == [404]
-    with pytest.raises(ConfigurationError, match="it has served requests already"):
-        protect(app, **OPTIONS)
+    protect(app, **OPTIONS)
+    assert await statuses(app, "/nowhere", "/rpc") == [401, 401]
 
 
 async def test_what_does_not_start_is_left_as_it_was() -> None:

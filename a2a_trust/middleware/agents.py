@@ -24,6 +24,7 @@ from a2a_trust.card.schema import CARD_PATHS
 from a2a_trust.errors import ConfigurationError, TrustError
 from a2a_trust.middleware import audit
 from a2a_trust.middleware.authentication import ends_like_card, is_exactly, lines_without
+from a2a_trust.middleware.caller import Running
 from a2a_trust.middleware.documents import ASGIApp, Receive, Scope, Send, close_websocket, is_preflight, refuse
 from a2a_trust.middleware.extended_card import respond
 from a2a_trust.middleware.generated import ASK_SECONDS
@@ -182,7 +183,8 @@ class Agents:
             audit.request_refused(scope, audit.Reason.UNDECLARED_PATH, why)
             await _refuse(404, scope, receive, send)
         elif prefix is None:
-            await self._app(self._without_certificates(scope), receive, send)
+            with Running(None, None):
+                await self._app(self._without_certificates(scope), receive, send)
         else:
             agent = self._agents[prefix]
             if agent.guarded is None:

@@ -155,11 +155,8 @@ class CardEnforcementMiddleware:
         if NEXT_NONCE in inner:
             send = _giving(inner.pop(NEXT_NONCE), send)
         self._hide_credentials(inner)
-        running = Running(caller, this_task())
-        try:
+        with Running(caller, this_task()):
             await self._app(inner, ahead.receive, self._caching.applied(send))
-        finally:
-            running.end()
 
     async def _pass_lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -181,11 +178,8 @@ class CardEnforcementMiddleware:
         if scope["method"] == "OPTIONS":  # nobody asked who it is from, so it may call nothing
             public["headers"] = lines_without(_OF_BODIES, public["headers"])
             receive = _without_body(receive)
-        running = Running(None, this_task())
-        try:
+        with Running(None, None):
             await self._app(public, receive, send)
-        finally:
-            running.end()
 
     def _hide_credentials(self, scope: Scope) -> None:
         if self._hidden_headers:

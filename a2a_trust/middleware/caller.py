@@ -4,16 +4,16 @@ The guard writes the caller into the scope, where the a2a-sdk finds it and takes
 variable has it, too, for code that gets neither. That one is copied into every task and thread that a request starts,
 and such a task may serve others later on: a2a-sdk 1.0.0 runs the messages of all callers of a task in the context of
 the first of them. So it counts only in the task of the request, in the tasks of its task groups, and where
-``acting_for`` says whose context it is.
+``acting_for`` says who is calling. A task group whose tasks work for other requests, too, needs ``acting_for``.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 import anyio
 from starlette.authentication import AuthCredentials
@@ -66,7 +66,7 @@ class CallerCredentials(AuthCredentials):
         if not self._keeps_token:
             raise ConfigurationError(
                 "subject_token_of: no token is kept for this request; pass "
-                "rules=RequestRules(keep_subject_token=True) to protect(app, …)"
+                'rules=RequestRules(keep_subject_token=True) to protect(app, …). Copies of scope["auth"] have no token'
             )
         if self._token is None:
             raise MissingCredentialsError(
@@ -113,14 +113,10 @@ def principal_of(context: Mapping[str, Any] | CallContext | _RequestContext) -> 
     """Who the request is from.
 
     ``context`` is an ASGI scope, a request or websocket of Starlette or FastAPI, or a ``RequestContext`` or
-    ``ServerCallContext`` of the a2a-sdk. ConfigurationError where no guard has checked the request, or the application
-    has replaced ``scope["auth"]``: a handler must not take that for anybody.
+    ``ServerCallContext`` of the a2a-sdk. ConfigurationError where no guard has checked the request, or the context of
+    the a2a-sdk has not what the guard put into ``scope["auth"]``: a handler must not take that for anybody.
     """
-    place = _place(context)
-    caller = place.get(_PRINCIPAL)
-    if isinstance(caller, Principal | Anonymous):
-        return caller
-    return _credentials(place, "principal_of").caller
+    return _caller_of(context, "principal_of")
 
 
 def subject_token_of(context: Mapping[str, Any] | CallContext | _RequestContext) -> SubjectToken:
@@ -130,6 +126,12 @@ def subject_token_of(context: Mapping[str, Any] | CallContext | _RequestContext)
     MissingCredentialsError: the caller is anonymous, or proved who it is without an access token.
     """
     return _credentials(_place(context), "subject_token_of").subject_token()
+
+
+def _caller_of(context: Any, what: str) -> Caller:
+    place = _place(context)
+    caller = place.get(_PRINCIPAL)
+    return caller if isinstance(caller, Principal | Anonymous) else _credentials(place, what).caller
 
 
 def _place(context: Any) -> Mapping[str, Any]:
@@ -147,46 +149,71 @@ def _credentials(place: Mapping[str, Any], what: str) -> CallerCredentials:
     if is_public(place) or not isinstance(credentials, CallerCredentials):
         raise ConfigurationError(
             f'{what}: this request did not come through protect(), its path is public, or scope["auth"] was replaced; '
-            "wrap the application, and pass the request, its scope, or the context that the a2a-sdk gives"
+            "wrap the application, and pass the request, its scope, or the context that the a2a-sdk gives. In tests "
+            "use as_caller or fake_request of a2a_trust.testing"
         )
     return credentials
 
 
 class Running:
-    """A request that is being answered, or a block of ``acting_for``: whose it is until it ends."""
+    """A request that is being answered, or a block of ``acting_for``: the caller of the code that runs in it."""
 
-    __slots__ = ("_before", "caller", "task")
+    __slots__ = ("_before", "_within", "caller", "task")
 
     def __init__(self, caller: Caller | None, task: int | None) -> None:
-        """``task`` restricts it to that task and those of its task groups. A caller of None: nobody was asked for."""
+        """``task`` restricts it to that task and those of its task groups. A caller of None: there is none."""
         self.caller: Caller | None = caller
         self.task: int | None = task
-        self._before: Running | None = _RUNNING.get()
+        self._before: Running | None = None
+        self._within: set[object] = _NO_TASKS
+
+    def __enter__(self) -> Caller | None:
+        self._before = _RUNNING.get()
         _RUNNING.set(self)
+        return self.caller
 
-    def end(self) -> None:
-        """It has ended, in all tasks and threads."""
-        self.caller = None
-        _RUNNING.set(self._before)  # not by a token: at the end of the program this may run in another context
+    def __exit__(self, *_: object) -> None:
+        self.caller, self._within = None, _NO_TASKS
+        # Not by a token: at the end of the program this may run in another context. Nothing is kept of what came
+        # before: uvicorn carries the context of one request on to the next of the connection.
+        before, self._before = self._before, None
+        _RUNNING.set(before)
+
+    def is_here(self) -> bool:
+        """Whether this code runs in the task, or in one of a task group in it: those end before it does."""
+        if self.task is None:
+            return True
+        try:
+            current = asyncio.current_task()
+        except RuntimeError:  # a thread
+            return False
+        if id(current) == self.task or current in self._within:
+            return True
+        parent = anyio.get_current_task().parent_id
+        if parent not in (None, self.task):  # further up; this looks at all tasks
+            parents = {each.id: each.parent_id for each in anyio.get_running_tasks()}
+            while parent not in (None, self.task):
+                parent = parents.get(parent)
+        if parent != self.task:
+            return False
+        self._within = {*self._within, current}  # the task itself: its ``id`` may be that of another one later
+        return True
 
 
+_NO_TASKS: Final[set[object]] = set()
 _RUNNING: Final[ContextVar[Running | None]] = ContextVar("a2a_trust.running", default=None)
 
 
-@contextmanager
-def acting_for(context: Caller | Mapping[str, Any] | CallContext | _RequestContext) -> Iterator[Caller]:
-    """In this block, and in what it starts until it ends, ``current_principal()`` is the caller of that context.
+def acting_for(context: Caller | Mapping[str, Any] | CallContext | _RequestContext) -> AbstractContextManager[Caller]:
+    """A block in which ``current_principal()`` is the caller of that context, also in what starts in it, until it ends.
 
-    ``context`` is what ``principal_of`` takes, or a caller. Use it in executors of the a2a-sdk, and around tasks and
-    threads of your own. Do not use it around a ``yield`` of an async generator: Python runs the one who asks for the
-    next value in the same context. ConfigurationError as for ``principal_of``.
+    ``context`` is what ``principal_of`` takes, or a caller. Use it in executors of the a2a-sdk, and in tasks and
+    threads of your own. Do not use it around a ``yield`` of an async generator, because Python runs the one who asks
+    for the next value in the same context, or around the sending of an answer, because uvicorn begins the next request
+    of the connection in it. ConfigurationError as for ``principal_of``.
     """
-    caller = context if isinstance(context, Principal | Anonymous) else principal_of(context)
-    running = Running(caller, None)
-    try:
-        yield caller
-    finally:
-        running.end()
+    caller = context if isinstance(context, Principal | Anonymous) else _caller_of(context, "acting_for")
+    return cast("AbstractContextManager[Caller]", Running(caller, None))  # which has a caller
 
 
 def current_principal() -> Caller:
@@ -207,10 +234,11 @@ def current_principal() -> Caller:
             "current_principal: the request that this code belongs to has ended, or its path is public; write "
             "with acting_for(context): … around the work that goes on after a request"
         )
-    if running.task is not None and not _is_within(running.task):
+    if not running.is_here():
         raise ConfigurationError(
-            "current_principal: this is another task, or a thread, that the request has started, and it may serve "
-            "other callers, too; write with acting_for(context): … in it, or use principal_of(context)"
+            "current_principal: this is another task, or a thread (as that of a sync endpoint of FastAPI), than that "
+            "of the request, and it may serve other callers, too; write with acting_for(context): … in it, or use "
+            "principal_of(context)"
         )
     return caller
 
@@ -221,20 +249,3 @@ def this_task() -> int:
         return id(asyncio.current_task())
     except RuntimeError:
         return 0
-
-
-def _is_within(task: int) -> bool:
-    """Whether this code runs in that task, or in one of a task group in it: those end before it does."""
-    try:
-        current = anyio.get_current_task()
-    except RuntimeError:  # a thread
-        return False
-    if task in (current.id, current.parent_id):
-        return True
-    parent = current.parent_id
-    if parent is None:
-        return False
-    parents = {each.id: each.parent_id for each in anyio.get_running_tasks()}
-    while parent is not None and parent != task:
-        parent = parents.get(parent)
-    return parent == task

@@ -68,11 +68,8 @@ def as_caller(app: ASGIApp, caller: Caller) -> ASGIApp:
             raise ConfigurationError("as_caller: a guard has judged this request; as_caller is for tests without one")
         inner = {**scope}
         set_caller(inner, CallerCredentials(caller))
-        running = Running(caller, this_task())
-        try:
+        with Running(caller, this_task()):
             await app(inner, receive, send)
-        finally:
-            running.end()
 
     return as_the_caller
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gc
 import pickle
 from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request as StarletteRequest
 from starlette.responses import JSONResponse, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
@@ -29,6 +30,7 @@ from a2a_trust.errors import ConfigurationError, MissingCredentialsError
 from a2a_trust.middleware.authentication import CardEnforcementMiddleware
 from a2a_trust.middleware.caller import (
     CallerCredentials,
+    Running,
     acting_for,
     current_principal,
     principal_of,
@@ -36,7 +38,8 @@ from a2a_trust.middleware.caller import (
     subject_token_of,
 )
 from a2a_trust.middleware.options import RequestRules
-from tests.middleware.agent import CARD, KEY, STORE, verifiers
+from a2a_trust.middleware.protection import ProtectedAgent, protect_agents
+from tests.middleware.agent import CARD, KEY, STORE, uvicorn_serving, verifiers
 
 pytestmark = pytest.mark.anyio
 
@@ -321,7 +324,7 @@ def test_what_no_guard_has_written_is_nobodys(kind: str, auth: object) -> None:
         principal_of(context)
     with pytest.raises(ConfigurationError, match="subject_token_of: this request did not come through protect"):
         subject_token_of(context)
-    with pytest.raises(ConfigurationError, match="principal_of"), acting_for(context):
+    with pytest.raises(ConfigurationError, match="acting_for"), acting_for(context):
         raise AssertionError
     with pytest.raises(ConfigurationError, match="no request"):
         current_principal()
@@ -356,3 +359,74 @@ def test_copies_know_the_caller_and_not_the_token(copied: Callable[[CallerCreden
     with pytest.raises(ConfigurationError, match="no token is kept"):
         subject_token_of({"auth": copy_of_it})
     assert "ann" not in repr(auth)
+
+
+# What stays of a request
+
+
+async def test_nothing_is_kept_of_requests_before() -> None:
+    """uvicorn carries the context of one request on to the next of the connection."""
+    async with uvicorn_serving(guarded(Starlette(routes=[Route("/x", whoami, methods=["POST"])])), "h11") as origin:
+        host, port = origin.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        line = f"POST /x HTTP/1.1\r\nHost: a\r\nX-API-Key: {KEY}\r\nContent-Length: 2\r\n\r\n{{}}"
+        writer.write(line.encode() * 100)
+        answered = b""
+        while answered.count(b"HTTP/1.1 200") < 100:
+            answered += await reader.read(65536)
+        gc.collect()
+        running = [each for each in gc.get_objects() if isinstance(each, Running)]
+        assert len(running) < 10
+        writer.close()
+
+
+async def whoami(request: Request) -> JSONResponse:
+    return JSONResponse(current())
+
+
+async def test_an_unguarded_path_of_several_agents_is_of_no_caller() -> None:
+    """A request of another application of this process, or the next one of the connection, may run in its context."""
+    app = Starlette(routes=[Route("/free", whoami), Mount("/a", Starlette(routes=[Route("/rpc", whoami)]))])
+    interface = {"url": "http://agent.example/a/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    agent = ProtectedAgent(card={**CARD, "supportedInterfaces": [interface]}, verifiers=verifiers())
+    protect_agents(app, {"/a": agent}, unguarded_paths=["/free"])
+    with acting_for(ANN):
+        assert await answers(app, "/free") == ENDED
+    assert await answers(app, "/free") == ENDED
+
+
+async def test_a_task_far_below_the_request_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first look goes through all tasks of the process; there may be many."""
+    looks: list[None] = []
+
+    def all_tasks() -> list[anyio.TaskInfo]:
+        looks.append(None)
+        return get_running_tasks()
+
+    get_running_tasks = anyio.get_running_tasks
+    monkeypatch.setattr(anyio, "get_running_tasks", all_tasks)
+    said: list[str] = []
+
+    async def below(depth: int) -> None:
+        if depth:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(below, depth - 1)
+        else:
+            said.extend(current() for _ in range(50))
+
+    async def handler(request: Request) -> JSONResponse:
+        await below(4)
+        return JSONResponse(current())
+
+    assert await answers(served(handler)) == "ann"
+    assert said == ["ann"] * 50
+    assert len(looks) == 1
+
+
+def test_a_block_says_what_it_takes() -> None:
+    with pytest.raises(ConfigurationError, match="acting_for: this request did not come through protect"):
+        acting_for("ann")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="acting_for: this request"):
+
+        @acting_for  # type: ignore[arg-type]
+        def handler() -> None: ...

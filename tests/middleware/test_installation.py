@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import wraps
+from functools import update_wrapper
 from typing import Any
 
 import httpx
@@ -116,9 +116,10 @@ async def test_several_agents_are_guarded_inside_too() -> None:
 class Hasty(FastAPI):
     """It answers before its middleware, and says that it is FastAPI's own function."""
 
-    @wraps(FastAPI.__call__)
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await JSONResponse("hasty")(scope, receive, send)
+
+    update_wrapper(__call__, FastAPI.__call__)
 
 
 async def test_an_application_with_a_call_of_its_own_is_guarded_too() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
 
 from a2a_trust import (
     CardFile,
@@ -57,6 +58,15 @@ ANYWHERE = UnsafeAnyOrigin()
 async def app(scope: Any, receive: Any, send: Any) -> None: ...
 
 
+def new_app() -> Starlette:
+    return Starlette()
+
+
+CLASS: Any = Starlette
+MAKER: Any = new_app
+NO_APP: Any = lambda: None  # noqa: E731
+
+
 def verified(card: Any = SIGNED, trust: Any = TRUST, **options: Any) -> Any:
     return verify_card(card, trust, **{"origin": ANYWHERE, "now": 0, **options})
 
@@ -98,6 +108,9 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: TrustStore(SWAPPED_SIGNER), r"TrustStore\(\[TrustedKey\("),
     (lambda: TrustedKey(key=SWAPPED_SIGNER, origins=ANYWHERE), r"key=signer\.public_key"),
     (lambda: principal_of(KEY), r"did not come through protect"),
+    (lambda: protect(CLASS, card=CARD, verifiers={}), r"app: Starlette is a class; write Starlette\(\)"),
+    (lambda: protect(MAKER, card=CARD, verifiers={}), r"if it makes one, call it: new_app\(\)"),
+    (lambda: protect(NO_APP, card=CARD, verifiers={}), r"does not take \(scope, receive, send\)"),
 ]
 
 

@@ -25,6 +25,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 import anyio
 import httpx
 
+from a2a_trust.cache import SingleFlight
 from a2a_trust.client.attachment import copy_attachment, detach, sent_to
 from a2a_trust.client.destinations import Destination, UnsafePassAnything
 from a2a_trust.client.flow import Flow, at_once, run, run_async, waited
@@ -200,6 +201,8 @@ class _Requests:
     ) -> None:
         self._cards, self._network, self._mesh = cards, network, mesh
         self._resolver = SystemResolver() if resolver is None else resolver
+        #: Requests for one name that begin at once share a look-up: each takes a thread, and there are few.
+        self._look_ups = SingleFlight[str, list[Address]]()
         self._turns = _Turns[Any](network.make_lock)
 
     async def handle(self, request: httpx.Request) -> httpx.Response:
@@ -259,12 +262,13 @@ class _Requests:
         may lead elsewhere by the time that a transport asks for it."""
         if request.url.scheme != "http" or not self._mesh.covers(request.url.raw_host.decode("ascii")):
             return await self._network.send(request)
-        refused: httpx.ConnectError | None = None
-        for address in (await self._checked_addresses(request))[:MAX_ATTEMPTS]:
-            addressed = _addressed(request, address)
+        refused: httpx.TransportError | None = None
+        addresses = (await self._checked_addresses(request))[:MAX_ATTEMPTS]
+        for address in addresses:
+            addressed = _addressed(request, address, len(addresses))
             try:
                 return await self._network.send(addressed)
-            except httpx.ConnectError as error:  # nothing was sent
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:  # nothing was sent
                 refused = error
             finally:
                 detach(addressed)
@@ -275,15 +279,19 @@ class _Requests:
         host, port = request.url.raw_host.decode("ascii"), request.url.port or DEFAULT_PORTS["http"]
         seconds = request.extensions.get("timeout", {}).get("connect")
 
+        async def look_up() -> list[Address]:
+            with anyio.fail_after(_FETCH_SECONDS):
+                return await addresses_of(host, port, self._resolver)
+
         async def found() -> list[Address]:
             with anyio.fail_after(seconds):
-                return await addresses_of(host, port, self._resolver)
+                return await self._look_ups.run(f"{host}:{port}", look_up)
 
         try:
             addresses = await self._network.wait(found)
             check_private(f"http://{host}:{port}", addresses)
         except TimeoutError:
-            raise httpx.ConnectTimeout(f"{host}: no address within {seconds:g} seconds", request=request) from None
+            raise httpx.ConnectTimeout(f"{host}: its name servers do not answer in time", request=request) from None
         except FetchError as error:
             raise _not_sent(request, error) from error.with_traceback(None)
         return addresses
@@ -380,14 +388,17 @@ def _plain(request: httpx.Request) -> httpx.Request:
     return plain
 
 
-def _addressed(request: httpx.Request, address: Address) -> httpx.Request:
-    """The request to one address of its name. ``Host`` is the name, whatever the program wrote: sidecars go by it."""
+def _addressed(request: httpx.Request, address: Address, attempts: int) -> httpx.Request:
+    """The request to one address of its name. ``Host`` is the name, whatever the program wrote: sidecars go by it. The
+    addresses share the time to connect, so that one which swallows packets leaves some for the next."""
     headers = httpx.Headers(request.headers)
     headers["Host"] = request.url.netloc.decode("ascii")
     url = request.url.copy_with(host=str(address))
-    addressed = httpx.Request(
-        request.method, url, headers=headers, stream=request.stream, extensions=request.extensions
-    )
+    timeout = dict(request.extensions.get("timeout", {}))
+    if timeout.get("connect") is not None:
+        timeout["connect"] /= attempts
+    extensions = {**request.extensions, "timeout": timeout}
+    addressed = httpx.Request(request.method, url, headers=headers, stream=request.stream, extensions=extensions)
     copy_attachment(request, addressed)
     return addressed
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, signature
 from typing import Any, Final, TypeAlias
 
 from a2a_trust.auth.principal import Anonymous, Principal
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.origins import origin_of
 
-__all__ = ["MAX_BODY", "RequestRules", "TenantRule", "check_app", "check_rule", "listed"]
+__all__ = ["MAX_BODY", "RequestRules", "TenantRule", "check_app", "check_rule", "listed", "takes_requests"]
 
 MAX_BODY: Final = 16_777_216
 
@@ -104,11 +104,30 @@ def listed(name: str, values: Any) -> tuple[str, ...]:
 
 def check_app(app: Any) -> None:
     """Return when it can be an ASGI application."""
+    if isinstance(app, type):
+        raise ConfigurationError(f"app: {app.__name__} is a class; write {app.__name__}(), with parentheses")
+    if callable(app) and not takes_requests(app):
+        name = getattr(app, "__name__", type(app).__name__)
+        raise ConfigurationError(
+            f"app: {name} does not take (scope, receive, send), so it is not an ASGI application; if it makes one, "
+            f"call it: {name}()"
+        )
     if not callable(app):
         raise ConfigurationError(
             f"app: {type(app).__name__} is not an ASGI application; pass what your server runs, such as Starlette(…), "
             "FastAPI() or the application that the SDK has built"
         )
+
+
+def takes_requests(app: Any) -> bool:
+    """Whether it can be called as an ASGI application is."""
+    try:
+        signature(app).bind("scope", "receive", "send")
+    except TypeError:
+        return False
+    except ValueError:  # it says nothing of its arguments
+        return callable(app)
+    return True
 
 
 def check_rule(name: str, rule: Any) -> None:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from inspect import signature
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
@@ -39,7 +38,7 @@ from a2a_trust.middleware.extended_card import ExtendedCard, ExtendedCardEndpoin
 from a2a_trust.middleware.generated import Ask, AskedAgain, CardFunction, GeneratedCard, asking, is_function
 from a2a_trust.middleware.installation import AppT, Installation
 from a2a_trust.middleware.metadata import JwksEndpoint, ProtectedResource, PublishedKeys
-from a2a_trust.middleware.options import MAX_BODY, RequestRules, listed
+from a2a_trust.middleware.options import MAX_BODY, RequestRules, listed, takes_requests
 from a2a_trust.middleware.peer import Networks
 from a2a_trust.middleware.routing import Interfaces
 from a2a_trust.middleware.rules import RulesMiddleware
@@ -215,12 +214,10 @@ def _checked_lifespans(app: ASGIApp, lifespans: Any) -> tuple[ASGIApp, ...]:
         raise ConfigurationError("lifespans: write a list, even of one: lifespans=[…]")
     mounted = tuple(lifespans)
     for each in mounted:
-        try:
-            signature(each).bind("scope", "receive", "send")
-        except (TypeError, ValueError):
+        if isinstance(each, type) or not takes_requests(each):
             raise ConfigurationError(
                 f"lifespans: {each!a:.128} is no ASGI application; write the application that is mounted"
-            ) from None
+            )
         if each is app:
             raise ConfigurationError("lifespans: the application's own lifespan runs anyway; leave it out")
     if len({*map(id, mounted)}) < len(mounted):

@@ -192,7 +192,7 @@ def test_a_name_that_is_looked_up_for_too_long_is_given_up(agent: Agent, ask: As
             await asyncio.sleep(30)
             return ["127.0.0.1"]
 
-    with pytest.raises(httpx.ConnectTimeout, match=r"no address within 0\.2 seconds"):
+    with pytest.raises(httpx.ConnectTimeout, match=r"its name servers do not answer in time"):
         ask(Slow(), f"{here(agent)}/rpc", sent={"timeout": 0.2}, also=[here(agent)])
 
 
@@ -280,3 +280,46 @@ def test_what_is_no_suffix_is_refused(wrong: Any) -> None:
     ):
         with pytest.raises(ConfigurationError, match=r"^http_within: "):
             make()
+
+
+def test_requests_that_begin_at_once_share_a_look_up(origin: str) -> None:
+    """Each look-up takes a thread, and there are 64."""
+    asked: list[str] = []
+
+    class Slow:
+        async def resolve(self, host: str, port: int) -> Sequence[str]:
+            asked.append(host)
+            await asyncio.sleep(0.2)
+            return ["127.0.0.1"]
+
+    async def called() -> list[int]:
+        inner = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=10))
+        transport = AsyncVerifyingTransport(inner, trusting(NAME), http_within=[MESH], resolver=Slow())
+        async with httpx.AsyncClient(transport=transport, headers={"X-API-Key": KEY}, timeout=30) as http:
+            assert (await http.post(f"{origin}/rpc", json=CALL)).status_code == 200
+            del asked[:]
+            answers = await asyncio.gather(*(http.post(f"{origin}/rpc", json=CALL) for _ in range(100)))
+            return [answer.status_code for answer in answers]
+
+    assert asyncio.run(called()) == [200] * 100
+    assert asked == [NAME]
+
+
+def test_an_address_that_swallows_packets_leaves_time_for_the_next(origin: str) -> None:
+    seen: list[tuple[str, float]] = []
+
+    class Swallowing(httpx.AsyncHTTPTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            seen.append((request.url.host, request.extensions["timeout"]["connect"]))
+            if request.url.host == "10.0.0.1":
+                raise httpx.ConnectTimeout("", request=request)
+            return await super().handle_async_request(request)
+
+    async def called() -> int:
+        names = Names(**{NAME: [["10.0.0.1", "127.0.0.1"]]})
+        transport = AsyncVerifyingTransport(Swallowing(), trusting(NAME), http_within=[MESH], resolver=names)
+        async with httpx.AsyncClient(transport=transport, headers={"X-API-Key": KEY}, timeout=4) as http:
+            return (await http.post(f"{origin}/rpc", json=CALL)).status_code
+
+    assert asyncio.run(called()) == 200
+    assert seen == [("10.0.0.1", 2.0), ("127.0.0.1", 2.0)] * (len(seen) // 2)

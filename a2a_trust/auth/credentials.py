@@ -131,6 +131,9 @@ class InHeader:
                 'declare another in the card, as in {"location": "header", "name": "X-API-Key"}'
             )
 
+    def __str__(self) -> str:
+        return f"header {self.name}"
+
     @property
     def header(self) -> bytes:
         return self.name.lower().encode()
@@ -162,6 +165,9 @@ class InQuery:
         pairs = re.compile(rb"(?:^|(?<=&))%b(?:=([^&]*)|(?=&|\Z))" % b"".join(spellings))
         object.__setattr__(self, "_pairs", pairs)
 
+    def __str__(self) -> str:
+        return f"query parameter {self.name}"
+
     @property
     def header(self) -> None:
         return None
@@ -186,6 +192,9 @@ class InCookie:
 
     def __post_init__(self) -> None:
         _check_parameter(self.name)
+
+    def __str__(self) -> str:
+        return f"cookie {self.name}"
 
     @property
     def header(self) -> bytes:
@@ -218,6 +227,9 @@ class HttpAuthorization:
         if self.scheme not in ("bearer", "dpop"):
             raise ConfigurationError(f'HTTP {self.scheme[:64]!a} cannot be enforced; write HttpAuthorization("bearer")')
         object.__setattr__(self, "_word", self.scheme.encode())
+
+    def __str__(self) -> str:
+        return f"Authorization: {self.scheme}"
 
     @property
     def header(self) -> bytes:
@@ -256,6 +268,9 @@ def certificates_of(scope: Mapping[str, Any]) -> CertificateChain:
 @dataclass(frozen=True, slots=True)
 class ClientCertificate:
     """The client's certificates, as the source tells of them that the middleware is configured with."""
+
+    def __str__(self) -> str:
+        return "client certificate"
 
     @property
     def header(self) -> None:

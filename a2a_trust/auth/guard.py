@@ -204,7 +204,8 @@ class Guard:
                 return Refused(error)
         came = lines.get(b"authorization", _NO_LINES)
         hint = "; to take DPoP, pass dpop=DPoP(url=…)" if self.dpop is None and _comes_as_dpop(came) else ""
-        return Refused(MissingCredentialsError(f"no credential for any scheme of the card{hint}"))
+        expected = ", ".join(f"{scheme.name} ({scheme.place})" for scheme in self._config.schemes)
+        return Refused(MissingCredentialsError(f"no credential for any scheme of the card, which are {expected}{hint}"))
 
     # 3
 

@@ -42,7 +42,7 @@ async def calls(shared: Shared) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module", params=SDKS)
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    with sharing(request.param, tmp_path_factory.mktemp("shared"), SHARED="1") as shared:
+    with sharing(request.param, tmp_path_factory.mktemp("shared"), STORE="shared") as shared:
         return asyncio.run(calls(shared))
 
 

@@ -1,8 +1,9 @@
 """An agent of a2a-sdk 0.3 or 1.x behind ``protect``: ``/seen`` says whom each part of it takes for the caller.
 
 Each call names itself in ``X-Call``. A call that names itself "unread" gets more than the buffers on its way can hold,
-one that names itself "works" goes on until it is cancelled. Callers share their tasks if ``SHARED`` is set. Run by the
-interpreter of that SDK's own environment, never imported by a test.
+one that names itself "works" goes on until it is cancelled. ``STORE`` says which task store it has: "shared" between
+callers, "own" that of docs/frameworks/a2a-sdk.md for 0.3, or the SDK's. Run by the interpreter of that SDK's own
+environment, never imported by a test.
 """
 
 # mypy: disable-error-code="import-not-found, misc, unused-ignore"
@@ -140,6 +141,18 @@ async def tell(request: Request) -> JSONResponse:
     return JSONResponse(SEEN)
 
 
+def store() -> Any:
+    if os.environ.get("STORE") == "own":
+        from tests.frameworks.guide import run_page
+
+        names: dict[str, Any] = {}
+        run_page("a2a-sdk", names, 2)
+        return names["OwnTasks"]()
+    if os.environ.get("STORE") == "shared" and not IS_0_3:  # those of 0.3 do not separate callers
+        return Store(owner_resolver=lambda context: "everybody")
+    return Store()
+
+
 def agent() -> Starlette:
     common: dict[str, Any] = {
         "name": "Shared",
@@ -151,17 +164,16 @@ def agent() -> Starlette:
         "skills": [AgentSkill(id="share", name="Share", description="Shares.", tags=["x"])],
     }
     routes = [Route("/seen", tell)]
-    if IS_0_3:  # its stores do not separate callers
+    if IS_0_3:
         from a2a.server.apps import A2AStarletteApplication
 
-        handler = Handler(agent_executor=Executor(), task_store=Store())
+        handler = Handler(agent_executor=Executor(), task_store=store())
         made = A2AStarletteApplication(agent_card=AgentCard(url=URL, **common), http_handler=handler)
         app: Starlette = made.build(rpc_url="/rpc", routes=routes)
         return app
     from a2a.server.routes import create_jsonrpc_routes
 
-    store = Store(owner_resolver=lambda context: "everybody") if "SHARED" in os.environ else Store()
-    handler = Handler(agent_executor=Executor(), task_store=store, agent_card=AgentCard(**common))
+    handler = Handler(agent_executor=Executor(), task_store=store(), agent_card=AgentCard(**common))
     return Starlette(routes=[*routes, *create_jsonrpc_routes(handler, rpc_url="/rpc")])
 
 

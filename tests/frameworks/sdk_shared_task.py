@@ -76,7 +76,7 @@ async def note_all(place: str, context: RequestContext) -> str:
         by_context, by_place = name(lambda: principal_of(context)), name(current_principal)
         SEEN.append({"place": place, "principal_of": [by_context], "current": [by_place]})
         return ""
-    seen = {
+    seen: dict[str, Any] = {
         "place": place,
         "call": call_of(own),
         "task": [context.task_id, context.context_id],
@@ -184,7 +184,7 @@ def card() -> dict[str, Any]:
         return {**card, "protocolVersion": "0.3.0", "url": URL, "securitySchemes": schemes, "security": [{"key": []}]}
     interface = {"url": URL, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
     schemes = {"key": {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}}}
-    demands = [{"schemes": {"key": {}}}]
+    demands: list[dict[str, Any]] = [{"schemes": {"key": {}}}]
     return {**card, "supportedInterfaces": [interface], "securitySchemes": schemes, "securityRequirements": demands}
 
 

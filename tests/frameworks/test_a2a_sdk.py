@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import pytest
 
-from tests.frameworks.called_pages import GOOD, IMPOSTORS, REJECTED, UNCHANGED, Case, Page, extended_card, page_of, post
-from tests.frameworks.parties import challenged_resource
+from tests.frameworks.called_pages import GOOD, Case, Page, page_of, post
+from tests.frameworks.impostors import KINDS, UNCHANGED
+from tests.frameworks.parties import BAD, challenged_resource
 from tests.frameworks.shared_tasks import SDKS, Call, Shared, sharing
 from tests.servers.environments import python_of
 from tests.servers.serving import ROOT
@@ -37,7 +38,7 @@ def test_a_client_with_a_credential_is_answered_by_its_name(page: Page, caller: 
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-@pytest.mark.parametrize(("caller", "status"), REJECTED.items())
+@pytest.mark.parametrize(("caller", "status"), BAD.items())
 def test_other_clients_are_rejected(page: Page, caller: str, status: int, streaming: bool) -> None:
     assert page.outcomes[Case(caller, streaming=streaming)]["requests"][1:] == [["POST", "/rpc", status]]
     assert page.errors(caller, streaming=streaming).startswith(f"A2AClientError: HTTP Error {status}")
@@ -53,7 +54,7 @@ def test_the_lines_of_the_page_tell_of_a_bad_key(page: Page) -> None:
     assert second.startswith("CredentialsRejectedError")
 
 
-@pytest.mark.parametrize("impostor", IMPOSTORS)
+@pytest.mark.parametrize("impostor", KINDS)
 def test_with_the_lines_of_the_page_the_key_does_not_go_to_an_impostor(page: Page, impostor: str) -> None:
     errors = page.errors("page", impostor)
     assert errors.startswith("AgentCardResolutionError: Network communication error")
@@ -65,13 +66,13 @@ def test_with_the_lines_of_the_page_the_key_does_not_go_to_a_copy_with_the_same_
     assert page.credentials[Case("page", UNCHANGED)] == []
 
 
-@pytest.mark.parametrize("impostor", [*IMPOSTORS, UNCHANGED])
+@pytest.mark.parametrize("impostor", [*KINDS, UNCHANGED])
 def test_control_without_them_the_key_goes_to_an_impostor(page: Page, impostor: str) -> None:
     assert page.credentials[Case("key", impostor)] != []
 
 
 def test_both_cards_are_signed_and_say_what_is_enforced(page: Page) -> None:
-    public, extended = page.of.fetch(page.url).card, extended_card(page, page.of.key("read")).card
+    public, extended = page.of.fetch(page.url).card, page.of.fetch_extended(page.url).card
     for card in (public, extended):
         assert (card["name"], card["supportedInterfaces"][0]["url"]) == ("ledger", f"{page.url}/rpc")
         assert card["securityRequirements"] == [{"schemes": {name: {"list": ["read"]}}} for name in ("key", "login")]

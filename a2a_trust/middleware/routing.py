@@ -337,6 +337,10 @@ def _guarded(view: CardView, unguarded: frozenset[str]) -> list[Interface]:
     host = _split(guarded[0].url, guarded[0].pointer).netloc if guarded else ""
     for interface in guarded:
         parts = _split(interface.url, interface.pointer)
+        if interface.binding in tuple(Binding) and not parts.netloc:
+            raise ConfigurationError(
+                f"{interface.pointer}: {interface.url!a:.128} has no host; write the whole URL, https://host/path"
+            )
         if interface.binding not in tuple(Binding) or parts.scheme not in ("http", "https") or parts.netloc != host:
             raise ConfigurationError(
                 f"{interface.pointer}: this application cannot guard {interface.url} ({interface.binding}); protect it "

@@ -228,3 +228,10 @@ def test_a_path_of_slashes_costs_no_more_than_its_length() -> None:
             assert tracemalloc.get_traced_memory()[1] < 5_000_000
         finally:
             tracemalloc.stop()
+
+
+@pytest.mark.parametrize("url", ["/rpc", "rpc", "//", "https:///rpc"])
+def test_an_interface_without_a_host_is_not_advised_to_be_served_elsewhere(url: str) -> None:
+    card = {"supportedInterfaces": [{"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]}
+    with pytest.raises(ConfigurationError, match=r"/supportedInterfaces/0/url: .* has no host; write the whole URL"):
+        Interfaces(read_card(card))

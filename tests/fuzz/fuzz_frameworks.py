@@ -15,6 +15,7 @@ import random
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import cache
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -155,6 +156,7 @@ def with_fastapi() -> Any:
     return app
 
 
+@cache  # Django has one configuration in a process; its application is wrapped, and not changed
 def with_django_rest_framework() -> Any:
     import django
     from django.conf import settings
@@ -403,18 +405,23 @@ async def no_card(caller: Any, tenant: str) -> None:
 
 
 async def fuzzed(make: Callable[[], Any], seed: int, count: int) -> dict[str, Any]:
-    made = make()
-    app = await made if isinstance(made, Awaitable) else made
+    async def new() -> Any:
+        made = make()
+        return await made if isinstance(made, Awaitable) else made
+
+    app = await new()
     rules = RequestRules(may_use_tenant=lambda caller, tenant: tenant == "acme", other_paths=[RPC, "/docs"])
     # Of a card that has 0.3 too, /v1 is no tenant: an application without the paths of 0.3 has no tenant of that name.
     guards = {
         "default": (
-            protect(app, card=CARD, verifiers={"key": ApiKeyVerifier(STORE)}, extended_card=ExtendedCard(no_card)),
+            protect(
+                await new(), card=CARD, verifiers={"key": ApiKeyVerifier(STORE)}, extended_card=ExtendedCard(no_card)
+            ),
             set[str](),
         ),
         "rules": (
             protect(
-                app,
+                await new(),
                 card=merged_card(CARD),
                 verifiers={"key": ApiKeyVerifier(STORE)},
                 extended_card=ExtendedCard(no_card),

@@ -172,7 +172,7 @@ def _origin(text: str) -> str:
             return host_of(text)
         Origins(text)
     except (MalformedError, ConfigurationError) as error:
-        raise ConfigurationError(f"--origin: {error}") from None
+        raise ConfigurationError(f"--origin: {error}; or write a URL with its scheme, http://localhost:8000") from None
     return text
 
 

@@ -165,7 +165,7 @@ class Running:
         self.caller: Caller | None = caller
         self.task: int | None = task
         self._before: Running | None = None
-        self._within: set[object] = _NO_TASKS
+        self._within: frozenset[object] = _NO_TASKS
 
     def __enter__(self) -> Caller | None:
         self._before = _RUNNING.get()
@@ -192,15 +192,15 @@ class Running:
         parent = anyio.get_current_task().parent_id
         if parent not in (None, self.task):  # further up; this looks at all tasks
             parents = {each.id: each.parent_id for each in anyio.get_running_tasks()}
-            while parent not in (None, self.task):
-                parent = parents.get(parent)
+            for _ in parents:  # no more steps than tasks, whatever they say
+                parent = parents.get(parent) if parent not in (None, self.task) else parent
         if parent != self.task:
             return False
-        self._within = {*self._within, current}  # the task itself: its ``id`` may be that of another one later
+        self._within |= {current}  # the task itself: its ``id`` may be that of another one later
         return True
 
 
-_NO_TASKS: Final[set[object]] = set()
+_NO_TASKS: Final = frozenset[object]()
 _RUNNING: Final[ContextVar[Running | None]] = ContextVar("a2a_trust.running", default=None)
 
 

@@ -28,6 +28,8 @@ from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import UnsafeAnyOrigin, host_of, interface_host, is_unencrypted
 from a2a_trust.keys.policy import AnyKey, Policy, Threshold, is_thumbprint
 from a2a_trust.keys.trust import TrustSource, TrustStore
+from a2a_trust.net.addresses import is_this_machine
+from a2a_trust.net.urls import read_url
 from a2a_trust.signing.forms import UNVERIFIED_BY_PRUNING, Form, is_within, shown
 from a2a_trust.signing.parties import counted_signatures
 from a2a_trust.signing.verify_signature import VerifiedSignature, verify_signatures
@@ -210,7 +212,9 @@ def _warnings(common: VerifiedSignature, *, is_whole: bool, bound: bool) -> tupl
     warnings = []
     if not bound:
         warnings.append("origin: not bound; the key may speak for every host, or the host of the card was not given")
-    unencrypted = tuple(pointer for pointer, url in common.interfaces if is_unencrypted(url))
+    unencrypted = tuple(
+        pointer for pointer, url in common.interfaces if is_unencrypted(url) and _leaves_this_machine(url)
+    )
     if unencrypted:
         warnings.append(
             f"not encrypted: {shown(unencrypted)}; anybody on the way can read and change what is sent there, "
@@ -222,6 +226,13 @@ def _warnings(common: VerifiedSignature, *, is_whole: bool, bound: bool) -> tupl
             "have been removed, and nothing shows it"
         )
     return tuple(warnings)
+
+
+def _leaves_this_machine(url: str) -> bool:
+    try:
+        return not is_this_machine(read_url(url).host)
+    except MalformedError:
+        return True
 
 
 def _printed(document: Mapping[str, Any]) -> bytes:

@@ -66,6 +66,13 @@ def test_an_interface_that_is_not_encrypted_is_a_warning() -> None:
     assert warning.startswith(f"not encrypted: /supportedInterfaces/{len(card['supportedInterfaces']) - 1}/url; ")
 
 
+@pytest.mark.parametrize("host", ["localhost:8000", "127.0.0.1", "[::1]:1"])
+def test_what_does_not_leave_this_machine_is_none(host: str) -> None:
+    card = {**full_card(), "supportedInterfaces": [{"url": f"http://{host}/rpc", "protocolBinding": "JSONRPC"}]}
+    trust = TrustStore([trusted(ALICE, host.removesuffix(":8000").removesuffix(":1"))])
+    assert verify(sign_card(card, ALICE).card, trust, origin=f"http://{host}").warnings == ()
+
+
 def test_one_key_of_first_use_makes_it_a_proof_of_first_use() -> None:
     card = sign_card(full_card(), ALICE, BOB).card
     for firsts in ((False, False), (True, False), (True, True)):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import httpx
 import pytest
@@ -182,9 +182,15 @@ async def asked(app):
         for headers in ({}, {"X-API-Key": os.environ["KEY"]}):
             spans.clear()
             found += [(await http.get("/hello", headers=headers)).status_code, len(spans.get_finished_spans()) > 0]
+        spans.clear()
+        query = {"lang": "en", "api_key": os.environ["KEY"]}
+        found.append((await http.get("/hello", params=query)).status_code)
+        told = json.dumps([dict(each.attributes) for each in spans.get_finished_spans()], default=str)
+        found += ["lang=en" in told, os.environ["KEY"] in told]
     return found
 
-first = open("traced.py").read()
+by_query = "'query': ApiKeyVerifier(SqliteApiKeys('keys.db')), "
+first = open("traced.py").read().replace("verifiers={", "verifiers={" + by_query)
 line = "FastAPIInstrumentor.instrument_app(app)\\n"
 assert line in first
 other = first.replace(line, "").replace("app = protect(FastAPI(),", "app = FastAPI()\\n" + line + "app = protect(app,")
@@ -196,22 +202,32 @@ for order, text in (("after", first), ("before", other)):
 print(json.dumps(answers))
 """
 INTERFACE: Final = {"url": "http://agent.example/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-PLAIN_CARD: Final = {
+PLAIN_CARD: Final[dict[str, Any]] = {
     "name": "ledger",
     "supportedInterfaces": [INTERFACE],
     "securitySchemes": {"key": {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}}},
     "securityRequirements": [{"schemes": {"key": {"list": []}}}],
 }
+#: For the page's lines, which have a verifier for "key": the key may come in the query, too.
+TRACED_CARD: Final = {
+    **PLAIN_CARD,
+    "securitySchemes": {
+        **PLAIN_CARD["securitySchemes"],
+        "query": {"apiKeySecurityScheme": {"location": "query", "name": "api_key"}},
+    },
+    "securityRequirements": [{"schemes": {name: {"list": []}}} for name in ("key", "query")],
+}
 
 
-def test_tracing_is_inside_the_guard(tmp_path: Path) -> None:
+def test_tracing_is_inside_the_guard_and_sees_no_key(tmp_path: Path) -> None:
     (tmp_path / "traced.py").write_text(TRACED, encoding="utf-8")
     with parties(tmp_path) as of:
-        settings = {**of.settings(KEY=of.key()), "CARD": json.dumps(PLAIN_CARD)}
+        settings = {**of.settings(KEY=of.key()), "CARD": json.dumps(TRACED_CARD)}
         run = [str(python_of(ENVIRONMENT)), "-c", TRACING]
         done = subprocess.run(run, cwd=tmp_path, env=settings, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {order: [401, False, 200, True] for order in ("after", "before")}
+    seen = [401, False, 200, True, 200, True, False]
+    assert json.loads(done.stdout) == {"after": seen, "before": seen}
 
 
 class Noting:

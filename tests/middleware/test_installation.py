@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.middleware.application import FromApplication
 from a2a_trust.middleware.installation import is_protected
+from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import ProtectedAgent, protect, protect_agents
 from tests.middleware.agent import CALL, CARD, KEY, Agent, verifiers
 
@@ -94,6 +95,21 @@ async def test_fastapis_own_pages_are_behind_it() -> None:
         for path in ("/docs", "/openapi.json", "/redoc"):
             assert (await http.get(path)).status_code == 401
             assert (await http.get(path, headers=GOOD)).status_code == 200
+
+
+async def test_a_root_path_that_only_fastapi_knows_opens_nothing() -> None:
+    """The guard comes before FastAPI sets it; a proxy that takes the prefix off has to be told of."""
+    url = "http://agent.example/api/rpc"
+    card = {
+        **CARD,
+        "supportedInterfaces": [{"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}],
+    }
+    for rules, status in ((RequestRules(), 404), (RequestRules(served_at={url: "/rpc"}), 200)):
+        app = fastapi()
+        app.root_path = "/api"  # as FastAPI(root_path=…) does, which warns
+        protect(app, **{**OPTIONS, "card": card}, rules=rules)
+        assert await statuses(app, "/rpc", "/api/rpc", "/x/rpc") == [401] * 3
+        assert (await statuses(app, headers=GOOD)) == [status]
 
 
 async def test_the_applications_own_card_is_asked_for_inside() -> None:

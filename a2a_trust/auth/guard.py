@@ -205,7 +205,7 @@ class Guard:
         came = lines.get(b"authorization", _NO_LINES)
         hint = "; to take DPoP, pass dpop=DPoP(url=…)" if self.dpop is None and _comes_as_dpop(came) else ""
         expected = ", ".join(f"{scheme.name} ({scheme.place})" for scheme in self._config.schemes)
-        return Refused(MissingCredentialsError(f"no credential for any scheme of the card, which are {expected}{hint}"))
+        return Refused(MissingCredentialsError(f"no credential for any scheme of the card; expected: {expected}{hint}"))
 
     # 3
 

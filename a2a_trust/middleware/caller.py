@@ -187,6 +187,8 @@ class Running:
             current = asyncio.current_task()
         except RuntimeError:  # a thread
             return False
+        if current is None:  # a callback of the event loop, which may be anybody's
+            return False
         if id(current) == self.task or current in self._within:
             return True
         parent = anyio.get_current_task().parent_id

@@ -42,11 +42,12 @@ from a2a_trust.middleware.options import MAX_BODY, RequestRules, listed, takes_r
 from a2a_trust.middleware.peer import Networks
 from a2a_trust.middleware.routing import Interfaces
 from a2a_trust.middleware.rules import RulesMiddleware
+from a2a_trust.net.urls import read_url
 
 _log: Final = logging.getLogger(__name__)
 
 #: What servers are told to listen at, and clients cannot connect to everywhere.
-_UNSPECIFIED: Final = ("0.0.0.0", "::")  # noqa: S104
+_UNSPECIFIED: Final = ("0.0.0.0", "[::]")  # noqa: S104
 
 __all__ = ["CardServing", "ProtectedAgent", "SigningKeys", "protect", "protect_agents"]
 
@@ -133,8 +134,8 @@ def protect(
 ) -> AppT:
     """``app`` behind its card: one line around a Starlette, FastAPI or a2a-sdk application.
 
-    An application of Starlette or FastAPI gets the guard inside, outside of all its middleware, and is returned itself.
-    Around any other ASGI application is a wrapper, which has its public attributes.
+    An application of Starlette or FastAPI is returned itself, with the guard before all that it does. Any other ASGI
+    application is wrapped: serve only what is returned. The wrapper has the public attributes of the application.
 
     ``card`` is the agent's own card: a dict, bytes, JSON text, a ``Path`` (read once), an ``AgentCard`` of a2a-sdk or
     ``a2a_trust.card.models``, or a source such as ``CardFile``. A card that exists only when the application has
@@ -429,13 +430,21 @@ def _check_hosts(url: str | None, interfaces: Interfaces, dpop: Any) -> None:
 def _warn_of_unspecified(url: str | None, view: CardView) -> None:
     """Log a warning for URLs that lead each caller to its own machine, or nowhere."""
     for place, each in (("url", url), *(("the card's interface", interface.url) for interface in view.interfaces)):
-        if each is not None and urlsplit(each).hostname in _UNSPECIFIED:
+        if each is not None and _host(each) in _UNSPECIFIED:
             _log.warning(
                 "%s: %s has the address that a server listens at, which no caller can connect to; write the name that "
                 "callers use, such as http://localhost:8000",
                 place,
                 ascii(each)[:128],
             )
+
+
+def _host(url: str) -> str:
+    """The host of a URL; empty where readers differ about it, and others say what is wrong."""
+    try:
+        return read_url(url).host
+    except MalformedError:
+        return ""
 
 
 def _origin(url: str) -> str:

@@ -31,8 +31,8 @@ class HttpWithin:
     __slots__ = ("suffixes",)
 
     def __init__(self, suffixes: Iterable[str] = ()) -> None:
-        if isinstance(suffixes, str):
-            raise ConfigurationError(f"http_within: write a list, even of one: [{suffixes[:128]!r}]")
+        if isinstance(suffixes, str) or not isinstance(suffixes, Iterable):
+            raise ConfigurationError(f'http_within: write a list, as in ["svc.cluster.local"], not {suffixes!a:.128}')
         self.suffixes: Final[tuple[str, ...]] = tuple(map(_suffix, suffixes))
 
     def covers(self, host: str) -> bool:

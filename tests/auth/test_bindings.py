@@ -241,7 +241,7 @@ async def test_what_is_missing_at_the_agent_is_said_to_whoever_reads_its_log() -
         (guard_of(), [(b"authorization", b"Basic x")]),
         (guard_of(dpop=taking()), []),
     ):
-        with pytest.raises(MissingCredentialsError, match=r"of the card, which are s \(Authorization: bearer\)$"):
+        with pytest.raises(MissingCredentialsError, match=r"of the card; expected: s \(Authorization: bearer\)$"):
             await let_in(guard, headers)
 
 

@@ -144,6 +144,15 @@ async def test_other_tasks_and_threads_raise_although_they_see_the_request() -> 
     assert await answers(served(handler)) == [IN_ANOTHER_TASK] * 3
 
 
+async def test_a_callback_of_the_event_loop_raises_too() -> None:
+    async def handler(request: Request) -> JSONResponse:
+        said: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(lambda: said.set_result(current()))
+        return JSONResponse(await asyncio.wait_for(said, 5))
+
+    assert await answers(served(handler)) == IN_ANOTHER_TASK
+
+
 async def test_a_worker_that_a_request_started_is_no_part_of_a_later_one() -> None:
     """So a2a-sdk 1.0.0 runs the messages of all callers of a task: in a task that the first request started."""
     jobs: asyncio.Queue[asyncio.Future[str]] = asyncio.Queue()

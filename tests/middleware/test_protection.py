@@ -326,6 +326,7 @@ def test_a_card_that_says_other_rules_is_not_served_and_read_once(monkeypatch: p
     [
         ("http://0.0.0.0:8000", "http://0.0.0.0:8000/rpc", ["url", "the card's interface"]),
         (None, "http://[::]:8000/rpc", ["the card's interface"]),
+        (None, "http://[0:0::0]:8000/rpc", ["the card's interface"]),
         (None, "http://0.0.0.1/rpc", []),
         ("http://localhost:8000", "http://localhost:8000/rpc", []),
     ],
@@ -337,3 +338,15 @@ def test_an_address_to_listen_at_is_warned_of(
     protect(application(), card={**CARD, "supportedInterfaces": interfaces}, verifiers=verifiers(), url=url)
     assert [record.getMessage().partition(": ")[0] for record in caplog.records] == places
     assert all("write the name that callers use" in record.getMessage() for record in caplog.records)
+
+
+def test_an_interface_elsewhere_that_readers_differ_about_is_no_reason_to_fail() -> None:
+    url = "http://[::1"
+    interfaces = [*CARD["supportedInterfaces"], {"url": url, "protocolBinding": "GRPC", "protocolVersion": "1.0"}]
+    app = protect(
+        application(),
+        card={**CARD, "supportedInterfaces": interfaces},
+        verifiers=verifiers(),
+        rules=RequestRules(unguarded=[url]),
+    )
+    assert ask(app, "POST", "/rpc", json=CALL).status_code == 401

@@ -36,9 +36,10 @@ def test_a_suffix_is_a_name_of_two_labels_in_lower_case(suffix: Any) -> None:
         Fetcher(http_within=["svc.cluster.local", suffix])
 
 
-def test_one_suffix_is_a_list_of_one() -> None:
-    with pytest.raises(ConfigurationError, match=r"write a list, even of one: \['svc.cluster.local'\]"):
-        HttpWithin("svc.cluster.local")
+@pytest.mark.parametrize("suffixes", ["svc.cluster.local", True, None, 7])
+def test_suffixes_are_a_list_even_of_one(suffixes: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r'^http_within: write a list, as in \["svc\.cluster\.local"\], not '):
+        HttpWithin(suffixes)
 
 
 @pytest.mark.parametrize("host", ["svc.cluster.local", "a.svc.cluster.local", NAME, "xn--bcher-kva.svc.cluster.local"])

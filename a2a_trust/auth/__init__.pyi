@@ -14,9 +14,12 @@ from a2a_trust.auth.discovery import OpenIdKeys as OpenIdKeys
 from a2a_trust.auth.dpop import DPoP as DPoP
 from a2a_trust.auth.dpop import ServerNonces as ServerNonces
 from a2a_trust.auth.guard_config import CredentialAt as CredentialAt
+from a2a_trust.auth.issuers import SeveralIssuers as SeveralIssuers
 from a2a_trust.auth.jwt import IdTokenVerifier as IdTokenVerifier
 from a2a_trust.auth.jwt import JwtVerifier as JwtVerifier
 from a2a_trust.auth.jwt import TokenProfile as TokenProfile
+from a2a_trust.auth.key_sources import JwksFile as JwksFile
+from a2a_trust.auth.key_sources import SeveralKeySources as SeveralKeySources
 from a2a_trust.auth.principal import Anonymous as Anonymous
 from a2a_trust.auth.principal import BoundVerifier as BoundVerifier
 from a2a_trust.auth.principal import CredentialKind as CredentialKind
@@ -30,3 +33,4 @@ from a2a_trust.auth.proof_memory import ProofMemory as ProofMemory
 from a2a_trust.auth.proof_memory import VolatileProofMemory as VolatileProofMemory
 from a2a_trust.auth.proof_store import SqliteProofMemory as SqliteProofMemory
 from a2a_trust.auth.subject_token import SubjectToken as SubjectToken
+from a2a_trust.auth.token_claims import AccessTokenMark as AccessTokenMark

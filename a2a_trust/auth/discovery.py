@@ -134,7 +134,10 @@ _METADATA: Final = re.compile(r"/\.well-known/(?:openid-configuration|oauth-auth
 
 
 def check_issuer(issuer: str) -> None:
-    """ConfigurationError for the URL of an issuer's metadata: tokens name the issuer itself."""
+    """ConfigurationError for the URL of an issuer's metadata: tokens name the issuer itself. And for a fragment, which
+    no issuer has (RFC 8414 2): identities whose subject is no ``sub`` are told from others by one."""
+    if "#" in issuer:
+        raise ConfigurationError(f"issuer {issuer[:128]!a}: write it as tokens have it in iss, without a fragment")
     name = _METADATA.sub("", issuer)
     if name != issuer:
         raise ConfigurationError(

@@ -23,6 +23,7 @@ from a2a_trust.auth.guard_config import (
 )
 from a2a_trust.auth.principal import Anonymous, Identity, Principal, Verifier
 from a2a_trust.auth.subject_token import SubjectToken
+from a2a_trust.auth.token_claims import candidates
 from a2a_trust.card.view import Alternative, CardView, SecurityScheme
 from a2a_trust.errors import (
     AuthenticationError,
@@ -352,6 +353,15 @@ def _undecided(alternative: Alternative, evidence: _Evidence) -> KeySourceUnavai
     return unknown
 
 
+def _hint_where(identities: Mapping[str, Identity], lacking: Mapping[str, set[str]]) -> str:
+    """For operators: the claims that hold the scopes, where ``scopes_from`` does not look."""
+    found = {
+        name: candidates(identities[name].claims, scopes - identities[name].scopes) for name, scopes in lacking.items()
+    }
+    hints = [f"in {name!r} scopes_from={where[0]!r} would find some" for name, where in found.items() if where]
+    return f"; {'; '.join(hints)}" if hints else ""
+
+
 def _lacking_scopes(identities: Mapping[str, Identity], met: Iterable[Alternative]) -> AuthorizationError:
     """The refusal of a known caller; ``met`` are the alternatives whose credentials came."""
     wanting: set[str] = set()
@@ -362,7 +372,7 @@ def _lacking_scopes(identities: Mapping[str, Identity], met: Iterable[Alternativ
             if not scopes <= identities[name].scopes:
                 lacking.setdefault(name, set()).update(scopes)
     return AuthorizationError(
-        "the credentials lack scopes that the card demands",
+        f"the credentials lack scopes that the card demands{_hint_where(identities, lacking)}",
         tuple(sorted(wanting)),
         {name: tuple(sorted(scopes)) for name, scopes in lacking.items()},
     )

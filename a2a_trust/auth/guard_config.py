@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, Lines, extractor_for
 from a2a_trust.auth.dpop import DPoP
-from a2a_trust.auth.principal import SCOPE, BoundVerifier, CredentialKind, Identity, Verifier
+from a2a_trust.auth.principal import SCOPE, CredentialKind, Identity, Verifier, verification_of
 from a2a_trust.card.schema import SCHEME_TYPES
 from a2a_trust.card.view import (
     Alternative,
@@ -57,8 +57,7 @@ class ConfiguredScheme:
     header: bytes = field(init=False)
     """The header in which the credential travels; b"" for none."""
     verify: Callable[[Any, float], Awaitable[Identity]] = field(init=False)
-    """``verify_bound`` of a ``BoundVerifier`` whose ``verify`` nobody has replaced, else ``verify``: one that was put
-    over it, in a subclass or on the object, may reject more, and must be asked."""
+    """As ``verification_of`` the verifier."""
 
     is_for_access_tokens: bool = field(init=False)
     """Whether the verifier says so of itself; ID tokens are something else here."""
@@ -67,10 +66,7 @@ class ConfiguredScheme:
         object.__setattr__(self, "header", self.place.header or b"")
         kind = getattr(self.verifier, "kind", None)
         object.__setattr__(self, "is_for_access_tokens", kind is CredentialKind.ACCESS_TOKEN)
-        verifier, verify = self.verifier, self.verifier.verify
-        if isinstance(verifier, BoundVerifier) and getattr(verify, "__func__", None) is BoundVerifier.verify:
-            verify = verifier.verify_bound
-        object.__setattr__(self, "verify", verify)
+        object.__setattr__(self, "verify", verification_of(self.verifier))
 
     def take(self, lines: Lines, scope: Any) -> tuple[Any, bool]:
         """The credential that a request carries, None for none, and whether it came as ``Authorization: DPoP``.
@@ -165,14 +161,14 @@ def _demand(card: CardView, names: Iterable[str]) -> str:
 def _declaration(given: Verifier[Any] | CredentialAt, *, is_legacy: bool) -> dict[str, Any]:
     """How a card declares a scheme for this verifier."""
     verifier = given.verifier if isinstance(given, CredentialAt) else given
-    url, given_kind = getattr(verifier, "metadata_url", None), _kind_of(verifier)
+    urls, given_kind = getattr(verifier, "metadata_urls", ()), _kind_of(verifier)
     kind, members = "http", {"scheme": "bearer"}
     if given_kind is CredentialKind.API_KEY:
         kind, members = "apiKey", {"in" if is_legacy else "location": "header", "name": "X-API-Key"}
     elif given_kind is CredentialKind.CERTIFICATE:
         kind, members = "mutualTLS", {}
-    elif url is not None and url.endswith("/openid-configuration"):
-        kind, members = "openIdConnect", {"openIdConnectUrl": url}
+    elif urls and urls[0].endswith("/openid-configuration"):
+        kind, members = "openIdConnect", {"openIdConnectUrl": urls[0]}
     if is_legacy:
         return {"type": kind, **members}
     return {wrapper: members for wrapper, name in SCHEME_TYPES.items() if name == kind}
@@ -366,10 +362,11 @@ def _check_metadata(scheme: SecurityScheme, verifier: Verifier[Any]) -> None:
         member, said = "oauth2MetadataUrl", scheme.metadata_url
     else:
         return
-    used: str | None = getattr(verifier, "metadata_url", None)
-    if used is not None and used != said:
+    used: tuple[str, ...] = getattr(verifier, "metadata_urls", ())
+    if used and said not in used:
+        names = " and ".join(map(ascii, used))
         raise ConfigurationError(
-            f"the card's {member} of {scheme.name!r} is {said!a}, and its verifier takes the keys of {used!a}: callers "
+            f"the card's {member} of {scheme.name!r} is {said!a}, and its verifier takes the keys of {names}: callers "
             "would get their tokens elsewhere. Make the two alike; OAuth2Keys(issuer, fetcher, metadata_url=…) names "
             "the other place that an issuer may have"
         )

@@ -5,8 +5,9 @@ The rules, in the order in which they are applied:
 1. Three canonical base64url parts; a header without ``crit``; an asymmetric ``alg``.
 2. ``iss`` is exactly our issuer. A token of another issuer is for another verifier: no key is looked for.
 3. ``typ`` is that of an access token, and the claims are not those of another kind of token. ID tokens, refresh tokens
-   and logout tokens are no access tokens, whoever signed them.
-4. ``aud`` is exactly ours; ``sub`` names somebody.
+   and logout tokens are no access tokens, whoever signed them. A JWT that does not say its kind in ``typ`` must show it
+   by its claims: ``scope`` or ``scp``, or a mark that the operator names.
+4. ``aud`` has one of our audiences; ``sub`` names somebody.
 5. ``exp`` lies ahead, ``nbf`` and ``iat`` do not.
 6. A token that is bound to a key or a certificate (``cnf``) proves nothing by itself: the guard demands the proof in
    every request, and ``verify``, which sees no requests, refuses it. What else ``cnf`` may say is not understood, and
@@ -24,15 +25,29 @@ in bytes; the token that was verified first leaves it first.
 from __future__ import annotations
 
 import hashlib
-import json
 import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final, NamedTuple, Protocol
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from a2a_trust import strict_json
 from a2a_trust.auth.discovery import IssuerKeys, check_issuer
-from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, KeyBinding, TokenBinding
+from a2a_trust.auth.key_sources import KeySource
+from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, TokenBinding
+from a2a_trust.auth.token_claims import (
+    AccessTokenMark,
+    ScopeClaims,
+    ScopesFrom,
+    audiences_of,
+    binding_of,
+    is_for,
+    marks_of,
+    moments_of,
+    shown,
+)
 from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import (
     ConfigurationError,
@@ -43,11 +58,10 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys import base64url
 from a2a_trust.keys.algorithms import algorithm_of
-from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import read_header, verify_jws
 from a2a_trust.strict_json import JSONObject
 
-__all__ = ["IdTokenVerifier", "JwtVerifier", "KeySource", "TokenProfile"]
+__all__ = ["MAX_TOKEN", "IdTokenVerifier", "JwtVerifier", "TokenProfile"]
 
 MAX_TOKEN: Final = 16_384
 """The longest token that is looked at, in characters."""
@@ -60,27 +74,6 @@ _MEMORY_BYTES: Final = 4_096
 """How many bytes the memory may take for each of the tokens that it is for; one of 450 characters takes 1,550."""
 
 
-class KeySource(Protocol):
-    """Where the issuer's keys come from.
-
-    ``OpenIdKeys`` and ``OAuth2Keys`` of ``a2a_trust.auth.discovery`` find them by the issuer's name;
-    ``JwksCache(fetcher.loader("https://idp.example/jwks", configured=True))`` takes them from one URL.
-    """
-
-    @property
-    def generation(self) -> int:
-        """A number that rises whenever a key is lost: what was verified before then has to be verified again."""
-        ...
-
-    async def key(self, kid: str, kty: str) -> PublicKey:
-        """The key of that name and type; InvalidCredentialsError, or KeySourceUnavailableError."""
-        ...
-
-    async def only_key(self, kty: str) -> PublicKey:
-        """The one key of that type, for tokens without ``kid``; InvalidCredentialsError when there are several."""
-        ...
-
-
 class TokenProfile(StrEnum):
     """What an issuer writes into the access tokens that it signs."""
 
@@ -89,17 +82,21 @@ class TokenProfile(StrEnum):
 
     PLAIN_JWT = "JWT"
     """``typ`` is JWT or absent, as Keycloak and Entra ID write it. Such a token is told from ID, refresh and logout
-    tokens by what it must have (``scope`` or ``scp``, or Entra's ``azpacr`` and ``appidacr``) and must not have."""
+    tokens by what it must have (``scope``, ``scp``, Entra's ``azpacr`` or ``appidacr``, or an ``AccessTokenMark``) and
+    must not have."""
 
 
-#: Claims of ID tokens (OpenID Connect Core 2 and 3.3.2.11) and of logout tokens (Back-Channel Logout 2.4).
-_OF_OTHER_TOKENS: Final = frozenset({"nonce", "at_hash", "c_hash", "s_hash", "events"})
+#: Claims of ID tokens (OpenID Connect Core 3.3.2.11) and of logout tokens (Back-Channel Logout 2.4).
+_OF_OTHER_TOKENS: Final = frozenset({"at_hash", "c_hash", "s_hash", "events"})
+#: Also of ID tokens; some issuers copy it into access tokens, as Keycloak did before version 25.
+_NONCE: Final = "nonce"
 #: Claims that only access tokens have: RFC 8693 4.2, and how the client proved itself in Entra ID's versions 1 and 2.
 #: Not ``roles``: ID tokens may have them too.
 _OF_ACCESS_TOKENS: Final = frozenset({"scope", "scp", "azpacr", "appidacr"})
-#: Keycloak's own claim ``typ`` for the kind of token.
+#: Keycloak's own claim ``typ`` for the kind of token, and that for tokens which are bound to a key.
 _KEYCLOAK_ACCESS: Final = "Bearer"
-_NO_SCOPE: Final = frozenset({""})
+_KEYCLOAK_BOUND: Final = "DPoP"
+_NO_HINTS: Final[Mapping[str, str]] = MappingProxyType({})
 #: The types of claims that are final as they are read: they hold no others, and no number that could be rounded.
 _FLAT: Final = frozenset({str, int, bool, type(None)})
 
@@ -120,7 +117,7 @@ class _Verified(NamedTuple):
 
 
 class JwtVerifier(BoundVerifier[str]):
-    """Verifies access tokens of one issuer for one audience; both are compared exactly.
+    """Verifies access tokens of one issuer; issuer and audience are compared exactly.
 
     ::
 
@@ -137,39 +134,58 @@ class JwtVerifier(BoundVerifier[str]):
         keys: KeySource,
         *,
         issuer: str,
-        audience: str,
-        profile: TokenProfile = TokenProfile.RFC9068,
+        audience: str | Iterable[str],
+        profile: TokenProfile | Iterable[TokenProfile] = TokenProfile.RFC9068,
+        scopes_from: ScopesFrom = ("scope", "scp"),
+        audience_from: str | None = None,
+        marked_by: AccessTokenMark | Iterable[AccessTokenMark] = (),
+        hints: Mapping[str, str] = _NO_HINTS,
         skew: float = 30.0,
         binding: TokenBinding = TokenBinding.OPTIONAL,
         remember: int = 32_768,
     ) -> None:
-        """``skew``: by how many seconds ``nbf`` and ``iat`` may lie ahead; ``exp`` gets none. ``binding`` says whether
+        """A token is for this agent if it has one of the audiences. ``profile`` is what the issuer writes; both, while
+        it changes from one to the other. ``scopes_from`` says where the scopes are: see ``ScopesFrom``.
+
+        ``marked_by`` are claims that only access tokens of this issuer have. With one of them a plain JWT needs no
+        scope, and may have a ``nonce``. ``audience_from`` is the claim that stands for a missing ``aud``, in tokens
+        with such a mark. ``hints`` are added to the errors about a claim: what the issuer's console has to change.
+
+        ``skew``: by how many seconds ``nbf`` and ``iat`` may lie ahead; ``exp`` gets none. ``binding`` says whether
         tokens have to be bound to a key. ``remember`` bounds the memory, in tokens: write as many as are live at once.
         It takes about 1.6 kB for a usual token, and never more than 4 kB times ``remember``.
         """
-        for name, value in (("issuer", issuer), ("audience", audience)):
-            if type(value) is not str or not value:
-                raise ConfigurationError(
-                    f"JwtVerifier: {name} must be a string that is not empty; several need a verifier each"
-                )
+        if type(issuer) is not str or not issuer:
+            raise ConfigurationError(
+                "JwtVerifier: issuer must be a string that is not empty; for several issuers write "
+                "SeveralIssuers([JwtVerifier(…), …])"
+            )
         check_issuer(issuer)
         if isinstance(keys, IssuerKeys) and keys.issuer != issuer:
             raise ConfigurationError(f"JwtVerifier: the keys are those of {keys.issuer!a}; pass that as issuer")
         if not 0 <= skew <= MAX_SKEW:
             raise ConfigurationError(f"JwtVerifier: skew must be 0 to {MAX_SKEW:.0f} seconds")
-        self._keys, self._issuer, self._audience = keys, issuer, audience
-        self._profile, self._typ, self._skew = TokenProfile(profile), profile.lower(), skew
-        self._binding = TokenBinding(binding)
         if type(remember) is not int or remember < 0:
             raise ConfigurationError("JwtVerifier: remember is a number of tokens, 0 or more")
+        self._keys, self._issuer, self._skew = keys, issuer, skew
+        self._audiences = audiences_of(audience, "JwtVerifier")
+        self._profiles = {each.lower(): each for each in _profiles_of(profile)}
+        self._scopes, self._marks, self._hints = ScopeClaims(scopes_from), marks_of(marked_by), hints
+        self._audience_from = audience_from
+        if audience_from is not None and (not audience_from or not self._marks):
+            raise ConfigurationError(
+                "audience_from: without aud only a mark tells access tokens from others; name it: "
+                'marked_by=AccessTokenMark("token_use", "access")'
+            )
+        self._binding = TokenBinding(binding)
         self._verified: BoundedCache[bytes, _Verified] = BoundedCache(
             max_entries=remember, max_bytes=remember * _MEMORY_BYTES
         )
 
     @property
-    def issuer(self) -> str:
+    def issuers(self) -> tuple[str, ...]:
         """Whose tokens are taken."""
-        return self._issuer
+        return (self._issuer,)
 
     @property
     def binding(self) -> TokenBinding:
@@ -177,9 +193,9 @@ class JwtVerifier(BoundVerifier[str]):
         return self._binding
 
     @property
-    def metadata_url(self) -> str | None:
-        """Where the keys are found; None when their URL is configured. The guard compares it with the card's."""
-        return self._keys.metadata_url if isinstance(self._keys, IssuerKeys) else None
+    def metadata_urls(self) -> tuple[str, ...]:
+        """Where the keys are found; empty when their URL is configured. The guard compares it with the card's."""
+        return (self._keys.metadata_url,) if isinstance(self._keys, IssuerKeys) else ()
 
     async def verify_bound(self, credential: str, now: float) -> Identity:
         """The identity in an access token; when it is ``bound_to`` keys, it counts for nothing without their proofs.
@@ -226,13 +242,15 @@ class JwtVerifier(BoundVerifier[str]):
         claims = _read_claims(payload)
         # 2
         if claims.get("iss") != self._issuer:  # no JSON value but a string equals a string
-            raise UnrecognizedCredentialsError(f"token: iss is not the issuer {self._issuer!a}")
+            why = f"token: iss is not the issuer {self._issuer!a}"
+            raise UnrecognizedCredentialsError(self._with_hint("iss", why) if "iss" not in claims else why)
         # 3
-        if typ != self._typ:
-            raise InvalidCredentialsError(f"token: typ is not {self._profile}")
-        self._check_kind(claims)
+        profile = self._profiles.get(typ)
+        if profile is None:
+            raise InvalidCredentialsError(f"token: typ is not {' or '.join(self._profiles.values())}")
+        self._check_kind(claims, profile)
         # 4 to 6
-        identity, good_from = _identity(claims, self._issuer, self._audience, now, self._skew)
+        identity, good_from = self._identity(claims, now)
         if identity.bound_to is None and self._binding is TokenBinding.REQUIRED:
             raise InvalidCredentialsError("token: it is bound to no key (cnf), and only bound tokens are taken here")
         # 7
@@ -243,18 +261,61 @@ class JwtVerifier(BoundVerifier[str]):
             verify_jws(protected=protected, payload=payload, signature=signature, key=key)
         except InvalidSignatureError:
             raise InvalidCredentialsError("token: the signature is not the issuer's") from None
+        if self._scopes.has_function:
+            identity = replace(identity, scopes=self._scopes.by_function(identity.claims))
         good_until = min(identity.expires_at, key.not_after)
         return identity, max(good_from, key.not_before), good_until, _bytes_of(claims, identity.scopes)
 
-    def _check_kind(self, claims: JSONObject) -> None:
+    def _check_kind(self, claims: JSONObject, profile: TokenProfile) -> None:
         """The rest of rule 3: what the claims say about the kind of token."""
-        if not _OF_OTHER_TOKENS.isdisjoint(claims):
+        is_marked = any(mark.is_in(claims) for mark in self._marks)
+        if not _OF_OTHER_TOKENS.isdisjoint(claims) or (_NONCE in claims and not is_marked):
             raise InvalidCredentialsError("token: it has claims of an ID token or a logout token")
-        if self._profile is TokenProfile.PLAIN_JWT:
-            if claims.get("typ", _KEYCLOAK_ACCESS) != _KEYCLOAK_ACCESS:
+        for mark in self._marks:
+            if mark.is_contradicted_by(claims):
+                raise InvalidCredentialsError(
+                    self._with_hint(mark.claim, f"token: {mark.claim} is {shown(claims[mark.claim])}: no access token")
+                )
+        if profile is TokenProfile.PLAIN_JWT:
+            said = claims.get("typ", _KEYCLOAK_ACCESS)
+            if said != _KEYCLOAK_ACCESS and not (said == _KEYCLOAK_BOUND and "cnf" in claims):
                 raise InvalidCredentialsError("token: its own claim typ says that it is no access token")
-            if _OF_ACCESS_TOKENS.isdisjoint(claims):
-                raise InvalidCredentialsError("token: nothing shows that it is an access token (scope, scp …)")
+            if not is_marked and _OF_ACCESS_TOKENS.isdisjoint(claims):
+                why = "token: nothing shows that it is an access token (scope, scp …)"
+                option = "; name a claim that only access tokens of this issuer have: marked_by=AccessTokenMark(…)"
+                raise InvalidCredentialsError(self._with_hint("scope", why if self._marks else f"{why}{option}"))
+
+    def _identity(self, claims: JSONObject, now: float) -> tuple[Identity, float]:
+        """Rules 4 to 6: the identity that the claims tell of, and the moment from which the token is good."""
+        self._check_audience(claims)
+        subject = claims.get("sub")
+        if type(subject) is not str or not subject:
+            raise InvalidCredentialsError(self._with_hint("sub", "token: sub names nobody"))
+        good_from, good_until = moments_of(claims, now, self._skew)
+        if good_until is None:
+            raise InvalidCredentialsError("token: it has no exp")
+        identity = Identity(
+            issuer=self._issuer,
+            subject=subject,
+            scopes=self._scopes.of_claims(claims),
+            expires_at=good_until,
+            claims=claims,
+            bound_to=binding_of(claims["cnf"]) if "cnf" in claims else None,
+        )
+        return identity, good_from
+
+    def _check_audience(self, claims: JSONObject) -> None:
+        name = "aud"
+        if self._audience_from is not None and "aud" not in claims and any(mark.is_in(claims) for mark in self._marks):
+            name = self._audience_from
+        if not is_for(claims.get(name), self._audiences):
+            ours = " or ".join(map(shown, sorted(self._audiences)))
+            said = shown(claims.get(name))
+            what = f"audience {said}" if name == "aud" else f"{name} {said}, in the place of aud,"
+            raise InvalidCredentialsError(self._with_hint("aud", f"token: {what} does not include {ours}"))
+
+    def _with_hint(self, claim: str, why: str) -> str:
+        return f"{why}; {self._hints[claim]}" if claim in self._hints else why
 
 
 class IdTokenVerifier(JwtVerifier):
@@ -267,9 +328,12 @@ class IdTokenVerifier(JwtVerifier):
     kind = CredentialKind.ID_TOKEN
 
     def __init__(self, keys: KeySource, *, issuer: str, audience: str, skew: float = 30.0) -> None:
+        if type(audience) is not str:  # azp is compared with it
+            raise ConfigurationError("IdTokenVerifier: audience must be a string that is not empty: the client_id")
         super().__init__(keys, issuer=issuer, audience=audience, profile=TokenProfile.PLAIN_JWT, skew=skew)
+        self._audience = audience
 
-    def _check_kind(self, claims: JSONObject) -> None:
+    def _check_kind(self, claims: JSONObject, profile: TokenProfile) -> None:  # noqa: ARG002  it is the plain one
         if "events" in claims or claims.get("typ", "ID") != "ID" or not _OF_ACCESS_TOKENS.isdisjoint(claims):
             raise InvalidCredentialsError("token: a logout, refresh or access token is no ID token")
         audience = claims.get("aud")
@@ -327,63 +391,10 @@ def _read_claims(payload: bytes) -> JSONObject:
     return claims
 
 
-def _identity(claims: JSONObject, issuer: str, audience: str, now: float, skew: float) -> tuple[Identity, float]:
-    """Rules 4 to 6: the identity that the claims tell of, and the moment from which the token is good."""
-    aud = claims.get("aud")
-    if aud != audience and not (type(aud) is list and audience in aud and all(type(item) is str for item in aud)):
-        raise InvalidCredentialsError(f"token: audience {_shown(aud)} does not include {_shown(audience)}")
-    subject = claims.get("sub")
-    if type(subject) is not str or not subject:
-        raise InvalidCredentialsError("token: sub names nobody")
-    exp, nbf, iat = claims.get("exp"), claims.get("nbf"), claims.get("iat")
-    for name, moment in (("exp", exp), ("nbf", nbf), ("iat", iat)):
-        if moment is not None and type(moment) is not int and type(moment) is not float:
-            raise InvalidCredentialsError(f"token: {name} is not a number")
-    if exp is None or exp <= now:
-        raise InvalidCredentialsError("token: it has expired, or has no exp")
-    good_from = max(nbf or 0, iat or 0) - skew
-    if now < good_from:
-        raise InvalidCredentialsError("token: it is not valid yet (nbf or iat)")
-    identity = Identity(
-        issuer=issuer,
-        subject=subject,
-        scopes=_scopes(claims),
-        expires_at=float(exp),
-        claims=claims,
-        bound_to=_binding(claims["cnf"]) if "cnf" in claims else None,
-    )
-    return identity, good_from
-
-
-def _shown(value: object) -> str:
-    """A claim for the audit trail: it is anybody's, so escaped, and cut."""
-    return json.dumps(value, default=repr)[:200]
-
-
-_CONFIRMATIONS: Final = {"jkt": "jkt", "x5t#S256": "x5t_s256"}
-_DIGEST_OCTETS: Final = 32
-
-
-def _binding(cnf: object) -> KeyBinding:
-    """Rule 6: what the token is bound to (RFC 7800 3.1)."""
-    if type(cnf) is not dict or not cnf or not cnf.keys() <= _CONFIRMATIONS.keys():
-        raise InvalidCredentialsError("token: it is bound to a key (cnf) in a way that is not understood")
-    for name, thumbprint in cnf.items():
-        what = f"it is bound to a key (cnf): {name}"
-        if type(thumbprint) is not str or len(base64url.decode(thumbprint, what)) != _DIGEST_OCTETS:
-            raise InvalidCredentialsError(f"token: {what} is no SHA-256 thumbprint")
-    return KeyBinding(**{_CONFIRMATIONS[name]: thumbprint for name, thumbprint in cnf.items()})
-
-
-def _scopes(claims: JSONObject) -> frozenset[str]:
-    """The scopes of ``scope`` (RFC 8693 4.2) and of ``scp``, which some issuers write as a list."""
-    scope, scp = claims.get("scope", ""), claims.get("scp", "")
-    if type(scope) is str and type(scp) is str:
-        return frozenset(f"{scope} {scp}".split(" ")) - _NO_SCOPE
-    words: list[str] = []
-    for name, value in (("scope", scope), ("scp", scp)):
-        found = value.split(" ") if type(value) is str else value
-        if type(found) is not list or not all(type(word) is str for word in found):
-            raise InvalidCredentialsError(f"token: {name} is neither a string nor a list of strings")
-        words += found
-    return frozenset(words) - _NO_SCOPE
+def _profiles_of(profile: TokenProfile | Iterable[TokenProfile]) -> tuple[TokenProfile, ...]:
+    several = (profile,) if isinstance(profile, str) else tuple(profile)
+    if not several or not all(each in [*TokenProfile] for each in several):
+        raise ConfigurationError(
+            "JwtVerifier: profile is TokenProfile.RFC9068 or TokenProfile.PLAIN_JWT, or a list of both"
+        )
+    return tuple(map(TokenProfile, several))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -28,6 +28,7 @@ __all__ = [
     "TokenBinding",
     "TokenVerifier",
     "Verifier",
+    "verification_of",
 ]
 
 SCOPE: Final = re.compile(r"[!#-\[\]-~]+")
@@ -191,7 +192,7 @@ class TokenVerifier(Verifier[str], Protocol):
         ...
 
     @property
-    def issuer(self) -> str:
+    def issuers(self) -> tuple[str, ...]:
         """Whose tokens are accepted."""
         ...
 
@@ -201,8 +202,8 @@ class TokenVerifier(Verifier[str], Protocol):
         ...
 
     @property
-    def metadata_url(self) -> str | None:
-        """Where the issuer publishes its metadata, which the card must name, too; None when that is not used."""
+    def metadata_urls(self) -> tuple[str, ...]:
+        """Where the issuers publish their metadata, one of which the card must name, too; empty when none is used."""
         ...
 
 
@@ -229,6 +230,17 @@ class BoundVerifier(ABC, Generic[Credential]):
 
         InvalidCredentialsError, KeySourceUnavailableError.
         """
+
+
+def verification_of(verifier: Verifier[Credential]) -> Callable[[Credential, float], Awaitable[Identity]]:
+    """What a guard asks: ``verify_bound`` of a ``BoundVerifier`` whose ``verify`` nobody has replaced, else ``verify``.
+
+    One that was put over it, in a subclass or on the object, may reject more, and must be asked.
+    """
+    verify = verifier.verify
+    if isinstance(verifier, BoundVerifier) and getattr(verify, "__func__", None) is BoundVerifier.verify:
+        return verifier.verify_bound
+    return verify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -140,7 +140,7 @@ def _metadata(resource: str, card: CardView, tokens: Mapping[str, TokenVerifier]
     if card.name:
         metadata["resource_name"] = card.name
     if tokens:
-        metadata["authorization_servers"] = sorted({verifier.issuer for verifier in tokens.values()})
+        metadata["authorization_servers"] = sorted({issuer for each in tokens.values() for issuer in each.issuers})
     if scopes:
         metadata["scopes_supported"] = sorted(scopes)
     return metadata

@@ -117,7 +117,7 @@ async def test_a_moment_that_is_no_number_is_no_moment(name: str, text: str) -> 
 
 @pytest.mark.parametrize("exp", [..., None, NOW, NOW - 1, 0])
 async def test_a_token_without_end_or_at_its_end_is_refused(exp: Any) -> None:
-    with pytest.raises(InvalidCredentialsError, match="it has expired, or has no exp"):
+    with pytest.raises(InvalidCredentialsError, match=r"it has expired|it has no exp"):
         await verifier(skew=300).verify(token(claims(exp=exp)), NOW)
 
 

@@ -229,7 +229,7 @@ async def test_a_subject_is_a_string_that_is_not_empty(sub: Any) -> None:
 
 @pytest.mark.parametrize("exp", [NOW, NOW - 0.001, NOW - 600, 0, -1, -1e300])
 async def test_a_token_is_good_until_just_before_exp_and_clock_skew_does_not_help(exp: float) -> None:
-    await refuses(verifier(skew=300), token(claims(exp=exp)), "it has expired, or has no exp")
+    await refuses(verifier(skew=300), token(claims(exp=exp)), r"it has expired|it has no exp")
 
 
 @pytest.mark.parametrize("exp", [NOW + 0.001, int(NOW) + 1, 2**53, 1e300])
@@ -272,7 +272,7 @@ async def test_the_later_of_nbf_and_iat_decides() -> None:
 
 
 def test_a_verifier_tells_whose_tokens_it_takes() -> None:
-    assert verifier().issuer == ISSUER
+    assert verifier().issuers == (ISSUER,)
 
 
 async def test_nbf_and_iat_need_not_be_there() -> None:
@@ -774,7 +774,7 @@ async def test_a_remembered_token_is_forgotten_by_what_is_signed() -> None:
 
 @pytest.mark.parametrize("name", ["issuer", "audience"])
 async def test_issuer_and_audience_are_needed(name: str) -> None:
-    for wrong in ("", None, 5, ["https://a.example"], b"x"):
+    for wrong in ("", None, 5, [], [""], b"x"):
         with pytest.raises(ConfigurationError, match=f"{name} must be a string that is not empty"):
             verifier(None, **{name: wrong})
     kinds: tuple[Any, ...] = (JwtVerifier, IdTokenVerifier)
@@ -792,8 +792,9 @@ async def test_the_skew_is_bounded(skew: float) -> None:
 
 
 async def test_there_is_no_other_profile() -> None:
-    with pytest.raises(ValueError, match="anything"):
-        verifier(profile="anything")
+    for wrong in ("anything", [], ["JWT", "anything"]):
+        with pytest.raises(ConfigurationError, match=r"profile is TokenProfile\.RFC9068 or"):
+            verifier(profile=wrong)
 
 
 @pytest.mark.parametrize("limits", [{"revoked": True}, {"not_after": NOW}, {"not_before": NOW + 1}])

@@ -143,10 +143,10 @@ class Introspecting:
     """A verifier of somebody else's, which says that it is for access tokens, and of which issuer."""
 
     kind: Literal[CredentialKind.ACCESS_TOKEN] = CredentialKind.ACCESS_TOKEN
-    issuer, binding, metadata_url = "https://other.example", TokenBinding.OPTIONAL, None
+    issuers, binding, metadata_urls = ("https://other.example",), TokenBinding.OPTIONAL, ()
 
     async def verify(self, credential: str, now: float) -> Identity:
-        return Identity(issuer=self.issuer, subject=credential)
+        return Identity(issuer=self.issuers[0], subject=credential)
 
 
 class Unsaid(Introspecting):

@@ -1,0 +1,175 @@
+"""Where the keys of an issuer come from: the protocol, a file, several key sets.
+
+``discovery`` has the sources that follow an issuer's name, ``keys.jwks_cache`` the one that everything here is made of.
+No source follows a URL out of a token (``jku``, ``x5u``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar
+
+from a2a_trust.errors import (
+    ConfigurationError,
+    InvalidCredentialsError,
+    KeySourceUnavailableError,
+    MalformedError,
+)
+from a2a_trust.files.watched import open_regular
+from a2a_trust.keys.jwk import PublicKey
+from a2a_trust.keys.jwks_cache import JwksCache, JwksCacheTimes
+from a2a_trust.keys.keyset import read_jwks
+
+__all__ = ["JwksFile", "KeySource", "SeveralKeySources"]
+
+_T = TypeVar("_T")
+
+_MAX_BYTES: Final = 262_144
+_TIMES: Final = JwksCacheTimes(default_max_age=5.0, min_max_age=5.0)
+
+
+class KeySource(Protocol):
+    """Where the issuer's keys come from.
+
+    ``OpenIdKeys`` and ``OAuth2Keys`` find them by the issuer's name;
+    ``JwksCache(fetcher.loader("https://idp.example/jwks", configured=True))`` takes them from one URL.
+    """
+
+    @property
+    def generation(self) -> int:
+        """A number that rises whenever a key is lost: what was verified before then has to be verified again."""
+        ...
+
+    async def key(self, kid: str, kty: str) -> PublicKey:
+        """The key of that name and type; InvalidCredentialsError, or KeySourceUnavailableError."""
+        ...
+
+    async def only_key(self, kty: str) -> PublicKey:
+        """The one key of that type, for tokens without ``kid``; InvalidCredentialsError when there are several."""
+        ...
+
+
+class JwksFile(JwksCache):
+    """The keys in a file: a JWK Set, as ``kubectl get --raw /openid/v1/jwks`` prints one.
+
+    The file is read again every five seconds while tokens come. If it is missing or damaged, the log says so, and the
+    known keys hold for an hour. Replace it whole, by renaming. ConfigurationError: it cannot be read now, or has no
+    usable key.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = Path(path)
+        try:
+            keys = read_jwks(self._document()).keys
+        except OSError as error:
+            raise ConfigurationError(f"key set file {path}: {error.strerror}") from None
+        except MalformedError as error:
+            raise ConfigurationError(f"key set file {path}: {error}") from None
+        if not keys:
+            raise ConfigurationError(
+                f"key set file {path}: it has no usable public key; write the issuer's JWK Set there"
+            )
+        super().__init__(self._loaded, name=f"key set file {path}", times=_TIMES)
+
+    def _document(self) -> bytes:
+        with open_regular(self._path) as file:
+            document = file.read(_MAX_BYTES + 1)
+        if len(document) > _MAX_BYTES:
+            raise MalformedError(f"it is larger than {_MAX_BYTES} bytes")
+        return document
+
+    async def _loaded(self) -> tuple[bytes, float | None]:
+        return await asyncio.to_thread(self._document), None
+
+
+class SeveralKeySources:
+    """The keys of one issuer that has several key sets, such as one for each region.
+
+    ::
+
+        SeveralKeySources([JwksCache(fetcher.loader(url, configured=True)) for url in URLS])
+
+    A key set that is unreachable affects only the keys that are in no other. If two sets have different keys of one
+    name, neither is used.
+    """
+
+    def __init__(self, sources: Iterable[JwksCache]) -> None:
+        self._sources = (sources,) if isinstance(sources, JwksCache) else tuple(sources)
+        if not self._sources or not all(isinstance(source, JwksCache) for source in self._sources):
+            raise ConfigurationError(
+                "SeveralKeySources: write a list of key sets, as in [JwksFile('a.json'), "
+                "JwksCache(fetcher.loader(url, configured=True))]"
+            )
+
+    @property
+    def generation(self) -> int:
+        """As ``KeySource.generation``."""
+        return sum(source.generation for source in self._sources)
+
+    async def key(self, kid: str, kty: str) -> PublicKey:
+        """As ``KeySource.key``. A name that no set has known until now is looked for in all of them."""
+        name = f"no {kty} key named {ascii(kid)[:64]} is valid now"
+        return await self._found(
+            lambda keys, now: {key for key in keys if (key.kid, key.kty) == (kid, kty) and key.is_valid_at(now)},
+            lambda source: source.key(kid, kty),
+            name,
+        )
+
+    async def only_key(self, kty: str) -> PublicKey:
+        """As ``KeySource.only_key``, of all sets together."""
+        return await self._found(
+            lambda keys, now: {key for key in keys if key.kty == kty and key.is_valid_at(now)},
+            lambda source: source.only_key(kty),
+            f"no {kty} key is valid now",
+        )
+
+    async def _found(
+        self,
+        pick: Callable[[Iterable[PublicKey], float], set[PublicKey]],
+        search: Callable[[JwksCache], Coroutine[Any, Any, PublicKey]],
+        complaint: str,
+    ) -> PublicKey:
+        """The one key that ``pick`` takes of the keys known now, or that ``search`` finds in the sources."""
+        found: set[PublicKey] = set()
+        async for sets in _as_they_come([source.keys() for source in self._sources]):
+            found |= pick([key for keys in sets if isinstance(keys, tuple) for key in keys], time.time())
+            if found:  # a set that is slow, or out of reach, is not waited for
+                break
+        outage: KeySourceUnavailableError | None = None
+        if not found:
+            async for keys in _as_they_come([search(source) for source in self._sources]):
+                found |= {key for key in keys if isinstance(key, PublicKey)}
+                outage = next((error for error in keys if isinstance(error, KeySourceUnavailableError)), outage)
+        if len(found) == 1:
+            return found.pop()
+        if outage is not None and not found:
+            raise outage
+        raise InvalidCredentialsError(f"several key sets: {'they disagree about the key' if found else complaint}")
+
+
+_EXPECTED: Final = (InvalidCredentialsError, KeySourceUnavailableError)
+
+
+async def _as_they_come(
+    works: Iterable[Coroutine[Any, Any, _T]],
+) -> AsyncGenerator[list[_T | InvalidCredentialsError | KeySourceUnavailableError]]:
+    """The results, or the errors of a key source, of those that have ended, in groups. What is left when the caller
+    stops is cancelled; a load that was begun goes on."""
+    pending: set[asyncio.Task[_T]] = {asyncio.create_task(work) for work in works}
+    try:
+        while pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            yield [await _outcome(task) for task in done]
+    finally:
+        for task in pending:
+            task.cancel()
+
+
+async def _outcome(task: asyncio.Task[_T]) -> _T | InvalidCredentialsError | KeySourceUnavailableError:
+    try:
+        return await task
+    except _EXPECTED as error:
+        return error

@@ -1,0 +1,250 @@
+"""What the claims of a token say: whom it is for, what it allows, what it is bound to, and that it is an access token.
+
+Issuers write the same things in different claims. Each difference is named by the operator, or by a preset of
+``providers``; nothing is guessed. The claims may be unverified: whatever is read here can only reject a token.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+from a2a_trust.auth.principal import KeyBinding
+from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
+from a2a_trust.keys import base64url
+
+__all__ = [
+    "AccessTokenMark",
+    "ScopeClaims",
+    "ScopesFrom",
+    "audiences_of",
+    "binding_of",
+    "candidates",
+    "is_for",
+    "marks_of",
+    "moments_of",
+    "shown",
+]
+
+ScopesFrom: TypeAlias = str | Iterable[str] | Callable[[Mapping[str, Any]], Iterable[str]]
+"""Where the scopes of a token are: the name of a claim, several names, or a function of the verified claims.
+
+Dots in a name separate nested claims (``realm_access.roles``), except in a name with a colon or a slash, which is that
+of one claim (``https://example.com/roles``). A claim holds scopes as a string of words, as a list of strings, or, other
+than ``scope`` and ``scp``, as an object whose members are named for them.
+"""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class AccessTokenMark:
+    """A claim that all access tokens of an issuer have, or some of them, and none of its other tokens.
+
+    ::
+
+        AccessTokenMark("token_use", "access")        # the claim has one of these values
+        AccessTokenMark("sub", prefix="spiffe://")    # the claim begins so
+        AccessTokenMark("kubernetes.io")              # the claim is there
+
+    A token that has the claim with another value is no access token. ``claim`` is the exact name of a claim at the top.
+    """
+
+    claim: str
+    values: tuple[str, ...]
+    prefix: str
+
+    def __init__(self, claim: str, *values: str, prefix: str = "") -> None:
+        texts = (claim, prefix, *values)
+        if not all(type(text) is str for text in texts) or not claim or "" in values or (values and prefix):
+            raise ConfigurationError(
+                'AccessTokenMark: write the name of a claim, and values or a prefix: AccessTokenMark("use", "access")'
+            )
+        for name, value in (("claim", claim), ("values", values), ("prefix", prefix)):
+            object.__setattr__(self, name, value)
+
+    def is_in(self, claims: Mapping[str, Any]) -> bool:
+        """Whether the claims have the mark."""
+        value = claims.get(self.claim)
+        if self.values:
+            return type(value) is str and value in self.values
+        if self.prefix:
+            return type(value) is str and value.startswith(self.prefix) and value != self.prefix
+        return bool(value)
+
+    def is_contradicted_by(self, claims: Mapping[str, Any]) -> bool:
+        """Whether the claims say that this is another kind of token."""
+        return self.claim in claims and not self.is_in(claims)
+
+
+def marks_of(marked_by: AccessTokenMark | Iterable[AccessTokenMark]) -> tuple[AccessTokenMark, ...]:
+    """The marks of an option; ConfigurationError."""
+    marks = (marked_by,) if isinstance(marked_by, AccessTokenMark) else tuple(_listed(marked_by))
+    if (not marks and marked_by != ()) or not all(isinstance(mark, AccessTokenMark) for mark in marks):
+        raise ConfigurationError('marked_by: write AccessTokenMark("claim", "value"), or a list of them')
+    return marks
+
+
+def audiences_of(audience: str | Iterable[str], what: str) -> frozenset[str]:
+    """The audiences of an option, one at least; ConfigurationError. ``what`` names the verifier in errors."""
+    found = [audience] if isinstance(audience, str) else _listed(audience)
+    if not found or not all(type(each) is str and each for each in found):
+        raise ConfigurationError(f"{what}: audience must be a string that is not empty, or a list of such strings")
+    return frozenset(found)
+
+
+def _listed(given: Any) -> list[Any]:
+    """The values of an option; empty for what is no list, which its caller refuses."""
+    return [*given] if isinstance(given, Iterable) else []
+
+
+def is_for(aud: object, audiences: frozenset[str]) -> bool:
+    """Whether the claim ``aud``, a string or a list of strings, has one of the audiences (RFC 7519 4.1.3)."""
+    if type(aud) is str:
+        return aud in audiences
+    return type(aud) is list and all(type(each) is str for each in aud) and not audiences.isdisjoint(aud)
+
+
+_CONFIRMATIONS: Final = {"jkt": "jkt", "x5t#S256": "x5t_s256"}
+_DIGEST_OCTETS: Final = 32
+
+
+def binding_of(cnf: object) -> KeyBinding:
+    """What the token is bound to (RFC 7800 3.1); InvalidCredentialsError for what is not understood."""
+    if type(cnf) is not dict or not cnf or not cnf.keys() <= _CONFIRMATIONS.keys():
+        raise InvalidCredentialsError("token: it is bound to a key (cnf) in a way that is not understood")
+    for name, thumbprint in cnf.items():
+        what = f"it is bound to a key (cnf): {name}"
+        if type(thumbprint) is not str or len(base64url.decode(thumbprint, what)) != _DIGEST_OCTETS:
+            raise InvalidCredentialsError(f"token: {what} is no SHA-256 thumbprint")
+    return KeyBinding(**{_CONFIRMATIONS[name]: thumbprint for name, thumbprint in cnf.items()})
+
+
+def moments_of(claims: Mapping[str, Any], now: float, skew: float) -> tuple[float, float | None]:
+    """From when and until when a token is good, None where it has no ``exp``; InvalidCredentialsError when it
+    is not good ``now``."""
+    exp, nbf, iat = claims.get("exp"), claims.get("nbf"), claims.get("iat")
+    for name, moment in (("exp", exp), ("nbf", nbf), ("iat", iat)):
+        if moment is not None and type(moment) is not int and type(moment) is not float:
+            raise InvalidCredentialsError(f"token: {name} is not a number")
+    if exp is not None and exp <= now:
+        raise InvalidCredentialsError("token: it has expired")
+    good_from = max(nbf or 0, iat or 0) - skew
+    if now < good_from:
+        raise InvalidCredentialsError("token: it is not valid yet (nbf or iat)")
+    return good_from, None if exp is None else float(exp)
+
+
+def shown(value: object) -> str:
+    """A claim for the audit trail: it is anybody's, so escaped, and cut."""
+    return json.dumps(value, default=repr)[:200]
+
+
+_NO_SCOPE: Final = frozenset({""})
+
+
+class ScopeClaims:
+    """Reads the scopes of tokens where ``scopes_from`` says. ConfigurationError: it says nothing that is understood."""
+
+    def __init__(self, scopes_from: ScopesFrom) -> None:
+        self._function: Callable[[Mapping[str, Any]], Iterable[str]] | None = None
+        self._paths: tuple[tuple[str, tuple[str, ...]], ...] = ()
+        if callable(scopes_from):
+            self._function = scopes_from
+            return
+        given = [scopes_from] if isinstance(scopes_from, str) else _listed(scopes_from)
+        if not given or not all(type(name) is str and name and "" not in _path_of(name) for name in given):
+            raise ConfigurationError(
+                "scopes_from: write the name of a claim, as in 'scope' or 'realm_access.roles', a list of names, or a "
+                "function of the claims that returns the scopes"
+            )
+        self._paths = tuple((name, _path_of(name)) for name in given)
+
+    def of_claims(self, claims: Mapping[str, Any]) -> frozenset[str]:
+        """The scopes in the claims that are named; none where a function reads them. InvalidCredentialsError."""
+        words: list[str] = []
+        for name, path in self._paths:
+            value: Any = claims
+            for step in path:
+                if not isinstance(value, Mapping):
+                    raise InvalidCredentialsError(f"token: the claim {shown(name)} is not where scopes_from says")
+                if step not in value:
+                    break
+                value = value[step]
+            else:
+                words += _words(value, name)
+        return frozenset(words) - _NO_SCOPE
+
+    @property
+    def has_function(self) -> bool:
+        """Whether ``by_function`` gives the scopes."""
+        return self._function is not None
+
+    def by_function(self, claims: Mapping[str, Any]) -> frozenset[str]:
+        """The scopes that the operator's function makes of verified claims, which it cannot change.
+
+        InvalidCredentialsError: it fails, or returns something else than strings. The log says which.
+        """
+        function = self._function
+        if function is None:
+            return frozenset()
+        try:
+            found = function(claims)
+            scopes = None if isinstance(found, str | Mapping) else frozenset(found)
+        except Exception as error:  # noqa: BLE001  the function is anybody's
+            raise InvalidCredentialsError(f"token: scopes_from raised {type(error).__name__}") from None
+        if scopes is None or not all(type(scope) is str for scope in scopes):
+            raise InvalidCredentialsError("token: scopes_from returned something else than a list of strings")
+        return scopes - _NO_SCOPE
+
+
+def _path_of(name: str) -> tuple[str, ...]:
+    return (name,) if ":" in name or "/" in name else tuple(name.split("."))
+
+
+#: RFC 8693 4.2, and what some issuers write as a list.
+_STANDARD: Final = ("scope", "scp")
+
+
+def _words(value: object, name: str) -> list[str]:
+    if type(value) is str:
+        return value.split(" ")
+    words = (
+        [*value] if isinstance(value, list | tuple) or (isinstance(value, Mapping) and name not in _STANDARD) else None
+    )
+    if words is None or not all(type(word) is str for word in words):
+        raise InvalidCredentialsError(f"token: {name} is neither a string nor a list of strings")
+    return words
+
+
+_DEEPEST: Final = 3
+_MOST: Final = 256
+
+
+def candidates(claims: Mapping[str, Any], scopes: Iterable[str]) -> tuple[str, ...]:
+    """The claims that hold some of the scopes, by the names that ``scopes_from`` knows them by: for the log of a 403.
+
+    It looks at the first 256 claims, three levels deep.
+    """
+    wanted = frozenset(scopes)
+    found = []
+    for name, value in islice(_named(claims, ()), _MOST):
+        try:
+            words = _words(value, name)
+        except InvalidCredentialsError:
+            continue
+        if not wanted.isdisjoint(words):
+            found.append(name)
+    return tuple(found)
+
+
+def _named(claims: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    """The claims that ``scopes_from`` has a name for, each with it."""
+    for name, value in claims.items():
+        path = (*above, name)
+        full = ".".join(path)
+        if _path_of(full) == path:
+            yield full, value
+            if isinstance(value, Mapping) and len(path) < _DEEPEST:
+                yield from _named(value, path)

@@ -11,7 +11,7 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum, StrEnum
 from types import MappingProxyType, NoneType
-from typing import Any, Final, Generic, Literal, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
 from urllib.parse import quote
 from uuid import UUID
 
@@ -187,8 +187,8 @@ class TokenVerifier(Verifier[str], Protocol):
     """A verifier of access tokens that says whose they are, for the metadata of the agent (RFC 9728) and the card."""
 
     @property
-    def kind(self) -> Literal[CredentialKind.ACCESS_TOKEN]:
-        """By this it is told from other verifiers."""
+    def kind(self) -> CredentialKind:
+        """ACCESS_TOKEN: by this it is told from other verifiers."""
         ...
 
     @property

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from a2a_trust.auth.jwt import TokenProfile
+from a2a_trust.auth.token_claims import AccessTokenMark
 from a2a_trust.errors import InvalidCredentialsError
 from tests.auth.proofs import CLIENT
 from tests.auth.test_jwt import NOW, claims, token, verifier
@@ -52,6 +53,32 @@ OTHERS: list[tuple[str, dict[str, Any], Any]] = [
 async def test_it_is_no_access_token(changes: dict[str, Any], typ: Any, profile: TokenProfile) -> None:
     with pytest.raises(InvalidCredentialsError):
         await verifier(profile=profile).verify(token(claims(**changes), typ=typ), NOW)
+
+
+MARKS = {
+    "its kind": AccessTokenMark("token_use", "access"),
+    "a claim that is there": AccessTokenMark("kubernetes.io"),
+    "a prefix": AccessTokenMark("client_id", prefix="service:"),
+}
+"""What operators name when access tokens have no scope: no token without it gets in by its being named."""
+
+
+@pytest.mark.parametrize("mark", MARKS.values(), ids=MARKS)
+@pytest.mark.parametrize(
+    "stolen", [{}, {"nonce": ..., "at_hash": ..., "auth_time": ..., "acr": ...}], ids=["whole", "bare"]
+)
+@pytest.mark.parametrize("typ", ["JWT", ...])
+async def test_an_id_token_for_this_agent_is_none_where_access_tokens_need_no_scope(
+    mark: AccessTokenMark, stolen: dict[str, Any], typ: Any
+) -> None:
+    """The agent's audience is in its aud, and nothing of an ID token is left in it."""
+    judge = verifier(profile=list(TokenProfile), marked_by=mark)
+    tries: list[dict[str, Any]] = [{}, {"token_use": "id"}, {"kubernetes.io": {}}, {"client_id": "web"}]
+    for changes in tries:
+        with pytest.raises(InvalidCredentialsError, match=r"access token|claims of an ID token"):
+            await judge.verify(token(claims(**{**ID, **stolen, **changes}), typ=typ), NOW)
+    good = {"token_use": "access", "kubernetes.io": {"namespace": "n"}, "client_id": "service:a", "scope": ...}
+    assert (await judge.verify(token(claims(**good), typ=typ), NOW)).subject == "alice"
 
 
 @pytest.mark.parametrize(("profile", "typ"), [(TokenProfile.RFC9068, "at+jwt"), (TokenProfile.PLAIN_JWT, "JWT")])

@@ -91,6 +91,18 @@ async def caller(judge: Guard, **carried: str) -> Principal:
     return found
 
 
+# What operators learn of a 403
+
+
+async def test_the_reason_of_a_403_names_the_claims_that_hold_the_scopes() -> None:
+    judge = guard({"oauth": ["Tasks.Read"]}, given={"oauth": JwtVerifier(Keys(EC), issuer=ISSUER, audience=AUDIENCE)})
+    roles = token(claims(roles=["Tasks.Read"], realm_access={"roles": ["Tasks.Read"]}))
+    with pytest.raises(AuthorizationError, match=r"demands; in 'oauth' scopes_from='roles' would find some$"):
+        await admitted(judge, scope(token=roles), NOW)
+    with pytest.raises(AuthorizationError, match=r"lack scopes that the card demands$"):
+        await admitted(judge, scope(token=token()), NOW)
+
+
 # OR of ANDs
 
 

@@ -20,6 +20,7 @@ from a2a_trust import generate_signer
 from a2a_trust.auth.discovery import OAuth2Keys, OpenIdKeys
 from a2a_trust.auth.jwt import MAX_TOKEN, IdTokenVerifier, JwtVerifier, TokenProfile
 from a2a_trust.auth.principal import Identity, KeyBinding, TokenBinding
+from a2a_trust.auth.token_claims import AccessTokenMark
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,
@@ -180,7 +181,139 @@ async def test_scopes_of_another_type_are_refused(name: str, value: Any) -> None
     await refuses(verifier(), token(claims(**{name: value})), f"{name} is neither a string nor a list")
 
 
+async def test_scopes_come_from_where_the_operator_says() -> None:
+    nested = claims(realm_access={"roles": ["admin"]})
+    assert (await verifier(scopes_from="realm_access.roles").verify(token(nested), NOW)).scopes == {"admin"}
+    judge = verifier(scopes_from=lambda found: found["realm_access"]["roles"])
+    assert (await judge.verify(token(nested), NOW)).scopes == {"admin"}
+    await refuses(judge, token(), "scopes_from raised KeyError")
+
+
+async def test_a_function_gets_verified_claims_that_it_cannot_change() -> None:
+    got: list[Any] = []
+
+    def scopes_from(found: Any) -> list[str]:
+        got.append(found)
+        with pytest.raises(TypeError):
+            found["scope"] = "admin"
+        return ["x"]
+
+    judge = verifier(scopes_from=scopes_from)
+    forged = token()[:-8] + "AAAAAAAA"
+    with pytest.raises(InvalidCredentialsError, match="signature"):
+        await judge.verify(forged, NOW)
+    assert got == []
+    identity = await judge.verify(token(), NOW)
+    assert (identity.scopes, identity.subject, len(got)) == (frozenset({"x"}), "alice", 1)
+
+
+# Marks of access tokens
+
+MARK = AccessTokenMark("token_use", "access")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"scope": ..., "token_use": "access"},
+        {"token_use": "access", "nonce": "n"},
+        {"scope": "read"},
+        {"scope": ..., "scp": ["read"]},
+    ],
+)
+async def test_a_mark_stands_for_a_scope_and_permits_a_nonce(changes: dict[str, Any]) -> None:
+    assert (await plain(marked_by=MARK).verify(token(claims(**changes), typ="JWT"), NOW)).subject == "alice"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"scope": ...}, r"nothing shows that it is an access token \(scope, scp …\)$"),
+        ({"token_use": "id"}, 'token_use is "id": no access token'),
+        ({"token_use": "id", "scope": ...}, 'token_use is "id": no access token'),
+        ({"nonce": "n"}, "claims of an ID token"),
+        ({"token_use": "access", "at_hash": "h"}, "claims of an ID token"),
+        ({"token_use": "access", "events": {}}, "claims of an ID token or a logout"),
+        ({"token_use": "access", "typ": "Refresh"}, "its own claim typ"),
+        ({"typ": "DPoP"}, "its own claim typ"),
+    ],
+)
+async def test_what_a_mark_does_not_stand_for(changes: dict[str, Any], why: str) -> None:
+    await refuses(plain(marked_by=MARK), token(claims(**changes), typ="JWT"), why)
+
+
+async def test_without_a_mark_the_error_names_the_option() -> None:
+    await refuses(plain(), token(claims(scope=...), typ="JWT"), r"marked_by=AccessTokenMark\(…\)")
+
+
+async def test_a_mark_contradicts_at_jwt_too() -> None:
+    await refuses(verifier(marked_by=MARK), token(claims(token_use="id")), "no access token")
+
+
+async def test_keycloak_tokens_that_are_bound_say_so_in_their_typ() -> None:
+    bound = token(claims(typ="DPoP", cnf={"jkt": "A" * 43}), typ="JWT")
+    assert (await plain().verify_bound(bound, NOW)).bound_to is not None
+
+
+async def test_both_profiles_during_a_migration() -> None:
+    both = verifier(profile=[TokenProfile.RFC9068, TokenProfile.PLAIN_JWT])
+    for typ in ("at+jwt", "JWT", ...):
+        assert (await both.verify(token(typ=typ), NOW)).subject == "alice"
+    await refuses(both, token(claims(scope=...), typ="JWT"), "nothing shows")
+    assert (await both.verify(token(claims(scope=...)), NOW)).scopes == frozenset()
+    await refuses(both, token(typ="logout+jwt"), r"typ is not at\+jwt or JWT")
+
+
 # Issuer, audience, subject
+
+
+async def test_several_audiences() -> None:
+    judge = verifier(audience=["https://old.example", AUDIENCE])
+    for aud in ("https://old.example", AUDIENCE, ["x", AUDIENCE]):
+        assert (await judge.verify(token(claims(aud=aud)), NOW)).subject == "alice"
+    await refuses(judge, token(claims(aud="https://other.example")), 'does not include ".*" or "https://old.example"')
+
+
+async def test_another_claim_stands_for_a_missing_audience() -> None:
+    judge = plain(audience=["app", AUDIENCE], audience_from="client_id", marked_by=MARK)
+    good = {"aud": ..., "client_id": "app", "token_use": "access"}
+    assert (await judge.verify(token(claims(**good), typ="JWT"), NOW)).subject == "alice"
+    for changes, why in (
+        ({"client_id": "other"}, 'client_id "other", in the place of aud, does not include'),
+        ({"client_id": ...}, "client_id null, in the place of aud"),
+        ({"token_use": ...}, "audience null does not include"),
+        ({"aud": "other"}, 'audience "other" does not include'),
+        ({"aud": None}, "audience null does not include"),
+        ({"token_use": "id"}, "no access token"),
+    ):
+        await refuses(judge, token(claims(**{**good, **changes}), typ="JWT"), why)
+
+
+def test_a_claim_in_the_place_of_aud_needs_a_mark() -> None:
+    for wrong in ({"audience_from": "client_id"}, {"audience_from": "", "marked_by": MARK}):
+        with pytest.raises(ConfigurationError, match="audience_from: without aud only a mark"):
+            verifier(**wrong)
+
+
+async def test_hints_are_added_to_the_errors_about_their_claims() -> None:
+    hints = {name: f"switch {name} on" for name in ("aud", "sub", "iss", "scope", "token_use")}
+    judge = plain(marked_by=MARK, hints=hints)
+    for changes, name in (
+        ({"aud": "x"}, "aud"),
+        ({"sub": ...}, "sub"),
+        ({"iss": ...}, "iss"),
+        ({"scope": ...}, "scope"),
+        ({"token_use": "id"}, "token_use"),
+    ):
+        await refuses(judge, token(claims(**changes), typ="JWT"), f"; switch {name} on$")
+    with pytest.raises(InvalidCredentialsError) as caught:
+        await judge.verify(token(claims(iss="https://other.example"), typ="JWT"), NOW)
+    assert "switch" not in str(caught.value), "a token of another issuer is no mistake of this one's console"
+
+
+def test_an_issuer_has_no_fragment() -> None:
+    with pytest.raises(ConfigurationError, match="without a fragment"):
+        verifier(issuer=f"{ISSUER}#username")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,81 @@
+"""docs/tokens.md is true: its verifiers accept and reject the tokens that it says, of an issuer on this machine."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_trust.auth.token_claims import ScopeClaims
+from a2a_trust.errors import InvalidCredentialsError
+from tests.servers.issuer import Issuer, issuing
+
+pytestmark = pytest.mark.anyio
+
+GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "tokens.md").read_text(encoding="utf-8")
+FIRST, MARKED, SEVERAL = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+AGENT = "https://agent.example"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[Issuer]:
+    with issuing() as running:
+        yield running
+
+
+def run(issuer: Issuer, *blocks: str) -> Any:
+    """The verifier that the blocks make, with the issuer of the tests in the place of that of the page."""
+    names: dict[str, Any] = {}
+    for block in blocks:
+        here = block.replace('"https://idp.example"', repr(issuer.url))
+        here = here.replace("Fetcher()", f"Fetcher(private_origins=[{issuer.url!r}])")
+        exec(compile(here, "docs/tokens.md", "exec"), names)
+    return names["verifier"]
+
+
+async def test_the_first_verifier(issuer: Issuer) -> None:
+    verifier = run(issuer, FIRST)
+    assert (await verifier.verify(issuer.token(audience=AGENT), time.time())).scopes == {"read"}
+    with pytest.raises(InvalidCredentialsError, match="does not include"):
+        await verifier.verify(issuer.token(audience="https://other.example"), time.time())
+
+
+async def test_tokens_without_scopes(issuer: Issuer) -> None:
+    verifier = run(issuer, FIRST, MARKED.replace("TokenProfile.PLAIN_JWT", "TokenProfile.RFC9068"))
+    claims: dict[str, Any] = {"client_id": "client-of-the-agent", "token_use": "access"}
+    good = issuer.token(**{**claims, "audience": "client-of-the-agent"})
+    assert (await verifier.verify(good, time.time())).subject == "ann"
+    with pytest.raises(InvalidCredentialsError, match="token_use"):
+        await verifier.verify(issuer.token(**{**claims, "audience": AGENT, "token_use": "id"}), time.time())
+    assert run(issuer, FIRST, MARKED).issuers == (issuer.url,)
+
+
+async def test_several_issuers(issuer: Issuer) -> None:
+    verifier = run(issuer, FIRST, SEVERAL)
+    assert (await verifier.verify(issuer.token(audience=AGENT), time.time())).issuer == issuer.url
+    assert len(verifier.issuers) == 2
+
+
+@pytest.mark.parametrize(
+    ("claims", "scopes_from"),
+    [
+        ({"permissions": ["tasks:read"]}, "permissions"),
+        ({"realm_access": {"roles": ["tasks:read"]}}, "realm_access.roles"),
+        ({"https://example.com/roles": ["tasks:read"]}, "https://example.com/roles"),
+        ({"urn:…:roles": {"tasks:read": {"1": "x"}}}, "urn:…:roles"),
+        ({"permissions": ["tasks:read"], "scope": ""}, ["scope", "permissions"]),
+    ],
+)
+def test_the_table_of_scopes(claims: dict[str, Any], scopes_from: Any) -> None:
+    written = scopes_from if isinstance(scopes_from, list) else [scopes_from]
+    assert all(f'"{name}"' in GUIDE for name in written)
+    assert ScopeClaims(scopes_from).of_claims(claims) == {"tasks:read"}

@@ -21,8 +21,9 @@ from a2a_trust.auth.guard_config import (
     CredentialAt,
     configured,
 )
-from a2a_trust.auth.principal import Anonymous, Identity, Principal, Verifier
+from a2a_trust.auth.principal import Anonymous, Attempt, Identity, Principal, Verifier
 from a2a_trust.auth.subject_token import SubjectToken
+from a2a_trust.auth.throttle import FailureLimits, Throttle
 from a2a_trust.card.view import Alternative, CardView, SecurityScheme
 from a2a_trust.errors import (
     AuthenticationError,
@@ -63,7 +64,7 @@ class _Carried(NamedTuple):
 class _Evidence:
     """The identities that the credentials of one request gave, by the names of the schemes, in their order."""
 
-    __slots__ = ("dpop_token", "identities", "is_bound", "rejected", "undecided")
+    __slots__ = ("dpop_token", "identities", "is_bound", "rejected", "too_many", "undecided")
 
     def __init__(self) -> None:
         self.identities: dict[str, Identity] = {}
@@ -74,6 +75,8 @@ class _Evidence:
         self.dpop_token = ""
         #: Whether a credential is good only with the proof of a key.
         self.is_bound = False
+        #: Set when a credential was rejected after too many others.
+        self.too_many: TooManyRequestsError | None = None
 
 
 _NO_LINES: Final[Lines] = []
@@ -91,13 +94,16 @@ class Guard:
         allow_anonymous: bool = False,
         handlers_check_skills: bool = False,
         dpop: DPoP | None = None,
+        throttle: Throttle | None = None,
     ) -> None:
-        """ConfigurationError for whatever would be left open."""
+        """``throttle`` counts the failures; without it the limits are those of ``FailureLimits()``. ConfigurationError
+        for whatever would be left open."""
         config = configured(
             card, verifiers, allow_anonymous=allow_anonymous, handlers_check_skills=handlers_check_skills, dpop=dpop
         )
         self._config = config
         self.dpop = dpop
+        self._throttle = Throttle(FailureLimits()) if throttle is None else throttle
         self._schemes = {scheme.name: scheme for scheme in config.schemes}
         headers = {place.header for place in self.places if place.header is not None}
         self._lines = HeaderLines(headers | {b"authorization"} | self.proof_headers)
@@ -137,8 +143,10 @@ class Guard:
         is no decision, and the caller must admit nobody then.
 
         1. Collect: each credential is taken from its one place. A request without any is anonymous, or refused.
-        2. Verify: the verifiers of all schemes that share a place are asked for what came there.
-        3. A credential that no verifier accepts is rejected, whatever the alternatives are.
+        2. Verify: the verifiers of all schemes that share a place are asked for what came there. A credential that
+           somebody might guess is refused unverified while too many of its peer have failed.
+        3. A credential that no verifier accepts is rejected, whatever the alternatives are. It is counted if its
+           verifier knows an ``attempt``; beyond the limit the answer is that of step 2.
         4. Bind: the request proves the keys that its credentials are bound to.
         5. Decide: the first alternative whose schemes are all verified, with their scopes, makes the principal. A
            scheme that cannot be verified now matters only here, where nothing else admits the caller.
@@ -149,7 +157,13 @@ class Guard:
             return carried
         if not carried:
             return self._without_credentials(lines, scope)
-        evidence = await _verify(carried, now)  # 2
+        attempts = {each.name: each.attempt(came, now) for each, came, _ in carried if each.attempt is not None}
+        try:
+            evidence = await (
+                self._verify_attempts(carried, attempts, scope, now) if attempts else _verify(carried, now)
+            )  # 2
+        except TooManyRequestsError as error:
+            return Refused(error)
         if evidence.rejected and (rejected := self._rejected(evidence)):  # 3
             return rejected
         if evidence.is_bound or evidence.dpop_token:
@@ -207,10 +221,40 @@ class Guard:
         expected = ", ".join(f"{scheme.name} ({scheme.place})" for scheme in self._config.schemes)
         return Refused(MissingCredentialsError(f"no credential for any scheme of the card; expected: {expected}{hint}"))
 
+    # 2
+
+    async def _verify_attempts(
+        self, carried: Iterable[_Carried], attempts: Mapping[str, Attempt], scope: Any, now: float
+    ) -> _Evidence:
+        """What the credentials prove; ``attempts`` are by the names of their schemes. Failures are counted.
+
+        TooManyRequestsError: too many have failed before, so nothing was verified.
+        """
+        guessed = {attempt.name for attempt in attempts.values() if not attempt.is_verified_anyway}
+        end = await self._throttle.begin(scope, guessed) if guessed else None
+        # Whoever goes away before the outcome has had a password hashed: that counts, too.
+        failed, evidence = guessed, _Evidence()
+        try:
+            evidence = await _verify(carried, now)
+            failed = self._failed(evidence, attempts) if evidence.rejected else set()
+        finally:
+            if failed:
+                evidence.too_many = self._throttle.failed(scope, failed)
+            if end is not None:
+                end()
+        return evidence
+
+    def _failed(self, evidence: _Evidence, attempts: Mapping[str, Attempt]) -> set[str]:
+        """The names of attempts that were rejected. Where schemes share a place, one that accepts is enough; one that
+        cannot tell now is not, or its outage would hide the failures of the others."""
+        accepted = {self.place(name) for name in evidence.identities}
+        rejected = [name for name in evidence.rejected if name in attempts and self.place(name) not in accepted]
+        return {attempts[name].name for name in rejected}
+
     # 3
 
     def _rejected(self, evidence: _Evidence) -> Refused | None:
-        """The refusal for a credential that no verifier accepts.
+        """The refusal for a credential that no verifier accepts; that of too many, if there were too many before.
 
         Schemes may share a place (two issuers of bearer tokens): what came there is good when one verifier says so, and
         else it is the verifier for its issuer that says what is wrong.
@@ -221,6 +265,8 @@ class Guard:
             for name, error in evidence.rejected.items()
             if self.place(name) not in open_places
         ]
+        if invalid and evidence.too_many is not None:
+            return Refused(evidence.too_many)
         return min(invalid, key=lambda each: isinstance(each.error, UnrecognizedCredentialsError), default=None)
 
     def _is_by_dpop(self, name: str, evidence: _Evidence) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, Lines, extractor_for
 from a2a_trust.auth.dpop import DPoP
-from a2a_trust.auth.principal import SCOPE, BoundVerifier, CredentialKind, Identity, Verifier
+from a2a_trust.auth.principal import SCOPE, Attempt, BoundVerifier, CredentialKind, Identity, Verifier
 from a2a_trust.card.schema import SCHEME_TYPES
 from a2a_trust.card.view import (
     Alternative,
@@ -60,6 +60,9 @@ class ConfiguredScheme:
     """``verify_bound`` of a ``BoundVerifier`` whose ``verify`` nobody has replaced, else ``verify``: one that was put
     over it, in a subclass or on the object, may reject more, and must be asked."""
 
+    attempt: Callable[[Any, float], Attempt] | None = field(init=False)
+    """That of the verifier, if its failures are counted."""
+
     is_for_access_tokens: bool = field(init=False)
     """Whether the verifier says so of itself; ID tokens are something else here."""
 
@@ -71,6 +74,7 @@ class ConfiguredScheme:
         if isinstance(verifier, BoundVerifier) and getattr(verify, "__func__", None) is BoundVerifier.verify:
             verify = verifier.verify_bound
         object.__setattr__(self, "verify", verify)
+        object.__setattr__(self, "attempt", getattr(verifier, "attempt", None))
 
     def take(self, lines: Lines, scope: Any) -> tuple[Any, bool]:
         """The credential that a request carries, None for none, and whether it came as ``Authorization: DPoP``.

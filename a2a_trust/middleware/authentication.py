@@ -19,6 +19,7 @@ from a2a_trust.auth.dpop import NEXT_NONCE, DPoP
 from a2a_trust.auth.guard import Guard, Refused
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Principal, Verifier
+from a2a_trust.auth.throttle import Throttle
 from a2a_trust.card.given import GivenCard, given_card
 from a2a_trust.card.operations import ends_like_operation, folded_path
 from a2a_trust.card.schema import CARD_PATHS
@@ -93,6 +94,7 @@ class CardEnforcementMiddleware:
             allow_anonymous=rules.allow_anonymous,
             handlers_check_skills=rules.handlers_check_skills,
             dpop=dpop,
+            throttle=Throttle(rules.failures),
         )
         _check_source(client_certificates, self._guard)
         _check_kept(rules, self._guard)
@@ -117,7 +119,8 @@ class CardEnforcementMiddleware:
         self._caching = CachingRules(used.values())
         self._browsers = BrowserRules(url=url, allowed_origins=rules.allowed_origins)
         self._attached = frozenset(name for name, place in used.items() if is_attached_by_browsers(place))
-        self._outages = audit.Outages()
+        self._outages = audit.RepeatedRefusals(audit.Reason.KEY_SOURCE_UNAVAILABLE)
+        self._throttled = audit.RepeatedRefusals(audit.Reason.TOO_MANY_REQUESTS)
         self._room = Room()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -167,6 +170,7 @@ class CardEnforcementMiddleware:
     def flush(self) -> None:
         """Tell the audit trail what was counted and not told yet, at the end of the program."""
         self._outages.flush()
+        self._throttled.flush()
 
     async def _pass_public(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on a request that needs no credential: for a public path, or a preflight without its body."""
@@ -220,6 +224,8 @@ class CardEnforcementMiddleware:
         error = refused.error
         if isinstance(error, KeySourceUnavailableError):
             self._outages.refused(scope, str(error))
+        elif isinstance(error, TooManyRequestsError):
+            self._throttled.refused(scope, str(error))
         else:
             audit.request_refused(scope, audit.reason_of(error), str(error), refused.caller)
         binding, legacy = self._interfaces.language(scope)

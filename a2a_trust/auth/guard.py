@@ -21,7 +21,7 @@ from a2a_trust.auth.guard_config import (
     CredentialAt,
     configured,
 )
-from a2a_trust.auth.principal import Anonymous, Attempt, Identity, Principal, Verifier
+from a2a_trust.auth.principal import Anonymous, Identity, Principal, Verifier
 from a2a_trust.auth.subject_token import SubjectToken
 from a2a_trust.auth.throttle import FailureLimits, Throttle
 from a2a_trust.card.view import Alternative, CardView, SecurityScheme
@@ -105,6 +105,7 @@ class Guard:
         self.dpop = dpop
         self._throttle = Throttle(FailureLimits()) if throttle is None else throttle
         self._schemes = {scheme.name: scheme for scheme in config.schemes}
+        self._may_be_guessed = any(scheme.may_be_guessed for scheme in config.schemes)
         headers = {place.header for place in self.places if place.header is not None}
         self._lines = HeaderLines(headers | {b"authorization"} | self.proof_headers)
 
@@ -157,14 +158,12 @@ class Guard:
             return carried
         if not carried:
             return self._without_credentials(lines, scope)
-        attempts = {each.name: each.attempt(came, now) for each, came, _ in carried if each.attempt is not None}
         try:
-            evidence = await (
-                self._verify_attempts(carried, attempts, scope, now) if attempts else _verify(carried, now)
-            )  # 2
+            verifying = self._verify_guesses(carried, scope, now) if self._may_be_guessed else _verify(carried, now)
+            evidence = await verifying  # 2
         except TooManyRequestsError as error:
             return Refused(error)
-        if evidence.rejected and (rejected := self._rejected(evidence)):  # 3
+        if evidence.rejected and (rejected := self._rejected(evidence, carried, scope, now)):  # 3
             return rejected
         if evidence.is_bound or evidence.dpop_token:
             refused = await self._key_without_proof(evidence, lines.get(_PROOF, _NO_LINES), scope, now)  # 4
@@ -223,37 +222,47 @@ class Guard:
 
     # 2
 
-    async def _verify_attempts(
-        self, carried: Iterable[_Carried], attempts: Mapping[str, Attempt], scope: Any, now: float
-    ) -> _Evidence:
-        """What the credentials prove; ``attempts`` are by the names of their schemes. Failures are counted.
+    async def _verify_guesses(self, carried: list[_Carried], scope: Any, now: float) -> _Evidence:
+        """What the credentials prove, some of which might be guesses. Failures are counted.
 
         TooManyRequestsError: too many have failed before, so nothing was verified.
         """
-        guessed = {attempt.name for attempt in attempts.values() if not attempt.is_verified_anyway}
+        attempts = [each.attempt(came, now) for each, came, _ in carried if each.attempt and each.may_be_guessed]
+        guessed = {attempt.name for attempt in attempts if not attempt.is_verified_anyway}
         end = await self._throttle.begin(scope, guessed) if guessed else None
-        # Whoever goes away before the outcome has had a password hashed: that counts, too.
-        failed, evidence = guessed, _Evidence()
         try:
             evidence = await _verify(carried, now)
-            failed = self._failed(evidence, attempts) if evidence.rejected else set()
+            if evidence.rejected:
+                evidence.too_many = self._count(evidence, carried, scope, now)
+        except BaseException:
+            # Whoever goes away before the outcome has had a password hashed, too.
+            if guessed:
+                self._throttle.failed(scope, guessed)
+            raise
         finally:
-            if failed:
-                evidence.too_many = self._throttle.failed(scope, failed)
             if end is not None:
                 end()
         return evidence
 
-    def _failed(self, evidence: _Evidence, attempts: Mapping[str, Attempt]) -> set[str]:
-        """The names of attempts that were rejected. Where schemes share a place, one that accepts is enough; one that
-        cannot tell now is not, or its outage would hide the failures of the others."""
-        accepted = {self.place(name) for name in evidence.identities}
-        rejected = [name for name in evidence.rejected if name in attempts and self.place(name) not in accepted]
-        return {attempts[name].name for name in rejected}
-
     # 3
 
-    def _rejected(self, evidence: _Evidence) -> Refused | None:
+    def _count(
+        self, evidence: _Evidence, carried: list[_Carried], scope: Any, now: float
+    ) -> TooManyRequestsError | None:
+        """Count a request with rejected credentials; the error if it is one too many.
+
+        Where schemes share a place, one that accepts is enough. One that cannot tell now is not, or its outage would
+        hide the failures of the others.
+        """
+        accepted = {self.place(name) for name in evidence.identities}
+        failed = {
+            each.attempt(came, now).name
+            for each, came, _ in carried
+            if each.attempt is not None and each.name in evidence.rejected and each.place not in accepted
+        }
+        return self._throttle.failed(scope, failed) if failed else None
+
+    def _rejected(self, evidence: _Evidence, carried: list[_Carried], scope: Any, now: float) -> Refused | None:
         """The refusal for a credential that no verifier accepts; that of too many, if there were too many before.
 
         Schemes may share a place (two issuers of bearer tokens): what came there is good when one verifier says so, and
@@ -265,8 +274,9 @@ class Guard:
             for name, error in evidence.rejected.items()
             if self.place(name) not in open_places
         ]
-        if invalid and evidence.too_many is not None:
-            return Refused(evidence.too_many)
+        too_many = evidence.too_many if self._may_be_guessed else self._count(evidence, carried, scope, now)
+        if invalid and too_many is not None:
+            return Refused(too_many)
         return min(invalid, key=lambda each: isinstance(each.error, UnrecognizedCredentialsError), default=None)
 
     def _is_by_dpop(self, name: str, evidence: _Evidence) -> bool:

@@ -30,7 +30,7 @@ from a2a_trust.errors import ConfigurationError, TooManyRequestsError
 __all__ = ["FailureLimits", "Throttle", "peer_of"]
 
 _COUNTERS: Final = 32_768
-"""Counters in memory, about 10 MB."""
+"""Counters in memory: 12 MB."""
 
 _NAMED: Final = 64
 """IPv6 addresses are told apart by so many bits: whoever has one address has all addresses of its /64."""
@@ -90,7 +90,7 @@ class Throttle:
     are begun than may still fail; the rest wait for the outcome. So a limit is exact, and many good passwords at once
     are not refused.
 
-    The windows are fixed ones: each begins with its first failure. A sliding window takes two counters and twice the
+    The windows are fixed ones: each begins with its first failure. A sliding window takes two counters and 1.4 times the
     time, and its end is an estimate, where ``Retry-After`` has to be true. The price is that around the end of a window
     up to twice the limit may fail.
 

@@ -109,10 +109,6 @@ class Throttle:
         self._waiting: dict[_Counter, list[tuple[AbstractEventLoop, Future[None]]]] = {}
         self._lock = Lock()
 
-    def __len__(self) -> int:
-        """The number of counters."""
-        return len(self._counters)
-
     async def begin(self, scope: Mapping[str, Any], names: Collection[str]) -> Callable[[], None]:
         """Wait until a request's credentials of these names may be verified; call what this returns at their end.
 
@@ -162,11 +158,14 @@ class Throttle:
 
     def _end(self, counters: tuple[_Counter, ...]) -> None:
         with self._lock:
-            waiting = [each for counter in counters for each in self._waiting.pop(counter, ())]
+            waiting = []
             for counter in counters:
-                self._begun[counter] -= 1
-                if not self._begun[counter]:
+                begun = self._begun[counter] = self._begun[counter] - 1
+                if not begun:
                     del self._begun[counter]
+                remaining = self._window(counter).remaining
+                if begun < remaining or not remaining:  # after a failure there is no more room than before
+                    waiting += self._waiting.pop(counter, ())
         for loop, future in waiting:
             with suppress(RuntimeError):  # a loop that is closed waits for nothing
                 loop.call_soon_threadsafe(_wake, future)

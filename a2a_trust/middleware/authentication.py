@@ -52,6 +52,10 @@ __all__ = [
 ]
 
 
+_REPEATED: Final = (audit.Reason.KEY_SOURCE_UNAVAILABLE, audit.Reason.TOO_MANY_REQUESTS)
+"""Refusals that anybody can cause as often as they like."""
+
+
 class CardEnforcementMiddleware:
     """Enforces what the card declares in front of ``app``: the guard alone, as a part of ``protect``.
 
@@ -119,8 +123,7 @@ class CardEnforcementMiddleware:
         self._caching = CachingRules(used.values())
         self._browsers = BrowserRules(url=url, allowed_origins=rules.allowed_origins)
         self._attached = frozenset(name for name, place in used.items() if is_attached_by_browsers(place))
-        self._outages = audit.RepeatedRefusals(audit.Reason.KEY_SOURCE_UNAVAILABLE)
-        self._throttled = audit.RepeatedRefusals(audit.Reason.TOO_MANY_REQUESTS)
+        self._repeated = {reason: audit.RepeatedRefusals(reason) for reason in _REPEATED}
         self._room = Room()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -169,8 +172,8 @@ class CardEnforcementMiddleware:
 
     def flush(self) -> None:
         """Tell the audit trail what was counted and not told yet, at the end of the program."""
-        self._outages.flush()
-        self._throttled.flush()
+        for repeated in self._repeated.values():
+            repeated.flush()
 
     async def _pass_public(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on a request that needs no credential: for a public path, or a preflight without its body."""
@@ -222,12 +225,11 @@ class CardEnforcementMiddleware:
 
     async def _refuse(self, refused: Refused, scope: Scope, receive: Receive, send: Send) -> None:
         error = refused.error
-        if isinstance(error, KeySourceUnavailableError):
-            self._outages.refused(scope, str(error))
-        elif isinstance(error, TooManyRequestsError):
-            self._throttled.refused(scope, str(error))
+        reason = audit.reason_of(error)
+        if reason in self._repeated:
+            self._repeated[reason].refused(scope, str(error))
         else:
-            audit.request_refused(scope, audit.reason_of(error), str(error), refused.caller)
+            audit.request_refused(scope, reason, str(error), refused.caller)
         binding, legacy = self._interfaces.language(scope)
         dpop = self._guard.dpop
         refusal = refusal_for(

@@ -90,9 +90,9 @@ class Throttle:
     are begun than may still fail; the rest wait for the outcome. So a limit is exact, and many good passwords at once
     are not refused.
 
-    The windows are fixed ones: each begins with its first failure. A sliding window takes two counters and 1.4 times the
-    time, and its end is an estimate, where ``Retry-After`` has to be true. The price is that around the end of a window
-    up to twice the limit may fail.
+    The windows are fixed ones: each begins with its first failure. A sliding window takes two counters and 1.4 times
+    the time, and its end is an estimate, where ``Retry-After`` has to be true. The price is that around the end of a
+    window up to twice the limit may fail.
 
     Why this is a class: it counts. One belongs to one guard.
     """

@@ -118,13 +118,12 @@ class CardEnforcementMiddleware:
         self._hidden_cookies = frozenset(place.name.encode() for place in in_cookies)
         self._hidden_parameters = frozenset(place.name for place in places if isinstance(place, InQuery))
         self._resource_metadata = resource_metadata
-        self._clock = clock
+        self._clock, self._room = clock, Room()
         used = {scheme.name: self._guard.place(scheme.name) for scheme in self._guard.schemes}
         self._caching = CachingRules(used.values())
         self._browsers = BrowserRules(url=url, allowed_origins=rules.allowed_origins)
         self._attached = frozenset(name for name, place in used.items() if is_attached_by_browsers(place))
         self._repeated = {reason: audit.RepeatedRefusals(reason) for reason in _REPEATED}
-        self._room = Room()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]

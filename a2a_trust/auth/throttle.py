@@ -158,7 +158,7 @@ class Throttle:
 
     def _end(self, counters: tuple[_Counter, ...]) -> None:
         with self._lock:
-            waiting = []
+            waiting: list[tuple[AbstractEventLoop, Future[None]]] = []
             for counter in counters:
                 begun = self._begun[counter] = self._begun[counter] - 1
                 if not begun:

@@ -45,8 +45,12 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+class DearPasswords(Passwords):
+    cost = 4096
+
+
 def passwords(**others: str) -> Passwords:
-    return Passwords(cost=4096, ann="right", bob="right", **others)
+    return DearPasswords(ann="right", bob="right", **others)
 
 
 def agent(login: Passwords, limits: FailureLimits | None = None) -> Any:
@@ -124,7 +128,7 @@ async def test_good_passwords_at_once_are_all_admitted() -> None:
 
 async def test_guessed_api_keys_are_429_and_good_ones_are_not() -> None:
     async with uvicorn_serving(agent(passwords()), "h11") as origin, calling(origin, ATTACKER) as attacker:
-        statuses = Counter()
+        statuses: Counter[int] = Counter()
         for number in range(150):
             statuses[(await attacker(x_api_key=f"{KEY[:16]}_{number:038}")).status_code] += 1
             assert (await attacker(x_api_key=KEY)).status_code == 200

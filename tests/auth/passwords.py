@@ -14,15 +14,16 @@ __all__ = ["Passwords"]
 class Passwords:
     """Verifies ``name:password``; ``hashed`` are the credentials that were hashed, in order."""
 
-    def __init__(self, *, cost: int = 2, **passwords: str) -> None:
-        """``cost`` is scrypt's n: 2 takes microseconds, 16,384 about 30 ms."""
-        self._cost = cost
+    cost = 2
+    """scrypt's n: 2 takes microseconds, 16,384 about 30 ms."""
+
+    def __init__(self, **passwords: str) -> None:
         self._hashes = {name: self._hash(f"{name}:{password}") for name, password in passwords.items()}
         self._remembered: set[str] = set()
         self.hashed: list[str] = []
 
     def _hash(self, text: str) -> bytes:
-        return hashlib.scrypt(text.encode(), salt=b"salt", n=self._cost, r=8, p=1)
+        return hashlib.scrypt(text.encode(), salt=b"salt", n=self.cost, r=8, p=1)
 
     def attempt(self, credential: str, now: float) -> Attempt:
         return Attempt(credential.partition(":")[0], credential in self._remembered)

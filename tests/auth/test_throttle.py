@@ -290,7 +290,7 @@ async def test_guards_of_several_event_loops_wait_for_each_other() -> None:
 
 async def test_an_outage_of_one_verifier_does_not_hide_the_failures_of_another() -> None:
     """Two schemes share a place: what the one rejects and the other cannot judge now is a guess all the same."""
-    card = {
+    card: dict[str, Any] = {
         "name": "n",
         "securitySchemes": {
             name: {"type": "apiKey", "in": "header", "name": "X-Login"} for name in ("passwords", "others")
@@ -375,7 +375,8 @@ def test_an_ipv4_address_is_one_peer_in_both_versions(number: int) -> None:
 @given(st.text(max_size=100))
 def test_no_text_is_too_odd_for_an_address(text: str) -> None:
     peer = peer_of({"client": (text, 0)})
-    assert peer == "" or ip_network(peer)
+    if peer:
+        ip_network(peer)
 
 
 # Memory

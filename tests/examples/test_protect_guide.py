@@ -146,7 +146,7 @@ def test_the_failures_of_a_verifier_of_ones_own_are_counted() -> None:
     names: dict[str, Any] = {}
     exec(GUESSED, names)
 
-    class Passwords(names["Passwords"]):  # type: ignore[misc]
+    class Passwords(names["Passwords"]):  # type: ignore[misc, valid-type]
         async def verify(self, credential: str, now: float) -> Any:
             raise InvalidCredentialsError("wrong")
 

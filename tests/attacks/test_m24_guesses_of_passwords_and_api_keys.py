@@ -28,6 +28,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8 without being told"),
 ]
 
+LIMITS = FailureLimits(by_credential="10/hour", by_peer="100/hour")  # as they come, for machines that are slow
 ATTACKER, OTHER = "127.0.0.66", "127.0.0.77"  # uvicorn trusts the headers of 127.0.0.1 alone
 
 LOGIN: dict[str, Any] = {
@@ -53,10 +54,8 @@ def passwords(**others: str) -> Passwords:
     return DearPasswords(ann="right", bob="right", **others)
 
 
-def agent(login: Passwords, limits: FailureLimits | None = None) -> Any:
-    return guarded(
-        Agent(), LOGIN, verifiers={**verifiers(), "login": login}, failures=limits or FailureLimits(), clock=time.time
-    )
+def agent(login: Passwords, limits: FailureLimits = LIMITS) -> Any:
+    return guarded(Agent(), LOGIN, verifiers={**verifiers(), "login": login}, failures=limits, clock=time.time)
 
 
 class Caller:
@@ -90,10 +89,10 @@ async def test_guesses_are_slowed_and_all_others_go_on() -> None:
         assert await attacker.login("bob:right") == 200
         store.hashed.clear()
         started = time.perf_counter()
-        statuses = Counter([await attacker.login(f"ann:{number}") for number in range(500)])
+        statuses = Counter([await attacker.login(f"ann:{number}") for number in range(200)])
         seconds = time.perf_counter() - started
-        print(f"{500 / seconds:.0f} guesses a second; {len(store.hashed)} of 500 were verified")
-        assert statuses == {401: 10, 429: 490}
+        print(f"{500 / seconds:.0f} guesses a second; {len(store.hashed)} of 200 were verified")
+        assert statuses == {401: 10, 429: 190}
         assert len(store.hashed) == 10
         assert await attacker.login("ann:right") == 429
         assert await other.login("ann:right") == 200
@@ -104,8 +103,8 @@ async def test_guesses_are_slowed_and_all_others_go_on() -> None:
 async def test_guesses_at_many_names_are_slowed_as_well() -> None:
     store = passwords()
     async with uvicorn_serving(agent(store), "httptools") as origin, calling(origin, ATTACKER) as attacker:
-        statuses = Counter([await attacker.login(f"user{number}:Summer2026") for number in range(300)])
-        assert statuses == {401: 100, 429: 200}
+        statuses = Counter([await attacker.login(f"user{number}:Summer2026") for number in range(150)])
+        assert statuses == {401: 100, 429: 50}
         assert len(store.hashed) == 100
         assert (await attacker(x_api_key=KEY)).status_code == 200
 
@@ -119,7 +118,7 @@ async def test_guesses_at_once_are_limited_exactly() -> None:
 
 
 async def test_good_passwords_at_once_are_all_admitted() -> None:
-    people = {f"user{number}": "right" for number in range(150)}
+    people = {f"user{number}": "right" for number in range(110)}
     async with uvicorn_serving(agent(passwords(**people)), "h11") as origin, calling(origin, OTHER) as other:
         alike = await asyncio.gather(*(other.login("user1:right") for _ in range(50)))
         others = await asyncio.gather(*(other.login(f"{name}:right") for name in people))
@@ -129,12 +128,12 @@ async def test_good_passwords_at_once_are_all_admitted() -> None:
 async def test_guessed_api_keys_are_429_and_good_ones_are_not() -> None:
     async with uvicorn_serving(agent(passwords()), "h11") as origin, calling(origin, ATTACKER) as attacker:
         statuses: Counter[int] = Counter()
-        for number in range(150):
+        for number in range(60):
             statuses[(await attacker(x_api_key=f"{KEY[:16]}_{number:038}")).status_code] += 1
             assert (await attacker(x_api_key=KEY)).status_code == 200
-        assert statuses == {401: 10, 429: 140}
-        statuses = Counter([(await attacker(x_api_key=f"guess-{number}")).status_code for number in range(50)])
-        assert statuses == {429: 50}
+        assert statuses == {401: 10, 429: 50}
+        statuses = Counter([(await attacker(x_api_key=f"guess-{number}")).status_code for number in range(120)])
+        assert statuses == {401: 10, 429: 110}  # those of other forms have one name, ""
 
 
 async def test_an_expired_token_is_401_so_that_its_client_gets_a_new_one() -> None:
@@ -158,15 +157,16 @@ async def test_a_header_of_the_client_makes_no_other_peer(header: str) -> None:
         assert len(store.hashed) == 10
 
 
-async def test_many_peers_and_names_do_not_grow_the_memory() -> None:
+async def test_many_peers_and_names_do_not_grow_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("a2a_trust.auth.throttle._COUNTERS", 1000)
     app = agent(Passwords())
     async with asyncio.timeout(300):
-        for number in range(17_000):  # of a network with 2 ** 16 networks; each counts itself and a name
+        for number in range(1000):  # of a network with 2 ** 16 networks; each counts itself and a name
             transport = httpx.ASGITransport(app, client=(f"2001:db8::{number:x}:0:0:0:1", 1))
             headers = [(b"host", b"agent.example"), (b"x-login", b"user%d:x" % number)]
             request = httpx.Request("POST", "http://agent.example/rpc", headers=headers)
             assert (await transport.handle_async_request(request)).status_code == 401
-    assert len(app._guard._throttle._counters) == 32_768
+    assert len(app._guard._throttle._counters) == 1000
 
 
 @pytest.mark.parametrize(
@@ -227,13 +227,13 @@ async def test_guesses_do_not_flood_the_audit_trail(caplog: pytest.LogCaptureFix
     caplog.set_level(logging.INFO, "a2a_trust.audit")
     app = agent(passwords())
     async with uvicorn_serving(app, "h11") as origin, calling(origin, ATTACKER) as attacker:
-        for number in range(300):
+        for number in range(100):
             await attacker.login(f"ann:secret{number}")
     app.flush()
     events = [record.__dict__["audit"] for record in caplog.records if record.name == "a2a_trust.audit"]
     assert Counter(event["reason"] for event in events) == {"invalid-credentials": 10, "too-many-requests": 2}
     first, count = events[10:]
-    assert first["detail"] == f"too many failed credentials from {ATTACKER} (by_credential=10/minute)"
-    assert (first["client"], count["count"], count["detail"]) == (ATTACKER, 289, first["detail"])
+    assert first["detail"] == f"too many failed credentials from {ATTACKER} (by_credential=10/hour)"
+    assert (first["client"], count["count"], count["detail"]) == (ATTACKER, 89, first["detail"])
     assert {record.levelno for record in caplog.records if record.name == "a2a_trust.audit"} == {logging.INFO}
     assert "secret" not in caplog.text

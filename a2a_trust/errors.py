@@ -28,7 +28,7 @@
     │       └── UnrecognizedCredentialsError  it is of another kind or issuer than this verifier is for
     ├── AuthorizationError           403: the caller is known and may not; ``scopes`` would be needed
     │   └── CrossSiteError           a page of another site makes the caller's browser ask
-    ├── TooManyRequestsError         429: the caller is known, and asks more often than one caller may
+    ├── TooManyRequestsError         429: one caller asks, or one peer fails, more often than one may
     ├── TemporarilyUnavailableError  the same request may succeed later
     │   ├── KeySourceUnavailableError   503: the source that could verify the credential is unreachable
     │   └── CardMemoryUnavailableError  what is remembered cannot be read or written now, so no card is admitted
@@ -393,9 +393,14 @@ class CrossSiteError(AuthorizationError):
 
 
 class TooManyRequestsError(TrustError):
-    """The caller is known, and asks more often than there is room for from one caller. Others are not refused."""
+    """One caller asks more often than there is room for from one caller, or one peer fails too often. Others are not
+    refused. ``retry_after``: in so many seconds the same request may succeed."""
 
     code = "too-many-requests"
+
+    def __init__(self, message: str, *, retry_after: int = 5) -> None:
+        self.retry_after: int = retry_after
+        super().__init__(message)
 
 
 class KeySourceUnavailableError(TemporarilyUnavailableError):

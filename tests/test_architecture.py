@@ -53,6 +53,7 @@ HOMES = {
         "middleware/lifespan.py",
         "middleware/rules.py",
     ),
+    "limits": ("auth/throttle.py",),
     "msgspec": ("middleware/calls.py",),
     "httpx": (
         "client/attachment.py",

@@ -21,6 +21,7 @@ from a2a_trust.auth.jwt import TokenProfile as TokenProfile
 from a2a_trust.auth.key_sources import JwksFile as JwksFile
 from a2a_trust.auth.key_sources import SeveralKeySources as SeveralKeySources
 from a2a_trust.auth.principal import Anonymous as Anonymous
+from a2a_trust.auth.principal import Attempt as Attempt
 from a2a_trust.auth.principal import BoundVerifier as BoundVerifier
 from a2a_trust.auth.principal import CredentialKind as CredentialKind
 from a2a_trust.auth.principal import Identity as Identity
@@ -33,4 +34,5 @@ from a2a_trust.auth.proof_memory import ProofMemory as ProofMemory
 from a2a_trust.auth.proof_memory import VolatileProofMemory as VolatileProofMemory
 from a2a_trust.auth.proof_store import SqliteProofMemory as SqliteProofMemory
 from a2a_trust.auth.subject_token import SubjectToken as SubjectToken
+from a2a_trust.auth.throttle import FailureLimits as FailureLimits
 from a2a_trust.auth.token_claims import AccessTokenMark as AccessTokenMark

@@ -23,6 +23,7 @@ from a2a_trust.auth.guard_config import (
 )
 from a2a_trust.auth.principal import Anonymous, Identity, Principal, Verifier
 from a2a_trust.auth.subject_token import SubjectToken
+from a2a_trust.auth.throttle import FailureLimits, Throttle
 from a2a_trust.auth.token_claims import candidates
 from a2a_trust.card.view import Alternative, CardView, SecurityScheme
 from a2a_trust.errors import (
@@ -64,7 +65,7 @@ class _Carried(NamedTuple):
 class _Evidence:
     """The identities that the credentials of one request gave, by the names of the schemes, in their order."""
 
-    __slots__ = ("dpop_token", "identities", "is_bound", "rejected", "undecided")
+    __slots__ = ("dpop_token", "identities", "is_bound", "rejected", "too_many", "undecided")
 
     def __init__(self) -> None:
         self.identities: dict[str, Identity] = {}
@@ -75,6 +76,8 @@ class _Evidence:
         self.dpop_token = ""
         #: Whether a credential is good only with the proof of a key.
         self.is_bound = False
+        #: Set when a credential was rejected after too many others.
+        self.too_many: TooManyRequestsError | None = None
 
 
 _NO_LINES: Final[Lines] = []
@@ -92,14 +95,18 @@ class Guard:
         allow_anonymous: bool = False,
         handlers_check_skills: bool = False,
         dpop: DPoP | None = None,
+        throttle: Throttle | None = None,
     ) -> None:
-        """ConfigurationError for whatever would be left open."""
+        """``throttle`` counts the failures; without it the limits are those of ``FailureLimits()``. ConfigurationError
+        for whatever would be left open."""
         config = configured(
             card, verifiers, allow_anonymous=allow_anonymous, handlers_check_skills=handlers_check_skills, dpop=dpop
         )
         self._config = config
         self.dpop = dpop
+        self._throttle = Throttle(FailureLimits()) if throttle is None else throttle
         self._schemes = {scheme.name: scheme for scheme in config.schemes}
+        self._may_be_guessed = any(scheme.may_be_guessed for scheme in config.schemes)
         headers = {place.header for place in self.places if place.header is not None}
         self._lines = HeaderLines(headers | {b"authorization"} | self.proof_headers)
 
@@ -138,8 +145,10 @@ class Guard:
         is no decision, and the caller must admit nobody then.
 
         1. Collect: each credential is taken from its one place. A request without any is anonymous, or refused.
-        2. Verify: the verifiers of all schemes that share a place are asked for what came there.
-        3. A credential that no verifier accepts is rejected, whatever the alternatives are.
+        2. Verify: the verifiers of all schemes that share a place are asked for what came there. A credential that
+           somebody might guess is refused unverified while too many of its peer have failed.
+        3. A credential that no verifier accepts is rejected, whatever the alternatives are. It is counted if its
+           verifier knows an ``attempt``; beyond the limit the answer is that of step 2.
         4. Bind: the request proves the keys that its credentials are bound to.
         5. Decide: the first alternative whose schemes are all verified, with their scopes, makes the principal. A
            scheme that cannot be verified now matters only here, where nothing else admits the caller.
@@ -150,8 +159,12 @@ class Guard:
             return carried
         if not carried:
             return self._without_credentials(lines, scope)
-        evidence = await _verify(carried, now)  # 2
-        if evidence.rejected and (rejected := self._rejected(evidence)):  # 3
+        try:
+            verifying = self._verify_guesses(carried, scope, now) if self._may_be_guessed else _verify(carried, now)
+            evidence = await verifying  # 2
+        except TooManyRequestsError as error:
+            return Refused(error)
+        if evidence.rejected and (rejected := self._rejected(evidence, carried, scope, now)):  # 3
             return rejected
         if evidence.is_bound or evidence.dpop_token:
             refused = await self._key_without_proof(evidence, lines.get(_PROOF, _NO_LINES), scope, now)  # 4
@@ -208,10 +221,50 @@ class Guard:
         expected = ", ".join(f"{scheme.name} ({scheme.place})" for scheme in self._config.schemes)
         return Refused(MissingCredentialsError(f"no credential for any scheme of the card; expected: {expected}{hint}"))
 
+    # 2
+
+    async def _verify_guesses(self, carried: list[_Carried], scope: Any, now: float) -> _Evidence:
+        """What the credentials prove, some of which might be guesses. Failures are counted.
+
+        TooManyRequestsError: too many have failed before, so nothing was verified.
+        """
+        attempts = [each.attempt(came, now) for each, came, _ in carried if each.attempt and each.may_be_guessed]
+        guessed = {attempt.name for attempt in attempts if not attempt.is_verified_anyway}
+        end = await self._throttle.begin(scope, guessed) if guessed else None
+        try:
+            evidence = await _verify(carried, now)
+            if evidence.rejected:
+                evidence.too_many = self._count(evidence, carried, scope, now)
+        except BaseException:
+            # Whoever goes away before the outcome has had a password hashed, too.
+            if guessed:
+                self._throttle.failed(scope, guessed)
+            raise
+        finally:
+            if end is not None:
+                end()
+        return evidence
+
     # 3
 
-    def _rejected(self, evidence: _Evidence) -> Refused | None:
-        """The refusal for a credential that no verifier accepts.
+    def _count(
+        self, evidence: _Evidence, carried: list[_Carried], scope: Any, now: float
+    ) -> TooManyRequestsError | None:
+        """Count a request with rejected credentials; the error if it is one too many.
+
+        Where schemes share a place, one that accepts is enough. One that cannot tell now is not, or its outage would
+        hide the failures of the others.
+        """
+        accepted = {self.place(name) for name in evidence.identities}
+        failed = {
+            each.attempt(came, now).name
+            for each, came, _ in carried
+            if each.attempt is not None and each.name in evidence.rejected and each.place not in accepted
+        }
+        return self._throttle.failed(scope, failed) if failed else None
+
+    def _rejected(self, evidence: _Evidence, carried: list[_Carried], scope: Any, now: float) -> Refused | None:
+        """The refusal for a credential that no verifier accepts; that of too many, if there were too many before.
 
         Schemes may share a place (two issuers of bearer tokens): what came there is good when one verifier says so, and
         else it is the verifier for its issuer that says what is wrong.
@@ -222,6 +275,9 @@ class Guard:
             for name, error in evidence.rejected.items()
             if self.place(name) not in open_places
         ]
+        too_many = evidence.too_many if self._may_be_guessed else self._count(evidence, carried, scope, now)
+        if invalid and too_many is not None:
+            return Refused(too_many)
         return min(invalid, key=lambda each: isinstance(each.error, UnrecognizedCredentialsError), default=None)
 
     def _is_by_dpop(self, name: str, evidence: _Evidence) -> bool:

@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from a2a_trust.auth.api_key.verifier import ApiKeyVerifier
 from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, Lines, extractor_for
 from a2a_trust.auth.dpop import DPoP
-from a2a_trust.auth.principal import SCOPE, CredentialKind, Identity, Verifier, verification_of
+from a2a_trust.auth.principal import SCOPE, Attempt, CredentialKind, Identity, Verifier, verification_of
 from a2a_trust.card.schema import SCHEME_TYPES
 from a2a_trust.card.view import (
     Alternative,
@@ -59,6 +60,13 @@ class ConfiguredScheme:
     verify: Callable[[Any, float], Awaitable[Identity]] = field(init=False)
     """As ``verification_of`` the verifier."""
 
+    attempt: Callable[[Any, float], Attempt] | None = field(init=False)
+    """That of the verifier, if its failures are counted."""
+
+    may_be_guessed: bool = field(init=False)
+    """Whether ``attempt`` is asked before a credential is verified, and not only about one that was rejected. To ask
+    for each good API key, too, which nobody can guess, made a request take 15 % longer."""
+
     is_for_access_tokens: bool = field(init=False)
     """Whether the verifier says so of itself; ID tokens are something else here."""
 
@@ -67,6 +75,10 @@ class ConfiguredScheme:
         kind = getattr(self.verifier, "kind", None)
         object.__setattr__(self, "is_for_access_tokens", kind is CredentialKind.ACCESS_TOKEN)
         object.__setattr__(self, "verify", verification_of(self.verifier))
+        attempt = getattr(self.verifier, "attempt", None)
+        object.__setattr__(self, "attempt", attempt)
+        is_of_api_keys = getattr(attempt, "__func__", None) is ApiKeyVerifier.attempt  # and nobody's in its place
+        object.__setattr__(self, "may_be_guessed", attempt is not None and not is_of_api_keys)
 
     def take(self, lines: Lines, scope: Any) -> tuple[Any, bool]:
         """The credential that a request carries, None for none, and whether it came as ``Authorization: DPoP``.

@@ -11,7 +11,7 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum, StrEnum
 from types import MappingProxyType, NoneType
-from typing import Any, Final, Generic, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 from urllib.parse import quote
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 __all__ = [
     "SCOPE",
     "Anonymous",
+    "Attempt",
     "BoundVerifier",
     "CredentialKind",
     "Identity",
@@ -160,6 +161,18 @@ class CredentialKind(Enum):
     CERTIFICATE = "client certificate"
 
 
+class Attempt(NamedTuple):
+    """What a guard needs to know of a credential to count its failures.
+
+    ``name`` is its public part, such as a user name or the id of a key; "" where it has none. ``is_verified_anyway``:
+    nobody can guess the credential, or it is remembered as verified. A credential with False is refused unverified
+    while too many have failed.
+    """
+
+    name: str
+    is_verified_anyway: bool
+
+
 Credential = TypeVar("Credential", contravariant=True)
 
 
@@ -171,7 +184,9 @@ class Verifier(Protocol[Credential]):
     of them are asked, and one that accepts the credential is enough. So a verifier must be sure that a credential is
     its own before it asks anybody else.
 
-    A verifier may say in ``kind`` what kind of credential it is for; see also ``TokenVerifier``.
+    A verifier may say in ``kind`` what kind of credential it is for; see also ``TokenVerifier``. A verifier whose
+    failures are to be counted, such as one of passwords, has a method ``attempt(credential, now)``, which returns an
+    ``Attempt`` at once and raises nothing.
     """
 
     async def verify(self, credential: Credential, now: float) -> Identity:

@@ -9,7 +9,8 @@ event              level    when
 ``allowed``        DEBUG    the card lets a request in
 ``refused``        INFO     a request is refused; ``reason`` is one of ``Reason``
                    WARNING  as that, when ``key-source-unavailable``: callers can do nothing about it. While one
-                            outage lasts, it is one event, and then one with a ``count`` in each minute
+                            outage lasts, it is one event, and then one with a ``count`` in each minute. So it
+                            is with ``too-many-requests``, for each peer or key
 ``not-served``     ERROR    the public card proves nothing any more, so callers get 503 instead
 ``not-reloaded``   WARNING  the file of the public card is missing or not verified, so callers get the last good card
 ``reloaded``       INFO     the file of the public card is good again
@@ -42,8 +43,8 @@ from a2a_trust.errors import (
 
 __all__ = [
     "AuditEvent",
-    "Outages",
     "Reason",
+    "RepeatedRefusals",
     "card_not_reloaded",
     "card_not_served",
     "card_reloaded",
@@ -68,7 +69,7 @@ class Reason(StrEnum):
     CROSS_SITE = "cross-site"
     """A page of another site makes the caller's browser ask."""
     TOO_MANY_REQUESTS = "too-many-requests"
-    """The caller asks more often than one caller may."""
+    """The caller asks more often than one caller may, or one peer has failed too often."""
     KEY_SOURCE_UNAVAILABLE = "key-source-unavailable"
     AMBIGUOUS_REQUEST = "ambiguous-request"
     """Readers could disagree about what the request says."""
@@ -120,8 +121,7 @@ def request_refused(
     scope: Mapping[str, Any], reason: Reason, detail: str, caller: Principal | Anonymous | None = None
 ) -> None:
     """Tell that a request is refused. ``detail`` is for operators, and holds no secret."""
-    # The fault is the operator's then, who may listen to nothing: Python shows warnings all the same.
-    level = logging.WARNING if reason is Reason.KEY_SOURCE_UNAVAILABLE else logging.INFO
+    level = _level(reason)
     if not _log.isEnabledFor(level):
         return
     detail = _escaped(detail[:_LONGEST])  # a verifier's text is anybody's
@@ -131,47 +131,54 @@ def request_refused(
     _log.log(level, "refused %s: %s", _shown(event), detail, extra={"audit": event})
 
 
-_OUTAGE_SECONDS: Final = 60
-_MAX_OUTAGES: Final = 64
+def _level(reason: Reason) -> int:
+    # The fault is the operator's then, who may listen to nothing: Python shows warnings all the same.
+    return logging.WARNING if reason is Reason.KEY_SOURCE_UNAVAILABLE else logging.INFO
+
+
+_COUNTED_SECONDS: Final = 60
+_MAX_CAUSES: Final = 64
 _OTHER: Final = "further causes"
 
 
 @dataclass(slots=True)
-class _Outage:
+class _Repeats:
     ends: float
     repeats: int = 0
 
 
-class Outages:
-    """Tells of refusals for want of a key source: of each cause at once, and then in each minute how many more came.
+class RepeatedRefusals:
+    """Tells of refusals for one reason: of each cause at once, and then in each minute how many more came.
 
-    Anybody can send as many tokens as they like whose issuer is down, and an outage lasts: the log must not be flooded
-    by either. The cause is the ``detail``, which names the source. At most 64 causes are kept apart in a minute (the
-    words may be those of a user's verifier, and differ each time); those beyond are counted as one.
+    Anybody can send as many tokens as they like whose issuer is down, or as many guesses, and an outage lasts: the log
+    must not be flooded by any of them. The cause is the ``detail``, which names the source, or who asks too often. At
+    most 64 causes are kept apart in a minute (the words may be those of a user's verifier, and differ each time); those
+    beyond are counted as one.
 
-    Why this is a class: it counts. One belongs to one guard; ``flush`` is for the end of the program.
+    Why this is a class: it counts. One belongs to one guard and reason, since a flood for the one must not hide the
+    causes of the other; ``flush`` is for the end of the program.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, reason: Reason, clock: Callable[[], float] = time.monotonic) -> None:
         """``clock`` gives seconds that never run backwards."""
-        self._clock = clock
+        self._reason, self._clock = reason, clock
         #: Not a BoundedCache: what leaves here is told, and a new cause drives none out.
-        self._open: dict[str, _Outage] = {}
+        self._open: dict[str, _Repeats] = {}
 
     def refused(self, scope: Mapping[str, Any], detail: str) -> None:
-        """Tell that a request is refused because the source that could verify its credential is unreachable."""
+        """Tell that a request is refused, or count it if that was told of the same cause within a minute."""
         now = self._clock()
         self._close(until=now)
         cause = detail[:_LONGEST]
-        if cause not in self._open and len(self._open) >= _MAX_OUTAGES:
+        if cause not in self._open and len(self._open) >= _MAX_CAUSES:
             cause = _OTHER
-        outage = self._open.get(cause)
-        if outage is not None:
-            outage.repeats += 1
+        repeated = self._open.get(cause)
+        if repeated is not None:
+            repeated.repeats += 1
             return
-        self._open[cause] = outage = _Outage(now + _OUTAGE_SECONDS)
-        request_refused(scope, Reason.KEY_SOURCE_UNAVAILABLE, detail)
-        self._close_later(outage)
+        self._open[cause] = repeated = _Repeats(now + _COUNTED_SECONDS)
+        request_refused(scope, self._reason, detail)
+        self._close_later(repeated)
 
     def flush(self) -> None:
         """Tell of everything that was counted and not told yet."""
@@ -179,28 +186,28 @@ class Outages:
 
     def _close(self, until: float) -> None:
         # Oldest first, so the others have not ended either.
-        for cause, outage in [*self._open.items()]:
-            if outage.ends > until:
+        for cause, repeated in [*self._open.items()]:
+            if repeated.ends > until:
                 return
             repeats = self._open.pop(cause).repeats
             if repeats:
-                _requests_refused(cause, repeats)
+                _requests_refused(self._reason, cause, repeats)
 
-    def _close_later(self, outage: _Outage) -> None:
+    def _close_later(self, repeated: _Repeats) -> None:
         """So that the count is told, too, when nothing comes any more."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:  # another kind of event loop: the next refusal, or the end, tells
             return
         # In a context of its own: the count is nobody's request.
-        loop.call_later(_OUTAGE_SECONDS, self._close, outage.ends, context=contextvars.Context())
+        loop.call_later(_COUNTED_SECONDS, self._close, repeated.ends, context=contextvars.Context())
 
 
-def _requests_refused(cause: str, count: int) -> None:
-    detail, seconds = _escaped(cause), _OUTAGE_SECONDS
-    reason = Reason.KEY_SOURCE_UNAVAILABLE.value
-    event = AuditEvent(event="refused", reason=reason, detail=detail, count=count, seconds=seconds)
-    _log.warning("refused %d more requests in %d seconds: %s", count, seconds, detail, extra={"audit": event})
+def _requests_refused(reason: Reason, cause: str, count: int) -> None:
+    detail, seconds = _escaped(cause), _COUNTED_SECONDS
+    event = AuditEvent(event="refused", reason=reason.value, detail=detail, count=count, seconds=seconds)
+    text = "refused %d more requests in %d seconds: %s"
+    _log.log(_level(reason), text, count, seconds, detail, extra={"audit": event})
 
 
 def card_not_served(detail: str) -> None:

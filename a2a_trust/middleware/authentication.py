@@ -19,6 +19,7 @@ from a2a_trust.auth.dpop import NEXT_NONCE, DPoP
 from a2a_trust.auth.guard import Guard, Refused
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.principal import Principal, Verifier
+from a2a_trust.auth.throttle import Throttle
 from a2a_trust.card.given import GivenCard, given_card
 from a2a_trust.card.operations import ends_like_operation, folded_path
 from a2a_trust.card.schema import CARD_PATHS
@@ -49,6 +50,10 @@ __all__ = [
     "is_exactly",
     "lines_without",
 ]
+
+
+_REPEATED: Final = (audit.Reason.KEY_SOURCE_UNAVAILABLE, audit.Reason.TOO_MANY_REQUESTS)
+"""Refusals that anybody can cause as often as they like."""
 
 
 class CardEnforcementMiddleware:
@@ -93,6 +98,7 @@ class CardEnforcementMiddleware:
             allow_anonymous=rules.allow_anonymous,
             handlers_check_skills=rules.handlers_check_skills,
             dpop=dpop,
+            throttle=Throttle(rules.failures),
         )
         _check_source(client_certificates, self._guard)
         _check_kept(rules, self._guard)
@@ -112,13 +118,12 @@ class CardEnforcementMiddleware:
         self._hidden_cookies = frozenset(place.name.encode() for place in in_cookies)
         self._hidden_parameters = frozenset(place.name for place in places if isinstance(place, InQuery))
         self._resource_metadata = resource_metadata
-        self._clock = clock
+        self._clock, self._room = clock, Room()
         used = {scheme.name: self._guard.place(scheme.name) for scheme in self._guard.schemes}
         self._caching = CachingRules(used.values())
         self._browsers = BrowserRules(url=url, allowed_origins=rules.allowed_origins)
         self._attached = frozenset(name for name, place in used.items() if is_attached_by_browsers(place))
-        self._outages = audit.Outages()
-        self._room = Room()
+        self._repeated = {reason: audit.RepeatedRefusals(reason) for reason in _REPEATED}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -166,7 +171,8 @@ class CardEnforcementMiddleware:
 
     def flush(self) -> None:
         """Tell the audit trail what was counted and not told yet, at the end of the program."""
-        self._outages.flush()
+        for repeated in self._repeated.values():
+            repeated.flush()
 
     async def _pass_public(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on a request that needs no credential: for a public path, or a preflight without its body."""
@@ -218,10 +224,11 @@ class CardEnforcementMiddleware:
 
     async def _refuse(self, refused: Refused, scope: Scope, receive: Receive, send: Send) -> None:
         error = refused.error
-        if isinstance(error, KeySourceUnavailableError):
-            self._outages.refused(scope, str(error))
+        reason = audit.reason_of(error)
+        if reason in self._repeated:
+            self._repeated[reason].refused(scope, str(error))
         else:
-            audit.request_refused(scope, audit.reason_of(error), str(error), refused.caller)
+            audit.request_refused(scope, reason, str(error), refused.caller)
         binding, legacy = self._interfaces.language(scope)
         dpop = self._guard.dpop
         refusal = refusal_for(

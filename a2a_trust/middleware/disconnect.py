@@ -144,7 +144,7 @@ class ReadAhead:
     async def _take(self, waiter: asyncio.Task[Any]) -> int:
         """The size of the next message, which is kept. No wait for it is ever given up: servers could lose it."""
         # In a task of our own: the future that granian gives is never done again after a wait for it was cancelled.
-        self._next = asyncio.create_task(awaited(self._receive()))
+        self._next = asyncio.create_task(self._message())
         await asyncio.wait({self._next})
         if self._next.cancelled() or self._next.exception() is not None:
             return _MOST + 1  # for whoever reads the request
@@ -155,6 +155,9 @@ class ReadAhead:
             waiter.cancel()
             return _MOST + 1
         return _MESSAGE + len(message.get("body", b""))
+
+    async def _message(self) -> Message:
+        return await self._receive()  # asked for in here: the request may be over before the task begins
 
     async def _received(self) -> Message:
         if self._came:

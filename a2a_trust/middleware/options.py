@@ -11,6 +11,7 @@ from inspect import iscoroutinefunction, signature
 from typing import Any, Final, TypeAlias
 
 from a2a_trust.auth.principal import Anonymous, Principal
+from a2a_trust.auth.throttle import FailureLimits
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.keys.origins import origin_of
 
@@ -61,6 +62,8 @@ class RequestRules:
     ``hide_credentials`` removes credentials from requests before the application sees them; write False for an
     application that verifies the same credential itself, or forwards it. ``keep_subject_token`` keeps the access token
     of the caller for ``subject_token_of``, hidden or not. ``max_body`` is the largest body of a call, in bytes.
+
+    ``failures`` says how many wrong passwords and API keys are accepted, and in what time.
     """
 
     may_use_tenant: TenantRule | None = None
@@ -75,6 +78,7 @@ class RequestRules:
     hide_credentials: bool = True
     keep_subject_token: bool = False
     max_body: int = MAX_BODY
+    failures: FailureLimits = field(default_factory=FailureLimits)
 
     def __post_init__(self) -> None:
         if self.may_use_tenant is not None:
@@ -89,6 +93,11 @@ class RequestRules:
             value = getattr(self, name)
             if type(value) is not bool:
                 raise ConfigurationError(f"{name}: write True or False, not {value!r:.40}")
+        if not isinstance(self.failures, FailureLimits):
+            raise ConfigurationError(
+                'failures: write FailureLimits(…), as in failures=FailureLimits(by_credential="10/minute", '
+                'by_peer="100/minute")'
+            )
         _check_origins(self.allowed_origins)
         if type(self.max_body) is not int or self.max_body < 1:
             raise ConfigurationError(f"max_body: write a number of bytes, 1 or more, not {self.max_body!r:.40}")

@@ -24,7 +24,7 @@ from a2a_trust.middleware.documents import json_bytes
 __all__ = ["FORBIDDEN", "UNAUTHENTICATED", "Error", "Refusal", "refusal_for"]
 
 RETRY_AFTER: Final = 5
-"""Seconds after which a caller may try again when the source of keys is down, or it has asked too often."""
+"""Seconds after which a caller may try again when the source of keys is down."""
 
 
 _CHALLENGE: Final = b"www-authenticate"
@@ -104,9 +104,12 @@ def refusal_for(
     if isinstance(error, AuthorizationError):
         kind = FORBIDDEN
         headers += _challenges(guard, _wanting(error, guard), refused.by_dpop, resource_metadata)
-    elif isinstance(error, TooManyRequestsError | KeySourceUnavailableError):
-        kind = TOO_MANY if isinstance(error, TooManyRequestsError) else UNAVAILABLE
-        headers.append((b"retry-after", str(RETRY_AFTER).encode()))
+    elif isinstance(error, TooManyRequestsError):
+        kind = TOO_MANY
+        headers.append((b"retry-after", b"%d" % error.retry_after))
+    elif isinstance(error, KeySourceUnavailableError):
+        kind = UNAVAILABLE
+        headers.append((b"retry-after", b"%d" % RETRY_AFTER))
     else:
         kind = UNAUTHENTICATED
         headers += _challenges(guard, _wrong(refused, guard), refused.by_dpop, resource_metadata)

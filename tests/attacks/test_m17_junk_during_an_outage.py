@@ -96,7 +96,7 @@ async def test_a_flood_of_junk_is_one_event_and_one_with_the_count(caplog: pytes
 async def test_the_count_is_told_when_nothing_comes_any_more(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit, "_OUTAGE_SECONDS", 1)
+    monkeypatch.setattr(audit, "_COUNTED_SECONDS", 1)
     await flood(agent(), [junk(number) for number in range(10)])
     async with asyncio.timeout(30):
         while len(heard(caplog)) < 2:

@@ -35,6 +35,7 @@ from a2a_trust import (
     protect,
 )
 from a2a_trust.auth import CredentialAt, InHeader, MemoryApiKeys
+from a2a_trust.errors import InvalidCredentialsError
 from a2a_trust.middleware.audit import AuditEvent, Reason
 from a2a_trust.middleware.extended_card import ExtendedCard
 from tests.attacks.test_m06_client_certificates_in_headers import Believes
@@ -42,7 +43,9 @@ from tests.middleware.agent import grouped
 from tests.servers.issuer import issuing
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "protect.md").read_text(encoding="utf-8")
-FIRST, RULES, BROWSERS, OWN, HANDLER, ACTING, KEEPING, AUDIT = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+FIRST, RULES, BROWSERS, OWN, HANDLER, ACTING, KEEPING, FAILURES, GUESSED, AUDIT = re.findall(
+    r"```python\n(.*?)```", GUIDE, re.DOTALL
+)
 (COMMANDS,) = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
 
 ISSUER = "https://login.example.com"
@@ -126,6 +129,30 @@ def test_rules_name_the_tenants_and_the_paths_that_are_allowed(tmp_path: Path, m
     ]
     assert found == [200, 200, 200]
     assert [ask(names["app"], path, **{"X-API-Key": key}).status_code for path in ("/x", "/tasks/1")] == [404, 404]
+
+
+def test_wrong_keys_are_limited_as_the_rules_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = SqliteApiKeys(tmp_path / "keys.db", create=True).create(owner="ann").text
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"agent": Starlette(routes=[Route("/", hello)]), "card": CARD}
+    exec(FIRST.partition("app = ")[0], names)
+    exec(FAILURES, names)
+    statuses = [ask(names["app"], "/", **{"X-API-Key": f"wrong-{number}"}).status_code for number in range(8)]
+    assert statuses == [401] * 5 + [429] * 3
+    assert ask(names["app"], "/", **{"X-API-Key": key}).status_code == 200
+
+
+def test_the_failures_of_a_verifier_of_ones_own_are_counted() -> None:
+    names: dict[str, Any] = {}
+    exec(GUESSED, names)
+
+    class Passwords(names["Passwords"]):  # type: ignore[misc, valid-type]
+        async def verify(self, credential: str, now: float) -> Any:
+            raise InvalidCredentialsError("wrong")
+
+    app = protect(Starlette(routes=[Route("/", hello)]), card=CARD, verifiers={"key": Passwords()})
+    statuses = [ask(app, "/", **{"X-API-Key": f"ann:{number}"}).status_code for number in range(12)]
+    assert statuses == [401] * 10 + [429] * 2
 
 
 def test_a_page_of_an_allowed_origin_calls_with_a_cookie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from a2a_trust.errors import AuthenticationError, KeySourceUnavailableError
 from a2a_trust.keys.ring_file import KeyRingFile, save_key_ring, update_key_ring
 from a2a_trust.keys.rotation import KeyRing
 from a2a_trust.keys.signer import generate_signer
-from a2a_trust.middleware.audit import Outages
+from a2a_trust.middleware.audit import Reason, RepeatedRefusals
 from a2a_trust.middleware.card import CardFile
 from a2a_trust.middleware.extended_card import ExtendedCard
 from a2a_trust.middleware.options import RequestRules
@@ -139,7 +139,7 @@ def test_who_is_refused_for_an_invalid_credential_is_nobody(caplog: pytest.LogCa
 
 def test_refusals_of_one_outage_are_counted_by_the_minute(caplog: pytest.LogCaptureFixture) -> None:
     clock = [0.0]
-    outages = Outages(clock=lambda: clock[0])
+    outages = RepeatedRefusals(Reason.KEY_SOURCE_UNAVAILABLE, clock=lambda: clock[0])
     scope = {"type": "http", "method": "POST", "path": "/rpc"}
     for clock[0] in (0.0, 1.0, 30.0, 59.9):
         outages.refused(scope, "a is down")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -285,3 +286,24 @@ def test_what_the_work_raises_and_a_cancellation_reach_both_sides() -> None:
         assert seen == ["cancelled"]
 
     asyncio.run(main())
+
+
+def test_a_request_that_is_over_before_its_message_is_asked_for_asks_for_none() -> None:
+    """Seen with many requests that wait for 0.1 seconds: a coroutine of the server was made, and never awaited."""
+    asked: list[str] = []
+
+    async def receive() -> Message:
+        asked.append("asked")
+        return piece(1)
+
+    async def request() -> None:
+        ahead = ReadAhead(receive)
+        watch = asyncio.create_task(ahead._take(asyncio.create_task(settle())))
+        await asyncio.sleep(0)  # the watch has made the task that asks, and that has not begun
+        ahead.close()
+        watch.cancel()
+        await settle()
+        gc.collect()
+
+    run(request)
+    assert asked == []

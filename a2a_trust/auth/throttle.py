@@ -1,0 +1,268 @@
+"""How many failed requests one credential name and one peer may make, before passwords are refused unverified.
+
+Only failures count, and a credential that nobody can guess is verified whatever was counted: it is for the verifier to
+say so (``Attempt``). The peer is the address in the scope: that of the socket, or what a proxy has written there which
+the server trusts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import re
+import time
+from asyncio import AbstractEventLoop, Future
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from ipaddress import IPv6Address, ip_address, ip_network
+from threading import Lock
+from typing import Any, Final, NamedTuple
+
+from limits import RateLimitItem, WindowStats, parse_many
+from limits.storage import Storage
+from limits.strategies import FixedWindowRateLimiter
+
+from a2a_trust.cache import BoundedCache
+from a2a_trust.errors import ConfigurationError, TooManyRequestsError
+
+__all__ = ["FailureLimits", "Throttle", "peer_of"]
+
+_COUNTERS: Final = 32_768
+"""Counters in memory: 12 MB."""
+
+_NAMED: Final = 64
+"""IPv6 addresses are told apart by so many bits: whoever has one address has all addresses of its /64."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureLimits:
+    """How many requests with a wrong password or API key are accepted in a time, as in ``"10/minute"``.
+
+    ``by_credential`` counts for each pair of a peer and a user name (or key id), ``by_peer`` for each peer: an IPv4
+    address, or an IPv6 network of 64 bits. Beyond a limit the answer is 429, and passwords of this peer are not
+    verified until the time has passed. API keys, passwords that are remembered as verified, and tokens are verified
+    anyway.
+    """
+
+    by_credential: str = "10/minute"
+    by_peer: str = "100/minute"
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            _limit(self, each.name)
+
+
+def _limit(limits: FailureLimits, option: str) -> _Limit:
+    """A limit; ConfigurationError where the text states none, several, or one that accepts nothing."""
+    text = getattr(limits, option)
+    try:
+        (item,) = parse_many(text)
+    except ValueError:
+        item = None
+    if item is None or item.amount < 1:
+        raise ConfigurationError(
+            f"failures: {option}={text!r:.64} is not one limit; write a number of failures, 1 or more, and a time, as "
+            'in "10/minute", "100/hour" or "20/5 minutes"'
+        )
+    return _Limit(f"{option}={text}", item)
+
+
+class _Limit(NamedTuple):
+    """A limit, and how it was written."""
+
+    option: str
+    item: RateLimitItem
+
+
+class _Counter(NamedTuple):
+    """What is counted: for a limit, the failures of a peer, or of a name that a peer tries."""
+
+    limit: _Limit
+    owner: str
+
+
+class Throttle:
+    """Counts the failed requests of each peer, and of each name that a peer tries.
+
+    ``attempt`` is for credentials that somebody might guess. While those of other requests are being verified, no more
+    are begun than may still fail; the rest wait for the outcome. So a limit is exact, and many good passwords at once
+    are not refused.
+
+    The windows are fixed ones: each begins with its first failure. A sliding window takes two counters and 1.4 times
+    the time, and its end is an estimate, where ``Retry-After`` has to be true. The price is that around the end of a
+    window up to twice the limit may fail.
+
+    Why this is a class: it counts. One belongs to one guard.
+    """
+
+    def __init__(self, limits: FailureLimits, clock: Callable[[], float] = time.monotonic) -> None:
+        """``clock`` gives seconds that never run backwards."""
+        self._by_peer = _limit(limits, "by_peer")
+        self._by_credential = _limit(limits, "by_credential")
+        self._clock = clock
+        self._counters = _Counters(clock)
+        self._counted = FixedWindowRateLimiter(self._counters)
+        #: How many requests of each counter are being verified, and those that wait for their end.
+        self._begun: dict[_Counter, int] = {}
+        self._waiting: dict[_Counter, list[tuple[AbstractEventLoop, Future[None]]]] = {}
+        self._lock = Lock()
+
+    async def begin(self, scope: Mapping[str, Any], names: Collection[str]) -> Callable[[], None]:
+        """Wait until a request's credentials of these names may be verified; call what this returns at their end.
+
+        TooManyRequestsError: too many failed before. The outcome is told by ``failed``, before the end.
+        """
+        peer = peer_of(scope)
+        counters = self._counters_of(peer, names)
+        while (full := self._begin(peer, counters)) is not None:
+            await full
+        return lambda: self._end(counters)
+
+    def failed(self, scope: Mapping[str, Any], names: Collection[str]) -> TooManyRequestsError | None:
+        """Count a request whose credentials of these names were rejected; the error if that was one too many."""
+        peer = peer_of(scope)
+        by_peer, *by_name = self._counters_of(peer, names)
+        # Names are not counted beyond the limit of their peer: it would drive out the counters of others by inventing
+        # names.
+        over = [by_peer] if not self._hit(by_peer) else [each for each in by_name if not self._hit(each)]
+        return self._refusal(peer, over) if over else None
+
+    def _counters_of(self, peer: str, names: Collection[str]) -> tuple[_Counter, ...]:
+        by_name = [_Counter(self._by_credential, _digest(f"{peer} {name}")) for name in sorted(set(names))]
+        return (_Counter(self._by_peer, _digest(peer)), *by_name)
+
+    def _hit(self, counter: _Counter) -> bool:
+        return self._counted.hit(counter.limit.item, counter.owner)
+
+    def _window(self, counter: _Counter) -> WindowStats:
+        return self._counted.get_window_stats(counter.limit.item, counter.owner)
+
+    def _begin(self, peer: str, counters: tuple[_Counter, ...]) -> Future[None] | None:
+        """Begin, or return what to wait for."""
+        with self._lock:
+            remaining = {counter: self._window(counter).remaining for counter in counters}
+            over = [counter for counter in counters if not remaining[counter]]
+            if over:
+                raise self._refusal(peer, over)
+            for counter in counters:
+                if self._begun.get(counter, 0) >= remaining[counter]:
+                    loop = asyncio.get_running_loop()
+                    future: Future[None] = loop.create_future()
+                    self._waiting.setdefault(counter, []).append((loop, future))
+                    return future
+            for counter in counters:
+                self._begun[counter] = self._begun.get(counter, 0) + 1
+        return None
+
+    def _end(self, counters: tuple[_Counter, ...]) -> None:
+        with self._lock:
+            waiting: list[tuple[AbstractEventLoop, Future[None]]] = []
+            for counter in counters:
+                begun = self._begun[counter] = self._begun[counter] - 1
+                if not begun:
+                    del self._begun[counter]
+                remaining = self._window(counter).remaining
+                if begun < remaining or not remaining:  # after a failure there is no more room than before
+                    waiting += self._waiting.pop(counter, ())
+        for loop, future in waiting:
+            with suppress(RuntimeError):  # a loop that is closed waits for nothing
+                loop.call_soon_threadsafe(_wake, future)
+
+    def _refusal(self, peer: str, over: Collection[_Counter]) -> TooManyRequestsError:
+        """The error when these counters have reached their limits. Its text, which the audit trail counts by, is the
+        same for all names that a peer tries."""
+        ends = max(self._window(counter).reset_time for counter in over)
+        limits = sorted({counter.limit.option for counter in over})
+        return TooManyRequestsError(
+            f"too many failed credentials from {peer or 'peers without address'} ({', '.join(limits)})",
+            retry_after=max(1, math.ceil(ends - self._clock())),
+        )
+
+
+def _wake(future: Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _digest(text: str) -> str:
+    """A text of a caller's, in a fixed size."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+_WITH_PORT: Final = re.compile(r"([0-9.]+):[0-9]+|\[([0-9A-Fa-f:.]+)\](?::[0-9]+)?")
+
+
+def peer_of(scope: Mapping[str, Any]) -> str:
+    """Whose failures are counted together: an IPv4 address, an IPv6 network, or "" for all whose address is unknown."""
+    text = str((scope.get("client") or ("",))[0])
+    with_port = _WITH_PORT.fullmatch(text)  # as some proxies write X-Forwarded-For
+    if with_port is not None:
+        text = with_port[1] or with_port[2]
+    try:
+        address = ip_address(text.partition("%")[0])  # without the zone of a link-local one
+    except ValueError:
+        return ""
+    if not isinstance(address, IPv6Address):
+        return str(address)
+    if address.ipv4_mapped is not None:  # of a socket that takes both versions
+        return str(address.ipv4_mapped)
+    return str(ip_network((address, _NAMED), strict=False))
+
+
+class _Counters(Storage):
+    """Counters for ``limits``, of a bounded number: the one that was not counted for the longest time leaves first.
+
+    The storage in memory that ``limits`` has is not bounded, and starts a thread.
+    """
+
+    STORAGE_SCHEME = None
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__()
+        self._clock = clock
+        self._ends = BoundedCache[str, tuple[int, float]](max_entries=_COUNTERS)
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @property
+    def base_exceptions(self) -> tuple[type[Exception], ...]:
+        """Nothing here fails."""
+        return ()
+
+    def incr(self, key: str, expiry: float, amount: int = 1) -> int:
+        """The counter with ``amount`` more; a new one ends in ``expiry`` seconds."""
+        with self._lock:
+            now = self._clock()
+            count, ends = self._ends.get(key, now) or (0, now + expiry)
+            self._ends.put(key, (count + amount, ends), until=ends)
+        return count + amount
+
+    def get(self, key: str) -> int:
+        """The counter; 0 for none."""
+        return self._now(key)[0]
+
+    def get_expiry(self, key: str) -> float:
+        """When the counter ends."""
+        return self._now(key)[1]
+
+    def _now(self, key: str) -> tuple[int, float]:
+        now = self._clock()
+        return self._ends.get(key, now) or (0, now)
+
+    def check(self) -> bool:
+        """Whether the storage can be used."""
+        return True
+
+    def reset(self) -> int:
+        """Drop all counters."""
+        count = len(self._ends)
+        self._ends.clear()
+        return count
+
+    def clear(self, key: str) -> None:
+        """Drop a counter."""
+        self._ends.remove(key)

@@ -1,0 +1,403 @@
+"""Failed credentials: what is counted, for whom, and what is refused then."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from ipaddress import IPv4Address, IPv6Address, ip_network
+from threading import Thread
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
+from a2a_trust.auth.guard import Guard
+from a2a_trust.auth.principal import Attempt, CredentialKind, Identity
+from a2a_trust.auth.throttle import FailureLimits, Throttle, peer_of
+from a2a_trust.card.view import read_card
+from a2a_trust.errors import (
+    ConfigurationError,
+    InvalidCredentialsError,
+    KeySourceUnavailableError,
+    MissingCredentialsError,
+    TooManyRequestsError,
+    TrustError,
+)
+from a2a_trust.middleware.options import RequestRules
+from tests.auth.deciding import admitted, refused
+from tests.auth.passwords import Passwords
+from tests.auth.test_jwt import NOW
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+PEER = {"client": ("192.0.2.7", 50_000)}
+OTHER = {"client": ("192.0.2.8", 50_000)}
+LIMITS = FailureLimits(by_credential="3/minute", by_peer="5/minute")
+
+STORE = MemoryApiKeys()
+KEY = STORE.create(owner="ann").text
+
+CARD: dict[str, Any] = {
+    "name": "n",
+    "securitySchemes": {
+        "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+        "login": {"type": "apiKey", "in": "header", "name": "X-Login"},
+        "token": {"type": "http", "scheme": "bearer"},
+    },
+    "security": [{"key": []}, {"login": []}, {"token": []}],
+}
+
+
+class Rejecting:
+    """A verifier of tokens, which are all expired."""
+
+    async def verify(self, credential: str, now: float) -> Identity:
+        raise InvalidCredentialsError("expired")
+
+
+class Down:
+    """A verifier that cannot tell now."""
+
+    async def verify(self, credential: str, now: float) -> Identity:
+        raise KeySourceUnavailableError("down")
+
+
+def guard(login: Any, throttle: Throttle | None = None, **verifiers: Any) -> Guard:
+    given: Any = {"key": ApiKeyVerifier(STORE), "login": login, "token": Rejecting(), **verifiers}
+    return Guard(read_card(CARD), given, throttle=throttle or Throttle(LIMITS))
+
+
+def scope(peer: dict[str, Any] = PEER, **credentials: str) -> dict[str, Any]:
+    names = {"key": b"x-api-key", "login": b"x-login", "token": b"authorization"}
+    headers = [(names[name], value.encode()) for name, value in credentials.items()]
+    return {"type": "http", "headers": headers, "query_string": b"", **peer}
+
+
+async def outcome(guard: Guard, peer: dict[str, Any] = PEER, **credentials: str) -> type | str:
+    """The subject of who is admitted, or the kind of the error."""
+    try:
+        return (await admitted(guard, scope(peer, **credentials), NOW)).name
+    except (TrustError, OSError) as error:
+        return type(error)
+
+
+def counters(throttle: Throttle) -> int:
+    return len(throttle._counters)
+
+
+# Limits
+
+
+@pytest.mark.parametrize("limit", ["10/minute", "1 per second", "20/5 minutes", "100/hour"])
+def test_a_limit_is_a_number_and_a_time(limit: str) -> None:
+    Throttle(FailureLimits(by_credential=limit, by_peer=limit))
+
+
+@pytest.mark.parametrize("limit", ["", "10", "ten/minute", "0/minute", "-1/minute", "1/second; 5/minute", 10, None])
+@pytest.mark.parametrize("option", ["by_credential", "by_peer"])
+def test_what_is_no_limit_does_not_start(option: str, limit: Any) -> None:
+    with pytest.raises(ConfigurationError, match=rf"{option}=.* write a number of failures.*10/minute"):
+        FailureLimits(**{option: limit})
+
+
+def test_rules_take_limits_only() -> None:
+    given: Any = "10/minute"
+    with pytest.raises(ConfigurationError, match=r"failures: write FailureLimits\(…\)"):
+        RequestRules(failures=given)
+    assert RequestRules().failures == FailureLimits(by_credential="10/minute", by_peer="100/minute")
+
+
+# Counting
+
+
+async def test_the_fourth_password_for_a_name_is_not_hashed() -> None:
+    passwords = Passwords(ann="right")
+    judge = guard(passwords)
+    for number in range(3):
+        assert await outcome(judge, login=f"ann:{number}") is InvalidCredentialsError
+    assert await outcome(judge, login="ann:right") is TooManyRequestsError
+    assert passwords.hashed == ["ann:0", "ann:1", "ann:2"]
+    assert await outcome(judge, OTHER, login="ann:right") == "ann"
+
+
+async def test_the_sixth_password_of_a_peer_is_not_hashed_whatever_the_names() -> None:
+    passwords = Passwords(ann="right")
+    judge = guard(passwords)
+    for number in range(5):
+        assert await outcome(judge, login=f"user{number}:x") is InvalidCredentialsError
+    error = (await refused(judge, scope(login="ann:right"), NOW)).error
+    assert isinstance(error, TooManyRequestsError)
+    assert str(error) == "too many failed credentials from 192.0.2.7 (by_peer=5/minute)"
+    assert len(passwords.hashed) == 5
+
+
+async def test_a_window_ends_when_retry_after_says_so() -> None:
+    clock = [1000.0]
+    passwords = Passwords(ann="right")
+    judge = guard(passwords, Throttle(LIMITS, clock=lambda: clock[0]))
+    for clock[0] in (1000.0, 1010.0, 1020.5):
+        assert await outcome(judge, login="ann:wrong") is InvalidCredentialsError
+    error = (await refused(judge, scope(login="ann:right"), NOW)).error
+    assert isinstance(error, TooManyRequestsError)
+    assert error.retry_after == 40
+    clock[0] += error.retry_after - 1
+    assert await outcome(judge, login="ann:right") is TooManyRequestsError
+    clock[0] += 1
+    assert await outcome(judge, login="ann:right") == "ann"
+
+
+async def test_success_is_not_counted_and_what_is_remembered_goes_on() -> None:
+    passwords = Passwords(ann="right", bob="right")
+    judge = guard(passwords)
+    for _ in range(20):
+        assert await outcome(judge, login="ann:right") == "ann"
+    for _ in range(3):
+        assert await outcome(judge, login="ann:wrong") is InvalidCredentialsError
+    assert await outcome(judge, login="ann:wrong") is TooManyRequestsError
+    assert await outcome(judge, login="ann:right") == "ann"
+    assert await outcome(judge, login="bob:right") == "bob"
+
+
+async def test_wrong_api_keys_are_counted_and_a_right_one_goes_on() -> None:
+    judge = guard(Passwords())
+    wrong = KEY[:-8] + "00000000"
+    outcomes = [await outcome(judge, key=wrong) for _ in range(5)]
+    assert outcomes == [InvalidCredentialsError] * 3 + [TooManyRequestsError] * 2
+    assert await outcome(judge, key="of another form") is TooManyRequestsError  # the sixth of this peer
+    assert await outcome(judge, login="ann:any") is TooManyRequestsError
+    assert await outcome(judge, key=KEY) == "ann"
+
+
+async def test_tokens_outages_and_missing_credentials_are_not_counted() -> None:
+    judge = guard(Passwords(ann="right"))
+    for _ in range(20):
+        assert await outcome(judge, token="Bearer t", key=KEY) is InvalidCredentialsError
+        assert await outcome(judge) is MissingCredentialsError
+    down = guard(Down())
+    for _ in range(20):
+        assert await outcome(down, login="ann:right") is KeySourceUnavailableError
+    assert await outcome(judge, login="ann:right") == "ann"
+    assert counters(judge._throttle) == counters(down._throttle) == 0
+
+
+class Slow(Passwords):
+    """Passwords whose verification waits until it is let go."""
+
+    def __init__(self, **passwords: str) -> None:
+        super().__init__(**passwords)
+        self.go = asyncio.Event()
+
+    async def verify(self, credential: str, now: float) -> Identity:
+        self.hashed.append(credential)
+        await self.go.wait()
+        if credential.endswith(":break"):
+            raise OSError("the store is broken")
+        self.hashed.pop()
+        return await super().verify(credential, now)
+
+
+async def settled() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_parallel_guesses_are_limited_exactly() -> None:
+    passwords = Slow(ann="right")
+    judge = guard(passwords)
+    tasks = [asyncio.create_task(outcome(judge, login=f"ann:{number}")) for number in range(100)]
+    await settled()
+    assert len(passwords.hashed) == 3
+    passwords.go.set()
+    outcomes = await asyncio.gather(*tasks)
+    assert sorted(map(str, outcomes)) == sorted(map(str, [InvalidCredentialsError] * 3 + [TooManyRequestsError] * 97))
+    assert len(passwords.hashed) == 3
+
+
+async def test_many_good_passwords_at_once_wait_and_are_not_refused() -> None:
+    people = {f"user{number}": "right" for number in range(40)}
+    passwords = Passwords(**people)
+    judge = guard(passwords)
+    async with asyncio.timeout(10):
+        alike = await asyncio.gather(*(outcome(judge, login="user1:right") for _ in range(40)))
+        others = await asyncio.gather(*(outcome(judge, login=f"{name}:right") for name in people))
+    assert alike == ["user1"] * 40
+    assert others == [*people]
+    assert (judge._throttle._begun, judge._throttle._waiting) == ({}, {})
+
+
+async def test_a_caller_that_goes_away_has_had_its_password_hashed() -> None:
+    passwords = Slow(ann="right")
+    judge = guard(passwords)
+    for _ in range(3):
+        task = asyncio.create_task(outcome(judge, login="ann:guess"))
+        await settled()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    passwords.go.set()
+    assert await outcome(judge, login="ann:right") is TooManyRequestsError
+    assert len(passwords.hashed) == 3
+
+
+async def test_who_waits_and_goes_away_is_not_counted_and_holds_nobody_up() -> None:
+    passwords = Slow(ann="right")
+    judge = guard(passwords)
+    tasks = [asyncio.create_task(outcome(judge, login="ann:right")) for _ in range(10)]
+    await settled()
+    for task in tasks[3:8]:
+        task.cancel()
+    passwords.go.set()
+    async with asyncio.timeout(10):
+        assert await asyncio.gather(*tasks[:3], *tasks[8:]) == ["ann"] * 5
+    assert counters(judge._throttle) == 0
+
+
+async def test_a_verifier_that_breaks_counts_and_leaves_nothing_behind() -> None:
+    passwords = Slow(ann="right")
+    passwords.go.set()
+    judge = guard(passwords)
+    for _ in range(3):
+        assert await outcome(judge, login="ann:break") is OSError
+    assert await outcome(judge, login="ann:right") is TooManyRequestsError
+    assert judge._throttle._begun == {}
+
+
+async def test_guards_of_several_event_loops_wait_for_each_other() -> None:
+    """A server may run an event loop in each thread."""
+    throttle = Throttle(FailureLimits(by_credential="1/minute", by_peer="1/minute"))
+    end = await throttle.begin(PEER, {"ann"})
+    begun: list[str] = []
+
+    async def wait() -> None:
+        (await throttle.begin(PEER, {"ann"}))()
+        begun.append("there")
+
+    thread = Thread(target=lambda: asyncio.run(wait()))
+    thread.start()
+    await asyncio.sleep(0.1)
+    assert begun == []
+    end()
+    await asyncio.to_thread(thread.join, 10)
+    assert begun == ["there"]
+
+
+async def test_an_outage_of_one_verifier_does_not_hide_the_failures_of_another() -> None:
+    """Two schemes share a place: what the one rejects and the other cannot judge now is a guess all the same."""
+    card: dict[str, Any] = {
+        "name": "n",
+        "securitySchemes": {
+            name: {"type": "apiKey", "in": "header", "name": "X-Login"} for name in ("passwords", "others")
+        },
+        "security": [{"passwords": []}, {"others": []}],
+    }
+    passwords = Passwords(ann="right")
+    judge = Guard(read_card(card), {"passwords": passwords, "others": Down()}, throttle=Throttle(LIMITS))
+    for number in range(3):
+        assert await outcome(judge, login=f"ann:{number}") is KeySourceUnavailableError
+    assert await outcome(judge, login="ann:right") is TooManyRequestsError
+
+    class Accepting:
+        async def verify(self, credential: str, now: float) -> Identity:
+            return Identity(issuer="others", subject="bob")
+
+    judge = Guard(read_card(card), {"passwords": passwords, "others": Accepting()}, throttle=Throttle(LIMITS))
+    for _ in range(20):  # the password of another store is no failure
+        assert await outcome(judge, login="bob:his") == "bob"
+
+
+class Odd(ApiKeyVerifier):
+    """A verifier of API keys that says of its own that they can be guessed."""
+
+    def attempt(self, credential: str, now: float) -> Attempt:
+        return Attempt("", is_verified_anyway=False)
+
+
+async def test_a_verifier_of_api_keys_may_say_otherwise() -> None:
+    assert ApiKeyVerifier(STORE).attempt(KEY, NOW) == (KEY[:16], True)
+    assert ApiKeyVerifier(STORE).attempt("elsewhere", NOW) == ("", True)
+    assert Odd.kind is CredentialKind.API_KEY
+    judge = guard(Passwords(), key=Odd(STORE))
+    for _ in range(3):
+        assert await outcome(judge, key="wrong") is InvalidCredentialsError
+    assert await outcome(judge, key=KEY) is TooManyRequestsError
+
+
+# Peers
+
+
+@pytest.mark.parametrize(
+    ("client", "peer"),
+    [
+        (("192.0.2.7", 1), "192.0.2.7"),
+        (["192.0.2.7", 1], "192.0.2.7"),
+        (("192.0.2.7:4711", 0), "192.0.2.7"),
+        (("::ffff:192.0.2.7", 1), "192.0.2.7"),
+        (("2001:db8:1:2:3:4:5:6", 1), "2001:db8:1:2::/64"),
+        (("[2001:db8:1:2:3:4:5:6]:4711", 0), "2001:db8:1:2::/64"),
+        (("[2001:db8:1:2::]", 0), "2001:db8:1:2::/64"),
+        (("fe80::1%eth0", 1), "fe80::/64"),
+        (("testclient", 1), ""),
+        (("", 0), ""),
+        ((None, None), ""),
+        (("/run/agent.sock", None), ""),
+        (None, ""),
+    ],
+)
+def test_a_peer_is_an_address_or_a_network(client: Any, peer: str) -> None:
+    assert peer_of({"client": client}) == peer
+    assert peer_of({}) == ""
+
+
+@given(st.integers(0, 2**128 - 1), st.integers(0, 2**64 - 1))
+@example(0xFFFF_0102_0304, 1)
+def test_addresses_of_one_network_are_one_peer(number: int, host: int) -> None:
+    one, other = IPv6Address(number), IPv6Address((number >> 64 << 64) | host)
+    if one.ipv4_mapped or other.ipv4_mapped:
+        return  # addresses of IPv4, each a peer
+    assert peer_of({"client": (str(one), 1)}) == peer_of({"client": (other.exploded, 2)})
+    assert one in ip_network(peer_of({"client": (str(one), 1)}))
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_an_ipv4_address_is_one_peer_in_both_versions(number: int) -> None:
+    address = IPv4Address(number)
+    assert peer_of({"client": (str(address), 1)}) == str(address)
+    assert peer_of({"client": (f"::ffff:{address}", 1)}) == str(address)
+
+
+@given(st.text(max_size=100))
+def test_no_text_is_too_odd_for_an_address(text: str) -> None:
+    peer = peer_of({"client": (text, 0)})
+    if peer:
+        ip_network(peer)
+
+
+# Memory
+
+
+def test_neither_names_nor_peers_grow_the_memory() -> None:
+    throttle = Throttle(FailureLimits(by_credential="10/day", by_peer="1000000/day"))
+    name = "x" * 1000
+    for number in range(100_000):
+        throttle.failed(PEER, {f"{name}{number}"})
+        throttle.failed({"client": (str(IPv6Address(number << 64)), 1)}, {"ann"})
+    assert counters(throttle) == 32_768
+    entries = throttle._counters._ends.items()
+    assert max(sys.getsizeof(key) for key, _ in entries) < 200
+
+
+def test_invented_names_of_one_peer_do_not_drive_out_the_counters_of_others() -> None:
+    throttle = Throttle(LIMITS)
+    for _ in range(3):
+        assert throttle.failed(OTHER, {"ann"}) is None
+    for number in range(50_000):
+        throttle.failed(PEER, {f"name{number}"})
+    assert counters(throttle) == 2 + 1 + 5
+    assert throttle.failed(OTHER, {"ann"}) is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import a2a_trust.auth.api_key.verifier as subject
+from a2a_trust.auth import record_cache
 from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, FoundApiKeys
 from a2a_trust.errors import InvalidCredentialsError
@@ -92,7 +92,7 @@ def test_memory_holds_the_keys_that_are_used_and_not_the_store(folder: Path, is_
 
 
 def test_memory_is_bounded_and_unknown_keys_take_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject, "_KNOWN_KEYS", 300)
+    monkeypatch.setattr(record_cache, "_MOST_RECORDS", 300)
     store = made(folder, 20_000)
 
     async def served() -> None:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites, FoundApiKeys, KeyTable
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
-from a2a_trust.files.sqlite import SqliteFile, SqliteReader
+from a2a_trust.files.sqlite import SqliteFile, SqliteReader, revision_of, text_of
 
 __all__ = ["SqliteApiKeys"]
 
@@ -28,7 +28,9 @@ _log = logging.getLogger("a2a_trust")
 
 _APPLICATION_ID: Final = 0x41324B79  # "A2Ky"
 
-_TABLES: Final = """
+_COLUMNS: Final = "id, digest, owner, scopes, created, expires, revoked, replaced_by, imported, last_used"
+
+_TABLES: Final = f"""
 CREATE TABLE api_key (
     id TEXT NOT NULL PRIMARY KEY,
     digest BLOB NOT NULL UNIQUE CHECK (typeof(digest) = 'blob' AND length(digest) = 32),
@@ -42,19 +44,10 @@ CREATE TABLE api_key (
     last_used REAL CHECK (typeof(last_used) IN ('real', 'null'))
 );
 CREATE INDEX api_key_owner ON api_key (owner);
-CREATE TABLE revision (value BLOB NOT NULL);
-INSERT INTO revision VALUES (randomblob(16));
-CREATE TRIGGER inserted AFTER INSERT ON api_key BEGIN UPDATE revision SET value = randomblob(16); END;
-CREATE TRIGGER deleted AFTER DELETE ON api_key BEGIN UPDATE revision SET value = randomblob(16); END;
-CREATE TRIGGER updated
-    AFTER UPDATE OF id, digest, owner, scopes, created, expires, revoked, replaced_by, imported ON api_key
-    BEGIN UPDATE revision SET value = randomblob(16); END;
-"""
+{revision_of("api_key", _COLUMNS.removesuffix(", last_used"))}"""
 
 _USES: Final = 100
 """Last uses of one transaction: few enough that readers hardly wait for it."""
-
-_COLUMNS: Final = "id, digest, owner, scopes, created, expires, revoked, replaced_by, imported, last_used"
 
 
 class SqliteApiKeys(ApiKeyWrites):
@@ -95,7 +88,7 @@ class SqliteApiKeys(ApiKeyWrites):
         with self._file.connection() as connection:
             rows = _rows(connection)
         found = ((row, _read(row)) for row in rows)
-        return tuple((_text_of(row[0]), str(why)) for row, why in found if isinstance(why, ConfigurationError))
+        return tuple((text_of(row[0]), str(why)) for row, why in found if isinstance(why, ConfigurationError))
 
     async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
         return await asyncio.to_thread(self._find, digests)
@@ -164,14 +157,9 @@ class _Table:
 
 
 def _rows(connection: sqlite3.Connection, where: str = "", *values: str | bytes) -> list[tuple[Any, ...]]:
-    connection.text_factory = _text_of
+    connection.text_factory = text_of
     query = f"SELECT {_COLUMNS} FROM api_key {where} ORDER BY created, id"  # noqa: S608  constants
     return connection.execute(query, values).fetchall()
-
-
-def _text_of(value: object) -> str:
-    """Text, also where it is none: what is not UTF-8 becomes characters that no record may hold."""
-    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)
 
 
 def _read(row: tuple[Any, ...]) -> ApiKeyRecord | ConfigurationError:

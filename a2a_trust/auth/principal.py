@@ -11,7 +11,7 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum, StrEnum
 from types import MappingProxyType, NoneType
-from typing import Any, Final, Generic, Literal, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 from urllib.parse import quote
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 __all__ = [
     "SCOPE",
     "Anonymous",
+    "Attempt",
     "BoundVerifier",
     "CredentialKind",
     "Identity",
@@ -157,6 +158,17 @@ class CredentialKind(Enum):
     ACCESS_TOKEN = "access token"  # noqa: S105  a word
     ID_TOKEN = "ID token"  # noqa: S105
     CERTIFICATE = "client certificate"
+    PASSWORD = "password"  # noqa: S105
+
+
+class Attempt(NamedTuple):
+    """What limits of failures need to know of a credential before it is verified; see ``attempt`` of verifiers."""
+
+    name: str
+    """The public part of the credential, as a user name or a key's id, which nobody has verified; "" for none."""
+    is_verified_anyway: bool
+    """Whether the credential is verified whatever has failed before: nobody can guess one of its kind, or it was right
+    a short while ago."""
 
 
 Credential = TypeVar("Credential", contravariant=True)

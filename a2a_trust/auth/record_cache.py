@@ -111,6 +111,12 @@ class RecordCache(Generic[_K, _R, _C]):
             return await self.look_up(key, known)
         return known
 
+    async def read(self, key: _K) -> _C | None:
+        """The record as the store has it now; None when it has none. KeySourceUnavailableError."""
+        if self._clock() < self._retry_at:
+            raise KeySourceUnavailableError(f"the {self._what} cannot be read now")
+        return await self._look_ups.find(key, first=self.known.get(key) is not None)
+
     async def look_up(self, key: _K, known: _C | None) -> _C | None:
         """The record as the store has it, or, as long as it may count, ``known``, which is in memory."""
         at = self._clock()

@@ -307,7 +307,6 @@ def test_an_ambiguous_name_of_a_parameter_does_not_start(location: str, name: st
 @pytest.mark.parametrize(
     "scheme",
     [
-        HttpScheme(name="s", scheme="basic"),
         HttpScheme(name="s", scheme="digest"),
         HttpScheme(name="s", scheme="dpop"),
         NamedScheme(name="s"),

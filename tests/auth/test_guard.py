@@ -57,6 +57,7 @@ SCHEMES: dict[str, Any] = {
     "oidc": {"type": "openIdConnect", "openIdConnectUrl": "https://i/d"},
     "mtls": {"type": "mutualTLS"},
     "basic": {"type": "http", "scheme": "basic"},
+    "digest": {"type": "http", "scheme": "digest"},
 }
 
 
@@ -440,7 +441,7 @@ def test_a_verifier_for_no_declared_scheme_does_not_start() -> None:
         guard({"key": []}, given={**verifiers_for("key"), "kee": Words("x")})
 
 
-@pytest.mark.parametrize("name", ["basic"])
+@pytest.mark.parametrize("name", ["digest"])
 def test_a_demanded_scheme_that_cannot_be_enforced_does_not_start(name: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot be enforced; declare an API key, HTTP bearer"):
         guard({name: []}, given={name: Words("x")})
@@ -486,7 +487,7 @@ def guard_of_words(*words: str, given: Any) -> Guard:
     return Guard(read_card({"name": "n", "authentication": {"schemes": list(words)}}), given)
 
 
-@pytest.mark.parametrize("word", ["apiKey", "public", "basic", "none"])
+@pytest.mark.parametrize("word", ["apiKey", "public", "digest", "none"])
 def test_a_word_of_0_1_that_names_no_place_needs_one(word: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         guard_of_words(word, given={word: Words("x")})

@@ -73,7 +73,8 @@ class BasicVerifier:
         if not issuer:
             raise ConfigurationError("BasicVerifier: issuer is empty; name the store, as in issuer='passwords'")
         find = getattr(source, "find", None)
-        if isinstance(source, type) or hasattr(source, "touch") or not (callable(find) or callable(source)):
+        is_other = isinstance(source, str | bytes | type) or hasattr(source, "touch")  # a path, or a store of API keys
+        if is_other or not (callable(find) or callable(source)):
             raise ConfigurationError(
                 "BasicVerifier: this is no store of passwords and no function; "
                 "for a file write BasicVerifier(SqlitePasswords('passwords.db'))"

@@ -1,4 +1,4 @@
-"""M9: a password of HTTP Basic that is written twice, joined or oddly is read in one way here, and elsewhere in another.
+"""M9: a password of HTTP Basic that is written twice, joined or oddly is read in one way here, and otherwise elsewhere.
 
 Measured under real servers, with a password that is right in every writing.
 """

@@ -43,7 +43,7 @@ def test_a_new_password_goes_alone_to_standard_output_and_lets_its_user_in(run: 
     assert (done.code, "shown this once" in done.err, password in done.err) == (0, True, False)
     assert re.fullmatch(r"[2-9a-z]{4}(-[2-9a-z]{4}){6}", password)
     identity = verified(tmp_path, "ann", password)
-    assert (identity.issuer, identity.subject, identity.scopes) == ("passwords", "ann", {"read", "write"})
+    assert (identity.issuer, identity.subject, identity.scopes) == ("passwords", "ann", frozenset({"read", "write"}))
     assert (tmp_path / "passwords.db").stat().st_mode & 0o777 == 0o600
     kept = (tmp_path / "passwords.db").read_bytes()
     assert password.encode() not in kept

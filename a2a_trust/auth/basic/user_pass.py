@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import unicodedata
 from typing import Final, NamedTuple
 
@@ -37,12 +36,8 @@ def read_user_pass(credential: str) -> UserPass:
     """
     if len(credential) > _LONGEST_TEXT:
         raise InvalidCredentialsError("Basic: the user name or the password is too long")
-    try:
-        octets = base64.b64decode(credential, validate=True)
-        text = octets.decode()
-    except (binascii.Error, ValueError):  # the error of the latter holds what it was about
-        octets = text = None
-    if octets is None or text is None or base64.b64encode(octets) != credential.encode():
+    text = _decoded(credential)
+    if text is None:
         raise InvalidCredentialsError("Basic: not the base64 of UTF-8 text, with padding and without stray bits")
     user, colon, password = text.partition(":")
     if not colon or not user:
@@ -52,6 +47,15 @@ def read_user_pass(credential: str) -> UserPass:
     if has_control_characters(text):
         raise InvalidCredentialsError("Basic: a control character in the user name or the password")
     return UserPass(normalized(user), normalized(password))
+
+
+def _decoded(credential: str) -> str | None:
+    """The text, if the credential is its one spelling in base64. It does not raise: such errors hold the text."""
+    try:
+        octets = base64.b64decode(credential, validate=True)
+        return octets.decode() if base64.b64encode(octets) == credential.encode() else None
+    except ValueError:
+        return None
 
 
 def has_control_characters(text: str) -> bool:

@@ -7,6 +7,7 @@ import base64
 import copy
 import logging
 import math
+import os
 import pickle
 import time
 from dataclasses import replace
@@ -16,7 +17,6 @@ from typing import Any
 import pytest
 
 from a2a_trust.auth.api_key.verifier import MemoryApiKeys
-from a2a_trust.auth.basic import hashing as subject
 from a2a_trust.auth.basic.hashing import NOBODY, Hashing, hash_of, is_hash
 from a2a_trust.auth.basic.records import FoundPasswords, MemoryPasswords, PasswordRecord
 from a2a_trust.auth.basic.verifier import BasicVerifier
@@ -86,7 +86,7 @@ async def rejected(verifier: BasicVerifier, credential: str, now: float = NOW) -
 async def test_a_right_password_gives_the_identity_of_its_record() -> None:
     until = NOW + 60
     identity = await BasicVerifier(Store(replace(RECORD, expires=until)), issuer="staff").verify(GOOD, NOW)
-    assert (identity.issuer, identity.subject, identity.scopes) == ("staff", "ann", {"read"})
+    assert (identity.issuer, identity.subject, identity.scopes) == ("staff", "ann", frozenset({"read"}))
     assert identity.expires_at == until
     assert BasicVerifier.kind is CredentialKind.PASSWORD
 
@@ -217,7 +217,7 @@ async def test_where_no_thread_can_be_started_it_is_an_outage() -> None:
 async def test_a_forked_child_hashes_in_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = Hashing()
     pool._threads.shutdown()
-    monkeypatch.setattr(subject.os, "getpid", lambda: -1)
+    monkeypatch.setattr(os, "getpid", lambda: -1)
     assert await pool.is_right(RECORD.hash, PASSWORD)
 
 

@@ -30,7 +30,7 @@ NOBODY: Final = f"$argon2id$v=19$m=65536,t=3,p=4${'A' * 22}${'A' * 43}"
 
 _THREADS: Final = 2
 _MOST_WAITING: Final = 64
-"""Each hash takes 64 MiB, so two run at once; whoever comes when 64 wait, a second's work or two, is sent away."""
+"""Each hash takes 64 MiB, so two run at once; whoever comes when 64 wait, the work of some seconds, is sent away."""
 
 _log = logging.getLogger("a2a_trust")
 
@@ -41,7 +41,7 @@ def is_hash(text: str) -> bool:
 
 
 def hash_of(password: str) -> str:
-    """The hash of a new password, with a salt of its own. It takes some 50 ms."""
+    """The hash of a new password, with a salt of its own. It takes a tenth of a second or two."""
     return str(_hasher().hash(password))
 
 

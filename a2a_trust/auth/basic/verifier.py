@@ -48,7 +48,7 @@ class BasicVerifier:
     after the change is in the store**, and a new one counts at once. While the store cannot be read, a record in memory
     counts for ``stale_if_error`` seconds.
 
-    A password is hashed in threads of its own, some 50 ms, and for unknown, revoked and expired users as well. One that
+    A password is hashed in threads of its own, and for unknown, revoked and expired users as well. One that
     was right is remembered for five minutes, so that not every request costs a hash: as a keyed digest of it, of the
     user and of the record's hash, with a key that only this process has. KeySourceUnavailableError: too many passwords
     wait to be hashed, or the store cannot be read.

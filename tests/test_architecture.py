@@ -75,6 +75,7 @@ HOMES = {
         "auth/api_key/sqlite.py",
         "auth/basic/sqlite.py",
         "auth/proof_store.py",
+        "auth/record_table.py",
         "client/memory_store.py",
     ),
 }

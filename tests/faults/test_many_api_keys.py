@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,18 +24,20 @@ class Counted(SqliteApiKeys):
         super().__init__(path)
         self.looked_up = 0
         self.steps = 0
+        self._look_up = self._table._find
+        self._table._find = self._count_steps  # type: ignore[method-assign]
 
     async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
         self.looked_up += len(digests)
         return await super().find(digests)
 
-    def _find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
-        super()._find(())  # the connection is open
-        opened = self._reader._opened
+    def _count_steps(self, digests: tuple[str | bytes, ...]) -> Any:
+        self._look_up(())  # the connection is open
+        opened = self._table._reader._opened
         assert opened is not None
         opened.set_progress_handler(self._step, 1)
         try:
-            return super()._find(digests)
+            return self._look_up(digests)
         finally:
             opened.set_progress_handler(None, 1)
 

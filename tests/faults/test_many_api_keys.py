@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import tracemalloc
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from a2a_trust.auth import record_cache
 from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
-from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, FoundApiKeys
+from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyVerifier, FoundApiKeys
 from a2a_trust.errors import InvalidCredentialsError
 from benchmarks.api_keys import key_of, store_of
 from tests.auth.api_key.test_verifier import NOW, Clock, background
@@ -31,13 +30,13 @@ class Counted(SqliteApiKeys):
         self.looked_up += len(digests)
         return await super().find(digests)
 
-    def _count_steps(self, digests: tuple[str | bytes, ...]) -> Any:
+    def _count_steps(self, keys: tuple[str | bytes, ...]) -> tuple[bytes, tuple[ApiKeyRecord, ...]]:
         self._look_up(())  # the connection is open
         opened = self._table._reader._opened
         assert opened is not None
         opened.set_progress_handler(self._step, 1)
         try:
-            return self._look_up(digests)
+            return self._look_up(keys)
         finally:
             opened.set_progress_handler(None, 1)
 

@@ -59,11 +59,14 @@ async def test_records_are_kept_whole(path: Path) -> None:
 async def test_a_change_by_hand_counts_within_the_refresh(change: str, path: Path) -> None:
     clock = Clock()
     verifier = BasicVerifier(SqlitePasswords(path), clock=clock)
+    with SqlitePasswords(path)._writing() as table:
+        table.put(replace(RECORD, user="eve"))
     await verifier.verify(GOOD, RECORD.created)
     with SqlitePasswords(path)._file.writing() as connection:
-        connection.execute(change)
+        connection.execute(f"{change} WHERE user = 'ann'")
     await verifier.verify(GOOD, RECORD.created)
     clock.at += 2
+    await verifier.verify(basic("eve", PASSWORD), RECORD.created)  # confirms all records if nothing seems changed
     with pytest.raises(InvalidCredentialsError):
         await verifier.verify(GOOD, time.time())
 

@@ -47,8 +47,8 @@ bench: .venv/ready  ## ratios against the peers, interleaved; those of servers r
 
 lock:  ## renew requirements/dev.txt, and what the SDKs and the peers run in (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-	    --extra server --extra client --extra uvicorn --extra models --extra completion --extra test --extra bench pyproject.toml requirements/build.in -o requirements/dev.txt
-	for extras in core server client uvicorn models; do \
+	    --extra server --extra client --extra basic --extra uvicorn --extra models --extra completion --extra test --extra bench pyproject.toml requirements/build.in -o requirements/dev.txt
+	for extras in core server client basic uvicorn models; do \
 	    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	        $$(case $$extras in core) ;; *) echo --extra $$extras;; esac) \
 	        pyproject.toml -o tests/packaging/requirements-$$extras.txt || exit 1; \

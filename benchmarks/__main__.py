@@ -29,6 +29,7 @@ def _rows_client_auth(setting: Setting) -> Iterator[Row]:
 _AUTH_ROWS: Final = {
     "tokens": ("benchmarks.tokens", "rows_tokens"),
     "api-keys": ("benchmarks.api_keys", "rows"),
+    "passwords": ("benchmarks.passwords", "rows"),
     "requests": ("benchmarks.requests", "rows_in_process"),
     "calls": ("benchmarks.requests", "rows_of_calls"),
     "agents": ("benchmarks.requests", "rows_of_agents"),

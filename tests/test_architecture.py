@@ -39,6 +39,7 @@ HOMES = {
     "joserfc": ("keys/jwk.py", "keys/files.py"),
     "orjson": ("strict_json/reader.py", "strict_json/jcs.py", "signing/sign.py"),
     "platformdirs": ("cli/sources.py",),
+    "argon2": ("auth/basic/hashing.py",),
     "argparse": ("cli/",),
     "shtab": ("cli/main.py",),
     "httpcore": ("net/fetcher.py",),
@@ -73,7 +74,9 @@ HOMES = {
     "sqlite3": (
         "files/sqlite.py",
         "auth/api_key/sqlite.py",
+        "auth/basic/sqlite.py",
         "auth/proof_store.py",
+        "auth/record_table.py",
         "client/memory_store.py",
     ),
 }
@@ -230,6 +233,17 @@ def test_without_an_extra_its_names_say_what_to_install(name: str, library: str,
     assert done.returncode == 1
     assert f"{name} is for {extra}s and needs {library}" in done.stderr.splitlines()[-1]
     assert f'pip install "a2a-trust[{extra}]"' in done.stderr.splitlines()[-1]
+
+
+def test_passwords_say_which_extra_they_need() -> None:
+    missing = "import sys; sys.modules['argon2'] = None; from a2a_trust.auth import BasicVerifier, MemoryPasswords"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{missing}; BasicVerifier(print); BasicVerifier(MemoryPasswords())"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert 'need argon2: pip install "a2a-trust[server,basic]"' in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("name", "library"), [("as_caller", "starlette"), ("InMemoryAgent", "httpx")])

@@ -5,6 +5,12 @@ from a2a_trust.auth.api_key.verifier import ApiKeyStore as ApiKeyStore
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier as ApiKeyVerifier
 from a2a_trust.auth.api_key.verifier import IssuedApiKey as IssuedApiKey
 from a2a_trust.auth.api_key.verifier import MemoryApiKeys as MemoryApiKeys
+from a2a_trust.auth.basic.records import IssuedPassword as IssuedPassword
+from a2a_trust.auth.basic.records import MemoryPasswords as MemoryPasswords
+from a2a_trust.auth.basic.records import PasswordRecord as PasswordRecord
+from a2a_trust.auth.basic.records import PasswordStore as PasswordStore
+from a2a_trust.auth.basic.sqlite import SqlitePasswords as SqlitePasswords
+from a2a_trust.auth.basic.verifier import BasicVerifier as BasicVerifier
 from a2a_trust.auth.credentials import HttpAuthorization as HttpAuthorization
 from a2a_trust.auth.credentials import InCookie as InCookie
 from a2a_trust.auth.credentials import InHeader as InHeader

@@ -215,7 +215,8 @@ class InCookie:
 
 @dataclass(frozen=True, slots=True)
 class HttpAuthorization:
-    """The credential of one scheme of the Authorization header (RFC 9110 11.6.2); ``scheme`` is ``bearer``.
+    """The credential of one scheme of the Authorization header (RFC 9110 11.6.2); ``scheme`` is ``bearer`` or
+    ``basic``.
 
     The other one there is, ``dpop`` (RFC 9449 7.1), is for the guard, which sees to the proofs that go with it.
     """
@@ -224,8 +225,11 @@ class HttpAuthorization:
     _word: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.scheme not in ("bearer", "dpop"):
-            raise ConfigurationError(f'HTTP {self.scheme[:64]!a} cannot be enforced; write HttpAuthorization("bearer")')
+        if self.scheme not in ("bearer", "basic", "dpop"):
+            raise ConfigurationError(
+                f'HTTP {self.scheme[:64]!a} cannot be enforced; write HttpAuthorization("bearer") or '
+                'HttpAuthorization("basic")'
+            )
         object.__setattr__(self, "_word", self.scheme.encode())
 
     def __str__(self) -> str:
@@ -296,15 +300,15 @@ def extractor_for(scheme: SecurityScheme) -> Extractor:
             return places[scheme.location](scheme.parameter)
         except ConfigurationError as error:
             raise ConfigurationError(f"scheme {scheme.name}: {error}") from None
-    if isinstance(scheme, HttpScheme) and scheme.scheme == "bearer":
-        return HttpAuthorization("bearer")
+    if isinstance(scheme, HttpScheme) and scheme.scheme in ("bearer", "basic"):
+        return HttpAuthorization(scheme.scheme)
     if isinstance(scheme, OAuth2Scheme | OpenIdConnectScheme):
         return HttpAuthorization("bearer")  # RFC 6750 2.1
     if isinstance(scheme, MutualTlsScheme):
         return ClientCertificate()
     raise ConfigurationError(
-        f"scheme {scheme.name}: {_kind(scheme)} cannot be enforced; declare an API key, HTTP bearer, OAuth 2.0, "
-        "OpenID Connect or mutual TLS"
+        f"scheme {scheme.name}: {_kind(scheme)} cannot be enforced; declare an API key, HTTP bearer or basic, OAuth "
+        "2.0, OpenID Connect or mutual TLS"
     )
 
 

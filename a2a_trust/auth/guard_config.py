@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 _BY_DPOP: Final = HttpAuthorization("dpop")
+_BASIC: Final = HttpAuthorization("basic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,7 @@ def configured(
     if dpop is not None:
         _check_dpop(dpop, schemes)
     alternatives = tuple(alternative for alternative in requirements if not alternative.is_anonymous)
+    _check_one_authorization(alternatives, schemes)
     places = [_place(scheme) for name, scheme in card.schemes.items() if name not in used]
     return GuardConfig(
         card=card,
@@ -177,6 +179,8 @@ def _declaration(given: Verifier[Any] | CredentialAt, *, is_legacy: bool) -> dic
     kind, members = "http", {"scheme": "bearer"}
     if given_kind is CredentialKind.API_KEY:
         kind, members = "apiKey", {"in" if is_legacy else "location": "header", "name": "X-API-Key"}
+    elif given_kind is CredentialKind.PASSWORD:
+        members = {"scheme": "basic"}
     elif given_kind is CredentialKind.CERTIFICATE:
         kind, members = "mutualTLS", {}
     elif urls and urls[0].endswith("/openid-configuration"):
@@ -238,6 +242,19 @@ def _check_skills(card: CardView, *, handlers_check: bool) -> None:
         )
 
 
+def _check_one_authorization(alternatives: Iterable[Alternative], schemes: Iterable[ConfiguredScheme]) -> None:
+    """ConfigurationError: an alternative demands two credentials of the one header Authorization."""
+    words = {each.name: each.place.scheme for each in schemes if isinstance(each.place, HttpAuthorization)}
+    for alternative in alternatives:
+        by_word = {words[name]: name for name, _ in alternative.schemes if name in words}
+        if len(by_word) > 1:
+            both = " and ".join(f"{name!r} ({word})" for word, name in sorted(by_word.items()))
+            raise ConfigurationError(
+                f"the card demands {both} together, and a request has one Authorization header for one of them; "
+                "demand them as alternatives, in requirements of their own"
+            )
+
+
 def _check_dpop(dpop: DPoP, schemes: Iterable[ConfiguredScheme]) -> None:
     if not isinstance(dpop, DPoP):
         raise ConfigurationError("dpop: write DPoP(url='https://agent.example')")
@@ -261,13 +278,14 @@ def _configured_scheme(
         raise ConfigurationError(
             f"the card demands the scheme {name!r} and nothing verifies it; pass verifiers={{{name!r}: …}}: for API "
             "keys ApiKeyVerifier(store), for OAuth 2.0, OpenID Connect and bearer "
-            "JwtVerifier(keys, issuer=…, audience=…), for mutual TLS CertificateVerifier(…)"
+            "JwtVerifier(keys, issuer=…, audience=…), for HTTP basic BasicVerifier(store), for mutual TLS "
+            "CertificateVerifier(…)"
         )
     verifier = given.verifier if isinstance(given, CredentialAt) else given
     if isinstance(verifier, type) or not callable(getattr(verifier, "verify", None)):
         raise ConfigurationError(
-            f"verifiers: that of {name!r} has no method verify; a store of API keys has to be wrapped: "
-            f"{{{name!r}: ApiKeyVerifier(store)}}"
+            f"verifiers: that of {name!r} has no method verify; a store has to be wrapped: "
+            f"{{{name!r}: ApiKeyVerifier(store)}}, or BasicVerifier(store) for one of passwords"
         )
     place = _place_of_word(scheme, given) if isinstance(scheme, NamedScheme) else _declared_place(scheme, given)
     _check_kind(scheme, place, verifier)
@@ -285,6 +303,8 @@ def _place_of_word(scheme: NamedScheme, given: Verifier[Any] | CredentialAt) -> 
         return given.place
     if scheme.name.lower() in _WORDS_FOR_TOKENS:
         return HttpAuthorization("bearer")
+    if scheme.name.lower() == "basic":
+        return _BASIC
     raise ConfigurationError(
         f"{scheme.name!r} of a 0.1 card names no place for its credential; say it: "
         f'verifiers={{{scheme.name!r}: CredentialAt(InHeader("X-API-Key"), …)}}'
@@ -307,12 +327,13 @@ def _has_tokens_of_oauth(scheme: SecurityScheme, given: Verifier[Any] | Credenti
 
 
 def _check_kind(scheme: SecurityScheme, place: Extractor, verifier: Verifier[Any]) -> None:
-    """Reject a verifier for another kind of credential than the card declares: two were swapped. A certificate is never
-    a password: anybody can have its text, and it is TLS that proves who has its key."""
+    """Reject a verifier for another kind of credential than the card declares: two were swapped. Certificates and
+    passwords have places of their own. Anybody can have the text of a certificate: it is TLS that proves who has its
+    key."""
     kind, demanded = _kind_of(verifier), _demanded_kind(scheme, place)
-    if kind is None or kind is demanded or (demanded is None and kind is not CredentialKind.CERTIFICATE):
+    if kind is None or kind is demanded or (demanded is None and kind not in _OF_ONE_PLACE):
         return
-    words, there, fix = _WORDS[kind], "text", ""
+    words, there, fix = _WORDS[kind], "keys or tokens", ""
     if demanded is not None:
         there, fix = _WORDS[demanded].plural, f"pass {_WORDS[demanded].verifier}, or "
     raise ConfigurationError(
@@ -345,7 +366,9 @@ _WORDS: Final = {
     CredentialKind.CERTIFICATE: _Words(
         "client certificates, whose keys TLS has proven", "CertificateVerifier(…)", "mutual TLS"
     ),
+    CredentialKind.PASSWORD: _Words("passwords", "BasicVerifier(store)", "HTTP basic"),
 }
+_OF_ONE_PLACE: Final = (CredentialKind.CERTIFICATE, CredentialKind.PASSWORD)
 _WORDS_FOR_TOKENS: Final = ("bearer", "oauth2", "openidconnect")
 
 
@@ -356,6 +379,8 @@ def _demanded_kind(scheme: SecurityScheme, place: Extractor) -> CredentialKind |
     """
     if isinstance(place, ClientCertificate):
         return CredentialKind.CERTIFICATE
+    if place == _BASIC:
+        return CredentialKind.PASSWORD
     if isinstance(scheme, HttpScheme):
         return None
     if isinstance(scheme, NamedScheme):

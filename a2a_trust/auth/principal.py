@@ -159,6 +159,7 @@ class CredentialKind(Enum):
     ACCESS_TOKEN = "access token"  # noqa: S105  a word
     ID_TOKEN = "ID token"  # noqa: S105
     CERTIFICATE = "client certificate"
+    PASSWORD = "password"  # noqa: S105
 
 
 class Attempt(NamedTuple):

@@ -1,78 +1,40 @@
-"""``a2a-sign api-key``: make, import, list, rotate and revoke the API keys of a store.
-
-A new key goes to standard output, alone, and everything else to standard error: ``… create … > key.txt`` holds the key.
-It is shown this once; a key that could not be shown is revoked again. A key never comes in as an argument, where other
-users and the shell's history would see it.
-"""
+"""``a2a-sign api-key``: make, import, list, rotate and revoke the API keys of a store."""
 
 from __future__ import annotations
 
 import argparse
-import math
 import shlex
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, IssuedApiKey
-from a2a_trust.cli.moments import duration, moment, written
-from a2a_trust.cli.report import (
-    Exit,
-    exit_of,
-    failed,
-    mark,
-    printable,
-    put,
-    put_report,
-    put_table,
-    said,
-    warn,
-)
-from a2a_trust.cli.sources import naming
-from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TrustError
+from a2a_trust.cli.issuing import Unseen, check_output, expiry, read_secret, run_action, signals_held
+from a2a_trust.cli.moments import duration, written
+from a2a_trust.cli.report import Exit, mark, printable, put, put_report, put_table, warn
+from a2a_trust.errors import ConfigurationError
 
 __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
     """Do what the action is for, in the store ``options.store``."""
-    command = f"api-key {options.action}"
-    try:
-        with naming(options.store):
-            report = _ACTIONS[options.action](options)
-    except _NotShownError as error:
-        sys.stdout = None  # what is left in it goes nowhere, and neither does a report
-        return failed(command, error, as_json=False, code=Exit.INPUT_OUTPUT)
-    except BrokenPipeError:
-        raise
-    except (TrustError, OSError) as error:
-        code = Exit.INPUT_OUTPUT if isinstance(error, KeySourceUnavailableError) else exit_of(error)
-        return failed(command, error, as_json=options.json, code=code)
-    if options.json and report is not None:
-        put_report(command, Exit.OK, report)
-    return Exit.OK
-
-
-class _NotShownError(OSError):
-    """A new key could not be shown."""
+    return run_action("api-key", _ACTIONS, options)
 
 
 def _create(options: argparse.Namespace) -> None:
-    expires = _expires(options.expires)
-    _check_output()
+    expires = expiry(options.expires)
+    check_output("key")
     store = SqliteApiKeys(options.store, create=True)
-    with _signals_held() as release:
+    with signals_held() as release:
         issued = store.create(owner=options.owner, scopes=options.scope, expires=expires, prefix=options.prefix)
         _show(issued, store, options, release)
 
 
 def _import(options: argparse.Namespace) -> dict[str, Any]:
-    expires, text = _expires(options.expires), _given(options.file)
+    expires, text = expiry(options.expires), _given(options.file)
     store = SqliteApiKeys(options.store, create=True)
     record = store.import_key(text, owner=options.owner, scopes=options.scope, expires=expires, prefix=options.prefix)
     if not options.json:
@@ -98,11 +60,11 @@ def _list(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _rotate(options: argparse.Namespace) -> None:
-    expires = None if options.expires is None else _expires(options.expires)
-    _check_output()
+    expires = None if options.expires is None else expiry(options.expires)
+    check_output("key")
     store = SqliteApiKeys(options.store)
     overlap = duration(options.overlap, "--overlap")
-    with _signals_held() as release:
+    with signals_held() as release:
         issued = store.rotate(options.id, overlap=overlap, expires=expires)
         _show(issued, store, options, release)
 
@@ -115,36 +77,21 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
     return _entry(record)
 
 
-def _check_output() -> None:
-    if sys.stdout is None:
-        raise _NotShownError("standard output is closed, and a new key is shown there once; nothing was changed")
-
-
-@contextmanager
-def _signals_held() -> Iterator[Callable[[], object]]:
-    """In the block, signals that end the command wait until it calls what it gets, or ends: a new key is either shown
-    or taken back."""
-    if sys.platform == "win32":
-        yield lambda: None
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGHUP, signal.SIGINT))
-    release = partial(signal.pthread_sigmask, signal.SIG_SETMASK, before)
-    try:
-        yield release
-    finally:
-        release()
-
-
 def _show(
     issued: IssuedApiKey, store: SqliteApiKeys, options: argparse.Namespace, release: Callable[[], object]
 ) -> None:
-    """Show a new key, this once. _NotShownError: it could not be shown, and nothing is left of it but its record.
-
-    ``release`` lets the signals come that were held back while the key was made.
-    """
-    try:
-        release()
-        record, of_owner = issued.record, store.records(owner=issued.record.owner)
+    """Show a new key, this once. One that could not be shown is revoked."""
+    record, before = issued.record, issued.replaces
+    unseen = Unseen(
+        what="key",
+        name=record.key_id,
+        take_back=lambda: store.take_back(issued),
+        undone=f"{record.key_id} was revoked again"
+        + ("" if before is None else f", and {before.key_id} goes on as it was"),
+        command=f"a2a-sign api-key revoke --store {shlex.quote(str(options.store))} {record.key_id}",
+    )
+    with unseen.showing(release):
+        of_owner = store.records(owner=record.owner)
         others = _others(record, of_owner)
         old = next((other for other in of_owner if other.replaced_by == record.key_id), None)
         if options.json:
@@ -153,10 +100,6 @@ def _show(
             put_report(f"api-key {options.action}", Exit.OK, report)
         else:
             put(issued.text)
-        sys.stdout.flush()
-    except BaseException as error:
-        _take_back(issued, store, options, error)
-        raise
     if options.json:
         return
     put(f"{mark('made', 'green', sys.stderr)} {_line(record)}", sys.stderr)
@@ -165,23 +108,6 @@ def _show(
         put(f"  note: {others} more of this owner's keys are good; they all name the same caller", sys.stderr)
     if old is not None:
         put(f"  {old.key_id}, which it replaces, is good until {written(old.expires)}", sys.stderr)
-
-
-def _take_back(issued: IssuedApiKey, store: SqliteApiKeys, options: argparse.Namespace, error: BaseException) -> None:
-    """Revoke a key that nobody has seen. _NotShownError: it was an error, or the key could not be revoked."""
-    key_id, old = issued.record.key_id, issued.replaces
-    why = getattr(error, "strerror", None) or (said(error) if isinstance(error, Exception) else "interrupted")
-    try:
-        with _signals_held():
-            store.take_back(issued)
-    except TrustError as second:
-        raise _NotShownError(
-            f"the new key {key_id} could not be shown ({why}) and could not be revoked ({second}); "
-            f"run: a2a-sign api-key revoke --store {shlex.quote(str(options.store))} {key_id}"
-        ) from None
-    if isinstance(error, Exception):
-        goes_on = "" if old is None else f", and {old.key_id} goes on as it was"
-        raise _NotShownError(f"the new key could not be shown ({why}); {key_id} was revoked again{goes_on}") from None
 
 
 def _others(record: ApiKeyRecord, of_owner: Iterable[ApiKeyRecord]) -> int:
@@ -196,19 +122,10 @@ def _given(name: str) -> str:
         from getpass import getpass
 
         return getpass("API key to import: ")
-    from a2a_trust.cli.sources import read_input
-
     try:
-        return read_input(name).decode("ascii").rstrip("\r\n")
+        return read_secret(name, "key").decode("ascii").rstrip("\r\n")
     except UnicodeDecodeError:
         raise ConfigurationError("an imported key is visible ASCII characters without blanks") from None
-    except OSError as error:
-        # The name is not repeated: people give the key where its file belongs.
-        raise OSError(f"the file with the key: {error.strerror}; give a file or -, never the key itself") from None
-
-
-def _expires(lifetime: str | None) -> float:
-    return math.inf if lifetime is None else moment(lifetime, time.time(), "--expires")
 
 
 def _state(record: ApiKeyRecord) -> str:

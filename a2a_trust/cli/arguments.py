@@ -183,6 +183,33 @@ def _add_api_key(command: argparse.ArgumentParser) -> None:
     revoke.add_argument("id", metavar="ID", help="of the key, as the list has it")
 
 
+def _add_password(command: argparse.ArgumentParser) -> None:
+    command.description = "Make, import, list, rotate and revoke the passwords of a store, for HTTP Basic."
+    every = type(command)(add_help=False)
+    every.add_argument("--store", required=True, metavar="FILE", help="the file with the passwords' records")
+    _add_verbose(every)
+    _add_json(every)
+    user = type(command)(add_help=False)
+    user.add_argument("--user", required=True, metavar="NAME", help="the caller; a user has one password")
+    new = type(command)(add_help=False)
+    new.add_argument(
+        "--scope", action="append", default=[], metavar="SCOPE", help="what the user may do; may be repeated"
+    )
+    new.add_argument(
+        "--expires", metavar="TIME", help="how long the password is good: 90d, 12h, 30m (default: for ever)"
+    )
+    actions = _Actions(command, every)
+    actions.add("create", "make a random password; it is shown this once, on standard output", user, new)
+    import_ = actions.add("import", "accept a password that a person chose, of 15 or more characters", user, new)
+    import_.add_argument(
+        "file", nargs="?", default="-", metavar="FILE", help="holds the password (default: standard input, or a prompt)"
+    )
+    actions.add("list", "show the users, and no secret")
+    rotate = actions.add("rotate", "make a new password for a user; the old one ends at once", user)
+    rotate.add_argument("--expires", metavar="TIME", help="how long it is good (default: as the old one was)")
+    actions.add("revoke", "revoke the password of a user", user)
+
+
 def _add_trust(command: argparse.ArgumentParser) -> None:
     command.description = "Show a trust file, add keys to it, remove and revoke them; comments stay."
     every = type(command)(add_help=False)
@@ -314,6 +341,7 @@ COMMANDS: Final = {
     "rotate": ("add the next signing key to a ring: published now, signing later", _add_rotate),
     "keys": ("manage a ring of signing keys", _add_keys),
     "api-key": ("manage the API keys of a server", _add_api_key),
+    "password": ("manage the passwords of a server", _add_password),
     "trust": ("manage whom you trust", _add_trust),
     "memory": ("manage what is remembered of agents", _add_memory),
 }

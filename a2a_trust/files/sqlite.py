@@ -32,7 +32,7 @@ from a2a_trust.errors import ConfigurationError, TrustError, with_option
 from a2a_trust.files.atomic import write_atomically
 from a2a_trust.files.rights import check_writers
 
-__all__ = ["SqliteFile", "SqliteReader"]
+__all__ = ["SqliteFile", "SqliteReader", "revision_of", "text_of"]
 
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -54,6 +54,25 @@ _SMALLEST_PAGE: Final = 512
 _LARGEST_PAGE: Final = 65_536
 _LOOKS: Final = 10
 """How often a journal is looked at again that other processes change meanwhile."""
+
+
+def revision_of(table: str, columns: str) -> str:
+    """The SQL of a table ``revision`` with one random ``value``, which every change of these columns replaces.
+
+    Triggers do that, so a change that is made by hand is noticed as well.
+    """
+    change = "BEGIN UPDATE revision SET value = randomblob(16); END;"
+    triggers = (
+        f"CREATE TRIGGER {name} AFTER {event} ON {table} {change}"
+        for name, event in (("inserted", "INSERT"), ("deleted", "DELETE"), ("updated", f"UPDATE OF {columns}"))
+    )
+    table_of_it = "CREATE TABLE revision (value BLOB NOT NULL); INSERT INTO revision VALUES (randomblob(16));"
+    return "\n".join((table_of_it, *triggers))
+
+
+def text_of(value: object) -> str:
+    """Text, also where it is none: what is not UTF-8 becomes surrogates, which no record may hold."""
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

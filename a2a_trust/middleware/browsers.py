@@ -1,8 +1,8 @@
 """Requests that a browser sends for a page of another site, with the credentials of whoever sits in front of it.
 
-A browser attaches cookies and client certificates by itself, whichever page asks for the request. So a caller that is
-known by one of them has proven who it is, and not that it wants the request (cross-site request forgery). The browser
-says which page asks, in headers that no page can write:
+A browser attaches cookies, passwords (HTTP Basic) and client certificates by itself, whichever page asks for the
+request. So a caller that is known by one of them has proven who it is, and not that it wants the request (cross-site
+request forgery). The browser says which page asks, in headers that no page can write:
 
 1. Each of ``Sec-Fetch-Site`` and ``Origin`` comes once at most, and the first has one of its four values.
 2. ``same-origin`` and ``none`` (the user asked) pass.
@@ -33,9 +33,12 @@ _NONE: Final[Lines] = []
 
 
 def is_attached_by_browsers(place: Extractor) -> bool:
-    """Whether a browser may send by itself what travels there. Only these three places need a program, or a link that
-    holds the credential; any other is taken for one that a browser fills: cookies, client certificates, HTTP basic."""
-    return not isinstance(place, InHeader | InQuery | HttpAuthorization)
+    """Whether a browser may send by itself what travels there: cookies, client certificates, and passwords, which it
+    sends again to where they were once accepted (RFC 7617 2.2). Keys in headers, queries that a link would have to
+    hold, and tokens need a program. Any other place is taken for one that a browser fills."""
+    if isinstance(place, HttpAuthorization):
+        return place.scheme == "basic"
+    return not isinstance(place, InHeader | InQuery)
 
 
 class BrowserRules:
@@ -70,7 +73,7 @@ class BrowserRules:
             "a page that does not say its origin" if origin is None else f"a page of {origin[:128].decode('latin-1')!a}"
         )
         raise CrossSiteError(
-            f"{page} asks for this with a cookie or a client certificate; if that page may, write "
+            f"{page} asks for this with a cookie, a password or a client certificate; if that page may, write "
             "rules=RequestRules(allowed_origins=['https://…'])"
         )
 

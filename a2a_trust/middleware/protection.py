@@ -146,7 +146,7 @@ def protect(
 
     ``url`` is the agent's public URL: with it the metadata of the protected resource is served and named in challenges,
     and the key set is served and named in signatures (``jku``, when the URL is https). Without it no page of a site may
-    call with a cookie or a client certificate, unless ``rules`` name its origin.
+    call with a cookie, a password or a client certificate, unless ``rules`` name its origin.
 
     ``extended_card`` is the card for known callers. ``rules`` says which requests are accepted. ``client_certificates``
     is where the certificates of callers come from, ``FromTls()`` or ``FromProxy(…)``. ``dpop`` takes tokens that are

@@ -137,6 +137,7 @@ def _wanting(error: AuthorizationError, guard: Guard) -> dict[Extractor, str]:
     return {place: f'error="insufficient_scope", scope="{" ".join(sorted(found))}"' for place, found in scopes.items()}
 
 
+_BASIC: Final = HttpAuthorization("basic")
 _ALGS: Final = f'algs="{" ".join(PROOF_ALGORITHMS)}"'
 
 
@@ -153,7 +154,9 @@ def _challenges(
     lines: dict[str, None] = {}
     for scheme in guard.schemes:
         place = guard.place(scheme.name)
-        if isinstance(place, HttpAuthorization):
+        if place == _BASIC:
+            lines['Basic realm="A2A", charset="UTF-8"'] = None  # RFC 7617 2: whatever was wrong
+        elif isinstance(place, HttpAuthorization):
             told = about.get(place, "")
             parameters = ", ".join(filter(None, ("" if by_dpop else told, metadata)))
             lines[f"Bearer {parameters}".strip()] = None

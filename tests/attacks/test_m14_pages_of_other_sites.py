@@ -1,4 +1,4 @@
-"""M14: a page of another site has the browser call the agent, with the cookie or the certificate of who looks at it.
+"""M14: a page of another site has the browser call the agent, with what the browser attaches for who looks at the page.
 
 Requests as browsers send them, over http and websockets, to a real server; the credential is good in all of them.
 """
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from a2a_trust.auth.basic.verifier import BasicVerifier
 from a2a_trust.auth.principal import Identity
 from a2a_trust.errors import InvalidCredentialsError
 from a2a_trust.middleware.options import RequestRules
@@ -19,6 +20,8 @@ pytestmark = pytest.mark.anyio
 
 OWN, APP, OTHER = "http://agent.example", "https://app.example", "https://evil.example"
 COOKIE = "Cookie: sid=ann"
+LOGIN = "Authorization: Basic YW5uOnBhc3M="  # as a browser sends it again, once its user has typed it
+CARRIED = {"sid": COOKIE, "mtls": COOKIE, "login": LOGIN}
 
 
 @pytest.fixture
@@ -31,6 +34,10 @@ class Sessions:
         if credential != "ann":
             raise InvalidCredentialsError("no such session")
         return Identity(issuer="sessions", subject="ann")
+
+
+async def typed(user: str, password: str) -> Identity | None:
+    return Identity(issuer="directory", subject=user) if (user, password) == ("ann", "pass") else None
 
 
 class Ann:
@@ -49,12 +56,13 @@ SCHEMES: dict[str, Any] = {
     "key": {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}},
     "sid": {"apiKeySecurityScheme": {"location": "cookie", "name": "sid"}},
     "mtls": {"mtlsSecurityScheme": {}},
+    "login": {"httpAuthSecurityScheme": {"scheme": "Basic"}},
 }
 
 
 def protected(agent: Agent, *alternatives: tuple[str, ...], **options: Any) -> Any:
     names = {name for alternative in alternatives for name in alternative}
-    known = {"key": verifiers()["key"], "sid": Sessions(), "mtls": Ann()}
+    known = {"key": verifiers()["key"], "sid": Sessions(), "mtls": Ann(), "login": BasicVerifier(typed)}
     card = {
         **CARD,
         "securitySchemes": SCHEMES,
@@ -135,11 +143,11 @@ BOTH = [(each, True) for each in PASSING] + [(each, False) for each in REFUSED]
 
 
 @pytest.mark.parametrize("kind", ["GET", "POST", "websocket"])
-@pytest.mark.parametrize("name", ["sid", "mtls"])
+@pytest.mark.parametrize("name", ["sid", "mtls", "login"])
 async def test_only_pages_that_may_call_with_a_credential_of_the_browser(kind: str, name: str) -> None:
     agent = Agent()
     app = protected(agent, (name,))
-    came = await outcomes(app, agent, kind, [(COOKIE, *headers) for headers, _ in BOTH])
+    came = await outcomes(app, agent, kind, [(CARRIED[name], *headers) for headers, _ in BOTH])
     assert dict(zip([headers for headers, _ in BOTH], came, strict=True)) == {
         headers: (passes, passes) for headers, passes in BOTH
     }

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from a2a_trust.auth.basic.verifier import BasicVerifier
 from a2a_trust.auth.principal import Identity
 from a2a_trust.errors import (
     AuthenticationError,
@@ -88,3 +89,36 @@ async def test_under_a_real_server_an_unforeseen_error_is_500_and_the_agent_is_n
         status, answer = await raw_exchange(origin, request.encode())
     assert (status, agent.scopes) == (500, [])
     assert b"secret" not in answer
+
+
+OF_BASIC: dict[str, Any] = {
+    **OPEN,
+    "securitySchemes": {**CARD["securitySchemes"], "login": {"httpAuthSecurityScheme": {"scheme": "basic"}}},
+    "securityRequirements": [{"schemes": {"login": {"list": []}}}, *OPEN["securityRequirements"]],
+}
+
+
+@pytest.mark.parametrize("beside", [{}, {"X-API-Key": KEY}])
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [
+        *((error, 503) for error in (*FORESEEN, *UNFORESEEN)),
+        (None, 401),
+        *((value, 500) for value in (True, "ann", {"subject": "ann"}, 1)),
+    ],
+)
+async def test_whatever_a_function_of_passwords_does_nobody_is_let_in_by_it(
+    outcome: Any, status: int, beside: dict[str, str]
+) -> None:
+    async def answer(user: str, password: str) -> Any:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    agent = Agent()
+    given = {**verifiers(), "login": BasicVerifier(answer)}
+    async with client(guarded(agent, OF_BASIC, verifiers=given, allow_anonymous=True)) as http:
+        is_let_in = status == 503 and bool(beside)
+        answered = await http.post("/rpc", headers={"Authorization": "Basic YW5uOng="} | beside)
+        assert answered.status_code == (200 if is_let_in else status)
+        assert len(agent.scopes) == is_let_in

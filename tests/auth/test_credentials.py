@@ -307,7 +307,6 @@ def test_an_ambiguous_name_of_a_parameter_does_not_start(location: str, name: st
 @pytest.mark.parametrize(
     "scheme",
     [
-        HttpScheme(name="s", scheme="basic"),
         HttpScheme(name="s", scheme="digest"),
         HttpScheme(name="s", scheme="dpop"),
         NamedScheme(name="s"),
@@ -316,3 +315,23 @@ def test_an_ambiguous_name_of_a_parameter_does_not_start(location: str, name: st
 def test_what_cannot_be_enforced_does_not_start(scheme: SecurityScheme) -> None:
     with pytest.raises(ConfigurationError, match=r"scheme s: .* cannot be enforced; declare an API key, HTTP bearer"):
         extractor_for(scheme)
+
+
+# Basic
+
+BASIC = HttpAuthorization("basic")
+
+
+@pytest.mark.parametrize("scheme", [b"Basic", b"basic", b"BASIC"])
+def test_the_credential_of_basic_is_taken_as_it_came(scheme: bytes) -> None:
+    assert extractor_for(HttpScheme(name="s", scheme="basic")) == BASIC
+    assert str(BASIC) == "Authorization: basic"
+    assert extract(BASIC, scope(("Authorization", scheme + b" YTpi"))) == "YTpi"
+    assert extract(BASIC, scope(("Authorization", b"Bearer YTpi"))) is None
+    assert extract(TOKEN, scope(("Authorization", scheme + b" YTpi"))) is None
+
+
+@pytest.mark.parametrize("value", [b"Basic", b"Basic  YTpi", b"Basic YTpi, Basic YTpi", b"Basic a:b", b'Basic "YTpi"'])
+def test_oddly_written_credentials_of_basic_are_refused(value: bytes) -> None:
+    with pytest.raises(InvalidCredentialsError, match="not a scheme, one blank and one credential"):
+        extract(BASIC, scope(("authorization", value)))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from typing import Any
 
 import pytest
 
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
+from a2a_trust.auth.basic.records import MemoryPasswords
+from a2a_trust.auth.basic.verifier import BasicVerifier
 from a2a_trust.auth.credentials import HttpAuthorization, InCookie, InHeader, InQuery
 from a2a_trust.auth.discovery import OAuth2Keys, OpenIdKeys
 from a2a_trust.auth.guard import Guard
@@ -57,6 +60,7 @@ SCHEMES: dict[str, Any] = {
     "oidc": {"type": "openIdConnect", "openIdConnectUrl": "https://i/d"},
     "mtls": {"type": "mutualTLS"},
     "basic": {"type": "http", "scheme": "basic"},
+    "digest": {"type": "http", "scheme": "digest"},
 }
 
 
@@ -452,7 +456,7 @@ def test_a_verifier_for_no_declared_scheme_does_not_start() -> None:
         guard({"key": []}, given={**verifiers_for("key"), "kee": Words("x")})
 
 
-@pytest.mark.parametrize("name", ["basic"])
+@pytest.mark.parametrize("name", ["digest"])
 def test_a_demanded_scheme_that_cannot_be_enforced_does_not_start(name: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot be enforced; declare an API key, HTTP bearer"):
         guard({name: []}, given={name: Words("x")})
@@ -498,7 +502,7 @@ def guard_of_words(*words: str, given: Any) -> Guard:
     return Guard(read_card({"name": "n", "authentication": {"schemes": list(words)}}), given)
 
 
-@pytest.mark.parametrize("word", ["apiKey", "public", "basic", "none"])
+@pytest.mark.parametrize("word", ["apiKey", "public", "digest", "none"])
 def test_a_word_of_0_1_that_names_no_place_needs_one(word: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         guard_of_words(word, given={word: Words("x")})
@@ -742,3 +746,80 @@ async def test_a_verifier_that_says_another_kind_does_not_start() -> None:
     given.kind = CredentialKind.CERTIFICATE  # type: ignore[attr-defined]
     with pytest.raises(ConfigurationError, match=r"is for client certificates.*the card demands API keys"):
         guard({"key": []}, given={"key": given})
+
+
+# HTTP Basic
+
+PASSWORDS = BasicVerifier(MemoryPasswords())
+BEARER_AND_BASIC: dict[str, Any] = {
+    "securitySchemes": {"basic": SCHEMES["basic"], "token": BEARER, "oauth": SCHEMES["oauth"]}
+}
+
+
+@pytest.mark.parametrize(
+    "scheme", [*(SCHEMES[name] for name in ("key", "query", "sid", "oauth", "oidc", "mtls")), BEARER]
+)
+def test_passwords_are_verified_only_where_the_card_declares_basic(scheme: dict[str, Any]) -> None:
+    card = {"name": "n", "securitySchemes": {"s": scheme}, "security": [{"s": []}]}
+    with pytest.raises(ConfigurationError, match=r"'s' is for passwords, and the card demands .*declare HTTP basic in"):
+        Guard(read_card(card), {"s": PASSWORDS})
+
+
+@pytest.mark.parametrize("verifier", [API_KEYS, TOKENS])
+def test_basic_is_for_nothing_but_passwords(verifier: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"demands passwords; pass BasicVerifier\(store\), or declare"):
+        guard({"basic": []}, given={"basic": verifier})
+
+
+def test_a_store_of_passwords_has_to_be_wrapped() -> None:
+    with pytest.raises(ConfigurationError, match=r"BasicVerifier\(store\) for one of passwords"):
+        guard({"basic": []}, given={"basic": MemoryPasswords()})
+    with pytest.raises(ConfigurationError, match=r"for HTTP basic BasicVerifier\(store\)"):
+        guard({"basic": []}, given={})
+
+
+@pytest.mark.parametrize("other", ["token", "oauth"])
+def test_one_request_cannot_carry_a_password_and_a_token(other: str) -> None:
+    given = {"basic": PASSWORDS, other: TOKENS}
+    with pytest.raises(ConfigurationError, match=rf"'basic' \(basic\) and '{other}' \(bearer\) together"):
+        guard({"basic": []}, {"basic": [], other: []}, given=given, card=BEARER_AND_BASIC)
+
+
+async def test_either_a_password_or_a_token_is_enough() -> None:
+    store = MemoryPasswords()
+    text = store.create(user="ann").text
+    given = {"basic": BasicVerifier(store), "token": Words("issuer", tok="")}
+    judge = guard({"basic": []}, {"token": []}, given=given, card=BEARER_AND_BASIC)
+    by_password = await caller(judge, authorization=f"Basic {b64encode(f'ann:{text}'.encode()).decode()}")
+    assert by_password.display_name == "basic:ann@passwords"
+    assert (await caller(judge, token="tok")).display_name == "token:tok@issuer"
+    for wrong in ("Basic tok", "Basic YW5uOng=", f"Bearer {b64encode(f'ann:{text}'.encode()).decode()}"):
+        with pytest.raises(InvalidCredentialsError):
+            await admitted(judge, scope(authorization=wrong), NOW)
+
+
+async def test_two_tokens_of_one_header_may_still_stand_together() -> None:
+    given = {"token": Words("issuer", tok=""), "oauth": Words("other", tok="")}
+    judge = guard({"token": [], "oauth": []}, given=given, card=BEARER_AND_BASIC)
+    assert len((await caller(judge, token="tok")).identities) == 2
+
+
+@pytest.mark.parametrize("said", [False, True])
+async def test_the_word_basic_of_0_1_names_its_place(said: bool) -> None:
+    store = MemoryPasswords()
+    text = store.create(user="ann").text
+    verifier: Any = BasicVerifier(store)
+    judge = guard_of_words(
+        "Basic", given={"Basic": CredentialAt(HttpAuthorization("basic"), verifier) if said else verifier}
+    )
+    carried = f"Basic {b64encode(f'ann:{text}'.encode()).decode()}"
+    assert (await caller(judge, authorization=carried)).display_name == "Basic:ann@passwords"
+    with pytest.raises(ConfigurationError, match="is for API keys, and the card demands passwords"):
+        guard_of_words("basic", given={"basic": API_KEYS})
+    with pytest.raises(ConfigurationError, match="is for passwords, and the card demands"):
+        guard_of_words("own", given={"own": CredentialAt(InHeader("X-Own"), verifier)})
+
+
+def test_a_card_without_schemes_is_told_how_to_declare_basic() -> None:
+    with pytest.raises(ConfigurationError, match=r'"login": \{"httpAuthSecurityScheme": \{"scheme": "basic"'):
+        Guard(read_card({"name": "n"}), {"login": PASSWORDS})

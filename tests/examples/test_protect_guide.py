@@ -34,7 +34,7 @@ from a2a_trust import (
     generate_signer,
     protect,
 )
-from a2a_trust.auth import CredentialAt, InHeader, MemoryApiKeys
+from a2a_trust.auth import BasicVerifier, CredentialAt, InHeader, MemoryApiKeys
 from a2a_trust.errors import InvalidCredentialsError
 from a2a_trust.middleware.audit import AuditEvent, Reason
 from a2a_trust.middleware.extended_card import ExtendedCard
@@ -43,10 +43,10 @@ from tests.middleware.agent import grouped
 from tests.servers.issuer import issuing
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "protect.md").read_text(encoding="utf-8")
-FIRST, RULES, BROWSERS, OWN, HANDLER, ACTING, KEEPING, FAILURES, GUESSED, AUDIT = re.findall(
+FIRST, RULES, BROWSERS, PASSWORDS, DIRECTORY, OWN, HANDLER, ACTING, KEEPING, FAILURES, GUESSED, AUDIT = re.findall(
     r"```python\n(.*?)```", GUIDE, re.DOTALL
 )
-(COMMANDS,) = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
+COMMANDS, PASSWORD_COMMANDS = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
 
 ISSUER = "https://login.example.com"
 HERE = "https://agent.example.com"
@@ -97,6 +97,48 @@ def test_the_first_lines_make_an_agent_that_takes_a_key_or_a_login(
     assert refused.status_code == 401
     assert refused.headers.get_list("www-authenticate") == ['ApiKey in="header", name="X-API-Key"', "Bearer"]
     assert ask(names["app"], "/", **{"X-API-Key": key}).text == "hello"
+
+
+def test_passwords_are_made_by_the_commands_and_taken_by_the_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = Path(sys.executable).with_name("a2a-sign")
+    texts = []
+    for line in re.findall(r"^\$ a2a-sign (.*)$", PASSWORD_COMMANDS, re.MULTILINE):
+        done = subprocess.run([command, *line.split()], capture_output=True, text=True, check=True)
+        if line.startswith(("password create", "password rotate")):
+            names: dict[str, Any] = {"agent": Starlette(routes=[Route("/", hello)]), "card": CARD, "protect": protect}
+            exec(PASSWORDS, names)
+            texts.append(done.stdout.strip())
+        found = [
+            ask(names["app"], "/", authorization=httpx.BasicAuth("ann", text)._auth_header).status_code
+            for text in texts
+        ]
+        expected = {"create": [200], "list": [200], "rotate": [401, 200], "revoke": [401, 401]}[line.split()[1]]
+        if line.startswith("password revoke"):
+            time.sleep(2.1)  # the time that the page names
+            found = [
+                ask(names["app"], "/", authorization=httpx.BasicAuth("ann", text)._auth_header).status_code
+                for text in texts
+            ]
+        assert found == expected, line
+    challenge = ask(names["app"], "/").headers["www-authenticate"]
+    assert challenge == 'Basic realm="A2A", charset="UTF-8"'
+
+
+def test_a_function_verifies_passwords_that_are_kept_elsewhere() -> None:
+    async def known(user: str, password: str) -> Any:
+        if password == "down":
+            raise OSError
+        return SimpleNamespace(name=user.lower()) if password == "right" else None
+
+    names: dict[str, Any] = {"directory": SimpleNamespace(login=known), "BasicVerifier": BasicVerifier}
+    exec(DIRECTORY, names)
+    card = {**CARD, "securitySchemes": {"key": {"httpAuthSecurityScheme": {"scheme": "Basic"}}}}
+    app = protect(Starlette(routes=[Route("/", hello)]), card=card, verifiers={"key": names["verifier"]})
+    headers = [httpx.BasicAuth("Ann", password)._auth_header for password in ("right", "wrong", "down")]
+    assert [ask(app, "/", authorization=header).status_code for header in headers] == [200, 401, 503]
 
 
 def test_a_verifier_of_ones_own_stands_beside_one_for_jwts() -> None:
@@ -262,6 +304,14 @@ def login(issuer: str) -> dict[str, Any]:
     return {"verifiers": {"login": JwtVerifier(OpenIdKeys(issuer, Fetcher()), issuer=issuer, audience=HERE)}}
 
 
+async def asked(user: str, password: str) -> None:
+    """Nobody has a password."""
+
+
+ASKED = BasicVerifier(asked)
+WITH_PASSWORD = {**EITHER, "securitySchemes": {"key": {"httpAuthSecurityScheme": {"scheme": "basic"}}, "login": LOGIN}}
+
+
 @pytest.mark.parametrize(
     ("cause", "card", "options", "fixed_card", "fixed_options"),
     [
@@ -274,11 +324,18 @@ def login(issuer: str) -> dict[str, Any]:
             {"verifiers": {"key": VERIFIER, **login(ISSUER)["verifiers"]}},
         ),
         (
-            "HTTP basic",
-            {**CARD, "securitySchemes": {"key": {"httpAuthSecurityScheme": {"scheme": "basic"}}}},
+            "HTTP digest",
+            {**CARD, "securitySchemes": {"key": {"httpAuthSecurityScheme": {"scheme": "digest"}}}},
             KEYED,
             CARD,
             KEYED,
+        ),
+        (
+            "HTTP basic beside a token",
+            {**WITH_PASSWORD, "securityRequirements": [{"schemes": {"key": {"list": []}, "login": {"list": []}}}]},
+            {"verifiers": {"key": ASKED, **login(ISSUER)["verifiers"]}},
+            WITH_PASSWORD,
+            {"verifiers": {"key": ASKED, **login(ISSUER)["verifiers"]}},
         ),
         (
             "mutual TLS",

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import a2a_trust.auth.api_key.verifier as subject
+from a2a_trust.auth import record_cache
 from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
-from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, FoundApiKeys
+from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyVerifier, FoundApiKeys
 from a2a_trust.errors import InvalidCredentialsError
 from benchmarks.api_keys import key_of, store_of
 from tests.auth.api_key.test_verifier import NOW, Clock, background
@@ -23,18 +23,20 @@ class Counted(SqliteApiKeys):
         super().__init__(path)
         self.looked_up = 0
         self.steps = 0
+        self._look_up = self._table._find
+        self._table._find = self._count_steps  # type: ignore[method-assign]
 
     async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
         self.looked_up += len(digests)
         return await super().find(digests)
 
-    def _find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
-        super()._find(())  # the connection is open
-        opened = self._reader._opened
+    def _count_steps(self, keys: tuple[str | bytes, ...]) -> tuple[bytes, tuple[ApiKeyRecord, ...]]:
+        self._look_up(())  # the connection is open
+        opened = self._table._reader._opened
         assert opened is not None
         opened.set_progress_handler(self._step, 1)
         try:
-            return super()._find(digests)
+            return self._look_up(keys)
         finally:
             opened.set_progress_handler(None, 1)
 
@@ -92,7 +94,7 @@ def test_memory_holds_the_keys_that_are_used_and_not_the_store(folder: Path, is_
 
 
 def test_memory_is_bounded_and_unknown_keys_take_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject, "_KNOWN_KEYS", 300)
+    monkeypatch.setattr(record_cache, "_MOST_RECORDS", 300)
     store = made(folder, 20_000)
 
     async def served() -> None:

@@ -58,7 +58,7 @@ def test_an_iterator_of_origins_is_read_once() -> None:
     assert RequestRules(allowed_origins=iter([APP])).allowed_origins == (APP,)
 
 
-class Basic:
+class Own:
     """A place of a user's own."""
 
     header = b"authorization"
@@ -68,9 +68,9 @@ class Basic:
 
 
 def test_only_what_a_program_has_to_attach_is_left_alone() -> None:
-    attached: list[Extractor] = [InCookie("sid"), ClientCertificate(), Basic()]
+    attached: list[Extractor] = [InCookie("sid"), ClientCertificate(), HttpAuthorization("basic"), Own()]
     written: list[Extractor] = [InHeader("X-API-Key"), InQuery("key"), HttpAuthorization("bearer")]
-    assert [is_attached_by_browsers(place) for place in [*attached, *written]] == [True] * 3 + [False] * 3
+    assert [is_attached_by_browsers(place) for place in [*attached, *written]] == [True] * 4 + [False] * 3
 
 
 @pytest.mark.anyio

@@ -128,6 +128,15 @@ def test_the_names_of_servers_say_which_extra_brings_them(installed: tuple[str, 
         assert 'pip install "a2a-trust[server]"' in done.stderr
 
 
+def test_passwords_say_which_extra_hashes_them(installed: tuple[str, Path]) -> None:
+    extra, python = installed
+    done = run(python, "-W", "error", "-c", "from a2a_trust.auth import MemoryPasswords as M; M().create(user='ann')")
+    if extra == "basic":
+        assert done.returncode == 0, done.stderr
+    else:
+        assert 'pip install "a2a-trust[server,basic]"' in done.stderr
+
+
 def test_the_command_signs_and_verifies(installed: tuple[str, Path], tmp_path: Path) -> None:
     command = installed[1].with_name("a2a-sign")
     (tmp_path / "card.json").write_text((ROOT / "examples" / "georoute-agent-card.json").read_text())

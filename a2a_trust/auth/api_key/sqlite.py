@@ -1,8 +1,7 @@
 """API keys in an SQLite file: the embedded store, which several processes of one machine may share.
 
-How they share it is in ``files.sqlite``. Keys are looked up by digest, so a look-up costs the same however many there
-are. ``revision`` takes a random value with every change but that of a last use, by triggers: a change that is made by
-hand is noticed as well, and in an unchanged store one look confirms all that was read.
+How they share it is in ``files.sqlite``, how it is read in ``record_table``. Keys are looked up by digest, so a look-up
+costs the same however many there are. ``revision`` changes with every change but that of a last use.
 
 Servers need the right to read only; without the right to write, last uses are not kept.
 """
@@ -10,25 +9,26 @@ Servers need the right to read only; without the right to write, last uses are n
 from __future__ import annotations
 
 import asyncio
-import logging
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites, FoundApiKeys, KeyTable
-from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
-from a2a_trust.files.sqlite import SqliteFile, SqliteReader
+from a2a_trust.auth.record_table import RecordTable
+from a2a_trust.errors import KeySourceUnavailableError
+from a2a_trust.files.sqlite import SqliteFile, revision_of
 
 __all__ = ["SqliteApiKeys"]
 
-_log = logging.getLogger("a2a_trust")
-
 _APPLICATION_ID: Final = 0x41324B79  # "A2Ky"
 
-_TABLES: Final = """
+_COLUMNS: Final = "id, digest, owner, scopes, created, expires, revoked, replaced_by, imported, last_used"
+
+_TABLES: Final = f"""
 CREATE TABLE api_key (
     id TEXT NOT NULL PRIMARY KEY,
     digest BLOB NOT NULL UNIQUE CHECK (typeof(digest) = 'blob' AND length(digest) = 32),
@@ -42,19 +42,10 @@ CREATE TABLE api_key (
     last_used REAL CHECK (typeof(last_used) IN ('real', 'null'))
 );
 CREATE INDEX api_key_owner ON api_key (owner);
-CREATE TABLE revision (value BLOB NOT NULL);
-INSERT INTO revision VALUES (randomblob(16));
-CREATE TRIGGER inserted AFTER INSERT ON api_key BEGIN UPDATE revision SET value = randomblob(16); END;
-CREATE TRIGGER deleted AFTER DELETE ON api_key BEGIN UPDATE revision SET value = randomblob(16); END;
-CREATE TRIGGER updated
-    AFTER UPDATE OF id, digest, owner, scopes, created, expires, revoked, replaced_by, imported ON api_key
-    BEGIN UPDATE revision SET value = randomblob(16); END;
-"""
+{revision_of("api_key", _COLUMNS.removesuffix(", last_used"))}"""
 
 _USES: Final = 100
 """Last uses of one transaction: few enough that readers hardly wait for it."""
-
-_COLUMNS: Final = "id, digest, owner, scopes, created, expires, revoked, replaced_by, imported, last_used"
 
 
 class SqliteApiKeys(ApiKeyWrites):
@@ -77,7 +68,7 @@ class SqliteApiKeys(ApiKeyWrites):
             timeout=timeout,
             unavailable=KeySourceUnavailableError,
         )
-        self._reader = SqliteReader(self._file)
+        self._table = RecordTable(self._file, "api_key", _COLUMNS, key="digest", record=_record)
         first = f"make one with its first key: a2a-sign api-key create --store {path} --owner NAME"
         self._file.open_or_make(path, create=create, if_missing=first)
 
@@ -86,31 +77,15 @@ class SqliteApiKeys(ApiKeyWrites):
 
         Those that ``unreadable`` names are left out.
         """
-        with self._file.connection() as connection:
-            rows = _rows(connection) if owner is None else _rows(connection, "WHERE owner = ?", owner)
-        return tuple(record for record in map(_read, rows) if isinstance(record, ApiKeyRecord))
+        return self._table.records() if owner is None else self._table.records("WHERE owner = ?", owner)
 
     def unreadable(self) -> tuple[tuple[str, str], ...]:
         """The records that were made or damaged by hand, whose keys are rejected: of each its id and what is wrong."""
-        with self._file.connection() as connection:
-            rows = _rows(connection)
-        found = ((row, _read(row)) for row in rows)
-        return tuple((_text_of(row[0]), str(why)) for row, why in found if isinstance(why, ConfigurationError))
+        return self._table.unreadable()
 
     async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
-        return await asyncio.to_thread(self._find, digests)
-
-    def _find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
-        with self._reader.reading() as connection:
-            (revision,) = connection.execute("SELECT value FROM revision").fetchone()
-            records: list[ApiKeyRecord] = []
-            for row in (row for digest in digests for row in _rows(connection, "WHERE digest = ?", digest)):
-                record = _read(row)
-                if isinstance(record, ApiKeyRecord):
-                    records.append(record)
-                else:
-                    _log.warning("a record in the API key store %s does not count: %s", self._file.path, record)
-            return FoundApiKeys(revision, tuple(records))
+        revision, records = await self._table.find(digests)
+        return FoundApiKeys(revision, records)
 
     async def touch(self, used: Mapping[str, float]) -> None:
         uses = iter(used.items())
@@ -126,25 +101,25 @@ class SqliteApiKeys(ApiKeyWrites):
     @contextmanager
     def _writing(self) -> Iterator[KeyTable]:
         with self._file.writing() as connection:
-            yield _Table(connection)
+            yield _Writable(connection, self._table)
 
 
-class _Table:
+@dataclass(frozen=True, slots=True)
+class _Writable:
     """The table inside a transaction."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    connection: sqlite3.Connection
+    table: RecordTable[ApiKeyRecord]
 
     def get(self, key_id: str) -> ApiKeyRecord | None:
-        rows = _rows(self._connection, "WHERE id = ?", key_id)
-        return _record(rows[0]) if rows else None
+        return self.table.get(self.connection, "WHERE id = ?", key_id)
 
     def id_of(self, digest: bytes) -> str | None:
-        row = self._connection.execute("SELECT id FROM api_key WHERE digest = ?", (digest,)).fetchone()
+        row = self.connection.execute("SELECT id FROM api_key WHERE digest = ?", (digest,)).fetchone()
         return None if row is None else str(row[0])
 
     def put(self, record: ApiKeyRecord) -> None:
-        self._connection.execute(
+        self.connection.execute(
             f"INSERT INTO api_key ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  a constant
             " ON CONFLICT (id) DO UPDATE SET"
             " expires = excluded.expires, revoked = excluded.revoked, replaced_by = excluded.replaced_by",
@@ -161,25 +136,6 @@ class _Table:
                 record.last_used,
             ),
         )
-
-
-def _rows(connection: sqlite3.Connection, where: str = "", *values: str | bytes) -> list[tuple[Any, ...]]:
-    connection.text_factory = _text_of
-    query = f"SELECT {_COLUMNS} FROM api_key {where} ORDER BY created, id"  # noqa: S608  constants
-    return connection.execute(query, values).fetchall()
-
-
-def _text_of(value: object) -> str:
-    """Text, also where it is none: what is not UTF-8 becomes characters that no record may hold."""
-    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)
-
-
-def _read(row: tuple[Any, ...]) -> ApiKeyRecord | ConfigurationError:
-    """The record, or what is wrong with it: one that was made by hand must not keep out the others."""
-    try:
-        return _record(row)
-    except ConfigurationError as error:
-        return error
 
 
 def _record(row: tuple[Any, ...]) -> ApiKeyRecord:

@@ -22,7 +22,7 @@ import secrets
 import time
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from hashlib import sha256
@@ -31,13 +31,13 @@ from sys import getsizeof
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
-from a2a_trust.auth.look_ups import LookUps
-from a2a_trust.auth.principal import SCOPE, Attempt, CredentialKind, Identity
-from a2a_trust.cache import BoundedCache, SingleFlight
+from a2a_trust.auth.principal import Attempt, CredentialKind, Identity
+from a2a_trust.auth.record_cache import CachedRecord, Reading, RecordCache
+from a2a_trust.auth.records import check_ahead, check_moments, check_name, check_scopes, reason, scope_set
+from a2a_trust.cache import SingleFlight
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,
-    KeySourceUnavailableError,
     MalformedError,
 )
 
@@ -68,23 +68,17 @@ _PREFIX: Final = re.compile(r"[a-z][a-z0-9]{1,15}")
 _SHORTEST_IMPORT: Final = 32
 _LONGEST: Final = 1024
 _IMPORTABLE: Final = re.compile(r"[!-~]+")  # what passes every header, cookie and query as it is
-_LONGEST_OWNER: Final = 256
-
-_YEAR_10000: Final = 253_402_300_800
-
 _USE_SECONDS: Final = 60.0
 """The last use of a key is written at most this often."""
 
 _GATHERING: Final = 1.0
 """So long last uses are gathered, in seconds: look-ups wait while the store is written to."""
 
-_PATIENCE: Final = 5.0
-"""How long requests wait for a look-up that hangs."""
+_MOST_USES: Final = 32_768
+"""Last uses that wait to be written."""
 
-_KNOWN_KEYS: Final = 32_768
-_KNOWN_BYTES: Final = 50_331_648
 _KNOWN_BASE: Final = 400
-"""Keys in memory, their bytes, and the bytes of one without what its owner and its scopes take."""
+"""The bytes of a key in memory, without what its owner and its scopes take."""
 
 _log = logging.getLogger("a2a_trust")
 
@@ -121,19 +115,9 @@ class ApiKeyRecord:
             raise ConfigurationError("API key: the id is a prefix, an underscore and 12 letters or digits")
         if len(self.digest) != sha256().digest_size:
             raise ConfigurationError("API key: the digest is no SHA-256")
-        if not all(map(SCOPE.fullmatch, self.scopes)):
-            raise ConfigurationError('API key: a scope is a word of visible ASCII without " and \\, as in tasks:read')
-        if (
-            not 0 < len(self.owner) <= _LONGEST_OWNER
-            or not self.owner.isprintable()
-            or self.owner != self.owner.strip()
-        ):
-            # Owners name callers: two that look the same must not differ in what nobody sees.
-            raise ConfigurationError(
-                f"API key: the owner is 1 to {_LONGEST_OWNER} printable characters, with no blank at either end"
-            )
-        if not 0 <= self.created < _YEAR_10000 or not (0 <= self.expires < _YEAR_10000 or self.expires == math.inf):
-            raise ConfigurationError("API key: moments are seconds (not milliseconds) since the epoch")
+        check_scopes(self.scopes, "API key")
+        check_name(self.owner, "API key: the owner")
+        check_moments("API key", self.expires, self.created)
 
     def is_good(self, now: float) -> bool:
         """Whether the key is valid at that moment."""
@@ -254,12 +238,12 @@ class ApiKeyWrites:
         if not _IMPORTABLE.fullmatch(text):
             raise ConfigurationError("an imported key is visible ASCII characters without blanks")
         now, digest = time.time(), _digest(text)
-        _check_ahead(expires, now)
+        check_ahead(expires, now)
         record = ApiKeyRecord(
             key_id=_new_id(prefix),
             digest=digest,
             owner=owner,
-            scopes=_scopes(scopes),
+            scopes=scope_set(scopes, "API key"),
             created=now,
             expires=expires,
             imported=True,
@@ -336,27 +320,19 @@ def _issue(
     now: float,
     replaces: ApiKeyRecord | None = None,
 ) -> IssuedApiKey:
-    _check_ahead(expires, now)
+    check_ahead(expires, now)
     key_id = _new_id(prefix)
     text = f"{key_id}_{_random(_SECRET_LENGTH)}"
     text += _checksum(text)
     record = ApiKeyRecord(
-        key_id=key_id, digest=_digest(text), owner=owner, scopes=_scopes(scopes), created=now, expires=expires
+        key_id=key_id,
+        digest=_digest(text),
+        owner=owner,
+        scopes=scope_set(scopes, "API key"),
+        created=now,
+        expires=expires,
     )
     return IssuedApiKey(record, text, replaces)
-
-
-def _scopes(scopes: Iterable[str]) -> frozenset[str]:
-    if isinstance(scopes, str):
-        raise ConfigurationError('API key: write scopes=["read"], a list even of one')
-    return frozenset(scopes)
-
-
-def _check_ahead(expires: float, now: float) -> None:
-    if not expires > now:
-        raise ConfigurationError(
-            "this moment of expiry has passed; give one that lies ahead, in seconds since the epoch"
-        )
 
 
 class MemoryApiKeys(ApiKeyWrites):
@@ -413,19 +389,8 @@ class _MemoryTable:
         self.ids[record.digest] = record.key_id
 
 
-@dataclass(slots=True, eq=False)
-class _Reading:
-    """What was read while the store had one ``revision``, and the last time, on the verifier's clock, when it had it.
-
-    As long as the store has it, one look confirms every key that was read then.
-    """
-
-    revision: Hashable
-    at: float
-
-
-@dataclass(slots=True)
-class _Known:
+@dataclass(slots=True, kw_only=True)
+class _Known(CachedRecord):
     """A key as the request path needs it.
 
     Until just before ``nothing_until`` a hit has nothing to do: the key is good and its last use need not be written.
@@ -436,18 +401,17 @@ class _Known:
     good_until: float
     last_used: float
     identity: Identity
-    reading: _Reading
     nothing_until: float = -math.inf
 
 
 #: Stands in for keys that are not known, so that they cost the same work; it is good for nothing, ever.
 _NOBODY: Final = _Known(
-    "",
-    bytes(sha256().digest_size),
-    -math.inf,
-    -math.inf,
-    Identity(issuer="", subject=""),
-    _Reading(None, -math.inf),
+    reading=Reading(None, -math.inf),
+    key_id="",
+    digest=bytes(sha256().digest_size),
+    good_until=-math.inf,
+    last_used=-math.inf,
+    identity=Identity(issuer="", subject=""),
 )
 
 
@@ -458,14 +422,9 @@ class ApiKeyVerifier:
     made before; ``claims["key_id"]`` says which key it was. Two verifiers over different stores need different
     ``issuer`` names, else an owner of one is taken for an owner of the other.
 
-    A key is looked up when it is first used, and then checked in memory, which holds the 32,768 keys that were looked
-    up last. When half of ``refresh`` seconds have gone, the store is asked in the background whether anything changed;
-    if so, each key is looked up again when it is used. A request waits for the store only when its key is not in
-    memory, or when nothing was read for ``refresh`` seconds. So **a revoked key is refused at most** ``refresh``
-    **seconds after the revocation is in the store**, in every process, and a new key is known at once.
-
-    While the store cannot be read, a key in memory still counts for at most ``stale_if_error`` seconds after it was
-    last confirmed. Then it is KeySourceUnavailableError; so is a key that is not in memory, because nobody can tell.
+    Keys are kept in memory, as ``auth.record_cache`` says. So **a revoked key is refused at most** ``refresh``
+    **seconds after the revocation is in the store**, in every process, and a new key is known at once. While the store
+    cannot be read, a key in memory counts for ``stale_if_error`` seconds.
     """
 
     kind = CredentialKind.API_KEY
@@ -480,26 +439,28 @@ class ApiKeyVerifier:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``clock`` measures the age of what was read, in seconds; the moment of a request is an argument of verify."""
-        if not 0 < refresh <= stale_if_error < math.inf:
-            raise ConfigurationError("ApiKeyVerifier: 0 < refresh <= stale_if_error, in seconds, and both finite")
         if isinstance(store, type) or not callable(getattr(store, "touch", None)):
             raise ConfigurationError(
                 "ApiKeyVerifier: this is no store of keys; for a file write ApiKeyVerifier(SqliteApiKeys('keys.db'))"
             )
         if not issuer:
             raise ConfigurationError("ApiKeyVerifier: issuer is empty; name the store, as in issuer='api-keys'")
-        self._store = store
         self._issuer = issuer
-        self._refresh = refresh
-        self._look_again_after = refresh / 2
-        self._stale_if_error = stale_if_error
         self._clock = clock
-        self._known = BoundedCache[bytes, _Known](max_entries=_KNOWN_KEYS, max_bytes=_KNOWN_BYTES)
-        self._look_ups = LookUps(self._find)
-        self._reading = _Reading(None, -math.inf)
-        self._retry_at = -math.inf
+        self._records = RecordCache(
+            "API keys",
+            store.find,
+            self._made,
+            _size_of,
+            refresh=refresh,
+            stale_if_error=stale_if_error,
+            clock=clock,
+        )
+        self._known, self._look_again_after = self._records.known, self._records.look_again_after
         self._uses = _Uses(store, clock)
-        self._outage = ""
+
+    def _made(self, record: ApiKeyRecord, reading: Reading) -> tuple[bytes, _Known]:
+        return record.digest, _known(record, self._issuer, reading)
 
     async def verify(self, credential: str, now: float) -> Identity:
         """The owner of the key. InvalidCredentialsError: unknown, expired or revoked; its text holds nothing secret."""
@@ -508,7 +469,7 @@ class ApiKeyVerifier:
         digest = sha256(credential.encode()).digest()
         key = self._known.get(digest)
         if key is None or self._clock() - key.reading.at >= self._look_again_after:
-            key = await self._look_up(digest, key)
+            key = await self._records.look_up(digest, key) or _NOBODY
         if not compare_digest(key.digest, digest):  # the same way for unknown ids and for wrong secrets
             raise InvalidCredentialsError(_unknown(credential))
         if not now < key.nothing_until:
@@ -530,63 +491,6 @@ class ApiKeyVerifier:
             self._uses.note(key.key_id, now)
         key.nothing_until = min(key.good_until, key.last_used + _USE_SECONDS)
 
-    async def _look_up(self, digest: bytes, key: _Known | None) -> _Known:
-        """The key as the store has it, or, as long as it may count, ``key``, which is in memory."""
-        at = self._clock()
-        age = math.inf if key is None else at - key.reading.at
-        if at >= self._retry_at:
-            is_known = key is not None  # no more of them than are in memory; a flood does not keep them waiting
-            with suppress(KeySourceUnavailableError):
-                if age < self._refresh:
-                    self._look_ups.begin(digest, first=is_known)  # in the background
-                else:
-                    return await self._look_ups.find(digest, first=is_known) or _NOBODY
-        if key is not None and self._clock() - key.reading.at < self._stale_if_error:
-            return key
-        raise KeySourceUnavailableError("the API keys cannot be read now")
-
-    async def _find(self, digests: tuple[bytes, ...]) -> Mapping[bytes, _Known]:
-        """Look the keys up, and remember those that there are."""
-        at = self._clock()
-        try:
-            async with asyncio.timeout(_PATIENCE):  # one that hangs must not keep out the next, which may not
-                found = await self._store.find(digests)
-        except Exception as error:  # noqa: BLE001  the store is anybody's
-            self._retry_at = self._clock() + self._refresh / 2
-            why = _reason(error)
-            if why != self._outage:
-                _log.warning("the API keys could not be read: %s", why)
-            self._outage = why
-            raise KeySourceUnavailableError("the API keys could not be read") from None
-        if self._outage:
-            _log.warning("the API keys can be read again")
-            self._outage = ""
-        reading = self._reading_of(found.revision, at)
-        known = {record.digest: _known(record, self._issuer, reading) for record in found.records}
-        for digest in digests:
-            self._remember(digest, known.get(digest), at)
-        return known
-
-    def _reading_of(self, revision: Hashable, at: float) -> _Reading:
-        last = self._reading
-        if last.revision != revision:
-            reading = _Reading(revision, at)
-            if at >= last.at:  # else a later look-up was faster
-                self._reading = reading
-            return reading
-        last.at = max(last.at, at)
-        return last
-
-    def _remember(self, digest: bytes, key: _Known | None, at: float) -> None:
-        """Unknown keys are not remembered: a flood of them would drive out the good ones."""
-        before = self._known.get(digest)
-        if before is not None and before.reading.at > at:
-            return  # a later look-up was faster
-        if key is None:
-            self._known.remove(digest)
-        else:
-            self._known.put(digest, key, size=_size_of(key))
-
 
 class _Uses:
     """The last uses of keys, on their way to the store. Whether they arrive decides nothing."""
@@ -600,7 +504,7 @@ class _Uses:
         self._outage = ""
 
     def note(self, key_id: str, now: float) -> None:
-        if self._clock() >= self._retry_at and len(self._unwritten) < _KNOWN_KEYS:
+        if self._clock() >= self._retry_at and len(self._unwritten) < _MOST_USES:
             self._unwritten[key_id] = now
             self._flights.begin(None, self._write)
 
@@ -612,7 +516,7 @@ class _Uses:
                 await self._store.touch(used)
             except Exception as error:  # noqa: BLE001  the store is anybody's
                 self._retry_at = self._clock() + _USE_SECONDS
-                why = _reason(error)
+                why = reason(error)
                 if why != self._outage:  # once: a server that may only read never can
                     _log.warning("the last use of API keys could not be written: %s", why)
                 self._outage = why
@@ -620,7 +524,7 @@ class _Uses:
                 self._outage = ""
 
 
-def _known(record: ApiKeyRecord, issuer: str, reading: _Reading) -> _Known:
+def _known(record: ApiKeyRecord, issuer: str, reading: Reading) -> _Known:
     identity = Identity(
         issuer=issuer,
         subject=record.owner,
@@ -630,7 +534,14 @@ def _known(record: ApiKeyRecord, issuer: str, reading: _Reading) -> _Known:
     )
     good_until = record.expires if record.revoked is None else -math.inf
     last_used = -math.inf if record.last_used is None else record.last_used
-    return _Known(record.key_id, record.digest, good_until, last_used, identity, reading)
+    return _Known(
+        reading=reading,
+        key_id=record.key_id,
+        digest=record.digest,
+        good_until=good_until,
+        last_used=last_used,
+        identity=identity,
+    )
 
 
 def _size_of(key: _Known) -> int:
@@ -648,8 +559,3 @@ def _unknown(credential: str) -> str:
     except MalformedError:
         return "the API key is unknown: it was mistyped or cut, since its checksum does not hold"
     return "the API key is unknown, though its checksum holds: it is deleted, of another store, or forged"
-
-
-def _reason(error: Exception) -> str:
-    """Our own words, which hold no secret; of errors of others only the kind."""
-    return str(error) if isinstance(error, KeySourceUnavailableError | ConfigurationError) else type(error).__name__

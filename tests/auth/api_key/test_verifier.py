@@ -19,7 +19,7 @@ from datetime import timedelta
 import pytest
 
 import a2a_trust.auth.api_key.verifier as subject
-from a2a_trust.auth import look_ups
+from a2a_trust.auth import look_ups, record_cache
 from a2a_trust.auth.api_key.verifier import (
     ApiKeyStore,
     ApiKeyVerifier,
@@ -91,7 +91,7 @@ class Store(MemoryApiKeys):
 
 async def background(verifier: ApiKeyVerifier) -> None:
     """The verifier has read and written what it had started to."""
-    for flights in (verifier._look_ups._trips, verifier._uses._flights):
+    for flights in (verifier._records._look_ups._trips, verifier._uses._flights):
         task = flights.running(None)
         if task is not None:
             await asyncio.wait({task})
@@ -492,7 +492,7 @@ async def test_while_the_store_is_down_the_last_read_counts_for_a_bounded_time(
 
 
 async def test_a_read_that_hangs_holds_nobody_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject, "_PATIENCE", 0.05)
+    monkeypatch.setattr(record_cache, "_PATIENCE", 0.05)
     store, clock = Store(), Clock()
     key = store.create(owner="alice").text
     verifier = ApiKeyVerifier(store, refresh=2.0, stale_if_error=10.0, clock=clock)
@@ -509,7 +509,7 @@ async def test_a_read_that_hangs_holds_nobody_up_for_ever(monkeypatch: pytest.Mo
 
 async def test_a_read_that_hangs_does_not_keep_out_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that was lost without a word must not refuse everybody until the process is started anew."""
-    monkeypatch.setattr(subject, "_PATIENCE", 0.05)
+    monkeypatch.setattr(record_cache, "_PATIENCE", 0.05)
     store, clock = Store(), Clock()
     key = store.create(owner="alice").text
     verifier = ApiKeyVerifier(store, refresh=2.0, stale_if_error=10.0, clock=clock)
@@ -640,7 +640,7 @@ async def test_a_slow_look_up_does_not_undo_what_a_later_one_found() -> None:
         return earlier
 
     store.find, find = late, store.find  # type: ignore[method-assign]
-    looking = asyncio.create_task(verifier._find((digest,)))
+    looking = asyncio.create_task(verifier._records._find((digest,)))
     await asyncio.sleep(0)
     store.find = find  # type: ignore[method-assign]
     clock.at += 0.1

@@ -1,0 +1,251 @@
+"""Passwords: what is kept of one, what operators do with them, and the store in memory.
+
+Of a password only a slow hash is kept (``hashing``). Those that are made here are random: 28 letters and digits without
+those that look alike, in groups of four, 138 bits. A password that a person chose can be imported.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Final, NoReturn, Protocol
+
+from a2a_trust.auth.basic.hashing import hash_of, is_hash
+from a2a_trust.auth.basic.user_pass import LONGEST_PASSWORD, has_control_characters, normalized
+from a2a_trust.auth.records import check_ahead, check_moments, check_name, check_scopes, scope_set
+from a2a_trust.errors import ConfigurationError
+
+__all__ = [
+    "FoundPasswords",
+    "IssuedPassword",
+    "MemoryPasswords",
+    "PasswordRecord",
+    "PasswordStore",
+    "PasswordTable",
+    "PasswordWrites",
+]
+
+_ALPHABET: Final = "23456789abcdefghjkmnpqrstuvwxyz"
+_GROUPS, _GROUP = 7, 4
+_SHORTEST_IMPORT: Final = 15
+"""NIST SP 800-63B-4 3.1.1.2, for passwords that nothing else comes with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PasswordRecord:
+    """What is kept of a password: enough to know it again, and never the password.
+
+    ``user`` is the caller's name, compared exactly, in Unicode Normalization Form C. ``hash`` is argon2id, in its
+    encoded form. Moments are seconds since the epoch: ``changed`` is when this password was set, and it is good until
+    just before ``expires``.
+    """
+
+    user: str
+    hash: str = field(repr=False)
+    scopes: frozenset[str] = frozenset()
+    created: float
+    changed: float
+    expires: float = math.inf
+    revoked: float | None = None
+
+    def __post_init__(self) -> None:
+        if not all(isinstance(text, str) for text in (self.user, self.hash, *self.scopes)):
+            raise ConfigurationError("password: user, hash and scopes are text")
+        check_name(self.user, "password: the user name")
+        if ":" in self.user or self.user != normalized(self.user):
+            raise ConfigurationError(
+                "password: a user name has no colon (RFC 7617 2), and is in Unicode Normalization Form C"
+            )
+        if not is_hash(self.hash):
+            raise ConfigurationError("password: the hash is not argon2id with m=65536,t=3,p=4; make a new password")
+        check_scopes(self.scopes, "password")
+        check_moments("password", self.expires, self.created, self.changed)
+
+    def is_good(self, now: float) -> bool:
+        """Whether the password is valid at that moment."""
+        return self.revoked is None and now < self.expires
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedPassword:
+    """A password that was just made. ``text`` is the password, which exists nowhere else: hand it over, and let it go.
+
+    ``replaces``: the user's record as it was before.
+    """
+
+    record: PasswordRecord
+    text: str = field(repr=False, compare=False)
+    replaces: PasswordRecord | None = None
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a password is not pickled or copied; pass on its record")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPasswords:
+    """What a look-up found. ``revision``: a value that the store never has twice; any change gives it another one. It
+    is of the same moment as the records, or earlier."""
+
+    revision: Hashable
+    records: tuple[PasswordRecord, ...]
+
+
+class PasswordStore(Protocol):
+    """Where a verifier finds passwords. Write your own over any database; this method is all that is asked."""
+
+    async def find(self, users: tuple[str, ...]) -> FoundPasswords:
+        """The records of these users, 100 at most, those that are revoked included; names without one are left out.
+
+        Any exception means that the passwords cannot be read now. The verifier waits 5 seconds.
+        """
+        ...
+
+
+class PasswordTable(Protocol):
+    """The passwords as one write sees them: nobody else writes meanwhile, and all of it happens or nothing."""
+
+    def get(self, user: str) -> PasswordRecord | None: ...
+    def put(self, record: PasswordRecord) -> None: ...
+
+
+class PasswordWrites:
+    """What an operator does with passwords, the same in every store that can open a table for writing.
+
+    A user has one password. All of it is synchronous and safe in threads; in a running server:
+    ``await asyncio.to_thread(store.revoke, user)``. ConfigurationError when what is asked for cannot be; nothing was
+    changed then.
+    """
+
+    def _writing(self) -> AbstractContextManager[PasswordTable]:
+        raise NotImplementedError
+
+    def create(self, *, user: str, scopes: Iterable[str] = (), expires: float = math.inf) -> IssuedPassword:
+        """A random password for a user who has none, or whose password is revoked or expired."""
+        text = _random()
+        record, before = self._added(text, user=user, scopes=scopes, expires=expires)
+        return IssuedPassword(record, text, before)
+
+    def import_password(
+        self, text: str, *, user: str, scopes: Iterable[str] = (), expires: float = math.inf
+    ) -> PasswordRecord:
+        """Accept a password that a person chose, of 15 characters or more, as ``create`` does one of its own."""
+        text = normalized(text)
+        if not _SHORTEST_IMPORT <= len(text) <= LONGEST_PASSWORD or has_control_characters(text):
+            raise ConfigurationError(
+                f"a password is {_SHORTEST_IMPORT} to {LONGEST_PASSWORD} characters, without control characters: "
+                "choose a longer one, as of several words, or make one with create"
+            )
+        record, _ = self._added(text, user=user, scopes=scopes, expires=expires)
+        return record
+
+    def _added(
+        self, text: str, *, user: str, scopes: Iterable[str], expires: float
+    ) -> tuple[PasswordRecord, PasswordRecord | None]:
+        now = time.time()
+        check_ahead(expires, now)
+        record = PasswordRecord(
+            user=normalized(user),
+            hash=hash_of(text),
+            scopes=scope_set(scopes, "password"),
+            created=now,
+            changed=now,
+            expires=expires,
+        )
+        with self._writing() as table:
+            before = table.get(record.user)
+            if before is not None and before.is_good(now):
+                raise ConfigurationError("this user has a password already; rotate it, or revoke it first")
+            table.put(record)
+        return record, before
+
+    def rotate(self, user: str, *, expires: float | None = None) -> IssuedPassword:
+        """A new random password for the user, with the same scopes; the old one ends at once.
+
+        It lives as long as the old one was meant to, unless ``expires`` says until when.
+        """
+        text = _random()
+        hashed = hash_of(text)  # before others have to wait for this write
+        with self._writing() as table:
+            now = time.time()
+            old = _get(table, user)
+            if not old.is_good(now):
+                raise ConfigurationError("the user's password is revoked or expired; create a new one instead")
+            ends = now + (old.expires - old.changed) if expires is None else expires
+            check_ahead(ends, now)
+            record = replace(old, hash=hashed, changed=now, expires=ends)
+            table.put(record)
+        return IssuedPassword(record, text, old)
+
+    def take_back(self, issued: IssuedPassword) -> None:
+        """End a password that could not be handed over. The user's record is again as it was before it."""
+        with self._writing() as table:
+            if _get(table, issued.record.user).hash == issued.record.hash:  # and nobody has changed it since
+                table.put(issued.replaces or _revoked(issued.record))
+
+    def revoke(self, user: str) -> PasswordRecord:
+        """Revoke the user's password: verifiers reject it as soon as they read the store again."""
+        with self._writing() as table:
+            record = _revoked(_get(table, user))
+            table.put(record)
+        return record
+
+
+def _random() -> str:
+    return "-".join("".join(secrets.choice(_ALPHABET) for _ in range(_GROUP)) for _ in range(_GROUPS))
+
+
+def _revoked(record: PasswordRecord) -> PasswordRecord:
+    return record if record.revoked is not None else replace(record, revoked=time.time())
+
+
+def _get(table: PasswordTable, user: str) -> PasswordRecord:
+    record = table.get(normalized(user))
+    if record is None:
+        # What was given is not repeated: it may be a password.
+        raise ConfigurationError("no user has this name; a list of the passwords has the names")
+    return record
+
+
+class MemoryPasswords(PasswordWrites):
+    """Passwords of this process only, gone when it ends: for tests, and for programs that bring their own records."""
+
+    def __init__(self, records: Iterable[PasswordRecord] = ()) -> None:
+        """ConfigurationError: two records are of one user."""
+        self._lock = Lock()
+        self._revision = object()
+        self._records: dict[str, PasswordRecord] = {}
+        for record in records:
+            if self._records.setdefault(record.user, record) is not record:
+                raise ConfigurationError(f"two passwords are of the user {record.user!r}; drop one")
+
+    def records(self) -> tuple[PasswordRecord, ...]:
+        """Every record, in order of creation."""
+        with self._lock:
+            return tuple(self._records.values())
+
+    async def find(self, users: tuple[str, ...]) -> FoundPasswords:
+        with self._lock:
+            found = map(self._records.get, users)
+            return FoundPasswords(self._revision, tuple(record for record in found if record is not None))
+
+    @contextmanager
+    def _writing(self) -> Iterator[PasswordTable]:
+        with self._lock:
+            yield _MemoryTable(self._records)
+            self._revision = object()
+
+
+@dataclass(frozen=True, slots=True)
+class _MemoryTable:
+    records: dict[str, PasswordRecord]
+
+    def get(self, user: str) -> PasswordRecord | None:
+        return self.records.get(user)
+
+    def put(self, record: PasswordRecord) -> None:
+        self.records[record.user] = record

@@ -1,0 +1,222 @@
+"""HTTP Basic: verifies user names and passwords, by the records of a store or by a function."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from sys import getsizeof
+from typing import Any, Final, TypeAlias
+
+from a2a_trust.auth.basic.hashing import NOBODY, hashing
+from a2a_trust.auth.basic.records import PasswordRecord, PasswordStore
+from a2a_trust.auth.basic.user_pass import read_user_pass
+from a2a_trust.auth.principal import Attempt, CredentialKind, Identity
+from a2a_trust.auth.record_cache import CachedRecord, Reading, RecordCache
+from a2a_trust.cache import BoundedCache, SingleFlight
+from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
+
+__all__ = ["BasicVerifier", "PasswordFunction"]
+
+PasswordFunction: TypeAlias = Callable[[str, str], Awaitable[Identity | None]]
+"""Gets a user name and a password, and returns the identity; None when they are wrong."""
+
+_REMEMBERED_FOR: Final = 300.0
+_MOST_REMEMBERED: Final = 32_768
+_KNOWN_BASE: Final = 900
+"""The bytes of a record in memory, without what its user and its scopes take."""
+
+_log = logging.getLogger("a2a_trust")
+
+
+class BasicVerifier:
+    """Verifies the credentials of HTTP Basic (RFC 7617).
+
+    ``source`` is a store of passwords, or an async function of a user name and a password::
+
+        BasicVerifier(SqlitePasswords("passwords.db"))
+        BasicVerifier(ask_directory)  # async def ask_directory(user: str, password: str) -> Identity | None
+
+    With a store, the identity's subject is the user's name, exactly as it is stored. Two verifiers over different
+    stores need different ``issuer`` names, else a user of one is taken for a user of the other. Records are kept in
+    memory, as ``auth.record_cache`` says: **a revoked or changed password is rejected at most** ``refresh`` **seconds
+    after the change is in the store**, and a new one counts at once. While the store cannot be read, a record in memory
+    counts for ``stale_if_error`` seconds.
+
+    A password is hashed in threads of its own, and for unknown, revoked and expired users as well. One that
+    was right is remembered for five minutes, so that not every request costs a hash: as a keyed digest of it, of the
+    user and of the record's hash, with a key that only this process has. KeySourceUnavailableError: too many passwords
+    wait to be hashed, or the store cannot be read.
+
+    With a function, nothing is remembered. Where it raises, nobody can tell: KeySourceUnavailableError.
+    """
+
+    kind = CredentialKind.PASSWORD
+
+    def __init__(
+        self,
+        source: PasswordStore | PasswordFunction,
+        *,
+        issuer: str = "passwords",
+        refresh: float = 2.0,
+        stale_if_error: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``clock`` measures ages, in seconds; the moment of a request is an argument of verify. ``issuer`` is for a
+        store; a function writes its own into identities. ConfigurationError: argon2-cffi is missing for a store.
+        """
+        if not issuer:
+            raise ConfigurationError("BasicVerifier: issuer is empty; name the store, as in issuer='passwords'")
+        find = getattr(source, "find", None)
+        is_other = isinstance(source, str | bytes | type) or hasattr(source, "touch")  # a path, or a store of API keys
+        if is_other or not (callable(find) or callable(source)):
+            raise ConfigurationError(
+                "BasicVerifier: this is no store of passwords and no function; "
+                "for a file write BasicVerifier(SqlitePasswords('passwords.db'))"
+            )
+        self._passwords: _Stored | _Asked
+        if callable(find):
+            self._passwords = _Stored(find, issuer, refresh, stale_if_error, clock)
+        else:
+            self._passwords = _Asked(source)
+
+    async def verify(self, credential: str, now: float) -> Identity:
+        """The user whose password it is. InvalidCredentialsError: malformed, unknown, wrong, revoked or expired; its
+        text holds no password, and a name only if a record has it. KeySourceUnavailableError."""
+        user, password = read_user_pass(credential)
+        return await self._passwords.identity(user, password, now)
+
+    def attempt(self, credential: str, now: float) -> Attempt:  # noqa: ARG002
+        """For the limits of failures: the user name, which nobody has verified, and whether the password needs no hash,
+        since it was right a short while ago."""
+        try:
+            user, password = read_user_pass(credential)
+        except InvalidCredentialsError:
+            return Attempt("", is_verified_anyway=False)
+        return Attempt(user, is_verified_anyway=self._passwords.is_remembered(user, password))
+
+
+class _Asked:
+    """Passwords that a function verifies."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    async def identity(self, user: str, password: str, now: float) -> Identity:  # noqa: ARG002
+        try:
+            answer = self._function(user, password)
+            is_async = inspect.isawaitable(answer)
+            identity = await answer if is_async else answer
+        except Exception as error:  # noqa: BLE001  the function is anybody's
+            _log.warning("BasicVerifier: the function raised %s", type(error).__name__)  # its text may hold a password
+            raise KeySourceUnavailableError("the function of BasicVerifier raised an exception") from None
+        if not is_async:
+            raise TypeError("the function of BasicVerifier is not async; write async def")
+        if identity is None:
+            raise InvalidCredentialsError("Basic: the function says that the user or the password is wrong")
+        if not isinstance(identity, Identity):
+            raise TypeError(
+                f"the function of BasicVerifier returned {type(identity).__name__}; return an Identity, or None"
+            )
+        return identity
+
+    def is_remembered(self, user: str, password: str) -> bool:  # noqa: ARG002
+        return False
+
+
+@dataclass(slots=True, kw_only=True)
+class _Known(CachedRecord):
+    """A user as the request path needs it."""
+
+    hash: str
+    good_until: float
+    identity: Identity
+
+
+class _Stored:
+    """Passwords whose records a store has."""
+
+    def __init__(
+        self, find: Any, issuer: str, refresh: float, stale_if_error: float, clock: Callable[[], float]
+    ) -> None:
+        self._hashing = hashing()
+        self._issuer = issuer
+        self._clock = clock
+        self._records = RecordCache(
+            "passwords", find, self._made, _size_of, refresh=refresh, stale_if_error=stale_if_error, clock=clock
+        )
+        self._key = secrets.token_bytes(blake2b.MAX_KEY_SIZE)
+        self._right = BoundedCache[bytes, bool](max_entries=_MOST_REMEMBERED)
+        self._flights = SingleFlight[bytes, bool]()
+
+    def _made(self, record: PasswordRecord, reading: Reading) -> tuple[str, _Known]:
+        identity = Identity(issuer=self._issuer, subject=record.user, scopes=record.scopes, expires_at=record.expires)
+        good_until = record.expires if record.revoked is None else -math.inf
+        return record.user, _Known(reading=reading, hash=record.hash, good_until=good_until, identity=identity)
+
+    async def identity(self, user: str, password: str, now: float) -> Identity:
+        """The user's identity, in these steps:
+
+        1. Read the user's record. Where there is none, or none can be read, the hash of nobody takes as long.
+        2. Compare the password with what is remembered, or hash it.
+        3. Before a password is called wrong, read the record again: the password may be a new one.
+        """
+        unavailable = None
+        try:
+            known = await self._records.get(user)  # 1
+        except KeySourceUnavailableError as error:
+            known, unavailable = None, error
+        identity = await self._verified(known, user, password, now)  # 2
+        if identity is not None:
+            return identity
+        if unavailable is not None:
+            raise unavailable
+        latest = None if known is None else await self._records.read(user)  # 3
+        if known and latest and (latest.hash, latest.good_until) != (known.hash, known.good_until):
+            identity = await self._verified(latest, user, password, now)
+            if identity is not None:
+                return identity
+        raise InvalidCredentialsError(f"Basic: {_why(latest, now)}")
+
+    def is_remembered(self, user: str, password: str) -> bool:
+        known = self._records.known.get(user)
+        return known is not None and self._right.get(self._digest(known.hash, user, password), self._clock()) is True
+
+    async def _verified(self, known: _Known | None, user: str, password: str, now: float) -> Identity | None:
+        """The identity, if it is the password of a user whose record is good now."""
+        good = known if known is not None and now < known.good_until else None
+        hashed = NOBODY if good is None else good.hash
+        digest = self._digest(hashed, user, password)
+        at = self._clock()
+        if good is not None and self._right.get(digest, at):
+            return good.identity
+        is_right = await self._flights.run(digest, lambda: self._hashing.is_right(hashed, password))
+        if good is None or not is_right:
+            return None
+        self._right.put(digest, True, since=at, until=at + _REMEMBERED_FOR)
+        return good.identity
+
+    def _digest(self, hashed: str, user: str, password: str) -> bytes:
+        """Names and passwords hold no control character, so the parts cannot run into one another."""
+        return blake2b(f"{hashed}\0{user}\0{password}".encode(), key=self._key).digest()
+
+
+def _why(known: _Known | None, now: float) -> str:
+    """Why a password is rejected, for the log. A name that no record has may be a password."""
+    if known is None:
+        return "the user is unknown"
+    if not now < known.good_until:
+        end = "revoked" if known.good_until == -math.inf else "expired"
+        return f"the password of {known.identity.subject!r} is {end}"
+    return f"the password of {known.identity.subject!r} is wrong"
+
+
+def _size_of(known: _Known) -> int:
+    """About the bytes of memory that it takes."""
+    identity = known.identity
+    return _KNOWN_BASE + getsizeof(identity.subject) + getsizeof(identity.scopes) + sum(map(getsizeof, identity.scopes))

@@ -1,0 +1,175 @@
+"""The records of a store in memory, so that requests need not wait for it: those of API keys, and of passwords.
+
+A record is looked up when it is first asked for, and counts in memory after that. When half of ``refresh`` seconds have
+gone, the store is asked in the background whether anything changed; if so, each record is looked up again when it is
+asked for. A request waits for the store only when its record is not in memory, or when nothing was read for ``refresh``
+seconds. So a change counts at most ``refresh`` seconds after it is in the store, in every process, and a new record
+counts at once.
+
+While the store cannot be read, a record in memory still counts for at most ``stale_if_error`` seconds after it was last
+confirmed. Then it is KeySourceUnavailableError; so is one that is not in memory, because nobody can tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Coroutine, Hashable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from a2a_trust.auth.look_ups import LookUps
+from a2a_trust.auth.records import reason
+from a2a_trust.cache import BoundedCache
+from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
+
+__all__ = ["CachedRecord", "FoundRecords", "Reading", "RecordCache"]
+
+_PATIENCE: Final = 5.0
+"""How long requests wait for a look-up that hangs."""
+
+_MOST_RECORDS: Final = 32_768
+_MOST_BYTES: Final = 50_331_648
+
+_log = logging.getLogger("a2a_trust")
+
+
+@dataclass(slots=True, eq=False)
+class Reading:
+    """What was read while the store had one ``revision``, and the last time, on the cache's clock, when it had it.
+
+    As long as the store has it, one look confirms every record that was read then.
+    """
+
+    revision: Hashable
+    at: float
+
+
+@dataclass(slots=True, kw_only=True)
+class CachedRecord:
+    """A record as requests need it; verifiers add to it what they do."""
+
+    reading: Reading
+
+
+_K = TypeVar("_K")
+_R = TypeVar("_R", covariant=True)
+_C = TypeVar("_C", bound=CachedRecord)
+
+
+class FoundRecords(Protocol[_R]):
+    """What a look-up found. ``revision``: a value that the store never has twice. It is of the same moment as the
+    records, or earlier."""
+
+    @property
+    def revision(self) -> Hashable: ...
+    @property
+    def records(self) -> tuple[_R, ...]: ...
+
+
+class RecordCache(Generic[_K, _R, _C]):
+    """Holds the 32,768 records that were looked up last."""
+
+    def __init__(
+        self,
+        what: str,
+        find: Callable[[tuple[_K, ...]], Coroutine[Any, Any, FoundRecords[_R]]],
+        made: Callable[[_R, Reading], tuple[_K, _C]],
+        size_of: Callable[[_C], int],
+        *,
+        refresh: float,
+        stale_if_error: float,
+        clock: Callable[[], float],
+    ) -> None:
+        """``what`` the store holds is for people ("API keys"). ``find`` is that of the store; ``made`` gives a record's
+        key and what is kept of it, which takes ``size_of`` bytes. ConfigurationError: the times make no sense.
+        """
+        if not 0 < refresh <= stale_if_error < math.inf:
+            raise ConfigurationError(f"{what}: 0 < refresh <= stale_if_error, in seconds, and both finite")
+        self._what = what
+        self._find_in_store = find
+        self._made = made
+        self._size_of = size_of
+        self._refresh = refresh
+        self.look_again_after = refresh / 2
+        """The age, in seconds, from which on a record is to be looked up, if only in the background."""
+        self._stale_if_error = stale_if_error
+        self._clock = clock
+        self.known = BoundedCache[_K, _C](max_entries=_MOST_RECORDS, max_bytes=_MOST_BYTES)
+        """What is in memory, whatever its age."""
+        self._look_ups = LookUps(self._find)
+        self._reading = Reading(None, -math.inf)
+        self._retry_at = -math.inf
+        self._outage = ""
+
+    async def get(self, key: _K) -> _C | None:
+        """The record; None when the store has none. KeySourceUnavailableError: nobody can tell now."""
+        known = self.known.get(key)
+        if known is None or self._clock() - known.reading.at >= self.look_again_after:
+            return await self.look_up(key, known)
+        return known
+
+    async def read(self, key: _K) -> _C | None:
+        """The record as the store has it now; None when it has none. KeySourceUnavailableError."""
+        if self._clock() < self._retry_at:
+            raise KeySourceUnavailableError(f"the {self._what} cannot be read now")
+        return await self._look_ups.find(key, first=self.known.get(key) is not None)
+
+    async def look_up(self, key: _K, known: _C | None) -> _C | None:
+        """The record as the store has it, or, as long as it may count, ``known``, which is in memory."""
+        at = self._clock()
+        age = math.inf if known is None else at - known.reading.at
+        if at >= self._retry_at:
+            is_known = known is not None  # no more of them than are in memory; a flood does not keep them waiting
+            with suppress(KeySourceUnavailableError):
+                if age < self._refresh:
+                    self._look_ups.begin(key, first=is_known)  # in the background
+                else:
+                    return await self._look_ups.find(key, first=is_known)
+        if known is not None and self._clock() - known.reading.at < self._stale_if_error:
+            return known
+        raise KeySourceUnavailableError(f"the {self._what} cannot be read now")
+
+    async def _find(self, keys: tuple[_K, ...]) -> Mapping[_K, _C]:
+        """Look the records up, and remember those that there are."""
+        at = self._clock()
+        try:
+            async with asyncio.timeout(_PATIENCE):  # one that hangs must not keep out the next, which may not
+                found = await self._find_in_store(keys)
+        except Exception as error:  # noqa: BLE001  the store is anybody's
+            self._retry_at = self._clock() + self._refresh / 2
+            why = reason(error)
+            if why != self._outage:
+                _log.warning("the %s could not be read: %s", self._what, why)
+            self._outage = why
+            raise KeySourceUnavailableError(f"the {self._what} could not be read") from None
+        if self._outage:
+            _log.warning("the %s can be read again", self._what)
+            self._outage = ""
+        reading = self._reading_of(found.revision, at)
+        records = dict(self._made(record, reading) for record in found.records)
+        for key in keys:
+            self._remember(key, records.get(key), at)
+        return records
+
+    def _reading_of(self, revision: Hashable, at: float) -> Reading:
+        last = self._reading
+        if last.revision != revision:
+            reading = Reading(revision, at)
+            if at >= last.at:  # else a later look-up was faster
+                self._reading = reading
+            return reading
+        last.at = max(last.at, at)
+        return last
+
+    def _remember(self, key: _K, record: _C | None, at: float) -> None:
+        """Unknown ones are not remembered: a flood of them would drive out the good ones."""
+        before = self.known.get(key)
+        if before is not None and before.reading.at > at:
+            return  # a later look-up was faster
+        if record is None:
+            self.known.remove(key)
+        else:
+            self.known.put(key, record, size=self._size_of(record))

@@ -1,0 +1,54 @@
+"""What the records of API keys and of passwords have in common: whom they name, what they allow, and how long."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from a2a_trust.auth.principal import SCOPE
+from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
+
+__all__ = ["check_ahead", "check_moments", "check_name", "check_scopes", "reason", "scope_set"]
+
+_LONGEST_NAME = 256
+_YEAR_10000 = 253_402_300_800
+
+
+def check_name(name: str, what: str) -> None:
+    """ConfigurationError when this is no name for a caller; ``what`` it names begins the text: "API key: the owner"."""
+    if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable() or name != name.strip():
+        # It names callers: two that look the same must not differ in what nobody sees.
+        raise ConfigurationError(f"{what} is 1 to {_LONGEST_NAME} printable characters, with no blank at either end")
+
+
+def check_scopes(scopes: Iterable[str], what: str) -> None:
+    """ConfigurationError when one is not what RFC 6749 3.3 allows."""
+    if not all(map(SCOPE.fullmatch, scopes)):
+        raise ConfigurationError(f'{what}: a scope is a word of visible ASCII without " and \\, as in tasks:read')
+
+
+def check_moments(what: str, expires: float, *moments: float) -> None:
+    """ConfigurationError when a moment is not in seconds since the epoch; ``expires`` may be infinite."""
+    finite = (*moments, 0 if expires == math.inf else expires)
+    if not all(0 <= moment < _YEAR_10000 for moment in finite):
+        raise ConfigurationError(f"{what}: moments are seconds (not milliseconds) since the epoch")
+
+
+def check_ahead(expires: float, now: float) -> None:
+    """ConfigurationError when the moment lies in the past."""
+    if not expires > now:
+        raise ConfigurationError(
+            "this moment of expiry has passed; give one that lies ahead, in seconds since the epoch"
+        )
+
+
+def scope_set(scopes: Iterable[str], what: str) -> frozenset[str]:
+    """The scopes that an operator gives; ConfigurationError for a string in place of a list."""
+    if isinstance(scopes, str):
+        raise ConfigurationError(f'{what}: write scopes=["read"], a list even of one')
+    return frozenset(scopes)
+
+
+def reason(error: Exception) -> str:
+    """Our own words, which hold no secret; of errors of others only the kind."""
+    return str(error) if isinstance(error, KeySourceUnavailableError | ConfigurationError) else type(error).__name__

@@ -1,0 +1,149 @@
+"""``a2a-sign password``: make, import, list, rotate and revoke the passwords of a store."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from a2a_trust.auth.basic.records import IssuedPassword, PasswordRecord
+from a2a_trust.auth.basic.sqlite import SqlitePasswords
+from a2a_trust.cli.issuing import Unseen, check_output, expiry, read_secret, run_action, signals_held
+from a2a_trust.cli.moments import written
+from a2a_trust.cli.report import Exit, mark, printable, put, put_report, put_table, warn
+from a2a_trust.errors import ConfigurationError
+
+__all__ = ["run"]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what the action is for, in the store ``options.store``."""
+    return run_action("password", _ACTIONS, options)
+
+
+def _create(options: argparse.Namespace) -> None:
+    expires = expiry(options.expires)
+    check_output("password")
+    store = SqlitePasswords(options.store, create=True)
+    with signals_held() as release:
+        issued = store.create(user=options.user, scopes=options.scope, expires=expires)
+        _show(issued, store, options, release)
+
+
+def _import(options: argparse.Namespace) -> dict[str, Any]:
+    expires, text = expiry(options.expires), _given(options.file)
+    store = SqlitePasswords(options.store, create=True)
+    record = store.import_password(text, user=options.user, scopes=options.scope, expires=expires)
+    if not options.json:
+        put(f"{mark('imported', 'green', sys.stdout)} {_line(record)}")
+    return _entry(record)
+
+
+def _list(options: argparse.Namespace) -> dict[str, Any]:
+    store = SqlitePasswords(options.store)
+    records, unreadable = store.records(), store.unreadable()
+    if not options.json:
+        heads = ("USER", "STATE", "CHANGED", "EXPIRES", "SCOPES")
+        put_table(heads, [*map(_row, records), *((printable(user), "unreadable", *3 * [""]) for user, _ in unreadable)])
+        for user, why in unreadable:
+            warn(f"{printable(user)} is rejected, because the record is unreadable: {why}")
+    return {
+        "passwords": [_entry(record) for record in records],
+        "unreadable": [{"user": printable(user), "reason": why} for user, why in unreadable],
+    }
+
+
+def _rotate(options: argparse.Namespace) -> None:
+    expires = None if options.expires is None else expiry(options.expires)
+    check_output("password")
+    store = SqlitePasswords(options.store)
+    with signals_held() as release:
+        issued = store.rotate(options.user, expires=expires)
+        _show(issued, store, options, release)
+
+
+def _revoke(options: argparse.Namespace) -> dict[str, Any]:
+    record = SqlitePasswords(options.store).revoke(options.user)
+    if not options.json:
+        put(f"{mark('revoked', 'green', sys.stdout)} {_line(record)}")
+        put("  running servers reject it as soon as they read the store again, within their refresh seconds")
+    return _entry(record)
+
+
+def _show(
+    issued: IssuedPassword, store: SqlitePasswords, options: argparse.Namespace, release: Callable[[], object]
+) -> None:
+    """Show a new password, this once. One that could not be shown is taken back."""
+    record, before = issued.record, issued.replaces
+    goes_on = before is not None and before.is_good(record.changed)
+    unseen = Unseen(
+        what="password",
+        name=f"of {printable(record.user)}",
+        take_back=lambda: store.take_back(issued),
+        undone="the old one goes on as it was" if goes_on else "it was revoked again",
+        command=f"a2a-sign password revoke --store {shlex.quote(str(options.store))} --user {shlex.quote(record.user)}",
+    )
+    with unseen.showing(release):
+        if options.json:
+            put_report(f"password {options.action}", Exit.OK, {"password": issued.text, **_entry(record)})
+        else:
+            put(issued.text)
+    if options.json:
+        return
+    put(f"{mark('made', 'green', sys.stderr)} {_line(record)}", sys.stderr)
+    put("  the password is shown this once and kept nowhere; store it where only its user can read it", sys.stderr)
+    if goes_on:
+        put("  running servers reject the old one within their refresh seconds", sys.stderr)
+    elif before is not None:
+        put("  note: the user had a password before, which had ended; both name the same caller", sys.stderr)
+
+
+def _given(name: str) -> str:
+    """The password to import, from a file, from standard input for ``-``, or typed in twice without an echo."""
+    if name == "-" and sys.stdin.isatty():
+        from getpass import getpass
+
+        text = getpass("Password to import: ")
+        if text != getpass("Once more: "):
+            raise ConfigurationError("the two passwords differ; nothing was changed")
+        return text
+    try:
+        return read_secret(name, "password").decode()
+    except UnicodeDecodeError:
+        pass  # the error holds the password
+    raise ConfigurationError("an imported password is text in UTF-8")
+
+
+def _state(record: PasswordRecord) -> str:
+    if record.revoked is not None:
+        return "revoked"
+    return "good" if record.is_good(time.time()) else "expired"
+
+
+def _entry(record: PasswordRecord) -> dict[str, Any]:
+    return {
+        "user": record.user,
+        "scopes": sorted(record.scopes),
+        "state": _state(record),
+        "created": written(record.created),
+        "changed": written(record.changed),
+        "expires": written(record.expires),
+        "revoked": written(record.revoked),
+    }
+
+
+def _row(record: PasswordRecord) -> tuple[str, ...]:
+    changed, ends = written(record.changed) or "", written(record.expires) or "never"
+    return (printable(record.user), _state(record), changed, ends, " ".join(sorted(record.scopes)))
+
+
+def _line(record: PasswordRecord) -> str:
+    ends = written(record.expires)
+    scopes = " ".join(sorted(record.scopes)) or "no scopes"
+    return f"the password of {printable(record.user)}: {scopes}, {f'until {ends}' if ends else 'never expires'}"
+
+
+_ACTIONS: Final = {"create": _create, "import": _import, "list": _list, "rotate": _rotate, "revoke": _revoke}

@@ -1,0 +1,126 @@
+"""M25: an attempt with a password tells who has one, or takes the server away from others.
+
+A user who does not exist is answered sooner than one who does (as in many servers of Basic), or otherwise; and a slow
+hash for each of many attempts fills the memory and the event loop. Costs are counted in hashes, never in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from base64 import b64encode
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from a2a_trust.auth.basic import hashing
+from a2a_trust.auth.basic.hashing import Hashing
+from a2a_trust.auth.basic.records import FoundPasswords, MemoryPasswords
+from a2a_trust.auth.basic.verifier import BasicVerifier
+from tests.attacks.test_m09_passwords_written_oddly import CARD_OF_BASIC
+from tests.auth.basic.test_verifier import PASSWORD, RECORD
+from tests.middleware.agent import Agent, guarded
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Store(MemoryPasswords):
+    """A store that may be out of reach."""
+
+    is_down = False
+
+    async def find(self, users: tuple[str, ...]) -> FoundPasswords:
+        if self.is_down:
+            raise OSError
+        return await super().find(users)
+
+
+class Attacked:
+    """A guarded agent with three users, and the costs of the hashes that requests take: what argon2 is told to do."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.costs: list[str] = []
+        self.running = self.most_running = 0
+        real = Hashing._verify
+
+        def counted(pool: Hashing, hashed: str, password: str) -> bool:
+            self.costs.append(hashed.rpartition("$")[0].rpartition("$")[0])
+            self.running += 1
+            self.most_running = max(self.most_running, self.running)
+            try:
+                return real(pool, hashed, password)
+            finally:
+                self.running -= 1
+
+        monkeypatch.setattr(Hashing, "_verify", counted)
+        past = time.time() - 5
+        self.store = Store(
+            [RECORD, replace(RECORD, user="revoked", revoked=past), replace(RECORD, user="expired", expires=past)]
+        )
+        self.agent = Agent()
+        self.at = 1000.0
+        verifier = BasicVerifier(self.store, clock=lambda: self.at)
+        self.app: Any = guarded(self.agent, CARD_OF_BASIC, verifiers={"login": verifier}, clock=time.time)
+
+    async def ask(self, user: str, password: str) -> httpx.Response:
+        carried = b64encode(f"{user}:{password}".encode()).decode()
+        transport = httpx.ASGITransport(self.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://agent.example") as http:
+            return await http.post("/rpc", headers={"Authorization": f"Basic {carried}"})
+
+    async def seen(self, user: str, password: str) -> tuple[int, list[tuple[str, str]], bytes, list[str]]:
+        """All that an attacker can learn from an attempt: the answer, and what it costs."""
+        self.costs.clear()
+        answer = await self.ask(user, password)
+        return answer.status_code, sorted(answer.headers.items()), answer.content, [*self.costs]
+
+
+@pytest.fixture
+def attacked(monkeypatch: pytest.MonkeyPatch) -> Attacked:
+    return Attacked(monkeypatch)
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+async def test_no_attempt_tells_who_there_is(attacked: Attacked, is_down: bool) -> None:
+    for user in ("ann", "revoked", "expired"):  # their records are in memory
+        await attacked.ask(user, PASSWORD)
+    attacked.store.is_down = is_down
+    attacked.at += 10
+    wrong = await attacked.seen("ann", "wrong")
+    assert (wrong[0], wrong[3]) == (503 if is_down else 401, ["$argon2id$v=19$m=65536,t=3,p=4"])
+    for user, password in (("nobody", "wrong"), ("revoked", PASSWORD), ("expired", PASSWORD), ("Ann", PASSWORD)):
+        assert await attacked.seen(user, password) == wrong, user
+    challenge = [value for name, value in wrong[1] if name == "www-authenticate"]
+    assert challenge == ([] if is_down else ['Basic realm="A2A", charset="UTF-8"'])
+
+
+async def test_a_flood_of_attempts_takes_no_more_than_two_hashes_at_once_and_no_caller_away(
+    attacked: Attacked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hashing, "_MOST_WAITING", 6)
+    assert (await attacked.ask("ann", PASSWORD)).status_code == 200
+    attacked.costs.clear()
+    flood = asyncio.gather(*(attacked.ask(f"user{number % 9}", f"wrong {number}") for number in range(100)))
+    while not (attacked.running or flood.done()):
+        await asyncio.sleep(0)
+    assert (await attacked.ask("ann", PASSWORD)).status_code == 200  # her password is remembered
+    assert not flood.done()
+    statuses = [answer.status_code for answer in await flood]
+    assert (statuses.count(401), statuses.count(503)) == (8, 92)
+    assert (len(attacked.costs), attacked.most_running) == (8, 2)
+    assert [scope["user"].name for scope in attacked.agent.scopes] == ["ann", "ann"]
+
+
+@pytest.mark.parametrize(
+    ("user", "password"), [("ann", "x" * 1025), ("a" * 257, "x"), ("ann", "\U0001f511" * 100_000), ("", PASSWORD)]
+)
+async def test_what_no_user_has_costs_no_hash(attacked: Attacked, user: str, password: str) -> None:
+    status, _, _, costs = await attacked.seen(user, password)
+    assert (status, costs) == (401, [])

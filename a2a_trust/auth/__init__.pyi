@@ -27,7 +27,6 @@ from a2a_trust.auth.jwt import TokenProfile as TokenProfile
 from a2a_trust.auth.key_sources import JwksFile as JwksFile
 from a2a_trust.auth.key_sources import SeveralKeySources as SeveralKeySources
 from a2a_trust.auth.principal import Anonymous as Anonymous
-from a2a_trust.auth.principal import Attempt as Attempt
 from a2a_trust.auth.principal import BoundVerifier as BoundVerifier
 from a2a_trust.auth.principal import CredentialKind as CredentialKind
 from a2a_trust.auth.principal import Identity as Identity

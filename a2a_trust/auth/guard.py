@@ -106,7 +106,7 @@ class Guard:
         self.dpop = dpop
         self._throttle = Throttle(FailureLimits()) if throttle is None else throttle
         self._schemes = {scheme.name: scheme for scheme in config.schemes}
-        self._may_be_guessed = any(scheme.may_be_guessed for scheme in config.schemes)
+        self._may_be_guessed = any(scheme.is_remembered for scheme in config.schemes)
         headers = {place.header for place in self.places if place.header is not None}
         self._lines = HeaderLines(headers | {b"authorization"} | self.proof_headers)
 
@@ -148,7 +148,7 @@ class Guard:
         2. Verify: the verifiers of all schemes that share a place are asked for what came there. A credential that
            somebody might guess is refused unverified while too many of its peer have failed.
         3. A credential that no verifier accepts is rejected, whatever the alternatives are. It is counted if its
-           verifier knows an ``attempt``; beyond the limit the answer is that of step 2.
+           verifier has a ``credential_name``; beyond the limit the answer is that of step 2.
         4. Bind: the request proves the keys that its credentials are bound to.
         5. Decide: the first alternative whose schemes are all verified, with their scopes, makes the principal. A
            scheme that cannot be verified now matters only here, where nothing else admits the caller.
@@ -164,7 +164,7 @@ class Guard:
             evidence = await verifying  # 2
         except TooManyRequestsError as error:
             return Refused(error)
-        if evidence.rejected and (rejected := self._rejected(evidence, carried, scope, now)):  # 3
+        if evidence.rejected and (rejected := self._rejected(evidence, carried, scope)):  # 3
             return rejected
         if evidence.is_bound or evidence.dpop_token:
             refused = await self._key_without_proof(evidence, lines.get(_PROOF, _NO_LINES), scope, now)  # 4
@@ -228,13 +228,16 @@ class Guard:
 
         TooManyRequestsError: too many have failed before, so nothing was verified.
         """
-        attempts = [each.attempt(came, now) for each, came, _ in carried if each.attempt and each.may_be_guessed]
-        guessed = {attempt.name for attempt in attempts if not attempt.is_verified_anyway}
+        guessed = {
+            each.name_of(came)
+            for each, came, _ in carried
+            if each.name_of and each.is_remembered and not each.is_remembered(came, now)
+        }
         end = await self._throttle.begin(scope, guessed) if guessed else None
         try:
             evidence = await _verify(carried, now)
             if evidence.rejected:
-                evidence.too_many = self._count(evidence, carried, scope, now)
+                evidence.too_many = self._count(evidence, carried, scope)
         except BaseException:
             # Whoever goes away before the outcome has had a password hashed, too.
             if guessed:
@@ -247,9 +250,7 @@ class Guard:
 
     # 3
 
-    def _count(
-        self, evidence: _Evidence, carried: list[_Carried], scope: Any, now: float
-    ) -> TooManyRequestsError | None:
+    def _count(self, evidence: _Evidence, carried: list[_Carried], scope: Any) -> TooManyRequestsError | None:
         """Count a request with rejected credentials; the error if it is one too many.
 
         Where schemes share a place, one that accepts is enough. One that cannot tell now is not, or its outage would
@@ -257,13 +258,13 @@ class Guard:
         """
         accepted = {self.place(name) for name in evidence.identities}
         failed = {
-            each.attempt(came, now).name
+            each.name_of(came)
             for each, came, _ in carried
-            if each.attempt is not None and each.name in evidence.rejected and each.place not in accepted
+            if each.name_of and each.name in evidence.rejected and each.place not in accepted
         }
         return self._throttle.failed(scope, failed) if failed else None
 
-    def _rejected(self, evidence: _Evidence, carried: list[_Carried], scope: Any, now: float) -> Refused | None:
+    def _rejected(self, evidence: _Evidence, carried: list[_Carried], scope: Any) -> Refused | None:
         """The refusal for a credential that no verifier accepts; that of too many, if there were too many before.
 
         Schemes may share a place (two issuers of bearer tokens): what came there is good when one verifier says so, and
@@ -275,7 +276,7 @@ class Guard:
             for name, error in evidence.rejected.items()
             if self.place(name) not in open_places
         ]
-        too_many = evidence.too_many if self._may_be_guessed else self._count(evidence, carried, scope, now)
+        too_many = evidence.too_many if self._may_be_guessed else self._count(evidence, carried, scope)
         if invalid and too_many is not None:
             return Refused(too_many)
         return min(invalid, key=lambda each: isinstance(each.error, UnrecognizedCredentialsError), default=None)

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from a2a_trust.auth.api_key.verifier import ApiKeyVerifier
+from a2a_trust.auth.basic.user_pass import user_of
 from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, Lines, extractor_for
 from a2a_trust.auth.dpop import DPoP
-from a2a_trust.auth.principal import SCOPE, Attempt, CredentialKind, Identity, Verifier, verification_of
+from a2a_trust.auth.principal import SCOPE, CredentialKind, Identity, Verifier, verification_of
 from a2a_trust.card.schema import SCHEME_TYPES
 from a2a_trust.card.view import (
     Alternative,
@@ -61,12 +61,11 @@ class ConfiguredScheme:
     verify: Callable[[Any, float], Awaitable[Identity]] = field(init=False)
     """As ``verification_of`` the verifier."""
 
-    attempt: Callable[[Any, float], Attempt] | None = field(init=False)
-    """That of the verifier, if its failures are counted."""
+    name_of: Callable[[Any], str] | None = field(init=False)
+    """``credential_name`` of the verifier, where failures are counted."""
 
-    may_be_guessed: bool = field(init=False)
-    """Whether ``attempt`` is asked before a credential is verified, and not only about one that was rejected. To ask
-    for each good API key, too, which nobody can guess, made a request take 15 % longer."""
+    is_remembered: Callable[[Any, float], bool] | None = field(init=False)
+    """That of the verifier, where somebody might guess a credential."""
 
     is_for_access_tokens: bool = field(init=False)
     """Whether the verifier says so of itself; ID tokens are something else here."""
@@ -76,10 +75,12 @@ class ConfiguredScheme:
         kind = getattr(self.verifier, "kind", None)
         object.__setattr__(self, "is_for_access_tokens", kind is CredentialKind.ACCESS_TOKEN)
         object.__setattr__(self, "verify", verification_of(self.verifier))
-        attempt = getattr(self.verifier, "attempt", None)
-        object.__setattr__(self, "attempt", attempt)
-        is_of_api_keys = getattr(attempt, "__func__", None) is ApiKeyVerifier.attempt  # and nobody's in its place
-        object.__setattr__(self, "may_be_guessed", attempt is not None and not is_of_api_keys)
+        name_of = getattr(self.verifier, "credential_name", None)
+        is_remembered = getattr(self.verifier, "is_remembered", None)
+        if self.place == _BASIC:  # whoever verifies it, a password may be guessed
+            name_of, is_remembered = name_of or user_of, is_remembered or _never
+        object.__setattr__(self, "name_of", name_of or (is_remembered and _no_name))
+        object.__setattr__(self, "is_remembered", is_remembered)
 
     def take(self, lines: Lines, scope: Any) -> tuple[Any, bool]:
         """The credential that a request carries, None for none, and whether it came as ``Authorization: DPoP``.
@@ -90,6 +91,14 @@ class ConfiguredScheme:
         if credential is None and self.takes_dpop:
             return _BY_DPOP.take(lines, scope), True
         return credential, False
+
+
+def _never(credential: Any, now: float) -> bool:  # noqa: ARG001
+    return False
+
+
+def _no_name(credential: Any) -> str:  # noqa: ARG001
+    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum, StrEnum
 from types import MappingProxyType, NoneType
-from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
 from urllib.parse import quote
 from uuid import UUID
 
@@ -20,7 +20,6 @@ from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 __all__ = [
     "SCOPE",
     "Anonymous",
-    "Attempt",
     "BoundVerifier",
     "CredentialKind",
     "Identity",
@@ -162,18 +161,6 @@ class CredentialKind(Enum):
     PASSWORD = "password"  # noqa: S105
 
 
-class Attempt(NamedTuple):
-    """What a guard needs to know of a credential to count its failures.
-
-    ``name`` is its public part, such as a user name or the id of a key; "" where it has none. ``is_verified_anyway``:
-    nobody can guess the credential, or it is remembered as verified. A credential with False is refused unverified
-    while too many have failed.
-    """
-
-    name: str
-    is_verified_anyway: bool
-
-
 Credential = TypeVar("Credential", contravariant=True)
 
 
@@ -185,9 +172,12 @@ class Verifier(Protocol[Credential]):
     of them are asked, and one that accepts the credential is enough. So a verifier must be sure that a credential is
     its own before it asks anybody else.
 
-    A verifier may say in ``kind`` what kind of credential it is for; see also ``TokenVerifier``. A verifier whose
-    failures are to be counted, such as one of passwords, has a method ``attempt(credential, now)``, which returns an
-    ``Attempt`` at once and raises nothing.
+    A verifier may say in ``kind`` what kind of credential it is for; see also ``TokenVerifier``.
+
+    Its failures are counted if it has a method ``credential_name(credential)``, which returns the public part of a
+    credential, such as the id of a key. If somebody might guess a credential, as a password, it also has
+    ``is_remembered(credential, now)``: whether this one was verified a short while ago. Others are refused unverified
+    while too many have failed. Both return at once and raise nothing.
     """
 
     async def verify(self, credential: Credential, now: float) -> Identity:

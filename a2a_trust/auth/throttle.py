@@ -1,8 +1,8 @@
 """How many failed requests one credential name and one peer may make, before passwords are refused unverified.
 
-Only failures count, and a credential that nobody can guess is verified whatever was counted: it is for the verifier to
-say so (``Attempt``). The peer is the address in the scope: that of the socket, or what a proxy has written there which
-the server trusts.
+Only failures count. A credential that nobody can guess is verified whatever was counted; of others the verifier says
+whether one is remembered as verified. The peer is the address in the scope: that of the socket, or what a proxy has
+written there which the server trusts.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 
-from a2a_trust.auth.principal import Attempt, Identity
+from a2a_trust.auth.principal import Identity
 from a2a_trust.errors import InvalidCredentialsError
 
 __all__ = ["Passwords"]
@@ -25,8 +25,11 @@ class Passwords:
     def _hash(self, text: str) -> bytes:
         return hashlib.scrypt(text.encode(), salt=b"salt", n=self.cost, r=8, p=1)
 
-    def attempt(self, credential: str, now: float) -> Attempt:
-        return Attempt(credential.partition(":")[0], credential in self._remembered)
+    def credential_name(self, credential: str) -> str:
+        return credential.partition(":")[0]
+
+    def is_remembered(self, credential: str, now: float) -> bool:
+        return credential in self._remembered
 
     async def verify(self, credential: str, now: float) -> Identity:
         name = credential.partition(":")[0]

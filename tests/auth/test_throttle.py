@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import sys
 from ipaddress import IPv4Address, IPv6Address, ip_network
 from threading import Thread
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.guard import Guard
-from a2a_trust.auth.principal import Attempt, CredentialKind, Identity
+from a2a_trust.auth.principal import CredentialKind, Identity
 from a2a_trust.auth.throttle import FailureLimits, Throttle, peer_of
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import (
@@ -315,13 +316,16 @@ async def test_an_outage_of_one_verifier_does_not_hide_the_failures_of_another()
 class Odd(ApiKeyVerifier):
     """A verifier of API keys that says of its own that they can be guessed."""
 
-    def attempt(self, credential: str, now: float) -> Attempt:
-        return Attempt("", is_verified_anyway=False)
+    def credential_name(self, credential: str) -> str:
+        return ""
+
+    def is_remembered(self, credential: str, now: float) -> bool:
+        return False
 
 
 async def test_a_verifier_of_api_keys_may_say_otherwise() -> None:
-    assert ApiKeyVerifier(STORE).attempt(KEY, NOW) == (KEY[:16], True)
-    assert ApiKeyVerifier(STORE).attempt("elsewhere", NOW) == ("", True)
+    assert ApiKeyVerifier(STORE).credential_name(KEY) == KEY[:16]
+    assert ApiKeyVerifier(STORE).credential_name("elsewhere") == ""
     assert Odd.kind is CredentialKind.API_KEY
     judge = guard(Passwords(), key=Odd(STORE))
     for _ in range(3):
@@ -401,3 +405,28 @@ def test_invented_names_of_one_peer_do_not_drive_out_the_counters_of_others() ->
         throttle.failed(PEER, {f"name{number}"})
     assert counters(throttle) == 2 + 1 + 5
     assert throttle.failed(OTHER, {"ann"}) is not None
+
+
+class Anybodys:
+    """A verifier of HTTP Basic that knows nothing of limits."""
+
+    def __init__(self) -> None:
+        self.verified = 0
+
+    async def verify(self, credential: str, now: float) -> Identity:
+        self.verified += 1
+        raise InvalidCredentialsError("wrong")
+
+
+async def test_passwords_are_counted_by_name_whoever_verifies_them() -> None:
+    card = {"name": "n", "securitySchemes": {"p": {"type": "http", "scheme": "basic"}}, "security": [{"p": []}]}
+    anybodys = Anybodys()
+    judge = Guard(read_card(card), {"p": anybodys}, throttle=Throttle(LIMITS))
+
+    async def tried(user: str) -> type[Exception]:
+        text = base64.b64encode(f"{user}:guess".encode())
+        scope = {"type": "http", "headers": [(b"authorization", b"Basic " + text)], "client": ("192.0.2.1", 5)}
+        return type((await refused(judge, scope, NOW)).error)
+
+    assert [await tried("ann") for _ in range(4)] == [InvalidCredentialsError] * 3 + [TooManyRequestsError]
+    assert (await tried("bob"), anybodys.verified) == (InvalidCredentialsError, 4)

@@ -188,11 +188,11 @@ def test_the_failures_of_a_verifier_of_ones_own_are_counted() -> None:
     names: dict[str, Any] = {}
     exec(GUESSED, names)
 
-    class Passwords(names["Passwords"]):  # type: ignore[misc, valid-type]
+    class Passphrases(names["Passphrases"]):  # type: ignore[misc, valid-type]
         async def verify(self, credential: str, now: float) -> Any:
             raise InvalidCredentialsError("wrong")
 
-    app = protect(Starlette(routes=[Route("/", hello)]), card=CARD, verifiers={"key": Passwords()})
+    app = protect(Starlette(routes=[Route("/", hello)]), card=CARD, verifiers={"key": Passphrases()})
     statuses = [ask(app, "/", **{"X-API-Key": f"ann:{number}"}).status_code for number in range(12)]
     assert statuses == [401] * 10 + [429] * 2
 

@@ -31,7 +31,7 @@ from sys import getsizeof
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
-from a2a_trust.auth.principal import Attempt, CredentialKind, Identity
+from a2a_trust.auth.principal import CredentialKind, Identity
 from a2a_trust.auth.record_cache import CachedRecord, Reading, RecordCache
 from a2a_trust.auth.records import check_ahead, check_moments, check_name, check_scopes, reason, scope_set
 from a2a_trust.cache import SingleFlight
@@ -476,11 +476,10 @@ class ApiKeyVerifier:
             self._check_and_note_use(key, now)
         return key.identity
 
-    def attempt(self, credential: str, now: float) -> Attempt:  # noqa: ARG002
-        """The id in a key of our form, which is counted when the key is wrong. Nobody can guess a key, so each is
-        verified."""
+    def credential_name(self, credential: str) -> str:
+        """The id in a key of our form, which is counted when the key is wrong; else ""."""
         match = _KEY.fullmatch(credential)
-        return Attempt(match[1] if match else "", is_verified_anyway=True)
+        return match[1] if match else ""
 
     def _check_and_note_use(self, key: _Known, now: float) -> None:
         if not now < key.good_until:

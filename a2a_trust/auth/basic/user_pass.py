@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from a2a_trust.errors import InvalidCredentialsError
 
-__all__ = ["LONGEST_PASSWORD", "UserPass", "has_control_characters", "normalized", "read_user_pass"]
+__all__ = ["LONGEST_PASSWORD", "UserPass", "has_control_characters", "normalized", "read_user_pass", "user_of"]
 
 LONGEST_USER: Final = 256
 LONGEST_PASSWORD: Final = 1024
@@ -47,6 +47,14 @@ def read_user_pass(credential: str) -> UserPass:
     if has_control_characters(text):
         raise InvalidCredentialsError("Basic: a control character in the user name or the password")
     return UserPass(normalized(user), normalized(password))
+
+
+def user_of(credential: str) -> str:
+    """The user name, which nobody has verified; "" where the credential has none that can be read."""
+    try:
+        return read_user_pass(credential).user
+    except InvalidCredentialsError:
+        return ""
 
 
 def _decoded(credential: str) -> str | None:

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from a2a_trust.auth.basic.hashing import NOBODY, hashing
 from a2a_trust.auth.basic.records import PasswordRecord, PasswordStore
 from a2a_trust.auth.basic.user_pass import read_user_pass
-from a2a_trust.auth.principal import Attempt, CredentialKind, Identity
+from a2a_trust.auth.principal import CredentialKind, Identity
 from a2a_trust.auth.record_cache import CachedRecord, Reading, RecordCache
 from a2a_trust.cache import BoundedCache, SingleFlight
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
@@ -91,14 +91,13 @@ class BasicVerifier:
         user, password = read_user_pass(credential)
         return await self._passwords.identity(user, password, now)
 
-    def attempt(self, credential: str, now: float) -> Attempt:  # noqa: ARG002
-        """For the limits of failures: the user name, which nobody has verified, and whether the password needs no hash,
-        since it was right a short while ago."""
+    def is_remembered(self, credential: str, now: float) -> bool:  # noqa: ARG002
+        """Whether the password needs no hash, since it was right a short while ago."""
         try:
             user, password = read_user_pass(credential)
         except InvalidCredentialsError:
-            return Attempt("", is_verified_anyway=False)
-        return Attempt(user, is_verified_anyway=self._passwords.is_remembered(user, password))
+            return False
+        return self._passwords.is_remembered(user, password)
 
 
 class _Asked:

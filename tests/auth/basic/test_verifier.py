@@ -20,7 +20,7 @@ from a2a_trust.auth.api_key.verifier import MemoryApiKeys
 from a2a_trust.auth.basic.hashing import NOBODY, Hashing, hash_of, is_hash
 from a2a_trust.auth.basic.records import FoundPasswords, MemoryPasswords, PasswordRecord
 from a2a_trust.auth.basic.verifier import BasicVerifier
-from a2a_trust.auth.principal import Attempt, CredentialKind, Identity
+from a2a_trust.auth.principal import CredentialKind, Identity
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
 from tests.auth.api_key.test_verifier import Clock
 
@@ -294,18 +294,17 @@ async def test_while_the_store_is_out_of_reach_nobody_can_tell_what_is_not_in_me
 # --- what limits of failures ask
 
 
-async def test_an_attempt_names_the_user_and_says_whether_the_password_is_remembered() -> None:
+async def test_a_password_is_remembered_for_five_minutes() -> None:
     store, clock = Store(), Clock()
     verifier = BasicVerifier(store, clock=clock)
-    assert verifier.attempt(GOOD, NOW) == Attempt("ann", False)
+    assert not verifier.is_remembered(GOOD, NOW)
     await verifier.verify(GOOD, NOW)
     await rejected(verifier, basic("ann", "wrong"))
-    assert verifier.attempt(GOOD, NOW) == Attempt("ann", True)
-    assert verifier.attempt(basic("ann", "wrong"), NOW) == Attempt("ann", False)
-    assert verifier.attempt(basic("nobody", PASSWORD), NOW) == Attempt("nobody", False)
-    assert verifier.attempt("?", NOW) == Attempt("", False)
+    assert verifier.is_remembered(GOOD, NOW)
+    for other in (basic("ann", "wrong"), basic("nobody", PASSWORD), "?"):
+        assert not verifier.is_remembered(other, NOW)
     clock.at += 300
-    assert verifier.attempt(GOOD, NOW) == Attempt("ann", False)
+    assert not verifier.is_remembered(GOOD, NOW)
 
 
 # --- functions
@@ -323,7 +322,7 @@ async def test_a_function_gets_the_name_and_the_password_and_gives_the_identity(
         assert (await verifier.verify(basic("ann", "a:b"), NOW)).issuer == "directory"
     assert asked == [("ann", "a:b")] * 2  # nothing is remembered
     assert "the function says" in await rejected(verifier, basic("ann", "b"))
-    assert verifier.attempt(basic("ann", "a:b"), NOW) == Attempt("ann", False)
+    assert not verifier.is_remembered(basic("ann", "a:b"), NOW)
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,7 @@ def configured(
     _check_skills(card, handlers_check=handlers_check_skills)
     used = sorted({name for alternative in requirements for name, _ in alternative.schemes})
     schemes = tuple(_configured_scheme(name, card, verifiers, dpop is not None) for name in used)
+    _check_questions(schemes)
     if dpop is not None:
         _check_dpop(dpop, schemes)
     alternatives = tuple(alternative for alternative in requirements if not alternative.is_anonymous)
@@ -246,6 +247,22 @@ def _check_dpop(dpop: DPoP, schemes: Iterable[ConfiguredScheme]) -> None:
             "dpop: proofs go with tokens of OAuth 2.0 and OpenID Connect, and the card demands no such scheme; declare "
             'one in the card, as in {"oauth2SecurityScheme": …}, or leave dpop out'
         )
+
+
+def _check_questions(schemes: Iterable[ConfiguredScheme]) -> None:
+    """Refuse two verifiers that ask their issuers about all that comes to one place: each would get the tokens of the
+    other."""
+    asking: dict[Extractor, ConfiguredScheme] = {}
+    for scheme in schemes:
+        if getattr(scheme.verifier, "asks_issuer", False) is not True:
+            continue
+        other = asking.setdefault(scheme.place, scheme)
+        if other.verifier is not scheme.verifier:
+            raise ConfigurationError(
+                f"verifiers: those of {other.name!r} and {scheme.name!r} both ask about the tokens in {scheme.place}, so "
+                "each authorization server would get the tokens of the other; pass one IntrospectionVerifier for both, "
+                "which takes several audiences, or verify the JWTs of one issuer by JwtVerifier"
+            )
 
 
 def _configured_scheme(

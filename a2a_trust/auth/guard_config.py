@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier
 from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, Lines, extractor_for
 from a2a_trust.auth.dpop import DPoP
+from a2a_trust.auth.issuers import asks_issuer
 from a2a_trust.auth.principal import SCOPE, Attempt, CredentialKind, Identity, Verifier, verification_of
 from a2a_trust.card.schema import SCHEME_TYPES
 from a2a_trust.card.view import (
@@ -254,13 +255,13 @@ def _check_questions(schemes: Iterable[ConfiguredScheme]) -> None:
     other."""
     asking: dict[Extractor, ConfiguredScheme] = {}
     for scheme in schemes:
-        if getattr(scheme.verifier, "asks_issuer", False) is not True:
+        if not asks_issuer(scheme.verifier):
             continue
         other = asking.setdefault(scheme.place, scheme)
         if other.verifier is not scheme.verifier:
             raise ConfigurationError(
-                f"verifiers: those of {other.name!r} and {scheme.name!r} both ask about the tokens in {scheme.place}, so "
-                "each authorization server would get the tokens of the other; pass one IntrospectionVerifier for both, "
+                f"verifiers: those of {other.name!r} and {scheme.name!r} both ask about the tokens in {scheme.place}, "
+                "so each authorization server would get the tokens of the other; pass one IntrospectionVerifier for both, "
                 "which takes several audiences, or verify the JWTs of one issuer by JwtVerifier"
             )
 

@@ -30,7 +30,7 @@ from typing import Final, NamedTuple, TypeAlias
 from a2a_trust import strict_json
 from a2a_trust.auth.discovery import check_issuer
 from a2a_trust.auth.introspection_endpoint import AT_ONCE, EndpointAuthentication, IntrospectionEndpoint, NoAnswer
-from a2a_trust.auth.jwt import MAX_TOKEN, KeySource, _bytes_of
+from a2a_trust.auth.jwt import MAX_TOKEN, KeySource, bytes_of
 from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, TokenBinding
 from a2a_trust.auth.token_claims import (
     AccessTokenMark,
@@ -91,7 +91,7 @@ class _Remembered(NamedTuple):
 
 
 class _Refusal(NamedTuple):
-    error: type[InvalidCredentialsError] | type[KeySourceUnavailableError]
+    error: type[InvalidCredentialsError | KeySourceUnavailableError]
     text: str
 
 
@@ -184,9 +184,9 @@ class IntrospectionVerifier(BoundVerifier[str]):
         self._forgotten = 0
 
     @property
-    def issuer(self) -> str:
+    def issuers(self) -> tuple[str, ...]:
         """Whose tokens are taken."""
-        return self._issuer
+        return (self._issuer,)
 
     @property
     def binding(self) -> TokenBinding:
@@ -194,9 +194,9 @@ class IntrospectionVerifier(BoundVerifier[str]):
         return self._binding
 
     @property
-    def metadata_url(self) -> None:
-        """None: the endpoint is configured, not found."""
-        return None
+    def metadata_urls(self) -> tuple[str, ...]:
+        """Empty: the endpoint is configured, not found."""
+        return ()
 
     async def verify_bound(self, credential: str, now: float) -> Identity:
         """The identity that the server's answer gives; when it is ``bound_to`` keys, it counts for nothing without
@@ -285,7 +285,7 @@ class IntrospectionVerifier(BoundVerifier[str]):
         if is_current:
             # In both directions of the clock: what was asked while it ran ahead is asked again.
             since, until = max(good_from, now - self._seconds), min(identity.expires_at, now + self._seconds)
-            size = _bytes_of(answer, identity.scopes)
+            size = bytes_of(answer, identity.scopes)
             self._valid.put(digest, _Remembered(identity, _signed(credential)), since=since, until=until, size=size)
         return identity
 
@@ -320,20 +320,19 @@ class IntrospectionVerifier(BoundVerifier[str]):
 
     def _check_parties(self, claims: JSONObject) -> None:
         if claims.get("iss", self._issuer) != self._issuer:
-            raise InvalidCredentialsError(
-                f"token: issuer {shown(claims['iss'])} is not {shown(self._issuer)}{self._hint('iss')}"
-            )
+            why = f"token: issuer {shown(claims['iss'])} is not {shown(self._issuer)}"
+            raise InvalidCredentialsError(self._with_hint("iss", why))
         if "aud" not in claims:
             if not self._allow_missing_audience:
-                raise InvalidCredentialsError(
+                why = (
                     "token: the answer has no aud, so the token may be for another agent; have the server name the "
-                    f"audience, or pass allow_missing_audience=True{self._hint('aud')}"
+                    "audience, or pass allow_missing_audience=True"
                 )
+                raise InvalidCredentialsError(self._with_hint("aud", why))
         elif not is_for(claims["aud"], self._audiences):
-            wanted = " or ".join(map(shown, sorted(self._audiences)))
-            raise InvalidCredentialsError(
-                f"token: audience {shown(claims['aud'])} does not include {wanted}{self._hint('aud')}"
-            )
+            ours = " or ".join(map(shown, sorted(self._audiences)))
+            why = f"token: audience {shown(claims['aud'])} does not include {ours}"
+            raise InvalidCredentialsError(self._with_hint("aud", why))
 
     def _is_dpop(self, claims: JSONObject) -> bool:
         return "dpop" in (_lower(claims.get("token_type")), _lower(claims.get("typ")))
@@ -356,12 +355,12 @@ class IntrospectionVerifier(BoundVerifier[str]):
             if subject is None:
                 continue
             if type(subject) is not str or not subject:
-                raise InvalidCredentialsError(f"token: {name} names nobody{self._hint('sub')}")
+                raise InvalidCredentialsError(self._with_hint("sub", f"token: {name} names nobody"))
             return f"{self._issuer}{suffix}", subject
-        raise InvalidCredentialsError(f"token: the answer has no sub, username or client_id{self._hint('sub')}")
+        raise InvalidCredentialsError(self._with_hint("sub", "token: the answer has no sub, username or client_id"))
 
-    def _hint(self, claim: str) -> str:
-        return f"; {self._hints[claim]}" if claim in self._hints else ""
+    def _with_hint(self, claim: str, why: str) -> str:
+        return f"{why}; {self._hints[claim]}" if claim in self._hints else why
 
 
 def _check_kind(claims: JSONObject, names: Iterable[str]) -> bool:

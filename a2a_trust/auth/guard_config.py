@@ -261,7 +261,7 @@ def _check_questions(schemes: Iterable[ConfiguredScheme]) -> None:
         if other.verifier is not scheme.verifier:
             raise ConfigurationError(
                 f"verifiers: those of {other.name!r} and {scheme.name!r} both ask about the tokens in {scheme.place}, "
-                "so each authorization server would get the tokens of the other; pass one IntrospectionVerifier for both, "
+                "so each server would get the tokens of the other; pass one IntrospectionVerifier for both, "
                 "which takes several audiences, or verify the JWTs of one issuer by JwtVerifier"
             )
 

@@ -30,7 +30,8 @@ from typing import Final, NamedTuple, TypeAlias
 from a2a_trust import strict_json
 from a2a_trust.auth.discovery import check_issuer
 from a2a_trust.auth.introspection_endpoint import AT_ONCE, EndpointAuthentication, IntrospectionEndpoint, NoAnswer
-from a2a_trust.auth.jwt import MAX_TOKEN, KeySource, bytes_of
+from a2a_trust.auth.jwt import MAX_TOKEN, bytes_of
+from a2a_trust.auth.key_sources import KeySource
 from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, TokenBinding
 from a2a_trust.auth.token_claims import (
     AccessTokenMark,

@@ -28,7 +28,7 @@ from urllib.parse import urlencode
 from weakref import WeakKeyDictionary
 
 from a2a_trust import strict_json
-from a2a_trust.auth.jwt import KeySource
+from a2a_trust.auth.key_sources import KeySource
 from a2a_trust.auth.token_claims import is_for
 from a2a_trust.errors import ConfigurationError, FetchError, InvalidSignatureError, MalformedError, TrustError
 from a2a_trust.keys import base64url

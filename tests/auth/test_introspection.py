@@ -65,7 +65,8 @@ async def test_the_question_is_a_form_of_a_client_that_authenticates() -> None:
     basic = base64.b64encode(f"{CLIENT_ID}:{CLIENT_SECRET}".encode()).decode()
     assert f"Authorization: Basic {basic}\r\n" in head
     assert "Content-Type: application/x-www-form-urlencoded\r\n" in head
-    assert (identity.issuer, identity.subject, identity.scopes) == (ISSUER, "ann", {"read", "write"})
+    assert (identity.issuer, identity.subject) == (ISSUER, "ann")
+    assert identity.scopes == {"read", "write"}
     assert identity.expires_at == NOW + 3600
     assert identity.claims["client_id"] == "app"
 
@@ -475,7 +476,7 @@ async def test_a_server_that_hangs_is_an_outage() -> None:
 
 async def test_the_back_off_doubles_to_five_seconds_and_one_question_finds_out(monkeypatch: pytest.MonkeyPatch) -> None:
     moment = [0.0]
-    monkeypatch.setattr(endpoint.time, "monotonic", lambda: moment[0])
+    monkeypatch.setattr("a2a_trust.auth.introspection_endpoint.time.monotonic", lambda: moment[0])
     async with introspecting() as server:
         verifier = verifier_for(server)
         server.failing = "500 Oops", b"{}"
@@ -704,7 +705,7 @@ def opaque(issuer: str = ISSUER) -> IntrospectionVerifier:
 
 
 BEARER = {"httpAuthSecurityScheme": {"scheme": "bearer"}}
-OAUTH = {"oauth2SecurityScheme": {"flows": {}}}
+OAUTH: dict[str, Any] = {"oauth2SecurityScheme": {"flows": {}}}
 
 
 def card_with(**schemes: Any) -> CardView:

@@ -1,0 +1,62 @@
+"""T1: strangers invent opaque tokens, flood the authorization server with questions, and keep callers waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+
+import pytest
+
+from a2a_trust.errors import InvalidCredentialsError, KeySourceUnavailableError
+from tests.auth.introspecting import active, introspecting, verifier_for
+from tests.auth.test_jwt import NOW
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def test_a_storm_makes_few_questions_at_once_and_a_remembered_token_does_not_wait() -> None:
+    async with introspecting(good=active()) as server:
+        verifier = verifier_for(server)
+        good = await verifier.verify("good", NOW)
+        server.open.clear()  # as slow as a server can be
+        storm = [asyncio.create_task(verifier.verify(f"junk-{number}", NOW)) for number in range(3_000)]
+        await asyncio.sleep(0.1)
+        begun = perf_counter()
+        assert await verifier.verify("good", NOW) is good
+        assert perf_counter() - begun < 0.05
+        assert len(server.asked) <= 1 + 16
+        assert sum(task.done() for task in storm) == 3_000 - 16 - 1_000
+        server.open.set()
+        found = await asyncio.gather(*storm, return_exceptions=True)
+        assert server.busiest <= 16
+        assert {type(each) for each in found} == {InvalidCredentialsError, KeySourceUnavailableError}
+
+
+async def test_one_invented_token_again_and_again_makes_one_question() -> None:
+    async with introspecting() as server:
+        verifier = verifier_for(server)
+        for _ in range(5):
+            found = await asyncio.gather(*(verifier.verify("junk", NOW) for _ in range(100)), return_exceptions=True)
+            assert {type(each) for each in found} == {InvalidCredentialsError}
+        assert server.asked == ["junk"]
+
+
+async def test_callers_that_go_away_leave_no_questions_behind_and_none_that_others_need() -> None:
+    async with introspecting(good=active()) as server:
+        verifier = verifier_for(server)
+        server.open.clear()
+        leaving = [asyncio.create_task(verifier.verify("good", NOW)) for _ in range(50)]
+        staying = asyncio.create_task(verifier.verify("good", NOW))
+        await asyncio.sleep(0.05)
+        for each in leaving:
+            each.cancel()
+        await asyncio.sleep(0.05)
+        server.open.set()
+        assert (await staying).subject == "ann"
+        assert server.asked == ["good"]
+        assert verifier._questions.count == 0

@@ -150,12 +150,8 @@ class IntrospectionVerifier(BoundVerifier[str]):
         if type(issuer) is not str or not issuer:
             raise ConfigurationError("IntrospectionVerifier: issuer must be a string that is not empty")
         check_issuer(issuer)
-        for name, given in (
-            ("knows_access_tokens_only", knows_access_tokens_only),
-            ("allow_missing_audience", allow_missing_audience),
-        ):
-            if type(given) is not bool:
-                raise ConfigurationError(f"IntrospectionVerifier: {name} is True or False")
+        _check_bool("knows_access_tokens_only", knows_access_tokens_only)
+        _check_bool("allow_missing_audience", allow_missing_audience)
         if isinstance(remember_for, bool) or not 0 <= remember_for <= MAX_REMEMBERED:
             raise ConfigurationError(f"IntrospectionVerifier: remember_for is 0 to {MAX_REMEMBERED:.0f} seconds")
         if type(remember) is not int or remember < 0:
@@ -362,6 +358,11 @@ class IntrospectionVerifier(BoundVerifier[str]):
 
     def _with_hint(self, claim: str, why: str) -> str:
         return f"{why}; {self._hints[claim]}" if claim in self._hints else why
+
+
+def _check_bool(name: str, given: object) -> None:
+    if type(given) is not bool:
+        raise ConfigurationError(f"IntrospectionVerifier: {name} is True or False")
 
 
 def _check_kind(claims: JSONObject, names: Iterable[str]) -> bool:

@@ -540,9 +540,11 @@ async def test_a_loader_refuses_its_url_at_once_and_loads_later() -> None:
 JWT = "application/token-introspection+jwt"
 
 
-async def posted(script: Script, **options: str) -> tuple[FormAnswer, bytes]:
+async def posted(script: Script, *, answer_type: str = "") -> tuple[FormAnswer, bytes]:
     async with serving(script) as server:
-        answered = await fetcher_for(server).post_form(f"http://127.0.0.1:{server.port}/x", b"a=b", **options)
+        answered = await fetcher_for(server).post_form(
+            f"http://127.0.0.1:{server.port}/x", b"a=b", answer_type=answer_type
+        )
         return answered, server.requests[0]
 
 

@@ -124,11 +124,6 @@ class SingleFlight(Generic[_K, _V]):
         flight = self._flights.get(asyncio.get_running_loop(), {}).get(key)
         return None if flight is None or flight.done() else flight
 
-    @property
-    def count(self) -> int:
-        """How many calls are under way in this event loop."""
-        return len(self._flights.get(asyncio.get_running_loop(), ()))
-
     def begin(self, key: _K, work: Callable[[], Coroutine[Any, Any, _V]]) -> Task[_V]:
         """The call for this key, begun now or under way, without waiting for it; await it by ``wait``."""
         flight = self.running(key)

@@ -29,7 +29,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from a2a_trust import strict_json
 from a2a_trust.auth.discovery import check_issuer
-from a2a_trust.auth.introspection_endpoint import AT_ONCE, EndpointAuthentication, IntrospectionEndpoint, NoAnswer
+from a2a_trust.auth.introspection_endpoint import EndpointAuthentication, IntrospectionEndpoint, NoAnswer
 from a2a_trust.auth.jwt import MAX_TOKEN, bytes_of
 from a2a_trust.auth.key_sources import KeySource
 from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, TokenBinding
@@ -61,8 +61,7 @@ __all__ = ["IntrospectionVerifier"]
 MAX_REMEMBERED: Final = 30.0
 """The longest time for which an answer is remembered, in seconds."""
 
-_MAX_WAITING: Final = 1_000
-"""How many questions of one event loop may wait for their turn."""
+_WAS_VALID_SECONDS: Final = 3_600.0
 _SKEW: Final = 30.0
 """By how many seconds ``nbf`` and ``iat`` may lie ahead."""
 _MEMORY_BYTES: Final = 4_096
@@ -176,6 +175,8 @@ class IntrospectionVerifier(BoundVerifier[str]):
         self._invalid: BoundedCache[bytes, str] = BoundedCache(
             max_entries=_INVALID_TOKENS, max_bytes=_INVALID_TOKENS * _INVALID_BYTES
         )
+        #: They say nothing about a token, only that it is asked about before those of strangers.
+        self._were_valid: BoundedCache[bytes, bool] = BoundedCache(max_entries=remember)
         self._questions = SingleFlight[tuple[int, bytes], _Outcome]()
         #: How often tokens were forgotten: an answer to a question of before then is not remembered, nor waited for.
         self._forgotten = 0
@@ -253,8 +254,6 @@ class IntrospectionVerifier(BoundVerifier[str]):
             refusal = self._endpoint.refusal()
             if refusal is not None:
                 return _Refusal(KeySourceUnavailableError, refusal.reason)
-            if self._questions.count >= AT_ONCE + _MAX_WAITING:
-                return _Refusal(KeySourceUnavailableError, "introspection: too many unknown tokens wait for an answer")
             question = self._questions.begin(key, lambda: self._question(credential, key, now))
         await asyncio.wait([question])
         if question.cancelled():
@@ -263,22 +262,24 @@ class IntrospectionVerifier(BoundVerifier[str]):
 
     async def _question(self, credential: str, key: tuple[int, bytes], now: float) -> _Outcome:
         """What comes of a question, remembered where it may be. Errors are values here: several callers raise them."""
-        answer = await self._endpoint.ask(credential, now)
+        forgotten, digest = key
+        answer = await self._endpoint.ask(credential, now, was_valid=self._were_valid.get(digest, now) is not None)
         if isinstance(answer, NoAnswer):
             if answer.is_for_one_token and answer.status == 400:
                 return _Refusal(InvalidCredentialsError, f"token: the issuer cannot read it: {answer.reason}")
             return _Refusal(KeySourceUnavailableError, answer.reason)
-        forgotten, digest = key
         is_current = forgotten == self._forgotten
         try:
             identity, good_from = self._identity(answer, credential, now)
         except (InvalidCredentialsError, MalformedError) as error:
             why = str(error)
+            self._were_valid.remove(digest)
             if is_current:
                 self._invalid.put(
                     digest, why, since=now - _INVALID_SECONDS, until=now + _INVALID_SECONDS, size=200 + len(why)
                 )
             return _Refusal(InvalidCredentialsError, why)
+        self._were_valid.put(digest, True, until=min(identity.expires_at, now + _WAS_VALID_SECONDS))
         if is_current:
             # In both directions of the clock: what was asked while it ran ahead is asked again.
             since, until = max(good_from, now - self._seconds), min(identity.expires_at, now + self._seconds)

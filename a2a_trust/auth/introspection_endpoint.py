@@ -5,7 +5,9 @@ The rules:
 1. A question is a POST through a ``Fetcher`` to the URL that the operator wrote, authenticated as a client.
 2. An answer is strict JSON: an object that says ``active``. With ``signed_answers`` it is only what the server signed
    for this client within the last five minutes (RFC 9701 5); plain JSON is refused then.
-3. At most 16 questions are under way at once. Those that wait give up after five seconds, and a question after ten.
+3. At most 16 questions are under way at once. Those that wait give up after five seconds, and a question after ten. At
+   most 1,000 wait. Tokens that were valid before wait in a queue of their own, which comes first: junk keeps nobody
+   out whose token has to be asked about again.
 4. While the server is out of reach, or answers nothing usable, nobody waits for it: after each failure there is no
    question for a second, then for two, then for five. Then one question finds out whether it answers again. The log has
    one line for the outage and one for its end.
@@ -20,7 +22,8 @@ import logging
 import math
 import secrets
 import time
-from asyncio import AbstractEventLoop, Semaphore
+from asyncio import AbstractEventLoop, Future
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
@@ -37,13 +40,14 @@ from a2a_trust.keys.jws import read_header, verify_jws
 from a2a_trust.net.fetcher import Fetcher, FormAnswer
 from a2a_trust.strict_json import JSONObject
 
-__all__ = ["AT_ONCE", "EndpointAuthentication", "EndpointClient", "IntrospectionEndpoint", "NoAnswer"]
+__all__ = ["EndpointAuthentication", "EndpointClient", "IntrospectionEndpoint", "NoAnswer"]
 
 _log: Final = logging.getLogger(__name__)
 
-AT_ONCE: Final = 16
+_AT_ONCE: Final = 16
 """How many questions of one event loop are under way at once."""
-
+_MOST_WAITING: Final = 1_000
+"""How many wait for their turn in each of the two queues."""
 _WAIT: Final = 5.0
 """How long a question waits for its turn, in seconds."""
 _PATIENCE: Final = 10.0
@@ -110,6 +114,39 @@ class NoAnswer:
         return self.status in (401, 403)
 
 
+class _Turns:
+    """Turns to ask, of one event loop, and two queues of those that wait for one."""
+
+    def __init__(self) -> None:
+        self._free = _AT_ONCE
+        self._queues = (deque[Future[None]](), deque[Future[None]]())
+
+    async def take(self, *, first: bool) -> bool:
+        """Whether there was a turn within five seconds."""
+        if self._free:
+            self._free -= 1
+            return True
+        queue = self._queues[0 if first else 1]
+        if len(queue) >= _MOST_WAITING:
+            return False
+        turn = asyncio.get_running_loop().create_future()
+        queue.append(turn)
+        try:
+            await asyncio.wait([turn], timeout=_WAIT)
+        finally:
+            if not turn.done():
+                queue.remove(turn)
+        return turn.done()
+
+    def give_back(self) -> None:
+        """End a turn: the next one begins."""
+        for queue in self._queues:
+            if queue:
+                queue.popleft().set_result(None)
+                return
+        self._free += 1
+
+
 class IntrospectionEndpoint:
     """The endpoint of one server, asked by the rules of this module.
 
@@ -143,7 +180,7 @@ class IntrospectionEndpoint:
         self._name = url.partition("?")[0]  # a query may hold a secret
         self._client = _Client(client_id=client_id, issuer=issuer)
         self._authentication = authentication
-        self._turns: WeakKeyDictionary[AbstractEventLoop, Semaphore] = WeakKeyDictionary()
+        self._turns: WeakKeyDictionary[AbstractEventLoop, _Turns] = WeakKeyDictionary()
         self._failures = 0
         self._retry_at = -math.inf
         #: Rises with each failure that counts: those of questions that were begun before it are the same outage.
@@ -157,19 +194,16 @@ class IntrospectionEndpoint:
             return NoAnswer(f"{self._name}: out of reach, and the token is not remembered")
         return None
 
-    async def ask(self, token: str, now: float) -> JSONObject | NoAnswer:
-        """What the server says about a token."""
-        turns = self._turns.setdefault(asyncio.get_running_loop(), Semaphore(AT_ONCE))
-        try:
-            async with asyncio.timeout(_WAIT):
-                await turns.acquire()
-        except TimeoutError:
+    async def ask(self, token: str, now: float, *, was_valid: bool) -> JSONObject | NoAnswer:
+        """What the server says about a token; one that ``was_valid`` before is asked about first."""
+        turns = self._turns.setdefault(asyncio.get_running_loop(), _Turns())
+        if not await turns.take(first=was_valid):
             return NoAnswer(f"{self._name}: too many unknown tokens came to ask about them now")
         try:
             refusal = self.refusal()  # others may have failed meanwhile
             return await self._judged(token, now) if refusal is None else refusal
         finally:
-            turns.release()
+            turns.give_back()
 
     async def _judged(self, token: str, now: float) -> JSONObject | NoAnswer:
         """The answer, and what follows from it for other questions (rules 4 and 5)."""

@@ -116,13 +116,13 @@ async def introspecting(**tokens: Any) -> AsyncIterator[IntrospectionServer]:
         await server.stop()
 
 
-def verifier_for(server: IntrospectionServer, **options: Any) -> IntrospectionVerifier:
+def verifier_for(server: IntrospectionServer, *, timeout: float = 1.0, **options: Any) -> IntrospectionVerifier:
     given = {
         "issuer": ISSUER,
         "audience": AUDIENCE,
         "client_id": CLIENT_ID,
         "authentication": ClientSecret(CLIENT_SECRET),
-        "fetcher": Fetcher(private_origins=[f"http://127.0.0.1:{server.port}"], timeout=1.0),
+        "fetcher": Fetcher(private_origins=[f"http://127.0.0.1:{server.port}"], timeout=timeout),
         **options,
     }
     return IntrospectionVerifier(server.url, **given)

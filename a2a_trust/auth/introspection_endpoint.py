@@ -108,11 +108,6 @@ class NoAnswer:
     status: int | None = None
     is_for_one_token: bool = False
 
-    @property
-    def is_about_client(self) -> bool:
-        """Whether the server rejects who asks, whatever the token is."""
-        return self.status in (401, 403)
-
 
 class _Turns:
     """Turns to ask, of one event loop, and two queues of those that wait for one."""
@@ -211,7 +206,7 @@ class IntrospectionEndpoint:
         if self._failures:
             self._retry_at = time.monotonic() + 2 * _PATIENCE  # this question finds out; until it ends, no other
         answer = await self._answer(token, now)
-        if isinstance(answer, NoAnswer) and answer.status is not None and not answer.is_about_client:
+        if isinstance(answer, NoAnswer) and answer.status is not None:
             of_nobody = await self._answer(secrets.token_urlsafe(32), now)
             if not isinstance(of_nobody, NoAnswer):
                 self._succeeded()
@@ -240,7 +235,7 @@ class IntrospectionEndpoint:
         if self._is_told or now < self._quiet_until:
             return
         self._is_told, self._quiet_until = True, now + _QUIET
-        if failure.is_about_client or failure.status == 400:
+        if failure.status in (400, 401, 403):
             _log.error(
                 "%s: the server rejects the questions of the client %a, so unknown tokens get 503: %s; correct "
                 "client_id and authentication, or allow that client to introspect tokens on the server",

@@ -268,7 +268,7 @@ async def test_what_may_be_the_servers_own_is_asked(credential: str) -> None:
 
 
 async def test_a_valid_token_is_remembered_for_a_bounded_time() -> None:
-    async with introspecting(good=active(), short=active(exp=int(NOW) + 5)) as server:
+    async with introspecting(good=active(iat=int(NOW) - 999), short=active(exp=int(NOW) + 5)) as server:
         verifier = verifier_for(server)
         first = await verifier.verify("good", NOW)
         assert await verifier.verify("good", NOW + 29.9) is first

@@ -146,9 +146,7 @@ class IntrospectionVerifier(BoundVerifier[str]):
         answers that it signed are accepted then. ``remember_for`` is in seconds, 30 at most: so long a revoked token
         counts. ``remember`` bounds the memory, in tokens. ``hints`` add to errors about the claims that they are for.
         """
-        if type(issuer) is not str or not issuer:
-            raise ConfigurationError("IntrospectionVerifier: issuer must be a string that is not empty")
-        check_issuer(issuer)
+        _check_issuer(issuer)
         _check_bool("knows_access_tokens_only", knows_access_tokens_only)
         _check_bool("allow_missing_audience", allow_missing_audience)
         if isinstance(remember_for, bool) or not 0 <= remember_for <= MAX_REMEMBERED:
@@ -359,6 +357,12 @@ class IntrospectionVerifier(BoundVerifier[str]):
 
     def _with_hint(self, claim: str, why: str) -> str:
         return f"{why}; {self._hints[claim]}" if claim in self._hints else why
+
+
+def _check_issuer(issuer: object) -> None:
+    if type(issuer) is not str or not issuer:
+        raise ConfigurationError("IntrospectionVerifier: issuer must be a string that is not empty")
+    check_issuer(issuer)
 
 
 def _check_bool(name: str, given: object) -> None:

@@ -493,6 +493,17 @@ async def test_the_back_off_doubles_to_five_seconds_and_one_question_finds_out(m
         assert asked == [True, False, True, False, True, False, True, False, True, False, True]
 
 
+async def test_questions_that_fail_together_are_one_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = [0.0]
+    monkeypatch.setattr("a2a_trust.auth.introspection_endpoint.time.monotonic", lambda: moment[0])
+    async with introspecting(good=active()) as server:
+        verifier = verifier_for(server)
+        server.failing = "500 Oops", b"{}"
+        await asyncio.gather(*(verifier.verify(f"t{number}", NOW) for number in range(10)), return_exceptions=True)
+        server.failing, moment[0] = None, 1.0  # the back-off after one failure
+        assert (await verifier.verify("good", NOW)).subject == "ann"
+
+
 @pytest.mark.parametrize(
     ("status", "reason"), [("401 No", "invalid_client"), ("400 Bad", "invalid_request"), ("403 No", "status 403")]
 )

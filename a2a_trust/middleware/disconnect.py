@@ -141,10 +141,6 @@ class ReadAhead:
                 while size <= _MOST:
                     size += await self._take(waiter)
 
-    async def _message(self) -> Message:
-        """The next message. ``receive`` is called by the task that waits for it: one that ends first calls nothing."""
-        return await self._receive()
-
     async def _take(self, waiter: asyncio.Task[Any]) -> int:
         """The size of the next message, which is kept. No wait for it is ever given up: servers could lose it."""
         # In a task of our own: the future that granian gives is never done again after a wait for it was cancelled.

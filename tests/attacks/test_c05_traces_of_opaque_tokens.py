@@ -26,6 +26,7 @@ FAILURES = [
     ("500 Oops", ECHO),
     ("401 No", ECHO),
     ("400 Bad", ECHO),
+    ("400 Bad", b'{"error": "' + TOKEN.encode() + b'"}'),
     ("200 OK", ECHO),
     ("200 OK", b"not JSON " + ECHO),
     ("200 OK", b'{"active": false, "error": "' + TOKEN.encode() + b'"}'),

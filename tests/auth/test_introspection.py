@@ -8,6 +8,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -665,6 +666,14 @@ async def test_without_the_keys_a_signed_answer_cannot_be_used() -> None:
     keys.down = True
     async with introspecting(good=active()) as server:
         with pytest.raises(KeySourceUnavailableError):
+            await expecting_jwts(server, signed_answer(), signed_answers=keys).verify("good", NOW)
+
+
+async def test_a_key_that_has_ended_signs_no_answer() -> None:
+    keys = Keys(EC)
+    keys.keys = [replace(EC.public_key, not_after=NOW)]
+    async with introspecting(good=active()) as server:
+        with pytest.raises(KeySourceUnavailableError, match="its key is revoked, expired"):
             await expecting_jwts(server, signed_answer(), signed_answers=keys).verify("good", NOW)
 
 

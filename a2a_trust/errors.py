@@ -317,7 +317,7 @@ def verification_error(message: str, failures: tuple[SignatureFailure, ...]) -> 
 class FetchError(TrustError):
     """A document could not be fetched: its address is refused, or the answer is too late, too large or not good.
 
-    ``status`` is that of an HTTP answer which is refused for it; else None.
+    ``status`` is that of the HTTP answer that is refused; None when no answer came.
     """
 
     code = "fetch"

@@ -6,17 +6,21 @@ import asyncio
 import json
 import time
 import warnings
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator
 from hashlib import sha256
 from itertools import repeat
 from random import Random
 from time import perf_counter
 from typing import Any, Final
+from urllib.parse import urlencode
 
+from a2a_trust.auth.introspection import IntrospectionVerifier
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import signing_input
+from a2a_trust.net.fetcher import Fetcher
 from benchmarks.peers import Peers
 from benchmarks.rounds import Contender, Row, Timer, calls_per_round, repeated
 from benchmarks.setting import Setting
@@ -72,6 +76,8 @@ def rows_tokens(setting: Setting) -> Iterator[Row]:
     yield _tokens(setting, setting.es256, target=1.2)
     yield _tokens(setting, setting.rs256, target=1.6)
     yield _remembered(setting)
+    yield _remembered_opaque(setting)
+    yield _asked_about(setting)
     for callers in (4_000, 6_000, 20_000):
         yield _of_many_callers(setting, callers)
 
@@ -224,6 +230,95 @@ def _remembered(setting: Setting) -> Row:
             ),
         ),
         rounds=setting.rounds(60),
+    )
+
+
+class _Secret:
+    """HTTP Basic, without the extra for clients."""
+
+    async def authenticated(self, client: Any, url: str, form: str) -> tuple[dict[str, str], bytes]:  # noqa: ARG002
+        return {"Authorization": f"Basic {b64encode(b'agent:secret').decode()}"}, form.encode()
+
+
+_OPAQUE: Final = "mF_9.B5f-4.1JqM" * 3
+
+
+async def _answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """An introspection endpoint to which every token is a good one."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]))
+    answer = {
+        "active": True,
+        "iss": ISSUER,
+        "aud": AUDIENCE,
+        "sub": "248289761001",
+        "client_id": "s6BhdRkqt3",
+        "exp": int(time.time()) + 86_400,
+        "scope": "invoices:read invoices:write",
+        "token_type": "Bearer",
+    }
+    body = json.dumps(answer).encode()
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    await writer.drain()
+    writer.close()
+
+
+def _introspecting(**options: Any) -> IntrospectionVerifier:
+    """A verifier that asks a server on this machine."""
+    server = LOOP.run_until_complete(asyncio.start_server(_answering, "127.0.0.1", 0))
+    origin = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    return IntrospectionVerifier(
+        f"{origin}/introspect",
+        issuer=ISSUER,
+        audience=AUDIENCE,
+        client_id="agent",
+        authentication=_Secret(),
+        fetcher=Fetcher(private_origins=[origin]),
+        **options,
+    )
+
+
+def _remembered_opaque(setting: Setting) -> Row:
+    """An opaque token again, beside a JWT: neither is asked about nor verified twice."""
+    peers, now = setting.es256, time.time()
+    token, jwts = token_of(peers), JwtVerifier(OneKey(peers.signer.public_key), issuer=ISSUER, audience=AUDIENCE)
+    verifier = _introspecting()
+    return Row(
+        title=f"the same opaque token again, {len(_OPAQUE)} characters",
+        baseline=_FLOOR,
+        contenders=(
+            _digest_and_dict(_OPAQUE),
+            Contender(
+                name="a2a_trust IntrospectionVerifier",
+                timer=awaited(lambda: verifier.verify_bound(_OPAQUE, now)),
+                at_most=1.5e-6,
+            ),
+            Contender(
+                name=f"a2a_trust JwtVerifier, a JWT of {len(token)} characters",
+                timer=awaited(lambda: jwts.verify_bound(token, now)),
+            ),
+        ),
+        rounds=setting.rounds(60),
+    )
+
+
+def _asked_about(setting: Setting) -> Row:
+    """An unknown opaque token: one question to a server on this machine, over plain http, and its answer."""
+    now, verifier = time.time(), _introspecting(remember_for=0.0)
+    url, fetcher = verifier._endpoint._url, verifier._endpoint._fetcher
+    form = urlencode({"token": _OPAQUE, "token_type_hint": "access_token"}).encode()
+    return Row(
+        title="an opaque token that is asked about, on this machine",
+        baseline="Fetcher.post_form (floor)",
+        contenders=(
+            Contender(name="Fetcher.post_form (floor)", timer=awaited(lambda: fetcher.post_form(url, form))),
+            Contender(
+                name="a2a_trust IntrospectionVerifier",
+                timer=awaited(lambda: verifier.verify_bound(_OPAQUE, now)),
+                target=1.5,
+            ),
+        ),
+        rounds=setting.rounds(20),
     )
 
 

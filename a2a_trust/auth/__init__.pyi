@@ -20,6 +20,8 @@ from a2a_trust.auth.discovery import OpenIdKeys as OpenIdKeys
 from a2a_trust.auth.dpop import DPoP as DPoP
 from a2a_trust.auth.dpop import ServerNonces as ServerNonces
 from a2a_trust.auth.guard_config import CredentialAt as CredentialAt
+from a2a_trust.auth.introspection import IntrospectionVerifier as IntrospectionVerifier
+from a2a_trust.auth.introspection_endpoint import EndpointAuthentication as EndpointAuthentication
 from a2a_trust.auth.issuers import SeveralIssuers as SeveralIssuers
 from a2a_trust.auth.jwt import IdTokenVerifier as IdTokenVerifier
 from a2a_trust.auth.jwt import JwtVerifier as JwtVerifier

@@ -182,9 +182,9 @@ class Guard:
             identity = caller.identity(scheme.name) if scheme.is_for_access_tokens else None
             if identity is not None:
                 text, _ = scheme.take(lines.get(scheme.header, _NO_LINES), scope)
-                return SubjectToken(
-                    text, issuer=identity.issuer, subject=identity.subject, expires_at=identity.expires_at
-                )
+                # An identity may be named for another claim than sub; behind "#" stands which.
+                issuer, _, _ = identity.issuer.partition("#")
+                return SubjectToken(text, issuer=issuer, subject=identity.subject, expires_at=identity.expires_at)
         return None
 
     # 1

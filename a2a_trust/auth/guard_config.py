@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from a2a_trust.auth.basic.user_pass import user_of
 from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, Lines, extractor_for
 from a2a_trust.auth.dpop import DPoP
+from a2a_trust.auth.issuers import asks_issuer
 from a2a_trust.auth.principal import SCOPE, CredentialKind, Identity, Verifier, verification_of
 from a2a_trust.card.schema import SCHEME_TYPES
 from a2a_trust.card.view import (
@@ -134,6 +135,7 @@ def configured(
     _check_skills(card, handlers_check=handlers_check_skills)
     used = sorted({name for alternative in requirements for name, _ in alternative.schemes})
     schemes = tuple(_configured_scheme(name, card, verifiers, dpop is not None) for name in used)
+    _check_questions(schemes)
     if dpop is not None:
         _check_dpop(dpop, schemes)
     alternatives = tuple(alternative for alternative in requirements if not alternative.is_anonymous)
@@ -272,6 +274,29 @@ def _check_dpop(dpop: DPoP, schemes: Iterable[ConfiguredScheme]) -> None:
             "dpop: proofs go with tokens of OAuth 2.0 and OpenID Connect, and the card demands no such scheme; declare "
             'one in the card, as in {"oauth2SecurityScheme": …}, or leave dpop out'
         )
+
+
+def _check_questions(schemes: Iterable[ConfiguredScheme]) -> None:
+    """Refuse verifiers that share a place with one that asks its issuer about all that comes there, unless their own
+    credentials are JWTs: the issuer would get the tokens of another one, or API keys."""
+    for scheme in schemes:
+        if not asks_issuer(scheme.verifier):
+            continue
+        for other in schemes:
+            if other.place != scheme.place or other.verifier is scheme.verifier:
+                continue
+            both = f"verifiers: {scheme.name!r} asks its issuer about what comes in {scheme.place}"
+            if asks_issuer(other.verifier):
+                raise ConfigurationError(
+                    f"{both}, and so does {other.name!r}, so each server would get the tokens of the other; pass one "
+                    "IntrospectionVerifier for both, which takes several audiences, or verify the JWTs of one issuer "
+                    "by JwtVerifier"
+                )
+            if _kind_of(other.verifier) is not CredentialKind.ACCESS_TOKEN:
+                raise ConfigurationError(
+                    f"{both}, and would send it the credentials of {other.name!r}, which come there too; declare a "
+                    "place of its own for them in the card, such as a header X-API-Key"
+                )
 
 
 def _configured_scheme(

@@ -264,7 +264,7 @@ class JwtVerifier(BoundVerifier[str]):
         if self._scopes.has_function:
             identity = replace(identity, scopes=self._scopes.by_function(identity.claims))
         good_until = min(identity.expires_at, key.not_after)
-        return identity, max(good_from, key.not_before), good_until, _bytes_of(claims, identity.scopes)
+        return identity, max(good_from, key.not_before), good_until, bytes_of(claims, identity.scopes)
 
     def _check_kind(self, claims: JSONObject, profile: TokenProfile) -> None:
         """The rest of rule 3: what the claims say about the kind of token."""
@@ -361,7 +361,7 @@ _BYTES_BESIDE_CLAIMS: Final = 600
 _BYTES_OF_READ_ONLY: Final = 96  # what makes an object in the claims one that cannot be changed
 
 
-def _bytes_of(claims: JSONObject, scopes: frozenset[str]) -> int:
+def bytes_of(claims: JSONObject, scopes: frozenset[str]) -> int:
     """About how many bytes an entry of the memory takes; rather more than fewer."""
     size = _BYTES_BESIDE_CLAIMS
     found: list[object] = [claims, scopes, *scopes]  # which are strings of their own

@@ -11,7 +11,8 @@ __all__ = ["SubjectToken"]
 class SubjectToken:
     """The verified access token of a caller, as the ``subject_token`` of a token exchange (RFC 8693 2.1).
 
-    ``issuer`` and ``subject`` are those of its identity. It is good until just before ``expires_at`` (seconds since the
+    ``issuer`` is the authorization server that issued it, ``subject`` that of its identity, which is what names the
+    caller. It is good until just before ``expires_at`` (seconds since the
     epoch). A token may be bound to a key of the caller (``Identity.bound_to``): the authorization server decides
     whether it exchanges such a token. Only ``reveal`` gives the text; the repr does not have it, and copies and pickles
     are refused with a TypeError.

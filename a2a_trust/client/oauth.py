@@ -27,13 +27,14 @@ import math
 import re
 import secrets
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock, get_ident
-from typing import Any, Final, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias
 from urllib.parse import quote_plus, urlencode
 
 from authlib.oauth2.auth import ClientAuth
@@ -55,11 +56,14 @@ from a2a_trust.client.credentials import (
     text_of,
 )
 from a2a_trust.client.dpop import DPoPProofs
-from a2a_trust.client.flow import Answered, Flow, PostForm, ToTheEnd
+from a2a_trust.client.flow import Answered, Flow, HiddenHeaders, PostForm, ToTheEnd, run_async
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TokenRequestError, TrustError
 from a2a_trust.keys.origins import url_of
 from a2a_trust.keys.signer import Signer, signed_jwt
 from a2a_trust.net.fetcher import Fetcher, FormAnswer
+
+if TYPE_CHECKING:
+    from a2a_trust.auth.introspection_endpoint import EndpointClient
 
 __all__ = [
     "ACCESS_TYPE",
@@ -91,7 +95,22 @@ _ERRORS: Final = frozenset(
 )  # fmt: skip
 
 
-class ClientSecret:
+class _Authentication(ABC):
+    """How a client authenticates at the endpoints of an authorization server."""
+
+    @abstractmethod
+    def authentication_of(self, client: EndpointClient) -> Flow[ClientAuth]:
+        """What adds the proof to a request."""
+
+    async def authenticated(self, client: EndpointClient, url: str, form: str) -> tuple[HiddenHeaders, bytes]:
+        """The headers and the form of a request to ``url`` that proves who the client is, as
+        ``IntrospectionVerifier`` sends it."""
+        auth = await run_async(self.authentication_of(client))
+        _, headers, content = auth.prepare("POST", url, {}, form)
+        return HiddenHeaders(headers), content.encode("ascii")
+
+
+class ClientSecret(_Authentication):
     """The client authenticates with a secret (RFC 6749 2.3.1), by ``method`` in a header or in the form."""
 
     def __init__(
@@ -107,7 +126,7 @@ class ClientSecret:
             raise ConfigurationError('ClientSecret: method is "client_secret_basic" or "client_secret_post"')
         check_secret(self._secret, "ClientSecret")
 
-    def authentication_of(self, client: OAuthClient) -> Flow[ClientAuth]:
+    def authentication_of(self, client: EndpointClient) -> Flow[ClientAuth]:
         text = yield from text_of(self._secret, "ClientSecret")
         if self._method == "client_secret_post":
             return ClientAuth(client.client_id, text, self._method)
@@ -121,7 +140,7 @@ class ClientSecret:
         return f"ClientSecret(…, method={self._method!r})"
 
 
-class PrivateKeyJwt:
+class PrivateKeyJwt(_Authentication):
     """The client authenticates with a signed assertion, ``private_key_jwt`` (RFC 7523 2.2, OpenID Connect Core 9).
 
     ``audience`` is what the server wants in ``aud``. The default is its issuer, as RFC 7523bis demands; some servers
@@ -131,7 +150,7 @@ class PrivateKeyJwt:
     def __init__(self, signer: Signer, *, audience: str | None = None) -> None:
         self._signer, self._audience = signer, audience
 
-    def authentication_of(self, client: OAuthClient) -> Flow[ClientAuth]:
+    def authentication_of(self, client: EndpointClient) -> Flow[ClientAuth]:
         yield from ()
         # Made here, where no other secret is: a signer in a cloud may fail.
         added = urlencode(
@@ -147,7 +166,7 @@ class PrivateKeyJwt:
 
         return ClientAuth(client.client_id, None, method)
 
-    def _assertion(self, client: OAuthClient) -> str:
+    def _assertion(self, client: EndpointClient) -> str:
         now = int(client.clock())
         claims = {
             "iss": client.client_id,
@@ -164,13 +183,13 @@ class PrivateKeyJwt:
         return f"PrivateKeyJwt(kid={self._signer.kid!r})"
 
 
-class TlsClientAuth:
+class TlsClientAuth(_Authentication):
     """The client authenticates with its certificate (RFC 8705 2), and only names itself in the form.
 
     The fetcher of the client shows the certificate: ``Fetcher(ssl_context=client_context(CertificateFiles(…)))``.
     """
 
-    def authentication_of(self, client: OAuthClient) -> Flow[ClientAuth]:
+    def authentication_of(self, client: EndpointClient) -> Flow[ClientAuth]:
         yield from ()
         return ClientAuth(client.client_id, None, "none")
 

@@ -238,18 +238,28 @@ class Fetcher:
         return Fetched(body=answer.body, max_age=_max_age(answer.headers), **_validators(answer.headers))
 
     async def post_form(
-        self, url: str, form: bytes, *, headers: Mapping[str, str] = MappingProxyType({})
+        self,
+        url: str,
+        form: bytes,
+        *,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        answer_type: str = "",
     ) -> FormAnswer:
-        """The answer of a token endpoint (RFC 6749 3.2) that the operator wrote: a token, or its refusal (5.2).
+        """The answer of an endpoint of OAuth 2.0 that the operator wrote (RFC 6749 3.2), or its refusal (5.2).
 
-        ``form`` is ``application/x-www-form-urlencoded``; ``headers`` are credentials and the like. FetchError and
+        ``form`` is ``application/x-www-form-urlencoded``; ``headers`` are credentials and the like. ``answer_type`` is
+        the one media type that an answer with status 200 may have, where that is not JSON. FetchError and
         ConfigurationError as for ``fetch``.
         """
         target = self._allowed(url, configured=True)
         asked = _request_headers(target, headers, None, form, "application/x-www-form-urlencoded")
-        return await self._ask(
-            target, True, asked, form, lambda status, answered: _check_answer(target, status, answered, (200, 400, 401))
-        )
+        if answer_type:
+            asked["Accept"] = answer_type
+
+        def check(status: int, answered: dict[str, str]) -> None:
+            _check_answer(target, status, answered, (200, 400, 401), answer_type if status == 200 else "")
+
+        return await self._ask(target, True, asked, form, check)
 
     def loader(self, url: str, *, configured: bool) -> Callable[[], Awaitable[tuple[bytes, float | None]]]:
         """A function that fetches this URL as ``fetch`` does and gives (body, max_age), as ``JwksCache`` wants it.
@@ -353,7 +363,9 @@ class Fetcher:
             async for chunk in response.aiter_stream():
                 body += chunk
                 if len(body) > self._max_bytes:
-                    raise FetchError(f"{target.origin}: the answer has more than {self._max_bytes} bytes")
+                    raise FetchError(
+                        f"{target.origin}: the answer has more than {self._max_bytes} bytes", response.status
+                    )
             return FormAnswer(status=response.status, headers=headers, body=bytes(body))
 
 
@@ -509,15 +521,20 @@ def _headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return headers
 
 
-def _check_answer(target: _Target, status: int, headers: dict[str, str], wanted: tuple[int, ...]) -> None:
+def _check_answer(
+    target: _Target, status: int, headers: dict[str, str], wanted: tuple[int, ...], wanted_type: str = ""
+) -> None:
+    """FetchError for an answer that is not wanted. It is JSON, unless ``wanted_type`` names another type."""
     if 300 <= status < 400 and status != 304:
         raise FetchError(f"{target.origin}: it redirects ({status}), which is not followed; use the final URL", status)
     if status not in wanted:
         raise FetchError(f"{target.origin}: it answers with status {status}, not 200", status)
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
-        raise FetchError(f"{target.origin}: the answer is compressed although only identity was accepted")
-    if not _JSON_TYPE.fullmatch(headers.get("content-type", "").partition(";")[0].strip().lower()):
-        raise FetchError(f"{target.origin}: the answer is not of type application/json or application/…+json")
+        raise FetchError(f"{target.origin}: the answer is compressed although only identity was accepted", status)
+    came = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if came != wanted_type if wanted_type else not _JSON_TYPE.fullmatch(came):
+        expected = wanted_type or "application/json or application/…+json"
+        raise FetchError(f"{target.origin}: the answer (status {status}) is not of type {expected}", status)
 
 
 def _max_age(headers: Mapping[str, str]) -> float | None:

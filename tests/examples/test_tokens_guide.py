@@ -12,13 +12,15 @@ import pytest
 
 from a2a_trust.auth.token_claims import ScopeClaims
 from a2a_trust.errors import InvalidCredentialsError
+from tests.auth.introspecting import CLIENT_SECRET, active, introspecting
 from tests.servers.issuer import Issuer, issuing
 
 pytestmark = pytest.mark.anyio
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "tokens.md").read_text(encoding="utf-8")
-FIRST, MARKED, SEVERAL = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+FIRST, MARKED, SEVERAL, OPAQUE = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 AGENT = "https://agent.example"
+IDP = "https://idp.example"
 
 
 @pytest.fixture
@@ -63,6 +65,23 @@ async def test_several_issuers(issuer: Issuer) -> None:
     verifier = run(issuer, FIRST, SEVERAL)
     assert (await verifier.verify(issuer.token(audience=AGENT), time.time())).issuer == issuer.url
     assert len(verifier.issuers) == 2
+
+
+async def test_opaque_tokens(tmp_path: Path) -> None:
+    secret = tmp_path / "introspection"
+    secret.write_text(f"{CLIENT_SECRET}\n")
+    now = time.time()
+    async with introspecting(good=active(iss=IDP, aud=AGENT, iat=now, exp=now + 60)) as server:
+        block = OPAQUE.replace('"https://idp.example/introspect"', repr(server.url))
+        block = block.replace("/run/secrets/introspection", str(secret))
+        fetcher = f"fetcher=Fetcher(private_origins=['http://127.0.0.1:{server.port}'])"
+        names: dict[str, Any] = {}
+        exec(FIRST + block.replace('client_id="agent",', f'client_id="agent", {fetcher},'), names)
+        verifier = names["verifier"]
+        assert (await verifier.verify("good", now)).subject == "ann"
+        with pytest.raises(InvalidCredentialsError):
+            await verifier.verify("other", now)
+        assert all(option in GUIDE for option in ("allow_missing_audience", "knows_access_tokens_only", "marked_by"))
 
 
 @pytest.mark.parametrize(

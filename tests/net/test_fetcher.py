@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from a2a_trust.errors import ConfigurationError, FetchError
-from a2a_trust.net.fetcher import Fetched, Fetcher
+from a2a_trust.net.fetcher import Fetched, Fetcher, FormAnswer
 
 pytestmark = pytest.mark.anyio
 
@@ -533,3 +533,43 @@ async def test_a_loader_refuses_its_url_at_once_and_loads_later() -> None:
         with pytest.raises(FetchError, match="only https"):
             fetcher_for(server).loader(url, configured=False)
         assert await fetcher_for(server).loader(url, configured=True)() == (b"1", 7)
+
+
+# Forms
+
+JWT = "application/token-introspection+jwt"
+
+
+async def posted(script: Script, *, answer_type: str = "") -> tuple[FormAnswer, bytes]:
+    async with serving(script) as server:
+        answered = await fetcher_for(server).post_form(
+            f"http://127.0.0.1:{server.port}/x", b"a=b", answer_type=answer_type
+        )
+        return answered, server.requests[0]
+
+
+async def test_an_answer_of_another_type_than_json_is_accepted_where_it_was_asked_for() -> None:
+    answered, asked = await posted(
+        answer(b"a.b.c", content_type=f"Content-Type: {JWT}; charset=utf-8"), answer_type=JWT
+    )
+    assert (answered.status, answered.body) == (200, b"a.b.c")
+    assert asked.lower().count(b"\r\naccept: ") == 1
+    assert f"\r\nAccept: {JWT}\r\n".encode() in asked
+
+
+@pytest.mark.parametrize("came", ["application/json", "application/jwt", f"{JWT}x", "application/x+jwt", "text/html"])
+async def test_an_answer_of_another_type_than_was_asked_for_is_refused(came: str) -> None:
+    with pytest.raises(FetchError, match=r"\(status 200\) is not of type application/token-introspection") as caught:
+        await posted(answer(b"{}", content_type=f"Content-Type: {came}"), answer_type=JWT)
+    assert caught.value.status == 200
+    with pytest.raises(FetchError, match="not of type application/json"):
+        await posted(answer(b"a.b.c", content_type=f"Content-Type: {JWT}"))
+
+
+@pytest.mark.parametrize("options", [{}, {"answer_type": JWT}])
+async def test_a_refusal_is_json_whatever_was_asked_for(options: dict[str, str]) -> None:
+    refusal, _ = await posted(answer(b"{}", status="401 No"), **options)
+    assert refusal.status == 401
+    with pytest.raises(FetchError) as caught:
+        await posted(answer(b"<html>", status="401 No", content_type="Content-Type: text/html"), **options)
+    assert caught.value.status == 401

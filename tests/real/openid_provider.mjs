@@ -11,6 +11,8 @@ console.info = console.log = console.error; // standard output is for answers
 
 const { key, cert, ca, audience } = JSON.parse(process.argv[1]);
 const ALGS = ["RS256", "ES256", "EdDSA"];
+const INTROSPECTING = ["agent", "agent-key"]; // agents that ask about the tokens of their callers
+const OPAQUE = "opaque";
 const SCOPE = "read write";
 
 let handler; // of the provider as it is configured now
@@ -23,6 +25,7 @@ const fetched = { discovery: 0, jwks: 0 };
 const registered = new Map(); // the clients of single tests
 let lifetime; // of access tokens for a resource, in seconds
 let tokenRequests = [];
+let introspected = 0;
 
 async function makeKeys() {
   const generation = crypto.randomUUID();
@@ -64,6 +67,7 @@ function configure() {
         tls_client_auth_san_dns: "client.example",
         tls_client_certificate_bound_access_tokens: true,
       }),
+      machine("agent", { introspection_signed_response_alg: "ES256" }),
       ...registered.values(),
       ...ALGS.map((alg) => web(`web-${alg}`, { id_token_signed_response_alg: alg })),
       web("rotating", { id_token_signed_response_alg: "ES256" }),
@@ -71,6 +75,9 @@ function configure() {
     rotateRefreshToken: (ctx) => ctx.oidc.client.clientId === "rotating",
     features: {
       clientCredentials: { enabled: true },
+      introspection: { enabled: true, allowedPolicy: (_, client) => INTROSPECTING.includes(client.clientId) },
+      jwtIntrospection: { enabled: true },
+      revocation: { enabled: true },
       dPoP: { enabled: true, nonceSecret, requireNonce: () => nonceRequired },
       mTLS: {
         enabled: true,
@@ -86,21 +93,18 @@ function configure() {
       resourceIndicators: {
         enabled: true,
         getResourceServerInfo: (_, resource) => {
-          const alg = resource.split("/").at(-1); // https://agent.example/ES256
-          if (resource !== `${audience}/${alg}` || !ALGS.includes(alg)) throw new errors.InvalidTarget();
-          return {
-            scope: SCOPE,
-            audience,
-            accessTokenTTL: lifetime,
-            accessTokenFormat: "jwt",
-            jwt: { sign: { alg } },
-          };
+          const alg = resource.split("/").at(-1); // https://agent.example/ES256, or …/opaque
+          if (resource !== `${audience}/${alg}` || ![...ALGS, OPAQUE].includes(alg)) throw new errors.InvalidTarget();
+          const format =
+            alg === OPAQUE ? { accessTokenFormat: "opaque" } : { accessTokenFormat: "jwt", jwt: { sign: { alg } } };
+          return { scope: SCOPE, audience, accessTokenTTL: lifetime, ...format };
         },
       },
     },
   });
   provider.use(async (ctx, next) => {
     await next();
+    if (ctx.oidc?.route === "introspection") introspected += 1;
     if (ctx.oidc?.route === "token") tokenRequests.push({ ...came(ctx), status: ctx.status });
   });
   const inner = provider.callback();
@@ -175,6 +179,7 @@ configure();
 const commands = {
   describe: () => ({ issuer, kids: keys.map(({ kid }) => kid) }),
   fetched: () => fetched,
+  introspected: () => ({ questions: introspected }),
   // New keys in front sign from now on; the old ones stay published.
   async rotate() {
     keys = [...(await makeKeys()), ...keys];

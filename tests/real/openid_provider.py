@@ -108,6 +108,7 @@ class OpenIdProvider(ServerProcess):
         self.issuer: str = self.tell("describe")["issuer"]
         self.discovery_url = f"{self.issuer}/.well-known/openid-configuration"
         self.token_url = f"{self.issuer}/token"
+        self.introspection_url = f"{self.issuer}/token/introspection"
 
     def fetcher(self, *, named: bool = True) -> Fetcher:
         """A fetcher as an operator makes it for a provider of the own network; not ``named``: as for any other."""
@@ -134,6 +135,22 @@ class OpenIdProvider(ServerProcess):
         """An access token that is bound to a key of the client (RFC 9449)."""
         proof = _dpop_proof(generate_signer("ES256"), f"{self.issuer}/token")
         return await self._client_credentials("service", alg, "read", {"DPoP": proof}, self.tls)
+
+    async def opaque_token(self, *, scope: str = "read write", signer: LocalSigner | None = None) -> str:
+        """An opaque access token, of which only the provider knows what it is; bound to the key of ``signer``."""
+        headers = {} if signer is None else {"DPoP": _dpop_proof(signer, f"{self.issuer}/token")}
+        return await self._client_credentials("service", "opaque", scope, headers, self.tls)
+
+    async def revoke(self, token: str, client: str = "service") -> None:
+        """End a token (RFC 7009)."""
+        async with httpx.AsyncClient(verify=self.tls, base_url=self.issuer) as http:
+            answer = await http.post("/token/revocation", auth=(client, "secret"), data={"token": token})
+        assert answer.status_code == 200, answer.text
+
+    def introspected(self) -> int:
+        """How many questions about tokens were answered until now."""
+        questions: int = self.tell("introspected")["questions"]
+        return questions
 
     async def certificate_token(self, alg: str) -> str:
         """An access token that is bound to a certificate of the client (RFC 8705)."""

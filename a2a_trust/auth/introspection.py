@@ -1,0 +1,393 @@
+"""Opaque access tokens, verified by asking the server that issued them: RFC 7662, and RFC 9701 for signed answers.
+
+The rules, in the order in which they are applied:
+
+1. A remembered token is answered from memory. No question of anybody else delays that.
+2. A JWT of another issuer is for another verifier, and is sent nowhere. One that has expired, or is an ID, refresh or
+   logout token by its own claims, is rejected without a question. What is unverified can only reject a token.
+3. The server is asked by the rules of ``introspection_endpoint``; all who bring the same token wait for one question.
+4. ``active`` is true. ``iss`` and ``aud``, where the answer has them, are ours; ``exp`` lies ahead, ``nbf`` and ``iat``
+   do not.
+5. The answer shows that the token is an access token, and nothing in it says that it is another kind of token. Servers
+   answer for refresh tokens, too.
+6. A token that is bound to a key or a certificate (``cnf``) proves nothing by itself, as in ``jwt``.
+7. ``sub`` names the caller; without it ``username``, then ``client_id``, each under an issuer of its own.
+
+A valid token is remembered by the digest of the whole token, for ``remember_for`` seconds at most: so long it counts
+after its revocation, and while the server is down. Invalid ones are remembered for ten seconds, in a memory of their
+own: junk evicts no valid token. What the server could not answer is not remembered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
+
+from a2a_trust import strict_json
+from a2a_trust.auth.discovery import check_issuer
+from a2a_trust.auth.introspection_endpoint import EndpointAuthentication, IntrospectionEndpoint, NoAnswer
+from a2a_trust.auth.jwt import MAX_TOKEN, bytes_of
+from a2a_trust.auth.key_sources import KeySource
+from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, TokenBinding
+from a2a_trust.auth.token_claims import (
+    AccessTokenMark,
+    ScopeClaims,
+    ScopesFrom,
+    audiences_of,
+    binding_of,
+    is_for,
+    marks_of,
+    moments_of,
+    shown,
+)
+from a2a_trust.cache import BoundedCache, SingleFlight
+from a2a_trust.errors import (
+    ConfigurationError,
+    InvalidCredentialsError,
+    KeySourceUnavailableError,
+    MalformedError,
+    UnrecognizedCredentialsError,
+)
+from a2a_trust.keys import base64url
+from a2a_trust.net.fetcher import Fetcher
+from a2a_trust.strict_json import JSONObject
+
+__all__ = ["IntrospectionVerifier"]
+
+MAX_REMEMBERED: Final = 30.0
+"""The longest time for which an answer is remembered, in seconds."""
+
+_WAS_VALID_SECONDS: Final = 3_600.0
+_SKEW: Final = 30.0
+"""By how many seconds ``nbf`` and ``iat`` may lie ahead."""
+_MEMORY_BYTES: Final = 4_096
+_INVALID_SECONDS: Final = 10.0
+_INVALID_TOKENS: Final = 16_384
+_INVALID_BYTES: Final = 512
+"""How many bytes the memory of invalid tokens may take for each of them."""
+
+#: Claims of ID tokens (OpenID Connect Core 2 and 3.3.2.11) and of logout tokens (Back-Channel Logout 2.4).
+_OF_OTHER_TOKENS: Final = frozenset({"at_hash", "c_hash", "s_hash", "events"})
+#: What says which kind of token it is, and its values for access tokens, in lower case: RFC 7662 2.2 with RFC 6749 7.1
+#: and RFC 9449 5, Ory Hydra, and Keycloak.
+_KINDS: Final[Mapping[str, frozenset[str]]] = {
+    "token_type": frozenset({"bearer", "dpop"}),
+    "token_use": frozenset({"access_token", "access"}),
+    "typ": frozenset({"bearer", "dpop"}),
+}
+#: What names the caller, best first, and what is added to the issuer for it: a user, a client and a subject of the same
+#: name are three callers.
+_SUBJECTS: Final = (("sub", ""), ("username", "#username"), ("client_id", "#client_id"))
+
+
+class _Remembered(NamedTuple):
+    identity: Identity
+    signed: bytes
+    """The digest of a JWT without its signature, which can have other spellings; else that of the token."""
+
+
+class _Refusal(NamedTuple):
+    error: type[InvalidCredentialsError | KeySourceUnavailableError]
+    text: str
+
+
+_Outcome: TypeAlias = Identity | _Refusal
+
+
+class IntrospectionVerifier(BoundVerifier[str]):
+    """Verifies access tokens by asking the server that issued them; ``issuer`` and ``audience`` are compared exactly.
+
+    ::
+
+        IntrospectionVerifier(
+            "https://login.example.com/introspect",
+            issuer="https://login.example.com",
+            audience="https://agent.example.com",
+            client_id="agent",
+            authentication=ClientSecret(SecretFile("/run/secrets/introspection")),
+        )
+
+    Why this is a class: it remembers answers.
+    """
+
+    kind = CredentialKind.ACCESS_TOKEN
+    asks_issuer: Final = True
+    """It sends what it does not know to its issuer: no other verifier of this sort may share its place."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        issuer: str,
+        audience: str | Iterable[str],
+        client_id: str,
+        authentication: EndpointAuthentication,
+        fetcher: Fetcher | None = None,
+        scopes_from: ScopesFrom = "scope",
+        marked_by: AccessTokenMark | Iterable[AccessTokenMark] = (),
+        knows_access_tokens_only: bool = False,
+        allow_missing_audience: bool = False,
+        signed_answers: KeySource | None = None,
+        binding: TokenBinding = TokenBinding.OPTIONAL,
+        remember_for: float = MAX_REMEMBERED,
+        remember: int = 32_768,
+        hints: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """``client_id`` and ``authentication`` are those of this agent, as a client of the server; ``fetcher`` has the
+        private origins and the certificate of the agent.
+
+        ``knows_access_tokens_only``: the endpoint answers for access tokens only, so an answer need not show that it is
+        about one. ``marked_by``: what shows it at this server. ``allow_missing_audience``: tokens without ``aud`` are
+        accepted, although they may have been issued for another agent. ``signed_answers``: the keys of the issuer; only
+        answers that it signed are accepted then. ``remember_for`` is in seconds, 30 at most: so long a revoked token
+        counts. ``remember`` bounds the memory, in tokens. ``hints`` add to errors about the claims that they are for.
+        """
+        _check_issuer(issuer)
+        _check_bool("knows_access_tokens_only", knows_access_tokens_only)
+        _check_bool("allow_missing_audience", allow_missing_audience)
+        if isinstance(remember_for, bool) or not 0 <= remember_for <= MAX_REMEMBERED:
+            raise ConfigurationError(f"IntrospectionVerifier: remember_for is 0 to {MAX_REMEMBERED:.0f} seconds")
+        if type(remember) is not int or remember < 0:
+            raise ConfigurationError("IntrospectionVerifier: remember is a number of tokens, 0 or more")
+        self._issuer, self._audiences = issuer, audiences_of(audience, "IntrospectionVerifier")
+        self._scopes, self._marks = ScopeClaims(scopes_from), marks_of(marked_by)
+        self._knows_access_tokens_only = knows_access_tokens_only
+        self._allow_missing_audience = allow_missing_audience
+        self._binding, self._hints = TokenBinding(binding), dict(hints)
+        self._endpoint = IntrospectionEndpoint(
+            endpoint,
+            issuer=issuer,
+            client_id=client_id,
+            authentication=authentication,
+            fetcher=Fetcher() if fetcher is None else fetcher,
+            signed_answers=signed_answers,
+        )
+        self._seconds = remember_for
+        self._valid: BoundedCache[bytes, _Remembered] = BoundedCache(
+            max_entries=remember, max_bytes=remember * _MEMORY_BYTES
+        )
+        self._invalid: BoundedCache[bytes, str] = BoundedCache(
+            max_entries=_INVALID_TOKENS, max_bytes=_INVALID_TOKENS * _INVALID_BYTES
+        )
+        #: They say nothing about a token, only that it is asked about before those of strangers.
+        self._were_valid: BoundedCache[bytes, bool] = BoundedCache(max_entries=remember)
+        self._questions = SingleFlight[tuple[int, bytes], _Outcome]()
+        #: How often tokens were forgotten: an answer to a question of before then is not remembered, nor waited for.
+        self._forgotten = 0
+
+    @property
+    def issuers(self) -> tuple[str, ...]:
+        """Whose tokens are taken."""
+        return (self._issuer,)
+
+    @property
+    def binding(self) -> TokenBinding:
+        """Whether tokens have to be bound to a key."""
+        return self._binding
+
+    @property
+    def metadata_urls(self) -> tuple[str, ...]:
+        """Empty: the endpoint is configured, not found."""
+        return ()
+
+    async def verify_bound(self, credential: str, now: float) -> Identity:
+        """The identity that the server's answer gives; when it is ``bound_to`` keys, it counts for nothing without
+        their proofs.
+
+        InvalidCredentialsError, KeySourceUnavailableError.
+        """
+        if len(credential) > MAX_TOKEN or not credential.isascii() or not credential:
+            raise InvalidCredentialsError("token: empty, too long, or not ASCII")
+        digest = hashlib.sha256(credential.encode()).digest()
+        remembered = self._valid.get(digest, now)  # 1
+        if remembered is not None:
+            return remembered.identity
+        why = self._invalid.get(digest, now)
+        if why is not None:
+            raise InvalidCredentialsError(why)
+        self._check_unasked(credential, now)  # 2
+        outcome = await self._asked(credential, digest, now)  # 3 to 7
+        if isinstance(outcome, _Refusal):
+            raise outcome.error(outcome.text)
+        if not now < outcome.expires_at:  # the question was that of an earlier caller
+            raise InvalidCredentialsError("token: it has expired")
+        return outcome
+
+    def forget(self, credential: str) -> None:
+        """Drop what is remembered of a token, as after its revocation; of a JWT in every spelling of its signature."""
+        self._forgotten += 1
+        signed = _signed(credential)
+        self._valid.remove_where(lambda remembered: remembered.signed == signed)
+        self._invalid.remove(hashlib.sha256(credential.encode()).digest())
+
+    # 2
+
+    def _check_unasked(self, credential: str, now: float) -> None:
+        parts = credential.split(".")
+        if len(parts) != 3:
+            return
+        try:
+            claims = strict_json.parse(base64url.decode(parts[1], "payload"), what="claims")
+        except MalformedError:
+            return
+        if type(claims) is not dict:
+            return
+        if claims.get("iss", self._issuer) != self._issuer:
+            raise UnrecognizedCredentialsError(f"token: iss is not the issuer {self._issuer!a}")
+        exp = claims.get("exp")
+        if (type(exp) is int or type(exp) is float) and exp <= now:
+            raise InvalidCredentialsError("token: it has expired")
+        _check_kind(claims, ("token_use", "typ"))
+
+    # 3
+
+    async def _asked(self, credential: str, digest: bytes, now: float) -> _Outcome:
+        key = self._forgotten, digest
+        question = self._questions.running(key)
+        if question is None:
+            refusal = self._endpoint.refusal()
+            if refusal is not None:
+                return _Refusal(KeySourceUnavailableError, refusal.reason)
+            question = self._questions.begin(key, lambda: self._question(credential, key, now))
+        await asyncio.wait([question])
+        if question.cancelled():
+            return _Refusal(KeySourceUnavailableError, "introspection: the question was cancelled")
+        return question.result()
+
+    async def _question(self, credential: str, key: tuple[int, bytes], now: float) -> _Outcome:
+        """What comes of a question, remembered where it may be. Errors are values here: several callers raise them."""
+        forgotten, digest = key
+        answer = await self._endpoint.ask(credential, now, was_valid=self._were_valid.get(digest, now) is not None)
+        if isinstance(answer, NoAnswer):
+            if answer.is_for_one_token and answer.status == 400:
+                return _Refusal(InvalidCredentialsError, f"token: the issuer cannot read it: {answer.reason}")
+            return _Refusal(KeySourceUnavailableError, answer.reason)
+        is_current = forgotten == self._forgotten
+        try:
+            identity, good_from = self._identity(answer, credential, now)
+        except (InvalidCredentialsError, MalformedError) as error:
+            why = str(error)
+            self._were_valid.remove(digest)
+            if is_current:
+                self._invalid.put(
+                    digest, why, since=now - _INVALID_SECONDS, until=now + _INVALID_SECONDS, size=200 + len(why)
+                )
+            return _Refusal(InvalidCredentialsError, why)
+        self._were_valid.put(digest, True, until=min(identity.expires_at, now + _WAS_VALID_SECONDS))
+        if is_current:
+            # In both directions of the clock: what was asked while it ran ahead is asked again.
+            since, until = max(good_from, now - self._seconds), min(identity.expires_at, now + self._seconds)
+            size = bytes_of(answer, identity.scopes)
+            self._valid.put(digest, _Remembered(identity, _signed(credential)), since=since, until=until, size=size)
+        return identity
+
+    # 4 to 7
+
+    def _identity(self, answer: JSONObject, credential: str, now: float) -> tuple[Identity, float]:
+        """The identity that an answer tells of, and the moment from which the token is good."""
+        if answer.get("active") is not True:
+            raise InvalidCredentialsError("token: not active; it is unknown to the issuer, expired or revoked")
+        # A server may repeat the token: claims never hold the credential.
+        claims = {name: value for name, value in answer.items() if value is not None and value != credential}
+        self._check_parties(claims)
+        good_from, exp = moments_of(claims, now, _SKEW)
+        bound_to = binding_of(claims["cnf"]) if "cnf" in claims else None
+        if self._is_dpop(claims) and (bound_to is None or bound_to.jkt is None):
+            raise InvalidCredentialsError("token: it is a DPoP token, and the answer names no key for it (cnf.jkt)")
+        self._check_is_access_token(claims)
+        if bound_to is None and self._binding is TokenBinding.REQUIRED:
+            raise InvalidCredentialsError("token: it is bound to no key (cnf), and only bound tokens are taken here")
+        issuer, subject = self._caller(claims)
+        identity = Identity(
+            issuer=issuer,
+            subject=subject,
+            scopes=self._scopes.of_claims(claims),
+            expires_at=float("inf") if exp is None else exp,
+            claims=claims,
+            bound_to=bound_to,
+        )
+        if self._scopes.has_function:
+            identity = replace(identity, scopes=self._scopes.by_function(identity.claims))
+        return identity, good_from
+
+    def _check_parties(self, claims: JSONObject) -> None:
+        if claims.get("iss", self._issuer) != self._issuer:
+            why = f"token: issuer {shown(claims['iss'])} is not {shown(self._issuer)}"
+            raise InvalidCredentialsError(self._with_hint("iss", why))
+        if "aud" not in claims:
+            if not self._allow_missing_audience:
+                why = (
+                    "token: the answer has no aud, so the token may be for another agent; have the server name the "
+                    "audience, or pass allow_missing_audience=True"
+                )
+                raise InvalidCredentialsError(self._with_hint("aud", why))
+        elif not is_for(claims["aud"], self._audiences):
+            ours = " or ".join(map(shown, sorted(self._audiences)))
+            why = f"token: audience {shown(claims['aud'])} does not include {ours}"
+            raise InvalidCredentialsError(self._with_hint("aud", why))
+
+    def _is_dpop(self, claims: JSONObject) -> bool:
+        return "dpop" in (_lower(claims.get("token_type")), _lower(claims.get("typ")))
+
+    def _check_is_access_token(self, claims: JSONObject) -> None:
+        is_named = _check_kind(claims, _KINDS)
+        if any(mark.is_contradicted_by(claims) for mark in self._marks):
+            raise InvalidCredentialsError("token: a claim of marked_by says that it is no access token")
+        if not (is_named or self._knows_access_tokens_only or any(mark.is_in(claims) for mark in self._marks)):
+            raise InvalidCredentialsError(
+                "token: nothing in the answer shows that it is an access token (token_type Bearer); pass "
+                "marked_by=AccessTokenMark(…) for a claim that only access tokens have, or "
+                "knows_access_tokens_only=True if the endpoint answers for no other tokens"
+            )
+
+    def _caller(self, claims: JSONObject) -> tuple[str, str]:
+        """The issuer and the subject of the identity."""
+        for name, suffix in _SUBJECTS:
+            subject = claims.get(name)
+            if subject is None:
+                continue
+            if type(subject) is not str or not subject:
+                raise InvalidCredentialsError(self._with_hint("sub", f"token: {name} names nobody"))
+            return f"{self._issuer}{suffix}", subject
+        raise InvalidCredentialsError(self._with_hint("sub", "token: the answer has no sub, username or client_id"))
+
+    def _with_hint(self, claim: str, why: str) -> str:
+        return f"{why}; {self._hints[claim]}" if claim in self._hints else why
+
+
+def _check_issuer(issuer: object) -> None:
+    if type(issuer) is not str or not issuer:
+        raise ConfigurationError("IntrospectionVerifier: issuer must be a string that is not empty")
+    check_issuer(issuer)
+
+
+def _check_bool(name: str, given: object) -> None:
+    if type(given) is not bool:
+        raise ConfigurationError(f"IntrospectionVerifier: {name} is True or False")
+
+
+def _check_kind(claims: JSONObject, names: Iterable[str]) -> bool:
+    """Whether claims of these names call the token an access token; InvalidCredentialsError where they call it
+    something else."""
+    if not _OF_OTHER_TOKENS.isdisjoint(claims):
+        raise InvalidCredentialsError("token: it has claims of an ID token or a logout token")
+    is_named = False
+    for name in names:
+        if claims.get(name) is None:
+            continue
+        if _lower(claims[name]) not in _KINDS[name]:
+            raise InvalidCredentialsError(f"token: {name} {shown(claims[name])} is not that of an access token")
+        is_named = True
+    return is_named
+
+
+def _lower(value: object) -> str:
+    return value.lower() if type(value) is str else ""
+
+
+def _signed(credential: str) -> bytes:
+    return hashlib.sha256((credential.rpartition(".")[0] or credential).encode()).digest()

@@ -1,0 +1,328 @@
+"""Questions to an introspection endpoint (RFC 7662 2), and what holds while it does not answer.
+
+The rules:
+
+1. A question is a POST through a ``Fetcher`` to the URL that the operator wrote, authenticated as a client.
+2. An answer is strict JSON: an object that says ``active``. With ``signed_answers`` it is only what the server signed
+   for this client within the last five minutes (RFC 9701 5); plain JSON is refused then.
+3. At most 16 questions are under way at once. Those that wait give up after five seconds, and a question after ten. At
+   most 1,000 wait. Tokens that were valid before wait in a queue of their own, which comes first: junk keeps nobody
+   out whose token has to be asked about again.
+4. While the server is out of reach, or answers nothing usable, nobody waits for it: after each failure there is no
+   question for a second, then for two, then for five. Then one question finds out whether it answers again. The log has
+   one line for the outage and one for its end.
+5. Anybody can send a token that the server fails on. So after an answer that cannot be used, the server is asked about
+   a token that nobody has: if it answers that, there is no outage, and only the one token cannot be verified.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import secrets
+import time
+from asyncio import AbstractEventLoop, Future
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+from urllib.parse import urlencode
+from weakref import WeakKeyDictionary
+
+from a2a_trust import strict_json
+from a2a_trust.auth.key_sources import KeySource
+from a2a_trust.auth.token_claims import is_for
+from a2a_trust.errors import ConfigurationError, FetchError, InvalidSignatureError, MalformedError, TrustError
+from a2a_trust.keys import base64url
+from a2a_trust.keys.algorithms import algorithm_of
+from a2a_trust.keys.jws import read_header, verify_jws
+from a2a_trust.net.fetcher import Fetcher, FormAnswer
+from a2a_trust.strict_json import JSONObject
+
+__all__ = ["EndpointAuthentication", "EndpointClient", "IntrospectionEndpoint", "NoAnswer"]
+
+_log: Final = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 16
+"""How many questions of one event loop are under way at once."""
+_MOST_WAITING: Final = 1_000
+"""How many wait for their turn in each of the two queues."""
+_WAIT: Final = 5.0
+"""How long a question waits for its turn, in seconds."""
+_PATIENCE: Final = 10.0
+"""How long a question may take, in seconds; the fetcher is stricter, a signer or a source of secrets may not be."""
+_MAX_BACKOFF: Final = 5.0
+_QUIET: Final = 10.0
+"""Between two log lines about failures, in seconds: a server may fail on some tokens, and answer for others."""
+
+_JWT: Final = "token-introspection+jwt"
+_MAX_AGE: Final = 300.0
+_ERRORS: Final = frozenset(
+    {"invalid_client", "unauthorized_client", "invalid_request", "unsupported_token_type", "access_denied"}
+)
+
+
+class EndpointClient(Protocol):
+    """The client of an authorization server, as far as its authentication depends on it."""
+
+    @property
+    def client_id(self) -> str:
+        """The name that the server knows the client by."""
+        ...
+
+    @property
+    def issuer(self) -> str:
+        """The name of the server."""
+        ...
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Seconds since the epoch."""
+        ...
+
+
+class EndpointAuthentication(Protocol):
+    """How a client authenticates: ``ClientSecret``, ``PrivateKeyJwt`` and ``TlsClientAuth`` of ``a2a_trust.client``."""
+
+    async def authenticated(self, client: EndpointClient, url: str, form: str) -> tuple[Mapping[str, str], bytes]:
+        """The headers and the form of a request to ``url`` that proves who the client is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Client:
+    client_id: str
+    issuer: str
+    clock: Callable[[], float] = time.time
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """Why there is no usable answer; ``status`` is that of the HTTP answer, None when none came.
+
+    ``is_for_one_token``: the server answers, but cannot, or will not, for this token.
+    """
+
+    reason: str
+    status: int | None = None
+    is_for_one_token: bool = False
+
+
+class _Turns:
+    """Turns to ask, of one event loop, and two queues of those that wait for one."""
+
+    def __init__(self) -> None:
+        self._free = _AT_ONCE
+        self._queues = (deque[Future[None]](), deque[Future[None]]())
+
+    async def take(self, *, first: bool) -> bool:
+        """Whether there was a turn within five seconds."""
+        if self._free:
+            self._free -= 1
+            return True
+        queue = self._queues[0 if first else 1]
+        if len(queue) >= _MOST_WAITING:
+            return False
+        turn = asyncio.get_running_loop().create_future()
+        queue.append(turn)
+        try:
+            await asyncio.wait([turn], timeout=_WAIT)
+        finally:
+            if not turn.done():
+                queue.remove(turn)
+        return turn.done()
+
+    def give_back(self) -> None:
+        """End a turn: the next one begins."""
+        for queue in self._queues:
+            if queue:
+                queue.popleft().set_result(None)
+                return
+        self._free += 1
+
+
+class IntrospectionEndpoint:
+    """The endpoint of one server, asked by the rules of this module.
+
+    ConfigurationError: a URL that the fetcher would refuse, or an empty ``client_id``.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        issuer: str,
+        client_id: str,
+        authentication: EndpointAuthentication,
+        fetcher: Fetcher,
+        signed_answers: KeySource | None = None,
+    ) -> None:
+        if type(client_id) is not str or not client_id.isascii() or not client_id.isprintable() or not client_id:
+            raise ConfigurationError(
+                "IntrospectionVerifier: client_id is the name that the authorization server knows this agent by"
+            )
+        if isinstance(authentication, type) or not callable(getattr(authentication, "authenticated", None)):
+            raise ConfigurationError(
+                "IntrospectionVerifier: authentication: write ClientSecret(…), PrivateKeyJwt(signer) or TlsClientAuth()"
+            )
+        try:
+            fetcher.loader(url, configured=True)
+        except FetchError as error:
+            hint = "; pass fetcher=Fetcher(private_origins=[…])" if "private_origins" in str(error) else ""
+            raise ConfigurationError(f"IntrospectionVerifier: endpoint: {error}{hint}") from None
+        self._url, self._fetcher, self._keys = url, fetcher, signed_answers
+        self._name = url.partition("?")[0]  # a query may hold a secret
+        self._client = _Client(client_id=client_id, issuer=issuer)
+        self._authentication = authentication
+        self._turns: WeakKeyDictionary[AbstractEventLoop, _Turns] = WeakKeyDictionary()
+        self._failures = 0
+        self._retry_at = -math.inf
+        #: Rises with each failure that counts: those of questions that were begun before it are the same outage.
+        self._outages = 0
+        self._is_told = False
+        self._quiet_until = -math.inf
+
+    def refusal(self) -> NoAnswer | None:
+        """Why no question may be asked now; None when one may."""
+        if time.monotonic() < self._retry_at:
+            return NoAnswer(f"{self._name}: out of reach, and the token is not remembered")
+        return None
+
+    async def ask(self, token: str, now: float, *, was_valid: bool) -> JSONObject | NoAnswer:
+        """What the server says about a token; one that ``was_valid`` before is asked about first."""
+        turns = self._turns.setdefault(asyncio.get_running_loop(), _Turns())
+        if not await turns.take(first=was_valid):
+            return NoAnswer(f"{self._name}: too many unknown tokens came to ask about them now")
+        try:
+            refusal = self.refusal()  # others may have failed meanwhile
+            return await self._judged(token, now) if refusal is None else refusal
+        finally:
+            turns.give_back()
+
+    async def _judged(self, token: str, now: float) -> JSONObject | NoAnswer:
+        """The answer, and what follows from it for other questions (rules 4 and 5)."""
+        outages = self._outages
+        if self._failures:
+            self._retry_at = time.monotonic() + 2 * _PATIENCE  # this question finds out; until it ends, no other
+        answer = await self._answer(token, now)
+        if isinstance(answer, NoAnswer) and answer.status is not None:
+            of_nobody = await self._answer(secrets.token_urlsafe(32), now)
+            if not isinstance(of_nobody, NoAnswer):
+                self._succeeded()
+                return replace(answer, is_for_one_token=True)
+            answer = of_nobody
+        if not isinstance(answer, NoAnswer):
+            self._succeeded()
+        elif outages == self._outages:
+            self._failed(answer)
+        return answer
+
+    def _succeeded(self) -> None:
+        self._failures, self._retry_at = 0, -math.inf
+        if self._is_told:
+            self._is_told = False
+            _log.info("%s: it answers again", self._name)
+
+    def _failed(self, failure: NoAnswer) -> None:
+        now = time.monotonic()
+        if failure.status == 400:  # some servers answer so for every token that they do not know: no outage
+            self._failures, self._retry_at = 0, -math.inf
+        else:
+            self._outages += 1
+            self._failures += 1
+            self._retry_at = now + min(2.0 ** min(self._failures - 1, 8), _MAX_BACKOFF)
+        if self._is_told or now < self._quiet_until:
+            return
+        self._is_told, self._quiet_until = True, now + _QUIET
+        if failure.status in (400, 401, 403):
+            _log.error(
+                "%s: the server rejects the questions of the client %a, so unknown tokens get 503: %s; correct "
+                "client_id and authentication, or allow that client to introspect tokens on the server",
+                self._name, self._client.client_id, failure.reason,
+            )  # fmt: skip
+        else:
+            _log.warning("%s: no usable answer, so unknown tokens get 503: %s", self._name, failure.reason)
+
+    async def _answer(self, token: str, now: float) -> JSONObject | NoAnswer:
+        """One question and its answer. Nothing is raised: tracebacks show locals, and these are secrets."""
+        answer_type = "" if self._keys is None else f"application/{_JWT}"
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                form = urlencode({"token": token, "token_type_hint": "access_token"})
+                headers, content = await self._authentication.authenticated(self._client, self._url, form)
+                answer = await self._fetcher.post_form(self._url, content, headers=headers, answer_type=answer_type)
+                return await self._read(answer, now)
+        except FetchError as error:
+            return NoAnswer(str(error), error.status)
+        except TimeoutError:
+            return NoAnswer(f"no whole answer within {_PATIENCE:g} seconds")
+        except ConfigurationError as error:  # of the secret that the client authenticates with
+            return NoAnswer(str(error))
+        except Exception as error:  # noqa: BLE001  a source of secrets or a signer may be anybody's
+            return NoAnswer(f"the question cannot be asked: {type(error).__name__}")
+
+    async def _read(self, answer: FormAnswer, now: float) -> JSONObject | NoAnswer:
+        if answer.status != 200:
+            return NoAnswer(f"it answers with status {answer.status}{_error_of(answer)}", answer.status)
+        if self._keys is None:
+            members = _object_of(answer.body)
+        else:
+            opened = await self._opened(answer.body, self._keys, now)
+            if isinstance(opened, str):
+                return NoAnswer(f"the signed answer is refused: {opened}", answer.status)
+            members = opened
+        if members is None or type(members.get("active")) is not bool:
+            return NoAnswer("the answer is not a JSON object with the member active (RFC 7662 2.2)", answer.status)
+        return members
+
+    async def _opened(self, body: bytes, keys: KeySource, now: float) -> JSONObject | str:
+        """The answer in a JWT that the server signed for this client now (RFC 9701 5), or why it is refused."""
+        try:
+            protected, encoded, signature = body.decode("ascii").strip().split(".")
+            header, payload = read_header(protected), base64url.decode(encoded, "payload")
+        except (ValueError, MalformedError):
+            return "it is not a JWT of three parts that can be read; encrypted ones are not"
+        typ, kid, algorithm = header.get("typ"), header.get("kid"), algorithm_of(header["alg"])
+        if type(typ) is not str or typ.lower().removeprefix("application/") != _JWT:
+            return f"its typ is not {_JWT}"
+        if algorithm is None or ("kid" in header and type(kid) is not str):
+            return "its alg is not one that is accepted, or its kid is not a string"
+        try:
+            key = await (keys.only_key(algorithm.kty) if kid is None else keys.key(kid, algorithm.kty))
+            if not key.is_valid_at(now):
+                return "its key is revoked, expired or not valid yet"
+            verify_jws(protected=protected, payload=payload, signature=signature, key=key)
+        except (MalformedError, InvalidSignatureError):
+            return "the signature is not the issuer's"
+        except TrustError as error:
+            return f"no key for it: {error}"
+        return self._claims_of(payload, now)
+
+    def _claims_of(self, payload: bytes, now: float) -> JSONObject | str:
+        claims = _object_of(payload)
+        if claims is None:
+            return "its claims are not a JSON object"
+        if claims.get("iss") != self._client.issuer:
+            return f"its iss is not {self._client.issuer!a}"
+        if not is_for(claims.get("aud"), frozenset({self._client.client_id})):
+            return f"its aud does not include the client_id {self._client.client_id!a}"
+        iat = claims.get("iat")
+        if (type(iat) is not int and type(iat) is not float) or not abs(now - iat) <= _MAX_AGE:
+            return f"its iat is not within {_MAX_AGE:.0f} seconds of now"
+        members = claims.get("token_introspection")
+        return members if type(members) is dict else "token_introspection is not a JSON object"
+
+
+def _object_of(body: bytes) -> JSONObject | None:
+    try:
+        members = strict_json.parse(body, what="answer")
+    except MalformedError:
+        return None
+    return members if type(members) is dict else None
+
+
+def _error_of(answer: FormAnswer) -> str:
+    """The error of RFC 6749 5.2; "" for every other text, which may repeat a secret."""
+    error = (_object_of(answer.body) or {}).get("error")
+    return f" ({error})" if type(error) is str and error in _ERRORS else ""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qs, urlsplit
@@ -12,13 +14,16 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from a2a_trust.keys import base64url
 from a2a_trust.net.fetcher import Fetcher
 from tests.net.test_fetcher import Authority
 from tests.real.server_process import ServerProcess
 from tests.servers.environments import python_of
 from tests.servers.serving import ROOT
 
-__all__ = ["AuthlibServer", "ExchangeServer", "running"]
+__all__ = ["AUDIENCE", "AuthlibServer", "DjangoServer", "ExchangeServer", "running"]
+
+AUDIENCE: Final = "https://agent.example"
 
 _HERE: Final = Path(__file__).resolve().parent
 
@@ -37,14 +42,15 @@ class _Server(ServerProcess):
         self.authority.write_bytes(authority.certificate.public_bytes(Encoding.PEM))
         python = python_of(self.environment, _HERE)
         super().__init__([str(python), "-m", self.module, str(folder / "server.pem"), str(self.authority)], ROOT)
-        self.issuer: str = self.tell("describe")["issuer"]
+        self.origin: str = self.tell("describe")["issuer"]
+        self.issuer = self.origin
         authority.server("client.example")  # in the place of the server's, which it has read by now
         self.certificate = (folder / "server.pem").rename(folder / "client.pem")
         self.token_url = f"{self.issuer}/token"
 
     def fetcher(self) -> Fetcher:
         """A fetcher as an operator makes it for a server of the own network."""
-        return Fetcher(ssl_context=self.tls, private_origins=[self.issuer])
+        return Fetcher(ssl_context=self.tls, private_origins=[self.origin])
 
 
 class ExchangeServer(_Server):
@@ -97,6 +103,88 @@ class AuthlibServer(_Server):
         assert answer.status_code == 200, answer.text
         tokens: dict[str, Any] = answer.json()
         return tokens
+
+
+class DjangoServer(_Server):
+    """django-oauth-toolkit, whose tokens are opaque until ``token_form`` makes JWTs of them.
+
+    Its token endpoint tells machines and users apart: the client "service" has tokens of its own, alice logs in at
+    "web". ``introspection_url`` answers to the client "agent" (RFC 7662).
+    """
+
+    environment = "django-oauth-toolkit-3.4.1"
+    module = "tests.real.django_server"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.issuer = f"{self.origin}/o"
+        self.token_url = f"{self.issuer}/token/"
+        self.introspection_url = f"{self.issuer}/introspect/"
+        self.revocation_url = f"{self.issuer}/revoke_token/"
+
+    def token_form(self, form: str) -> None:
+        """New tokens are "opaque", "jwt", or "jwt-with-random-refresh-tokens"."""
+        self.tell("tokenForm", form=form)
+
+    def machine_token(self, resource: str = AUDIENCE) -> str:
+        """An access token of the client "service" for a resource (RFC 8707)."""
+        data = {"grant_type": "client_credentials", "scope": "read", "resource": resource}
+        return str(self._tokens(("service", "secret"), data)["access_token"])
+
+    def login(self, scope: str = "openid read write") -> dict[str, Any]:
+        """The tokens of alice, who fills in the forms for her password and her consent (code flow with PKCE)."""
+        verifier = secrets.token_urlsafe(32)
+        question = {
+            "client_id": "web",
+            "response_type": "code",
+            "redirect_uri": "https://client.example/callback",
+            "scope": scope,
+            "resource": AUDIENCE,
+            "code_challenge": base64url.encode(hashlib.sha256(verifier.encode()).digest()),
+            "code_challenge_method": "S256",
+        }
+        with httpx.Client(verify=self.tls, base_url=self.origin) as browser:
+            page = browser.get("/o/authorize/", params=question)
+            while not page.is_redirect or page.headers["location"].startswith("/"):
+                page = self._next_page(browser, page)
+        (code,) = parse_qs(urlsplit(page.headers["location"]).query)["code"]
+        data = {"grant_type": "authorization_code", "code": code, "redirect_uri": question["redirect_uri"]}
+        return self._tokens(("web", "secret"), {**data, "code_verifier": verifier})
+
+    def revoke(self, token: str, client: str = "web") -> None:
+        """RFC 7009."""
+        with httpx.Client(verify=self.tls) as http:
+            answer = http.post(self.revocation_url, auth=(client, "secret"), data={"token": token})
+        assert answer.status_code == 200, answer.text
+
+    def _next_page(self, browser: httpx.Client, page: httpx.Response) -> httpx.Response:
+        if page.is_redirect:
+            return browser.get(page.headers["location"])
+        assert page.status_code == 200, page.text
+        form = _HiddenFields(page.text)
+        given = {"allow": "Authorize"} if "client_id" in form else {"username": "alice", "password": "alices-password"}
+        return browser.post(page.url, data={**form, **given}, headers={"referer": str(page.url)})
+
+    def _tokens(self, client: tuple[str, str], data: dict[str, str]) -> dict[str, Any]:
+        with httpx.Client(verify=self.tls) as http:
+            answer = http.post(self.token_url, auth=client, data=data)
+        assert answer.status_code == 200, answer.text
+        tokens: dict[str, Any] = answer.json()
+        return tokens
+
+
+class _HiddenFields(dict[str, str], HTMLParser):
+    """The hidden fields of the form in a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        HTMLParser.__init__(self)
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        field = dict(attrs)
+        if tag == "input" and field.get("type") == "hidden":
+            self[field["name"] or ""] = field.get("value") or ""
 
 
 S = TypeVar("S", bound=_Server)

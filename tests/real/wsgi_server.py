@@ -13,6 +13,7 @@ import ssl
 import sys
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from io import BytesIO
 from typing import Any
@@ -25,15 +26,16 @@ __all__ = ["CERTIFICATE", "Command", "serve"]
 
 CERTIFICATE = "client.certificate"
 
-Command = Callable[..., dict[str, Any]]
+Command = Callable[..., dict[str, Any] | None]
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
-def serve(make: Callable[[str], tuple[Application, Mapping[str, Command]]]) -> None:
+def serve(make: Callable[[str], tuple[Application, Mapping[str, Command]]], token_path: str = "/token") -> None:
     """Serve until standard input ends. The certificate and its key are in the file that the first argument names, the
     authority of client certificates in the second.
 
-    ``make`` is given the issuer's URL. The commands "describe" and "tokenRequests" come on top of its own ones.
+    ``make`` is given the issuer's URL. These commands come on top of its own ones: "describe", "tokenRequests",
+    "asked" (how many requests came to each path since it was last asked), "stop", and "start" at the same port.
     """
     answers, sys.stdout = sys.stdout, sys.stderr  # standard output is for answers
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -41,30 +43,68 @@ def serve(make: Callable[[str], tuple[Application, Mapping[str, Command]]]) -> N
     context.load_verify_locations(sys.argv[2])
     context.verify_mode = ssl.CERT_OPTIONAL
     requests: list[dict[str, Any]] = []
+    paths = Counter[str]()
 
     def listening(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        paths[environ["PATH_INFO"]] += 1
         return app(environ, start)
 
-    server = make_server("127.0.0.1", 0, listening, threaded=True, ssl_context=context, request_handler=_Handler)
-    issuer = f"https://127.0.0.1:{server.port}"
+    listener = _Listener(listening, context)
+    issuer = f"https://127.0.0.1:{listener.port}"
     inner, own = make(issuer)
-    app = _recording(inner, requests)
+    app = _recording(inner, requests, token_path)
 
     def take_requests() -> dict[str, Any]:
         taken = requests[:]
         del requests[: len(taken)]
         return {"requests": taken}
 
-    commands = {**own, "describe": lambda: {"issuer": issuer}, "tokenRequests": take_requests}
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    def take_paths() -> dict[str, Any]:
+        taken = dict(paths)
+        paths.clear()
+        return taken
+
+    commands = {
+        **own,
+        "describe": lambda: {"issuer": issuer},
+        "tokenRequests": take_requests,
+        "asked": take_paths,
+        "stop": listener.stop,
+        "start": listener.start,
+    }
+    listener.start()
     for line in sys.stdin:
         question = json.loads(line)
         try:
-            answer = commands[question.pop("do")](**question)
+            answer = commands[question.pop("do")](**question) or {}
         except Exception:  # noqa: BLE001  the test that asked shall see it
             answer = {"crashed": traceback.format_exc()}
         print(json.dumps(answer), file=answers, flush=True)
-    server.shutdown()
+    listener.stop()
+
+
+class _Listener:
+    """The application at one port of loopback, which can stop and start again."""
+
+    def __init__(self, app: Application, context: ssl.SSLContext) -> None:
+        self._app, self._context = app, context
+        self._server: Any = self._listen(0)
+        self.port: int = self._server.port
+
+    def _listen(self, port: int) -> Any:
+        return make_server(
+            "127.0.0.1", port, self._app, threaded=True, ssl_context=self._context, request_handler=_Handler
+        )
+
+    def start(self) -> None:
+        self._server = self._server or self._listen(self.port)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
 
 
 class _Handler(WSGIRequestHandler):  # type: ignore[misc]
@@ -75,11 +115,11 @@ class _Handler(WSGIRequestHandler):  # type: ignore[misc]
         return {**environ, CERTIFICATE: self.connection.getpeercert(binary_form=True)}
 
 
-def _recording(app: Application, requests: list[dict[str, Any]]) -> Application:
+def _recording(app: Application, requests: list[dict[str, Any]], token_path: str) -> Application:
     """The application; what comes to its token endpoint is written down."""
 
     def recorded(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-        if environ["PATH_INFO"] != "/token":
+        if environ["PATH_INFO"] != token_path:
             return app(environ, start)
         body = Request(environ).get_data()
         came = _came(Request({**environ, "wsgi.input": BytesIO(body)}))

@@ -1,8 +1,8 @@
-"""Authlib's authorization server on Flask: client credentials and refresh tokens, in access tokens of RFC 9068.
+"""Authlib's authorization server on Flask: client credentials and refresh tokens, introspection and revocation.
 
 Run in its own environment, never imported by a test. Its clients are "service" (client_secret_basic), "service-post"
-(client_secret_post), those that a test registers, and "web", which gets a user's first refresh token by the password
-grant.
+(client_secret_post), those that a test registers, "web", which gets a user's first refresh token by the password
+grant, and "agent", which may introspect. Access tokens are those of RFC 9068 until a test asks for opaque ones.
 """
 
 # mypy: disable-error-code="import-not-found, import-untyped, no-any-return, untyped-decorator, unused-ignore"
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,7 +23,10 @@ from authlib.oauth2.rfc6749.grants import (
     RefreshTokenGrant,
     ResourceOwnerPasswordCredentialsGrant,
 )
+from authlib.oauth2.rfc6750 import BearerTokenGenerator
+from authlib.oauth2.rfc7009 import RevocationEndpoint
 from authlib.oauth2.rfc7523 import JWTBearerClientAssertion
+from authlib.oauth2.rfc7662 import IntrospectionEndpoint
 from authlib.oauth2.rfc9068 import JWTBearerTokenGenerator
 from flask import Flask
 from flask import request as current_request
@@ -69,18 +73,39 @@ class User:
         return self.name
 
 
-@dataclass(frozen=True)
-class RefreshToken(TokenMixin):  # type: ignore[misc]
-    value: str
+@dataclass
+class Token(TokenMixin):  # type: ignore[misc]
+    """One answer of the token endpoint: a row with the access token and perhaps a refresh token."""
+
+    access_token: str
     client_id: str
     scope: str
-    user: User
+    expires_at: float
+    refresh_token: str | None = None
+    user: User | None = None
+    revoked: bool = False
 
     def check_client(self, client: Client) -> bool:
         return self.client_id == client.client_id
 
     def get_scope(self) -> str:
         return self.scope
+
+    def is_expired(self) -> bool:
+        return time.time() > self.expires_at
+
+    def is_revoked(self) -> bool:
+        return self.revoked
+
+
+class Tokens(list[Token]):
+    """The issued tokens. Rows are found by the hint, as Authlib's documentation has it, or whatever the hint says."""
+
+    trust_hints = True
+
+    def find(self, value: str, hint: str | None) -> Token | None:
+        columns = (hint,) if hint and self.trust_hints else ("access_token", "refresh_token")
+        return next((each for each in self for column in columns if getattr(each, column) == value), None)
 
 
 def _by_certificate(query_client: Any, request: Any) -> Client | None:
@@ -91,6 +116,41 @@ def _by_certificate(query_client: Any, request: Any) -> Client | None:
     return client if is_theirs else None
 
 
+def _add_introspection(server: AuthorizationServer, tokens: Tokens, issuer: str) -> None:
+    """Introspection and revocation, written as the documentation of Authlib asks for."""
+
+    class Introspection(IntrospectionEndpoint):  # type: ignore[misc]
+        def check_permission(self, token: Token, client: Client, request: Any) -> bool:
+            return client.client_id == "agent"
+
+        def query_token(self, token_string: str, token_type_hint: str | None) -> Token | None:
+            return tokens.find(token_string, token_type_hint)
+
+        def introspect_token(self, token: Token) -> dict[str, Any]:
+            user = {} if token.user is None else {"username": token.user.name}
+            return {
+                "active": True,
+                "iss": issuer,
+                "sub": token.user.name if token.user else token.client_id,
+                "aud": AUDIENCE,
+                "client_id": token.client_id,
+                "token_type": "Bearer",
+                "scope": token.scope,
+                "exp": int(token.expires_at),
+                **user,
+            }
+
+    class Revocation(RevocationEndpoint):  # type: ignore[misc]
+        def query_token(self, token_string: str, token_type_hint: str | None) -> Token | None:
+            return tokens.find(token_string, token_type_hint)
+
+        def revoke_token(self, token: Token, request: Any) -> None:
+            token.revoked = True
+
+    server.register_endpoint(Introspection)
+    server.register_endpoint(Revocation)
+
+
 def _make(issuer: str) -> tuple[Application, Mapping[str, Command]]:
     key = ECKey.generate_key("P-256", {"kid": secrets.token_hex(4), "use": "sig", "alg": "ES256"})
     clients = {
@@ -98,14 +158,15 @@ def _make(issuer: str) -> tuple[Application, Mapping[str, Command]]:
         for each in (
             Client("service"),
             Client("service-post", "client_secret_post"),
+            Client("agent", grant_types=()),
             Client("web", grant_types=("password", "refresh_token")),
         )
     }
-    refresh_tokens: dict[str, RefreshToken] = {}
+    issued = Tokens()
     seen_ids = set[str]()
     lifetime = {"seconds": 600}
 
-    class Tokens(JWTBearerTokenGenerator):  # type: ignore[misc]
+    class SignedTokens(JWTBearerTokenGenerator):  # type: ignore[misc]
         def get_jwks(self) -> KeySet:
             return KeySet([key])  # from a set a key is named in the header
 
@@ -122,14 +183,15 @@ def _make(issuer: str) -> tuple[Application, Mapping[str, Command]]:
         TOKEN_ENDPOINT_AUTH_METHODS = METHODS
         INCLUDE_NEW_REFRESH_TOKEN = True
 
-        def authenticate_refresh_token(self, refresh_token: str) -> RefreshToken | None:
-            return refresh_tokens.get(refresh_token)
+        def authenticate_refresh_token(self, refresh_token: str) -> Token | None:
+            token = issued.find(refresh_token, "refresh_token")
+            return None if token is None or token.revoked else token
 
-        def authenticate_user(self, refresh_token: RefreshToken) -> User:
-            return refresh_token.user
+        def authenticate_user(self, token: Token) -> User | None:
+            return token.user
 
-        def revoke_old_credential(self, refresh_token: RefreshToken) -> None:
-            del refresh_tokens[refresh_token.value]
+        def revoke_old_credential(self, token: Token) -> None:
+            token.revoked = True
 
     class Credentials(ClientCredentialsGrant):  # type: ignore[misc]
         TOKEN_ENDPOINT_AUTH_METHODS = METHODS
@@ -149,27 +211,39 @@ def _make(issuer: str) -> tuple[Application, Mapping[str, Command]]:
             return KeySet.import_key_set(client.jwks)
 
     def save_token(token: dict[str, Any], request: Any) -> None:
-        if "refresh_token" in token:
-            value = token["refresh_token"]
-            refresh_tokens[value] = RefreshToken(value, request.client.client_id, token["scope"], request.user)
+        expires_at = time.time() + token["expires_in"]
+        row = Token(token["access_token"], request.client.client_id, token["scope"], expires_at)
+        row.refresh_token, row.user = token.get("refresh_token"), request.user
+        issued.append(row)
 
     app = Flask(__name__)
     server = AuthorizationServer(app, clients.get, save_token)
-    tokens = Tokens(
-        issuer,
-        alg="ES256",
-        refresh_token_generator=lambda **_: secrets.token_urlsafe(24),
-        expires_generator=lambda *_: lifetime["seconds"],
-    )
-    server.register_token_generator("default", tokens)
+    makers: dict[str, Any] = {
+        "refresh_token_generator": lambda **_: secrets.token_urlsafe(24),
+        "expires_generator": lambda *_: lifetime["seconds"],
+    }
+    forms = {
+        "jwt": SignedTokens(issuer, alg="ES256", **makers),
+        "opaque": BearerTokenGenerator(lambda **_: secrets.token_urlsafe(24), **makers),
+    }
+    server.register_token_generator("default", forms["jwt"])
     server.register_client_auth_method("private_key_jwt", Assertion())
     server.register_client_auth_method("tls_client_auth", _by_certificate)
     for grant in (Credentials, Password, Refresh):
         server.register_grant(grant)
+    _add_introspection(server, issued, issuer)
 
     @app.post("/token")
     def token() -> Any:
         return server.create_token_response()
+
+    @app.post("/introspect")
+    def introspect() -> Any:
+        return server.create_endpoint_response("introspection")
+
+    @app.post("/revoke")
+    def revoke() -> Any:
+        return server.create_endpoint_response("revocation")
 
     @app.get("/jwks")
     def jwks() -> dict[str, Any]:
@@ -180,21 +254,33 @@ def _make(issuer: str) -> tuple[Application, Mapping[str, Command]]:
         return {
             "issuer": issuer,
             "token_endpoint": f"{issuer}/token",
+            "introspection_endpoint": f"{issuer}/introspect",
+            "revocation_endpoint": f"{issuer}/revoke",
             "jwks_uri": f"{issuer}/jwks",
             "response_types_supported": [],
             "grant_types_supported": ["client_credentials", "refresh_token"],
             "token_endpoint_auth_methods_supported": METHODS,
         }
 
-    def register(client: str, metadata: dict[str, Any]) -> dict[str, Any]:
+    def register(client: str, metadata: dict[str, Any]) -> None:
         clients[client] = Client(client, **metadata)
-        return {}
 
-    def set_lifetime(seconds: int) -> dict[str, Any]:
+    def set_lifetime(seconds: int) -> None:
         lifetime["seconds"] = seconds
-        return {}
 
-    return app, {"register": register, "setLifetime": set_lifetime}
+    def token_form(form: str) -> None:
+        server.register_token_generator("default", forms[form])
+
+    def trust_hints(trusted: bool) -> None:
+        issued.trust_hints = trusted
+
+    commands: dict[str, Command] = {
+        "register": register,
+        "setLifetime": set_lifetime,
+        "tokenForm": token_form,
+        "trustHints": trust_hints,
+    }
+    return app, commands
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.real.openid_provider import OpenIdProvider, running_provider
-from tests.real.token_servers import AuthlibServer, ExchangeServer, running
+from tests.real.token_servers import AuthlibServer, DjangoServer, ExchangeServer, running
 
 
 @pytest.fixture(scope="package")
@@ -25,4 +25,10 @@ def authlib_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authlib
 @pytest.fixture(scope="package")
 def exchange_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExchangeServer]:
     with running(ExchangeServer, tmp_path_factory.mktemp("exchange")) as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
+def django_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DjangoServer]:
+    with running(DjangoServer, tmp_path_factory.mktemp("django")) as server:
         yield server

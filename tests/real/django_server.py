@@ -96,9 +96,10 @@ def _configure(issuer: str, folder: Path) -> None:
 
 def _fill() -> None:
     """The tables, one user and three clients. Few rounds are enough for the passwords of a test."""
-    from django.contrib.auth.hashers import PBKDF2PasswordHasher  # noqa: PLC0415  Django is configured by now
-    from django.contrib.auth.models import User  # noqa: PLC0415
-    from oauth2_provider.models import Application as Client  # noqa: PLC0415
+    # Django's models can be imported only after it is configured.
+    from django.contrib.auth.hashers import PBKDF2PasswordHasher
+    from django.contrib.auth.models import User
+    from oauth2_provider.models import Application as Client
 
     PBKDF2PasswordHasher.iterations = 1000
     call_command("migrate", verbosity=0)
@@ -123,11 +124,11 @@ def _fill() -> None:
 def _make(origin: str) -> tuple[Application, Mapping[str, Command]]:
     _configure(f"{origin}{PREFIX}", Path(sys.argv[1]).parent)
     _fill()
-    global urlpatterns  # noqa: PLW0603
-    from django.contrib.auth.views import LoginView  # noqa: PLC0415
-    from django.core.wsgi import get_wsgi_application  # noqa: PLC0415
-    from django.urls import include, path  # noqa: PLC0415
-    from oauth2_provider.settings import oauth2_settings  # noqa: PLC0415
+    global urlpatterns
+    from django.contrib.auth.views import LoginView
+    from django.core.wsgi import get_wsgi_application
+    from django.urls import include, path
+    from oauth2_provider.settings import oauth2_settings
 
     urlpatterns = [path("o/", include("oauth2_provider.urls")), path("accounts/login/", LoginView.as_view())]
     plain = dict(settings.OAUTH2_PROVIDER)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -21,7 +21,7 @@ from tests.real.server_process import ServerProcess
 from tests.servers.environments import python_of
 from tests.servers.serving import ROOT
 
-__all__ = ["AUDIENCE", "AuthlibServer", "DjangoServer", "ExchangeServer", "running"]
+__all__ = ["AUDIENCE", "AuthlibServer", "DjangoServer", "ExchangeServer", "IntrospectingServer", "running"]
 
 AUDIENCE: Final = "https://agent.example"
 
@@ -85,8 +85,62 @@ class ExchangeServer(_Server):
         return token
 
 
-class AuthlibServer(_Server):
-    """Authlib's authorization server: client credentials and refresh tokens that rotate, in tokens of RFC 9068."""
+class IntrospectingServer(_Server):
+    """A server whose client "agent" may ask about tokens (RFC 7662), and whose clients may revoke theirs (RFC 7009).
+
+    A machine is the client "service"; alice logs in at the client "web".
+    """
+
+    paths: ClassVar[Mapping[str, str]] = {"token": "/token", "introspection": "/introspect", "revocation": "/revoke"}
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.token_url, self.introspection_url, self.revocation_url = (
+            self.origin + self.paths[name] for name in ("token", "introspection", "revocation")
+        )
+
+    def token_form(self, form: str) -> None:
+        """New tokens are "opaque" or "jwt", and those of the Django server also "jwt-with-random-refresh-tokens"."""
+        self.tell("tokenForm", form=form)
+
+    def machine_token(self, scope: str = "read") -> str:
+        """An access token of the client "service" for the agent (RFC 8707)."""
+        data = {"grant_type": "client_credentials", "scope": scope, "resource": AUDIENCE}
+        return str(self._tokens("service", data)["access_token"])
+
+    def login(self, scope: str = "read") -> dict[str, Any]:
+        """The access and refresh token of alice."""
+        raise NotImplementedError
+
+    def revoke(self, token: str, client: str) -> None:
+        answer = self._post(self.revocation_url, client, {"token": token})
+        assert answer.status_code == 200, answer.text
+
+    def questions(self) -> int:
+        """How often the server was asked about tokens since the last call."""
+        asked: int = self.tell("asked").get(self.paths["introspection"], 0)
+        return asked
+
+    def stop(self) -> None:
+        """Close the port. The process keeps what it knows."""
+        self.tell("stop")
+
+    def start(self) -> None:
+        self.tell("start")
+
+    def _post(self, url: str, client: str, data: dict[str, str]) -> httpx.Response:
+        with httpx.Client(verify=self.tls) as http:
+            return http.post(url, auth=(client, "secret"), data=data)
+
+    def _tokens(self, client: str, data: dict[str, str]) -> dict[str, Any]:
+        answer = self._post(self.token_url, client, data)
+        assert answer.status_code == 200, answer.text
+        tokens: dict[str, Any] = answer.json()
+        return tokens
+
+
+class AuthlibServer(IntrospectingServer):
+    """Authlib's authorization server: refresh tokens that rotate, access tokens of RFC 9068 or opaque ones."""
 
     environment = "authlib-1.9.9"
     module = "tests.real.authlib_server"
@@ -95,44 +149,32 @@ class AuthlibServer(_Server):
         """Add or replace a client for client credentials; the metadata are those of RFC 7591."""
         self.tell("register", client=client, metadata=metadata)
 
+    def trust_hints(self, trusted: bool) -> None:
+        """Whether introspection looks for a token only where the hint of the question says."""
+        self.tell("trustHints", trusted=trusted)
+
     def login(self, scope: str = "read") -> dict[str, Any]:
-        """The access and refresh token of alice for the client "web"."""
-        data = {"grant_type": "password", "username": "alice", "password": "x", "scope": scope}
-        with httpx.Client(verify=self.tls) as http:
-            answer = http.post(self.token_url, auth=("web", "secret"), data=data)
-        assert answer.status_code == 200, answer.text
-        tokens: dict[str, Any] = answer.json()
-        return tokens
+        """By the password grant."""
+        return self._tokens("web", {"grant_type": "password", "username": "alice", "password": "x", "scope": scope})
 
 
-class DjangoServer(_Server):
-    """django-oauth-toolkit, whose tokens are opaque until ``token_form`` makes JWTs of them.
-
-    Its token endpoint tells machines and users apart: the client "service" has tokens of its own, alice logs in at
-    "web". ``introspection_url`` answers to the client "agent" (RFC 7662).
-    """
+class DjangoServer(IntrospectingServer):
+    """django-oauth-toolkit, mounted at /o as its documentation has it."""
 
     environment = "django-oauth-toolkit-3.4.1"
     module = "tests.real.django_server"
+    paths: ClassVar[Mapping[str, str]] = {
+        "token": "/o/token/",
+        "introspection": "/o/introspect/",
+        "revocation": "/o/revoke_token/",
+    }
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.issuer = f"{self.origin}/o"
-        self.token_url = f"{self.issuer}/token/"
-        self.introspection_url = f"{self.issuer}/introspect/"
-        self.revocation_url = f"{self.issuer}/revoke_token/"
 
-    def token_form(self, form: str) -> None:
-        """New tokens are "opaque", "jwt", or "jwt-with-random-refresh-tokens"."""
-        self.tell("tokenForm", form=form)
-
-    def machine_token(self, resource: str = AUDIENCE) -> str:
-        """An access token of the client "service" for a resource (RFC 8707)."""
-        data = {"grant_type": "client_credentials", "scope": "read", "resource": resource}
-        return str(self._tokens(("service", "secret"), data)["access_token"])
-
-    def login(self, scope: str = "openid read write") -> dict[str, Any]:
-        """The tokens of alice, who fills in the forms for her password and her consent (code flow with PKCE)."""
+    def login(self, scope: str = "read") -> dict[str, Any]:
+        """Alice fills in the forms for her password and her consent (code flow with PKCE)."""
         verifier = secrets.token_urlsafe(32)
         question = {
             "client_id": "web",
@@ -149,13 +191,7 @@ class DjangoServer(_Server):
                 page = self._next_page(browser, page)
         (code,) = parse_qs(urlsplit(page.headers["location"]).query)["code"]
         data = {"grant_type": "authorization_code", "code": code, "redirect_uri": question["redirect_uri"]}
-        return self._tokens(("web", "secret"), {**data, "code_verifier": verifier})
-
-    def revoke(self, token: str, client: str = "web") -> None:
-        """RFC 7009."""
-        with httpx.Client(verify=self.tls) as http:
-            answer = http.post(self.revocation_url, auth=(client, "secret"), data={"token": token})
-        assert answer.status_code == 200, answer.text
+        return self._tokens("web", {**data, "code_verifier": verifier})
 
     def _next_page(self, browser: httpx.Client, page: httpx.Response) -> httpx.Response:
         if page.is_redirect:
@@ -164,13 +200,6 @@ class DjangoServer(_Server):
         form = _HiddenFields(page.text)
         given = {"allow": "Authorize"} if "client_id" in form else {"username": "alice", "password": "alices-password"}
         return browser.post(page.url, data={**form, **given}, headers={"referer": str(page.url)})
-
-    def _tokens(self, client: tuple[str, str], data: dict[str, str]) -> dict[str, Any]:
-        with httpx.Client(verify=self.tls) as http:
-            answer = http.post(self.token_url, auth=client, data=data)
-        assert answer.status_code == 200, answer.text
-        tokens: dict[str, Any] = answer.json()
-        return tokens
 
 
 class _HiddenFields(dict[str, str], HTMLParser):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.real.openid_provider import OpenIdProvider, running_provider
-from tests.real.token_servers import AuthlibServer, DjangoServer, ExchangeServer, running
+from tests.real.token_servers import AuthlibServer, CanailleServer, DjangoServer, ExchangeServer, running
 
 
 @pytest.fixture(scope="package")
@@ -31,4 +31,10 @@ def exchange_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exchan
 @pytest.fixture(scope="package")
 def django_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DjangoServer]:
     with running(DjangoServer, tmp_path_factory.mktemp("django")) as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
+def canaille_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CanailleServer]:
+    with running(CanailleServer, tmp_path_factory.mktemp("canaille")) as server:
         yield server

@@ -21,7 +21,15 @@ from tests.real.server_process import ServerProcess
 from tests.servers.environments import python_of
 from tests.servers.serving import ROOT
 
-__all__ = ["AUDIENCE", "AuthlibServer", "DjangoServer", "ExchangeServer", "IntrospectingServer", "running"]
+__all__ = [
+    "AUDIENCE",
+    "AuthlibServer",
+    "CanailleServer",
+    "DjangoServer",
+    "ExchangeServer",
+    "IntrospectingServer",
+    "running",
+]
 
 AUDIENCE: Final = "https://agent.example"
 
@@ -91,7 +99,8 @@ class IntrospectingServer(_Server):
     A machine is the client "service"; alice logs in at the client "web".
     """
 
-    paths: ClassVar[Mapping[str, str]] = {"token": "/token", "introspection": "/introspect", "revocation": "/revoke"}
+    paths: ClassVar[Mapping[str, str]]
+    audience = AUDIENCE
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -109,8 +118,27 @@ class IntrospectingServer(_Server):
         return str(self._tokens("service", data)["access_token"])
 
     def login(self, scope: str = "read") -> dict[str, Any]:
-        """The access and refresh token of alice."""
-        raise NotImplementedError
+        """The tokens of alice, who fills in the forms for her password and her consent (code flow with PKCE)."""
+        verifier = secrets.token_urlsafe(32)
+        question = {
+            "client_id": "web",
+            "response_type": "code",
+            "redirect_uri": "https://client.example/callback",
+            "scope": scope,
+            "nonce": secrets.token_hex(8),
+            "resource": AUDIENCE,
+            "code_challenge": base64url.encode(hashlib.sha256(verifier.encode()).digest()),
+            "code_challenge_method": "S256",
+        }
+        with httpx.Client(verify=self.tls, base_url=self.origin) as browser:
+            page = browser.get(self.paths["authorization"], params=question)
+            while not page.headers.get("location", "").startswith(question["redirect_uri"]):
+                page = browser.get(page.headers["location"]) if page.is_redirect else _filled_in(browser, page)
+        back = parse_qs(urlsplit(page.headers["location"]).query)
+        assert "code" in back, back
+        (code,) = back["code"]
+        data = {"grant_type": "authorization_code", "code": code, "redirect_uri": question["redirect_uri"]}
+        return self._tokens("web", {**data, "code_verifier": verifier})
 
     def revoke(self, token: str, client: str) -> None:
         answer = self._post(self.revocation_url, client, {"token": token})
@@ -144,6 +172,7 @@ class AuthlibServer(IntrospectingServer):
 
     environment = "authlib-1.9.9"
     module = "tests.real.authlib_server"
+    paths: ClassVar[Mapping[str, str]] = {"token": "/token", "introspection": "/introspect", "revocation": "/revoke"}
 
     def register(self, client: str, **metadata: Any) -> None:
         """Add or replace a client for client credentials; the metadata are those of RFC 7591."""
@@ -158,12 +187,27 @@ class AuthlibServer(IntrospectingServer):
         return self._tokens("web", {"grant_type": "password", "username": "alice", "password": "x", "scope": scope})
 
 
+class CanailleServer(IntrospectingServer):
+    """Canaille, whose audiences are clients: the agent is its client "agent"."""
+
+    environment = "canaille-0.3.6"
+    module = "tests.real.canaille_server"
+    paths: ClassVar[Mapping[str, str]] = {
+        "authorization": "/oauth/authorize",
+        "token": "/oauth/token",
+        "introspection": "/oauth/introspect",
+        "revocation": "/oauth/revoke",
+    }
+    audience = "agent"
+
+
 class DjangoServer(IntrospectingServer):
     """django-oauth-toolkit, mounted at /o as its documentation has it."""
 
     environment = "django-oauth-toolkit-3.4.1"
     module = "tests.real.django_server"
     paths: ClassVar[Mapping[str, str]] = {
+        "authorization": "/o/authorize/",
         "token": "/o/token/",
         "introspection": "/o/introspect/",
         "revocation": "/o/revoke_token/",
@@ -173,37 +217,17 @@ class DjangoServer(IntrospectingServer):
         super().__init__(folder)
         self.issuer = f"{self.origin}/o"
 
-    def login(self, scope: str = "read") -> dict[str, Any]:
-        """Alice fills in the forms for her password and her consent (code flow with PKCE)."""
-        verifier = secrets.token_urlsafe(32)
-        question = {
-            "client_id": "web",
-            "response_type": "code",
-            "redirect_uri": "https://client.example/callback",
-            "scope": scope,
-            "resource": AUDIENCE,
-            "code_challenge": base64url.encode(hashlib.sha256(verifier.encode()).digest()),
-            "code_challenge_method": "S256",
-        }
-        with httpx.Client(verify=self.tls, base_url=self.origin) as browser:
-            page = browser.get("/o/authorize/", params=question)
-            while not page.is_redirect or page.headers["location"].startswith("/"):
-                page = self._next_page(browser, page)
-        (code,) = parse_qs(urlsplit(page.headers["location"]).query)["code"]
-        data = {"grant_type": "authorization_code", "code": code, "redirect_uri": question["redirect_uri"]}
-        return self._tokens("web", {**data, "code_verifier": verifier})
 
-    def _next_page(self, browser: httpx.Client, page: httpx.Response) -> httpx.Response:
-        if page.is_redirect:
-            return browser.get(page.headers["location"])
-        assert page.status_code == 200, page.text
-        form = _HiddenFields(page.text)
-        given = {"allow": "Authorize"} if "client_id" in form else {"username": "alice", "password": "alices-password"}
-        return browser.post(page.url, data={**form, **given}, headers={"referer": str(page.url)})
+def _filled_in(browser: httpx.Client, page: httpx.Response) -> httpx.Response:
+    """The next page, after alice has filled in the form of this one and agreed to it."""
+    assert page.status_code == 200, page.text
+    given = {"username": "alice", "login": "alice", "password": "alices-password", "answer": "accept"}
+    form = {name: given.get(name, value) for name, value in _FormFields(page.text).items()}
+    return browser.post(page.url, data=form, headers={"referer": str(page.url)})
 
 
-class _HiddenFields(dict[str, str], HTMLParser):
-    """The hidden fields of the form in a page."""
+class _FormFields(dict[str, str], HTMLParser):
+    """The fields and named buttons of the form in a page, with their values."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -212,8 +236,9 @@ class _HiddenFields(dict[str, str], HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         field = dict(attrs)
-        if tag == "input" and field.get("type") == "hidden":
-            self[field["name"] or ""] = field.get("value") or ""
+        name = field.get("name")
+        if tag in ("input", "button") and name:
+            self[name] = field.get("value") or ""
 
 
 S = TypeVar("S", bound=_Server)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.real.glewlwyd import Glewlwyd, running_glewlwyd
 from tests.real.openid_provider import OpenIdProvider, running_provider
 from tests.real.token_servers import AuthlibServer, CanailleServer, DjangoServer, ExchangeServer, running
 
@@ -37,4 +38,10 @@ def django_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DjangoSe
 @pytest.fixture(scope="package")
 def canaille_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CanailleServer]:
     with running(CanailleServer, tmp_path_factory.mktemp("canaille")) as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
+def glewlwyd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Glewlwyd]:
+    with running_glewlwyd(tmp_path_factory.mktemp("glewlwyd")) as server:
         yield server

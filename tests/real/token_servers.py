@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 from urllib.parse import parse_qs, urlsplit
@@ -14,9 +12,9 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from a2a_trust.keys import base64url
 from a2a_trust.net.fetcher import Fetcher
 from tests.net.test_fetcher import Authority
+from tests.real.code_flow import AUDIENCE, log_in
 from tests.real.server_process import ServerProcess
 from tests.servers.environments import python_of
 from tests.servers.serving import ROOT
@@ -30,8 +28,6 @@ __all__ = [
     "IntrospectingServer",
     "running",
 ]
-
-AUDIENCE: Final = "https://agent.example"
 
 _HERE: Final = Path(__file__).resolve().parent
 
@@ -119,26 +115,7 @@ class IntrospectingServer(_Server):
 
     def login(self, scope: str = "read") -> dict[str, Any]:
         """The tokens of alice, who fills in the forms for her password and her consent (code flow with PKCE)."""
-        verifier = secrets.token_urlsafe(32)
-        question = {
-            "client_id": "web",
-            "response_type": "code",
-            "redirect_uri": "https://client.example/callback",
-            "scope": scope,
-            "nonce": secrets.token_hex(8),
-            "resource": AUDIENCE,
-            "code_challenge": base64url.encode(hashlib.sha256(verifier.encode()).digest()),
-            "code_challenge_method": "S256",
-        }
-        with httpx.Client(verify=self.tls, base_url=self.origin) as browser:
-            page = browser.get(self.paths["authorization"], params=question)
-            while not page.headers.get("location", "").startswith(question["redirect_uri"]):
-                page = browser.get(page.headers["location"]) if page.is_redirect else _filled_in(browser, page)
-        back = parse_qs(urlsplit(page.headers["location"]).query)
-        assert "code" in back, back
-        (code,) = back["code"]
-        data = {"grant_type": "authorization_code", "code": code, "redirect_uri": question["redirect_uri"]}
-        return self._tokens("web", {**data, "code_verifier": verifier})
+        return log_in(self.tls, self.origin + self.paths["authorization"], self.token_url, scope)
 
     def revoke(self, token: str, client: str) -> None:
         answer = self._post(self.revocation_url, client, {"token": token})
@@ -216,29 +193,6 @@ class DjangoServer(IntrospectingServer):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.issuer = f"{self.origin}/o"
-
-
-def _filled_in(browser: httpx.Client, page: httpx.Response) -> httpx.Response:
-    """The next page, after alice has filled in the form of this one and agreed to it."""
-    assert page.status_code == 200, page.text
-    given = {"username": "alice", "login": "alice", "password": "alices-password", "answer": "accept"}
-    form = {name: given.get(name, value) for name, value in _FormFields(page.text).items()}
-    return browser.post(page.url, data=form, headers={"referer": str(page.url)})
-
-
-class _FormFields(dict[str, str], HTMLParser):
-    """The fields and named buttons of the form in a page, with their values."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        HTMLParser.__init__(self)
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        field = dict(attrs)
-        name = field.get("name")
-        if tag in ("input", "button") and name:
-            self[name] = field.get("value") or ""
 
 
 S = TypeVar("S", bound=_Server)

@@ -93,9 +93,10 @@ class Glewlwyd:
     """Its clients are "service" (client credentials), "agent" (the same) and "web" (the login of alice)."""
 
     def __init__(self, folder: Path, port: int) -> None:
-        self.origin = self.issuer = f"https://127.0.0.1:{port}"
-        self.token_url = f"{self.issuer}/api/oidc/token"
-        self.introspection_url = f"{self.issuer}/api/oidc/introspect"
+        self.origin = f"https://127.0.0.1:{port}"
+        self.issuer = f"{self.origin}/api/oidc"  # where its metadata are
+        self.token_url = f"{self.issuer}/token"
+        self.introspection_url = f"{self.issuer}/introspect"
         authority = Authority(folder)
         authority.server("127.0.0.1")
         self.tls = authority.client()
@@ -138,16 +139,14 @@ class Glewlwyd:
             }
             add("/client/", client_id="web", scope=[], **login, **confidential)
 
-    def tokens(self, client: str, **form: str) -> dict[str, Any]:
-        """An answer of the token endpoint."""
-        answer = self.post(self.token_url, client, **form)
-        assert answer.status_code == 200, answer.text
-        tokens: dict[str, Any] = answer.json()
-        return tokens
-
-    def post(self, url: str, client: str, **form: str) -> httpx.Response:
+    def machine_token(self, scope: str = "read") -> str:
+        """An access token of the client "service" for the agent (RFC 8707)."""
+        form = {"grant_type": "client_credentials", "scope": scope, "resource": AUDIENCE}
         with httpx.Client(verify=self.tls) as http:
-            return http.post(url, auth=(client, "secret"), data=form)
+            answer = http.post(self.token_url, auth=("service", "secret"), data=form)
+        assert answer.status_code == 200, answer.text
+        token: str = answer.json()["access_token"]
+        return token
 
     def login(self, scope: str = "openid read") -> dict[str, Any]:
         """The tokens of alice. Her browser does what the script in the pages of this server does, by its API."""
@@ -160,7 +159,7 @@ class Glewlwyd:
             (callback,) = parse_qs(page.url.query.decode())["callback_url"]
             return browser.get(f"{callback}&g_continue")
 
-        return log_in(self.tls, f"{self.origin}/api/oidc/auth", self.token_url, scope, agreed)
+        return log_in(self.tls, f"{self.issuer}/auth", self.token_url, scope, agreed)
 
     def _wait_for(self, console: httpx.Client) -> None:
         until = time.monotonic() + _START_SECONDS

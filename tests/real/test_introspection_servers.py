@@ -192,6 +192,14 @@ async def test_a_client_that_may_not_ask_gets_the_answer_of_an_unknown_token(
             assert await status(client, server.machine_token()) == 401
 
 
+async def test_any_client_of_django_oauth_toolkit_may_ask_and_may_name_any_agent(django_server: DjangoServer) -> None:
+    """The audience is what the client asked for, and its scopes are all those of the site unless it asks for less."""
+    django_server.token_form("opaque")
+    token = django_server.machine_token(scope=None)
+    async with client_of(verifier_of(django_server, client_id="service")) as client:
+        assert (await called(client, token)).json()["scopes"] == ["openid", "read", "write"]
+
+
 # How long answers count
 
 

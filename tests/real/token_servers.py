@@ -108,9 +108,9 @@ class IntrospectingServer(_Server):
         """New tokens are "opaque" or "jwt", and those of the Django server also "jwt-with-random-refresh-tokens"."""
         self.tell("tokenForm", form=form)
 
-    def machine_token(self, scope: str = "read") -> str:
-        """An access token of the client "service" for the agent (RFC 8707)."""
-        data = {"grant_type": "client_credentials", "scope": scope, "resource": AUDIENCE}
+    def machine_token(self, scope: str | None = "read") -> str:
+        """An access token of the client "service" for the agent (RFC 8707); None asks for no scope."""
+        data = {"grant_type": "client_credentials", "resource": AUDIENCE, **({} if scope is None else {"scope": scope})}
         return str(self._tokens("service", data)["access_token"])
 
     def login(self, scope: str = "read") -> dict[str, Any]:

@@ -87,10 +87,11 @@ def _code(
     next_page: Callable[[httpx.Client, httpx.Response], httpx.Response],
 ) -> str:
     for _ in range(_MAX_PAGES):
-        target = page.headers.get("location", "")
+        target: str = page.headers.get("location", "")
         if target.startswith(_CALLBACK):
             back = parse_qs(urlsplit(target).query)
             assert "code" in back, back
-            return back["code"][0]
+            code: str = back["code"][0]
+            return code
         page = browser.get(page.url.join(target)) if page.is_redirect else next_page(browser, page)
     raise AssertionError("the server does not end")

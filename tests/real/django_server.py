@@ -26,6 +26,9 @@ from tests.real.wsgi_server import Application, Command, serve
 AUDIENCE: Final = "https://agent.example"
 PREFIX: Final = "/o"
 LOGIN_FORM: Final = '<form method="post">{% csrf_token %}{{ form.as_p }}</form>'
+urlpatterns: Final[list[Any]] = []
+"""Django reads these when the first request comes."""
+
 KEY: Final = JWK.generate(kty="RSA", size=2048)
 JWT_TOKENS: Final = {"ACCESS_TOKEN_GENERATOR": f"{__name__}.signed_access_token"}
 RANDOM_REFRESH_TOKENS: Final = {"REFRESH_TOKEN_GENERATOR": "oauthlib.oauth2.rfc6749.tokens.random_token_generator"}
@@ -124,13 +127,12 @@ def _fill() -> None:
 def _make(origin: str) -> tuple[Application, Mapping[str, Command]]:
     _configure(f"{origin}{PREFIX}", Path(sys.argv[1]).parent)
     _fill()
-    global urlpatterns
     from django.contrib.auth.views import LoginView
     from django.core.wsgi import get_wsgi_application
     from django.urls import include, path
     from oauth2_provider.settings import oauth2_settings
 
-    urlpatterns = [path("o/", include("oauth2_provider.urls")), path("accounts/login/", LoginView.as_view())]
+    urlpatterns.extend((path("o/", include("oauth2_provider.urls")), path("accounts/login/", LoginView.as_view())))
     plain = dict(settings.OAUTH2_PROVIDER)
 
     def token_form(form: str) -> None:

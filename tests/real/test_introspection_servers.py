@@ -20,6 +20,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from a2a_trust.auth.introspection import IntrospectionVerifier
+from a2a_trust.auth.principal import Principal
 from a2a_trust.client import ClientSecret
 from a2a_trust.middleware.caller import principal_of
 from a2a_trust.middleware.protection import protect
@@ -101,7 +102,9 @@ async def client_of(verifier: IntrospectionVerifier) -> AsyncIterator[httpx.Asyn
     """A client of an agent behind that verifier, under a real uvicorn; the agent tells who called."""
 
     async def who(request: Request) -> JSONResponse:
-        ((_, identity),) = principal_of(request).identities
+        caller = principal_of(request)
+        assert isinstance(caller, Principal)
+        ((_, identity),) = caller.identities
         return JSONResponse({"caller": [identity.issuer, identity.subject], "scopes": sorted(identity.scopes)})
 
     app = protect(Starlette(routes=[Route("/who", who, methods=["POST"])]), card=CARD, verifiers={"login": verifier})

@@ -127,6 +127,7 @@ def _fill() -> None:
 def _make(origin: str) -> tuple[Application, Mapping[str, Command]]:
     _configure(f"{origin}{PREFIX}", Path(sys.argv[1]).parent)
     _fill()
+    from django.contrib.auth.models import User
     from django.contrib.auth.views import LoginView
     from django.core.wsgi import get_wsgi_application
     from django.urls import include, path
@@ -141,7 +142,10 @@ def _make(origin: str) -> tuple[Application, Mapping[str, Command]]:
         settings.OAUTH2_PROVIDER = {**plain, **forms[form]}
         oauth2_settings.reload()
 
-    return get_wsgi_application(), {"tokenForm": token_form}
+    def set_active(user: str, active: bool) -> None:
+        User.objects.filter(username=user).update(is_active=active)
+
+    return get_wsgi_application(), {"tokenForm": token_form, "setActive": set_active}
 
 
 if __name__ == "__main__":

@@ -203,6 +203,22 @@ async def test_any_client_of_django_oauth_toolkit_may_ask_and_may_name_any_agent
         assert (await called(client, token)).json()["scopes"] == ["openid", "read", "write"]
 
 
+async def test_the_tokens_of_a_user_who_may_not_log_in_any_more_stay_good_at_django_oauth_toolkit(
+    django_server: DjangoServer,
+) -> None:
+    django_server.token_form("opaque")
+    token = django_server.login()["access_token"]
+    django_server.set_active(False)
+    try:
+        async with client_of(verifier_of(django_server)) as client:
+            assert await status(client, token) == 200
+            django_server.revoke(token, "web")
+        async with client_of(verifier_of(django_server)) as client:
+            assert await status(client, token) == 401
+    finally:
+        django_server.set_active(True)
+
+
 # How long answers count
 
 
@@ -233,6 +249,22 @@ async def test_a_revoked_token_that_was_never_remembered_is_rejected_at_once(ser
         server.revoke(machine, "service")
         server.revoke(login, "web")
         assert [await status(client, token) for token in (machine, login)] == [401, 401]
+
+
+async def test_a_remembered_token_ends_when_it_expires(authlib_server: AuthlibServer) -> None:
+    authlib_server.token_form("opaque")
+    authlib_server.set_lifetime(2)
+    try:
+        issued_at, token = time.time(), authlib_server.machine_token()
+    finally:
+        authlib_server.set_lifetime(600)
+        authlib_server.token_form("jwt")
+    async with client_of(verifier_of(authlib_server, remember_for=30)) as client:
+        assert await status(client, token) == 200
+        while await status(client, token) == 200:
+            assert time.time() < issued_at + 4
+            await asyncio.sleep(0.05)
+        assert await status(client, token) == 401
 
 
 async def test_a_remembered_token_is_asked_about_once(server: IntrospectingServer) -> None:

@@ -155,6 +155,10 @@ class AuthlibServer(IntrospectingServer):
         """Add or replace a client for client credentials; the metadata are those of RFC 7591."""
         self.tell("register", client=client, metadata=metadata)
 
+    def set_lifetime(self, seconds: int) -> None:
+        """How long new access tokens are valid."""
+        self.tell("setLifetime", seconds=seconds)
+
     def trust_hints(self, trusted: bool) -> None:
         """Whether introspection looks for a token only where the hint of the question says."""
         self.tell("trustHints", trusted=trusted)
@@ -193,6 +197,10 @@ class DjangoServer(IntrospectingServer):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.issuer = f"{self.origin}/o"
+
+    def set_active(self, active: bool) -> None:
+        """Whether alice may log in."""
+        self.tell("setActive", user="alice", active=active)
 
 
 S = TypeVar("S", bound=_Server)

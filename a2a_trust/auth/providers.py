@@ -1,8 +1,8 @@
 """One line for the tokens of each well-known identity provider.
 
-A preset knows what an issuer writes into its access tokens: its name, where its keys are, the claim with the scopes, and
-the claim by which an access token is told from the ID and refresh tokens that the same keys sign. A refusal says what
-the provider's console has to change. Whatever a preset does not offer, the verifiers that it is made of do.
+A preset knows what an issuer writes into its access tokens: its name, where its keys are, the claim with the scopes,
+and the claim by which an access token is told from the ID and refresh tokens that the same keys sign. A refusal says
+what the provider's console has to change. Whatever a preset does not offer, the verifiers that it is made of do.
 
 docs/providers has a page for each of them: the steps in the console, the card, what is refused and why.
 """
@@ -90,8 +90,8 @@ def entra_id(tenant: str, *, audience: Audience, fetcher: Fetcher | None = None)
     """
     if not _GUID.fullmatch(tenant):
         raise ConfigurationError(
-            f"entra_id: tenant {tenant[:64]!a} is not a tenant's ID; write the GUID that the Entra admin center shows as "
-            'Directory (tenant) ID. "common", "organizations" and domain names are not in the tokens'
+            f"entra_id: tenant {tenant[:64]!a} is not a tenant's ID; write the GUID that the Entra admin center shows "
+            'as Directory (tenant) ID. "common", "organizations" and domain names are not in the tokens'
         )
     tenant, network = tenant.lower(), _fetcher(fetcher)
     version_2 = f"https://login.microsoftonline.com/{tenant}/v2.0"

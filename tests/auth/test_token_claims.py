@@ -189,3 +189,14 @@ def test_moments() -> None:
     for claims in ({"exp": 10}, {"exp": "11"}, {"exp": True}, {"nbf": 12}, {"iat": 12}, {"nbf": "1"}):
         with pytest.raises(InvalidCredentialsError):
             moments_of(claims, 10, 1)
+
+
+def test_a_mark_of_all_access_tokens_is_missed() -> None:
+    mark, some = AccessTokenMark("uid", in_all=True), AccessTokenMark("uid")
+    assert (
+        mark.is_contradicted_by({})
+        and mark.is_contradicted_by({"uid": ""})
+        and not mark.is_contradicted_by({"uid": "1"})
+    )
+    assert not some.is_contradicted_by({}) and some.is_contradicted_by({"uid": ""})
+    assert mark != some

@@ -272,7 +272,8 @@ def okta() -> Vendor:
     issuer = "https://acme.okta.com/oauth2/default"
     base: Claims = {"ver": 1, "iss": issuer, "aud": AGENT}
     user: Claims = {
-        **base, "jti": "AT.1", "cid": "0oa1", "uid": "00u1", "scp": ["openid", "invoices:read"], "sub": "ann@example.com",
+        **base, "jti": "AT.1", "cid": "0oa1", "uid": "00u1", "scp": ["openid", "invoices:read"],
+        "sub": "ann@example.com",
     }  # fmt: skip
     machine: Claims = {**base, "jti": "AT.2", "cid": "0oa2", "scp": ["invoices:read"], "sub": "0oa2"}
     identity: Claims = {

@@ -48,7 +48,7 @@ every_vendor = pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: ven
 async def test_an_access_token_gives_its_subject_and_scopes(
     vendor: Vendor, shape: Shape, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with network(vendor, authority, monkeypatch) as (fetcher, _):
+    async with network(vendor.documents, authority, monkeypatch) as (fetcher, _):
         identity = await vendor.verifier(fetcher).verify_bound(shape.token(), NOW)
     assert (identity.issuer, identity.subject) == (shape.claims["iss"], shape.subject)
     assert identity.scopes == shape.scopes
@@ -59,7 +59,7 @@ async def test_an_access_token_gives_its_subject_and_scopes(
 async def test_nothing_is_fetched_before_the_first_token_and_then_only_from_the_vendor(
     vendor: Vendor, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with network(vendor, authority, monkeypatch) as (fetcher, servers):
+    async with network(vendor.documents, authority, monkeypatch) as (fetcher, servers):
         verifier = vendor.verifier(fetcher)
         assert servers.asked == []
         for shape in vendor.good * 2:
@@ -88,7 +88,7 @@ def spellings(vendor: Vendor, shape: Shape) -> list[str]:
 async def test_no_other_token_of_the_vendor_is_an_access_token(
     vendor: Vendor, shape: Shape, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with network(vendor, authority, monkeypatch) as (fetcher, servers):
+    async with network(vendor.documents, authority, monkeypatch) as (fetcher, servers):
         verifier = vendor.verifier(fetcher)
         for token in spellings(vendor, shape):
             with pytest.raises(InvalidCredentialsError):
@@ -121,7 +121,7 @@ async def test_a_token_that_the_vendor_has_not_signed_is_refused(
     vendor: Vendor, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stranger = generate_signer("RS256", kid=RSA.kid, rsa_bits=2048)
-    async with network(vendor, authority, monkeypatch) as (fetcher, _):
+    async with network(vendor.documents, authority, monkeypatch) as (fetcher, _):
         with pytest.raises(InvalidCredentialsError, match="signature"):
             await vendor.verifier(fetcher).verify_bound(vendor.good[0].token(stranger), NOW)
 
@@ -136,7 +136,7 @@ ENTRA = next(vendor for vendor in VENDORS if vendor.name == "entra_id")
 async def test_a_tenants_token_signed_with_the_key_of_consumer_accounts_is_forged(
     shape: Shape, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with network(ENTRA, authority, monkeypatch) as (fetcher, _):
+    async with network(ENTRA.documents, authority, monkeypatch) as (fetcher, _):
         with pytest.raises(InvalidCredentialsError, match="no RSA key named 'consumers'"):
             await ENTRA.verifier(fetcher).verify_bound(shape.token(CONSUMER_KEY), NOW)
 
@@ -145,7 +145,7 @@ async def test_a_tenants_token_signed_with_the_key_of_consumer_accounts_is_forge
 async def test_keys_of_entra_id_for_anybody_else_do_not_count(
     issuer: Any, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with network(ENTRA, authority, monkeypatch) as (fetcher, servers):
+    async with network(ENTRA.documents, authority, monkeypatch) as (fetcher, servers):
         for url, document in servers.documents.items():
             if "keys" in document:
                 servers.documents[url] = {"keys": ["x", jwk(issuer=issuer)]}
@@ -158,7 +158,7 @@ async def test_keys_of_entra_id_for_anybody_else_do_not_count(
 async def test_a_damaged_key_set_of_entra_id_is_an_outage(
     document: Any, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with network(ENTRA, authority, monkeypatch) as (fetcher, servers):
+    async with network(ENTRA.documents, authority, monkeypatch) as (fetcher, servers):
         for url in [url for url in servers.documents if url.endswith("/keys")]:
             servers.documents[url] = document
         for shape in ENTRA.good:
@@ -171,7 +171,7 @@ async def test_a_damaged_key_set_of_entra_id_is_an_outage(
 async def test_odd_claims_of_entra_id_give_no_permission(
     scp: Any, roles: Any, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with network(ENTRA, authority, monkeypatch) as (fetcher, _):
+    async with network(ENTRA.documents, authority, monkeypatch) as (fetcher, _):
         identity = await ENTRA.verifier(fetcher).verify_bound(ENTRA.good[0].token(scp=scp, roles=roles), NOW)
     assert "Invoices.Read.All" not in identity.scopes
 
@@ -250,7 +250,7 @@ async def test_scopes_may_be_in_another_claim(
         "authentik": ("https://id.example.com", "invoices"),
         "cognito": ("eu-west-1_AbCdEfGhI",),
     }
-    async with network(vendor, authority, monkeypatch) as (fetcher, _):
+    async with network(vendor.documents, authority, monkeypatch) as (fetcher, _):
         preset: Callable[..., Any] = getattr(providers, name)
         verifier = preset(*places[name], audience=vendor.audience, scopes_from=scopes_from, fetcher=fetcher)
         assert (await verifier.verify(vendor.good[0].token(), NOW)).scopes == scopes

@@ -25,7 +25,7 @@ from tests.auth.proofs import CLIENT
 from tests.auth.test_jwt import NOW, RSA, token
 from tests.net.test_fetcher import Authority
 
-__all__ = ["AGENT", "KEY", "VENDORS", "Network", "Shape", "Vendor", "network"]
+__all__ = ["AGENT", "KEY", "VENDORS", "Network", "Shape", "Vendor", "network", "openid"]
 
 AGENT: Final = "https://agent.example.com"
 KEY: Final = RSA
@@ -549,11 +549,11 @@ class Network:
 
 @asynccontextmanager
 async def network(
-    vendor: Vendor, authority: Authority, monkeypatch: pytest.MonkeyPatch
+    documents: Mapping[str, Any], authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[Fetcher, Network]]:
-    """The vendor's servers under their own names, and a fetcher that reaches them. Port 443 is another one here."""
-    found = Network(dict(vendor.documents))
-    hosts = sorted({urlsplit(url).hostname or "" for url in vendor.documents})
+    """Servers under their own names, and a fetcher that reaches them. Port 443 is another one here."""
+    found = Network(dict(documents))
+    hosts = sorted({urlsplit(url).hostname or "" for url in documents})
     listening = await asyncio.start_server(found.serve, "127.0.0.1", 0, ssl=authority.server(*hosts))
     here = listening.sockets[0].getsockname()[1]
     connect = httpcore.AnyIOBackend.connect_tcp

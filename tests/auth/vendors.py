@@ -36,7 +36,8 @@ Claims = dict[str, Any]
 @dataclass(frozen=True, kw_only=True)
 class Shape:
     """A kind of token of a vendor. ``subject`` and ``scopes`` are what an access token must give, ``refused`` the words
-    of a refusal. ``typ`` is that of the header; ``...`` leaves it out."""
+    of a refusal. ``typ`` is that of the header; ``...`` leaves it out. ``is_altered``: with claims that the vendor does not
+    write by itself."""
 
     name: str
     claims: Claims
@@ -44,6 +45,7 @@ class Shape:
     subject: str = ""
     scopes: frozenset[str] = frozenset()
     refused: str = ""
+    is_altered: bool = False
 
     def token(self, signer: LocalSigner = KEY, **changes: Any) -> str:
         """A token of this shape; ``...`` takes a claim away."""
@@ -151,7 +153,7 @@ def keycloak() -> Vendor:
             Shape(name="offline token", claims={**refresh, "typ": "Offline"}),
             Shape(name="logout token", claims={**base, "typ": "Logout", "events": EVENTS}, typ="logout+jwt"),
             Shape(name="old logout token", claims={**base, "typ": "Logout", "sub": ann, "sid": "s"}),
-            Shape(name="signed user info", claims={"iss": issuer, "sub": ann, "aud": "web", "scope": "openid"}),
+            Shape(name="signed user info", claims={"iss": issuer, "sub": ann, "aud": "web", "exp": ...}),
         ),
     )
 
@@ -300,7 +302,12 @@ def okta() -> Vendor:
         ),
         others=(
             Shape(name="ID token", claims=identity, typ=...),
-            Shape(name="ID token with a claim scp of its own", claims={**identity, "scp": ["invoices:read"]}, typ=...),
+            Shape(
+                name="ID token with a claim scp of its own",
+                is_altered=True,
+                claims={**identity, "scp": ["invoices:read"]},
+                typ=...,
+            ),
         ),
     )
 
@@ -345,7 +352,7 @@ def cognito() -> Vendor:
         ),
         others=(
             Shape(name="ID token", claims=identity, typ=...),
-            Shape(name="ID token with client_id", claims={**identity, "client_id": "web1"}, typ=...),
+            Shape(name="ID token with client_id", is_altered=True, claims={**identity, "client_id": "web1"}, typ=...),
         ),
         audience="web1",
         audience_in="client_id",
@@ -381,7 +388,11 @@ def ory_hydra() -> Vendor:
         ),
         others=(
             Shape(name="ID token", claims=identity),
-            Shape(name="ID token with scopes of the consent app", claims={**identity, "scp": ["invoices:read"]}),
+            Shape(
+                name="ID token with scopes of the consent app",
+                is_altered=True,
+                claims={**identity, "scp": ["invoices:read"]},
+            ),
             Shape(name="logout token", claims={"iss": issuer, "jti": "3", "aud": ["c"], "events": EVENTS, "sid": "s"}),
         ),
     )
@@ -416,7 +427,9 @@ def authentik() -> Vendor:
         others=(
             Shape(name="ID token", claims=identity),
             Shape(name="ID token after a refresh", claims={**identity, "nonce": ...}),
-            Shape(name="ID token with a scope of its own", claims={**identity, "scope": "invoices:read"}),
+            Shape(
+                name="ID token with a scope of its own", is_altered=True, claims={**identity, "scope": "invoices:read"}
+            ),
             Shape(name="logout token", claims={**identity, "events": EVENTS}, typ="logout+jwt"),
         ),
         audience="invoices-client",
@@ -446,7 +459,9 @@ def kubernetes() -> Vendor:
                 refused="does not include .*; Kubernetes: give the pod a projected token",
             ),
         ),
-        others=(Shape(name="token of a secret", claims={**secret, "iss": issuer, "scope": "x"}, typ=...),),
+        others=(
+            Shape(name="token of a secret", is_altered=True, claims={**secret, "iss": issuer, "scope": "x"}, typ=...),
+        ),
     )
 
 
@@ -513,8 +528,12 @@ def github_actions() -> Vendor:
             ),
         ),
         others=(
-            Shape(name="token without owner", claims={**job, "repository_owner": ..., "scope": "x"}),
-            Shape(name="token without the owner's id", claims={**job, "repository_owner_id": ..., "scope": "x"}),
+            Shape(name="token without owner", is_altered=True, claims={**job, "repository_owner": ..., "scope": "x"}),
+            Shape(
+                name="token without the owner's id",
+                is_altered=True,
+                claims={**job, "repository_owner_id": ..., "scope": "x"},
+            ),
         ),
     )
 

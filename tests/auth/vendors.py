@@ -153,6 +153,8 @@ def keycloak() -> Vendor:
             Shape(name="offline token", claims={**refresh, "typ": "Offline"}),
             Shape(name="logout token", claims={**base, "typ": "Logout", "events": EVENTS}, typ="logout+jwt"),
             Shape(name="old logout token", claims={**base, "typ": "Logout", "sub": ann, "sid": "s"}),
+            Shape(name="token without its own typ", claims={**user, "typ": ...}, is_altered=True),
+            Shape(name="ID token with another header", claims=identity, typ="at+jwt", is_altered=True),
             Shape(name="signed user info", claims={"iss": issuer, "sub": ann, "aud": "web", "exp": ...}),
         ),
     )

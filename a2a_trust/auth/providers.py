@@ -9,22 +9,20 @@ docs/providers has a page for each of them: the steps in the console, the card, 
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
 
-from a2a_trust import strict_json
 from a2a_trust.auth.discovery import OpenIdKeys
+from a2a_trust.auth.entra_id import EntraKeys, entra_scopes, keys_of_tenant
+from a2a_trust.auth.introspection import EndpointAuthentication, IntrospectionVerifier
 from a2a_trust.auth.issuers import SeveralIssuers
 from a2a_trust.auth.jwt import JwtVerifier, TokenProfile
 from a2a_trust.auth.key_sources import KeySource
 from a2a_trust.auth.token_claims import AccessTokenMark, ScopesFrom
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.jwks_cache import JwksCache
-
-if TYPE_CHECKING:
-    from a2a_trust.net.fetcher import Fetcher
+from a2a_trust.net.fetcher import Fetcher
 
 __all__ = [
     "auth0",
@@ -33,17 +31,15 @@ __all__ = [
     "entra_id",
     "github_actions",
     "keycloak",
+    "keycloak_introspection",
     "kubernetes",
     "okta",
     "ory_hydra",
     "spiffe",
+    "zitadel",
 ]
 
 Audience: TypeAlias = str | Iterable[str]
-_Load: TypeAlias = Callable[[], Awaitable[tuple[bytes, float | None]]]
-
-
-# Keycloak
 
 
 def keycloak(
@@ -60,25 +56,51 @@ def keycloak(
         profile=(TokenProfile.PLAIN_JWT, TokenProfile.RFC9068),
         scopes_from=scopes_from,
         marked_by=_KEYCLOAK_MARK,
-        hints={
-            "aud": "Keycloak: add a mapper of the type Audience to a client scope of the calling client",
-            "sub": (
-                'Keycloak: give the calling client the client scope "basic"; for lightweight access tokens also switch '
-                'on "Add to lightweight access token" in its mapper "sub", or use keycloak_introspection'
-            ),
-        },
+        hints=_KEYCLOAK_HINTS,
+    )
+
+
+def keycloak_introspection(
+    url: str,
+    realm: str,
+    *,
+    audience: Audience,
+    client_id: str,
+    authentication: EndpointAuthentication,
+    scopes_from: ScopesFrom = "scope",
+    fetcher: Fetcher | None = None,
+) -> IntrospectionVerifier:
+    """The same, by asking Keycloak about each token: for lightweight access tokens.
+
+    ``client_id`` is the agent's own client, with ``authentication`` such as ``ClientSecret(…)``.
+    """
+    issuer = _keycloak_issuer(url, realm)
+    return IntrospectionVerifier(
+        f"{issuer}/protocol/openid-connect/token/introspect",
+        issuer=issuer,
+        audience=audience,
+        client_id=client_id,
+        authentication=authentication,
+        fetcher=fetcher,
+        scopes_from=scopes_from,
+        marked_by=_KEYCLOAK_MARK,
+        hints=_KEYCLOAK_HINTS,
     )
 
 
 #: Others have ``Refresh``, ``Offline``, ``ID``, ``Logout``; ``DPoP`` is that of tokens bound to a key.
 _KEYCLOAK_MARK: Final = AccessTokenMark("typ", "Bearer", "DPoP", in_all=True)
+_KEYCLOAK_HINTS: Final = {
+    "aud": "Keycloak: add a mapper of the type Audience to a client scope of the calling client",
+    "sub": (
+        'Keycloak: give the calling client the client scope "basic"; for lightweight access tokens also switch '
+        'on "Add to lightweight access token" in its mapper "sub", or use keycloak_introspection'
+    ),
+}
 
 
 def _keycloak_issuer(url: str, realm: str) -> str:
     return f"{_base(url, 'keycloak')}/realms/{_part(realm, 'keycloak: realm', 'staff')}"
-
-
-# Microsoft Entra ID
 
 
 def entra_id(tenant: str, *, audience: Audience, fetcher: Fetcher | None = None) -> SeveralIssuers:
@@ -93,13 +115,13 @@ def entra_id(tenant: str, *, audience: Audience, fetcher: Fetcher | None = None)
             f"entra_id: tenant {tenant[:64]!a} is not a tenant's ID; write the GUID that the Entra admin center shows "
             'as Directory (tenant) ID. "common", "organizations" and domain names are not in the tokens'
         )
-    tenant, network = tenant.lower(), _fetcher(fetcher)
+    tenant, network = tenant.lower(), Fetcher() if fetcher is None else fetcher
     version_2 = f"https://login.microsoftonline.com/{tenant}/v2.0"
     keys_of_1 = network.loader(f"https://login.microsoftonline.com/{tenant}/discovery/keys", configured=True)
     sources: dict[str, KeySource] = {
-        version_2: _EntraKeys(version_2, network),
+        version_2: EntraKeys(version_2, network),
         f"https://sts.windows.net/{tenant}/": JwksCache(
-            lambda: _keys_of_tenant(keys_of_1, tenant), name=f"keys of version 1 of the tenant {tenant}"
+            lambda: keys_of_tenant(keys_of_1, tenant), name=f"keys of version 1 of the tenant {tenant}"
         ),
     }
     return SeveralIssuers(
@@ -108,7 +130,7 @@ def entra_id(tenant: str, *, audience: Audience, fetcher: Fetcher | None = None)
             issuer=issuer,
             audience=audience,
             profile=TokenProfile.PLAIN_JWT,
-            scopes_from=_entra_scopes,
+            scopes_from=entra_scopes,
             marked_by=(AccessTokenMark("azpacr"), AccessTokenMark("appidacr")),
             hints={
                 "aud": (
@@ -122,43 +144,6 @@ def entra_id(tenant: str, *, audience: Audience, fetcher: Fetcher | None = None)
 
 
 _GUID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
-
-
-def _entra_scopes(claims: Mapping[str, Any]) -> Iterable[str]:
-    """What the client may do. ``scp`` is only in tokens with a user. ``roles`` of those are what the user may do; in a
-    token without a user, whose subject is the application itself, they are the client's own permissions."""
-    if "scp" in claims:
-        return str(claims["scp"]).split(" ")
-    is_without_user = claims.get("idtyp", "app") == "app" and claims.get("oid") == claims["sub"]
-    roles = claims.get("roles", ()) if is_without_user else ()
-    return roles if isinstance(roles, tuple) else ()
-
-
-class _EntraKeys(OpenIdKeys):
-    """The keys of version 2, without those that are for other tenants."""
-
-    async def _fetch_keys(self) -> tuple[bytes, float | None]:
-        return await _keys_of_tenant(super()._fetch_keys, self.issuer.split("/")[3])
-
-
-async def _keys_of_tenant(load: _Load, tenant: str) -> tuple[bytes, float | None]:
-    """The key set, without keys whose ``issuer`` is another tenant.
-
-    The set of a tenant also lists keys of Microsoft's consumer accounts. A token of the tenant that is signed with one
-    of those is forged; in 2023 attackers read the mail of agencies with such tokens.
-    """
-    document, max_age = await load()
-    key_set = strict_json.parse(document, what="key set")
-    keys = key_set.get("keys") if type(key_set) is dict else None
-    if type(keys) is not list:
-        return document, max_age
-    names = ("https://login.microsoftonline.com/{tenantid}/v2.0", "https://sts.windows.net/{tenantid}/")
-    ours = [*names, *(name.replace("{tenantid}", tenant) for name in names)]
-    kept = [key for key in keys if type(key) is dict and ("issuer" not in key or key["issuer"] in ours)]
-    return json.dumps({"keys": kept}).encode(), max_age
-
-
-# Auth0
 
 
 def auth0(
@@ -183,9 +168,6 @@ def auth0(
     )
 
 
-# Okta
-
-
 def okta(
     issuer: str, *, audience: Audience, scopes_from: ScopesFrom = "scp", fetcher: Fetcher | None = None
 ) -> JwtVerifier:
@@ -203,9 +185,6 @@ def okta(
         marked_by=AccessTokenMark("cid", in_all=True),
         hints={"aud": "Okta: the audience is a setting of the authorization server (Security, API, Settings)"},
     )
-
-
-# Amazon Cognito
 
 
 def cognito(
@@ -237,7 +216,30 @@ def cognito(
 _USER_POOL: Final = re.compile(r"(?P<region>[a-z]{2}(?:-[a-z]+)+-[0-9]{1,2})_[A-Za-z0-9]+")
 
 
-# Ory Hydra
+def zitadel(
+    url: str,
+    *,
+    audience: Audience,
+    client_id: str,
+    authentication: EndpointAuthentication,
+    fetcher: Fetcher | None = None,
+) -> IntrospectionVerifier:
+    """Access tokens of a Zitadel instance, by asking it: no claim of its JWTs says that they are access tokens.
+
+    ``audience`` is the agent's project (Resource Id), ``client_id`` its application of the type API. The scopes are the
+    roles that the caller has in that project.
+    """
+    issuer = _base(url, "zitadel")
+    return IntrospectionVerifier(
+        f"{issuer}/oauth/v2/introspect",
+        issuer=issuer,
+        audience=audience,
+        client_id=client_id,
+        authentication=authentication,
+        fetcher=fetcher,
+        scopes_from="urn:zitadel:iam:org:project:roles",  # not scope, which has what the client asked for
+        hints={"aud": "Zitadel: clients have to ask for the scope urn:zitadel:iam:org:project:id:<Resource Id>:aud"},
+    )
 
 
 def ory_hydra(
@@ -257,9 +259,6 @@ def ory_hydra(
     )
 
 
-# authentik
-
-
 def authentik(
     url: str, application: str, *, audience: Audience, scopes_from: ScopesFrom = "scope", fetcher: Fetcher | None = None
 ) -> JwtVerifier:
@@ -275,9 +274,6 @@ def authentik(
         marked_by=AccessTokenMark("uid", in_all=True),
         hints={"aud": "authentik: tokens are for the provider that issued them; clients have to use the agent's own"},
     )
-
-
-# Workloads
 
 
 def kubernetes(
@@ -323,7 +319,8 @@ def github_actions(*, audience: Audience, owners: Mapping[str, int], fetcher: Fe
     may call, each with its numeric id: a name that is given up can be registered by somebody else. The tokens have no
     scopes; the subject is the repository with its branch or environment.
     """
-    ids = [*owners.values()] if isinstance(owners, Mapping) else []
+    given: Any = owners
+    ids = [*given.values()] if isinstance(given, Mapping) else []
     if not ids or not all(type(each) is int and each > 0 for each in ids):
         raise ConfigurationError(
             'github_actions: owners names the accounts and their ids, as in {"octo-org": 123456}; '
@@ -359,7 +356,7 @@ def _verifier(
     if keys is not None and fetcher is not None:
         raise ConfigurationError("pass either keys or fetcher: keys says already where the keys come from")
     return JwtVerifier(
-        OpenIdKeys(issuer, _fetcher(fetcher)) if keys is None else keys,
+        OpenIdKeys(issuer, Fetcher() if fetcher is None else fetcher) if keys is None else keys,
         issuer=issuer,
         audience=audience,
         profile=profile,
@@ -368,14 +365,6 @@ def _verifier(
         marked_by=marked_by,
         hints=hints,
     )
-
-
-def _fetcher(given: Fetcher | None) -> Fetcher:
-    if given is not None:
-        return given
-    from a2a_trust.net.fetcher import Fetcher
-
-    return Fetcher()
 
 
 def _base(url: str, preset: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import httpcore
 import pytest
@@ -36,8 +36,8 @@ Claims = dict[str, Any]
 @dataclass(frozen=True, kw_only=True)
 class Shape:
     """A kind of token of a vendor. ``subject`` and ``scopes`` are what an access token must give, ``refused`` the words
-    of a refusal. ``typ`` is that of the header; ``...`` leaves it out. ``is_altered``: with claims that the vendor does not
-    write by itself."""
+    of a refusal. ``typ`` is that of the header; ``...`` leaves it out. ``is_altered``: with claims that the vendor does
+    not write by itself."""
 
     name: str
     claims: Claims
@@ -97,7 +97,7 @@ def jwk(signer: LocalSigner = KEY, **members: Any) -> Claims:
     return {name: value for name, value in found.items() if value is not ...}
 
 
-EVENTS: Final = {"http://schemas.openid.net/event/backchannel-logout": {}}
+EVENTS: Final[Claims] = {"http://schemas.openid.net/event/backchannel-logout": {}}
 JKT: Final = {"jkt": CLIENT.public_key.thumbprint}
 
 
@@ -548,17 +548,25 @@ VENDORS: Final = (
 
 @dataclass
 class Network:
-    """The servers of vendors: one server on loopback, with a certificate for all their names. ``asked`` are URLs."""
+    """The servers of vendors: one server on loopback, with a certificate for all their names.
+
+    ``documents`` are what it answers, by URL; ``tokens`` what it says of the token in a form. ``asked`` are URLs.
+    """
 
     documents: dict[str, Any]
+    tokens: dict[str, Claims] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        host = next(line[6:] for line in head.split("\r\n") if line.startswith("Host: "))
-        self.asked.append(f"https://{host}{head.split(' ')[1]}")
-        body = json.dumps(self.documents.get(self.asked[-1])).encode()
-        status = "200 OK" if self.asked[-1] in self.documents else "404 Not Found"
+        headers = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:-2])
+        self.asked.append(f"https://{headers['host']}{head.split(' ')[1]}")
+        form = parse_qs((await reader.readexactly(int(headers.get("content-length", 0)))).decode())
+        found = self.documents.get(self.asked[-1])
+        if form:
+            found = self.tokens.get(form["token"][0], {"active": False})
+        body = json.dumps(found).encode()
+        status = "404 Not Found" if found is None else "200 OK"
         lines = [f"HTTP/1.1 {status}", "Content-Type: application/json", f"Content-Length: {len(body)}", "", ""]
         writer.write("\r\n".join(lines).encode() + body)
         await writer.drain()

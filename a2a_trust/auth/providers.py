@@ -15,7 +15,8 @@ from typing import Any, Final, TypeAlias
 
 from a2a_trust.auth.discovery import OpenIdKeys
 from a2a_trust.auth.entra_id import EntraKeys, entra_scopes, keys_of_tenant
-from a2a_trust.auth.introspection import EndpointAuthentication, IntrospectionVerifier
+from a2a_trust.auth.introspection import IntrospectionVerifier
+from a2a_trust.auth.introspection_endpoint import EndpointAuthentication
 from a2a_trust.auth.issuers import SeveralIssuers
 from a2a_trust.auth.jwt import JwtVerifier, TokenProfile
 from a2a_trust.auth.key_sources import KeySource

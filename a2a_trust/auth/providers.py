@@ -20,7 +20,7 @@ from a2a_trust.auth.introspection_endpoint import EndpointAuthentication
 from a2a_trust.auth.issuers import SeveralIssuers
 from a2a_trust.auth.jwt import JwtVerifier, TokenProfile
 from a2a_trust.auth.key_sources import KeySource
-from a2a_trust.auth.token_claims import AccessTokenMark, ScopesFrom
+from a2a_trust.auth.token_claims import AccessTokenMark, ScopesFrom, marks_of
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.jwks_cache import JwksCache
 from a2a_trust.net.fetcher import Fetcher
@@ -309,7 +309,10 @@ def spiffe(
         fetcher,
         keys=keys,
         marked_by=AccessTokenMark("sub", prefix=f"spiffe://{domain}/"),
-        hints={"iss": "SPIRE: set jwt_issuer of the server, so that JWT-SVIDs name their issuer"},
+        hints={
+            "iss": "SPIRE: set jwt_issuer of the server, so that JWT-SVIDs name their issuer",
+            "sub": f"only workloads of the trust domain {domain} may call",
+        },
     )
 
 
@@ -335,7 +338,10 @@ def github_actions(*, audience: Audience, owners: Mapping[str, int], fetcher: Fe
             AccessTokenMark("repository_owner", *owners, in_all=True),
             AccessTokenMark("repository_owner_id", *map(str, ids), in_all=True),
         ),
-        hints={"aud": "GitHub: ask for it in the workflow, as in core.getIDToken(audience)"},
+        hints={
+            "aud": "GitHub: ask for it in the workflow, as in core.getIDToken(audience)",
+            **dict.fromkeys(("repository_owner", "repository_owner_id"), "only repositories of the owners may call"),
+        },
     )
 
 
@@ -354,6 +360,7 @@ def _verifier(
     audience_from: str | None = None,
     keys: KeySource | None = None,
 ) -> JwtVerifier:
+    marks = marks_of(marked_by)
     if keys is not None and fetcher is not None:
         raise ConfigurationError("pass either keys or fetcher: keys says already where the keys come from")
     return JwtVerifier(
@@ -363,8 +370,8 @@ def _verifier(
         profile=profile,
         scopes_from=scopes_from,
         audience_from=audience_from,
-        marked_by=marked_by,
-        hints=hints,
+        marked_by=marks,
+        hints={**{mark.claim: "send the access token, not the ID token" for mark in marks}, **hints},
     )
 
 

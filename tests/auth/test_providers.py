@@ -130,6 +130,14 @@ async def test_a_token_that_the_vendor_has_not_signed_is_refused(
             await vendor.verifier(fetcher).verify_bound(vendor.good[0].token(stranger), NOW)
 
 
+@pytest.mark.parametrize("name", ["keycloak", "okta", "cognito", "ory_hydra", "authentik"])
+async def test_who_sends_the_id_token_is_told_so_in_the_log(name: str) -> None:
+    vendor = next(vendor for vendor in VENDORS if vendor.name == name)
+    bare: dict[str, Any] = {"aud": vendor.audience, "nonce": ..., "at_hash": ...}
+    with pytest.raises(InvalidCredentialsError, match="no access token; send the access token, not the ID token"):
+        await vendor.verifier(Fetcher()).verify(vendor.others[0].token(**bare), NOW)
+
+
 # Entra ID
 
 

@@ -521,7 +521,7 @@ def github_actions() -> Vendor:
             Shape(
                 name="one of a stranger",
                 claims={**job, "repository_owner": "evil", "repository_owner_id": "66"},
-                refused='repository_owner is "evil"',
+                refused='repository_owner is "evil".*; only repositories of the owners may call',
             ),
             Shape(
                 name="one of a stranger with the name",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from a2a_trust.auth.introspection import IntrospectionVerifier
 
 from a2a_trust import providers
+from a2a_trust.auth.introspection import IntrospectionVerifier
 from a2a_trust.client import ClientSecret
 from a2a_trust.errors import InvalidCredentialsError, UnrecognizedCredentialsError
 from a2a_trust.net.fetcher import Fetcher

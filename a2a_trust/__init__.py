@@ -23,11 +23,12 @@ Rooms, from the ground up; each imports only from rooms before it:
 ``proxies``         a door: client certificates from a proxy
 ``certificates``    a door: client certificates, for agents and for clients
 ``endpoints``       a door: parts of ``protect`` as ASGI applications of their own, and sources of cards
+``providers``       a door: presets for the tokens of identity providers
 ``testing``         for tests of agents and clients: callers, tokens, agents in memory
 ==================  =================================================================================
 
 The names that most programs need are here, as ``__init__.pyi`` lists them. All other public names are in ``errors``,
-``keys``, ``signing``, ``auth``, ``lint``, ``middleware``, ``client`` and ``testing``, and behind the three doors.
+``keys``, ``signing``, ``auth``, ``lint``, ``middleware``, ``client`` and ``testing``, and behind the four doors.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ FLOORS = (
     ("signing", "auth"),
     ("lint",),
     ("middleware", "client"),
-    ("servers", "cli", "proxies", "certificates", "endpoints", "testing"),
+    ("servers", "cli", "proxies", "certificates", "endpoints", "providers", "testing"),
     ("__main__",),
 )
 
@@ -173,7 +173,7 @@ def test_the_map_of_the_package_has_every_room_below_those_that_import_it() -> N
 
 #: The packages and modules whose names are public.
 PUBLIC = ("", ".keys", ".signing", ".auth", ".lint", ".middleware", ".client", ".testing")
-DOORS = (".errors", ".proxies", ".certificates", ".endpoints")
+DOORS = (".errors", ".proxies", ".certificates", ".endpoints", ".providers")
 
 
 @pytest.mark.parametrize(

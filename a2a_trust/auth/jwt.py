@@ -274,7 +274,9 @@ class JwtVerifier(BoundVerifier[str]):
         for mark in self._marks:
             if mark.is_contradicted_by(claims):
                 raise InvalidCredentialsError(
-                    self._with_hint(mark.claim, f"token: {mark.claim} is {shown(claims[mark.claim])}: no access token")
+                    self._with_hint(
+                        mark.claim, f"token: {mark.claim} is {shown(claims.get(mark.claim))}: no access token"
+                    )
                 )
         if profile is TokenProfile.PLAIN_JWT:
             said = claims.get("typ", _KEYCLOAK_ACCESS)

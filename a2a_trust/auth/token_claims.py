@@ -48,20 +48,22 @@ class AccessTokenMark:
         AccessTokenMark("sub", prefix="spiffe://")    # the claim begins so
         AccessTokenMark("kubernetes.io")              # the claim is there
 
-    A token that has the claim with another value is no access token. ``claim`` is the exact name of a claim at the top.
+    A token that has the claim with another value is no access token; with ``in_all``, a token without the claim is not
+    one either, whatever else it has. ``claim`` is the exact name of a claim at the top.
     """
 
     claim: str
     values: tuple[str, ...]
     prefix: str
+    in_all: bool
 
-    def __init__(self, claim: str, *values: str, prefix: str = "") -> None:
+    def __init__(self, claim: str, *values: str, prefix: str = "", in_all: bool = False) -> None:
         texts = (claim, prefix, *values)
         if not all(type(text) is str for text in texts) or not claim or "" in values or (values and prefix):
             raise ConfigurationError(
                 'AccessTokenMark: write the name of a claim, and values or a prefix: AccessTokenMark("use", "access")'
             )
-        for name, value in (("claim", claim), ("values", values), ("prefix", prefix)):
+        for name, value in (("claim", claim), ("values", values), ("prefix", prefix), ("in_all", in_all is True)):
             object.__setattr__(self, name, value)
 
     def is_in(self, claims: Mapping[str, Any]) -> bool:
@@ -75,7 +77,7 @@ class AccessTokenMark:
 
     def is_contradicted_by(self, claims: Mapping[str, Any]) -> bool:
         """Whether the claims say that this is another kind of token."""
-        return self.claim in claims and not self.is_in(claims)
+        return (self.in_all or self.claim in claims) and not self.is_in(claims)
 
 
 def marks_of(marked_by: AccessTokenMark | Iterable[AccessTokenMark]) -> tuple[AccessTokenMark, ...]:

@@ -12,6 +12,8 @@ import pytest
 from a2a_trust.auth.jwt import TokenProfile
 from a2a_trust.errors import InvalidCredentialsError
 from tests.auth.test_jwt import ISSUER, NOW, claims, token, verifier
+from tests.auth.vendors import CONSUMER_KEY, CONSUMERS, TENANT, VENDORS, network
+from tests.net.test_fetcher import Authority
 
 pytestmark = pytest.mark.anyio
 
@@ -63,3 +65,62 @@ async def test_subjects_that_look_alike_stay_different_callers() -> None:
     subjects = ["alice", "Alice", "alice ", "alice\0", "аlice", "ａlice"]
     found = [(await verifier().verify(token(claims(sub=sub)), NOW)).subject for sub in subjects]
     assert found == subjects
+
+
+# Presets for identity providers
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+BY_NAME = {vendor.name: vendor for vendor in VENDORS}
+
+
+@pytest.mark.parametrize(
+    ("vendor", "changes"),
+    [
+        ("keycloak", {"iss": "https://sso.example.com/realms/Staff"}),
+        ("keycloak", {"iss": "https://sso.example.com/realms/staff/"}),
+        ("entra_id", {"iss": f"https://login.microsoftonline.com/{CONSUMERS}/v2.0", "tid": TENANT}),
+        ("entra_id", {"iss": f"https://login.microsoftonline.com/{TENANT.upper()}/v2.0"}),
+        ("entra_id", {"iss": f"https://sts.windows.net/{TENANT}"}),
+        ("entra_id", {"iss": "https://login.microsoftonline.com/{tenantid}/v2.0"}),
+        ("spiffe", {"sub": "spiffe://example.org.evil.example/ns/billing/sa/agent"}),
+        ("spiffe", {"sub": "spiffe://example.orgevil/agent"}),
+        ("spiffe", {"sub": "spiffe://Example.org/agent"}),
+        ("spiffe", {"sub": "spiffe://evil.example/example.org/"}),
+        ("spiffe", {"sub": ["spiffe://example.org/agent"]}),
+        ("github_actions", {"repository_owner": "Octo-Org"}),
+        ("github_actions", {"repository_owner": "octo-org-evil"}),
+        ("github_actions", {"repository_owner": ["octo-org"]}),
+        ("github_actions", {"repository_owner_id": "650"}),
+        ("github_actions", {"repository_owner_id": 65}),
+        ("kubernetes", {"kubernetes.io": {}}),
+        ("cognito", {"client_id": "web1 "}),
+        ("cognito", {"client_id": ["web1"], "aud": "web2"}),
+        ("cognito", {"token_use": "Access"}),
+    ],
+)
+async def test_no_preset_takes_a_tenant_an_owner_or_a_subject_that_is_almost_right(
+    vendor: str, changes: dict[str, Any], authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preset = BY_NAME[vendor]
+    async with network(preset.documents, authority, monkeypatch) as (fetcher, _):
+        judge = preset.verifier(fetcher)
+        assert (await judge.verify(preset.good[0].token(), NOW)).subject
+        with pytest.raises(InvalidCredentialsError):
+            await judge.verify(preset.good[0].token(**changes), NOW)
+
+
+async def test_a_key_of_another_tenant_signs_no_token_of_this_one(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in 2023, when a stolen key of Microsoft's consumer accounts signed tokens of agencies."""
+    preset = BY_NAME["entra_id"]
+    async with network(preset.documents, authority, monkeypatch) as (fetcher, _):
+        for shape in preset.good:
+            assert (await preset.verifier(fetcher).verify(shape.token(), NOW)).subject
+            with pytest.raises(InvalidCredentialsError, match="no RSA key named 'consumers'"):
+                await preset.verifier(fetcher).verify(shape.token(CONSUMER_KEY), NOW)

@@ -16,6 +16,8 @@ from a2a_trust.auth.token_claims import AccessTokenMark
 from a2a_trust.errors import InvalidCredentialsError
 from tests.auth.proofs import CLIENT
 from tests.auth.test_jwt import NOW, claims, token, verifier
+from tests.auth.vendors import VENDORS, Vendor, network
+from tests.net.test_fetcher import Authority
 
 pytestmark = pytest.mark.anyio
 
@@ -152,3 +154,27 @@ async def test_a_token_without_end_or_at_its_end_is_refused(exp: Any) -> None:
 async def test_a_token_of_the_future_is_refused(name: str) -> None:
     with pytest.raises(InvalidCredentialsError, match="not valid yet"):
         await verifier().verify(token(claims(**{name: NOW + 31, "exp": NOW + 600})), NOW)
+
+
+# Presets for identity providers
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: vendor.name)
+async def test_no_preset_takes_an_id_refresh_or_logout_token_of_any_vendor(
+    vendor: Vendor, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is issued by the preset's own issuer, for the agent, with and without what most readers look at."""
+    here: dict[str, Any] = {"iss": vendor.issuer, "aud": vendor.audience, vendor.audience_in: vendor.audience}
+    bare = dict.fromkeys(["nonce", "at_hash", "c_hash", "s_hash"], ...)
+    async with network(vendor.documents, authority, monkeypatch) as (fetcher, servers):
+        judge = vendor.verifier(fetcher)
+        for shape in [shape for other in VENDORS for shape in other.others if not shape.is_altered]:
+            for changes in (here, {**here, **bare}):
+                with pytest.raises(InvalidCredentialsError):
+                    await judge.verify_bound(shape.token(**changes), NOW)
+        assert servers.asked == []

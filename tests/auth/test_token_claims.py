@@ -189,3 +189,9 @@ def test_moments() -> None:
     for claims in ({"exp": 10}, {"exp": "11"}, {"exp": True}, {"nbf": 12}, {"iat": 12}, {"nbf": "1"}):
         with pytest.raises(InvalidCredentialsError):
             moments_of(claims, 10, 1)
+
+
+@pytest.mark.parametrize(("claims", "is_missed"), [({}, True), ({"uid": ""}, True), ({"uid": "1"}, False)])
+def test_a_mark_of_all_access_tokens_is_missed(claims: dict[str, Any], is_missed: bool) -> None:
+    assert AccessTokenMark("uid", in_all=True).is_contradicted_by(claims) == is_missed
+    assert AccessTokenMark("uid").is_contradicted_by(claims) == (is_missed and "uid" in claims)

@@ -1,0 +1,397 @@
+"""One line for the tokens of each well-known identity provider.
+
+A preset knows what an issuer writes into its access tokens: its name, where its keys are, the claim with the scopes,
+and the claim by which an access token is told from the ID and refresh tokens that the same keys sign. A refusal says
+what the provider's console has to change. Whatever a preset does not offer, the verifiers that it is made of do.
+
+docs/providers has a page for each of them: the steps in the console, the card, what is refused and why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+from a2a_trust.auth.discovery import OpenIdKeys
+from a2a_trust.auth.entra_id import EntraKeys, entra_scopes, keys_of_tenant
+from a2a_trust.auth.introspection import IntrospectionVerifier
+from a2a_trust.auth.introspection_endpoint import EndpointAuthentication
+from a2a_trust.auth.issuers import SeveralIssuers
+from a2a_trust.auth.jwt import JwtVerifier, TokenProfile
+from a2a_trust.auth.key_sources import KeySource
+from a2a_trust.auth.token_claims import AccessTokenMark, ScopesFrom, marks_of
+from a2a_trust.errors import ConfigurationError
+from a2a_trust.keys.jwks_cache import JwksCache
+from a2a_trust.net.fetcher import Fetcher
+
+__all__ = [
+    "auth0",
+    "authentik",
+    "cognito",
+    "entra_id",
+    "github_actions",
+    "keycloak",
+    "keycloak_introspection",
+    "kubernetes",
+    "okta",
+    "ory_hydra",
+    "spiffe",
+    "zitadel",
+]
+
+Audience: TypeAlias = str | Iterable[str]
+
+
+def keycloak(
+    url: str, realm: str, *, audience: Audience, scopes_from: ScopesFrom = "scope", fetcher: Fetcher | None = None
+) -> JwtVerifier:
+    """Access tokens of a realm of Keycloak: ``keycloak("https://sso.example.com", "staff", audience="invoices")``.
+
+    ``scopes_from="realm_access.roles"`` counts realm roles instead of scopes.
+    """
+    return _verifier(
+        _keycloak_issuer(url, realm),
+        audience,
+        fetcher,
+        profile=(TokenProfile.PLAIN_JWT, TokenProfile.RFC9068),
+        scopes_from=scopes_from,
+        marked_by=_KEYCLOAK_MARK,
+        hints=_KEYCLOAK_HINTS,
+    )
+
+
+def keycloak_introspection(
+    url: str,
+    realm: str,
+    *,
+    audience: Audience,
+    client_id: str,
+    authentication: EndpointAuthentication,
+    scopes_from: ScopesFrom = "scope",
+    fetcher: Fetcher | None = None,
+) -> IntrospectionVerifier:
+    """The same, by asking Keycloak about each token: for lightweight access tokens.
+
+    ``client_id`` is the agent's own client, with ``authentication`` such as ``ClientSecret(…)``.
+    """
+    issuer = _keycloak_issuer(url, realm)
+    return IntrospectionVerifier(
+        f"{issuer}/protocol/openid-connect/token/introspect",
+        issuer=issuer,
+        audience=audience,
+        client_id=client_id,
+        authentication=authentication,
+        fetcher=fetcher,
+        scopes_from=scopes_from,
+        marked_by=_KEYCLOAK_MARK,
+        hints=_KEYCLOAK_HINTS,
+    )
+
+
+#: Others have ``Refresh``, ``Offline``, ``ID``, ``Logout``; ``DPoP`` is that of tokens bound to a key.
+_KEYCLOAK_MARK: Final = AccessTokenMark("typ", "Bearer", "DPoP", in_all=True)
+_KEYCLOAK_HINTS: Final = {
+    "aud": "Keycloak: add a mapper of the type Audience to a client scope of the calling client",
+    "sub": (
+        'Keycloak: give the calling client the client scope "basic"; for lightweight access tokens also switch '
+        'on "Add to lightweight access token" in its mapper "sub", or use keycloak_introspection'
+    ),
+}
+
+
+def _keycloak_issuer(url: str, realm: str) -> str:
+    return f"{_base(url, 'keycloak')}/realms/{_part(realm, 'keycloak: realm', 'staff')}"
+
+
+def entra_id(tenant: str, *, audience: Audience, fetcher: Fetcher | None = None) -> SeveralIssuers:
+    """Access tokens of one tenant of Microsoft Entra ID, of both versions: ``entra_id("8eaef023-…", audience=[…])``.
+
+    ``tenant`` is the Directory (tenant) ID, ``audience`` the Application (client) ID and the Application ID URI of the
+    agent's registration. The scopes are ``scp`` of a token with a user, and ``roles`` of a token that an application
+    got for itself; the roles of users do not count.
+    """
+    if not _GUID.fullmatch(tenant):
+        raise ConfigurationError(
+            f"entra_id: tenant {tenant[:64]!a} is not a tenant's ID; write the GUID that the Entra admin center shows "
+            'as Directory (tenant) ID. "common", "organizations" and domain names are not in the tokens'
+        )
+    tenant, network = tenant.lower(), Fetcher() if fetcher is None else fetcher
+    version_2 = f"https://login.microsoftonline.com/{tenant}/v2.0"
+    keys_of_1 = network.loader(f"https://login.microsoftonline.com/{tenant}/discovery/keys", configured=True)
+    sources: dict[str, KeySource] = {
+        version_2: EntraKeys(version_2, network),
+        f"https://sts.windows.net/{tenant}/": JwksCache(
+            lambda: keys_of_tenant(keys_of_1, tenant), name=f"keys of version 1 of the tenant {tenant}"
+        ),
+    }
+    return SeveralIssuers(
+        JwtVerifier(
+            keys,
+            issuer=issuer,
+            audience=audience,
+            profile=TokenProfile.PLAIN_JWT,
+            scopes_from=entra_scopes,
+            marked_by=(AccessTokenMark("azpacr"), AccessTokenMark("appidacr")),
+            hints={
+                "aud": (
+                    "Entra ID: tokens of version 2 have the Application (client) ID, those of version 1 mostly the "
+                    "Application ID URI (api://…); pass both as audience"
+                )
+            },
+        )
+        for issuer, keys in sources.items()
+    )
+
+
+_GUID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+
+
+def auth0(
+    domain: str, *, audience: Audience, scopes_from: ScopesFrom = "scope", fetcher: Fetcher | None = None
+) -> JwtVerifier:
+    """Access tokens of an Auth0 tenant, of both token profiles: ``auth0("acme.eu.auth0.com", audience="https://…")``.
+
+    ``domain`` is that of the tenant, or its custom domain; ``audience`` the Identifier of the API.
+    ``scopes_from="permissions"`` counts the permissions that RBAC adds to tokens.
+    """
+    return _verifier(
+        f"https://{_domain(domain, 'auth0: domain', 'acme.eu.auth0.com')}/",
+        audience,
+        fetcher,
+        profile=(TokenProfile.PLAIN_JWT, TokenProfile.RFC9068),
+        scopes_from=scopes_from,
+        marked_by=AccessTokenMark("gty"),
+        hints={
+            "aud": "Auth0: clients have to ask for a token with audience=<the Identifier of the API>",
+            "scope": "Auth0: let clients ask for a scope, or give the API the RFC 9068 token profile",
+        },
+    )
+
+
+def okta(
+    issuer: str, *, audience: Audience, scopes_from: ScopesFrom = "scp", fetcher: Fetcher | None = None
+) -> JwtVerifier:
+    """Access tokens of a custom authorization server of Okta: ``okta("https://acme.okta.com/oauth2/default", …)``."""
+    if not re.fullmatch(r"https://[^/]+/oauth2/[A-Za-z0-9]+", issuer):
+        raise ConfigurationError(
+            f"okta: issuer {issuer[:128]!a} is not a custom authorization server; write its Issuer URI, such as "
+            "https://acme.okta.com/oauth2/default. Tokens of the org authorization server are for Okta only"
+        )
+    return _verifier(
+        issuer,
+        audience,
+        fetcher,
+        scopes_from=scopes_from,
+        marked_by=AccessTokenMark("cid", in_all=True),
+        hints={"aud": "Okta: the audience is a setting of the authorization server (Security, API, Settings)"},
+    )
+
+
+def cognito(
+    user_pool: str, *, audience: Audience, scopes_from: ScopesFrom = "scope", fetcher: Fetcher | None = None
+) -> JwtVerifier:
+    """Access tokens of an Amazon Cognito user pool: ``cognito("eu-west-1_AbCdEfGhI", audience=["<app client id>"])``.
+
+    They have no ``aud``. ``audience`` are the ids of the app clients that may call, and the resource's URL for tokens
+    with resource binding.
+    """
+    found = _USER_POOL.fullmatch(user_pool)
+    if found is None:
+        raise ConfigurationError(
+            f"cognito: user_pool {user_pool[:64]!a} is not the id of a user pool; write it as in eu-west-1_AbCdEfGhI"
+        )
+    region = found["region"]
+    host = f"cognito-idp.{region}.amazonaws.com{'.cn' if region.startswith('cn-') else ''}"
+    return _verifier(
+        f"https://{host}/{user_pool}",
+        audience,
+        fetcher,
+        scopes_from=scopes_from,
+        audience_from="client_id",
+        marked_by=AccessTokenMark("token_use", "access", in_all=True),
+        hints={"aud": "Cognito: pass the ids of the app clients that may call as audience"},
+    )
+
+
+_USER_POOL: Final = re.compile(r"(?P<region>[a-z]{2}(?:-[a-z]+)+-[0-9]{1,2})_[A-Za-z0-9]+")
+
+
+def zitadel(
+    url: str,
+    *,
+    audience: Audience,
+    client_id: str,
+    authentication: EndpointAuthentication,
+    fetcher: Fetcher | None = None,
+) -> IntrospectionVerifier:
+    """Access tokens of a Zitadel instance, by asking it: no claim of its JWTs says that they are access tokens.
+
+    ``audience`` is the agent's project (Resource Id), ``client_id`` its application of the type API. The scopes are the
+    roles that the caller has in that project.
+    """
+    issuer = _base(url, "zitadel")
+    return IntrospectionVerifier(
+        f"{issuer}/oauth/v2/introspect",
+        issuer=issuer,
+        audience=audience,
+        client_id=client_id,
+        authentication=authentication,
+        fetcher=fetcher,
+        scopes_from="urn:zitadel:iam:org:project:roles",  # not scope, which has what the client asked for
+        hints={"aud": "Zitadel: clients have to ask for the scope urn:zitadel:iam:org:project:id:<Resource Id>:aud"},
+    )
+
+
+def ory_hydra(
+    issuer: str, *, audience: Audience, scopes_from: ScopesFrom = ("scp", "scope"), fetcher: Fetcher | None = None
+) -> JwtVerifier:
+    """JWT access tokens of Ory Hydra and Ory Network: ``ory_hydra("https://auth.example.com", audience="https://…")``.
+
+    ``issuer`` is ``urls.self.issuer`` as the metadata has it, with its slash if it has one.
+    """
+    return _verifier(
+        issuer,
+        audience,
+        fetcher,
+        scopes_from=scopes_from,
+        marked_by=AccessTokenMark("client_id", in_all=True),
+        hints={"aud": "Hydra: list the audience in the OAuth 2.0 client, and let clients ask for it with audience=…"},
+    )
+
+
+def authentik(
+    url: str, application: str, *, audience: Audience, scopes_from: ScopesFrom = "scope", fetcher: Fetcher | None = None
+) -> JwtVerifier:
+    """Access tokens of one application of authentik: ``authentik("https://id.example.com", "invoices", audience=…)``.
+
+    ``application`` is the slug of the agent's application, ``audience`` the Client ID of its provider.
+    """
+    return _verifier(
+        f"{_base(url, 'authentik')}/application/o/{_part(application, 'authentik: application', 'invoices')}/",
+        audience,
+        fetcher,
+        scopes_from=scopes_from,
+        marked_by=AccessTokenMark("uid", in_all=True),
+        hints={"aud": "authentik: tokens are for the provider that issued them; clients have to use the agent's own"},
+    )
+
+
+def kubernetes(
+    issuer: str, *, audience: Audience, keys: KeySource | None = None, fetcher: Fetcher | None = None
+) -> JwtVerifier:
+    """Tokens of service accounts: ``kubernetes("https://kubernetes.default.svc.cluster.local", audience="invoices")``.
+
+    ``keys``, such as ``JwksFile(…)``, is for clusters whose key set this program cannot fetch. The tokens have no
+    scopes; the subject is ``system:serviceaccount:<namespace>:<name>``.
+    """
+    return _verifier(
+        issuer,
+        audience,
+        fetcher,
+        keys=keys,
+        marked_by=AccessTokenMark("kubernetes.io", in_all=True),
+        hints={"aud": "Kubernetes: give the pod a projected token with this audience (serviceAccountToken.audience)"},
+    )
+
+
+def spiffe(
+    issuer: str, *, audience: Audience, trust_domain: str, keys: KeySource | None = None, fetcher: Fetcher | None = None
+) -> JwtVerifier:
+    """JWT-SVIDs of one trust domain: ``spiffe("https://oidc.example.org", audience=…, trust_domain="example.org")``.
+
+    ``issuer`` is ``jwt_issuer`` of the SPIRE server. The tokens have no scopes; the subject is the SPIFFE ID.
+    """
+    domain = _domain(trust_domain, "spiffe: trust_domain", "example.org")
+    return _verifier(
+        issuer,
+        audience,
+        fetcher,
+        keys=keys,
+        marked_by=AccessTokenMark("sub", prefix=f"spiffe://{domain}/"),
+        hints={
+            "iss": "SPIRE: set jwt_issuer of the server, so that JWT-SVIDs name their issuer",
+            "sub": f"only workloads of the trust domain {domain} may call",
+        },
+    )
+
+
+def github_actions(*, audience: Audience, owners: Mapping[str, int], fetcher: Fetcher | None = None) -> JwtVerifier:
+    """Tokens of workflows on github.com: ``github_actions(audience="https://…", owners={"octo-org": 123456})``.
+
+    Every workflow of the world can get a token with this audience. So ``owners`` are the accounts whose repositories
+    may call, each with its numeric id: a name that is given up can be registered by somebody else. The tokens have no
+    scopes; the subject is the repository with its branch or environment.
+    """
+    given: Any = owners
+    ids = [*given.values()] if isinstance(given, Mapping) else []
+    if not ids or not all(type(each) is int and each > 0 for each in ids):
+        raise ConfigurationError(
+            'github_actions: owners names the accounts and their ids, as in {"octo-org": 123456}; '
+            "gh api users/octo-org --jq .id prints the id"
+        )
+    return _verifier(
+        "https://token.actions.githubusercontent.com",
+        audience,
+        fetcher,
+        marked_by=(
+            AccessTokenMark("repository_owner", *owners, in_all=True),
+            AccessTokenMark("repository_owner_id", *map(str, ids), in_all=True),
+        ),
+        hints={
+            "aud": "GitHub: ask for it in the workflow, as in core.getIDToken(audience)",
+            **dict.fromkeys(("repository_owner", "repository_owner_id"), "only repositories of the owners may call"),
+        },
+    )
+
+
+# What the presets share
+
+
+def _verifier(
+    issuer: str,
+    audience: Audience,
+    fetcher: Fetcher | None,
+    *,
+    marked_by: AccessTokenMark | Iterable[AccessTokenMark],
+    hints: Mapping[str, str],
+    profile: TokenProfile | Iterable[TokenProfile] = TokenProfile.PLAIN_JWT,
+    scopes_from: ScopesFrom = "scope",
+    audience_from: str | None = None,
+    keys: KeySource | None = None,
+) -> JwtVerifier:
+    marks = marks_of(marked_by)
+    if keys is not None and fetcher is not None:
+        raise ConfigurationError("pass either keys or fetcher: keys says already where the keys come from")
+    return JwtVerifier(
+        OpenIdKeys(issuer, Fetcher() if fetcher is None else fetcher) if keys is None else keys,
+        issuer=issuer,
+        audience=audience,
+        profile=profile,
+        scopes_from=scopes_from,
+        audience_from=audience_from,
+        marked_by=marks,
+        hints={**{mark.claim: "send the access token, not the ID token" for mark in marks}, **hints},
+    )
+
+
+def _base(url: str, preset: str) -> str:
+    """The URL of a server, without a slash at its end."""
+    if not re.fullmatch(r"https?://[^/?#\s]+(?:/[^/?#\s]+)*/?", url):
+        raise ConfigurationError(f"{preset}: url {url[:128]!a}: write it as in https://login.example.com")
+    return url.removesuffix("/")
+
+
+def _part(name: str, what: str, example: str) -> str:
+    """A name that is one part of an issuer's path."""
+    if not re.fullmatch(r"[A-Za-z0-9._~%-]+", name):
+        raise ConfigurationError(
+            f"{what} {name[:64]!a}: write its name as the issuer's URL has it, such as {example!r}"
+        )
+    return name
+
+
+def _domain(name: str, what: str, example: str) -> str:
+    if not re.fullmatch(r"[a-z0-9._-]+", name):
+        raise ConfigurationError(f"{what} {name[:128]!a}: write the name alone, in lower case, such as {example!r}")
+    return name

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["lazy", "public_names"]
 
 _LINE: Final = r"(?m)^from (a2a_trust\.[\w.]+) import (\w+) as \2$"
-_LIBRARIES_OF_EXTRAS: Final = ("anyio", "authlib", "httpcore", "httpx", "msgspec", "starlette")
+_LIBRARIES_OF_EXTRAS: Final = ("anyio", "authlib", "httpcore", "httpx", "limits", "msgspec", "starlette")
 _EXTRAS: Final = {"client": ("clients", "client"), "testing": ("tests", "server,client")}
 """Whom the names of a room are for, and what to install; all other rooms are for servers."""
 

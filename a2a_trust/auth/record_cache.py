@@ -93,11 +93,11 @@ class RecordCache(Generic[_K, _R, _C]):
         self._made = made
         self._size_of = size_of
         self._refresh = refresh
-        self.look_again_after = refresh / 2
+        self.look_again_after: float = refresh / 2
         """The age, in seconds, from which on a record is to be looked up, if only in the background."""
         self._stale_if_error = stale_if_error
         self._clock = clock
-        self.known = BoundedCache[_K, _C](max_entries=_MOST_RECORDS, max_bytes=_MOST_BYTES)
+        self.known: BoundedCache[_K, _C] = BoundedCache(max_entries=_MOST_RECORDS, max_bytes=_MOST_BYTES)
         """What is in memory, whatever its age."""
         self._look_ups = LookUps(self._find)
         self._reading = Reading(None, -math.inf)

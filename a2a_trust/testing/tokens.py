@@ -9,10 +9,10 @@ from typing import Any
 from uuid import uuid4
 
 from a2a_trust.auth.jwt import JwtVerifier, TokenProfile
+from a2a_trust.auth.records import scope_set
 from a2a_trust.keys.jwks_cache import JwksCache
 from a2a_trust.keys.keyset import publish_jwks
 from a2a_trust.keys.signer import generate_signer, signed_jwt
-from a2a_trust.middleware.options import listed
 
 __all__ = ["TokenIssuer"]
 
@@ -48,7 +48,7 @@ class TokenIssuer:
             "iat": now,
             "exp": now + expires_in,
             "jti": str(uuid4()),
-            "scope": " ".join(listed("scopes", scopes)),
+            "scope": " ".join(sorted(scope_set(scopes, "token"))),
         }
         header = {"alg": self._signer.alg, "kid": self._signer.kid, "typ": TokenProfile.RFC9068}
         return signed_jwt(header, {**known, **claims}, self._signer)

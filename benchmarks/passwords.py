@@ -1,4 +1,4 @@
-"""HTTP Basic: what a request pays whose password is remembered, and one whose password is hashed."""
+"""HTTP Basic, and failed credentials: what remembered, hashed, wrong and refused ones cost."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import itertools
 import time
 from base64 import b64encode
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
 
+from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.basic.hashing import NOBODY, hashing
 from a2a_trust.auth.basic.records import MemoryPasswords
 from a2a_trust.auth.basic.verifier import BasicVerifier
+from a2a_trust.auth.guard import Guard
+from a2a_trust.card.view import read_card
 from a2a_trust.errors import InvalidCredentialsError
 from benchmarks.rounds import Contender, Row, Timer, repeated
 from benchmarks.setting import Setting
@@ -35,6 +40,41 @@ def rows(setting: Setting) -> Iterator[Row]:
         ),
         rounds=setting.rounds(15),
     )
+    yield _failures(setting)
+
+
+_CARD: Final = {
+    "name": "agent",
+    "securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "X-API-Key"}},
+    "security": [{"key": []}],
+}
+
+
+def _failures(setting: Setting) -> Row:
+    """The decision about a request, from its headers on; those beyond the limits are told 429."""
+    issued = MemoryApiKeys().create(owner="ann")
+    store = MemoryApiKeys([replace(issued.record, last_used=time.time())])  # so that no use has to be written
+    guard, key = Guard(read_card(_CARD), {"key": ApiKeyVerifier(store)}), issued.text
+    first = "a valid API key"
+    return Row(
+        title="failed credentials, counted",
+        baseline=first,
+        contenders=(
+            Contender(name=first, timer=_decided(guard, key)),
+            Contender(name="a wrong key beyond the limits", timer=_decided(guard, "wrong")),
+        ),
+        rounds=setting.rounds(15),
+    )
+
+
+def _decided(guard: Guard, key: str) -> Timer:
+    now = time.time()
+
+    async def decide() -> None:
+        headers = [(b"x-api-key", key.encode())]
+        await guard.authenticate({"type": "http", "headers": headers, "client": ("192.0.2.1", 5)}, now)
+
+    return awaited(decide)
 
 
 def _bare(hashed: str, password: str) -> Timer:

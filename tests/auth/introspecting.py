@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -51,6 +52,8 @@ class IntrospectionServer:
         self.heads: list[str] = []
         self.failing: tuple[str, bytes] | None = None
         self.poison: frozenset[str] = frozenset()
+        #: The client's secret, where it is to be checked.
+        self.secret = ""
         self.content_type = "application/json"
         self.answer: Callable[[dict[str, Any]], bytes] = lambda members: json.dumps(members).encode()
         self.open = asyncio.Event()
@@ -99,6 +102,9 @@ class IntrospectionServer:
             writer.close()
 
     def _answered(self, token: str) -> tuple[str, bytes]:
+        basic = b64encode(f"{CLIENT_ID}:{self.secret}".encode()).decode()
+        if self.secret and f"authorization: basic {basic}".lower() not in self.heads[-1].lower():
+            return "401 Unauthorized", b'{"error":"invalid_client"}'
         if self.failing is not None and (not self.poison or token in self.poison):
             return self.failing
         return "200 OK", self.answer(self.tokens.get(token, {"active": False}))

@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from a2a_trust.auth.introspection import IntrospectionVerifier
 from a2a_trust.auth.jwt import IdTokenVerifier, JwtVerifier
 from a2a_trust.auth.principal import Identity, Principal
 from a2a_trust.card.view import CardView, read_card
-from a2a_trust.client import ClientSecret, PrivateKeyJwt, TlsClientAuth
+from a2a_trust.client import ClientSecret, PrivateKeyJwt, SecretFile, TlsClientAuth
 from a2a_trust.errors import (
     ConfigurationError,
     InvalidCredentialsError,
@@ -676,6 +677,35 @@ async def test_a_key_that_has_ended_signs_no_answer() -> None:
     async with introspecting(good=active()) as server:
         with pytest.raises(KeySourceUnavailableError, match="its key is revoked, expired"):
             await expecting_jwts(server, signed_answer(), signed_answers=keys).verify("good", NOW)
+
+
+# Rotation of the agent's own secret
+
+
+async def test_a_new_secret_counts_as_soon_as_its_file_has_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "a2a_trust.auth")
+    file = tmp_path / "secret"
+    file.write_text("old-secret")
+    file.chmod(0o600)
+    async with introspecting(one=active(), two=active(), three=active()) as server:
+        server.secret = "old-secret"
+        verifier = verifier_for(server, authentication=ClientSecret(SecretFile(file)))
+        assert (await verifier.verify("one", NOW)).subject == "ann"
+        server.secret = "new-secret"
+        with pytest.raises(KeySourceUnavailableError):
+            await verifier.verify("two", NOW)
+        assert "rejects the questions of the client 'agent'" in caplog.text
+        assert (await verifier.verify("one", NOW)).subject == "ann", "it is remembered"
+        new = tmp_path / "new"
+        new.write_text("new-secret")
+        new.chmod(0o600)
+        new.rename(file)
+        await asyncio.sleep(1.1)  # the back-off after one failure
+        assert (await verifier.verify("three", NOW)).subject == "ann"
+        assert (await verifier.verify("two", NOW)).subject == "ann", "the failure was not remembered"
+    assert "it answers again" in caplog.text
+    assert "old-secret" not in caplog.text
+    assert "new-secret" not in caplog.text
 
 
 # Configuration

@@ -156,6 +156,16 @@ async def test_signed_answers_are_verified_by_the_keys_of_the_provider(provider:
         await verifier_of(provider, signed_answers=others).verify(token, time.time())
 
 
+async def test_answers_that_a_new_key_signs_are_verified_without_a_restart(provider: OpenIdProvider) -> None:
+    verifier = verifier_of(provider, signed_answers=OpenIdKeys(provider.issuer, provider.fetcher()))
+    assert (await verifier.verify(await provider.opaque_token(), time.time())).subject == "service"
+    for change in ("rotate", "dropOld"):
+        provider.tell(change)
+        asked = await asyncio.gather(*(provider.opaque_token() for _ in range(8)))
+        found = await asyncio.gather(*(verifier.verify(token, time.time()) for token in asked))
+        assert {each.subject for each in found} == {"service"}
+
+
 async def _no_keys() -> tuple[bytes, float | None]:
     return b'{"keys": []}', None
 

@@ -34,7 +34,8 @@ ScopesFrom: TypeAlias = str | Iterable[str] | Callable[[Mapping[str, Any]], Iter
 
 Dots in a name separate nested claims (``realm_access.roles``), except in a name with a colon or a slash, which is that
 of one claim (``https://example.com/roles``). A claim holds scopes as a string of words, as a list of strings, or, other
-than ``scope`` and ``scp``, as an object whose members are named for them.
+than ``scope`` and ``scp``, as an object whose members are named for them; a member that is false, null, 0 or empty is
+no scope.
 """
 
 
@@ -212,9 +213,11 @@ _STANDARD: Final = ("scope", "scp")
 def _words(value: object, name: str) -> list[str]:
     if type(value) is str:
         return value.split(" ")
-    words = (
-        [*value] if isinstance(value, list | tuple) or (isinstance(value, Mapping) and name not in _STANDARD) else None
-    )
+    words: list[Any] | None = None
+    if isinstance(value, list | tuple):
+        words = [*value]
+    elif isinstance(value, Mapping) and name not in _STANDARD:
+        words = [word for word, what in value.items() if what]  # {"admin": false} grants nothing
     if words is None or not all(type(word) is str for word in words):
         raise InvalidCredentialsError(f"token: {name} is neither a string nor a list of strings")
     return words

@@ -219,6 +219,14 @@ async def test_claims_never_hold_the_token_that_the_server_repeats() -> None:
     assert identity.claims["extra"] == {"a": 1}
 
 
+async def test_nor_do_they_hold_it_deeper() -> None:
+    said = active(ext={"token": "secret-token", "n": 1}, seen=["secret-token", ["x", {"t": "secret-token"}]])
+    async with introspecting(**{"secret-token": said}) as server:
+        identity = await verifier_for(server).verify("secret-token", NOW)
+    assert "secret-token" not in repr(identity.claims)
+    assert (identity.claims["ext"], identity.claims["seen"]) == ({"n": 1}, (("x", {}),))
+
+
 # What is not asked
 
 

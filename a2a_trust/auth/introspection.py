@@ -34,11 +34,13 @@ from a2a_trust.auth.jwt import MAX_TOKEN, bytes_of
 from a2a_trust.auth.key_sources import KeySource
 from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, TokenBinding
 from a2a_trust.auth.token_claims import (
+    NOT_ACCESS,
     AccessTokenMark,
     ScopeClaims,
     ScopesFrom,
     audiences_of,
     binding_of,
+    claim_of_kind,
     is_for,
     marks_of,
     moments_of,
@@ -381,6 +383,9 @@ def _check_kind(claims: JSONObject, names: Iterable[str]) -> bool:
         if _lower(claims[name]) not in _KINDS[name]:
             raise InvalidCredentialsError(f"token: {name} {shown(claims[name])} is not that of an access token")
         is_named = True
+    kind = claim_of_kind(claims, NOT_ACCESS)
+    if kind is not None:
+        raise InvalidCredentialsError(f"token: {kind} {shown(claims[kind])} is not that of an access token")
     return is_named
 
 

@@ -169,7 +169,9 @@ class Throttle:
                 if not begun:
                     del self._begun[counter]
                 remaining = self._window(counter).remaining
-                if begun < min(remaining, _AT_ONCE) or not remaining:  # after a failure there is no more room than before
+                if (
+                    begun < min(remaining, _AT_ONCE) or not remaining
+                ):  # after a failure there is no more room than before
                     waiting += self._waiting.pop(counter, ())
         for loop, future in waiting:
             with suppress(RuntimeError):  # a loop that is closed waits for nothing

@@ -17,12 +17,15 @@ from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 from a2a_trust.keys import base64url
 
 __all__ = [
+    "NOT_ACCESS",
+    "NOT_ID",
     "AccessTokenMark",
     "ScopeClaims",
     "ScopesFrom",
     "audiences_of",
     "binding_of",
     "candidates",
+    "claim_of_kind",
     "is_for",
     "marks_of",
     "moments_of",
@@ -87,6 +90,27 @@ def marks_of(marked_by: AccessTokenMark | Iterable[AccessTokenMark]) -> tuple[Ac
     if (not marks and marked_by != ()) or not all(isinstance(mark, AccessTokenMark) for mark in marks):
         raise ConfigurationError('marked_by: write AccessTokenMark("claim", "value"), or a list of them')
     return marks
+
+
+#: What issuers call the claim with the kind of a token: RFC 6749 7.1, Cognito and Ory Hydra, Casdoor, PingAM, Oracle,
+#: Curity, and Keycloak.
+_KIND_CLAIMS: Final = ("token_type", "token_use", "tokenType", "tokenName", "tok_type", "purpose", "typ")
+#: What they write there, without hyphens and underscores.
+_OF_NEITHER: Final = frozenset({"refresh", "refreshtoken", "rt", "offline", "offlinetoken", "logout", "logouttoken"})
+NOT_ACCESS: Final = _OF_NEITHER | {"id", "idtoken", "it"}
+NOT_ID: Final = _OF_NEITHER | {"access", "accesstoken", "at"}
+
+
+def claim_of_kind(claims: Mapping[str, Any], kinds: frozenset[str]) -> str | None:
+    """The claim that calls the token one of these ``kinds``; None where none does.
+
+    Issuers write whatever they like there, so other values say nothing.
+    """
+    for name in _KIND_CLAIMS:
+        value = claims.get(name)
+        if type(value) is str and value.lower().replace("_", "").replace("-", "") in kinds:
+            return name
+    return None
 
 
 def audiences_of(audience: str | Iterable[str], what: str) -> frozenset[str]:

@@ -14,7 +14,16 @@ from a2a_trust.client import ClientSecret
 from a2a_trust.net.fetcher import Fetcher
 from tests.auth.test_jwt import AUDIENCE, ISSUER, NOW
 
-__all__ = ["CLIENT_ID", "CLIENT_SECRET", "CUT", "HANG", "IntrospectionServer", "active", "introspecting", "verifier_for"]
+__all__ = [
+    "CLIENT_ID",
+    "CLIENT_SECRET",
+    "CUT",
+    "HANG",
+    "IntrospectionServer",
+    "active",
+    "introspecting",
+    "verifier_for",
+]
 
 CLIENT_ID = "agent"
 CUT, HANG = ("", b"cut"), ("", b"hang")

@@ -40,7 +40,11 @@ JSON = st.recursive(
         ("resource_access.agent.roles", {"resource_access": {"agent": {"roles": ["a"]}, "b": {"roles": ["c"]}}}, {"a"}),
         ("resource_access.agent.roles", {"resource_access": {}}, set()),
         ("urn:zitadel:iam:org:project:roles", {"urn:zitadel:iam:org:project:roles": {"r": {"1": "d"}}}, {"r"}),
-        ("roles", {"roles": {"r": True, "admin": False, "root": None, "owner": {}, "all": [], "any": "", "w": 0}}, {"r"}),
+        (
+            "roles",
+            {"roles": {"r": True, "admin": False, "root": None, "owner": {}, "all": [], "any": "", "w": 0}},
+            {"r"},
+        ),
         ("https://example.com/roles", {"https://example.com/roles": ["r"], "https://example": {}}, {"r"}),
         (lambda claims: claims["a"]["b"], {"a": {"b": ["x"]}}, {"x"}),
         (lambda claims: (each for each in ("x", "")), {}, {"x"}),

@@ -163,19 +163,26 @@ class Throttle:
 
     def _end(self, counters: tuple[_Counter, ...]) -> None:
         with self._lock:
-            waiting: list[tuple[AbstractEventLoop, Future[None]]] = []
+            woken: list[tuple[AbstractEventLoop, Future[None]]] = []
             for counter in counters:
                 begun = self._begun[counter] = self._begun[counter] - 1
+                remaining = self._window(counter).remaining
                 if not begun:
                     del self._begun[counter]
-                remaining = self._window(counter).remaining
-                if (
-                    begun < min(remaining, _AT_ONCE) or not remaining
-                ):  # after a failure there is no more room than before
-                    waiting += self._waiting.pop(counter, ())
-        for loop, future in waiting:
+                if not begun or not remaining:
+                    woken += self._waiting.pop(counter, ())
+                else:
+                    woken += self._next(counter, min(remaining, _AT_ONCE) - begun)
+        for loop, future in woken:
             with suppress(RuntimeError):  # a loop that is closed waits for nothing
                 loop.call_soon_threadsafe(_wake, future)
+
+    def _next(self, counter: _Counter, room: int) -> list[tuple[AbstractEventLoop, Future[None]]]:
+        """Those that have waited longest, no more than there is room for: to wake all each time would cost the square
+        of their number. If some of them have gone away, the next end wakes others, and the last end wakes all."""
+        waiting = self._waiting.get(counter, [])
+        woken, waiting[:] = waiting[: max(room, 0)], waiting[max(room, 0) :]
+        return woken
 
     def _refusal(self, peer: str, over: Collection[_Counter]) -> TooManyRequestsError:
         """The error when these counters have reached their limits. Its text, which the audit trail counts by, is the

@@ -25,7 +25,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from a2a_trust import strict_json
 from a2a_trust.auth.discovery import check_issuer
@@ -34,11 +34,13 @@ from a2a_trust.auth.jwt import MAX_TOKEN, bytes_of
 from a2a_trust.auth.key_sources import KeySource
 from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, TokenBinding
 from a2a_trust.auth.token_claims import (
+    NOT_ACCESS,
     AccessTokenMark,
     ScopeClaims,
     ScopesFrom,
     audiences_of,
     binding_of,
+    claim_of_kind,
     is_for,
     marks_of,
     moments_of,
@@ -291,8 +293,7 @@ class IntrospectionVerifier(BoundVerifier[str]):
         """The identity that an answer tells of, and the moment from which the token is good."""
         if answer.get("active") is not True:
             raise InvalidCredentialsError("token: not active; it is unknown to the issuer, expired or revoked")
-        # A server may repeat the token: claims never hold the credential.
-        claims = {name: value for name, value in answer.items() if value is not None and value != credential}
+        claims = {name: value for name, value in _without(answer, credential).items() if value is not None}
         self._check_parties(claims)
         good_from, exp = moments_of(claims, now, _SKEW)
         bound_to = binding_of(claims["cnf"]) if "cnf" in claims else None
@@ -382,7 +383,19 @@ def _check_kind(claims: JSONObject, names: Iterable[str]) -> bool:
         if _lower(claims[name]) not in _KINDS[name]:
             raise InvalidCredentialsError(f"token: {name} {shown(claims[name])} is not that of an access token")
         is_named = True
+    kind = claim_of_kind(claims, NOT_ACCESS)
+    if kind is not None:
+        raise InvalidCredentialsError(f"token: {kind} {shown(claims[kind])} is not that of an access token")
     return is_named
+
+
+def _without(value: Any, credential: str) -> Any:
+    """An answer without the token, which a server may repeat at any depth: claims never hold the credential."""
+    if type(value) is dict:
+        return {name: _without(item, credential) for name, item in value.items() if item != credential}
+    if type(value) is list:
+        return [_without(item, credential) for item in value if item != credential]
+    return value
 
 
 def _lower(value: object) -> str:

@@ -11,8 +11,9 @@ The rules:
 4. While the server is out of reach, or answers nothing usable, nobody waits for it: after each failure there is no
    question for a second, then for two, then for five. Then one question finds out whether it answers again. The log has
    one line for the outage and one for its end.
-5. Anybody can send a token that the server fails on. So after an answer that cannot be used, the server is asked about
-   a token that nobody has: if it answers that, there is no outage, and only the one token cannot be verified.
+5. Anybody can send a token that the server fails on, or for which a firewall in front of it cuts the connection. So
+   after a question without a usable answer, the server is asked about a token that nobody has: if it answers that,
+   there is no outage, and only the one token cannot be verified.
 """
 
 from __future__ import annotations
@@ -206,7 +207,7 @@ class IntrospectionEndpoint:
         if self._failures:
             self._retry_at = time.monotonic() + 2 * _PATIENCE  # this question finds out; until it ends, no other
         answer = await self._answer(token, now)
-        if isinstance(answer, NoAnswer) and answer.status is not None:
+        if isinstance(answer, NoAnswer):
             of_nobody = await self._answer(secrets.token_urlsafe(32), now)
             if not isinstance(of_nobody, NoAnswer):
                 self._succeeded()

@@ -38,11 +38,14 @@ from a2a_trust.auth.discovery import IssuerKeys, check_issuer
 from a2a_trust.auth.key_sources import KeySource
 from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, TokenBinding
 from a2a_trust.auth.token_claims import (
+    NOT_ACCESS,
+    NOT_ID,
     AccessTokenMark,
     ScopeClaims,
     ScopesFrom,
     audiences_of,
     binding_of,
+    claim_of_kind,
     is_for,
     marks_of,
     moments_of,
@@ -278,6 +281,9 @@ class JwtVerifier(BoundVerifier[str]):
                         mark.claim, f"token: {mark.claim} is {shown(claims.get(mark.claim))}: no access token"
                     )
                 )
+        kind = claim_of_kind(claims, NOT_ACCESS)
+        if kind is not None:
+            raise InvalidCredentialsError(f"token: its own claim {kind} says that it is no access token")
         if profile is TokenProfile.PLAIN_JWT:
             said = claims.get("typ", _KEYCLOAK_ACCESS)
             if said != _KEYCLOAK_ACCESS and not (said == _KEYCLOAK_BOUND and "cnf" in claims):
@@ -336,7 +342,8 @@ class IdTokenVerifier(JwtVerifier):
         self._audience = audience
 
     def _check_kind(self, claims: JSONObject, profile: TokenProfile) -> None:  # noqa: ARG002  it is the plain one
-        if "events" in claims or claims.get("typ", "ID") != "ID" or not _OF_ACCESS_TOKENS.isdisjoint(claims):
+        is_other = "events" in claims or claims.get("typ", "ID") != "ID" or claim_of_kind(claims, NOT_ID) is not None
+        if is_other or not _OF_ACCESS_TOKENS.isdisjoint(claims):
             raise InvalidCredentialsError("token: a logout, refresh or access token is no ID token")
         audience = claims.get("aud")
         is_for_several = type(audience) is list and len(audience) > 1

@@ -28,7 +28,8 @@ __all__ = ["JwksFile", "KeySource", "SeveralKeySources"]
 _T = TypeVar("_T")
 
 _MAX_BYTES: Final = 262_144
-_TIMES: Final = JwksCacheTimes(default_max_age=5.0, min_max_age=5.0)
+#: Reading a file is quick, so after an idle time a token waits for it: it must not count by a key that is withdrawn.
+_TIMES: Final = JwksCacheTimes(default_max_age=5.0, min_max_age=5.0, revalidate=0.001)
 
 
 class KeySource(Protocol):

@@ -36,6 +36,11 @@ _NAMED: Final = 64
 """IPv6 addresses are told apart by so many bits: whoever has one address has all addresses of its /64."""
 
 
+_AT_ONCE: Final = 16
+"""How many requests of one peer are verified at once: a fraction of the passwords that may wait for their hashes, so
+that no peer fills the queue alone."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureLimits:
     """How many requests with a wrong password or API key are accepted in a time, as in ``"10/minute"``.
@@ -87,8 +92,8 @@ class Throttle:
     """Counts the failed requests of each peer, and of each name that a peer tries.
 
     ``attempt`` is for credentials that somebody might guess. While those of other requests are being verified, no more
-    are begun than may still fail; the rest wait for the outcome. So a limit is exact, and many good passwords at once
-    are not refused.
+    are begun than may still fail, and no more than 16; the rest wait for the outcome. So a limit is exact, many good
+    passwords at once are not refused, and no peer takes all the time of the hashes.
 
     The windows are fixed ones: each begins with its first failure. A sliding window takes two counters and 1.4 times
     the time, and its end is an estimate, where ``Retry-After`` has to be true. The price is that around the end of a
@@ -147,7 +152,7 @@ class Throttle:
             if over:
                 raise self._refusal(peer, over)
             for counter in counters:
-                if self._begun.get(counter, 0) >= remaining[counter]:
+                if self._begun.get(counter, 0) >= min(remaining[counter], _AT_ONCE):
                     loop = asyncio.get_running_loop()
                     future: Future[None] = loop.create_future()
                     self._waiting.setdefault(counter, []).append((loop, future))
@@ -158,17 +163,26 @@ class Throttle:
 
     def _end(self, counters: tuple[_Counter, ...]) -> None:
         with self._lock:
-            waiting: list[tuple[AbstractEventLoop, Future[None]]] = []
+            woken: list[tuple[AbstractEventLoop, Future[None]]] = []
             for counter in counters:
                 begun = self._begun[counter] = self._begun[counter] - 1
+                remaining = self._window(counter).remaining
                 if not begun:
                     del self._begun[counter]
-                remaining = self._window(counter).remaining
-                if begun < remaining or not remaining:  # after a failure there is no more room than before
-                    waiting += self._waiting.pop(counter, ())
-        for loop, future in waiting:
+                if not begun or not remaining:
+                    woken += self._waiting.pop(counter, ())
+                else:
+                    woken += self._next(counter, min(remaining, _AT_ONCE) - begun)
+        for loop, future in woken:
             with suppress(RuntimeError):  # a loop that is closed waits for nothing
                 loop.call_soon_threadsafe(_wake, future)
+
+    def _next(self, counter: _Counter, room: int) -> list[tuple[AbstractEventLoop, Future[None]]]:
+        """Those that have waited longest, no more than there is room for: to wake all each time would cost the square
+        of their number. If some of them have gone away, the next end wakes others, and the last end wakes all."""
+        waiting = self._waiting.get(counter, [])
+        woken, waiting[:] = waiting[: max(room, 0)], waiting[max(room, 0) :]
+        return woken
 
     def _refusal(self, peer: str, over: Collection[_Counter]) -> TooManyRequestsError:
         """The error when these counters have reached their limits. Its text, which the audit trail counts by, is the

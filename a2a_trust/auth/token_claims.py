@@ -17,12 +17,15 @@ from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 from a2a_trust.keys import base64url
 
 __all__ = [
+    "NOT_ACCESS",
+    "NOT_ID",
     "AccessTokenMark",
     "ScopeClaims",
     "ScopesFrom",
     "audiences_of",
     "binding_of",
     "candidates",
+    "claim_of_kind",
     "is_for",
     "marks_of",
     "moments_of",
@@ -34,7 +37,8 @@ ScopesFrom: TypeAlias = str | Iterable[str] | Callable[[Mapping[str, Any]], Iter
 
 Dots in a name separate nested claims (``realm_access.roles``), except in a name with a colon or a slash, which is that
 of one claim (``https://example.com/roles``). A claim holds scopes as a string of words, as a list of strings, or, other
-than ``scope`` and ``scp``, as an object whose members are named for them.
+than ``scope`` and ``scp``, as an object whose members are named for them; a member that is false, null, 0 or empty is
+no scope.
 """
 
 
@@ -86,6 +90,27 @@ def marks_of(marked_by: AccessTokenMark | Iterable[AccessTokenMark]) -> tuple[Ac
     if (not marks and marked_by != ()) or not all(isinstance(mark, AccessTokenMark) for mark in marks):
         raise ConfigurationError('marked_by: write AccessTokenMark("claim", "value"), or a list of them')
     return marks
+
+
+#: What issuers call the claim with the kind of a token: RFC 6749 7.1, Cognito and Ory Hydra, Casdoor, PingAM, Oracle,
+#: Curity, and Keycloak.
+_KIND_CLAIMS: Final = ("token_type", "token_use", "tokenType", "tokenName", "tok_type", "purpose", "typ")
+#: What they write there, without hyphens and underscores.
+_OF_NEITHER: Final = frozenset({"refresh", "refreshtoken", "rt", "offline", "offlinetoken", "logout", "logouttoken"})
+NOT_ACCESS: Final = _OF_NEITHER | {"id", "idtoken", "it"}
+NOT_ID: Final = _OF_NEITHER | {"access", "accesstoken", "at"}
+
+
+def claim_of_kind(claims: Mapping[str, Any], kinds: frozenset[str]) -> str | None:
+    """The claim that calls the token one of these ``kinds``; None where none does.
+
+    Issuers write whatever they like there, so other values say nothing.
+    """
+    for name in _KIND_CLAIMS:
+        value = claims.get(name)
+        if type(value) is str and value.lower().replace("_", "").replace("-", "") in kinds:
+            return name
+    return None
 
 
 def audiences_of(audience: str | Iterable[str], what: str) -> frozenset[str]:
@@ -212,9 +237,11 @@ _STANDARD: Final = ("scope", "scp")
 def _words(value: object, name: str) -> list[str]:
     if type(value) is str:
         return value.split(" ")
-    words = (
-        [*value] if isinstance(value, list | tuple) or (isinstance(value, Mapping) and name not in _STANDARD) else None
-    )
+    words: list[Any] | None = None
+    if isinstance(value, list | tuple):
+        words = [*value]
+    elif isinstance(value, Mapping) and name not in _STANDARD:
+        words = [word for word, what in value.items() if what]  # {"admin": false} grants nothing
     if words is None or not all(type(word) is str for word in words):
         raise InvalidCredentialsError(f"token: {name} is neither a string nor a list of strings")
     return words

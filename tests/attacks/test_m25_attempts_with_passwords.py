@@ -69,9 +69,9 @@ class Attacked:
         verifier = BasicVerifier(self.store, clock=lambda: self.at)
         self.app: Any = guarded(self.agent, CARD_OF_BASIC, verifiers={"login": verifier}, clock=time.time)
 
-    async def ask(self, user: str, password: str) -> httpx.Response:
+    async def ask(self, user: str, password: str, peer: str = "192.0.2.7") -> httpx.Response:
         carried = b64encode(f"{user}:{password}".encode()).decode()
-        transport = httpx.ASGITransport(self.app)
+        transport = httpx.ASGITransport(self.app, client=(peer, 50_000))
         async with httpx.AsyncClient(transport=transport, base_url="http://agent.example") as http:
             return await http.post("/rpc", headers={"Authorization": f"Basic {carried}"})
 
@@ -116,6 +116,17 @@ async def test_a_flood_of_attempts_takes_no_more_than_two_hashes_at_once_and_no_
     assert (statuses.count(401), statuses.count(503)) == (8, 92)
     assert (len(attacked.costs), attacked.most_running) == (8, 2)
     assert [scope["user"].name for scope in attacked.agent.scopes] == ["ann", "ann"]
+
+
+async def test_a_flood_of_one_peer_does_not_fill_the_queue_of_hashes(attacked: Attacked) -> None:
+    """Two run at once and 64 wait: 100 guesses at 100 names would take all of those places."""
+    flood = asyncio.gather(*(attacked.ask(f"user{number}", "wrong") for number in range(100)))
+    while not (attacked.running or flood.done()):
+        await asyncio.sleep(0)
+    assert (await attacked.ask("ann", PASSWORD, peer="192.0.2.8")).status_code == 200  # it is not remembered
+    assert len(attacked.costs) <= 20
+    flood.cancel()
+    await asyncio.gather(flood, return_exceptions=True)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,12 @@ OTHERS: list[tuple[str, dict[str, Any], Any]] = [
     ("a Keycloak ID token", {"typ": "ID", "azp": "c"}, "JWT"),
     ("a Keycloak refresh token", {"typ": "Refresh", "scope": "openid read"}, "JWT"),
     ("a Keycloak offline token", {"typ": "Offline", "scope": "offline_access read"}, "JWT"),
+    ("a Casdoor refresh token", {"tokenType": "refresh-token", "scope": "read"}, "JWT"),
+    ("a PingAM refresh token", {"tokenName": "refresh_token", "token_type": "Bearer", "scope": ["read"]}, "JWT"),
+    ("an Oracle refresh token", {"tok_type": "RT", "scope": "read"}, "JWT"),
+    ("a Curity ID token", {"purpose": "id", "scope": "read"}, "JWT"),
+    ("a refresh token by token_type", {"token_type": "refresh", "scope": "read"}, "JWT"),
+    ("a Cognito ID token with scopes", {"token_use": "id", "scope": "read"}, "JWT"),
     ("a Keycloak logout token", {"typ": "Logout"}, "JWT"),
     ("a logout token", {"events": EVENTS, "sid": "s"}, "JWT"),
     ("a logout token by its typ", {"events": EVENTS}, "logout+jwt"),
@@ -55,6 +61,23 @@ OTHERS: list[tuple[str, dict[str, Any], Any]] = [
 async def test_it_is_no_access_token(changes: dict[str, Any], typ: Any, profile: TokenProfile) -> None:
     with pytest.raises(InvalidCredentialsError):
         await verifier(profile=profile).verify(token(claims(**changes), typ=typ), NOW)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tokenType": "access-token"},
+        {"tokenName": "access_token", "token_type": "Bearer"},
+        {"tok_type": "AT"},
+        {"purpose": "access_token"},
+        {"token_type": "access"},
+        {"purpose": ["id"], "token_type": None},
+    ],
+    ids=str,
+)
+async def test_an_access_token_that_says_so_is_one(changes: dict[str, Any]) -> None:
+    made = token(claims(**changes), typ="JWT")
+    assert (await verifier(profile=TokenProfile.PLAIN_JWT).verify(made, NOW)).subject == "alice"
 
 
 MARKS = {

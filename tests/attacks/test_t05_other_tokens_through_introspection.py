@@ -33,6 +33,8 @@ OTHERS: dict[str, dict[str, Any]] = {
     "Keycloak: an offline token": {"typ": "Offline", "token_type": ...},
     "Keycloak: an ID token": {"typ": "ID", "at_hash": "x"},
     "a refresh token by token_type": {"token_type": "refresh_token"},
+    "PingAM: a refresh token": {"tokenName": "refresh_token"},
+    "Casdoor: a refresh token": {"tokenType": "refresh-token"},
     "an ID token by its hash": {"at_hash": "x"},
     "an ID token of the hybrid flow": {"c_hash": "x"},
     "an ID token by s_hash": {"s_hash": "x"},

@@ -14,7 +14,7 @@ import pytest
 
 from a2a_trust.auth import SeveralIssuers
 from a2a_trust.auth.jwt import JwtVerifier
-from tests.auth.introspecting import IntrospectionServer, active, introspecting, verifier_for
+from tests.auth.introspecting import CUT, HANG, IntrospectionServer, active, introspecting, verifier_for
 from tests.auth.test_jwt import AUDIENCE, EC, Keys, claims, token
 from tests.middleware.agent import CARD, KEY, Agent, guarded, verifiers
 
@@ -29,6 +29,7 @@ FAILURES = [
     ("200 OK", b"<html>"),
     ("200 OK", b'{"active": 1}'),
     ("302 Found", b""),
+    CUT,
 ]
 
 
@@ -84,6 +85,15 @@ async def test_a_token_that_the_server_fails_on_is_no_outage_for_good_ones(faili
         server.failing, server.poison = failing, frozenset({"poison"})
         for each in good:
             assert await status(http, "poison") in (401, 503)
+            assert await status(http, each) == 200
+
+
+async def test_a_token_for_which_no_answer_comes_is_no_outage_for_good_ones() -> None:
+    """As behind a firewall that drops what it takes for an attack: a token may hold ``/../../etc/passwd``."""
+    async with world(**dict.fromkeys(["good-1", "good-2"], active())) as (server, http, _):
+        server.failing, server.poison = HANG, frozenset({"/../../etc/passwd"})
+        for each in ("good-1", "good-2"):
+            assert await status(http, "/../../etc/passwd") == 503
             assert await status(http, each) == 200
 
 

@@ -15,9 +15,19 @@ from a2a_trust.client import ClientSecret
 from a2a_trust.net.fetcher import Fetcher
 from tests.auth.test_jwt import AUDIENCE, ISSUER, NOW
 
-__all__ = ["CLIENT_ID", "CLIENT_SECRET", "IntrospectionServer", "active", "introspecting", "verifier_for"]
+__all__ = [
+    "CLIENT_ID",
+    "CLIENT_SECRET",
+    "CUT",
+    "HANG",
+    "IntrospectionServer",
+    "active",
+    "introspecting",
+    "verifier_for",
+]
 
 CLIENT_ID = "agent"
+CUT, HANG = ("", b"cut"), ("", b"hang")
 CLIENT_SECRET = "secret-of-the-agent"
 
 
@@ -41,8 +51,8 @@ def active(**changes: Any) -> dict[str, Any]:
 class IntrospectionServer:
     """It knows the tokens of ``tokens`` and the credentials of one client, and records what it was asked.
 
-    ``failing`` has the status and the body of every answer, or of those about the tokens of ``poison``. While ``open``
-    is not set, no answer comes.
+    ``failing`` has the status and the body of every answer, or of those about the tokens of ``poison``; with CUT the
+    connection ends without an answer, with HANG there is none. While ``open`` is not set, no answer comes.
     """
 
     def __init__(self) -> None:
@@ -91,6 +101,10 @@ class IntrospectionServer:
             self.asked += form["token"]
             await self.open.wait()
             status, body = self._answered(form["token"][0])
+            if (status, body) == HANG:
+                await asyncio.Event().wait()
+            if (status, body) == CUT:
+                return
             content_type = self.content_type if status.startswith("200") else "application/json"
             lines = [f"HTTP/1.1 {status}", f"Content-Type: {content_type}", f"Content-Length: {len(body)}", "", ""]
             writer.write("\r\n".join(lines).encode() + body)

@@ -495,10 +495,18 @@ async def test_an_access_token_is_no_id_token(typ: Any) -> None:
         {"scope": "read", "client_id": "https://other.example"},
         {"azpacr": "1"},
         {"appidacr": "1"},
+        {"token_use": "access"},
+        {"tokenType": "refresh-token"},
+        {"tok_type": "AT"},
     ],
 )
 async def test_logout_refresh_and_access_tokens_are_no_id_tokens(members: dict[str, Any]) -> None:
     await refuses(id_verifier(), token(id_claims(**members), typ="JWT"), "is no ID token")
+
+
+@pytest.mark.parametrize("members", [{"token_use": "id"}, {"tok_type": "IT"}, {"purpose": "id"}, {"typ": "ID"}])
+async def test_an_id_token_may_say_that_it_is_one(members: dict[str, Any]) -> None:
+    assert (await id_verifier().verify(token(id_claims(**members), typ="JWT"), NOW)).subject == "alice"
 
 
 @pytest.mark.parametrize("azp", [None, "", "https://other.example", [AUDIENCE]])

@@ -81,6 +81,20 @@ async def test_a_file_has_the_keys_and_a_change_counts_within_seconds(
     assert await keys.key("b", "EC") == B.public_key, "while the file is missing the known keys hold"
 
 
+@pytest.mark.parametrize("idle", [5.1, 60, 299])
+async def test_a_withdrawn_key_does_not_count_after_an_idle_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idle: float
+) -> None:
+    path = written(tmp_path / "jwks.json", A)
+    keys, clock = JwksFile(path), Clock()
+    monkeypatch.setattr(keys, "_clock", clock)
+    assert await keys.key("a", "EC") == A.public_key
+    written(path, B)
+    clock.now = idle
+    with pytest.raises(InvalidCredentialsError, match="no EC key named 'a'"):
+        await keys.key("a", "EC")
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [

@@ -234,6 +234,37 @@ async def test_many_good_passwords_at_once_wait_and_are_not_refused() -> None:
     assert (judge._throttle._begun, judge._throttle._waiting) == ({}, {})
 
 
+class TwoAtOnce(Passwords):
+    """As threads that hash: the passwords come to their end one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads = asyncio.Semaphore(2)
+
+    async def verify(self, credential: str, now: float) -> Identity:
+        async with self.threads:
+            await settled()
+            return await super().verify(credential, now)
+
+
+async def test_a_crowd_that_waits_is_not_woken_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    begins = 0
+    real = Throttle._begin
+
+    def counted(*args: Any) -> Any:
+        nonlocal begins
+        begins += 1
+        return real(*args)
+
+    monkeypatch.setattr(Throttle, "_begin", counted)
+    judge = guard(TwoAtOnce(), Throttle(FailureLimits(by_peer="100/minute")))
+    async with asyncio.timeout(60):
+        outcomes = await asyncio.gather(*(outcome(judge, login=f"user{number}:x") for number in range(1000)))
+    assert (outcomes.count(InvalidCredentialsError), outcomes.count(TooManyRequestsError)) == (100, 900)
+    assert begins <= 3 * 1000
+    assert (judge._throttle._begun, judge._throttle._waiting) == ({}, {})
+
+
 async def test_a_caller_that_goes_away_has_had_its_password_hashed() -> None:
     passwords = Slow(ann="right")
     judge = guard(passwords)

@@ -40,6 +40,11 @@ JSON = st.recursive(
         ("resource_access.agent.roles", {"resource_access": {"agent": {"roles": ["a"]}, "b": {"roles": ["c"]}}}, {"a"}),
         ("resource_access.agent.roles", {"resource_access": {}}, set()),
         ("urn:zitadel:iam:org:project:roles", {"urn:zitadel:iam:org:project:roles": {"r": {"1": "d"}}}, {"r"}),
+        (
+            "roles",
+            {"roles": {"r": True, "admin": False, "root": None, "owner": {}, "all": [], "any": "", "w": 0}},
+            {"r"},
+        ),
         ("https://example.com/roles", {"https://example.com/roles": ["r"], "https://example": {}}, {"r"}),
         (lambda claims: claims["a"]["b"], {"a": {"b": ["x"]}}, {"x"}),
         (lambda claims: (each for each in ("x", "")), {}, {"x"}),
@@ -108,7 +113,7 @@ def test_candidates_are_claims_that_scopes_from_can_name() -> None:
         "roles": ["read", "x"],
         "realm_access": {"roles": ["read"], "odd.name": ["read"]},
         "a.b": ["read"],
-        "urn:roles": {"read": {}},
+        "urn:roles": {"read": {"1": "d"}},
         "deep": {"er": {"still": ["read"], "most": {"too": ["read"]}}},
         "n": 5,
     }

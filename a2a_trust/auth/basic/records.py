@@ -184,7 +184,7 @@ class PasswordWrites:
     def take_back(self, issued: IssuedPassword) -> None:
         """End a password that could not be handed over. The user's record is again as it was before it."""
         with self._writing() as table:
-            if _get(table, issued.record.user).hash == issued.record.hash:  # and nobody has changed it since
+            if _get(table, issued.record.user) == issued.record:  # else somebody has rotated or revoked it since
                 table.put(issued.replaces or _revoked(issued.record))
 
     def revoke(self, user: str) -> PasswordRecord:

@@ -11,6 +11,7 @@ import os
 import pickle
 import time
 from dataclasses import replace
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 from a2a_trust.auth.api_key.verifier import MemoryApiKeys
 from a2a_trust.auth.basic.hashing import NOBODY, Hashing, hash_of, is_hash
 from a2a_trust.auth.basic.records import FoundPasswords, MemoryPasswords, PasswordRecord
+from a2a_trust.auth.basic.sqlite import SqlitePasswords
 from a2a_trust.auth.basic.verifier import BasicVerifier
 from a2a_trust.auth.principal import CredentialKind, Identity
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
@@ -441,6 +443,19 @@ def test_a_password_that_nobody_saw_is_taken_back_and_a_later_one_is_not() -> No
     later = store.rotate("ann").record
     store.take_back(unseen)
     assert store.records() == (later,)
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+def test_a_user_who_is_revoked_before_a_password_is_taken_back_stays_revoked(tmp_path: Path, is_file: bool) -> None:
+    store = SqlitePasswords(tmp_path / "passwords.db", create=True) if is_file else MemoryPasswords()
+    store.create(user="ann", scopes=["read"], expires=NOW + 90.1)
+    unseen = store.rotate("ann")  # its output hangs, and meanwhile another operator acts
+    revoked = store.revoke("ann")
+    store.take_back(unseen)
+    assert store.records() == (revoked,)
+    unseen = store.create(user="ann", scopes=["read", "write"], expires=NOW + 90.1)
+    store.take_back(unseen)
+    assert store.records() == (revoked,), "and one that is as it was made is taken back"
 
 
 def test_a_record_shows_no_hash_and_an_issued_password_no_text() -> None:

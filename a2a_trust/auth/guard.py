@@ -61,6 +61,9 @@ class _Carried(NamedTuple):
     credential: Any
     by_dpop: bool
 
+    def __repr__(self) -> str:
+        return f"_Carried({self.scheme.name!r}, …)"  # tracebacks may show locals
+
 
 class _Evidence:
     """The identities that the credentials of one request gave, by the names of the schemes, in their order."""

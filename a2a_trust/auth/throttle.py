@@ -46,7 +46,7 @@ class FailureLimits:
     """How many requests with a wrong password or API key are accepted in a time, as in ``"10/minute"``.
 
     ``by_credential`` counts for each pair of a peer and a user name (or key id), ``by_peer`` for each peer: an IPv4
-    address, or an IPv6 network of 64 bits. Beyond a limit the answer is 429, and passwords of this peer are not
+    address, or an IPv6 network of 64 bits. Credentials without a name count for their peer only. Beyond a limit the answer is 429, and passwords of this peer are not
     verified until the time has passed. API keys, passwords that are remembered as verified, and tokens are verified
     anyway.
     """
@@ -135,7 +135,7 @@ class Throttle:
         return self._refusal(peer, over) if over else None
 
     def _counters_of(self, peer: str, names: Collection[str]) -> tuple[_Counter, ...]:
-        by_name = [_Counter(self._by_credential, _digest(f"{peer} {name}")) for name in sorted(set(names))]
+        by_name = [_Counter(self._by_credential, _digest(f"{peer} {name}")) for name in sorted({*names} - {""})]
         return (_Counter(self._by_peer, _digest(peer)), *by_name)
 
     def _hit(self, counter: _Counter) -> bool:

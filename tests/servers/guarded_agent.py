@@ -12,7 +12,9 @@ from typing import Any, Final
 
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier, MemoryApiKeys
 from a2a_trust.auth.jwt import JwtVerifier
+from a2a_trust.auth.throttle import FailureLimits
 from a2a_trust.keys.jwks_cache import JwksCache
+from a2a_trust.middleware.options import RequestRules
 from a2a_trust.middleware.protection import protect
 from tests.middleware.agent import Agent
 
@@ -45,7 +47,12 @@ def guarded(settings: dict[str, str]) -> Any:
 
     api_key = ApiKeyVerifier(store)
     token = JwtVerifier(JwksCache(keys), issuer=settings["issuer"], audience=AUDIENCE)
-    return protect(Agent(), card=CARD, verifiers={"key": api_key, "session": api_key, "url": api_key, "oauth": token})
+    return protect(
+        Agent(),
+        card=CARD,
+        verifiers={"key": api_key, "session": api_key, "url": api_key, "oauth": token},
+        rules=RequestRules(failures=FailureLimits(by_credential="100000/minute", by_peer="100000/minute")),
+    )
 
 
 if "GUARDED" in os.environ:

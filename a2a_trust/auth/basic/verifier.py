@@ -8,7 +8,7 @@ import math
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from sys import getsizeof
 from typing import Any, Final, TypeAlias
@@ -53,7 +53,8 @@ class BasicVerifier:
     user and of the record's hash, with a key that only this process has. KeySourceUnavailableError: too many passwords
     wait to be hashed, or the store cannot be read.
 
-    With a function, nothing is remembered. Where it raises, nobody can tell: KeySourceUnavailableError.
+    With a function, nothing is remembered. ``None`` and InvalidCredentialsError say that the password is wrong. Where it
+    raises anything else, nobody can tell: KeySourceUnavailableError.
     """
 
     kind = CredentialKind.PASSWORD
@@ -100,6 +101,9 @@ class BasicVerifier:
         return self._passwords.is_remembered(user, password)
 
 
+_SAYS_WRONG: Final = "Basic: the function says that the user or the password is wrong"
+
+
 class _Asked:
     """Passwords that a function verifies."""
 
@@ -111,13 +115,15 @@ class _Asked:
             answer = self._function(user, password)
             is_async = inspect.isawaitable(answer)
             identity = await answer if is_async else answer
+        except InvalidCredentialsError:
+            raise InvalidCredentialsError(_SAYS_WRONG) from None  # its text may hold a password
         except Exception as error:  # noqa: BLE001  the function is anybody's
             _log.warning("BasicVerifier: the function raised %s", type(error).__name__)  # its text may hold a password
             raise KeySourceUnavailableError("the function of BasicVerifier raised an exception") from None
         if not is_async:
             raise TypeError("the function of BasicVerifier is not async; write async def")
         if identity is None:
-            raise InvalidCredentialsError("Basic: the function says that the user or the password is wrong")
+            raise InvalidCredentialsError(_SAYS_WRONG)
         if not isinstance(identity, Identity):
             raise TypeError(
                 f"the function of BasicVerifier returned {type(identity).__name__}; return an Identity, or None"
@@ -132,7 +138,7 @@ class _Asked:
 class _Known(CachedRecord):
     """A user as the request path needs it."""
 
-    hash: str
+    hash: str = field(repr=False)
     good_until: float
     identity: Identity
 

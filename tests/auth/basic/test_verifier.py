@@ -328,7 +328,7 @@ async def test_a_function_gets_the_name_and_the_password_and_gives_the_identity(
 
 
 @pytest.mark.parametrize(
-    "error", [OSError(PASSWORD), InvalidCredentialsError(PASSWORD), TypeError(PASSWORD), KeyError(PASSWORD)]
+    "error", [OSError(PASSWORD), MissingCredentialsError(PASSWORD), TypeError(PASSWORD), KeyError(PASSWORD)]
 )
 async def test_a_function_that_raises_cannot_tell(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     async def failing(user: str, password: str) -> Identity | None:
@@ -339,6 +339,16 @@ async def test_a_function_that_raises_cannot_tell(error: Exception, caplog: pyte
         await BasicVerifier(failing).verify(GOOD, NOW)
     assert f"the function raised {type(error).__name__}" in caplog.text
     assert PASSWORD not in f"{caught.value}{caplog.text}"
+
+
+async def test_a_function_may_also_raise_that_a_password_is_wrong(caplog: pytest.LogCaptureFixture) -> None:
+    async def failing(user: str, password: str) -> Identity | None:
+        raise InvalidCredentialsError(PASSWORD)
+
+    caplog.set_level(logging.DEBUG)
+    with pytest.raises(InvalidCredentialsError, match="the function says that") as caught:
+        await BasicVerifier(failing).verify(GOOD, NOW)
+    assert PASSWORD not in f"{caught.value}{caught.value.__cause__}{caplog.text}"
 
 
 @pytest.mark.parametrize("answer", [True, "ann", {"subject": "ann"}, False, 0, ""])

@@ -136,7 +136,7 @@ def entra_id(tenant: str, *, audience: Audience, fetcher: Fetcher | None = None)
             hints={
                 "aud": (
                     "Entra ID: tokens of version 2 have the Application (client) ID, those of version 1 mostly the "
-                    "Application ID URI (api://…); pass both as audience"
+                    "Application ID URI (api://<client ID>); pass both as audience"
                 )
             },
         )
@@ -256,7 +256,9 @@ def ory_hydra(
         fetcher,
         scopes_from=scopes_from,
         marked_by=AccessTokenMark("client_id", in_all=True),
-        hints={"aud": "Hydra: list the audience in the OAuth 2.0 client, and let clients ask for it with audience=…"},
+        hints={
+            "aud": "Hydra: list the audience in the OAuth 2.0 client, and let clients ask for it (parameter audience)"
+        },
     )
 
 
@@ -393,5 +395,5 @@ def _part(name: str, what: str, example: str) -> str:
 
 def _domain(name: str, what: str, example: str) -> str:
     if not re.fullmatch(r"[a-z0-9._-]+", name):
-        raise ConfigurationError(f"{what} {name[:128]!a}: write the name alone, in lower case, such as {example!r}")
+        raise ConfigurationError(f"{what} {name[:128]!a}: write only the name, in lower case, such as {example!r}")
     return name

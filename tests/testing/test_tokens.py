@@ -91,7 +91,7 @@ def test_one_verifier_serves_tests_that_have_event_loops_of_their_own() -> None:
 
 
 def test_scopes_that_are_one_text_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"scopes=\['read'\]"):
+    with pytest.raises(ConfigurationError, match=r'scopes=\["read"\]'):
         IDP.token(audience=HERE, scopes="read")
 
 

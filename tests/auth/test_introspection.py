@@ -516,7 +516,7 @@ async def test_a_server_that_rejects_the_client_is_503_and_the_log_says_what_to_
         verifier = verifier_for(server)
         server.failing = status, json.dumps({"error": reason, "error_description": CLIENT_SECRET}).encode()
         for credential in ("good", "other"):
-            with pytest.raises(KeySourceUnavailableError):
+            with pytest.raises(KeySourceUnavailableError, match="/introspect: "):
                 await verifier.verify(credential, NOW)
     (record,) = [each for each in caplog.records if each.name.startswith("a2a_trust.auth")]
     assert record.levelname == "ERROR"

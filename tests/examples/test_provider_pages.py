@@ -43,8 +43,9 @@ def verifiers_of(
     page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, fetcher: Fetcher | None = None
 ) -> dict[str, Any]:
     """The verifiers that the page makes, with its code as it stands, or with another fetcher."""
-    (folder / "zitadel-secret").write_text("secret")
-    (folder / "zitadel-secret").chmod(0o600)
+    for secret in ("zitadel-secret", "introspection-secret"):
+        (folder / secret).write_text("secret")
+        (folder / secret).chmod(0o600)
     monkeypatch.chdir(folder)
     names: dict[str, Any] = {"given": fetcher}
     for block in blocks(page, "python"):

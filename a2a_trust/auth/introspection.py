@@ -238,7 +238,7 @@ class IntrospectionVerifier(BoundVerifier[str]):
             return
         if claims.get("iss", self._issuer) != self._issuer:
             raise UnrecognizedCredentialsError(
-                f"token: iss is not the issuer {self._issuer!a}, but {shown(claims['iss'])}"
+                f"token: iss is not the issuer {shown(self._issuer)}, but {shown(claims['iss'])}"
             )
         exp = claims.get("exp")
         if (type(exp) is int or type(exp) is float) and exp <= now:

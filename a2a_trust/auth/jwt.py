@@ -244,10 +244,10 @@ class JwtVerifier(BoundVerifier[str]):
         if claims.get("iss") != self._issuer:  # no JSON value but a string equals a string
             if "iss" not in claims:
                 raise UnrecognizedCredentialsError(
-                    self._with_hint("iss", f"token: iss is not the issuer {self._issuer!a}; it is missing")
+                    self._with_hint("iss", f"token: iss is not the issuer {shown(self._issuer)}; it is missing")
                 )
             raise UnrecognizedCredentialsError(
-                f"token: iss is not the issuer {self._issuer!a}, but {shown(claims['iss'])}"
+                f"token: iss is not the issuer {shown(self._issuer)}, but {shown(claims['iss'])}"
             )
         # 3
         profile = self._profiles.get(typ)

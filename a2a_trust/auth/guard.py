@@ -220,7 +220,11 @@ class Guard:
             except InvalidCredentialsError as error:
                 return Refused(error)
         came = lines.get(b"authorization", _NO_LINES)
-        hint = "; to take DPoP, pass dpop=DPoP(url=…)" if self.dpop is None and _comes_as_dpop(came) else ""
+        hint = (
+            "; to take DPoP, pass dpop=DPoP(url='https://agent.example')"
+            if self.dpop is None and _comes_as_dpop(came)
+            else ""
+        )
         expected = ", ".join(f"{scheme.name} ({scheme.place})" for scheme in self._config.schemes)
         return Refused(MissingCredentialsError(f"no credential for any scheme of the card; expected: {expected}{hint}"))
 
@@ -382,7 +386,7 @@ def _binding_mismatch(identity: Identity, by_dpop: bool, scope: Any, *, takes_dp
     binding = identity.bound_to
     jkt = None if binding is None else binding.jkt
     if jkt is not None and not by_dpop:
-        fix = "it did not come as DPoP" if takes_dpop else "to take it, pass dpop=DPoP(url=…)"
+        fix = "it did not come as DPoP" if takes_dpop else "to take it, pass dpop=DPoP(url='https://agent.example')"
         return f"a token is bound to a key, and no proof of it is taken here: {fix}"
     if jkt is None and by_dpop:
         return "a token came as DPoP, and is bound to no key of proofs"
@@ -431,8 +435,11 @@ def _lacking_scopes(identities: Mapping[str, Identity], met: Iterable[Alternativ
             wanting |= scopes
             if not scopes <= identities[name].scopes:
                 lacking.setdefault(name, set()).update(scopes)
+    needed = "; ".join(
+        f"{name!a} needs {' '.join(sorted(scopes - identities[name].scopes))}" for name, scopes in lacking.items()
+    )
     return AuthorizationError(
-        f"the credentials lack scopes that the card demands{_hint_where(identities, lacking)}",
+        f"the credentials lack scopes that the card demands: {needed}{_hint_where(identities, lacking)}",
         tuple(sorted(wanting)),
         {name: tuple(sorted(scopes)) for name, scopes in lacking.items()},
     )

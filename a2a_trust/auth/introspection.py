@@ -239,7 +239,9 @@ class IntrospectionVerifier(BoundVerifier[str]):
         if type(claims) is not dict:
             return
         if claims.get("iss", self._issuer) != self._issuer:
-            raise UnrecognizedCredentialsError(f"token: iss is not the issuer {self._issuer!a}")
+            raise UnrecognizedCredentialsError(
+                f"token: iss is not the issuer {shown(self._issuer)}, but {shown(claims['iss'])}"
+            )
         exp = claims.get("exp")
         if (type(exp) is int or type(exp) is float) and exp <= now:
             raise InvalidCredentialsError("token: it has expired")
@@ -336,12 +338,14 @@ class IntrospectionVerifier(BoundVerifier[str]):
 
     def _check_is_access_token(self, claims: JSONObject) -> None:
         is_named = _check_kind(claims, _KINDS)
-        if any(mark.is_contradicted_by(claims) for mark in self._marks):
-            raise InvalidCredentialsError("token: a claim of marked_by says that it is no access token")
+        for mark in self._marks:
+            if mark.is_contradicted_by(claims):
+                said = shown(claims[mark.claim]) if mark.claim in claims else "missing"
+                raise InvalidCredentialsError(f"token: {mark.claim} is {said}: no access token")
         if not (is_named or self._knows_access_tokens_only or any(mark.is_in(claims) for mark in self._marks)):
             raise InvalidCredentialsError(
                 "token: nothing in the answer shows that it is an access token (token_type Bearer); pass "
-                "marked_by=AccessTokenMark(…) for a claim that only access tokens have, or "
+                "marked_by=AccessTokenMark('claim') for a claim that only access tokens have, or "
                 "knows_access_tokens_only=True if the endpoint answers for no other tokens"
             )
 
@@ -375,7 +379,8 @@ def _check_kind(claims: JSONObject, names: Iterable[str]) -> bool:
     """Whether claims of these names call the token an access token; InvalidCredentialsError where they call it
     something else."""
     if not _OF_OTHER_TOKENS.isdisjoint(claims):
-        raise InvalidCredentialsError("token: it has claims of an ID token or a logout token")
+        found = ", ".join(sorted(claims.keys() & _OF_OTHER_TOKENS))
+        raise InvalidCredentialsError(f"token: it has claims of an ID token or a logout token ({found})")
     is_named = False
     for name in names:
         if claims.get(name) is None:

@@ -215,9 +215,10 @@ class IntrospectionEndpoint:
             answer = of_nobody
         if not isinstance(answer, NoAnswer):
             self._succeeded()
-        elif outages == self._outages:
+            return answer
+        if outages == self._outages:
             self._failed(answer)
-        return answer
+        return replace(answer, reason=f"{self._name}: {answer.reason}")
 
     def _succeeded(self) -> None:
         self._failures, self._retry_at = 0, -math.inf

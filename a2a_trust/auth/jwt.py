@@ -164,6 +164,11 @@ class JwtVerifier(BoundVerifier[str]):
                 "SeveralIssuers([JwtVerifier(…), …])"
             )
         check_issuer(issuer)
+        if isinstance(keys, type) or not callable(getattr(keys, "only_key", None)):
+            raise ConfigurationError(
+                "JwtVerifier: keys is not a source of keys; write OpenIdKeys(issuer, fetcher), JwksFile(path) or "
+                "JwksCache(fetcher.loader(url, configured=True))"
+            )
         if isinstance(keys, IssuerKeys) and keys.issuer != issuer:
             raise ConfigurationError(f"JwtVerifier: the keys are those of {keys.issuer!a}; pass that as issuer")
         if not 0 <= skew <= MAX_SKEW:
@@ -238,19 +243,26 @@ class JwtVerifier(BoundVerifier[str]):
         # 1
         parts = credential.split(".")
         if len(parts) != 3:
-            raise UnrecognizedCredentialsError("token: not three parts")
+            raise UnrecognizedCredentialsError("token: not a JWT; for opaque tokens use IntrospectionVerifier")
         protected, encoded, signature = parts
         kid, kty, typ = _read_header(protected)
         payload = base64url.decode(encoded, "payload")
         claims = _read_claims(payload)
         # 2
         if claims.get("iss") != self._issuer:  # no JSON value but a string equals a string
-            why = f"token: iss is not the issuer {self._issuer!a}"
-            raise UnrecognizedCredentialsError(self._with_hint("iss", why) if "iss" not in claims else why)
+            if "iss" not in claims:
+                raise UnrecognizedCredentialsError(
+                    self._with_hint("iss", f"token: iss is not the issuer {shown(self._issuer)}; it is missing")
+                )
+            raise UnrecognizedCredentialsError(
+                f"token: iss is not the issuer {shown(self._issuer)}, but {shown(claims['iss'])}"
+            )
         # 3
         profile = self._profiles.get(typ)
         if profile is None:
-            raise InvalidCredentialsError(f"token: typ is not {' or '.join(self._profiles.values())}")
+            why = f"token: typ is not {' or '.join(self._profiles.values())}, but {shown(typ)}"
+            option = "; for an issuer that writes this into access tokens pass profile=TokenProfile.PLAIN_JWT"
+            raise InvalidCredentialsError(f"{why}{option}" if typ == TokenProfile.PLAIN_JWT.lower() else why)
         self._check_kind(claims, profile)
         # 4 to 6
         identity, good_from = self._identity(claims, now)
@@ -273,24 +285,25 @@ class JwtVerifier(BoundVerifier[str]):
         """The rest of rule 3: what the claims say about the kind of token."""
         is_marked = any(mark.is_in(claims) for mark in self._marks)
         if not _OF_OTHER_TOKENS.isdisjoint(claims) or (_NONCE in claims and not is_marked):
-            raise InvalidCredentialsError("token: it has claims of an ID token or a logout token")
+            found = ", ".join(sorted(claims.keys() & {*_OF_OTHER_TOKENS, _NONCE}))
+            raise InvalidCredentialsError(f"token: it has claims of an ID token or a logout token ({found})")
         for mark in self._marks:
             if mark.is_contradicted_by(claims):
-                raise InvalidCredentialsError(
-                    self._with_hint(
-                        mark.claim, f"token: {mark.claim} is {shown(claims.get(mark.claim))}: no access token"
-                    )
-                )
+                said = shown(claims[mark.claim]) if mark.claim in claims else "missing"
+                why = f"token: {mark.claim} is {said}: no access token"
+                raise InvalidCredentialsError(self._with_hint(mark.claim, why))
         kind = claim_of_kind(claims, NOT_ACCESS)
         if kind is not None:
             raise InvalidCredentialsError(f"token: its own claim {kind} says that it is no access token")
         if profile is TokenProfile.PLAIN_JWT:
             said = claims.get("typ", _KEYCLOAK_ACCESS)
             if said != _KEYCLOAK_ACCESS and not (said == _KEYCLOAK_BOUND and "cnf" in claims):
-                raise InvalidCredentialsError("token: its own claim typ says that it is no access token")
+                raise InvalidCredentialsError(f"token: its own claim typ is {shown(said)}: no access token")
             if not is_marked and _OF_ACCESS_TOKENS.isdisjoint(claims):
-                why = "token: nothing shows that it is an access token (scope, scp …)"
-                option = "; name a claim that only access tokens of this issuer have: marked_by=AccessTokenMark(…)"
+                why = "token: nothing shows that it is an access token, such as scope or scp"
+                option = (
+                    "; name a claim that only access tokens of this issuer have: marked_by=AccessTokenMark('claim')"
+                )
                 raise InvalidCredentialsError(self._with_hint("scope", why if self._marks else f"{why}{option}"))
 
     def _identity(self, claims: JSONObject, now: float) -> tuple[Identity, float]:

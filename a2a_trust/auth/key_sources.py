@@ -66,7 +66,9 @@ class JwksFile(JwksCache):
         try:
             keys = read_jwks(self._document()).keys
         except OSError as error:
-            raise ConfigurationError(f"key set file {path}: {error.strerror}") from None
+            raise ConfigurationError(
+                f"key set file {path}: {error.strerror}; write the issuer's JWK Set there"
+            ) from None
         except MalformedError as error:
             raise ConfigurationError(f"key set file {path}: {error}") from None
         if not keys:

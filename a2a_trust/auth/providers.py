@@ -101,7 +101,7 @@ _KEYCLOAK_HINTS: Final = {
 
 
 def _keycloak_issuer(url: str, realm: str) -> str:
-    return f"{_base(url, 'keycloak')}/realms/{_part(realm, 'keycloak: realm', 'staff')}"
+    return f"{_base(url, 'keycloak', '/realms')}/realms/{_part(realm, 'keycloak: realm', 'staff')}"
 
 
 def entra_id(tenant: str, *, audience: Audience, fetcher: Fetcher | None = None) -> SeveralIssuers:
@@ -136,7 +136,7 @@ def entra_id(tenant: str, *, audience: Audience, fetcher: Fetcher | None = None)
             hints={
                 "aud": (
                     "Entra ID: tokens of version 2 have the Application (client) ID, those of version 1 mostly the "
-                    "Application ID URI (api://…); pass both as audience"
+                    "Application ID URI (api://<client ID>); pass both as audience"
                 )
             },
         )
@@ -256,7 +256,9 @@ def ory_hydra(
         fetcher,
         scopes_from=scopes_from,
         marked_by=AccessTokenMark("client_id", in_all=True),
-        hints={"aud": "Hydra: list the audience in the OAuth 2.0 client, and let clients ask for it with audience=…"},
+        hints={
+            "aud": "Hydra: list the audience in the OAuth 2.0 client, and let clients ask for it (parameter audience)"
+        },
     )
 
 
@@ -267,8 +269,9 @@ def authentik(
 
     ``application`` is the slug of the agent's application, ``audience`` the Client ID of its provider.
     """
+    slug = _part(application, "authentik: application", "invoices")
     return _verifier(
-        f"{_base(url, 'authentik')}/application/o/{_part(application, 'authentik: application', 'invoices')}/",
+        f"{_base(url, 'authentik', '/application')}/application/o/{slug}/",
         audience,
         fetcher,
         scopes_from=scopes_from,
@@ -375,9 +378,9 @@ def _verifier(
     )
 
 
-def _base(url: str, preset: str) -> str:
-    """The URL of a server, without a slash at its end."""
-    if not re.fullmatch(r"https?://[^/?#\s]+(?:/[^/?#\s]+)*/?", url):
+def _base(url: str, preset: str, added: str = "/.well-known") -> str:
+    """The URL of a server, without a slash at its end, and without the path that is ``added`` to it."""
+    if added in url or not re.fullmatch(r"https?://[^/?#\s]+(?:/[^/?#\s]+)*/?", url):
         raise ConfigurationError(f"{preset}: url {url[:128]!a}: write it as in https://login.example.com")
     return url.removesuffix("/")
 
@@ -393,5 +396,5 @@ def _part(name: str, what: str, example: str) -> str:
 
 def _domain(name: str, what: str, example: str) -> str:
     if not re.fullmatch(r"[a-z0-9._-]+", name):
-        raise ConfigurationError(f"{what} {name[:128]!a}: write the name alone, in lower case, such as {example!r}")
+        raise ConfigurationError(f"{what} {name[:128]!a}: write only the name, in lower case, such as {example!r}")
     return name

@@ -46,9 +46,10 @@ class FailureLimits:
     """How many requests with a wrong password or API key are accepted in a time, as in ``"10/minute"``.
 
     ``by_credential`` counts for each pair of a peer and a user name (or key id), ``by_peer`` for each peer: an IPv4
-    address, or an IPv6 network of 64 bits. Credentials without a name count for their peer only. Beyond a limit the answer is 429, and passwords of this peer are not
-    verified until the time has passed. API keys, passwords that are remembered as verified, and tokens are verified
-    anyway.
+    address, or an IPv6 network of 64 bits. Credentials without a name count for their peer only.
+
+    Beyond a limit the answer is 429, and passwords of this peer are not verified until the time has passed. API keys,
+    passwords that are remembered as verified, and tokens are verified anyway.
     """
 
     by_credential: str = "10/minute"

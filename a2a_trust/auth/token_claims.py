@@ -65,7 +65,8 @@ class AccessTokenMark:
         texts = (claim, prefix, *values)
         if not all(type(text) is str for text in texts) or not claim or "" in values or (values and prefix):
             raise ConfigurationError(
-                'AccessTokenMark: write the name of a claim, and values or a prefix: AccessTokenMark("use", "access")'
+                "AccessTokenMark: write the name of a claim, and strings that are its values, or a prefix: "
+                'AccessTokenMark("use", "access")'
             )
         for name, value in (("claim", claim), ("values", values), ("prefix", prefix), ("in_all", in_all is True)):
             object.__setattr__(self, name, value)

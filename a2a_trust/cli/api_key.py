@@ -73,7 +73,7 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
     record = SqliteApiKeys(options.store).revoke(options.id)
     if not options.json:
         put(f"{mark('revoked', 'green', sys.stdout)} {_line(record)}")
-        put("  running servers refuse it as soon as they read the store again, within their refresh seconds")
+        put("  running servers refuse it within 2 seconds, unless they set another refresh")
     return _entry(record)
 
 

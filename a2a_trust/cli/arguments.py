@@ -168,7 +168,9 @@ def _add_api_key(command: argparse.ArgumentParser) -> None:
     new.add_argument(
         "--scope", action="append", default=[], metavar="SCOPE", help="what the key allows; may be repeated"
     )
-    new.add_argument("--expires", metavar="TIME", help="how long the key is good: 90d, 12h, 30m (default: for ever)")
+    new.add_argument(
+        "--expires", metavar="TIME", help="how long the key is good: 90d, 12h, 30m (default: it never expires)"
+    )
     new.add_argument("--prefix", default="a2a", metavar="WORD", help="how the key's id begins (default: a2a)")
     actions = _Actions(command, every)
     actions.add("create", "make a key; it is shown this once, on standard output", new)
@@ -196,7 +198,7 @@ def _add_password(command: argparse.ArgumentParser) -> None:
         "--scope", action="append", default=[], metavar="SCOPE", help="what the user may do; may be repeated"
     )
     new.add_argument(
-        "--expires", metavar="TIME", help="how long the password is good: 90d, 12h, 30m (default: for ever)"
+        "--expires", metavar="TIME", help="how long the password is good: 90d, 12h, 30m (default: it never expires)"
     )
     actions = _Actions(command, every)
     actions.add("create", "make a random password; it is shown this once, on standard output", user, new)

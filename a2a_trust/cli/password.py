@@ -69,7 +69,7 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
     record = SqlitePasswords(options.store).revoke(options.user)
     if not options.json:
         put(f"{mark('revoked', 'green', sys.stdout)} {_line(record)}")
-        put("  running servers reject it as soon as they read the store again, within their refresh seconds")
+        put("  running servers reject it within 2 seconds, unless they set another refresh")
     return _entry(record)
 
 
@@ -96,7 +96,7 @@ def _show(
     put(f"{mark('made', 'green', sys.stderr)} {_line(record)}", sys.stderr)
     put("  the password is shown this once and kept nowhere; store it where only its user can read it", sys.stderr)
     if goes_on:
-        put("  running servers reject the old one within their refresh seconds", sys.stderr)
+        put("  running servers reject the old one within 2 seconds, unless they set another refresh", sys.stderr)
     elif before is not None:
         put("  note: the user had a password before, which had ended; both name the same caller", sys.stderr)
 

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from a2a_trust.auth import FailureLimits
 from a2a_trust.errors import ConfigurationError
 from tests.middleware.agent import CARD, KEY, Agent, guarded, verifiers
 
@@ -38,7 +39,8 @@ PROMISING = {**CARD, "capabilities": {"extendedAgentCard": True}}
 @pytest.mark.parametrize("headers", [{}, {"X-API-Key": "wrong"}, {"Accept": "application/a2a+json"}])
 async def test_no_name_of_the_extended_card_answers_strangers(headers: dict[str, str]) -> None:
     agent = Agent()
-    transport = httpx.ASGITransport(guarded(agent, PROMISING))
+    many = FailureLimits(by_credential="1000/minute", by_peer="1000/minute")
+    transport = httpx.ASGITransport(guarded(agent, PROMISING, failures=many))
     async with httpx.AsyncClient(transport=transport, base_url="http://agent.example") as http:
         for path in PATHS:
             for method in ("GET", "HEAD", "POST"):

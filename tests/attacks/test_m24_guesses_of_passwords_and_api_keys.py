@@ -133,7 +133,7 @@ async def test_guessed_api_keys_are_429_and_good_ones_are_not() -> None:
             assert (await attacker(x_api_key=KEY)).status_code == 200
         assert statuses == {401: 10, 429: 50}
         statuses = Counter([(await attacker(x_api_key=f"guess-{number}")).status_code for number in range(120)])
-        assert statuses == {401: 10, 429: 110}  # those of other forms have one name, ""
+        assert statuses == {401: 40, 429: 80}  # those of other forms have no name, and 60 of the peer were counted
 
 
 async def test_an_expired_token_is_401_so_that_its_client_gets_a_new_one() -> None:

@@ -102,7 +102,7 @@ OF_BASIC: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("outcome", "status"),
     [
-        *((error, 503) for error in (*FORESEEN, *UNFORESEEN)),
+        *((error, 401 if type(error) is InvalidCredentialsError else 503) for error in (*FORESEEN, *UNFORESEEN)),
         (None, 401),
         *((value, 500) for value in (True, "ann", {"subject": "ann"}, 1)),
     ],

@@ -232,7 +232,7 @@ async def test_what_is_missing_at_the_agent_is_said_to_whoever_reads_its_log() -
     await refused(guard_of(), bearer(thine), r"none was shown; to take any, pass client_certificates=FromTls\(\)")
     told_of_none = request(bearer(thine)) | {"a2a_trust.client_certificate": ()}
     assert str((await refusal_of(guard_of(), told_of_none, NOW)).error).endswith("none was shown")
-    hint = r"to take DPoP, pass dpop=DPoP\(url=…\)"
+    hint = r"to take DPoP, pass dpop=DPoP\(url='https://agent.example'\)"
     for headers in (by_dpop(thine), [(b"authorization", b"Basic x"), *by_dpop(thine)]):
         with pytest.raises(MissingCredentialsError, match=hint):
             await let_in(guard_of(KEY, judge=Says(None)), headers)
@@ -366,7 +366,7 @@ async def test_without_dpop_the_word_means_nothing() -> None:
     thine = bound_token()
     with pytest.raises(MissingCredentialsError):
         await let_in(guard_of(), by_dpop(thine, proof(thine)))
-    await refused(guard_of(), bearer(thine, proof(thine)), r"pass dpop=DPoP\(url=…\)")
+    await refused(guard_of(), bearer(thine, proof(thine)), r"pass dpop=DPoP\(url='https://agent.example'\)")
 
 
 @pytest.mark.parametrize("dpop", [DPoP, True, BASE, object()])

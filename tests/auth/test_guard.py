@@ -101,9 +101,10 @@ async def caller(judge: Guard, **carried: str) -> Principal:
 async def test_the_reason_of_a_403_names_the_claims_that_hold_the_scopes() -> None:
     judge = guard({"oauth": ["Tasks.Read"]}, given={"oauth": JwtVerifier(Keys(EC), issuer=ISSUER, audience=AUDIENCE)})
     roles = token(claims(roles=["Tasks.Read"], realm_access={"roles": ["Tasks.Read"]}))
-    with pytest.raises(AuthorizationError, match=r"demands; in 'oauth' scopes_from='roles' would find some$"):
+    hint = "'oauth' needs Tasks.Read; in 'oauth' scopes_from='roles' would find some$"
+    with pytest.raises(AuthorizationError, match=f"demands: {hint}"):
         await admitted(judge, scope(token=roles), NOW)
-    with pytest.raises(AuthorizationError, match=r"lack scopes that the card demands$"):
+    with pytest.raises(AuthorizationError, match=r"lack scopes that the card demands: 'oauth' needs Tasks.Read$"):
         await admitted(judge, scope(token=token()), NOW)
 
 

@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import json
 import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -228,7 +229,7 @@ async def test_a_mark_stands_for_a_scope_and_permits_a_nonce(changes: dict[str, 
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"scope": ...}, r"nothing shows that it is an access token \(scope, scp …\)$"),
+        ({"scope": ...}, r"nothing shows that it is an access token, such as scope or scp$"),
         ({"token_use": "id"}, 'token_use is "id": no access token'),
         ({"token_use": "id", "scope": ...}, 'token_use is "id": no access token'),
         ({"nonce": "n"}, "claims of an ID token"),
@@ -243,7 +244,7 @@ async def test_what_a_mark_does_not_stand_for(changes: dict[str, Any], why: str)
 
 
 async def test_without_a_mark_the_error_names_the_option() -> None:
-    await refuses(plain(), token(claims(scope=...), typ="JWT"), r"marked_by=AccessTokenMark\(…\)")
+    await refuses(plain(), token(claims(scope=...), typ="JWT"), r"marked_by=AccessTokenMark\('claim'\)")
 
 
 async def test_a_mark_contradicts_at_jwt_too() -> None:
@@ -309,6 +310,12 @@ async def test_hints_are_added_to_the_errors_about_their_claims() -> None:
     with pytest.raises(InvalidCredentialsError) as caught:
         await judge.verify(token(claims(iss="https://other.example"), typ="JWT"), NOW)
     assert "switch" not in str(caught.value), "a token of another issuer is no mistake of this one's console"
+
+
+@pytest.mark.parametrize("keys", ["https://issuer.example/jwks", None, Keys, {"keys": []}])
+def test_keys_that_are_no_source_do_not_start(keys: Any) -> None:
+    with pytest.raises(ConfigurationError, match="keys is not a source of keys; write OpenIdKeys"):
+        JwtVerifier(keys, issuer=ISSUER, audience=AUDIENCE)
 
 
 def test_an_issuer_has_no_fragment() -> None:
@@ -450,6 +457,26 @@ async def test_the_profile_for_plain_issuers_takes_no_other_typ(typ: Any) -> Non
 @pytest.mark.parametrize("profile", list(TokenProfile))
 async def test_claims_of_id_and_logout_tokens_make_no_access_token(name: str, profile: TokenProfile) -> None:
     await refuses(verifier(profile=profile), token(claims(**{name: "x"}), typ=profile.value), "claims of an ID token")
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (lambda: token(claims(iss=f"{ISSUER}/")), f'iss is not the issuer .{ISSUER}., but "{ISSUER}/"$'),
+        (lambda: token(claims(iss=...)), f"iss is not the issuer .{ISSUER}.; it is missing$"),
+        (lambda: token(typ="JWT"), r'typ is not at\+jwt, but "jwt"; .* profile=TokenProfile\.PLAIN_JWT$'),
+        (lambda: token(typ="logout+jwt"), r'typ is not at\+jwt, but "logout\+jwt"$'),
+        (lambda: token(claims(nonce="secret")), r"an ID token or a logout token \(nonce\)$"),
+        (lambda: "opaque", "not a JWT; for opaque tokens use IntrospectionVerifier$"),
+    ],
+)
+async def test_a_rejection_says_what_the_token_has(made: Callable[[], str], why: str) -> None:
+    await refuses(verifier(), made(), why)
+
+
+async def test_a_rejection_says_which_mark_is_missing() -> None:
+    marked = plain(marked_by=AccessTokenMark("token_use", "access", in_all=True))
+    await refuses(marked, token(claims(), typ="JWT"), "token_use is missing: no access token$")
 
 
 @pytest.mark.parametrize("kind", ["ID", "Refresh", "Offline", "Logout", "bearer", "", None, 1, ["Bearer"]])

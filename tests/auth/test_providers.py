@@ -195,6 +195,8 @@ async def test_odd_claims_of_entra_id_give_no_permission(
     ("make", "words"),
     [
         (lambda: providers.keycloak("sso.example.com", "staff", audience=AGENT), "write it as in https://"),
+        (lambda: providers.keycloak("https://sso.example/realms/staff", "staff", audience=AGENT), "write it as in"),
+        (lambda: providers.authentik("https://id.example/application/o/a/", "a", audience=AGENT), "write it as in"),
         (lambda: providers.keycloak("https://sso.example.com", "a/b", audience=AGENT), "keycloak: realm 'a/b'"),
         (lambda: providers.keycloak("https://sso.example.com", "", audience=AGENT), "keycloak: realm"),
         (lambda: providers.keycloak("https://sso.example.com?x", "a", audience=AGENT), "keycloak: url"),
@@ -202,7 +204,7 @@ async def test_odd_claims_of_entra_id_give_no_permission(
         (lambda: providers.entra_id("acme.onmicrosoft.com", audience=CLIENT_ID), "write the GUID"),
         (lambda: providers.entra_id(f"{TENANT}\n", audience=CLIENT_ID), "write the GUID"),
         (lambda: providers.entra_id(TENANT, audience=""), "audience must be a string that is not empty"),
-        (lambda: providers.auth0("https://acme.eu.auth0.com/", audience=AGENT), "write the name alone"),
+        (lambda: providers.auth0("https://acme.eu.auth0.com/", audience=AGENT), "write only the name"),
         (lambda: providers.okta("https://acme.okta.com", audience=AGENT), "org authorization server are for Okta only"),
         (lambda: providers.okta("https://acme.okta.com/oauth2/v1/x", audience=AGENT), "write its Issuer URI"),
         (lambda: providers.cognito("AbCdEfGhI", audience="web1"), "write it as in eu-west-1_"),
@@ -211,9 +213,9 @@ async def test_odd_claims_of_entra_id_give_no_permission(
         (lambda: providers.authentik("https://id.example.com", "a/b", audience="c"), "authentik: application"),
         (
             lambda: providers.spiffe("https://o.example", audience=AGENT, trust_domain="spiffe://example.org"),
-            "name alone",
+            "only the name",
         ),
-        (lambda: providers.spiffe("https://o.example", audience=AGENT, trust_domain=""), "name alone"),
+        (lambda: providers.spiffe("https://o.example", audience=AGENT, trust_domain=""), "only the name"),
         (lambda: providers.github_actions(audience=AGENT, owners={}), "gh api users/octo-org"),
         (lambda: providers.github_actions(audience=AGENT, owners={"octo-org": "65"}), "gh api"),  # type: ignore[dict-item]
         (lambda: providers.github_actions(audience=AGENT, owners={"octo-org": True}), "gh api"),

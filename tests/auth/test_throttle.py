@@ -348,7 +348,7 @@ class Odd(ApiKeyVerifier):
     """A verifier of API keys that says of its own that they can be guessed."""
 
     def credential_name(self, credential: str) -> str:
-        return ""
+        return "all of them"
 
     def is_remembered(self, credential: str, now: float) -> bool:
         return False

@@ -43,9 +43,9 @@ def verifiers_of(
     page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, fetcher: Fetcher | None = None
 ) -> dict[str, Any]:
     """The verifiers that the page makes, with its code as it stands, or with another fetcher."""
-    for name in ("zitadel-secret", "introspection-secret"):
-        (folder / name).write_text("secret")
-        (folder / name).chmod(0o600)
+    for secret in ("zitadel-secret", "introspection-secret"):
+        (folder / secret).write_text("secret")
+        (folder / secret).chmod(0o600)
     monkeypatch.chdir(folder)
     names: dict[str, Any] = {"given": fetcher}
     for block in blocks(page, "python"):

@@ -53,8 +53,8 @@ async def test_the_first_verifier(issuer: Issuer) -> None:
 
 async def test_tokens_without_scopes(issuer: Issuer) -> None:
     verifier = run(issuer, FIRST, MARKED.replace("TokenProfile.PLAIN_JWT", "TokenProfile.RFC9068"))
-    claims: dict[str, Any] = {"client_id": "client-of-the-agent", "token_use": "access"}
-    good = issuer.token(**{**claims, "audience": "client-of-the-agent"})
+    claims: dict[str, Any] = {"client_id": "client-that-may-call", "token_use": "access"}
+    good = issuer.token(**{**claims, "audience": "client-that-may-call"})
     assert (await verifier.verify(good, time.time())).subject == "ann"
     with pytest.raises(InvalidCredentialsError, match="token_use"):
         await verifier.verify(issuer.token(**{**claims, "audience": AGENT, "token_use": "id"}), time.time())

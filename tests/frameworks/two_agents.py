@@ -48,8 +48,11 @@ from a2a_trust import (
     load_private_key,
     protect_agents,
 )
+from a2a_trust.auth import FailureLimits
 
 SETTINGS: Final[dict[str, Any]] = json.loads(os.environ["AGENTS"])
+#: All callers of the tests are one peer, which fails more often than one may.
+PATIENT: Final = FailureLimits(by_credential="100000/minute", by_peer="100000/minute")
 URL, ISSUER = SETTINGS["url"], SETTINGS["issuer"]
 FOLDER: Final = Path(SETTINGS["folder"])
 
@@ -158,6 +161,7 @@ def protected(application: Any, mounted: Any) -> Any:
                 url=f"{URL}/ledger",
                 serving=serving("ledger"),
                 extended_card=ExtendedCard(extended(LEDGER_CARD)),
+                rules=RequestRules(failures=PATIENT),
             ),
             "/vault": ProtectedAgent(
                 card=FromApplication(),
@@ -175,7 +179,7 @@ def protected(application: Any, mounted: Any) -> Any:
                 ),
                 serving=serving("vault"),
                 extended_card=ExtendedCard(FromApplication()),
-                rules=RequestRules(other_paths=["/vault/state"]),
+                rules=RequestRules(other_paths=["/vault/state"], failures=PATIENT),
             ),
         },
         unguarded_paths=["/healthz"],

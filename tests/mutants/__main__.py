@@ -23,7 +23,9 @@ _ROOT: Final = Path(__file__).resolve().parents[2]
 #: What decides about cards and callers.
 MODULES: Final = (
     "auth/guard.py",
+    "auth/introspection.py",
     "auth/jwt.py",
+    "auth/token_claims.py",
     "card/ambiguity.py",
     "client/memory.py",
     "keys/trust.py",

@@ -402,7 +402,7 @@ async def test_an_issuer_that_is_another_by_one_character_has_no_keys_here(
     keys = OpenIdKeys(issuer, provider.fetcher())
     assert keys.metadata_url == provider.discovery_url
     verifier = JwtVerifier(keys, issuer=issuer, audience=AUDIENCE)
-    with pytest.raises(InvalidCredentialsError, match=f"iss is not the issuer '{issuer}'"):
+    with pytest.raises(InvalidCredentialsError, match=f'iss is not the issuer "{issuer}"'):
         await verified(verifier, await provider.access_token("ES256"))
     moment = int(time.time())
     told = {"iss": issuer, "aud": AUDIENCE, "sub": "alice", "iat": moment, "exp": moment + 600}

@@ -30,5 +30,5 @@ def callers(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Callers
 def hello_worlds(callers: Callers) -> Iterator[dict[str, str]]:
     """The origins of the protected agent, by the names of the servers."""
     python: Path = python_of("server-1.3.0")
-    with serving_under_all(python, "hello_world:app", FOLDER, callers.settings) as origins:
+    with serving_under_all(python, "tests.servers.sdk_patient_hello_world:app", FOLDER, callers.settings) as origins:
         yield origins

@@ -59,7 +59,7 @@ class PasswordRecord:
         check_name(self.user, "password: the user name")
         if ":" in self.user or self.user != normalized(self.user):
             raise ConfigurationError(
-                "password: a user name has no colon (RFC 7617 2), and is in Unicode Normalization Form C"
+                "password: the user name has a colon (RFC 7617 2), or is not in Unicode Normalization Form C"
             )
         if not is_hash(self.hash):
             raise ConfigurationError("password: the hash is not argon2id with m=65536,t=3,p=4; make a new password")
@@ -159,7 +159,7 @@ class PasswordWrites:
         with self._writing() as table:
             before = table.get(record.user)
             if before is not None and before.is_good(now):
-                raise ConfigurationError("this user has a password already; rotate it, or revoke it first")
+                raise ConfigurationError("this user has a password; rotate it, or revoke it first")
             table.put(record)
         return record, before
 
@@ -207,7 +207,7 @@ def _get(table: PasswordTable, user: str) -> PasswordRecord:
     record = table.get(normalized(user))
     if record is None:
         # What was given is not repeated: it may be a password.
-        raise ConfigurationError("no user has this name; a list of the passwords has the names")
+        raise ConfigurationError("no user has this name; list the passwords to see the names")
     return record
 
 

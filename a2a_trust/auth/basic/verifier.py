@@ -53,8 +53,8 @@ class BasicVerifier:
     user and of the record's hash, with a key that only this process has. KeySourceUnavailableError: too many passwords
     wait to be hashed, or the store cannot be read.
 
-    With a function, nothing is remembered. ``None`` and InvalidCredentialsError say that the password is wrong. Where it
-    raises anything else, nobody can tell: KeySourceUnavailableError.
+    With a function, nothing is remembered. ``None`` and InvalidCredentialsError say that the password is wrong. With
+    any other exception nobody can tell: KeySourceUnavailableError.
     """
 
     kind = CredentialKind.PASSWORD

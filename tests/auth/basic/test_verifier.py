@@ -23,7 +23,12 @@ from a2a_trust.auth.basic.records import FoundPasswords, MemoryPasswords, Passwo
 from a2a_trust.auth.basic.sqlite import SqlitePasswords
 from a2a_trust.auth.basic.verifier import BasicVerifier
 from a2a_trust.auth.principal import CredentialKind, Identity
-from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError
+from a2a_trust.errors import (
+    ConfigurationError,
+    InvalidCredentialsError,
+    KeySourceUnavailableError,
+    MissingCredentialsError,
+)
 from tests.auth.api_key.test_verifier import Clock
 
 pytestmark = pytest.mark.anyio

@@ -1,6 +1,8 @@
 # Everything runs in .venv, which the first target that needs it makes from the locked requirements.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
+# More than there are cores: most tests wait for a server.
+PROCESSES ?= $(shell python3 -c 'import os; print(min(6, (os.cpu_count() or 1) + 2))')
 
 .PHONY: demo test check check-style format frameworks fuzz faults mutants bench lock clean
 
@@ -8,7 +10,7 @@ demo: .venv/ready  ## sign a real card, verify it, and see every change refused
 	@$(BIN)/python examples/demo.py
 
 test: .venv/ready  ## the tests; with A2A_TRUST_REQUIRE_REAL=1 a missing Node or SDK fails instead of skipping
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile
 
 check: check-style  ## what a change must pass: format, lint, types, tests with branch coverage
 	$(BIN)/python -m coverage run -m pytest
@@ -27,7 +29,7 @@ fuzz: .venv/ready  ## requests at agents in four frameworks, in the environment 
 	PYTHONPATH=. $$($(BIN)/python -m tests.fuzz) tests/fuzz/fuzz_frameworks.py $${SEED:-$$(date +%s)} $${COUNT:-50000}
 
 frameworks: .venv/ready  ## agents of every framework behind protect, called by the framework's own client
-	A2A_TRUST_FRAMEWORKS=all A2A_TRUST_REQUIRE_REAL=1 $(BIN)/python -m pytest tests/frameworks --numprocesses auto --maxprocesses 4 --dist loadfile
+	A2A_TRUST_FRAMEWORKS=all A2A_TRUST_REQUIRE_REAL=1 $(BIN)/python -m pytest tests/frameworks --numprocesses $(PROCESSES) --dist loadfile
 
 faults: .venv/ready  ## kills, full disks, races and growth, in their long form: many rounds of what the tests do a few times
 	A2A_TRUST_FAULTS=long $(BIN)/python -m pytest tests/faults -v

@@ -463,12 +463,12 @@ def test_a_password_that_nobody_saw_is_taken_back_and_a_later_one_is_not() -> No
 @pytest.mark.parametrize("is_file", [False, True])
 def test_a_user_who_is_revoked_before_a_password_is_taken_back_stays_revoked(tmp_path: Path, is_file: bool) -> None:
     store = SqlitePasswords(tmp_path / "passwords.db", create=True) if is_file else MemoryPasswords()
-    store.create(user="ann", scopes=["read"], expires=NOW + 90.1)
+    store.create(user="ann", scopes=["read"], expires=time.time() + 90.1)
     unseen = store.rotate("ann")  # its output hangs, and meanwhile another operator acts
     revoked = store.revoke("ann")
     store.take_back(unseen)
     assert store.records() == (revoked,)
-    unseen = store.create(user="ann", scopes=["read", "write"], expires=NOW + 90.1)
+    unseen = store.create(user="ann", scopes=["read", "write"], expires=time.time() + 90.1)
     store.take_back(unseen)
     assert store.records() == (revoked,), "and one that is as it was made is taken back"
 

@@ -29,7 +29,7 @@ fuzz: .venv/ready  ## requests at agents in four frameworks, in the environment 
 	PYTHONPATH=. $$($(BIN)/python -m tests.fuzz) tests/fuzz/fuzz_frameworks.py $${SEED:-$$(date +%s)} $${COUNT:-50000}
 
 frameworks: .venv/ready  ## agents of every framework behind protect, called by the framework's own client
-	A2A_TRUST_FRAMEWORKS=all A2A_TRUST_REQUIRE_REAL=1 $(BIN)/python -m pytest tests/frameworks --numprocesses $(PROCESSES) --dist loadfile
+	A2A_TRUST_FRAMEWORKS=all A2A_TRUST_REQUIRE_REAL=1 $(BIN)/python -m pytest tests/frameworks tests/client/test_framework_clients.py tests/real/test_one_line_clients.py --numprocesses $(PROCESSES) --dist loadfile
 
 faults: .venv/ready  ## kills, full disks, races and growth, in their long form: many rounds of what the tests do a few times
 	A2A_TRUST_FAULTS=long $(BIN)/python -m pytest tests/faults -v

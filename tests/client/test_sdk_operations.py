@@ -36,7 +36,7 @@ SPEAKERS = [
     Speaker("0.3.26", "JSONRPC"),
     Speaker("0.3.26", "HTTP+JSON"),
 ]
-ENVIRONMENTS = {"1.3.0": "server-1.3.0", "0.3.26": "frameworks-2026.11"}
+ENVIRONMENTS = {"1.3.0": "server-1.3.0", "0.3.26": "server-0.3.26"}
 SCRIPTS = {"1.3.0": "sdk_operations_1_3.py", "0.3.26": "sdk_operations_0_3.py"}
 
 

@@ -92,7 +92,7 @@ class _Counter(NamedTuple):
 class Throttle:
     """Counts the failed requests of each peer, and of each name that a peer tries.
 
-    ``attempt`` is for credentials that somebody might guess. While those of other requests are being verified, no more
+    ``begin`` is for credentials that somebody might guess. While those of other requests are being verified, no more
     are begun than may still fail, and no more than 16; the rest wait for the outcome. So a limit is exact, many good
     passwords at once are not refused, and no peer takes all the time of the hashes.
 

@@ -100,6 +100,7 @@ class Asking:
     [
         ([], "two verifiers or more"),
         ([of(ONE, Keys(EC))], "two verifiers or more"),
+        (of(ONE, Keys(EC)), "two verifiers or more"),
         ([of(ONE, Keys(EC)), object()], "object is not a verifier of access tokens"),
         ([of(ONE, Keys(EC)), of(ONE, Keys(ED))], "two verifiers are for the issuer 'https://one.example'"),
         ([Asking(), Asking()], "two verifiers introspect"),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from a2a_trust.cli.named_cards import is_url
 from a2a_trust.cli.sources import default_memory_path, needing_client, read_input
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
 from a2a_trust.net.addresses import is_this_machine
@@ -18,14 +18,7 @@ if TYPE_CHECKING:
     from a2a_trust.net.fetcher import Fetcher
     from a2a_trust.signing.verify import VerifiedCard
 
-__all__ = ["Agents", "agents", "check_allow_private", "is_url", "received"]
-
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-
-
-def is_url(name: str) -> bool:
-    """Whether a card is to be asked for; a file whose name looks like that is written with its path: ./…"""
-    return _SCHEME.match(name) is not None
+__all__ = ["Agents", "agents", "check_allow_private", "received"]
 
 
 def received(name: str, *, allow_private: bool) -> bytes:

@@ -37,8 +37,20 @@ class _Actions:
 
 def _add_sign(command: argparse.ArgumentParser) -> None:
     command.description = "Sign Agent Cards, in place or to -o. Nothing is written unless all were signed and verified."
-    command.add_argument("files", nargs="+", metavar="FILE", help="a card, or - for standard input")
+    _add_files(command, "FILE", "a card, a directory, a quoted glob, or - for standard input")
     command.add_argument("-o", "--output", metavar="FILE", help="where the signed card goes; - is standard output")
+    when = command.add_mutually_exclusive_group()
+    when.add_argument(
+        "--if-needed", action="store_true", help="leave cards as they are that are signed as asked for already"
+    )
+    when.add_argument(
+        "--check", action="store_true", help="write nothing; exit with 1 when a card has to be signed, and say why"
+    )
+    command.add_argument(
+        "--expires-within",
+        metavar="TIME",
+        help="with --if-needed or --check: a signature that ends within 14d, 12h, 30m has to be made again",
+    )
     command.add_argument(
         "--key", action="append", metavar="FILE", help="private key (PEM, JWK) or key ring; repeat to sign with several"
     )
@@ -65,7 +77,7 @@ def _add_sign(command: argparse.ArgumentParser) -> None:
         help="sign although this rule of lint finds an error; may be repeated",
     )
     _add_quiet(command)
-    _add_json(command)
+    _add_json_of_cards(command)
 
 
 def _add_keygen(command: argparse.ArgumentParser) -> None:
@@ -82,7 +94,7 @@ def _add_keygen(command: argparse.ArgumentParser) -> None:
 
 
 def _add_verify(command: argparse.ArgumentParser) -> None:
-    command.description = "Verify Agent Cards. Without --origin a file is not bound to the host that served it."
+    command.description = "Verify Agent Cards. A file needs --origin, --origin-from-card or --any-origin."
     _add_trusted(command)
     command.add_argument(
         "--memory",
@@ -96,7 +108,7 @@ def _add_verify(command: argparse.ArgumentParser) -> None:
     )
     _add_quiet(command)
     _add_verbose(command)
-    _add_json(command, "report as JSON, the verified card included")
+    _add_json_of_cards(command)
 
 
 def _add_inspect(command: argparse.ArgumentParser) -> None:
@@ -105,18 +117,17 @@ def _add_inspect(command: argparse.ArgumentParser) -> None:
     )
     _add_trusted(command)
     _add_verbose(command)
-    _add_json(command)
+    _add_json_of_cards(command)
 
 
 def _add_lint(command: argparse.ArgumentParser) -> None:
     command.description = "Check Agent Cards for problems. Warnings and notes do not change the exit code."
-    command.add_argument("files", nargs="+", metavar="FILE", help="a card, or - for standard input")
+    _add_files(command, "FILE", "a card, a directory, a quoted glob, or - for standard input")
     command.add_argument(
         "--fix", action="store_true", help="leave out what says nothing (null, defaults); never of a signed card"
     )
     _add_quiet(command)
-    output = command.add_mutually_exclusive_group()
-    _add_json(output)
+    output = _add_json_of_cards(command)
     output.add_argument("--sarif", action="store_true", help="report as SARIF 2.1.0, for code scanning")
 
 
@@ -266,6 +277,14 @@ def _add_memory(command: argparse.ArgumentParser) -> None:
     actions.add("forget", "know nothing of an agent any more: its next card is the first one again", agent)
 
 
+def _add_files(command: argparse.ArgumentParser, metavar: str, help: str) -> None:
+    """Define the arguments that ``named_cards`` reads."""
+    command.add_argument("files", nargs="*", metavar=metavar, help=help)
+    command.add_argument(
+        "--files-from", metavar="FILE", help="names of cards, one per line or separated by NUL; - is standard input"
+    )
+
+
 def _add_quiet(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "-q",
@@ -281,8 +300,22 @@ def _add_verbose(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_json(command: argparse.ArgumentParser | argparse._ArgumentGroup, help: str = "report as JSON") -> None:
-    command.add_argument("--json", action="store_true", help=help)
+def _add_json(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", help="report as JSON")
+
+
+def _add_json_of_cards(command: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
+    """Define how a command over cards reports; ``options.json`` is empty, ``object`` or ``lines``."""
+    forms = command.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_const", const="object", default="", help="report as one JSON object")
+    forms.add_argument(
+        "--json-lines",
+        action="store_const",
+        const="lines",
+        dest="json",
+        help="report as JSON Lines: an object for each card, and one for all of them",
+    )
+    return forms
 
 
 def _add_encrypt(command: argparse.ArgumentParser) -> None:
@@ -293,8 +326,8 @@ def _add_encrypt(command: argparse.ArgumentParser) -> None:
 
 def _add_trusted(command: argparse.ArgumentParser) -> None:
     """Define the arguments that ``trusted_keys`` reads: cards, the keys that are trusted for them, and their origin."""
-    command.add_argument(
-        "files", nargs="+", metavar="FILE|URL", help="a card as it was served, - for standard input, or an agent to ask"
+    _add_files(
+        command, "FILE|URL", "a card as it was served, a directory, a quoted glob, - for standard input, or an agent"
     )
     command.add_argument(
         "--jwks", action="append", default=[], metavar="FILE", help="JWK Set of trusted keys; may be repeated"
@@ -307,10 +340,21 @@ def _add_trusted(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--trust", metavar="FILE", help="trust file: keys, key sets on the network, policies and revocations by host"
     )
-    command.add_argument(
+    origin = command.add_mutually_exclusive_group()
+    origin.add_argument(
         "--origin",
         metavar="URL",
         help="URL or host that the card is from; the keys may speak for it only (default for a URL: itself)",
+    )
+    origin.add_argument(
+        "--origin-from-card",
+        action="store_true",
+        help="the hosts of the card's interfaces; the entry of the signing key in --trust has to cover all of them",
+    )
+    origin.add_argument(
+        "--any-origin",
+        action="store_true",
+        help="do not ask where the card is from: whoever has it from another host does not notice",
     )
     _add_signer(command)
     command.add_argument(

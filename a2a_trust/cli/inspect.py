@@ -26,8 +26,10 @@ from a2a_trust.card.view import (
 )
 from a2a_trust.cli.agents import check_allow_private, received
 from a2a_trust.cli.moments import written
+from a2a_trust.cli.named_cards import named_cards
 from a2a_trust.cli.report import (
     Exit,
+    Results,
     class_of,
     exit_of,
     exit_of_setup,
@@ -36,7 +38,6 @@ from a2a_trust.cli.report import (
     mark_verified,
     printable,
     put,
-    put_report,
     put_table,
     said,
     word_of,
@@ -68,18 +69,15 @@ def run(options: argparse.Namespace) -> int:
     """Show every card; the exit code is that of the first one that cannot be read, or is not verified where asked."""
     keys: TrustedKeys | None = None
     try:
+        options.files = named_cards(options)
         check_allow_private(options)
         if options.trust is not None or options.jwks or options.public_key:
             keys = trusted_keys(options)
-        elif options.files.count("-") > 1:
-            raise ConfigurationError("- (standard input) can be read only once")
-        elif options.origin is not None or options.signer or options.kid is not None or options.alg is not None:
-            raise ConfigurationError(
-                "--origin, --signer, --kid and --alg are for verifying; name keys too: --trust FILE"
-            )
+        else:
+            _check_nothing_to_verify_with(options)
     except (TrustError, OSError) as error:
         return failed("inspect", error, as_json=options.json, code=exit_of_setup(error))
-    codes, entries = [], []
+    results = Results("inspect", options.json)
     for name in options.files:
         try:
             entry, code = _inspected(received(name, allow_private=options.allow_private), keys, name)
@@ -91,12 +89,24 @@ def run(options: argparse.Namespace) -> int:
         else:
             if not options.json:
                 _put(name, entry)
-        entries.append({"file": name, "ok": code == Exit.OK, **entry})
-        codes.append(code)
-    worst = next((code for code in codes if code), Exit.OK)
-    if options.json:
-        put_report("inspect", worst, {"results": entries})
-    return worst
+        results.add({"file": name, "ok": code == Exit.OK, **entry}, code, class_of(code))
+    return results.put()
+
+
+def _check_nothing_to_verify_with(options: argparse.Namespace) -> None:
+    """ConfigurationError: the arguments say how to verify, and not with which keys."""
+    if (
+        options.origin is not None
+        or options.origin_from_card
+        or options.any_origin
+        or options.signer
+        or options.kid is not None
+        or options.alg is not None
+    ):
+        raise ConfigurationError(
+            "--origin, --origin-from-card, --any-origin, --signer, --kid and --alg are for verifying; name keys too: "
+            "--trust FILE"
+        )
 
 
 def _inspected(document: bytes, keys: TrustedKeys | None, name: str) -> tuple[dict[str, Any], Exit]:
@@ -254,7 +264,7 @@ class _Proof(NamedTuple):
 
     @classmethod
     def of(cls, document: bytes, keys: TrustedKeys, name: str) -> _Proof:
-        origin = keys.origin_of(name)
+        origin = keys.origin_of(name, document)
         return cls(keys.store_for(document, origin), origin)
 
 
@@ -392,7 +402,7 @@ def _put_signatures(entry: dict[str, Any]) -> None:
             _put_judged(signature)
     if "verified" in entry:
         if entry["verified"]:
-            bound = f"for {entry['origin']}" if entry["origin"] else "origin not bound; give --origin"
+            bound = f"for {entry['origin']}" if entry["origin"] else "origin not bound"
             _put_line("trusted:", f"{mark_verified(in_part=bool(entry['unverified']))}, {_shown(bound)}")
         else:
             label = f"{mark('NOT VERIFIED', 'red', sys.stdout)} ({entry['class']})"

@@ -11,17 +11,19 @@ from typing import Any, Final
 
 from a2a_trust import strict_json
 from a2a_trust.cli.card_text import rewritten
+from a2a_trust.cli.named_cards import named_cards
 from a2a_trust.cli.positions import Position, positions_of
 from a2a_trust.cli.report import (
     Exit,
+    Results,
     class_of,
     exit_of,
+    exit_of_setup,
     failed,
     mark,
     printable,
     put,
     put_json,
-    put_report,
     warn,
 )
 from a2a_trust.cli.sources import read_input
@@ -60,28 +62,50 @@ class _Report:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Lint every card; the exit code is that of the first one with an error."""
-    if options.files.count("-") > 1 or (options.fix and "-" in options.files):
-        error = ConfigurationError("- (standard input) can be read only once, and not be fixed; name files for --fix")
-        return failed("lint", error, as_json=options.json, code=Exit.USAGE)
-    reports = [_report(name, fix=options.fix) for name in options.files]
-    worst = next((report.code for report in reports if report.code), Exit.OK)
-    if options.json:
-        put_report("lint", worst, {"results": list(map(_entry, reports))})
-        return worst
-    if options.sarif:
-        from a2a_trust.cli.sarif import log_of, notification, result
-
-        results = [result(it.name, finding, it.places[finding.pointer]) for it in reports for finding in it.findings]
-        put_json(log_of(results, [notification(it.name, it.unread) for it in reports if it.unread is not None]))
-    for report in reports:
-        if report.unread is not None:
-            failed("lint", report.unread, as_json=False, code=report.code, file=report.name)
-        elif not options.sarif:
+    """Lint every card; the exit code is that of the first card with an error."""
+    try:
+        names = named_cards(options)
+        if options.fix and "-" in names:
+            raise ConfigurationError("--fix changes files, and - is standard input; name files")
+    except (ConfigurationError, OSError) as error:
+        return failed("lint", error, as_json=options.json, code=exit_of_setup(error))
+    results, reports = Results("lint", options.json), list[_Report]()
+    for name in names:
+        report = _report(name, fix=options.fix)
+        results.add(_entry(report), report.code, _outcome(report))
+        if options.sarif:
+            reports.append(report)
+        elif not options.json:
             _put(report, hint=not options.fix, quiet=options.quiet)
-        if report.not_fixed is not None:
-            warn(f"{report.name}: not fixed: {report.not_fixed}")
-    return worst
+    if options.sarif:
+        _put_sarif(reports)
+        return results.exit
+    return results.put(quiet=options.quiet)
+
+
+def _outcome(report: _Report) -> str:
+    """The word for the summary."""
+    if report.unread is not None:
+        return "not read"
+    worst = min((finding.severity for finding in report.findings), key=list(Severity).index, default=None)
+    return "without problems" if worst is None else f"with {worst}s"
+
+
+def _put_sarif(reports: list[_Report]) -> None:
+    from a2a_trust.cli.sarif import log_of, notification, result
+
+    found = [result(it.name, finding, it.places[finding.pointer]) for it in reports for finding in it.findings]
+    put_json(log_of(found, [notification(it.name, it.unread) for it in reports if it.unread is not None]))
+    for report in reports:
+        _put_not_read(report)
+
+
+def _put_not_read(report: _Report) -> None:
+    """On standard error, what is no finding: the file could not be read, or not be fixed."""
+    if report.unread is not None:
+        failed("lint", report.unread, as_json=False, code=report.code, file=report.name)
+    if report.not_fixed is not None:
+        warn(f"{report.name}: not fixed: {report.not_fixed}")
 
 
 def _report(name: str, *, fix: bool) -> _Report:
@@ -156,6 +180,9 @@ def _entry(report: _Report) -> dict[str, Any]:
 
 
 def _put(report: _Report, *, hint: bool, quiet: bool) -> None:
+    _put_not_read(report)
+    if report.unread is not None:
+        return
     name = printable(report.name)
     for pointer in report.fixed if not quiet else ():
         put(f"{name}:{printable(pointer)} {mark('fixed', 'green', sys.stdout)}: left out")

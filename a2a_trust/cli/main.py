@@ -10,7 +10,7 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -28,13 +28,16 @@ examples:
   a2a-sign keygen                                   make the default key
   a2a-sign card.json                                sign in place
   a2a-sign card.json -o signed.json --expires 90d   sign a copy that expires
+  a2a-sign 'agents/**/card.json' --if-needed        sign the cards that are not signed yet, or were changed
+  a2a-sign card.json --check                        exit with 1 when the card has to be signed; write nothing
   a2a-sign verify card.json --jwks keys.json --origin https://agent.example.com
   a2a-sign verify https://agent.example.com --trust trust.toml
   a2a-sign trust add trust.toml --origin https://agent.example.com --jwks keys.json
   a2a-sign lint card.json                           check a card for problems
   a2a-sign rotate ring.json                         add the next key of a ring; it signs in 24 hours
 
-keys come from --key FILE, from A2A_SIGN_KEY (the key itself) or A2A_SIGN_KEY_FILE, else from the default key;
+keys come from --key FILE, from A2A_SIGN_KEY (the key itself, or that in base64) or A2A_SIGN_KEY_FILE, else from the
+default key, which pipelines (CI is set) do not use;
 an encrypted key is opened with A2A_SIGN_KEY_PASSPHRASE, A2A_SIGN_KEY_PASSPHRASE_FILE, or by asking.
 
 exit codes:
@@ -166,24 +169,31 @@ def _check_is_file_or_option(arguments: list[str]) -> None:
 
     if not Path(arguments[0]).exists():
         parser = _parser()
-        parser.wants_json = "--json" in arguments
+        parser.wants_json = _json_wanted(arguments)
         parser.error(f"there is no command and no file {arguments[0]}; the commands are {', '.join(COMMANDS)}")
+
+
+def _json_wanted(arguments: Sequence[str]) -> str:
+    """What ``options.json`` would be, when the arguments cannot be read."""
+    return "lines" if "--json-lines" in arguments else "object" if "--json" in arguments else ""
 
 
 class _Parser(argparse.ArgumentParser):
     """Reports every mistake with the usage of the command that it is in, or as JSON when the arguments ask for JSON."""
 
-    wants_json = False
+    wants_json = ""
 
     def __init__(self, *, formatter_class: Any = argparse.HelpFormatter, **settings: Any) -> None:
         formatter_class = partial(formatter_class, width=_columns() - 2)
         super().__init__(**settings, formatter_class=formatter_class, allow_abbrev=False)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        self.wants_json = "--json" in (args or ())
+        self.wants_json = _json_wanted(args or ())
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:  # argparse leaves them to the parser above, which has the usage of another command
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        if getattr(options, "files", None) == [] and options.files_from is None:
+            self.error("the following arguments are required: FILE, or --files-from FILE")
         return options, unknown
 
     def error(self, message: str) -> NoReturn:
@@ -193,7 +203,7 @@ class _Parser(argparse.ArgumentParser):
             from a2a_trust.errors import ConfigurationError
 
             command = self.prog.partition(" ")[2] or "sign"
-            self.exit(failed(command, ConfigurationError(message), as_json=True, code=Exit.USAGE))
+            self.exit(failed(command, ConfigurationError(message), as_json=self.wants_json, code=Exit.USAGE))
         super().error(message)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
@@ -25,6 +26,7 @@ from a2a_trust.errors import (
 
 __all__ = [
     "Exit",
+    "Results",
     "class_of",
     "exit_of",
     "exit_of_setup",
@@ -132,8 +134,14 @@ def put(text: str, stream: TextIO | Literal["standard output"] | None = _STANDAR
         print(text, file=target)
 
 
-def put_json(value: dict[str, Any], stream: TextIO | Literal["standard output"] | None = _STANDARD_OUTPUT) -> None:
-    put(json.dumps(value, indent=2), stream)
+def put_json(
+    value: dict[str, Any],
+    stream: TextIO | Literal["standard output"] | None = _STANDARD_OUTPUT,
+    *,
+    form: str = "object",
+) -> None:
+    """The value as JSON on the stream, for the ``form`` ``lines`` in one line."""
+    put(json.dumps(value, indent=None if form == "lines" else 2), stream)
 
 
 def put_report(
@@ -141,9 +149,48 @@ def put_report(
     code: Exit,
     members: Mapping[str, Any],
     stream: TextIO | Literal["standard output"] | None = _STANDARD_OUTPUT,
+    *,
+    form: str = "object",
 ) -> None:
     """The report of a command in JSON: what every report has, and these members."""
-    put_json({"command": command, "ok": code == Exit.OK, "exit": code, **members}, stream)
+    put_json({"command": command, "ok": code == Exit.OK, "exit": code, **members}, stream, form=form)
+
+
+class Results:
+    """What a command over cards found: an entry for each card, reported in JSON, and the exit code of all of them.
+
+    ``form`` is ``options.json``: empty for people, ``object`` for one report of all entries, ``lines`` for a line for
+    each entry as soon as it is there, and a last one with the number of cards.
+    """
+
+    def __init__(
+        self, command: str, form: str, stream: TextIO | Literal["standard output"] | None = _STANDARD_OUTPUT
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self.exit: Exit = Exit.OK
+        self._command = command
+        self._form = form
+        self._stream = stream
+        self._entries: list[dict[str, Any]] = []
+
+    def add(self, entry: dict[str, Any], code: Exit, outcome: str) -> None:
+        """One more card. ``outcome`` is a word for the summary; the first code that is not OK decides."""
+        self.counts[outcome] += 1
+        self.exit = self.exit or code
+        if self._form == "lines":
+            put_json({"command": self._command, **entry}, self._stream, form="lines")
+        elif self._form:
+            self._entries.append(entry)
+
+    def put(self, *, quiet: bool = False) -> Exit:
+        """Report what is left to report, for people a line with the sums of several cards; return the exit code."""
+        total = self.counts.total()
+        if self._form:
+            members = {"cards": total} if self._form == "lines" else {"results": self._entries}
+            put_report(self._command, self.exit, members, self._stream, form=self._form)
+        elif total > 1 and not quiet:
+            put(f"{total} cards: {', '.join(f'{n} {word}' for word, n in self.counts.items())}", self._stream)
+        return self.exit
 
 
 def put_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, indent: str = "") -> None:
@@ -193,7 +240,7 @@ def failed(
     command: str,
     error: Exception,
     *,
-    as_json: bool,
+    as_json: str | bool,
     code: Exit,
     file: str | None = None,
     stream: TextIO | Literal["standard output"] | None = _STANDARD_OUTPUT,
@@ -201,11 +248,11 @@ def failed(
 ) -> Exit:
     """Report that a command as a whole failed, and return its exit code.
 
-    ``stream`` is where JSON reports go; ``details`` are further members of their ``error``.
+    ``as_json`` is ``options.json``, ``stream`` where JSON reports go, ``details`` are more members of their ``error``.
     """
     if as_json:
         told = {"class": class_of(code), "message": said(error, file), **details}
-        put_report(command, code, {"file": file, "error": told}, stream)
+        put_report(command, code, {"file": file, "error": told}, stream, form=str(as_json))
     else:
         where = f"{printable(file)}: " if file else ""
         put(f"a2a-sign: {mark('error', 'red', sys.stderr)}: {where}{printable_lines(said(error, file))}", sys.stderr)

@@ -1,4 +1,7 @@
-"""``a2a-sign sign``: sign cards in place or to another place; all of them, or nothing is written."""
+"""``a2a-sign sign``: sign cards in place or to another place; all of them, or nothing is written.
+
+With --if-needed a card that is signed as asked for keeps every byte, and --check only tells which ones are not.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,34 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from a2a_trust import strict_json
 from a2a_trust.cli.card_text import rewritten
-from a2a_trust.cli.moments import moment
-from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_report, warn
+from a2a_trust.cli.moments import duration, moment
+from a2a_trust.cli.named_cards import named_cards
+from a2a_trust.cli.report import (
+    Exit,
+    Results,
+    class_of,
+    exit_of,
+    failed,
+    mark,
+    printable,
+    put,
+    said,
+    warn,
+    word_of,
+)
 from a2a_trust.cli.sources import check_not_secret, load_signers, read_input
 from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, TrustError
 from a2a_trust.files.atomic import FileToWrite, Over, locked_together
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.lint.findings import Finding, Severity
 from a2a_trust.lint.linter import lint_card
+from a2a_trust.signing.renewal import reason_to_sign
 from a2a_trust.signing.sign import SignedCard, check_own_work, sign_card
 
 __all__ = ["run"]
@@ -54,15 +70,32 @@ class _RejectedCardError(SigningError):
         super().__init__("\n".join(lines))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """One card that is ready to be written; ``findings`` are the errors that lint finds in it nevertheless."""
+    """One card and what signing makes of it, or why it cannot be signed.
+
+    ``data`` is its text, signed. ``reason`` is why it has to be signed; None when it is to stay as it is. ``findings``
+    are the errors that lint finds in it nevertheless.
+    """
 
     name: str
     target: str
-    data: bytes
-    signed: SignedCard
-    findings: tuple[Finding, ...]
+    error: TrustError | OSError | None = None
+    data: bytes = b""
+    reason: str | None = None
+    signed: SignedCard | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """How all cards are signed: when, by which signers, until when, and how long a signature has to last to stay."""
+
+    options: argparse.Namespace
+    signers: list[LocalSigner]
+    now: float
+    exp: float | None
+    until: float
 
 
 @dataclass(slots=True)
@@ -75,54 +108,55 @@ class _Progress:
 
 def run(options: argparse.Namespace) -> int:
     """Lock the cards, sign them, verify the very bytes that will be written, then write."""
-    # Where the card goes to standard output, nothing else may.
-    stream = sys.stderr if "-" in ([options.output] if options.output else options.files) else sys.stdout
-    progress = _Progress()
+    progress, stream = _Progress(), sys.stdout
     try:
+        options.files = named_cards(options)
+        # Where the card goes to standard output, nothing else may.
+        if not options.check and "-" in ([options.output] if options.output else options.files):
+            stream = sys.stderr
         _check_targets(options)
-        now = time.time()
-        exp = None if options.expires is None else moment(options.expires, now, "--expires")
-        signers = _signers(options, now)
-        ready = _sign_all(options, lambda name, data: _signed(name, data, options, signers, now, exp), progress)
+        job = _job(options)
+        works = _sign_all(job, progress)
     except BrokenPipeError:
         raise
     except (TrustError, OSError) as error:
         details: dict[str, Any] = {}
-        if isinstance(error, _RejectedCardError):
-            details["findings"] = list(map(asdict, error.findings))
         if progress.written:
             details["written"] = progress.written
             warn(f"signed and written before this error: {', '.join(progress.written)}")
         code = exit_of(error)
         return failed("sign", error, as_json=options.json, code=code, file=progress.at, stream=stream, details=details)
-    if options.json:
-        entries = [{**_entry(work, signers), "notes": _notes(work, options)} for work in ready]
-        put_report("sign", Exit.OK, {"results": entries}, stream)
-        return Exit.OK
-    kids = ", ".join(f"{signer.kid} ({signer.alg})" for signer in signers)
-    for work in ready if not options.quiet else ():
-        arrow = "" if work.target in ("-", work.name) else f" -> {work.target}"
-        put(f"{printable(work.name + arrow)}: {mark('signed', 'green', stream)} by {printable(kids)}", stream)
-        for note in _notes(work, options):
-            put(f"  note: {printable(note)}", stream)
-        for finding in work.findings:
-            warn(f"{work.name}:{finding.pointer} {finding.rule}: {finding.message}")
-    return Exit.OK
+    return _report(works, job, stream)
 
 
-def _sign_all(options: argparse.Namespace, sign: Callable[[str, bytes], _Work], progress: _Progress) -> list[_Work]:
-    """Sign every card, each under its lock from reading to writing, and write them when all are signed."""
-    files, ready = _files_to_write(options), list[_Work]()
+def _job(options: argparse.Namespace) -> _Job:
+    now = time.time()
+    exp = None if options.expires is None else moment(options.expires, now, "--expires")
+    until = now
+    if options.expires_within is not None:
+        until += duration(options.expires_within, "--expires-within").total_seconds()
+        if exp is not None and exp <= until:
+            raise ConfigurationError(
+                "--expires-within: every new signature ends within that time; give it a longer one with --expires"
+            )
+    return _Job(options=options, signers=_signers(options, now), now=now, exp=exp, until=until)
+
+
+def _sign_all(job: _Job, progress: _Progress) -> list[_Work]:
+    """Sign every card, each under its lock from reading to writing, and write those that need it when all are signed.
+
+    Nothing is written when one of them cannot be signed.
+    """
+    options = job.options
+    files = {} if options.check else _files_to_write(options)
     with locked_together(list(dict.fromkeys(files.values()))):
-        for name in options.files:
-            progress.at = name
-            file = files.get(name)
-            in_place = file is not None and file.over is Over.WHAT_WAS_READ
-            ready.append(sign(name, file.read(strict_json.MAX_BYTES + 1) if file and in_place else read_input(name)))
+        works = [_work(name, files.get(name), job) for name in options.files]
+        if options.check or any(work.error is not None for work in works):
+            return works
         if not files:
             progress.at = "-"
-            _write(ready[0].data)
-        new = {files[work.name]: work for work in ready if files}
+            _write(works[0].data)
+        new = {files[work.name]: work for work in works if files and work.reason is not None}
         for file, work in new.items():
             progress.at = work.target
             file.prepare(work.data)
@@ -133,7 +167,18 @@ def _sign_all(options: argparse.Namespace, sign: Callable[[str, bytes], _Work], 
             progress.at = work.target
             file.commit()
             progress.written.append(work.target)
-    return ready
+    return works
+
+
+def _work(name: str, file: FileToWrite | None, job: _Job) -> _Work:
+    """Read one card, and sign it if it has to be signed."""
+    target = job.options.output or name
+    try:
+        in_place = file is not None and file.over is Over.WHAT_WAS_READ
+        data = file.read(strict_json.MAX_BYTES + 1) if file is not None and in_place else read_input(name)
+        return _signed(name, target, data, job)
+    except (TrustError, OSError) as error:
+        return _Work(name=name, target=target, error=error)
 
 
 def _files_to_write(options: argparse.Namespace) -> dict[str, FileToWrite]:
@@ -151,14 +196,6 @@ def _files_to_write(options: argparse.Namespace) -> dict[str, FileToWrite]:
         file = FileToWrite(Path(target), Over.WHAT_WAS_READ if in_place else Over.ANYTHING)
         files[name] = by_path.setdefault(place, file)
     return files
-
-
-def _notes(work: _Work, options: argparse.Namespace) -> list[str]:
-    without_iat = (
-        "signed without iat: clients that remember an earlier iat of this agent reject the card, and the others do "
-        "not notice if somebody serves an older card in its place"
-    )
-    return [*work.signed.notes, *([without_iat] if options.no_iat else [])]
 
 
 def _signers(options: argparse.Namespace, now: float) -> list[LocalSigner]:
@@ -187,6 +224,10 @@ def _check_targets(options: argparse.Namespace) -> None:
         raise ConfigurationError("-o takes one card; sign several in place, or call once for each")
     if options.files.count("-") and len(options.files) > 1:
         raise ConfigurationError("- (standard input) stands alone; name files, or call once for each")
+    if options.output and (options.check or options.if_needed):
+        raise ConfigurationError("--check and --if-needed are for cards that are signed in place; leave out -o")
+    if options.expires_within is not None and not (options.check or options.if_needed):
+        raise ConfigurationError("--expires-within says what --if-needed and --check leave as it is; give one of them")
     targets = [Path(name) for name in ([options.output] if options.output else options.files) if name != "-"]
     check_not_secret(targets, options.key or [])
     if options.output == "":
@@ -198,15 +239,14 @@ def _check_targets(options: argparse.Namespace) -> None:
             )
 
 
-def _signed(
-    name: str, data: bytes, options: argparse.Namespace, signers: list[LocalSigner], now: float, exp: float | None
-) -> _Work:
+def _signed(name: str, target: str, data: bytes, job: _Job) -> _Work:
+    options = job.options
     signed = sign_card(
         data,
-        *signers,
+        *job.signers,
         jku=options.jku,
-        iat=None if options.no_iat else float(int(now)),
-        exp=exp,
+        iat=None if options.no_iat else float(int(job.now)),
+        exp=job.exp,
         drop_broken=options.drop_broken,
         companion=not options.no_companion,
     )
@@ -214,10 +254,15 @@ def _signed(
     if not original.get("name"):  # every generation demands it, while key sets and package files have none
         raise MalformedError("card: /name is missing or empty, so this is no Agent Card; nothing was signed")
     findings = _errors(name, data, options.allow)
+    reason: str | None = ""
+    if options.check or options.if_needed:
+        reason = reason_to_sign(data, original, signed, job.signers, now=job.now, until=job.until)
+        if reason is None:
+            return _Work(name=name, target=target, data=data, signed=signed, findings=findings)
     # The object was verified; what is written is this text, so this text is verified too.
     result = rewritten(data.decode("utf-8"), original, signed.card).encode("utf-8")
-    check_own_work(result, signed.payload, signers, now)
-    return _Work(name, options.output or name, result, signed, findings)
+    check_own_work(result, signed.payload, job.signers, job.now)
+    return _Work(name=name, target=target, data=result, reason=reason, signed=signed, findings=findings)
 
 
 def _errors(name: str, data: bytes, allowed: list[str]) -> tuple[Finding, ...]:
@@ -229,11 +274,77 @@ def _errors(name: str, data: bytes, allowed: list[str]) -> tuple[Finding, ...]:
     return tuple(errors)
 
 
+def _report(works: list[_Work], job: _Job, stream: TextIO | None) -> Exit:
+    """Say what was done with every card; the exit code is that of the first one that failed."""
+    options = job.options
+    results, is_given_up = Results("sign", options.json, stream), any(work.error is not None for work in works)
+    noted = 0
+    for work in works:
+        status, code = _status(work, options, is_given_up=is_given_up)
+        notes = _notes(work, options) if status in _NOTED else []
+        entry = {**_entry(work, job.signers), "ok": status in _DONE, "status": status, "notes": notes}
+        results.add(entry, code, status.replace("-", " "))
+        if not options.json:
+            _put(work, status, job, stream)
+            noted += bool(notes)
+    if len(works) == 1 and not (options.json or options.quiet):
+        for note in notes:
+            put(f"  note: {printable(note)}", stream)
+    elif noted and not options.quiet:
+        put(f"notes on {noted} of the cards: --json shows them", stream)
+    return results.put(quiet=options.quiet)
+
+
+_DONE: Final = ("signed", "unchanged")
+_NOTED: Final = ("signed", "has-to-be-signed")
+
+
+def _status(work: _Work, options: argparse.Namespace, *, is_given_up: bool) -> tuple[str, Exit]:
+    """What became of the card, in one word, and the exit code for it."""
+    if work.error is not None:
+        return "refused", exit_of(work.error)
+    if work.reason is None:
+        return "unchanged", Exit.OK
+    if options.check:
+        return "has-to-be-signed", Exit.INVALID
+    return ("not-written" if is_given_up else "signed"), Exit.OK
+
+
+def _put(work: _Work, status: str, job: _Job, stream: TextIO | None) -> None:
+    """The line of one card, and what lint finds in it nevertheless."""
+    options, name = job.options, printable(work.name)
+    kids = printable(", ".join(f"{signer.kid} ({signer.alg})" for signer in job.signers))
+    if work.error is not None:
+        failed("sign", work.error, as_json="", code=exit_of(work.error), file=work.name)
+    elif status == "has-to-be-signed":
+        put(f"{name}: {mark('has to be signed', 'yellow', stream)}: {printable(work.reason)}", stream)
+    elif status == "unchanged" and not options.quiet:
+        put(f"{name}: unchanged, signed by {kids}", stream)
+    elif status == "signed" and not options.quiet:
+        arrow = "" if work.target in ("-", work.name) else f" -> {printable(work.target)}"
+        put(f"{name}{arrow}: {mark('signed', 'green', stream)} by {kids}", stream)
+    for finding in work.findings if not options.quiet else ():
+        warn(f"{work.name}:{finding.pointer} {finding.rule}: {finding.message}")
+
+
+def _notes(work: _Work, options: argparse.Namespace) -> list[str]:
+    without_iat = (
+        "signed without iat: clients that remember an earlier iat of this agent reject the card, and the others do "
+        "not notice if somebody serves an older card in its place"
+    )
+    return [*(work.signed.notes if work.signed is not None else ()), *([without_iat] if options.no_iat else [])]
+
+
 def _entry(work: _Work, signers: list[LocalSigner]) -> dict[str, Any]:
+    if work.signed is None:
+        error = work.error or AssertionError("a card is signed, or there is an error")
+        rejected = {"findings": list(map(asdict, error.findings))} if isinstance(error, _RejectedCardError) else {}
+        told = {"class": class_of(exit_of(error)), "code": word_of(error), "message": said(error, work.name)}
+        return {"file": work.name, **told, **rejected}
     return {
         "file": work.name,
         "output": work.target,
-        "ok": True,
+        "reason": work.reason or None,
         "keys": [{"kid": signer.kid, "alg": signer.alg} for signer in signers],
         "companion": work.signed.companion,
         "left_open": list(work.signed.left_open),

@@ -6,8 +6,9 @@ import os
 import sys
 import time
 import warnings
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -102,10 +103,13 @@ def _signers(files: list[str] | None, kid: str | None) -> list[tuple[LocalSigner
     if value and file:
         raise ConfigurationError("A2A_SIGN_KEY and A2A_SIGN_KEY_FILE are both set; unset one of them")
     if value:
-        data = os.fsencode(value)
         with naming("A2A_SIGN_KEY"):
-            signer = opened(lambda passphrase: read_private_key(data, passphrase=passphrase, kid=kid), "A2A_SIGN_KEY")
-        return [(signer, "A2A_SIGN_KEY")]
+            return [(_key_in(_key_of_variable(value), "A2A_SIGN_KEY", kid), "A2A_SIGN_KEY")]
+    if not file and os.environ.get("CI", "").lower() not in ("", "0", "false"):
+        raise ConfigurationError(
+            "no signing key: A2A_SIGN_KEY is not set, and a pipeline (CI is set) signs with no default key; give the "
+            "secret as A2A_SIGN_KEY, or its file as A2A_SIGN_KEY_FILE or --key FILE"
+        )
     path = Path(file) if file else default_key_path()
     if not file and not path.exists():
         raise ConfigurationError(
@@ -212,18 +216,35 @@ def _from_file(path: Path, kid: str | None) -> LocalSigner:
     with key_file_warnings(), naming(str(path)), path.open("rb") as file:
         data = read_key_file(file, path, max_bytes=MAX_BYTES)
     with naming(str(path)):
-        return _key_in(data, path, kid)
+        return _key_in(data, str(path), kid)
 
 
-def _key_in(data: bytes, path: Path, kid: str | None) -> LocalSigner:
+def _key_of_variable(value: str) -> bytes:
+    """The key in A2A_SIGN_KEY: as a file has it, or that in base64, since some pipelines mask single lines only."""
+    data = os.fsencode(value).strip()
+    if data.startswith((b"-----BEGIN", b"{")) or data.count(b".") == 4:
+        if data.startswith(b"-----BEGIN") and b"\n" not in data:
+            raise ConfigurationError("the PEM has no line ends; set it with them, or set the file in base64")
+        return data
+    try:
+        return b64decode(b"".join(data.split()), validate=True)
+    except ValueError:
+        pass
+    with suppress(OSError, ValueError):  # a key is no path, and may be too long for one
+        if Path(value).exists():
+            raise ConfigurationError("it holds the path of a file; set A2A_SIGN_KEY_FILE to that path")
+    raise ConfigurationError("neither PEM, a JWK nor a key ring, and not base64 of one of them")
+
+
+def _key_in(data: bytes, name: str, kid: str | None) -> LocalSigner:
     if data.lstrip().startswith(b"{"):
         from a2a_trust.keys.rotation import is_key_ring, read_key_ring
 
         if is_key_ring(data):
             if kid is not None:
-                raise ConfigurationError(f"--kid names a single key, and {path} is a key ring, with names; drop --kid")
-            return opened(lambda passphrase: read_key_ring(data, passphrase=passphrase).signer(time.time()), str(path))
-    return opened(lambda passphrase: read_private_key(data, passphrase=passphrase, kid=kid), str(path))
+                raise ConfigurationError(f"--kid names a single key, and {name} is a key ring, with names; drop --kid")
+            return opened(lambda passphrase: read_key_ring(data, passphrase=passphrase).signer(time.time()), name)
+    return opened(lambda passphrase: read_private_key(data, passphrase=passphrase, kid=kid), name)
 
 
 def _is_key_set(data: bytes) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from a2a_trust.card.ambiguity import check_card
 from a2a_trust.card.view import interface_urls
-from a2a_trust.cli.agents import is_url
+from a2a_trust.cli.named_cards import is_url
 from a2a_trust.cli.report import warn
 from a2a_trust.cli.sources import given_alg, needing_client, public_key, public_keys
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError, TrustError
@@ -27,18 +27,35 @@ __all__ = ["TrustedKeys", "trusted_keys"]
 
 @dataclass(frozen=True, slots=True)
 class TrustedKeys:
-    """Keys, and the URL or host that all cards are from, if it was named."""
+    """Keys, and the URL or host that all cards are from, if it was named.
+
+    ``origin_from_card``: a card is from the host of its first interface. The entry of the signing key has to cover that
+    host then, and those of all other interfaces, as for every card.
+    """
 
     origin: str | None
+    origin_from_card: bool = False
     file: TrustFile | None = None
     keys: tuple[PublicKey, ...] = ()
     signer: SigningTool | None = None
 
-    def origin_of(self, name: str) -> str | UnsafeAnyOrigin:
-        """Where the card of that name is from, as far as is known: an agent's card is from where it was asked."""
-        if self.origin is None:
-            return name if is_url(name) else UnsafeAnyOrigin()
-        return self.origin
+    def origin_of(self, name: str, document: bytes) -> str | UnsafeAnyOrigin:
+        """Where the card of that name is from, as far as is known: an agent's card is from where it was asked.
+
+        MalformedError: it is from where it says itself, and does not say it.
+        """
+        if self.origin is not None:
+            return self.origin
+        if is_url(name):
+            return name
+        if not self.origin_from_card:
+            return UnsafeAnyOrigin()
+        card = parse(document, what="card")
+        check_card(card)
+        urls = interface_urls(card)
+        if not urls:
+            raise MalformedError("card: no interface, so no host to take for its origin; give it with --origin URL")
+        return interface_host(urls[0][1])
 
     def store_for(self, document: bytes, origin: str | UnsafeAnyOrigin) -> TrustStore:
         """The keys for a card; those on the network are fetched for its hosts, and what fails is a warning."""
@@ -67,27 +84,41 @@ class TrustedKeys:
 def trusted_keys(options: argparse.Namespace) -> TrustedKeys:
     """What the arguments name; ConfigurationError, MalformedError, OSError."""
     inputs = [*options.files, *options.jwks, *options.public_key]
-    if inputs.count("-") > 1:
+    if [*inputs, options.files_from].count("-") > 1:
         raise ConfigurationError("- (standard input) can be read only once")
-    if options.origin is not None:
-        _check_origin(options.origin)
+    if options.trust is not None and (
+        options.jwks or options.public_key or options.signer or options.kid is not None or options.alg is not None
+    ):
+        raise ConfigurationError(
+            "--trust says which keys and signers; leave out --jwks, --public-key, --kid, --alg and --signer"
+        )
+    _check_origin(options)
     if options.trust is not None:
-        if options.jwks or options.public_key or options.signer or options.kid is not None or options.alg is not None:
-            raise ConfigurationError(
-                "--trust says which keys and signers; leave out --jwks, --public-key, --kid, --alg and --signer"
-            )
-        return TrustedKeys(options.origin, _trust_file(Path(options.trust)))
+        return TrustedKeys(options.origin, options.origin_from_card, _trust_file(Path(options.trust)))
     signer = None if options.signer is None else SigningTool(options.signer)
     return TrustedKeys(options.origin, keys=_named_keys(options), signer=signer)
 
 
-def _check_origin(origin: str) -> None:
-    try:
-        host_of(origin)
-    except MalformedError:
+def _check_origin(options: argparse.Namespace) -> None:
+    """Every card is bound to a host, unless the caller says that it is not: nothing is left out by mistake."""
+    if options.origin is not None:
+        try:
+            host_of(options.origin)
+        except MalformedError:
+            raise ConfigurationError(
+                "--origin: write the URL or the host of the agent, as in https://agent.example.com"
+            ) from None
+    if options.origin_from_card and options.trust is None:
         raise ConfigurationError(
-            "--origin: write the URL or the host of the agent, as in https://agent.example.com"
-        ) from None
+            "--origin-from-card needs --trust FILE, which says for which hosts each key may speak; with --jwks and "
+            "--public-key name the host: --origin URL"
+        )
+    is_said = options.origin is not None or options.origin_from_card or options.any_origin
+    if not is_said and (unbound := next((name for name in options.files if not is_url(name)), None)):
+        raise ConfigurationError(
+            f"{unbound}: say where the card is from: --origin URL (of the agent), --origin-from-card (with --trust: "
+            "the hosts of its interfaces), or --any-origin (nobody asks)"
+        )
 
 
 def _trust_file(path: Path) -> TrustFile:

@@ -7,9 +7,11 @@ import sys
 import time
 from typing import Any
 
-from a2a_trust.cli.agents import Agents, agents, is_url, received
+from a2a_trust.cli.agents import Agents, agents, received
+from a2a_trust.cli.named_cards import is_url, named_cards
 from a2a_trust.cli.report import (
     Exit,
+    Results,
     class_of,
     exit_of,
     exit_of_setup,
@@ -19,7 +21,6 @@ from a2a_trust.cli.report import (
     printable,
     printable_lines,
     put,
-    put_report,
     said,
     warn,
     word_of,
@@ -39,37 +40,34 @@ __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Verify every card; the exit code is that of the first one that is not verified."""
+    """Verify every card; the exit code is that of the first card that fails."""
     try:
         if options.trust is None and not (options.jwks or options.public_key or options.on_first_use):
             raise ConfigurationError("name the keys that you trust: --trust FILE, --jwks FILE or --public-key FILE")
+        options.files = named_cards(options)
         keys = trusted_keys(options)
         asked = agents(options)
     except (TrustError, OSError) as error:
         return failed("verify", error, as_json=options.json, code=exit_of_setup(error))
-    codes, entries = [], []
+    results = Results("verify", options.json)
     for name in options.files:
         try:
             verified = _verified(name, options, keys, asked)
         except (TrustError, OSError) as error:
             code = exit_of(error)
-            entries.append(_failure(name, error, code))
+            results.add(_failure(name, error, code), code, class_of(code))
             if not options.json:
                 _put_failure(name, error, code, keys)
         else:
-            code = Exit.OK
-            entries.append(_success(name, verified))
+            results.add(_success(name, verified), Exit.OK, "verified in part" if verified.unverified else "verified")
             if not (options.json or options.quiet):
-                _put_success(name, verified)
-        codes.append(code)
-    worst = next((code for code in codes if code), Exit.OK)
-    if options.json:
-        put_report("verify", worst, {"results": entries})
-    return worst
+                _put_success(name, verified, verbose=options.verbose)
+    return results.put(quiet=options.quiet)
 
 
 def _verified(name: str, options: argparse.Namespace, keys: TrustedKeys, asked: Agents | None) -> VerifiedCard:
-    document, origin = received(name, allow_private=options.allow_private), keys.origin_of(name)
+    document = received(name, allow_private=options.allow_private)
+    origin = keys.origin_of(name, document)
     trust = keys.store_for(document, origin)
     if asked is not None and is_url(name) and isinstance(origin, str):
         return asked.verify(document, name, origin, trust)
@@ -114,16 +112,17 @@ def _signature(failure: Any) -> dict[str, Any]:
     return {"index": failure.index, "kid": failure.kid, "reason": failure.reason, "detail": failure.detail}
 
 
-def _put_success(name: str, verified: VerifiedCard) -> None:
-    put(f"{printable(name)}: {mark_verified(in_part=bool(verified.unverified))}")
-    put(f"  signed by: {printable(verified.key.kid)} ({verified.key.alg})")
-    put(f"  form:      {verified.form}")
-    put(f"  origin:    {verified.origin or 'not bound (give --origin to bind the card to its host)'}")
+def _put_success(name: str, verified: VerifiedCard, *, verbose: bool) -> None:
+    put(
+        f"{printable(name)}: {mark_verified(in_part=bool(verified.unverified))}: "
+        f"signed by {printable(verified.key.kid)} ({verified.key.alg}), form {verified.form}, "
+        f"origin {verified.origin or 'not bound'}"
+    )
     if verified.unverified:
-        put(f"  {mark('unverified', 'yellow', sys.stdout)}:  {', '.join(verified.unverified)}")
-    for failure in verified.ignored:
+        put(f"  {mark('unverified', 'yellow', sys.stdout)}: {', '.join(verified.unverified)}")
+    for failure in verified.ignored if verbose else ():
         if failure.reason is not FailureReason.COMPANION:  # ours beside every full signature: nothing to tell people
-            put(f"  ignored:   {printable(failure)}")
+            put(f"  ignored: {printable(failure)}")
     for warning in verified.warnings:
         if not warning.startswith("origin:"):  # the line above says so
             warn(f"{name}: {warning}")

@@ -20,6 +20,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -342,8 +343,9 @@ def locked_together(files: Sequence[FileToWrite]) -> Iterator[None]:
 
     A process that has a lock never waits for another one: it frees what it has, and begins with the lock that it could
     not get. So no two processes wait for each other, in whatever order each names the files. ConfigurationError: two of
-    the files are one file.
+    the files are one file, or they are more than this process may have open.
     """
+    _allow_open(2 * len(files))
     with ExitStack() as stack:
         for file in files:
             stack.enter_context(file)
@@ -352,6 +354,21 @@ def locked_together(files: Sequence[FileToWrite]) -> Iterator[None]:
             order.remove(busy)
             order.insert(0, busy)
         yield
+
+
+def _allow_open(count: int) -> None:
+    """Raise the limit of this process so that it may have so many files open, the old and the new of each."""
+    if sys.platform == "win32":
+        return
+    from resource import RLIMIT_NOFILE, getrlimit, setrlimit
+
+    needed, (soft, hard) = count + 64, getrlimit(RLIMIT_NOFILE)
+    if soft in range(needed):
+        if hard in range(needed):
+            raise ConfigurationError(
+                f"{count // 2} files at once need {needed} open files, and this system allows {hard}; name fewer files"
+            )
+        setrlimit(RLIMIT_NOFILE, (needed, hard))
 
 
 def _lock_all(files: Sequence[FileToWrite]) -> FileToWrite | None:

@@ -141,7 +141,7 @@ def test_each_signature_is_judged_alone(run: Run, tmp_path: Path) -> None:
     assert "a companion for SDKs; it counts for nobody else" in done.out
     assert "signed:       unreadable: protected header: alg is missing or not a string" in done.out
     assert "trusted:      verified, for invoice.example.com" in done.out
-    report = run("inspect", "card.json", "--trust", "trust.toml", "--json").json
+    report = run("inspect", "card.json", "--trust", "trust.toml", "--json", "--any-origin").json
     (entry,) = report["results"]
     assert (entry["ok"], entry["verified"], entry["signed_by"], entry["origin"]) == (True, True, ["ann"], None)
     assert [signature.get("good") for signature in entry["signatures"]] == [False, False, True, False, None]
@@ -161,7 +161,7 @@ def test_what_the_trust_file_refuses_is_told_and_is_the_exit_code(
     run: Run, tmp_path: Path, more: list[str], code: int, what: str
 ) -> None:
     (tmp_path / "card.json").write_text(json.dumps(sign_card(CARD, ANN).card))
-    done = run("inspect", "card.json", "--trust", trusting(tmp_path, *more))
+    done = run("inspect", "card.json", "--trust", trusting(tmp_path, *more), "--any-origin")
     assert done.code == code
     assert "NOT VERIFIED" in done.out
     assert what in done.out
@@ -171,14 +171,14 @@ def test_what_a_form_leaves_open_is_told(run: Run, tmp_path: Path) -> None:
     (tmp_path / "key.json").write_text(json.dumps(publish_jwks([ANN.public_key])))
     card = sign_card({**CARD, "securityRequirements": demanding({"bearer": []})}, ANN).card
     (tmp_path / "card.json").write_text(json.dumps(card))
-    done = run("inspect", "card.json", "--jwks", "key.json", "--signer", "a2a-js", "--json")
+    done = run("inspect", "card.json", "--jwks", "key.json", "--signer", "a2a-js", "--json", "--any-origin")
     full = done.json["results"][0]["signatures"][0]
     assert (full["form"], full["uncovered"], full["unverified"]) == ("spec", [], [])
     (tmp_path / "card.json").write_bytes(pruned(CARD, ANN))
-    done = run("inspect", "card.json", "--jwks", "key.json")
+    done = run("inspect", "card.json", "--jwks", "key.json", "--any-origin")
     assert done.code == 5
     assert "does not count: a good signature, but nothing shows that it covers the whole card" in done.out
-    shown = run("inspect", "card.json", "--jwks", "key.json", "--signer", "a2a-js").out
+    shown = run("inspect", "card.json", "--jwks", "key.json", "--signer", "a2a-js", "--any-origin").out
     assert "good in the form pruned; covers a part of the card" in shown
     assert "unverified: /securityRequirements" in shown
 
@@ -211,7 +211,7 @@ def test_nothing_in_a_card_steers_the_terminal(run: Run, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        (["card.json", "--origin", "https://a.example"], "--origin, --signer, --kid and --alg are for verifying"),
+        (["card.json", "--origin", "https://a.example"], "--any-origin, --signer, --kid and --alg are for verifying"),
         (["-", "-"], "can be read only once"),
         (["card.json", "--trust", "t.toml", "--jwks", "k.json"], "--trust says which keys"),
     ],

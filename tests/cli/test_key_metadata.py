@@ -69,18 +69,21 @@ def test_sign_chooses_among_the_algorithms_of_an_rsa_key(a2a_sign: A2aSign, key:
     done = a2a_sign(f"card.json --key {key} --kid rsa {option}")
     assert (done.code, done.err) == (0, "")
     assert f"rsa ({alg})" in done.out
-    done = a2a_sign("verify card.json --public-key bare.jwk")
+    done = a2a_sign("verify card.json --any-origin --public-key bare.jwk")
     assert (done.code == 0) == (alg == "RS256")
-    assert a2a_sign(f"verify card.json --public-key bare.jwk --alg {alg}").code == 0
-    assert a2a_sign(f"verify card.json --public-key rsa.pub --kid rsa --alg {alg}").code == 0
-    assert a2a_sign(f"inspect card.json --public-key bare.jwk --alg {alg}").code == 0
+    assert a2a_sign(f"verify card.json --any-origin --public-key bare.jwk --alg {alg}").code == 0
+    assert a2a_sign(f"verify card.json --any-origin --public-key rsa.pub --kid rsa --alg {alg}").code == 0
+    assert a2a_sign(f"inspect card.json --any-origin --public-key bare.jwk --alg {alg}").code == 0
 
 
 def test_a_key_for_rsassa_pss_signs_what_its_parameters_say(a2a_sign: A2aSign) -> None:
     assert "pss (PS384)" in a2a_sign("card.json --key pss.pem --kid pss").out
-    assert a2a_sign("verify card.json --public-key pss.pub --kid pss").code == 0
+    assert a2a_sign("verify card.json --any-origin --public-key pss.pub --kid pss").code == 0
     assert a2a_sign("card.json --key pss.pem --kid pss --alg PS384").code == 0
-    for command in ("card.json --key pss.pem --alg RS256", "verify card.json --public-key pss.pub --alg PS256"):
+    for command in (
+        "card.json --key pss.pem --alg RS256",
+        "verify card.json --any-origin --public-key pss.pub --alg PS256",
+    ):
         done = a2a_sign(command)
         assert done.code == 2
         assert "--alg: pss." in done.err
@@ -94,11 +97,17 @@ def test_a_key_for_rsassa_pss_signs_what_its_parameters_say(a2a_sign: A2aSign) -
         ("card.json --key rs256.jwk --alg PS256", "--alg: rs256.jwk: algorithm PS256 does not fit this key"),
         ("card.json --key rsa.pem --alg HS256", "--alg: no signature algorithm is named 'HS256'; choose from ES256"),
         ("card.json --key rsa.pem --alg ''", "--alg: no signature algorithm is named ''"),
-        ("verify card.json --public-key ann.pub --alg PS256", "--alg: ann.pub: algorithm PS256 does not fit this key"),
-        ("verify card.json --jwks good.json --alg PS256", "--alg: good.json: algorithm PS256 does not fit this key"),
-        ("verify card.json --jwks set.json --alg ES512", "--alg: no key in set.json is for ES512"),
         (
-            "verify card.json --trust trust.toml --alg PS256",
+            "verify card.json --any-origin --public-key ann.pub --alg PS256",
+            "--alg: ann.pub: algorithm PS256 does not fit this key",
+        ),
+        (
+            "verify card.json --any-origin --jwks good.json --alg PS256",
+            "--alg: good.json: algorithm PS256 does not fit this key",
+        ),
+        ("verify card.json --any-origin --jwks set.json --alg ES512", "--alg: no key in set.json is for ES512"),
+        (
+            "verify card.json --any-origin --trust trust.toml --alg PS256",
             "leave out --jwks, --public-key, --kid, --alg and --signer",
         ),
         ("inspect card.json --alg PS256", "--alg are for verifying"),
@@ -115,7 +124,7 @@ def test_an_algorithm_that_does_not_fit_names_the_option(a2a_sign: A2aSign, comm
 
 def test_of_a_set_the_keys_for_another_algorithm_are_skipped(a2a_sign: A2aSign) -> None:
     assert a2a_sign("card.json --key rsa.pem --kid rsa --alg PS256").code == 0
-    done = a2a_sign("verify card.json --jwks set.json --alg PS256")
+    done = a2a_sign("verify card.json --any-origin --jwks set.json --alg PS256")
     assert done.code == 0
     assert "key 'ann' skipped: it is for ES256, not for the PS256 of --alg" in done.err
     assert "key 'says' skipped: it is for RS256" in done.err
@@ -145,9 +154,9 @@ def test_what_a_key_says_about_itself_is_shown_and_counts(
     a2a_sign: A2aSign, keys: str, says: str, state: str, valid: str
 ) -> None:
     assert a2a_sign("card.json --key ann.jwk").code == 0
-    done = a2a_sign(f"verify card.json --jwks {keys}.json")
+    done = a2a_sign(f"verify card.json --any-origin --jwks {keys}.json")
     assert (done.code, says in done.out) == (4, True)
-    done = a2a_sign(f"inspect card.json --jwks {keys}.json")
+    done = a2a_sign(f"inspect card.json --any-origin --jwks {keys}.json")
     assert (done.code, says in done.out) == (4, True)
     done = a2a_sign(f"trust add trust.toml --origin {HOST} --jwks {keys}.json")
     assert done.code == 0
@@ -162,12 +171,12 @@ def test_what_a_key_says_about_itself_is_shown_and_counts(
 
 def test_the_limits_of_a_good_key_are_shown(a2a_sign: A2aSign) -> None:
     assert a2a_sign("card.json --key ann.jwk").code == 0
-    done = a2a_sign("inspect card.json --jwks good.json")
+    done = a2a_sign("inspect card.json --any-origin --jwks good.json")
     assert done.code == 0
     assert "the key is valid until 2096-10-02T07:06:40Z" in done.out
-    report = a2a_sign("inspect card.json --jwks good.json --json").json
+    report = a2a_sign("inspect card.json --any-origin --jwks good.json --json").json
     assert report["results"][0]["signatures"][0]["key_expires"] == "2096-10-02T07:06:40Z"
-    assert "the key is valid until" not in a2a_sign("inspect card.json --public-key ann.pub").out
+    assert "the key is valid until" not in a2a_sign("inspect card.json --any-origin --public-key ann.pub").out
 
 
 def test_a_key_that_is_over_signs_nothing(a2a_sign: A2aSign) -> None:

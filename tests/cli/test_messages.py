@@ -74,11 +74,17 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     [
         *((("card.json", "--key", name), name) for name in ("bad.pem", "bad.json", "private", "gone.pem")),
         *(
-            (("verify", "card.json", "--public-key", name), name)
+            (("verify", "card.json", "--public-key", name, "--any-origin"), name)
             for name in ("bad.pem", "bad.json", "private", "gone.pem")
         ),
-        *((("verify", "card.json", "--jwks", name), name) for name in ("bad.pem", "bad.json", "private", "gone.json")),
-        *((("verify", "card.json", "--trust", name), name) for name in ("bad.json", "bad.toml", "gone.toml")),
+        *(
+            (("verify", "card.json", "--jwks", name, "--any-origin"), name)
+            for name in ("bad.pem", "bad.json", "private", "gone.json")
+        ),
+        *(
+            (("verify", "card.json", "--trust", name, "--any-origin"), name)
+            for name in ("bad.json", "bad.toml", "gone.toml")
+        ),
         *((("keys", "list", name), name) for name in ("bad.pem", "bad.json", "private", "gone.json")),
         (("keys", "create", "new.json", "--key", "bad.pem"), "bad.pem"),
         (("keys", "revoke", "ring.json", "no-such-key"), "ring.json"),

@@ -128,7 +128,11 @@ def test_several_hosts_name_signer_and_times_are_written(a2a_sign: A2aSign) -> N
 def test_a_private_key_is_refused(options: str, a2a_sign: A2aSign, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A2A_SIGN_KEY_PASSPHRASE", "known to the signer")
     assert a2a_sign(f"keygen -o carl {options}").code == 0
-    for command in ("trust add trust.toml --origin a.example", "verify ann.card.json", "inspect ann.card.json"):
+    for command in (
+        "trust add trust.toml --origin a.example",
+        "verify a.json --any-origin",
+        "inspect a.json --any-origin",
+    ):
         done = a2a_sign(f"{command} --public-key carl")
         assert (done.code, "carl is a private key, which only its signer needs" in done.err) == (2, True)
         assert "--jwks FILE" in done.err
@@ -207,7 +211,7 @@ def test_adding_a_revoked_key_says_that_it_proves_nothing(a2a_sign: A2aSign) -> 
     done = a2a_sign(f"trust add trust.toml --origin {HOST} --public-key ann.jwk")
     assert done.code == 0
     assert "ann is revoked in trust.toml: it proves nothing, although it was added" in done.err
-    assert a2a_sign("verify ann.card.json --trust trust.toml").code == 4
+    assert a2a_sign("verify ann.card.json --trust trust.toml --origin-from-card").code == 4
 
 
 @pytest.mark.parametrize(
@@ -539,7 +543,7 @@ def test_a_file_that_cannot_be_read_is_told_by_line_and_member_and_left_as_it_is
     report = a2a_sign(f"trust {action} --json").json
     assert (report["ok"], report["error"]["class"], report["command"]) == (False, "usage", f"trust {action.split()[0]}")
     for command in ("verify", "inspect"):
-        done = a2a_sign(f"{command} ann.card.json --trust trust.toml")
+        done = a2a_sign(f"{command} ann.card.json --trust trust.toml --origin-from-card")
         assert done.code == 2
         assert re.search(what, done.err)
 
@@ -549,7 +553,7 @@ def test_a_file_that_is_not_there_is_made_by_nothing_but_add(a2a_sign: A2aSign) 
         done = a2a_sign(f"trust {action}")
         assert done.code == 6
         assert "make it: a2a-sign trust add trust.toml" in done.err
-    assert a2a_sign("verify ann.card.json --trust trust.toml").code == 6
+    assert a2a_sign("verify ann.card.json --trust trust.toml --origin-from-card").code == 6
     assert not Path("trust.toml").exists()
     done = a2a_sign("trust add folder/trust.toml --origin a.example --public-key ann.jwk")
     assert done.code == 6
@@ -608,6 +612,8 @@ JS = 'signer = "a2a-js"'
 OUT_OF_REACH = f'[[trust]]\norigins = ["{HOST}"]\njwks_url = "https://127.0.0.1:9/jwks.json"\n'
 
 
+AT_HOST = f"--origin {HOST}"
+FROM_CARD = "--origin-from-card"
 CLASSES = {0: "ok", 1: "invalid", 4: "untrusted", 5: "uncovered"}
 
 
@@ -615,38 +621,44 @@ CLASSES = {0: "ok", 1: "invalid", 4: "untrusted", 5: "uncovered"}
 @pytest.mark.parametrize(
     ("tables", "card", "origin", "code", "what"),
     [
-        ([entry()], "ann", HOST, 0, "verified"),
-        ([entry(ANN, "*.example.com")], "ann", f"https://{HOST}/a2a", 0, "verified"),
-        ([entry()], "ann", None, 0, "verified"),
-        ([entry()], "ann", "evil.example.com", 4, "the key is not trusted for evil.example.com"),
-        ([entry(ANN, "other.example.com")], "ann", HOST, 4, f"the key is not trusted for {HOST}"),
-        ([entry(ANN, "other.example.com")], "ann", None, 4, f"the key is not trusted for the host {HOST}"),
-        ([entry()], "bob", HOST, 4, "no trusted EC key has this kid"),
-        ([], "ann", HOST, 4, "no trusted EC key has this kid"),
-        ([entry(), REVOKED], "ann", HOST, 4, "the key is revoked"),
-        ([entry(), entry(BOB), REVOKED], "both", HOST, 0, "verified"),
-        ([entry(ANN, HOST, "not_before = 2090-01-01")], "ann", HOST, 4, "not valid before 2090-01-01T00:00:00Z"),
-        ([entry(ANN, HOST, "not_after = 2020-01-01")], "ann", HOST, 4, "expired on 2020-01-01T00:00:00Z"),
-        ([entry(ANN, HOST, "not_before = 2020-01-01", "not_after = 2090-01-01")], "ann", HOST, 0, "verified"),
-        ([entry()], "loose", HOST, 5, "a good signature, but nothing shows that it covers"),
-        ([entry(ANN, HOST, JS)], "loose", HOST, 5, "members of the card are not in what was signed"),
-        ([entry(ANN, HOST, JS)], "pruned", HOST, 0, "/securityRequirements"),
-        ([entry(), entry(BOB), BOTH], "ann", HOST, 4, "1 of the 2 parties that the policy demands"),
-        ([entry(), entry(BOB), BOTH], "both", HOST, 0, "verified"),
-        ([entry(), entry(BOB), BOTH, "count = 1\n"], "bob", HOST, 0, "verified"),
-        ([entry(), BOTH], "ann", None, 4, "1 of the 2 parties that the policy demands"),
-        ([OUT_OF_REACH], "ann", HOST, 4, "no trusted EC key has this kid"),
-        ([OUT_OF_REACH, entry(BOB)], "bob", HOST, 0, "verified"),
+        ([entry()], "ann", AT_HOST, 0, "verified"),
+        ([entry(ANN, "*.example.com")], "ann", f"--origin https://{HOST}/a2a", 0, "verified"),
+        ([entry()], "ann", "--any-origin", 0, "verified"),
+        ([entry()], "ann", "--origin evil.example.com", 4, "the key is not trusted for evil.example.com"),
+        ([entry(ANN, "other.example.com")], "ann", AT_HOST, 4, f"the key is not trusted for {HOST}"),
+        ([entry(ANN, "other.example.com")], "ann", "--any-origin", 4, f"the key is not trusted for the host {HOST}"),
+        ([entry()], "ann", FROM_CARD, 0, "verified"),
+        ([entry(ANN, "other.example.com")], "ann", FROM_CARD, 4, f"the key is not trusted for {HOST}"),
+        ([entry()], "spread", FROM_CARD, 4, "the key is not trusted for the host other.example.com"),
+        ([entry(), entry(BOB), BOTH], "ann", FROM_CARD, 4, "1 of the 2 parties that the policy demands"),
+        ([entry()], "bob", AT_HOST, 4, "no trusted EC key has this kid"),
+        ([], "ann", AT_HOST, 4, "no trusted EC key has this kid"),
+        ([entry(), REVOKED], "ann", AT_HOST, 4, "the key is revoked"),
+        ([entry(), entry(BOB), REVOKED], "both", AT_HOST, 0, "verified"),
+        ([entry(ANN, HOST, "not_before = 2090-01-01")], "ann", AT_HOST, 4, "not valid before 2090-01-01T00:00:00Z"),
+        ([entry(ANN, HOST, "not_after = 2020-01-01")], "ann", AT_HOST, 4, "expired on 2020-01-01T00:00:00Z"),
+        ([entry(ANN, HOST, "not_before = 2020-01-01", "not_after = 2090-01-01")], "ann", AT_HOST, 0, "verified"),
+        ([entry()], "loose", AT_HOST, 5, "a good signature, but nothing shows that it covers"),
+        ([entry(ANN, HOST, JS)], "loose", AT_HOST, 5, "members of the card are not in what was signed"),
+        ([entry(ANN, HOST, JS)], "pruned", AT_HOST, 0, "/securityRequirements"),
+        ([entry(), entry(BOB), BOTH], "ann", AT_HOST, 4, "1 of the 2 parties that the policy demands"),
+        ([entry(), entry(BOB), BOTH], "both", AT_HOST, 0, "verified"),
+        ([entry(), entry(BOB), BOTH, "count = 1\n"], "bob", AT_HOST, 0, "verified"),
+        ([entry(), BOTH], "ann", "--any-origin", 4, "1 of the 2 parties that the policy demands"),
+        ([OUT_OF_REACH], "ann", AT_HOST, 4, "no trusted EC key has this kid"),
+        ([OUT_OF_REACH, entry(BOB)], "bob", AT_HOST, 0, "verified"),
     ],
 )
 def test_what_a_trust_file_makes_of_a_card(
-    a2a_sign: A2aSign, command: str, tables: list[str], card: str, origin: str | None, code: int, what: str
+    a2a_sign: A2aSign, command: str, tables: list[str], card: str, origin: str, code: int, what: str
 ) -> None:
     trusting(*tables)
     Path("pruned.card.json").write_bytes(pruned(CARD, ANN))
     loose = {**CARD, "securityRequirements": [{"schemes": {"bearer": {}}}]}  # which that form drops
     Path("loose.card.json").write_bytes(pruned(loose, ANN))
-    arguments = f"{command} {card}.card.json --trust trust.toml" + (f" --origin {origin}" if origin else "")
+    spread = [*CARD["supportedInterfaces"], {**CARD["supportedInterfaces"][0], "url": "https://other.example.com/"}]
+    Path("spread.card.json").write_text(json.dumps(sign_card({**CARD, "supportedInterfaces": spread}, ANN).card))
+    arguments = f"{command} {card}.card.json --trust trust.toml {origin}"
     done = a2a_sign(arguments)
     assert done.code == code
     assert what in done.out
@@ -671,7 +683,9 @@ def test_the_keys_of_a_set_on_the_network_prove_cards_of_the_hosts_that_it_is_na
         done = a2a_sign(f"verify ann.card.json ann.card.json --trust trust.toml --origin {HOST}")
         assert (done.code, done.err) == (0, "")
         assert agent.paths() == ["/k"]
-        assert a2a_sign("verify ann.card.json --trust trust.toml").code == 0  # by the host of its interface
+        assert (
+            a2a_sign("verify ann.card.json --trust trust.toml --origin-from-card").code == 0
+        )  # by the host of its interface
         assert a2a_sign("verify ann.card.json --trust trust.toml --origin other.example.com").code == 4
         assert agent.paths() == ["/k", "/k"]  # whose keys are nobody's business there
         assert a2a_sign("trust revoke trust.toml ann").code == 2  # nobody wrote that key down
@@ -681,18 +695,31 @@ def test_the_keys_of_a_set_on_the_network_prove_cards_of_the_hosts_that_it_is_na
         assert a2a_sign(f"inspect ann.card.json --trust trust.toml --origin {HOST}").code == 4
 
 
+def test_a_card_without_interfaces_has_no_origin_of_its_own(a2a_sign: A2aSign) -> None:
+    trusting(entry())
+    Path("homeless.json").write_text(json.dumps(sign_card({**CARD, "supportedInterfaces": []}, ANN).card))
+    for command in ("verify", "inspect"):
+        done = a2a_sign(f"{command} homeless.json --trust trust.toml --origin-from-card")
+        assert (done.code, "no interface, so no host to take for its origin" in done.out + done.err) == (1, True)
+    assert a2a_sign(f"verify homeless.json --trust trust.toml --origin {HOST}").code == 0
+
+
 @pytest.mark.parametrize("command", ["verify", "inspect"])
 def test_keys_come_from_the_trust_file_alone(a2a_sign: A2aSign, command: str) -> None:
     trusting(entry())
     for more in ("--public-key bob.jwk", "--jwks bob.jwks.json", "--signer a2a-js", "--kid ann"):
-        done = a2a_sign(f"{command} ann.card.json --trust trust.toml {more}")
+        done = a2a_sign(f"{command} ann.card.json --trust trust.toml --any-origin {more}")
         assert done.code == 2
         assert "--trust says which keys and signers" in done.err
 
 
 def test_a_key_file_that_is_gone_is_told_with_the_line_that_names_it(a2a_sign: A2aSign) -> None:
     trusting(f'[[trust]]\norigins = ["{HOST}"]\nkeys = "gone.json"\n')
-    for command in ("verify ann.card.json --trust", "inspect ann.card.json --trust", "trust list"):
+    for command in (
+        "verify ann.card.json --any-origin --trust",
+        "inspect ann.card.json --any-origin --trust",
+        "trust list",
+    ):
         done = a2a_sign(f"{command} trust.toml")
         assert done.code == 2
         assert "trust.toml, line 2: gone.json: No such file" in done.err

@@ -37,10 +37,13 @@ def test_a_trust_source_is_mandatory(run: Run, signed: Path) -> None:
 
 
 def test_without_origin_it_says_not_bound(run: Run, signed: Path) -> None:
-    done = run("verify", "card.json", "--jwks", "key.jwks.json")
+    done = run("verify", "card.json", "--jwks", "key.jwks.json", "--any-origin")
     assert done.code == 0
-    assert "origin:    not bound" in done.out
-    assert run("verify", "card.json", "--jwks", "key.jwks.json", "--json").json["results"][0]["origin"] is None
+    assert ", origin not bound\n" in done.out
+    assert (
+        run("verify", "card.json", "--jwks", "key.jwks.json", "--json", "--any-origin").json["results"][0]["origin"]
+        is None
+    )
 
 
 def test_another_origin_is_untrusted(run: Run, signed: Path) -> None:
@@ -50,7 +53,7 @@ def test_another_origin_is_untrusted(run: Run, signed: Path) -> None:
 
 
 def test_the_verified_card_is_in_the_json_report(run: Run, signed: Path) -> None:
-    report = run("verify", "-", "--jwks", "key.jwks.json", "--json", stdin=signed.read_bytes()).json
+    report = run("verify", "-", "--jwks", "key.jwks.json", "--json", "--any-origin", stdin=signed.read_bytes()).json
     assert report["results"][0]["card"] == CARD
     assert (report["ok"], report["exit"]) == (True, 0)
 
@@ -72,42 +75,44 @@ def test_each_class_has_its_exit_code(run: Run, signed: Path, key: Path, tmp_pat
         ("missing.json", "key.jwks.json"): (6, "input-output"),
     }
     for (name, trusted), (code, word) in expected.items():
-        done = run("verify", name, "--jwks", trusted, "--json", *(["--signer", "a2a-js"] if code == 5 else []))
+        done = run(
+            "verify", name, "--jwks", trusted, "--json", *(["--signer", "a2a-js"] if code == 5 else []), "--any-origin"
+        )
         assert (done.code, done.json["exit"], done.json["results"][0]["class"]) == (code, code, word), name
-        done = run("verify", name, "--jwks", trusted, *(["--signer", "a2a-js"] if code == 5 else []))
+        done = run("verify", name, "--jwks", trusted, *(["--signer", "a2a-js"] if code == 5 else []), "--any-origin")
         assert done.code == code
         assert "Traceback" not in done.err
 
 
 def test_a_pruned_proof_says_what_is_unverified(run: Run, key: Path, tmp_path: Path) -> None:
     (tmp_path / "sdk.json").write_bytes(pruned(CARD, load_private_key(key)))
-    done = run("verify", "sdk.json", "--jwks", "key.jwks.json", "--signer", "a2a-python")
+    done = run("verify", "sdk.json", "--jwks", "key.jwks.json", "--signer", "a2a-python", "--any-origin")
     assert done.code == 0
-    assert done.out.startswith("sdk.json: verified in part\n")
+    assert done.out.startswith("sdk.json: verified in part: signed by ")
     assert "warning: sdk.json: signed in the form pruned" in done.err
-    assert "unverified:  /securityRequirements" in done.out
+    assert "\n  unverified: /securityRequirements" in done.out
 
 
 def test_a_partial_signature_says_how_to_accept_it(run: Run, key: Path, tmp_path: Path) -> None:
     (tmp_path / "sdk.json").write_bytes(pruned(CARD, load_private_key(key)))
-    done = run("verify", "sdk.json", "--jwks", "key.jwks.json")
+    done = run("verify", "sdk.json", "--jwks", "key.jwks.json", "--any-origin")
     assert done.code == 5
     assert "accept it: --signer a2a-python or --signer a2a-js" in done.out
-    (entry,) = run("verify", "sdk.json", "--jwks", "key.jwks.json", "--json").json["results"]
+    (entry,) = run("verify", "sdk.json", "--jwks", "key.jwks.json", "--json", "--any-origin").json["results"]
     assert (entry["class"], entry["code"], entry["failures"][0]["reason"]) == ("uncovered", "partial", "partial")
-    done = run("verify", "sdk.json", "--jwks", "key.jwks.json", "--signer", "whole", "--json")
+    done = run("verify", "sdk.json", "--jwks", "key.jwks.json", "--signer", "whole", "--json", "--any-origin")
     assert (done.code, done.json["results"][0]["unverified"]) == (0, [])
 
 
 def test_who_has_named_the_signer_is_not_told_to_name_another(run: Run, key: Path, tmp_path: Path) -> None:
     (tmp_path / "sdk.json").write_bytes(pruned(CARD, load_private_key(key)))
-    done = run("verify", "sdk.json", "--jwks", "key.jwks.json", "--signer", "a2a-trust")
+    done = run("verify", "sdk.json", "--jwks", "key.jwks.json", "--signer", "a2a-trust", "--any-origin")
     assert (done.code, "accept it" in done.out) == (5, False)
     for signer, is_told in (([], True), (["--signer", "a2a-trust"], False)):
         (tmp_path / "trust.toml").unlink(missing_ok=True)
         arguments = ["--origin", "invoice.example.com", "--jwks", "key.jwks.json", *signer]
         assert run("trust", "add", "trust.toml", *arguments).code == 0
-        done = run("verify", "sdk.json", "--trust", "trust.toml")
+        done = run("verify", "sdk.json", "--trust", "trust.toml", "--any-origin")
         assert (done.code, "accept it" in done.out) == (5, is_told)
 
 
@@ -115,7 +120,9 @@ def test_several_cards_are_all_reported_and_the_first_failure_is_the_exit_code(
     run: Run, signed: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "unsigned.json").write_text(json.dumps(CARD))
-    done = run("verify", "card.json", "unsigned.json", "missing.json", "--jwks", "key.jwks.json", "--json")
+    done = run(
+        "verify", "card.json", "unsigned.json", "missing.json", "--jwks", "key.jwks.json", "--json", "--any-origin"
+    )
     assert done.code == 3
     assert [entry["class"] for entry in done.json["results"]] == ["ok", "unsigned", "input-output"]
 
@@ -124,26 +131,26 @@ def test_bad_keys_in_a_set_are_reported_and_skipped(run: Run, signed: Path, tmp_
     jwks = json.loads((tmp_path / "key.jwks.json").read_bytes())
     jwks["keys"].insert(0, {"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"})
     (tmp_path / "mixed.json").write_text(json.dumps(jwks))
-    done = run("verify", "card.json", "--jwks", "mixed.json")
+    done = run("verify", "card.json", "--jwks", "mixed.json", "--any-origin")
     assert done.code == 0
     assert "key 0 skipped" in done.err
     (tmp_path / "none.json").write_text('{"keys": []}')
-    assert run("verify", "card.json", "--jwks", "none.json").code == 2
-    assert run("verify", "card.json", "--jwks", "card.json").code == 2
-    assert run("verify", "card.json", "--jwks", "missing.json").code == 6
-    assert "give it with --jwks" in run("verify", "card.json", "--public-key", "key.jwks.json").err
+    assert run("verify", "card.json", "--jwks", "none.json", "--any-origin").code == 2
+    assert run("verify", "card.json", "--jwks", "card.json", "--any-origin").code == 2
+    assert run("verify", "card.json", "--jwks", "missing.json", "--any-origin").code == 6
+    assert "give it with --jwks" in run("verify", "card.json", "--public-key", "key.jwks.json", "--any-origin").err
 
 
 def test_the_public_half_in_pem_is_a_trust_source(run: Run, signed: Path, key: Path, tmp_path: Path) -> None:
     (tmp_path / "public.pem").write_bytes(load_private_key(key).public_key.to_pem())
-    assert run("verify", "card.json", "--public-key", "public.pem").code == 0
+    assert run("verify", "card.json", "--public-key", "public.pem", "--any-origin").code == 0
 
 
 def test_what_a_stranger_wrote_cannot_steer_the_terminal(run: Run, signed: Path, key: Path, tmp_path: Path) -> None:
     protected = base64url.encode(json.dumps({"alg": "ES256", "kid": "\x1b[2J\u202eevil"}).encode())
     hostile = {**CARD, "\x1b[31m": "\u202e", "signatures": [{"protected": protected, "signature": "AAAA"}]}
     (tmp_path / "hostile.json").write_text(json.dumps(hostile))
-    done = run("verify", "hostile.json", "--jwks", "key.jwks.json")
+    done = run("verify", "hostile.json", "--jwks", "key.jwks.json", "--any-origin")
     assert done.code == 4
     assert done.out.replace("\n", "").isprintable()
     assert "\\x1b[2J" in done.out

@@ -165,7 +165,7 @@ def test_key_sets_on_the_network_say_which_extra_fetches_them(installed: tuple[s
     (tmp_path / "card.json").write_text((ROOT / "examples" / "georoute-agent-card.json").read_text())
     entry = '[[trust]]\norigins = ["other.example.com"]\njwks_url = "https://other.example.com/jwks.json"\n'
     (tmp_path / "trust.toml").write_text(f"version = 1\n{entry}")
-    command = [str(python.with_name("a2a-sign")), "verify", "card.json", "--trust", "trust.toml"]
+    command = [str(python.with_name("a2a-sign")), "verify", "card.json", "--trust", "trust.toml", "--any-origin"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     if extra in NEEDS["net.fetcher"]:
         assert done.returncode == 3, done.stderr  # the card is unsigned; it is of another host, so nothing is fetched

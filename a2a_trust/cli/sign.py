@@ -296,7 +296,7 @@ def _report(works: list[_Work], job: _Job, stream: TextIO | None) -> Exit:
 
 
 _DONE: Final = ("signed", "unchanged")
-_NOTED: Final = ("signed", "has-to-be-signed")
+_NOTED: Final = ("signed", "to-sign")
 
 
 def _status(work: _Work, options: argparse.Namespace, *, is_given_up: bool) -> tuple[str, Exit]:
@@ -306,7 +306,7 @@ def _status(work: _Work, options: argparse.Namespace, *, is_given_up: bool) -> t
     if work.reason is None:
         return "unchanged", Exit.OK
     if options.check:
-        return "has-to-be-signed", Exit.INVALID
+        return "to-sign", Exit.INVALID
     return ("not-written" if is_given_up else "signed"), Exit.OK
 
 
@@ -316,7 +316,7 @@ def _put(work: _Work, status: str, job: _Job, stream: TextIO | None) -> None:
     kids = printable(", ".join(f"{signer.kid} ({signer.alg})" for signer in job.signers))
     if work.error is not None:
         failed("sign", work.error, as_json="", code=exit_of(work.error), file=work.name)
-    elif status == "has-to-be-signed":
+    elif status == "to-sign":
         put(f"{name}: {mark('has to be signed', 'yellow', stream)}: {printable(work.reason)}", stream)
     elif status == "unchanged" and not options.quiet:
         put(f"{name}: unchanged, signed by {kids}", stream)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -100,12 +101,13 @@ def printable(text: object) -> str:
 
 
 def printable_lines(text: object) -> str:
-    """As ``printable``, for texts of our own that have several lines."""
+    """As ``printable``, for texts of our own, whose further lines begin with two blanks."""
     escaped = "".join(
         char if (char.isprintable() and char not in _BLANK_LETTERS) or char == "\n" else _escaped(char)
         for char in str(text)
-    ).replace("##", "#\\x23")
-    return f"\\x3a{escaped[1:]}" if escaped.startswith("::") else escaped
+    )
+    escaped = re.sub(r"\n(?!  )", r"\\n", escaped.replace("##", r"#\x23"))
+    return re.sub(r"^( *):(?=:)", r"\1\\x3a", escaped, flags=re.MULTILINE)
 
 
 _BLANK_LETTERS: Final = "\u115f\u1160\u2800\u3164\uffa0"

@@ -4,7 +4,9 @@ BIN := .venv/bin
 # More than there are cores: most tests wait for a server.
 PROCESSES ?= $(shell python3 -c 'import os; print(min(6, (os.cpu_count() or 1) + 2))')
 
-.PHONY: demo test check check-style format frameworks fuzz faults mutants bench lock clean
+DIST ?= dist
+
+.PHONY: demo test check check-style dist format frameworks fuzz faults mutants bench lock clean
 
 demo: .venv/ready  ## sign a real card, verify it, and see every change refused
 	@$(BIN)/python examples/demo.py
@@ -40,6 +42,26 @@ mutants: .venv/ready  ## changes of the code that no test notices; MODULE=auth/g
 bench: .venv/ready  ## ratios against the peers, interleaved; those of servers run in an environment of their own
 	$(BIN)/python -m benchmarks
 
+dist: .venv/ready .sdk/release/ready .sdk/runtime/ready  ## wheel and sdist, checked, with an SBOM and checksums; publishes nothing
+	rm -rf $(DIST) && mkdir -p $(DIST)
+	$(BIN)/python -I -m hatchling build -d $(DIST)
+	.sdk/release/bin/twine check --strict $(DIST)/*
+	.sdk/release/bin/check-wheel-contents $(DIST)/*.whl
+	$(BIN)/python -I -m pip --python .sdk/runtime install --quiet --no-deps --force-reinstall $(DIST)/*.whl
+	.sdk/release/bin/cyclonedx-py environment .sdk/runtime --pyproject pyproject.toml --mc-type library \
+	    --output-reproducible --validate -o $(DIST)/a2a-trust.cdx.json
+	cd $(DIST) && sha256sum *.whl *.tar.gz *.cdx.json > SHA256SUMS
+
+.sdk/release/ready: requirements/release.txt
+	$(PYTHON) -m venv --clear .sdk/release
+	.sdk/release/bin/python -m pip install --quiet --require-hashes --only-binary :all: -r requirements/release.txt
+	@touch $@
+
+.sdk/runtime/ready: requirements/runtime.txt
+	$(PYTHON) -m venv --clear --without-pip .sdk/runtime
+	$(BIN)/python -I -m pip --python .sdk/runtime install --quiet --require-hashes --only-binary :all: -r requirements/runtime.txt
+	@touch $@
+
 .venv/ready: requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv .venv
@@ -49,7 +71,10 @@ bench: .venv/ready  ## ratios against the peers, interleaved; those of servers r
 
 lock:  ## renew requirements/dev.txt, and what the SDKs and the peers run in (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-	    --extra server --extra client --extra basic --extra uvicorn --extra models --extra completion --extra test --extra bench pyproject.toml requirements/build.in -o requirements/dev.txt
+	    --extra server --extra client --extra basic --extra uvicorn --extra models --extra completion --group test --group bench pyproject.toml requirements/build.in -o requirements/dev.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	    --extra server --extra client --extra basic --extra uvicorn --extra models --extra completion pyproject.toml -o requirements/runtime.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements/release.in -o requirements/release.txt
 	for extras in core server client basic uvicorn models; do \
 	    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	        $$(case $$extras in core) ;; *) echo --extra $$extras;; esac) \

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator
+from email import message_from_string
+from email.message import Message
 from pathlib import Path
 
 import pytest
+import trove_classifiers
 
 from tests.packaging.environments import EXTRAS, environment_with
 
@@ -47,18 +51,64 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return wheel, sdist
 
 
+def metadata_of(wheel: Path) -> tuple[Message, str]:
+    """The metadata of the wheel, and its entry points."""
+    with zipfile.ZipFile(wheel) as archive:
+        (folder,) = {name.partition("/")[0] for name in archive.namelist() if ".dist-info/" in name}
+        points = archive.read(f"{folder}/entry_points.txt").decode()
+        return message_from_string(archive.read(f"{folder}/METADATA").decode()), points
+
+
 def test_the_wheel_has_the_package_and_nothing_else(built: tuple[Path, Path]) -> None:
     with zipfile.ZipFile(built[0]) as wheel:
         names = set(wheel.namelist())
-        (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
-        said = wheel.read(metadata).decode()
     sources = {
         str(path.relative_to(ROOT)) for path in (ROOT / "a2a_trust").rglob("*.py*") if "__pycache__" not in path.parts
     }
     assert {name for name in names if ".dist-info/" not in name} == {*sources, "a2a_trust/py.typed"}
-    assert "Requires-Python: >=3.11" in said
-    assert "Description-Content-Type: text/markdown" in said
-    assert {f"Provides-Extra: {extra}" for extra in EXTRAS if extra} <= set(said.splitlines())
+    information = {name.partition("/")[2] for name in names if ".dist-info/" in name}
+    assert information == {"METADATA", "WHEEL", "RECORD", "entry_points.txt"}
+
+
+def test_the_metadata_says_what_is_true(built: tuple[Path, Path]) -> None:
+    metadata, points = metadata_of(built[0])
+    assert metadata["Author"] == "a2a-trust authors"
+    assert (metadata["Requires-Python"], metadata["Description-Content-Type"]) == (">=3.11", "text/markdown")
+    assert points == "[console_scripts]\na2a-sign = a2a_trust.cli.main:main\n"
+    assert set(metadata.get_all("Provides-Extra", [])) == {
+        *filter(None, EXTRAS),
+        "completion",
+    }
+    classifiers = metadata.get_all("Classifier", [])
+    assert set(classifiers) <= set(trove_classifiers.classifiers)
+    assert not [each for each in classifiers if each.startswith("License")]  # none is chosen
+    assert {name for name in metadata if name.startswith("License") or name == "Project-URL"} == set()
+    assert f"Programming Language :: Python :: {sys.version_info.major}.{sys.version_info.minor}" in classifiers
+
+
+def test_the_readme_has_no_link_that_leads_nowhere_on_an_index(built: tuple[Path, Path]) -> None:
+    text = metadata_of(built[0])[0].get_payload()
+    assert isinstance(text, str)
+    assert text.startswith("# a2a-trust\n")
+    assert re.findall(r"\]\((?!https://)[^)]*\)|\]:|<(?:a|img)\b", text) == []
+    assert "in docs/a2a-sign.md" in text or "docs/a2a-sign.md" in text
+    assert "](https://a2a-protocol.org)" in text
+
+
+def test_the_same_files_come_out_of_every_build(built: tuple[Path, Path], tmp_path: Path) -> None:
+    """In another folder, with other times and rights of the files, and from the sdist."""
+    with tarfile.open(built[1]) as sdist:
+        sdist.extractall(tmp_path, filter="data")
+    (copy,) = tmp_path.iterdir()
+    for path in copy.rglob("*"):
+        path.chmod(path.stat().st_mode & 0o700)
+        os.utime(path, (1_500_000_000, 1_500_000_000))
+    environment = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
+    command = f"umask 077; exec {sys.executable} -I -m hatchling build -d again"
+    subprocess.run(["sh", "-c", command], cwd=copy, env=environment, check=True, capture_output=True)
+    for first in built:
+        second = copy / "again" / first.name
+        assert second.read_bytes() == first.read_bytes(), f"{first.name} differs"
 
 
 def test_the_sdist_can_be_tested_and_has_nothing_of_this_machine(built: tuple[Path, Path]) -> None:
@@ -74,10 +124,11 @@ def test_the_sdist_can_be_tested_and_has_nothing_of_this_machine(built: tuple[Pa
     } <= names
     assert {name.partition("/")[0] for name in names} <= {
         *("a2a_trust", "tests", "docs", "examples", "benchmarks", "requirements"),
-        *("README.md", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md", "LICENSE", "Makefile"),
-        *("pyproject.toml", "PKG-INFO", ".gitignore"),
+        *("README.md", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md", "Makefile", "Containerfile", "action.yml"),
+        *("pyproject.toml", "PKG-INFO", ".gitignore", ".dockerignore", ".pre-commit-hooks.yaml", "templates"),
     }
     assert not [name for name in names if "__pycache__" in name or ".sdk" in name or name.endswith(".pyc")]
+    assert not [name for name in names if name.startswith("benchmarks/") and name.endswith((".txt", ".json"))]
 
 
 @pytest.fixture(scope="module", params=EXTRAS, ids=lambda extra: extra or "core")
@@ -149,7 +200,7 @@ def test_the_command_signs_and_verifies(installed: tuple[str, Path], tmp_path: P
     for line in (
         "keygen -o key.pem",
         "card.json --key key.pem",
-        "verify card.json --jwks key.jwks.json",
+        "verify card.json --any-origin --jwks key.jwks.json",
         "lint card.json",
         "trust add trust.toml --origin georoute-agent.example.com --jwks key.jwks.json",
         "verify card.json --trust trust.toml --origin georoute-agent.example.com",

@@ -204,7 +204,7 @@ def test_the_command_signs_and_verifies(installed: tuple[str, Path], tmp_path: P
         "lint card.json",
         "trust add trust.toml --origin georoute-agent.example.com --jwks key.jwks.json",
         "verify card.json --trust trust.toml --origin georoute-agent.example.com",
-        "inspect card.json --trust trust.toml",
+        "inspect card.json --trust trust.toml --origin-from-card",
         "--version",
     ):
         done = subprocess.run([command, *line.split()], cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -4,7 +4,7 @@ BIN := .venv/bin
 # More than there are cores: most tests wait for a server.
 PROCESSES ?= $(shell python3 -c 'import os; print(min(6, (os.cpu_count() or 1) + 2))')
 
-.PHONY: demo test check check-style format frameworks fuzz faults mutants bench lock clean
+.PHONY: demo test check check-style format frameworks pipelines fuzz faults mutants bench lock clean
 
 demo: .venv/ready  ## sign a real card, verify it, and see every change refused
 	@$(BIN)/python examples/demo.py
@@ -24,6 +24,9 @@ check-style: .venv/ready
 format: .venv/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+pipelines: .venv/ready  ## action, hooks, GitLab template and container file, in the long form of their tests
+	A2A_TRUST_PIPELINES=long A2A_TRUST_REQUIRE_REAL=1 $(BIN)/python -m pytest tests/pipelines tests/attacks/test_r01_release_pipelines.py -v
 
 fuzz: .venv/ready  ## requests at agents in four frameworks, in the environment that tests/fuzz makes; COUNT=… SEED=…
 	PYTHONPATH=. $$($(BIN)/python -m tests.fuzz) tests/fuzz/fuzz_frameworks.py $${SEED:-$$(date +%s)} $${COUNT:-50000}
@@ -47,15 +50,17 @@ bench: .venv/ready  ## ratios against the peers, interleaved; those of servers r
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-lock:  ## renew requirements/dev.txt, and what the SDKs and the peers run in (needs uv)
+lock:  ## renew requirements/dev.txt, what pipelines install (command.txt), and what the SDKs and the peers run in (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	    --extra server --extra client --extra basic --extra uvicorn --extra models --extra completion --extra test --extra bench pyproject.toml requirements/build.in -o requirements/dev.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	    --extra client pyproject.toml requirements/build.in -o requirements/command.txt
 	for extras in core server client basic uvicorn models; do \
 	    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	        $$(case $$extras in core) ;; *) echo --extra $$extras;; esac) \
 	        pyproject.toml -o tests/packaging/requirements-$$extras.txt || exit 1; \
 	done
-	for wanted in tests/interop/sdks/*/requirements.in tests/tck/*/requirements.in tests/real/*/requirements.in tests/fuzz/*/requirements.in benchmarks/auth_peers/requirements.in; do \
+	for wanted in tests/interop/sdks/*/requirements.in tests/tck/*/requirements.in tests/real/*/requirements.in tests/fuzz/*/requirements.in tests/pipelines/*/requirements.in benchmarks/auth_peers/requirements.in; do \
 	    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --emit-build-options \
 	        $$wanted -o $${wanted%.in}.txt || exit 1; \
 	done

@@ -26,7 +26,7 @@ format: .venv/ready
 	$(BIN)/ruff check --fix .
 
 pipelines: .venv/ready  ## action, hooks, GitLab template and container file, in the long form of their tests
-	A2A_TRUST_PIPELINES=long A2A_TRUST_REQUIRE_REAL=1 $(BIN)/python -m pytest tests/pipelines tests/attacks/test_r01_release_pipelines.py -v
+	A2A_TRUST_PIPELINES=long A2A_TRUST_REQUIRE_REAL=1 $(BIN)/python -m pytest tests/pipelines tests/attacks/test_r04_pull_requests_against_the_action.py -v
 
 fuzz: .venv/ready  ## requests at agents in four frameworks, in the environment that tests/fuzz makes; COUNT=… SEED=…
 	PYTHONPATH=. $$($(BIN)/python -m tests.fuzz) tests/fuzz/fuzz_frameworks.py $${SEED:-$$(date +%s)} $${COUNT:-50000}

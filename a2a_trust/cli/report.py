@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -91,16 +92,22 @@ def word_of(error: Exception) -> str:
 
 
 def printable(text: object) -> str:
-    """One line of text, with everything escaped that could steer a terminal or turn the direction of writing."""
+    """One line of text, with everything escaped that could steer a terminal or the log of a pipeline.
+
+    Pipelines take commands from the output of every step: lines that begin with ``::`` (GitHub), and texts such as
+    ``##[…]`` and ``##vso[…]`` anywhere (GitHub, Azure).
+    """
     return printable_lines(text).replace("\n", "\\n")
 
 
 def printable_lines(text: object) -> str:
-    """As ``printable``, for texts of our own that have several lines."""
-    return "".join(
+    """As ``printable``, for texts of our own, whose further lines begin with two blanks."""
+    escaped = "".join(
         char if (char.isprintable() and char not in _BLANK_LETTERS) or char == "\n" else _escaped(char)
         for char in str(text)
     )
+    escaped = re.sub(r"\n(?!  )", r"\\n", escaped.replace("##", r"#\x23"))
+    return re.sub(r"^( *):(?=:)", r"\1\\x3a", escaped, flags=re.MULTILINE)
 
 
 _BLANK_LETTERS: Final = "\u115f\u1160\u2800\u3164\uffa0"
@@ -141,7 +148,8 @@ def put_json(
     form: str = "object",
 ) -> None:
     """The value as JSON on the stream, for the ``form`` ``lines`` in one line."""
-    put(json.dumps(value, indent=None if form == "lines" else 2), stream)
+    text = json.dumps(value, indent=None if form == "lines" else 2)
+    put(text.replace("##", "#\\u0023"), stream)  # within strings only; see printable
 
 
 def put_report(

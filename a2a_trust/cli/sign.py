@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -85,6 +86,17 @@ class _Work:
     reason: str | None = None
     signed: SignedCard | None = None
     findings: tuple[Finding, ...] = ()
+
+
+class _Status(StrEnum):
+    """What became of a card."""
+
+    SIGNED = "signed"
+    UNCHANGED = "unchanged"
+    TO_SIGN = "to-sign"
+    REFUSED = "refused"
+    NOT_WRITTEN = "not-written"
+    """It could be signed, but another one could not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,55 +287,51 @@ def _errors(name: str, data: bytes, allowed: list[str]) -> tuple[Finding, ...]:
 
 
 def _report(works: list[_Work], job: _Job, stream: TextIO | None) -> Exit:
-    """Say what was done with every card; the exit code is that of the first one that failed."""
-    options = job.options
+    """Say what was done with every card; the exit code is that of the first card that failed."""
+    options, noted = job.options, 0
     results, is_given_up = Results("sign", options.json, stream), any(work.error is not None for work in works)
-    noted = 0
     for work in works:
         status, code = _status(work, options, is_given_up=is_given_up)
-        notes = _notes(work, options) if status in _NOTED else []
-        entry = {**_entry(work, job.signers), "ok": status in _DONE, "status": status, "notes": notes}
+        notes = _notes(work, options) if status in (_Status.SIGNED, _Status.TO_SIGN) else []
+        is_done = status in (_Status.SIGNED, _Status.UNCHANGED)
+        entry = {**_entry(work, job.signers), "ok": is_done, "status": status, "notes": notes}
         results.add(entry, code, status.replace("-", " "))
         if not options.json:
             _put(work, status, job, stream)
+        if not (options.json or options.quiet):
             noted += bool(notes)
-    if len(works) == 1 and not (options.json or options.quiet):
-        for note in notes:
-            put(f"  note: {printable(note)}", stream)
-    elif noted and not options.quiet:
+            for note in notes if len(works) == 1 else ():
+                put(f"  note: {printable(note)}", stream)
+    if noted and len(works) > 1:
         put(f"notes on {noted} of the cards: --json shows them", stream)
     return results.put(quiet=options.quiet)
 
 
-_DONE: Final = ("signed", "unchanged")
-_NOTED: Final = ("signed", "has-to-be-signed")
-
-
-def _status(work: _Work, options: argparse.Namespace, *, is_given_up: bool) -> tuple[str, Exit]:
-    """What became of the card, in one word, and the exit code for it."""
+def _status(work: _Work, options: argparse.Namespace, *, is_given_up: bool) -> tuple[_Status, Exit]:
+    """What became of the card, and the exit code for it."""
     if work.error is not None:
-        return "refused", exit_of(work.error)
+        return _Status.REFUSED, exit_of(work.error)
     if work.reason is None:
-        return "unchanged", Exit.OK
+        return _Status.UNCHANGED, Exit.OK
     if options.check:
-        return "has-to-be-signed", Exit.INVALID
-    return ("not-written" if is_given_up else "signed"), Exit.OK
+        return _Status.TO_SIGN, Exit.INVALID
+    return (_Status.NOT_WRITTEN if is_given_up else _Status.SIGNED), Exit.OK
 
 
-def _put(work: _Work, status: str, job: _Job, stream: TextIO | None) -> None:
+def _put(work: _Work, status: _Status, job: _Job, stream: TextIO | None) -> None:
     """The line of one card, and what lint finds in it nevertheless."""
-    options, name = job.options, printable(work.name)
+    quiet, name = job.options.quiet, printable(work.name)
     kids = printable(", ".join(f"{signer.kid} ({signer.alg})" for signer in job.signers))
     if work.error is not None:
         failed("sign", work.error, as_json="", code=exit_of(work.error), file=work.name)
-    elif status == "has-to-be-signed":
+    elif status is _Status.TO_SIGN:
         put(f"{name}: {mark('has to be signed', 'yellow', stream)}: {printable(work.reason)}", stream)
-    elif status == "unchanged" and not options.quiet:
+    elif status is _Status.UNCHANGED and not quiet:
         put(f"{name}: unchanged, signed by {kids}", stream)
-    elif status == "signed" and not options.quiet:
+    elif status is _Status.SIGNED and not quiet:
         arrow = "" if work.target in ("-", work.name) else f" -> {printable(work.target)}"
         put(f"{name}{arrow}: {mark('signed', 'green', stream)} by {kids}", stream)
-    for finding in work.findings if not options.quiet else ():
+    for finding in work.findings if not quiet else ():
         warn(f"{work.name}:{finding.pointer} {finding.rule}: {finding.message}")
 
 

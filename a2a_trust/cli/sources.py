@@ -222,18 +222,30 @@ def _from_file(path: Path, kid: str | None) -> LocalSigner:
 def _key_of_variable(value: str) -> bytes:
     """The key in A2A_SIGN_KEY: as a file has it, or that in base64, since some pipelines mask single lines only."""
     data = os.fsencode(value).strip()
-    if data.startswith((b"-----BEGIN", b"{")) or data.count(b".") == 4:
-        if data.startswith(b"-----BEGIN") and b"\n" not in data:
-            raise ConfigurationError("the PEM has no line ends; set it with them, or set the file in base64")
-        return data
+    with suppress(ValueError):
+        decoded = b64decode(b"".join(data.split()), validate=True)
+        data = decoded if _looks_like_a_key(decoded) else data
+    if not _looks_like_a_key(data):
+        raise ConfigurationError(
+            "A2A_SIGN_KEY holds the path of a file; set A2A_SIGN_KEY_FILE to that path"
+            if _is_a_path(value)
+            else "neither PEM, a JWK nor a key ring, and not base64 of one of them"
+        )
+    if data.startswith(b"-----BEGIN") and b"\n" not in data:
+        raise ConfigurationError("the PEM has no line ends; set it with them, or set the file in base64")
+    return data
+
+
+def _looks_like_a_key(data: bytes) -> bool:
+    """Whether it begins as PEM or JSON do, or has the five parts of an encrypted JWK (RFC 7516 3.1)."""
+    return data.lstrip().startswith((b"-----BEGIN", b"{")) or data.count(b".") == 4
+
+
+def _is_a_path(value: str) -> bool:
     try:
-        return b64decode(b"".join(data.split()), validate=True)
-    except ValueError:
-        pass
-    with suppress(OSError, ValueError):  # a key is no path, and may be too long for one
-        if Path(value).exists():
-            raise ConfigurationError("it holds the path of a file; set A2A_SIGN_KEY_FILE to that path")
-    raise ConfigurationError("neither PEM, a JWK nor a key ring, and not base64 of one of them")
+        return Path(value).exists()
+    except (OSError, ValueError):  # a text that is too long for a path, or has a NUL in it
+        return False
 
 
 def _key_in(data: bytes, name: str, kid: str | None) -> LocalSigner:

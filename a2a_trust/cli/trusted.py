@@ -145,6 +145,11 @@ def _named_keys(options: argparse.Namespace) -> tuple[PublicKey, ...]:
     """The keys of --jwks and --public-key, for the algorithm of --alg where they do not say so themselves."""
     keys: list[PublicKey] = []
     for name in options.jwks:
+        if is_url(name):
+            raise ConfigurationError(
+                f"--jwks {name}: this is a file; a trust file names key sets on the network: a2a-sign trust add "
+                "trust.toml --origin HOST --jwks-url URL, and then --trust trust.toml"
+            )
         keys.extend(given_alg(public_keys(name), options.alg, name))
     for name in options.public_key:
         keys.extend(given_alg([public_key(name, options.kid)], options.alg, name))

@@ -1,4 +1,4 @@
-"""``a2a-sign verify``: prove cards with keys that the caller trusts, and say what is verified."""
+"""``a2a-sign verify``: verify cards with keys that the caller trusts, and say what is verified."""
 
 from __future__ import annotations
 

@@ -76,9 +76,7 @@ def _listed(entries: JSON) -> list[JSON]:
 
 
 def _without_moments(signature: Signature) -> tuple[bytes, bool, bool]:
-    header: dict[str, Any] = {
-        name: value for name, value in signature.header.items() if name not in ("iat", "nbf", "exp")
-    }
+    header: dict[str, Any] = {name: value for name, value in signature.header.items() if name not in ("iat", "exp")}
     return canonicalize(header), "iat" in signature.header, signature.unprotected is None
 
 
@@ -102,10 +100,13 @@ def _outdated(
         verify_jws(protected=signature.protected, payload=payload, signature=signature.signature, key=key)
     except (InvalidSignatureError, MalformedError):
         return f"its signature by {signature.kid} is wrong: the card was changed since, or the key is another one"
-    if "nbf" in signature.header or _end(signature.header) > _end(wanted.header):
-        return f"the signature by {signature.kid} is for another time than is asked for now"
-    if _end(signature.header) <= until:
-        return f"the signature by {signature.kid} ends at {date_of(_end(signature.header))}"
+    end = _end(signature.header)
+    if end <= until:
+        return f"the signature by {signature.kid} ends at {date_of(end)}"
+    if end > _end(wanted.header):
+        return (
+            f"the signature by {signature.kid} ends {'never' if end == inf else f'at {date_of(end)}'}, later than asked"
+        )
     return None
 
 

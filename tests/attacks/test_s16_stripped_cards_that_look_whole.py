@@ -140,7 +140,7 @@ def test_the_command_does_not_call_it_verified(
         out, err = capsys.readouterr()
         assert "unverified" in out
         assert "; covers the whole card" not in out
-        assert ": verified\n" not in out
+        assert ": verified: " not in out
         assert command != "verify" or "warning:" in err
 
 

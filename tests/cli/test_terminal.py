@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from a2a_trust.cli.report import printable, printable_lines
 from tests.cli.conftest import CARD, COMMAND
 
 COLOUR = re.compile(r"\x1b\[(?:31|32|33|0)m")
@@ -55,3 +56,10 @@ def test_no_text_of_a_card_makes_a_line_of_its_own(tmp_path: Path) -> None:
         assert len(about) > 1 or padding.isspace()  # runs of blanks become one
         assert all(line.startswith(" " * 16) for line in about[1:])
         assert max(map(len, about)) <= 80
+
+
+def test_a_further_line_of_a_text_is_ours_or_none() -> None:
+    assert printable_lines("wrong\n  make one: x") == "wrong\n  make one: x"
+    assert printable_lines("gone\nok: verified") == "gone\\nok: verified"
+    assert printable("a\n  b") == "a\\n  b"
+    assert printable("::error::x ## y") == "\\x3a:error::x #\\x23 y"

@@ -36,6 +36,11 @@ def test_a_trust_source_is_mandatory(run: Run, signed: Path) -> None:
     assert "--jwks FILE or --public-key FILE" in done.err
 
 
+def test_a_key_set_on_the_network_is_named_in_a_trust_file(run: Run, signed: Path) -> None:
+    done = run("verify", "card.json", "--any-origin", "--jwks", "https://invoice.example.com/jwks.json")
+    assert (done.code, "--jwks-url URL, and then --trust trust.toml" in done.err) == (2, True)
+
+
 def test_without_origin_it_says_not_bound(run: Run, signed: Path) -> None:
     done = run("verify", "card.json", "--jwks", "key.jwks.json", "--any-origin")
     assert done.code == 0

@@ -44,7 +44,7 @@ READING = [
     "keys export disk/ring.json -o exported.json",
     "disk/card.json --key disk/ring.json -o signed.json",
     "own.json --key disk/ring.json",
-    "verify signed.json --jwks exported.json",
+    "verify signed.json --any-origin --jwks exported.json",
     "trust list disk/trust.toml",
     "lint disk/card.json",
     "inspect disk/card.json",

@@ -106,7 +106,7 @@ def test_a_card_that_is_named_twice_is_signed_once(commands: Server, files: Path
     (folder / "link.json").symlink_to("a.json")
     names = ("a.json", "b.json", "link.json", f"{folder}/a.json", "a.json")
     code, said = commands.run(folder, *names, "--key", "one.jwk")
-    assert (code, said.count(": signed by one")) == (0, 5)
+    assert (code, said.count(": signed by one")) == (0, 4)  # a name that stands there twice is one card
     assert (signers_of(folder / "a.json"), (folder / "link.json").is_symlink()) == ({"one"}, True)
     assert len(json.loads((folder / "a.json").read_bytes())["signatures"]) == 1
     code, said = commands.run(folder, "link.json", "-o", "a.json", "--key", "two.jwk")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.pipelines.pipelines import clean_environment, commit, python_tools, source_repository
 
-__all__ = ["Acted", "CHECKOUT", "act"]
+__all__ = ["CHECKOUT", "Acted", "act"]
 
 #: act takes the workspace for it as it is, and fetches nothing.
 CHECKOUT = "actions/checkout@08c6903cd8c0fde910a37f88322edcfb5dd907a8"
@@ -42,9 +42,9 @@ def act(workspace: Path, workflow: str, scratch: Path, key: str = "") -> Acted:
     commit(workspace)
     secrets = scratch / "secrets"  # not in the environment, which the steps inherit when there are no containers
     secrets.write_text(f'A2A_SIGN_KEY="{key}"\n')
-    command = [python_tools() / "act", "push", "--platform=ubuntu-latest=-self-hosted", "--secret-file", secrets]
+    command: list[str | Path] = [python_tools() / "act", "push", "--platform=ubuntu-latest=-self-hosted"]
     done = subprocess.run(
-        [*command, "--local-repository", f"{action}={source}"],
+        [*command, f"--secret-file={secrets}", f"--local-repository={action}={source}"],
         cwd=workspace,
         env=clean_environment(scratch / "home"),
         stdin=subprocess.DEVNULL,

@@ -39,7 +39,7 @@ include:
 
 
 def make_repository(folder: Path, files: str) -> tuple[Path, Path]:
-    """A repository with a card in ``agents`` and the template in its pipeline, and the key that its trust file trusts."""
+    """A repository with a card, the template in its pipeline and a trust file; and the key that this trusts."""
     repository = folder / "repository"
     for name in ("source", "repository/agents", "repository/templates", "keys"):
         (folder / name).mkdir(parents=True)
@@ -133,8 +133,8 @@ def test_the_template_fits_the_schema_of_gitlab(tmp_path: Path) -> None:
     for number, document in enumerate(documents):
         file = tmp_path / f"{number}.yml"
         file.write_text(document)
-        command = [python_tools() / "python", "-m", "check_jsonschema", "--builtin-schema", "vendor.gitlab-ci", file]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        command = [str(python_tools() / "python"), "-m", "check_jsonschema", "--builtin-schema", "vendor.gitlab-ci"]
+        done = subprocess.run([*command, str(file)], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout
 
 

@@ -39,7 +39,7 @@ class Hooks:
         git(self.folder, "init", "--quiet")
 
     def run(self, hook: str, *names: str) -> subprocess.CompletedProcess[str]:
-        """Stage these files, and nothing else of the folder that is not staged yet; then run the hook for what is staged."""
+        """Stage these files, and run the hook for everything that is staged."""
         git(self.folder, "add", "--", *names, "trust.toml", ".pre-commit-config.yaml")
         stage = ("--hook-stage", "manual") if hook == "a2a-sign" else ()
         command = [python_tools() / "python", "-I", "-m", "pre_commit", "run", hook, *stage]
@@ -118,5 +118,11 @@ def test_the_hooks_take_files_with_the_names_of_cards(name: str, is_card: bool) 
 
 
 def test_the_manifest_is_valid() -> None:
-    command = [python_tools() / "python", "-m", "pre_commit", "validate-manifest", ROOT / ".pre-commit-hooks.yaml"]
+    command: list[str | Path] = [
+        python_tools() / "python",
+        "-m",
+        "pre_commit",
+        "validate-manifest",
+        ROOT / ".pre-commit-hooks.yaml",
+    ]
     subprocess.run(command, check=True)

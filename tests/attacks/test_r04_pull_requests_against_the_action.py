@@ -1,8 +1,8 @@
-"""R1 to R3: a pull request attacks the pipeline that signs, by names of cards, by code in the workspace, and for the key.
+"""R4 to R6: a pull request attacks the action by names of cards, by code in the workspace, and for the key.
 
-R1: names of cards are options, have line ends, or are commands to the runner (``::set-env``, ``##[add-path]``).
-R2: files of the workspace have the names of modules that the action imports.
-R3: the key is looked for in the log, in argv, in the environment of other steps, and in what the job leaves behind.
+R4: names of cards are options, have line ends, or are commands to the runner (``::set-env``, ``##[add-path]``).
+R5: files of the workspace have the names of modules that the action imports.
+R6: the key is looked for in the log, in argv, in the environment of other steps, and in what the job leaves behind.
 
 The runner is act, which knows the commands of GitHub's runner; one workflow carries out all of it.
 """

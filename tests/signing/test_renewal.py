@@ -1,0 +1,168 @@
+"""Whether a card has to be signed again: it is compared with itself as signed now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from a2a_trust.keys import base64url
+from a2a_trust.keys.signer import LocalSigner, generate_signer
+from a2a_trust.signing.renewal import reason_to_sign
+from a2a_trust.signing.sign import sign_card
+from a2a_trust.strict_json import JSONObject
+
+NOW = 1_800_000_000.0
+DAY = 86_400.0
+ANN, BOB = generate_signer(kid="ann"), generate_signer(alg="EdDSA", kid="bob")
+OTHER_ANN = generate_signer(kid="ann")
+CARD: JSONObject = {
+    "name": "Invoice Agent",
+    "supportedInterfaces": [
+        {"url": "https://invoice.example.com/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    ],
+    "securitySchemes": {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
+    "securityRequirements": [{"schemes": {"bearer": {"list": ["read"]}}}],
+}
+#: The requirement without scopes, which a companion leaves out.
+LOOSE: JSONObject = {**CARD, "securityRequirements": [{"schemes": {"bearer": {}}}]}
+
+
+def signed(card: JSONObject, *signers: LocalSigner, **settings: Any) -> JSONObject:
+    return sign_card(card, *(signers or (ANN,)), **{"iat": NOW - DAY, **settings}).card
+
+
+def reason(card: JSONObject, *signers: LocalSigner, until: float = NOW, **settings: Any) -> str | None:
+    signers = signers or (ANN,)
+    again = sign_card(card, *signers, **{"iat": NOW, **settings})
+    return reason_to_sign(orjson.dumps(card), card, again, signers, now=NOW, until=until)
+
+
+@pytest.mark.parametrize("card", [CARD, LOOSE, {"name": "x", "url": "https://invoice.example.com/", "version": "1"}])
+@pytest.mark.parametrize("signers", [(ANN,), (ANN, BOB)])
+@pytest.mark.parametrize("settings", [{}, {"jku": "https://invoice.example.com/jwks.json"}, {"companion": False}])
+def test_a_card_that_was_signed_in_the_same_way_needs_nothing(
+    card: JSONObject, signers: tuple[LocalSigner, ...], settings: dict[str, Any]
+) -> None:
+    assert reason(signed(card, *signers, **settings), *signers, **settings) is None
+
+
+def without(position: int) -> Callable[[JSONObject], None]:
+    def remove(card: JSONObject) -> None:
+        del card["signatures"][position]
+
+    return remove
+
+
+def twice(card: JSONObject) -> None:
+    card["signatures"].append(signed(CARD, iat=NOW - 2)["signatures"][0])
+
+
+def unprotected(card: JSONObject) -> None:
+    card["signatures"][0]["header"] = {"note": "x"}
+
+
+def junk(card: JSONObject) -> None:
+    card["signatures"].append({"protected": 1})
+
+
+@pytest.mark.parametrize(
+    ("card", "change", "expected"),
+    [
+        (CARD, without(0), "not signed by ann"),
+        (CARD, lambda card: card.pop("signatures"), "not signed by ann"),
+        (CARD, lambda card: card.update(signatures=[]), "not signed by ann"),
+        (CARD, lambda card: card.update(name="Another"), "its signature by ann is wrong"),
+        (CARD, lambda card: card.pop("securityRequirements"), "its signature by ann is wrong"),
+        (CARD, lambda card: card.update(capabilities={"extensions": []}), "signing drops /capabilities/extensions"),
+        (CARD, twice, "ann has signed it twice in the same way"),
+        (CARD, unprotected, "ann has signed it in another way than is asked for now"),
+        (CARD, junk, "signing removes entries of signatures"),
+        (LOOSE, without(1), "the companion signature by ann is missing"),
+        (LOOSE, without(0), "ann has signed it in another way than is asked for now"),
+        (LOOSE, lambda card: card.update(name="Another"), "its signature by ann is wrong"),
+    ],
+)
+def test_every_change_after_signing_is_a_reason(
+    card: JSONObject, change: Callable[[JSONObject], object], expected: str
+) -> None:
+    changed = orjson.loads(orjson.dumps(signed(card)))
+    change(changed)
+    assert (reason(changed) or "").startswith(expected)
+
+
+def test_a_companion_that_proves_another_card_is_a_reason() -> None:
+    card, other = signed(LOOSE), signed({**LOOSE, "name": "Another"})
+    card["signatures"] = [card["signatures"][0], other["signatures"][1]]
+    assert (reason(card) or "").startswith("its signature by ann is wrong")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        (((ANN,), {}), ((BOB,), {}), "not signed by bob"),
+        (((ANN,), {}), ((ANN, BOB), {}), "not signed by bob"),
+        (((OTHER_ANN,), {}), ((ANN,), {}), "its signature by ann is wrong"),
+        (((ANN,), {}), ((ANN,), {"jku": "https://x.example.com/"}), "ann has signed it in another way"),
+        (((ANN,), {"jku": "https://x.example.com/"}), ((ANN,), {}), "ann has signed it in another way"),
+        (((ANN,), {}), ((ANN,), {"iat": None}), "ann has signed it in another way"),
+        (((ANN,), {"iat": None}), ((ANN,), {}), "ann has signed it in another way"),
+        (((ANN,), {"iat": NOW + DAY}), ((ANN,), {}), "the signed card does not verify"),
+        (((ANN, BOB), {}), ((ANN,), {}), None),
+        (((BOB, ANN), {}), ((ANN, BOB), {}), None),
+    ],
+)
+def test_other_keys_and_options_are_reasons(before: Any, now: Any, expected: str | None) -> None:
+    found = reason(signed(CARD, *before[0], **before[1]), *now[0], **now[1])
+    assert found is None if expected is None else (found or "").startswith(expected)
+
+
+def test_companions_that_nobody_asks_for_any_more_are_a_reason() -> None:
+    assert reason(signed(LOOSE), companion=False) == "it has signatures by ann that signing removes"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "within", "expected"),
+    [
+        (30, None, 0, None),
+        (30, None, 29, None),
+        (30, None, 30, "ends at 2027-02-14T08:00:00Z"),
+        (-0.5, None, 0, "ends at 2027-01-14T20:00:00Z"),
+        (0, None, 0, "ends at 2027-01-15T08:00:00Z"),
+        (30, 90, 14, None),
+        (30, 30, 14, None),
+        (30, 90, 31, "ends at 2027-02-14T08:00:00Z"),
+        (90, 30, 0, "ends at 2027-04-15T08:00:00Z, later than asked"),
+        (None, 30, 0, "ends never, later than asked"),
+        (None, None, 9999, None),
+    ],
+)
+def test_the_end_of_a_signature(before: float | None, now: float | None, within: float, expected: str | None) -> None:
+    card = signed(CARD, exp=None if before is None else NOW + before * DAY)
+    found = reason(card, exp=None if now is None else NOW + now * DAY, until=NOW + within * DAY)
+    assert found == (expected and f"the signature by ann {expected}")
+
+
+def test_signatures_of_others_stay_and_are_no_reason() -> None:
+    card = signed(CARD, BOB)
+    card["signatures"].insert(0, {"protected": base64url.encode(b'{"alg":"X"}'), "signature": "AA"})
+    assert reason(card) == "not signed by ann"
+    assert reason(signed(card)) is None
+
+
+@given(st.data())
+def test_no_changed_text_of_a_signature_passes(data: st.DataObject) -> None:
+    card = orjson.loads(orjson.dumps(SIGNED))
+    entry = data.draw(st.sampled_from(card["signatures"]))
+    member = data.draw(st.sampled_from(["protected", "signature"]))
+    position = data.draw(st.integers(0, len(entry[member]) - 1))
+    letter = data.draw(st.sampled_from("AZaz09-_ .").filter(lambda each: each != entry[member][position]))
+    entry[member] = entry[member][:position] + letter + entry[member][position + 1 :]
+    assert reason(card) is not None
+
+
+SIGNED = signed(LOOSE)

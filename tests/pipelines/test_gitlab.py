@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -57,7 +57,7 @@ def make_repository(folder: Path, files: str) -> tuple[Path, Path]:
 
 
 def gitlab(
-    repository: Path, *arguments: str, variables: Iterable[str] = (PROTECTED,), secret: str = ""
+    repository: Path, *arguments: str, variables: Sequence[str] = (PROTECTED,), secret: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run jobs as GitLab would with these variables of its own; the secret is not in argv, nor in the repository."""
     if shutil.which("rsync") is None:
@@ -73,7 +73,7 @@ def gitlab(
         "--variables-file=../variables.yml",
     ]
     return subprocess.run(
-        [*command, *(f"--variable={each}" for each in variables), *arguments],
+        command + [f"--variable={each}" for each in variables] + list(arguments),
         cwd=repository,
         env=clean_environment(repository.parent / "home"),
         stdin=subprocess.DEVNULL,

@@ -68,7 +68,7 @@ def gitlab(
     (repository.parent / "variables.yml").write_text(f"A2A_SIGN_KEY: '{secret}'\n" if secret else "{}")
     command = [
         node,
-        modules / ".bin" / "gitlab-ci-local",
+        str(modules / ".bin" / "gitlab-ci-local"),
         "--force-shell-executor",
         "--variables-file=../variables.yml",
     ]

@@ -5,8 +5,10 @@ BIN := .venv/bin
 PROCESSES ?= $(shell python3 -c 'import os; print(min(6, (os.cpu_count() or 1) + 2))')
 
 DIST ?= dist
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
+EVERYTHING := --extra server --extra client --extra basic --extra uvicorn --extra models --extra completion pyproject.toml
 
-.PHONY: demo test check check-style dist format frameworks fuzz faults mutants bench lock clean
+.PHONY: demo test check check-style dist format frameworks pipelines fuzz faults mutants bench lock clean
 
 demo: .venv/ready  ## sign a real card, verify it, and see every change refused
 	@$(BIN)/python examples/demo.py
@@ -26,6 +28,9 @@ check-style: .venv/ready
 format: .venv/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+pipelines: .venv/ready  ## action, hooks, GitLab template and container file, in the long form of their tests
+	A2A_TRUST_PIPELINES=long A2A_TRUST_REQUIRE_REAL=1 $(BIN)/python -m pytest tests/pipelines tests/attacks/test_r04_pull_requests_against_the_action.py -v
 
 fuzz: .venv/ready  ## requests at agents in four frameworks, in the environment that tests/fuzz makes; COUNT=… SEED=…
 	PYTHONPATH=. $$($(BIN)/python -m tests.fuzz) tests/fuzz/fuzz_frameworks.py $${SEED:-$$(date +%s)} $${COUNT:-50000}
@@ -69,20 +74,17 @@ dist: .venv/ready .sdk/release/ready .sdk/runtime/ready  ## wheel and sdist, che
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-lock:  ## renew requirements/dev.txt, and what the SDKs and the peers run in (needs uv)
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-	    --extra server --extra client --extra basic --extra uvicorn --extra models --extra completion --group test --group bench pyproject.toml requirements/build.in -o requirements/dev.txt
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-	    --extra server --extra client --extra basic --extra uvicorn --extra models --extra completion pyproject.toml -o requirements/runtime.txt
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements/release.in -o requirements/release.txt
-	for extras in core server client basic uvicorn models; do \
-	    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-	        $$(case $$extras in core) ;; *) echo --extra $$extras;; esac) \
-	        pyproject.toml -o tests/packaging/requirements-$$extras.txt || exit 1; \
+lock:  ## renew requirements: of development, releases and pipelines, and of what the SDKs and the peers run in (needs uv)
+	$(LOCK) $(EVERYTHING) -o requirements/runtime.txt
+	$(LOCK) $(EVERYTHING) --group test --group bench requirements/build.in -o requirements/dev.txt
+	$(LOCK) --extra client pyproject.toml requirements/build.in -o requirements/command.txt
+	$(LOCK) requirements/release.in -o requirements/release.txt
+	$(LOCK) pyproject.toml -o tests/packaging/requirements-core.txt
+	for extra in server client basic uvicorn models; do \
+	    $(LOCK) --extra $$extra pyproject.toml -o tests/packaging/requirements-$$extra.txt || exit 1; \
 	done
-	for wanted in tests/interop/sdks/*/requirements.in tests/tck/*/requirements.in tests/real/*/requirements.in tests/fuzz/*/requirements.in benchmarks/auth_peers/requirements.in; do \
-	    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --emit-build-options \
-	        $$wanted -o $${wanted%.in}.txt || exit 1; \
+	for wanted in tests/*/*/requirements.in tests/interop/sdks/*/requirements.in benchmarks/auth_peers/requirements.in; do \
+	    $(LOCK) --emit-build-options $$wanted -o $${wanted%.in}.txt || exit 1; \
 	done
 
 clean:

@@ -18,7 +18,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-__all__ = ["SDKS", "SdkProcess", "SdkUnavailableError", "node_sdk", "python_sdk"]
+__all__ = [
+    "SDKS",
+    "SdkProcess",
+    "SdkUnavailableError",
+    "node_environment",
+    "node_sdk",
+    "python_environment",
+    "python_sdk",
+]
 
 SDKS: Final = Path(__file__).resolve().parent / "sdks"
 _ENVIRONMENTS: Final = Path(__file__).resolve().parents[2] / ".sdk"
@@ -107,19 +115,25 @@ class SdkProcess:
 def python_sdk(name: str) -> SdkProcess:
     """The Python SDK of ``sdks/<name>/requirements.txt``; SdkUnavailableError when it cannot be installed."""
 
+    environment = python_environment(SDKS / name)
+    program = "python_sdk_0_3.py" if name.startswith("python-0.3.") else "python_sdk.py"
+    return SdkProcess([str(environment / "bin" / "python"), "-I", str(SDKS / program)], environment)
+
+
+def python_environment(locked: Path) -> Path:
+    """A virtual environment with what ``requirements.txt`` in ``locked`` names; SdkUnavailableError."""
+
     def build(folder: Path) -> None:
         _run([sys.executable, "-m", "venv", str(folder)], folder)
         python = str(folder / "bin" / "python")
-        locked = str(SDKS / name / "requirements.txt")
+        named = str(locked / "requirements.txt")
         _run(
-            [python, "-m", "pip", "install", "--quiet", "--require-hashes", "--only-binary", ":all:", "-r", locked],
+            [python, "-m", "pip", "install", "--quiet", "--require-hashes", "--only-binary", ":all:", "-r", named],
             folder,
         )
 
     # An environment belongs to the interpreter that made it: another version or place of that one needs another.
-    environment = _environment(SDKS / name, f"{sys.version} {sys.base_prefix}", build)
-    program = "python_sdk_0_3.py" if name.startswith("python-0.3.") else "python_sdk.py"
-    return SdkProcess([str(environment / "bin" / "python"), "-I", str(SDKS / program)], environment)
+    return _environment(locked, f"{sys.version} {sys.base_prefix}", build)
 
 
 def node_sdk(name: str) -> SdkProcess:

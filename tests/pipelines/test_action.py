@@ -1,0 +1,127 @@
+"""The GitHub action: read by the linters of its field, and run by act."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from tests.conftest import ROOT
+from tests.pipelines.acting import act
+from tests.pipelines.pipelines import CARD, make_key, python_tools
+
+ACTION = ROOT / "action.yml"
+
+RELEASE = """
+on: push
+jobs:
+  release:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: CHECKOUT
+      - id: without-a-key
+        continue-on-error: true
+        uses: ACTION
+        with: {mode: check, files: agents, key: "${{ secrets.NOTHING }}"}
+      - id: unsigned
+        continue-on-error: true
+        uses: ACTION
+        with: {mode: check, files: agents, key: "${{ secrets.A2A_SIGN_KEY }}"}
+      - id: first
+        uses: ACTION
+        with:
+          mode: sign
+          files: |
+            agents
+            other cards/*.json
+          key: ${{ secrets.A2A_SIGN_KEY }}
+          expires: 90d
+      - id: again
+        uses: ACTION
+        with: {mode: sign, files: agents, key: "${{ secrets.A2A_SIGN_KEY }}", expires: 90d, expires-within: 30d}
+      - id: ends-soon
+        uses: ACTION
+        with: {mode: sign, files: agents, key: "${{ secrets.A2A_SIGN_KEY }}", expires: 200d, expires-within: 100d}
+      - uses: ACTION
+        with: {mode: verify, files: agents, trust: trust.toml}
+      - uses: ACTION
+        with: {mode: verify, files: agents, trust: trust.toml, origin: "https://georoute-agent.example.com"}
+      - id: elsewhere
+        continue-on-error: true
+        uses: ACTION
+        with: {mode: verify, files: agents, trust: trust.toml, origin: "https://other.example.com"}
+      - id: without-trust
+        continue-on-error: true
+        uses: ACTION
+        with: {mode: verify, files: agents}
+      - uses: ACTION
+        with: {mode: lint, files: agents}
+      - id: typo
+        continue-on-error: true
+        uses: ACTION
+        with: {mode: sing, files: agents}
+      - id: nothing
+        continue-on-error: true
+        uses: ACTION
+        with: {mode: lint, files: ""}
+      - run: |
+          echo "failed: ${{ steps.without-a-key.outcome }} ${{ steps.unsigned.outcome }} ${{ steps.elsewhere.outcome }}"
+          echo "failed: ${{ steps.without-trust.outcome }} ${{ steps.typo.outcome }} ${{ steps.nothing.outcome }}"
+          echo "changed: ${{ steps.first.outputs.changed }} ${{ steps.again.outputs.changed }}"
+          echo "changed: ${{ steps.ends-soon.outputs.changed }}"
+"""
+
+
+def test_the_action_signs_checks_verifies_and_lints(tmp_path: Path) -> None:
+    workspace, keys = tmp_path / "workspace", tmp_path / "keys"
+    (workspace / "agents").mkdir(parents=True)
+    (workspace / "other cards").mkdir()
+    keys.mkdir()
+    key = make_key(keys)
+    (workspace / "trust.toml").write_bytes((keys / "trust.toml").read_bytes())
+    for name in ("agents/card.json", "other cards/--check.json"):
+        (workspace / name).write_bytes(CARD.read_bytes())
+    done = act(workspace, RELEASE, tmp_path, key.read_text())
+    assert done.ok, done.log
+    said = done.said()
+    assert [line for line in said if line.startswith(("failed:", "changed:"))] == [
+        "failed: failure failure failure",
+        "failed: failure failure failure",
+        "changed: true false",
+        "changed: true",
+    ]
+    text = "\n".join(said)
+    assert "the input key is empty; pull requests from forks get no secrets" in text
+    assert "agents/card.json: has to be signed: not signed by" in text
+    assert re.search(r"^other cards/--check\.json: signed by", text, re.MULTILINE)
+    assert re.search(r"^agents/card\.json: unchanged, signed by", text, re.MULTILINE)
+    assert "2 cards: 2 signed" in text
+    assert text.count("agents/card.json: verified: ") == 2
+    assert "mode verify needs the input trust" in text
+    assert "the input mode is sign, check, verify or lint" in text
+    assert "the list is empty" in text
+
+
+def test_linters_of_actions_find_nothing() -> None:
+    tools = python_tools()
+    zizmor: list[str | Path] = [tools / "zizmor", "--offline", "--quiet", "--persona=pedantic", ACTION]
+    schema: list[str | Path] = [
+        tools / "python",
+        "-m",
+        "check_jsonschema",
+        "--builtin-schema",
+        "vendor.github-actions",
+        ACTION,
+    ]
+    for command in (zizmor, schema):
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_input_stands_in_a_script_and_one_step_has_the_key() -> None:
+    """zizmor reports an input in a script too; the step with the key is ours to keep alone."""
+    steps = ACTION.read_text(encoding="utf-8").split("\n    - name: ")[1:]
+    assert len(steps) == 3
+    for step in steps:
+        assert "${{" not in step.partition("run: |")[2]
+    assert [step.partition("\n")[0] for step in steps if "inputs.key" in step] == ["Sign or check"]

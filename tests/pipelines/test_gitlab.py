@@ -1,0 +1,145 @@
+"""The component for GitLab, run by gitlab-ci-local in a shell, and read by GitLab's schema."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.pipelines.pipelines import (
+    CARD,
+    IS_LONG,
+    clean_environment,
+    commit,
+    git,
+    make_key,
+    node_tools,
+    python_tools,
+    source_repository,
+)
+
+TEMPLATE = ROOT / "templates" / "a2a-sign.yml"
+PROTECTED = "CI_COMMIT_REF_PROTECTED=true"
+INCLUDE = """
+include:
+  - local: templates/a2a-sign.yml
+    inputs:
+      files: "{files}"
+      repository: {source}
+      commit: {commit}
+      trust: trust.toml
+"""
+
+
+def make_repository(folder: Path, files: str) -> tuple[Path, Path]:
+    """A repository with a card, the template in its pipeline and a trust file; and the key that this trusts."""
+    repository = folder / "repository"
+    for name in ("source", "repository/agents", "repository/templates", "keys"):
+        (folder / name).mkdir(parents=True)
+    key = make_key(folder / "keys")
+    revision = source_repository(folder / "source")
+    shutil.copy(folder / "keys" / "trust.toml", repository)
+    shutil.copy(TEMPLATE, repository / "templates")
+    (repository / "agents" / "card.json").write_bytes(CARD.read_bytes())
+    include = INCLUDE.format(files=files, source=folder / "source", commit=revision)
+    (repository / ".gitlab-ci.yml").write_text(include)
+    (repository / ".gitignore").write_text(".gitlab-ci-local/\n")
+    commit(repository)
+    git(repository, "remote", "add", "origin", "git@gitlab.example.com:group/agents.git")
+    return repository, key
+
+
+def gitlab(
+    repository: Path, *arguments: str, variables: Sequence[str] = (PROTECTED,), secret: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run jobs as GitLab would with these variables of its own; the secret is not in argv, nor in the repository."""
+    if shutil.which("rsync") is None:
+        if os.environ.get("A2A_TRUST_REQUIRE_REAL") == "1":
+            pytest.fail("A2A_TRUST_REQUIRE_REAL=1 and no rsync, which gitlab-ci-local runs")
+        pytest.skip("NO RSYNC, which gitlab-ci-local runs")
+    node, modules = node_tools()
+    (repository.parent / "variables.yml").write_text(f"A2A_SIGN_KEY: '{secret}'\n" if secret else "{}")
+    command = [
+        node,
+        str(modules / ".bin" / "gitlab-ci-local"),
+        "--force-shell-executor",
+        "--variables-file=../variables.yml",
+    ]
+    return subprocess.run(
+        command + [f"--variable={each}" for each in variables] + list(arguments),
+        cwd=repository,
+        env=clean_environment(repository.parent / "home"),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "files",
+    ["agents", pytest.param("agents/**/*.json", marks=pytest.mark.skipif(not IS_LONG, reason="make pipelines"))],
+)
+def test_the_job_signs_with_a_key_in_base64_and_verifies(files: str, tmp_path: Path) -> None:
+    repository, key = make_repository(tmp_path, files)
+    secret = base64.b64encode(key.read_bytes()).decode()
+    jobs = ["a2a-lint", "a2a-sign"] if IS_LONG else ["a2a-sign"]
+    done = gitlab(repository, *jobs, secret=secret)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert "agents/card.json: signed by" in said
+    assert "agents/card.json: verified: signed by" in said
+    assert not IS_LONG or "agents/card.json: no problems found" in said
+    signed = (repository / "agents" / "card.json").read_text()  # the artifact, as a later job gets it
+    assert "signatures" in signed
+    assert secret not in said
+    assert key.read_text().splitlines()[1] not in said
+
+
+@pytest.mark.skipif(not IS_LONG, reason="make pipelines")
+def test_without_the_variable_nothing_is_signed(tmp_path: Path) -> None:
+    repository, _ = make_repository(tmp_path, "agents")
+    done = gitlab(repository, "a2a-sign")
+    assert done.returncode != 0
+    assert "no signing key: A2A_SIGN_KEY is not set" in done.stdout + done.stderr
+    assert (repository / "agents" / "card.json").read_bytes() == CARD.read_bytes()
+
+
+def test_the_signing_job_is_for_protected_refs_only(tmp_path: Path) -> None:
+    repository, _ = make_repository(tmp_path, "agents")
+    jobs = {}
+    for name, variables in {
+        "branch": ["CI_COMMIT_REF_PROTECTED=false"],
+        "protected": [PROTECTED],
+        "merge request": ["CI_PIPELINE_SOURCE=merge_request_event", PROTECTED],
+    }.items():
+        done = gitlab(repository, "--list-csv", variables=variables)
+        assert done.returncode == 0, done.stderr
+        jobs[name] = set(re.findall(r"^(a2a-\w+);", done.stdout, re.MULTILINE))
+    assert jobs == {"branch": set(), "protected": {"a2a-lint", "a2a-sign"}, "merge request": {"a2a-lint"}}
+
+
+def test_the_template_fits_the_schema_of_gitlab(tmp_path: Path) -> None:
+    """The schema is of one document: that of the inputs, and that of the jobs."""
+    documents = TEMPLATE.read_text(encoding="utf-8").split("\n---\n")
+    assert len(documents) == 2
+    for number, document in enumerate(documents):
+        file = tmp_path / f"{number}.yml"
+        file.write_text(document)
+        command = [str(python_tools() / "python"), "-m", "check_jsonschema", "--builtin-schema", "vendor.gitlab-ci"]
+        done = subprocess.run([*command, str(file)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+
+
+def test_inputs_reach_scripts_as_variables_only() -> None:
+    jobs = TEMPLATE.read_text(encoding="utf-8").split("\n---\n")[1]
+    scripts = re.findall(r"^  (?:before_)?script:\n((?:    .*\n)+)", jobs, re.MULTILINE)
+    assert len(scripts) == 3
+    assert "$[[" not in "".join(scripts)

@@ -46,7 +46,10 @@ def named_cards(options: argparse.Namespace) -> list[str]:
         raise ConfigurationError("- (standard input) can be read only once")
     if options.files_from == "-" and "-" in given:
         raise ConfigurationError("--files-from -: standard input is the list, so it cannot be a card in the list too")
-    return list(dict.fromkeys(name for each in given for name in _meant(each)))
+    try:
+        return list(dict.fromkeys(name for each in given for name in _meant(each)))
+    except RecursionError:
+        raise ConfigurationError("directories are nested too deeply to search; name the cards") from None
 
 
 def _listed(name: str) -> list[str]:
@@ -88,4 +91,9 @@ def _cards_below(folder: str) -> Iterator[str]:
 
     for place, folders, files in os.walk(folder, onerror=stop):
         folders[:] = [each for each in folders if not each.startswith(".")]
-        yield from (os.path.join(place, each) for each in files if each.endswith(".json") and each[0] != ".")  # noqa: PTH118  names stay as they were typed
+        for each in files:
+            if each.endswith(".json") and not each.startswith("."):
+                path = os.path.join(place, each)  # noqa: PTH118  names stay as they were typed
+                if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113  a pipe may never end
+                    raise ConfigurationError(f"{path}: not a regular file; a directory of cards has files only")
+                yield path

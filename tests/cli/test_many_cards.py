@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 from pathlib import Path
@@ -91,6 +92,33 @@ def test_what_names_no_card_is_an_error_and_changes_nothing(
     done = run(*command.split(), *arguments, stdin=stdin)
     assert (done.code, what in done.err) == (6 if "gone" in what else 2, True), done.err
     assert signed(cards) == []
+
+
+def test_a_directory_of_more_than_cards_is_an_error_and_no_wait(run: Run, cards: Path) -> None:
+    os.mkfifo(cards / "ann" / "pipe.json")
+    for command in ("lint", "inspect"):
+        done = run(command, "agents")
+        assert (done.code, "agents/ann/pipe.json: not a regular file" in done.err) == (2, True)
+    (cards / "ann" / "pipe.json").unlink()
+    (cards / "ann" / "gone.json").symlink_to("nowhere.json")
+    done = run("lint", "agents")
+    assert (done.code, "agents/ann/gone.json: No such file" in done.err) == (6, True)
+
+
+def test_directories_that_never_end_are_an_error(run: Run, cards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(cards)
+    for _ in range(1100):
+        Path("d").mkdir()
+        os.chdir("d")
+    os.chdir(cards.parent)
+    done = run("lint", "agents")
+    assert (done.code, "nested too deeply" in done.err) in ((2, True), (0, False))  # Python 3.12 has no such limit
+    os.chdir(cards)
+    for _ in range(1100):
+        os.chdir("d")
+    for _ in range(1100):
+        os.chdir("..")
+        Path("d").rmdir()
 
 
 def test_a_file_of_that_very_name_is_no_glob(run: Run, cards: Path, tmp_path: Path) -> None:

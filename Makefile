@@ -80,7 +80,7 @@ lock:  ## renew requirements: of development, releases and pipelines, and of wha
 	$(LOCK) --extra client pyproject.toml requirements/build.in -o requirements/command.txt
 	$(LOCK) requirements/release.in -o requirements/release.txt
 	$(LOCK) pyproject.toml -o tests/packaging/requirements-core.txt
-	for extra in server client basic uvicorn models; do \
+	for extra in server client basic uvicorn models completion; do \
 	    $(LOCK) --extra $$extra pyproject.toml -o tests/packaging/requirements-$$extra.txt || exit 1; \
 	done
 	for wanted in tests/*/*/requirements.in tests/interop/sdks/*/requirements.in benchmarks/auth_peers/requirements.in; do \

@@ -15,7 +15,7 @@ from typing import Final
 __all__ = ["EXTRAS", "environment_with"]
 
 #: What is installed: nothing else, or one of the extras alone.
-EXTRAS: Final = ("", "server", "client", "basic", "uvicorn", "models")
+EXTRAS: Final = ("", "server", "client", "basic", "uvicorn", "models", "completion")
 _FOLDER: Final = Path(__file__).parent
 _ENVIRONMENTS: Final = _FOLDER.parents[1] / ".sdk"
 

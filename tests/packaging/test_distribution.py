@@ -194,6 +194,15 @@ def test_passwords_say_which_extra_hashes_them(installed: tuple[str, Path]) -> N
         assert 'pip install "a2a-trust[server,basic]"' in done.stderr
 
 
+def test_completion_says_which_extra_brings_it(installed: tuple[str, Path]) -> None:
+    extra, python = installed
+    done = run(python, "-W", "error", "-m", "a2a_trust", "--print-completion", "bash")
+    if extra == "completion":
+        assert (done.returncode, "a2a-sign" in done.stdout, done.stderr) == (0, True, "")
+    else:
+        assert (done.returncode, 'pip install "a2a-trust[completion]"' in done.stderr) == (2, True)
+
+
 def test_the_command_signs_and_verifies(installed: tuple[str, Path], tmp_path: Path) -> None:
     command = installed[1].with_name("a2a-sign")
     (tmp_path / "card.json").write_text((ROOT / "examples" / "georoute-agent-card.json").read_text())

@@ -10,10 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from a2a_trust.errors import TrustError
 from a2a_trust.keys import base64url
+from a2a_trust.keys.origins import UnsafeAnyOrigin
+from a2a_trust.keys.policy import all_of
 from a2a_trust.keys.signer import LocalSigner, generate_signer
+from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.signing.renewal import reason_to_sign
 from a2a_trust.signing.sign import sign_card
+from a2a_trust.signing.verify import verify_card
 from a2a_trust.strict_json import JSONObject
 
 NOW = 1_800_000_000.0
@@ -165,4 +170,51 @@ def test_no_changed_text_of_a_signature_passes(data: st.DataObject) -> None:
     assert reason(card) is not None
 
 
+def edited(data: st.DataObject, value: Any) -> Any:
+    """The value with one member, entry or text changed, removed or added."""
+    if isinstance(value, dict) and value:
+        name = data.draw(st.sampled_from(sorted(value)))
+        match data.draw(st.sampled_from(["inside", "inside", "remove", "add"])):
+            case "remove":
+                return {each: value[each] for each in value if each != name}
+            case "add":
+                return {**value, data.draw(st.sampled_from(["tags", "extra", "header", "url"])): data.draw(SOMETHING)}
+        return {**value, name: edited(data, value[name])}
+    if isinstance(value, list) and value:
+        position = data.draw(st.integers(0, len(value) - 1))
+        rest = [*value[:position], *value[position + 1 :]]
+        match data.draw(st.sampled_from(["inside", "remove", "twice", "turn"])):
+            case "remove":
+                return rest
+            case "twice":
+                return [*value, value[position]]
+            case "turn":
+                return value[::-1]
+        return [*value[:position], edited(data, value[position]), *value[position + 1 :]]
+    return data.draw(SOMETHING)
+
+
+SOMETHING: st.SearchStrategy[Any] = st.sampled_from(
+    [None, "", "x", [], {}, [{}], True, 0, 1.5, {"schemes": {}}, [{"schemes": {}}]]
+)
 SIGNED = signed(LOOSE)
+OLD: JSONObject = {"name": "x", "url": "https://invoice.example.com/", "version": "1", "security": [{"bearer": []}]}
+BY_BOTH = [signed(CARD, ANN, BOB), signed(LOOSE, ANN, BOB), signed(OLD, ANN, BOB)]
+
+
+@given(st.data())
+def test_whatever_was_edited_a_card_that_needs_nothing_is_verified_whole(data: st.DataObject) -> None:
+    card = edited(data, orjson.loads(orjson.dumps(data.draw(st.sampled_from(BY_BOTH)))))
+    try:
+        found = reason(card, ANN, BOB)
+    except TrustError:
+        return  # signing refuses it too
+    if found is not None:
+        return
+    trust = TrustStore(TrustedKey(key=each.public_key, origins=UnsafeAnyOrigin()) for each in (ANN, BOB))
+    both = all_of(*(each.public_key.thumbprint for each in (ANN, BOB)))
+    verified = verify_card(orjson.dumps(card), trust, origin=UnsafeAnyOrigin(), now=NOW, policy=both)
+    assert (verified.unverified, verified.dropped) == ((), ())
+    again = sign_card(card, ANN, BOB, iat=NOW)
+    assert {**again.card, "signatures": 0} == {**card, "signatures": 0}
+    assert len(again.card["signatures"]) == len(card["signatures"])

@@ -5,7 +5,8 @@ BIN := .venv/bin
 PROCESSES ?= $(shell python3 -c 'import os; print(min(6, (os.cpu_count() or 1) + 2))')
 
 DIST ?= dist
-LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
+INSTALL := $(BIN)/python -I -m pip --python
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 EVERYTHING := --extra server --extra client --extra basic --extra uvicorn --extra models --extra completion pyproject.toml
 
 .PHONY: demo test check check-style dist format frameworks pipelines fuzz faults mutants bench lock clean
@@ -52,29 +53,29 @@ dist: .venv/ready .sdk/release/ready .sdk/runtime/ready  ## wheel and sdist, che
 	$(BIN)/python -I -m hatchling build -d $(DIST)
 	.sdk/release/bin/twine check --strict $(DIST)/*
 	.sdk/release/bin/check-wheel-contents $(DIST)/*.whl
-	$(BIN)/python -I -m pip --python .sdk/runtime install --quiet --no-deps --force-reinstall $(DIST)/*.whl
+	$(INSTALL) .sdk/runtime install --quiet --no-deps --force-reinstall $(DIST)/*.whl
 	.sdk/release/bin/cyclonedx-py environment .sdk/runtime --pyproject pyproject.toml --mc-type library \
 	    --output-reproducible --validate -o $(DIST)/a2a-trust.cdx.json
 	cd $(DIST) && sha256sum *.whl *.tar.gz *.cdx.json > SHA256SUMS
 
 .sdk/release/ready: requirements/release.txt
-	$(PYTHON) -m venv --clear .sdk/release
-	.sdk/release/bin/python -m pip install --quiet --require-hashes --only-binary :all: -r requirements/release.txt
+	$(PYTHON) -m venv --clear --without-pip .sdk/release
+	$(INSTALL) .sdk/release install --quiet --no-compile --require-hashes --only-binary :all: -r requirements/release.txt
 	@touch $@
 
 .sdk/runtime/ready: requirements/runtime.txt
 	$(PYTHON) -m venv --clear --without-pip .sdk/runtime
-	$(BIN)/python -I -m pip --python .sdk/runtime install --quiet --require-hashes --only-binary :all: -r requirements/runtime.txt
+	$(INSTALL) .sdk/runtime install --quiet --no-compile --require-hashes --only-binary :all: -r requirements/runtime.txt
 	@touch $@
 
 .venv/ready: requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --no-compile --require-hashes -r requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-lock:  ## renew requirements: of development, releases and pipelines, and of what the SDKs and the peers run in (needs uv)
+lock: .venv/ready  ## renew requirements: of development, releases and pipelines, and of what the SDKs and the peers run in
 	$(LOCK) $(EVERYTHING) -o requirements/runtime.txt
 	$(LOCK) $(EVERYTHING) --group test --group bench requirements/build.in -o requirements/dev.txt
 	$(LOCK) --extra client pyproject.toml requirements/build.in -o requirements/command.txt

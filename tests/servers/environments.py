@@ -6,13 +6,12 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import pytest
 
-from tests.interop.sdk_process import SDKS, SdkUnavailableError, _environment, _run
+from tests.interop.sdk_process import SDKS, SdkUnavailableError, _environment, _run, python_environment
 
 __all__ = ["answer_of", "answer_of_node", "python_of"]
 
@@ -26,13 +25,8 @@ def python_of(name: str, folder: Path = SDKS) -> Path:
     The test is skipped, loudly, where it cannot be made; with A2A_TRUST_REQUIRE_REAL=1 it fails.
     """
 
-    def build(environment: Path) -> None:
-        _run([sys.executable, "-m", "venv", str(environment)], environment)
-        install = ["-m", "pip", "install", "--quiet", "--require-hashes", "--only-binary", ":all:", "-r"]
-        _run([str(environment / "bin" / "python"), *install, str(folder / name / "requirements.txt")], environment)
-
     try:
-        return _environment(folder / name, f"{sys.version} {sys.base_prefix}", build) / "bin" / "python"
+        return python_environment(folder / name) / "bin" / "python"
     except SdkUnavailableError as error:
         _unavailable(name, error)
 

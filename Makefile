@@ -5,7 +5,8 @@ BIN := .venv/bin
 PROCESSES ?= $(shell python3 -c 'import os; print(min(6, (os.cpu_count() or 1) + 2))')
 
 DIST ?= dist
-INSTALL := $(BIN)/python -I -m pip --python
+# uv is quick; pip is for indexes that only its own configuration names.
+install = $(BIN)/uv pip install --quiet --python $(1) $(2) || $(BIN)/python -I -m pip --python $(1) install --quiet --no-compile $(2)
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 EVERYTHING := --extra server --extra client --extra basic --extra uvicorn --extra models --extra completion pyproject.toml
 
@@ -53,19 +54,19 @@ dist: .venv/ready .sdk/release/ready .sdk/runtime/ready  ## wheel and sdist, che
 	$(BIN)/python -I -m hatchling build -d $(DIST)
 	.sdk/release/bin/twine check --strict $(DIST)/*
 	.sdk/release/bin/check-wheel-contents $(DIST)/*.whl
-	$(INSTALL) .sdk/runtime install --quiet --no-deps --force-reinstall $(DIST)/*.whl
+	$(call install,.sdk/runtime,--no-deps --force-reinstall $(DIST)/*.whl)
 	.sdk/release/bin/cyclonedx-py environment .sdk/runtime --pyproject pyproject.toml --mc-type library \
 	    --output-reproducible --validate -o $(DIST)/a2a-trust.cdx.json
 	cd $(DIST) && sha256sum *.whl *.tar.gz *.cdx.json > SHA256SUMS
 
 .sdk/release/ready: requirements/release.txt
 	$(PYTHON) -m venv --clear --without-pip .sdk/release
-	$(INSTALL) .sdk/release install --quiet --no-compile --require-hashes --only-binary :all: -r requirements/release.txt
+	$(call install,.sdk/release,--require-hashes --only-binary :all: -r requirements/release.txt)
 	@touch $@
 
 .sdk/runtime/ready: requirements/runtime.txt
 	$(PYTHON) -m venv --clear --without-pip .sdk/runtime
-	$(INSTALL) .sdk/runtime install --quiet --no-compile --require-hashes --only-binary :all: -r requirements/runtime.txt
+	$(call install,.sdk/runtime,--require-hashes --only-binary :all: -r requirements/runtime.txt)
 	@touch $@
 
 .venv/ready: requirements/dev.txt pyproject.toml

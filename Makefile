@@ -4,7 +4,9 @@ BIN := .venv/bin
 # More than there are cores: most tests wait for a server.
 PROCESSES ?= $(shell python3 -c 'import os; print(min(6, (os.cpu_count() or 1) + 2))')
 
-.PHONY: demo test check check-style format frameworks fuzz faults mutants bench lock clean
+EXTRAS := --extra server --extra client --extra basic --extra uvicorn --extra models --extra completion
+
+.PHONY: demo test check check-style format frameworks fuzz faults mutants bench pythons lowest lock clean
 
 demo: .venv/ready  ## sign a real card, verify it, and see every change refused
 	@$(BIN)/python examples/demo.py
@@ -37,6 +39,12 @@ faults: .venv/ready  ## kills, full disks, races and growth, in their long form:
 mutants: .venv/ready  ## changes of the code that no test notices; MODULE=auth/guard.py, and COUNT=… SEED=… for a sample
 	$(BIN)/python -m tests.mutants $(MODULE) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED))
 
+pythons: .venv/ready  ## the tests that need no real servers, with the wheel in each Python from 3.11 to 3.14 that is found
+	$(BIN)/python -m tests.packaging.pythons
+
+lowest: .venv/ready  ## the same tests with the lowest versions that pyproject.toml allows
+	$(BIN)/python -m tests.packaging.pythons --lowest
+
 bench: .venv/ready  ## ratios against the peers, interleaved; those of servers run in an environment of their own
 	$(BIN)/python -m benchmarks
 
@@ -49,12 +57,16 @@ bench: .venv/ready  ## ratios against the peers, interleaved; those of servers r
 
 lock:  ## renew requirements/dev.txt, and what the SDKs and the peers run in (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-	    --extra server --extra client --extra basic --extra uvicorn --extra models --extra completion --extra test --extra bench pyproject.toml requirements/build.in -o requirements/dev.txt
+	    $(EXTRAS) --extra test --extra bench pyproject.toml requirements/build.in -o requirements/dev.txt
 	for extras in core server client basic uvicorn models; do \
 	    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	        $$(case $$extras in core) ;; *) echo --extra $$extras;; esac) \
 	        pyproject.toml -o tests/packaging/requirements-$$extras.txt || exit 1; \
 	done
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --resolution lowest-direct \
+	    $(EXTRAS) pyproject.toml -o tests/packaging/requirements-lowest.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	    $(EXTRAS) pyproject.toml tests/packaging/lowest.in -o tests/packaging/requirements-lowest-tests.txt
 	for wanted in tests/interop/sdks/*/requirements.in tests/tck/*/requirements.in tests/real/*/requirements.in tests/fuzz/*/requirements.in benchmarks/auth_peers/requirements.in; do \
 	    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --emit-build-options \
 	        $$wanted -o $${wanted%.in}.txt || exit 1; \

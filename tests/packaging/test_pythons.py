@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -50,7 +51,7 @@ def test_the_command_signs_and_verifies(python: Path, tmp_path: Path) -> None:
         command = [python, "-W", "error", "-m", "a2a_trust", *line.split()]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
-    changed = (tmp_path / "card.json").read_text().replace("GeoRoute", "GeoRout3", 1)
-    (tmp_path / "card.json").write_text(changed)
+    card = json.loads((tmp_path / "card.json").read_text())
+    (tmp_path / "card.json").write_text(json.dumps({**card, "name": "another"}))
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 3, f"a changed card: {done.stdout}{done.stderr}"

@@ -58,7 +58,7 @@ def build_wheel(folder: Path) -> Path:
 def _passes(locked: Path, wheel: Path, interpreter: str, copy: Path) -> bool:
     with environment_of(locked, wheel, interpreter) as python:
         rooms = [f"tests/{room}" for room in _ROOMS]
-        command = [python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider"]
+        command = [str(python), "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider"]
         return subprocess.run([*command, *_LEFT_OUT, *rooms], cwd=copy, check=False).returncode == 0
 
 

@@ -48,7 +48,7 @@ def test_the_command_signs_and_verifies(python: Path, tmp_path: Path) -> None:
         "card.json --key key.pem",
         "verify card.json --jwks key.jwks.json --origin https://georoute-agent.example.com",
     ):
-        command = [python, "-W", "error", "-m", "a2a_trust", *line.split()]
+        command = [str(python), "-W", "error", "-m", "a2a_trust", *line.split()]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
     card = json.loads((tmp_path / "card.json").read_text())

@@ -10,7 +10,7 @@ install = $(BIN)/uv pip install --quiet --python $(1) $(2) || $(BIN)/python -I -
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 EVERYTHING := --extra server --extra client --extra basic --extra uvicorn --extra models --extra completion pyproject.toml
 
-.PHONY: demo test check check-style dist format frameworks pipelines fuzz faults mutants bench lock clean
+.PHONY: demo test check check-style dist format frameworks pipelines fuzz faults mutants bench pythons lowest lock clean
 
 demo: .venv/ready  ## sign a real card, verify it, and see every change refused
 	@$(BIN)/python examples/demo.py
@@ -45,6 +45,12 @@ faults: .venv/ready  ## kills, full disks, races and growth, in their long form:
 
 mutants: .venv/ready  ## changes of the code that no test notices; MODULE=auth/guard.py, and COUNT=… SEED=… for a sample
 	$(BIN)/python -m tests.mutants $(MODULE) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED))
+
+pythons: .venv/ready  ## the tests that need no real servers, with the wheel in each Python from 3.11 to 3.14 that is found
+	$(BIN)/python -m tests.packaging.pythons
+
+lowest: .venv/ready  ## the same tests with the lowest versions that pyproject.toml allows
+	$(BIN)/python -m tests.packaging.pythons --lowest
 
 bench: .venv/ready  ## ratios against the peers, interleaved; those of servers run in an environment of their own
 	$(BIN)/python -m benchmarks
@@ -85,6 +91,8 @@ lock: .venv/ready  ## renew requirements: of development, releases and pipelines
 	for extra in server client basic uvicorn models completion; do \
 	    $(LOCK) --extra $$extra pyproject.toml -o tests/packaging/requirements-$$extra.txt || exit 1; \
 	done
+	$(LOCK) --resolution lowest-direct $(EVERYTHING) -o tests/packaging/requirements-lowest.txt
+	$(LOCK) $(EVERYTHING) tests/packaging/lowest.in -o tests/packaging/requirements-lowest-tests.txt
 	for wanted in tests/*/*/requirements.in tests/interop/sdks/*/requirements.in benchmarks/auth_peers/requirements.in; do \
 	    $(LOCK) --emit-build-options $$wanted -o $${wanted%.in}.txt || exit 1; \
 	done

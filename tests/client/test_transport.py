@@ -97,6 +97,7 @@ class Client:
     def close(self) -> None:
         if self._is_async:
             self._loop.run_until_complete(self.http.aclose())
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())  # of bodies that were not read to their end
         else:
             self.http.close()
         self._loop.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import gc
 import gzip
 import ipaddress
@@ -17,13 +16,11 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from a2a_trust.errors import ConfigurationError, FetchError
 from a2a_trust.net.fetcher import Fetched, Fetcher, FormAnswer
+from tests import certificates
 
 pytestmark = pytest.mark.anyio
 
@@ -115,31 +112,12 @@ class Names:
 
 
 class Authority:
-    """A throw-away certificate authority."""
+    """A throw-away certificate authority, whose certificates Python 3.13 accepts too (RFC 5280 to the letter)."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.key = ec.generate_private_key(ec.SECP256R1())
-        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Throw-away CA")])
-        self.certificate = self._certificate(self.name, self.key.public_key(), ca=True)
-
-    def _certificate(
-        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, *, ca: bool, names: Sequence[x509.GeneralName] = ()
-    ) -> x509.Certificate:
-        now = dt.datetime.now(dt.UTC)
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self.name)
-            .public_key(key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - dt.timedelta(days=1))
-            .not_valid_after(now + dt.timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
-        )
-        if names:
-            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-        return builder.sign(self.key, hashes.SHA256())
+        self._authority = certificates.Authority()
+        self.certificate = self._authority.certificate
 
     def server(self, *hosts: str) -> ssl.SSLContext:
         """TLS for a server of these hosts."""
@@ -149,13 +127,9 @@ class Authority:
                 names.append(x509.IPAddress(ipaddress.ip_address(host)))
             except ValueError:
                 names.append(x509.DNSName(host))
-        key = ec.generate_private_key(ec.SECP256R1())
-        certificate = self._certificate(x509.Name([]), key.public_key(), ca=False, names=names)
+        leaf = self._authority.issue(*names, usage=None)  # programs of other tests show it as a client's, too
         path = self.folder / "server.pem"
-        path.write_bytes(
-            key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-            + certificate.public_bytes(Encoding.PEM)
-        )
+        path.write_bytes(leaf.key_pem + leaf.pem)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(path)
         return context

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Iterator
 from email import message_from_string
 from email.message import Message
 from pathlib import Path
@@ -132,10 +131,9 @@ def test_the_sdist_can_be_tested_and_has_nothing_of_this_machine(built: tuple[Pa
 
 
 @pytest.fixture(scope="module", params=EXTRAS, ids=lambda extra: extra or "core")
-def installed(request: pytest.FixtureRequest, built: tuple[Path, Path]) -> Iterator[tuple[str, Path]]:
+def installed(request: pytest.FixtureRequest, built: tuple[Path, Path]) -> tuple[str, Path]:
     """An environment with the locked requirements of that extra, and the wheel."""
-    with environment_with(request.param, built[0]) as python:
-        yield request.param, python
+    return request.param, environment_with(request.param, built[0])
 
 
 def run(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -172,7 +170,7 @@ def _is_in(module: str, room: str) -> bool:
 
 
 def test_what_is_declared_is_what_is_needed(installed: tuple[str, Path]) -> None:
-    done = run(installed[1], "-m", "pip", "check")
+    done = run(Path(sys.executable), "-m", "pip", "--python", str(installed[1]), "check")
     assert done.returncode == 0, done.stdout
 
 

@@ -1,0 +1,28 @@
+"""Each extra brings what is listed here, and nothing else: a new dependency of a dependency is noticed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+CORE = {"cffi", "cryptography", "joserfc", "orjson", "platformdirs", "pycparser"}
+BROUGHT = {
+    "core": set[str](),
+    "server": {
+        *("anyio", "certifi", "deprecated", "h11", "httpcore", "idna", "limits", "msgspec", "packaging", "starlette"),
+        *("typing-extensions", "wrapt"),
+    },
+    "client": {"anyio", "authlib", "certifi", "h11", "httpcore", "httpx", "idna", "typing-extensions"},
+    "basic": {"argon2-cffi", "argon2-cffi-bindings"},
+    "uvicorn": {"click", "h11", "uvicorn"},
+    "models": {"annotated-types", "pydantic", "pydantic-core", "typing-extensions", "typing-inspection"},
+    "completion": {"shtab"},
+}
+
+
+@pytest.mark.parametrize("extra", BROUGHT)
+def test_an_extra_brings_these_distributions(extra: str) -> None:
+    lock = Path(__file__).with_name(f"requirements-{extra}.txt").read_text(encoding="utf-8")
+    assert set(re.findall(r"^([a-z0-9-]+)==", lock, re.MULTILINE)) == CORE | BROUGHT[extra]

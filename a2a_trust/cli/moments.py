@@ -25,7 +25,7 @@ def duration(text: str, option: str) -> timedelta:
 
 def moment(text: str, now: float, option: str, *, may_have_passed: bool = False) -> float:
     """The moment in seconds since the epoch, which lies after ``now``: a duration from now, or a date and time."""
-    if re.fullmatch(r"[0-9]+[a-z]", text):
+    if re.fullmatch(r"[0-9]+[dhm]", text):
         seconds = int(now) + duration(text, option).total_seconds()
     else:
         seconds = _date(text, option).timestamp()

@@ -64,6 +64,9 @@ def _listed(name: str) -> list[str]:
     found = [os.fsdecode(each) for each in names if each]
     if not found:
         raise ConfigurationError(f"--files-from {name}: the list is empty; run the command only when there are cards")
+    for each in found:
+        if b"\0" not in data and each[0] == each[-1] == '"' and not os.path.lexists(each):
+            raise ConfigurationError(f"--files-from {name}: git has quoted the name {each}; list names with git … -z")
     return found
 
 

@@ -294,7 +294,7 @@ def _report(works: list[_Work], job: _Job, stream: TextIO | None) -> Exit:
         status, code = _status(work, options, is_given_up=is_given_up)
         notes = _notes(work, options) if status in (_Status.SIGNED, _Status.TO_SIGN) else []
         is_done = status in (_Status.SIGNED, _Status.UNCHANGED)
-        entry = {**_entry(work, job.signers), "ok": is_done, "status": status, "notes": notes}
+        entry = {**_entry(work, job.signers), "ok": is_done, "class": class_of(code), "status": status, "notes": notes}
         results.add(entry, code, status.replace("-", " "))
         if not options.json:
             _put(work, status, job, stream)
@@ -328,6 +328,8 @@ def _put(work: _Work, status: _Status, job: _Job, stream: TextIO | None) -> None
         put(f"{name}: {mark('has to be signed', 'yellow', stream)}: {printable(work.reason)}", stream)
     elif status is _Status.UNCHANGED and not quiet:
         put(f"{name}: unchanged, signed by {kids}", stream)
+    elif status is _Status.NOT_WRITTEN and not quiet:
+        put(f"{name}: not written, because another card was refused", stream)
     elif status is _Status.SIGNED and not quiet:
         arrow = "" if work.target in ("-", work.name) else f" -> {printable(work.target)}"
         put(f"{name}{arrow}: {mark('signed', 'green', stream)} by {kids}", stream)
@@ -347,7 +349,7 @@ def _entry(work: _Work, signers: list[LocalSigner]) -> dict[str, Any]:
     if work.signed is None:
         error = work.error or AssertionError("a card is signed, or there is an error")
         rejected = {"findings": list(map(asdict, error.findings))} if isinstance(error, _RejectedCardError) else {}
-        told = {"class": class_of(exit_of(error)), "code": word_of(error), "message": said(error, work.name)}
+        told = {"code": word_of(error), "message": said(error, work.name)}
         return {"file": work.name, **told, **rejected}
     return {
         "file": work.name,

@@ -156,7 +156,7 @@ def _variable(name: str) -> str | None:
     """An environment variable. An empty one is an error: a secret that is missing must not select another key."""
     value = os.environ.get(name)
     if value == "":
-        raise ConfigurationError(f"{name} is set, and empty; set it to what it is for, or unset it")
+        raise ConfigurationError(f"{name} is empty; is the secret available to this job? Set the variable, or unset it")
     return value
 
 
@@ -227,10 +227,12 @@ def _key_of_variable(value: str) -> bytes:
         data = decoded if _looks_like_a_key(decoded) else data
     if not _looks_like_a_key(data):
         raise ConfigurationError(
-            "A2A_SIGN_KEY holds the path of a file; set A2A_SIGN_KEY_FILE to that path"
+            "A2A_SIGN_KEY looks like the path of a file; set A2A_SIGN_KEY_FILE to that path"
             if _is_a_path(value)
             else "neither PEM, a JWK nor a key ring, and not base64 of one of them"
         )
+    if _is_key_set(data):
+        raise ConfigurationError("a JWK Set, with public keys to publish; sign with the private key")
     if data.startswith(b"-----BEGIN") and b"\n" not in data:
         raise ConfigurationError("the PEM has no line ends; set it with them, or set the file in base64")
     return data
@@ -243,7 +245,7 @@ def _looks_like_a_key(data: bytes) -> bool:
 
 def _is_a_path(value: str) -> bool:
     try:
-        return Path(value).exists()
+        return value.startswith(("/", "./", "../", "~/")) or Path(value).exists()
     except (OSError, ValueError):  # a text that is too long for a path, or has a NUL in it
         return False
 

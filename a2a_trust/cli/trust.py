@@ -110,7 +110,7 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
         word = "made" if is_new else "changed" if added else "unchanged"
         put(f"{mark(word, 'green', sys.stdout)} {printable(options.file)}")
         if not added:
-            put("  all of this stands in it already")
+            put("  already there; nothing was changed")
         for name in added:
             put(f"  {printable(name)} may speak for {printable(', '.join(members['origins']))}")
     return {"added": added, "origins": members["origins"]}

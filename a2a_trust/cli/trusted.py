@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +56,9 @@ class TrustedKeys:
         check_card(card)
         urls = interface_urls(card)
         if not urls:
-            raise MalformedError("card: no interface, so no host to take for its origin; give it with --origin URL")
+            raise MalformedError(
+                "card: no interface, so no host to take for its origin; if it is an Agent Card, add --origin URL"
+            )
         return interface_host(urls[0][1])
 
     def store_for(self, document: bytes, origin: str | UnsafeAnyOrigin) -> TrustStore:
@@ -115,9 +119,13 @@ def _check_origin(options: argparse.Namespace) -> None:
         )
     is_said = options.origin is not None or options.origin_from_card or options.any_origin
     if not is_said and (unbound := next((name for name in options.files if not is_url(name)), None)):
+        if not os.path.lexists(unbound) and unbound != "-":
+            raise FileNotFoundError(
+                errno.ENOENT, f"no such file; for an agent write its URL: https://{unbound}", unbound
+            )
         raise ConfigurationError(
             f"{unbound}: say where the card is from: --origin URL (of the agent), --origin-from-card (with --trust: "
-            "the hosts of its interfaces), or --any-origin (nobody asks)"
+            "the hosts of its interfaces), or --any-origin (not bound to a host)"
         )
 
 

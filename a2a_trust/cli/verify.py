@@ -129,8 +129,11 @@ def _put_success(name: str, verified: VerifiedCard, *, verbose: bool) -> None:
 
 
 def _put_failure(name: str, error: Exception, code: Exit, keys: TrustedKeys) -> None:
-    label = mark("NOT VERIFIED", "red", sys.stdout)
-    put(f"{printable(name)}: {label} ({class_of(code)}): {printable_lines(said(error, name))}")
+    label, text = mark("NOT VERIFIED", "red", sys.stdout), said(error, name)
+    if isinstance(error, CardVerificationError):  # a companion never counts, so it is not why the card fails
+        others = [str(each) for each in error.failures if each.reason is not FailureReason.COMPANION]
+        text = "\n  ".join([error.message, *others]) if others else text
+    put(f"{printable(name)}: {label} ({class_of(code)}): {printable_lines(text)}")
     # Whoever has said how the signer signs has not said it by mistake.
     if isinstance(error, PartialSignatureError) and keys.names_no_signer({each.kid for each in error.failures}):
         put('  accept it: --signer a2a-python or --signer a2a-js; in a trust file, signer = "a2a-python" in the entry')

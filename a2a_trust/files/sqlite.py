@@ -319,6 +319,10 @@ class SqliteReader:
         self._file = file
         self._begin_in_this_process()
 
+    def __del__(self) -> None:
+        if self._process == os.getpid():
+            self._close()  # Python 3.13 warns of connections that are dropped open
+
     def _begin_in_this_process(self) -> None:
         self._process = os.getpid()
         self._lock = Lock()

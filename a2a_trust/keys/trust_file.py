@@ -224,7 +224,11 @@ def read_trust(text: bytes, name: str) -> TrustDocument:
     except (ValueError, RecursionError) as error:  # also of numbers that are too long, and of brackets without end
         last = decoded.rstrip().count("\n") + 1
         reason = str(error).replace("at end of document", f"at line {last}, the last one")
-        raise ConfigurationError(f"{name}: this is no TOML: {reason}") from None
+        if decoded.lstrip().startswith("{"):
+            reason = (
+                "it looks like JSON; give a JWK Set as --jwks, or add it: a2a-sign trust add trust.toml --jwks FILE"
+            )
+        raise ConfigurationError(f"{name}: not a trust file in TOML: {reason}") from None
     reader = _Reader(name, decoded)
     if value.get("version") != _VERSION or type(value["version"]) is not int:
         raise reader.error(("", 0, "version"), f"write version = {_VERSION} above the tables")

@@ -36,7 +36,7 @@ def _counted(
     """The signatures that one policy counts; an error when they are too few."""
     if isinstance(policy, AnyKey):
         if not best_first:
-            raise verification_error("no signature proves this card:", failures)
+            raise verification_error("no signature verifies this card:", failures)
         return best_first[:1]
     counted = _one_of_each_party(best_first, policy)[: policy.count]
     if len(counted) < policy.count:

@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 
 from a2a_trust.card.ambiguity import UnambiguousCard
 from a2a_trust.card.view import interface_urls
+from a2a_trust.dates import date_of
 from a2a_trust.errors import FailureReason, InvalidSignatureError, MalformedError, SignatureFailure
 from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jwk import PublicKey
@@ -174,7 +175,9 @@ def _check_times(signature: Signature, now: float) -> tuple[float, float]:
     expires = header.get("exp", inf)
     starts = max(header.get("iat", -inf), header.get("nbf", -inf)) - CLOCK_SKEW
     if now >= expires:
-        raise _RefusedError(FailureReason.EXPIRED, "the signature has expired (protected exp)")
+        raise _RefusedError(
+            FailureReason.EXPIRED, f"the signature expired at {date_of(expires)}; its publisher has to sign again"
+        )
     if now < starts:
         raise _RefusedError(FailureReason.NOT_YET_VALID, "the signature begins in the future (protected iat or nbf)")
     return starts, expires

@@ -78,6 +78,7 @@ def test_cards_are_named_in_every_way(
         (["--files-from", "-"], b"\0\0", "the list is empty"),
         (["--files-from", "-"], b"\n\r\n", "the list is empty"),
         (["--files-from", "gone.txt"], b"", "gone.txt"),
+        (["--files-from", "-"], b'"agents/\\303\\274.json"\n', "list names with git … -z"),
         (["-", "--files-from", "-"], b"agents", "- (standard input) can be read only once"),
         (["--files-from", "list"], b"", "can be read only once"),
         ([], b"", "the following arguments are required: FILE, or --files-from FILE"),
@@ -173,7 +174,10 @@ def test_every_bad_card_is_reported_and_nothing_is_written(run: Run, cards: Path
     (cards / "ann" / "card.json").write_text(BAD)
     (cards / "zoe" / "card.json").write_text('{"keys": []}')
     done = run("agents", "--key", "key.pem")
-    assert (done.code, done.out) == (1, "3 cards: 2 refused, 1 not written\n")
+    last = (
+        "agents/ann/old/card.json: not written, because another card was refused\n3 cards: 2 refused, 1 not written\n"
+    )
+    assert (done.code, done.out) == (1, last)
     assert [line.split(": ")[2] for line in done.err.splitlines()] == ["agents/ann/card.json", "agents/zoe/card.json"]
     assert signed(cards) == []
     report = run("agents", "--key", "key.pem", "--json").json

@@ -131,15 +131,17 @@ def test_the_variable_takes_every_kind_of_key_and_base64_of_it(name: str, run: R
 @pytest.mark.parametrize(
     ("value", "what"),
     [
-        ("key.pem", "A2A_SIGN_KEY holds the path of a file; set A2A_SIGN_KEY_FILE to that path"),
-        ("{folder}/key.pem", "A2A_SIGN_KEY holds the path of a file"),
+        ("key.pem", "A2A_SIGN_KEY looks like the path of a file; set A2A_SIGN_KEY_FILE to that path"),
+        ("{folder}/key.pem", "A2A_SIGN_KEY looks like the path of a file"),
+        ("/run/secrets/key", "A2A_SIGN_KEY looks like the path of a file"),
+        ("{published}", "A2A_SIGN_KEY: a JWK Set, with public keys to publish"),
         ("{one line}", "A2A_SIGN_KEY: the PEM has no line ends"),
         ("{escaped}", "A2A_SIGN_KEY: the PEM has no line ends"),
         ("aGVsbG8=", "A2A_SIGN_KEY: neither PEM, a JWK nor a key ring, and not base64 of one of them"),
         ("hunter2", "neither PEM, a JWK nor a key ring"),
         ("x" * 5000, "neither PEM, a JWK nor a key ring"),
         ("{cut}", "A2A_SIGN_KEY: "),
-        ("", "A2A_SIGN_KEY is set, and empty"),
+        ("", "A2A_SIGN_KEY is empty"),
         ("   ", "neither PEM, a JWK nor a key ring"),
     ],
 )
@@ -148,6 +150,7 @@ def test_what_is_no_key_is_an_error_that_shows_nothing_of_it(
 ) -> None:
     pem = key.read_text()
     forms = {
+        "{published}": key.with_name("key.jwks.json").read_text(),
         "{one line}": pem.replace("\n", " "),
         "{escaped}": pem.strip().replace("\n", "\\n"),
         "{cut}": base64.b64encode(pem.encode())[:-60].decode(),

@@ -155,7 +155,7 @@ def test_adding_the_same_twice_changes_nothing(a2a_sign: A2aSign) -> None:
         assert a2a_sign(command).code == 0
         before = stamp_of_path(Path("trust.toml"))
         done = a2a_sign(command)
-        assert (done.code, done.out) == (0, "unchanged trust.toml\n  all of this stands in it already\n")
+        assert (done.code, done.out) == (0, "unchanged trust.toml\n  already there; nothing was changed\n")
         assert stamp_of_path(Path("trust.toml")) == before
     Path("both.json").write_text(json.dumps(publish_jwks([ANN.public_key, BOB.public_key])))
     done = a2a_sign("trust add trust.toml --origin b.example --origin a.example --jwks both.json --json")
@@ -518,7 +518,7 @@ def test_nothing_in_the_file_steers_the_terminal(a2a_sign: A2aSign) -> None:
 
 
 BROKEN = [
-    ("version = 1\n[[trust]\n", "no TOML: .*line 2"),
+    ("version = 1\n[[trust]\n", "in TOML: .*line 2"),
     ("version = 2\n", "line 1: version: write version = 1"),
     ("version = 1\n\n[[trsut]]\n", r"line 3: trsut: it is not known"),
     ("version = 1\n[[trust]]\norigins = ['a.example']\nkey = 'k'\n", r"line 4: trust\[0\]\.key: it is not known"),

@@ -36,6 +36,22 @@ def test_a_trust_source_is_mandatory(run: Run, signed: Path) -> None:
     assert "--jwks FILE or --public-key FILE" in done.err
 
 
+def test_an_agent_without_its_scheme_is_no_file(run: Run, signed: Path) -> None:
+    done = run("verify", "invoice.example.com", "--jwks", "key.jwks.json")
+    assert (done.code, done.out) == (6, "")
+    assert "no such file; for an agent write its URL: https://invoice.example.com" in done.err
+
+
+def test_a_companion_is_not_why_a_card_fails(run: Run, card: Path, key: Path) -> None:
+    card.write_text(json.dumps({**CARD, "securityRequirements": [{"schemes": {"bearer": {}}}]}))
+    assert run("card.json", "--key", "key.pem").code == 0
+    assert run("keygen", "-o", "other.pem").code == 0
+    done = run("verify", "card.json", "--jwks", "other.jwks.json", "--any-origin")
+    assert (done.code, "companion" in done.out) == (4, False)
+    report = run("verify", "card.json", "--jwks", "other.jwks.json", "--any-origin", "--json").json
+    assert [failure["reason"] for failure in report["results"][0]["failures"]][1:] == ["companion"]
+
+
 def test_a_key_set_on_the_network_is_named_in_a_trust_file(run: Run, signed: Path) -> None:
     done = run("verify", "card.json", "--any-origin", "--jwks", "https://invoice.example.com/jwks.json")
     assert (done.code, "--jwks-url URL, and then --trust trust.toml" in done.err) == (2, True)

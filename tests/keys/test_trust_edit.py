@@ -256,7 +256,7 @@ def test_a_link_to_the_file_stays_one(path: Path) -> None:
         ("version = 2\n", "line 1: version: "),
         (f"{EMPTY}[[trust]]\norigins = ['a.example']\n", r"line 3: trust\[0\]: exactly one of"),
         (f"{EMPTY}[[revoked]]\n", r"line 3: revoked\[0\]: write the kid"),
-        (f"{EMPTY}[[revoked]\n", "no TOML: .* line 3"),
+        (f"{EMPTY}[[revoked]\n", "in TOML: .* line 3"),
     ],
 )
 def test_what_would_be_no_trust_file_is_not_written(path: Path, changed: str, line: str) -> None:

@@ -132,6 +132,9 @@ class _Writer:
         self._connection: sqlite3.Connection | None = None
         self._identity = (0, 0)
 
+    def __del__(self) -> None:
+        self._close()  # Python 3.13 warns of connections that are dropped open
+
     def add(self, use: _Use) -> None:
         """Have the proof remembered; KeySourceUnavailableError when too many wait already."""
         with self._lock:
@@ -263,5 +266,5 @@ class _Table:
 
     def _count(self, changes: Iterable[tuple[bytes, int]]) -> None:
         self._connection.executemany(
-            "INSERT INTO holder VALUES (?1, ?2) ON CONFLICT DO UPDATE SET used = used + ?2", changes
+            "INSERT INTO holder VALUES (?, ?) ON CONFLICT DO UPDATE SET used = used + excluded.used", changes
         )

@@ -95,7 +95,8 @@ class SqliteApiKeys(ApiKeyWrites):
     def _touch(self, used: list[tuple[str, float]]) -> None:
         with self._file.writing() as connection:
             connection.executemany(
-                "UPDATE api_key SET last_used = ?2 WHERE id = ?1 AND (last_used IS NULL OR last_used < ?2)", used
+                "UPDATE api_key SET last_used = :at WHERE id = :id AND (last_used IS NULL OR last_used < :at)",
+                [{"id": key_id, "at": moment} for key_id, moment in used],
             )
 
     @contextmanager

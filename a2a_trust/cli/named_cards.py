@@ -81,7 +81,8 @@ def _meant(name: str) -> Iterable[str]:
             )
         return cards
     if glob.has_magic(name) and not os.path.lexists(name):
-        cards = sorted(each for each in glob.glob(name, recursive=True) if not Path(each).is_dir())  # noqa: PTH207  Path.glob takes no absolute pattern
+        found = glob.glob(name, recursive=True)  # noqa: PTH207  Path.glob takes no absolute pattern
+        cards = sorted(_checked(each) for each in found if not Path(each).is_dir())
         if not cards:
             raise ConfigurationError(f"{name}: no file matches this glob")
         return cards
@@ -96,7 +97,11 @@ def _cards_below(folder: str) -> Iterator[str]:
         folders[:] = [each for each in folders if not each.startswith(".")]
         for each in files:
             if each.endswith(".json") and not each.startswith("."):
-                path = os.path.join(place, each)  # noqa: PTH118  names stay as they were typed
-                if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113  a pipe may never end
-                    raise ConfigurationError(f"{path}: not a regular file; a directory of cards has files only")
-                yield path
+                yield _checked(os.path.join(place, each))  # noqa: PTH118  names stay as they were typed
+
+
+def _checked(path: str) -> str:
+    """A path that nobody has typed; ConfigurationError when it is a pipe or a device, which may never end."""
+    if Path(path).exists() and not Path(path).is_file():
+        raise ConfigurationError(f"{path}: not a regular file; name the cards, or keep it elsewhere")
+    return path

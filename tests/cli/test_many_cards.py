@@ -97,8 +97,8 @@ def test_what_names_no_card_is_an_error_and_changes_nothing(
 
 def test_a_directory_of_more_than_cards_is_an_error_and_no_wait(run: Run, cards: Path) -> None:
     os.mkfifo(cards / "ann" / "pipe.json")
-    for command in ("lint", "inspect"):
-        done = run(command, "agents")
+    for name in ("agents", "agents/**/*.json"):
+        done = run("lint", name)
         assert (done.code, "agents/ann/pipe.json: not a regular file" in done.err) == (2, True)
     (cards / "ann" / "pipe.json").unlink()
     (cards / "ann" / "gone.json").symlink_to("nowhere.json")

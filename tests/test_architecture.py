@@ -83,10 +83,10 @@ HOMES = {
 
 STANDARD = {
     "abc", "asyncio", "base64", "binascii", "bisect", "codecs", "collections", "concurrent", "contextlib",
-    "contextvars", "copy", "dataclasses", "datetime", "decimal", "email", "enum", "errno", "fcntl", "functools", "glob",
-    "__future__", "getpass", "hashlib", "hmac", "importlib", "inspect", "io", "ipaddress", "itertools", "json",
-    "logging", "math", "os", "pathlib", "re", "resource", "secrets", "shlex", "shutil", "signal", "socket", "ssl",
-    "stat", "sys", "tempfile", "textwrap", "threading", "time", "tomllib", "types", "typing", "unicodedata",
+    "contextvars", "copy", "dataclasses", "datetime", "decimal", "email", "enum", "errno", "fcntl", "fnmatch",
+    "functools", "__future__", "getpass", "hashlib", "hmac", "importlib", "inspect", "io", "ipaddress",
+    "itertools", "json", "logging", "math", "os", "pathlib", "re", "resource", "secrets", "shlex", "shutil",
+    "signal", "socket", "ssl", "stat", "sys", "tempfile", "textwrap", "threading", "time", "tomllib", "types", "typing", "unicodedata",
     "urllib", "uuid", "warnings", "weakref", "zlib",
 }  # fmt: skip
 

@@ -3,22 +3,22 @@
 A name means, in this order:
 
 1. ``-`` is standard input, and a URL an agent.
-2. A directory stands for every ``*.json`` file in it and below it. Hidden files and directories are left out, and links
-   to directories are not followed.
+2. A directory stands for every ``*.json`` file in it and below it. Hidden files and directories are left out.
 3. A name that is there is a file, whatever is in the name.
 4. A name with ``*``, ``?`` or ``[`` is a glob; ``**`` stands for any number of directories.
 
-A directory, a glob or a list without a card is an error: a check that looked at nothing must not pass.
+A check that did not look at everything must not pass. So these are errors: a directory, a glob or a list without a
+card, a directory that cannot be read, and a link to a directory that would be searched with all that is below it.
 """
 
 from __future__ import annotations
 
 import argparse
-import glob
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,7 @@ from a2a_trust.errors import ConfigurationError
 
 __all__ = ["is_url", "named_cards"]
 
+_MAGIC: Final = re.compile(r"[*?\[]")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -46,10 +47,7 @@ def named_cards(options: argparse.Namespace) -> list[str]:
         raise ConfigurationError("- (standard input) can be read only once")
     if options.files_from == "-" and "-" in given:
         raise ConfigurationError("--files-from -: standard input is the list, so it cannot be a card in the list too")
-    try:
-        return list(dict.fromkeys(name for each in given for name in _meant(each)))
-    except RecursionError:
-        raise ConfigurationError("directories are nested too deeply to search; name the cards") from None
+    return list(dict.fromkeys(name for each in given for name in _meant(each)))
 
 
 def _listed(name: str) -> list[str]:
@@ -70,38 +68,70 @@ def _listed(name: str) -> list[str]:
     return found
 
 
-def _meant(name: str) -> Iterable[str]:
+def _meant(name: str) -> list[str]:
     if name == "-" or is_url(name):
         return [name]
     if Path(name).is_dir():
-        cards = sorted(_cards_below(name))
-        if not cards:
-            raise ConfigurationError(
-                f"{name}: no *.json file in this directory; name the cards, or a directory of them"
-            )
-        return cards
-    if glob.has_magic(name) and not os.path.lexists(name):
-        found = glob.glob(name, recursive=True)  # noqa: PTH207  Path.glob takes no absolute pattern
-        cards = sorted(_checked(each) for each in found if not Path(each).is_dir())
-        if not cards:
-            raise ConfigurationError(f"{name}: no file matches this glob")
-        return cards
-    return [name]
+        return _cards_below(name)
+    if not _MAGIC.search(name) or os.path.lexists(name):
+        return [name]
+    steps = name.split("/")
+    first = next(number for number, step in enumerate(steps) if _MAGIC.search(step))
+    folder = "/".join(steps[:first]) or "/" * name.startswith("/")
+    found = _matches(folder, steps[first:]) if Path(folder or ".").is_dir() else []
+    if not found:
+        raise ConfigurationError(f"{name}: no file matches this glob")
+    return [card for path in found for card in (_cards_below(path) if Path(path).is_dir() else [path])]
 
 
-def _cards_below(folder: str) -> Iterator[str]:
-    def stop(error: OSError) -> None:
-        raise error
+def _cards_below(folder: str) -> list[str]:
+    cards = _matches(folder, ["**", "*.json"])
+    if not cards:
+        raise ConfigurationError(f"{folder}: no *.json file in this directory; name the cards, or a directory of them")
+    return cards
 
-    for place, folders, files in os.walk(folder, onerror=stop):
-        folders[:] = [each for each in folders if not each.startswith(".")]
-        for each in files:
-            if each.endswith(".json") and not each.startswith("."):
-                yield _checked(os.path.join(place, each))  # noqa: PTH118  names stay as they were typed
+
+def _matches(folder: str, steps: Sequence[str]) -> list[str]:
+    """The paths below the folder that match the steps of a glob, in alphabetical order.
+
+    ``states`` are the numbers of the steps that the next name may match, so each name is looked at once. Why not
+    ``glob``: it skips directories that it cannot read, and its ``**`` follows links, also in circles.
+    """
+    found: list[str] = []
+    waiting = [(folder, _with_next(steps, {0}))]
+    while waiting:
+        place, states = waiting.pop()
+        with os.scandir(place or ".") as entries:
+            for entry in entries:
+                path = os.path.join(place, entry.name)  # noqa: PTH118  names stay as they were typed
+                fitting = {state for state in states if state < len(steps) and _fits(entry.name, steps[state])}
+                after = _with_next(steps, {state + (steps[state] != "**") for state in fitting})
+                if len(steps) in after:
+                    found.append(_checked(path))
+                if after - {len(steps)} and entry.is_dir():
+                    if entry.is_symlink() and any(steps[state] == "**" for state in after - {len(steps)}):
+                        raise ConfigurationError(f"{path}: a link to a directory, which is not searched; name that one")
+                    waiting.append((path, after))
+    return sorted(found)
+
+
+def _with_next(steps: Sequence[str], states: set[int]) -> set[int]:
+    """The states, and those behind each ``**``, which may stand for no directory."""
+    for state in range(len(steps)):
+        if state in states and steps[state] == "**":
+            states = states | {state + 1}
+    return states
+
+
+def _fits(name: str, step: str) -> bool:
+    if name.startswith(".") and not step.startswith("."):
+        return False
+    return step == "**" or fnmatchcase(name, step)
 
 
 def _checked(path: str) -> str:
     """A path that nobody has typed; ConfigurationError when it is a pipe or a device, which may never end."""
-    if Path(path).exists() and not Path(path).is_file():
+    there = Path(path)
+    if there.exists() and not (there.is_file() or there.is_dir()):
         raise ConfigurationError(f"{path}: not a regular file; name the cards, or keep it elsewhere")
     return path

@@ -294,7 +294,8 @@ def _report(works: list[_Work], job: _Job, stream: TextIO | None) -> Exit:
         status, code = _status(work, options, is_given_up=is_given_up)
         notes = _notes(work, options) if status in (_Status.SIGNED, _Status.TO_SIGN) else []
         is_done = status in (_Status.SIGNED, _Status.UNCHANGED)
-        entry = {**_entry(work, job.signers), "ok": is_done, "class": class_of(code), "status": status, "notes": notes}
+        what = None if status is _Status.NOT_WRITTEN else class_of(code)
+        entry = {**_entry(work, job.signers), "ok": is_done, "class": what, "status": status, "notes": notes}
         results.add(entry, code, status.replace("-", " "))
         if not options.json:
             _put(work, status, job, stream)

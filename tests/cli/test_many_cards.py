@@ -26,9 +26,6 @@ def cards(tmp_path: Path, key: Path) -> Path:
     (folder / ".cache").mkdir()
     for name in (".cache/card.json", ".hidden.json", "notes.txt", "ann/card.yaml"):
         (folder / name).write_text(BAD)
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "other.json").write_text(BAD)
-    (folder / "link").symlink_to(tmp_path / "elsewhere")
     return folder
 
 
@@ -50,6 +47,10 @@ NAMES = "".join(f"agents/{name}\n" for name in ALL).encode()
         (["agents/*/card.json"], b"", ["ann/card.json", "zoe/card.json"]),
         (["agents/**/card.json"], b"", ALL),
         (["agents/[a-m]*/card.json"], b"", ["ann/card.json"]),
+        (["agents/[!a-n]*"], b"", ["zoe/card.json"]),
+        (["*/*/c?rd.json"], b"", ["ann/card.json", "zoe/card.json"]),
+        (["**/old/**/*.json"], b"", ["ann/old/card.json"]),
+        (["./agents/[az]*"], b"", ALL),
         (["agents/ann/card.json", "agents/ann"], b"", ["ann/card.json", "ann/old/card.json"]),
         (["--files-from", "-"], NAMES, ALL),
         (["--files-from=-"], NAMES.replace(b"\n", b"\0"), ALL),
@@ -63,7 +64,7 @@ def test_cards_are_named_in_every_way(
 ) -> None:
     done = run(*arguments, "--key", "key.pem", "--json", stdin=stdin)
     assert done.code == 0, done.out
-    assert [entry["file"].replace("//", "/") for entry in done.json["results"]] == [
+    assert [os.path.normpath(entry["file"]) for entry in done.json["results"]] == [
         f"agents/{name}" for name in expected
     ]
     assert signed(cards) == expected
@@ -106,14 +107,13 @@ def test_a_directory_of_more_than_cards_is_an_error_and_no_wait(run: Run, cards:
     assert (done.code, "agents/ann/gone.json: No such file" in done.err) == (6, True)
 
 
-def test_directories_that_never_end_are_an_error(run: Run, cards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_directories_may_be_nested_deeply(run: Run, cards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(cards)
     for _ in range(1100):
         Path("d").mkdir()
         os.chdir("d")
     os.chdir(cards.parent)
-    done = run("lint", "agents")
-    assert (done.code, "nested too deeply" in done.err) in ((2, True), (0, False))  # Python 3.12 has no such limit
+    assert (run("lint", "agents").code, run("lint", "agents/**/card.json").code) == (0, 0)
     os.chdir(cards)
     for _ in range(1100):
         os.chdir("d")

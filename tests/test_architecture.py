@@ -86,8 +86,8 @@ STANDARD = {
     "contextvars", "copy", "dataclasses", "datetime", "decimal", "email", "enum", "errno", "fcntl", "fnmatch",
     "functools", "__future__", "getpass", "hashlib", "hmac", "importlib", "inspect", "io", "ipaddress",
     "itertools", "json", "logging", "math", "os", "pathlib", "re", "resource", "secrets", "shlex", "shutil",
-    "signal", "socket", "ssl", "stat", "sys", "tempfile", "textwrap", "threading", "time", "tomllib", "types", "typing", "unicodedata",
-    "urllib", "uuid", "warnings", "weakref", "zlib",
+    "signal", "socket", "ssl", "stat", "sys", "tempfile", "textwrap", "threading", "time", "tomllib",
+    "types", "typing", "unicodedata", "urllib", "uuid", "warnings", "weakref", "zlib",
 }  # fmt: skip
 
 

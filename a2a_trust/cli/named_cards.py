@@ -98,20 +98,23 @@ def _matches(folder: str, steps: Sequence[str]) -> list[str]:
     ``glob``: it skips directories that it cannot read, and its ``**`` follows links, also in circles.
     """
     found: list[str] = []
-    waiting = [(folder, _with_next(steps, {0}))]
+    waiting = [(folder, _with_next(steps, {0}) - {len(steps)})]
     while waiting:
         place, states = waiting.pop()
         with os.scandir(place or ".") as entries:
             for entry in entries:
                 path = os.path.join(place, entry.name)  # noqa: PTH118  names stay as they were typed
-                fitting = {state for state in states if state < len(steps) and _fits(entry.name, steps[state])}
+                fitting = {state for state in states if _fits(entry.name, steps[state])}
                 after = _with_next(steps, {state + (steps[state] != "**") for state in fitting})
                 if len(steps) in after:
                     found.append(_checked(path))
-                if after - {len(steps)} and entry.is_dir():
-                    if entry.is_symlink() and any(steps[state] == "**" for state in after - {len(steps)}):
-                        raise ConfigurationError(f"{path}: a link to a directory, which is not searched; name that one")
-                    waiting.append((path, after))
+                deeper = after - {len(steps)}
+                if deeper and entry.is_dir():
+                    if entry.is_symlink() and any(steps[state] == "**" for state in deeper):
+                        raise ConfigurationError(
+                            f"{path}: a link to a directory; put the directory in its place, or name the cards"
+                        )
+                    waiting.append((path, deeper))
     return sorted(found)
 
 

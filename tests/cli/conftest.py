@@ -53,12 +53,11 @@ def run(tmp_path: Path) -> Run:
     """Run a2a-sign with these arguments in a fresh folder; ``stdin`` and further environment by name."""
 
     def run(*arguments: str | Path, stdin: bytes = b"", cwd: Path = tmp_path, **environment: str) -> Done:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("A2A_SIGN") and name != "CI"}
         done = subprocess.run(
             [COMMAND, *map(str, arguments)],
             input=stdin,
             cwd=cwd,
-            env={**clean, "XDG_CONFIG_HOME": str(tmp_path / "config"), **environment},
+            env={**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "config"), **environment},
             capture_output=True,
             check=False,
             timeout=60,

@@ -6,7 +6,6 @@ These run in this process: no card is fetched, and only the text counts.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,8 +40,6 @@ Command = Callable[..., Done]
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     """a2a-sign in a folder with sound and broken files of every kind."""
     monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("A2A_SIGN")]:
-        monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     save_private_key("key.jwk", generate_signer(kid="k"), format="jwk")

@@ -72,11 +72,10 @@ class Server:
     """The process that forks the runs; one for the tests of a file."""
 
     def __init__(self) -> None:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("A2A_SIGN")}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.stepwise"],
             cwd=ROOT,
-            env={**clean, "XDG_CONFIG_HOME": "/nonexistent"},
+            env={**os.environ, "XDG_CONFIG_HOME": "/nonexistent"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

@@ -10,7 +10,7 @@ install = $(BIN)/uv pip install --quiet --python $(1) $(2) || $(BIN)/python -I -
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 EVERYTHING := --extra server --extra client --extra basic --extra uvicorn --extra models --extra completion pyproject.toml
 
-.PHONY: demo test check check-style dist format frameworks pipelines fuzz faults mutants bench pythons lowest lock clean
+.PHONY: demo test check check-style docs dist format frameworks pipelines fuzz faults mutants bench pythons lowest lock clean
 
 demo: .venv/ready  ## sign a real card, verify it, and see every change refused
 	@$(BIN)/python examples/demo.py
@@ -55,6 +55,9 @@ lowest: .venv/ready  ## the same tests with the lowest versions that pyproject.t
 bench: .venv/ready  ## ratios against the peers, interleaved; those of servers run in an environment of their own
 	$(BIN)/python -m benchmarks
 
+docs: .sdk/docs/ready  ## the documentation as a site, in site/: open site/index.html
+	NO_MKDOCS_2_WARNING=1 .sdk/docs/bin/mkdocs build
+
 dist: .venv/ready .sdk/release/ready .sdk/runtime/ready  ## wheel and sdist, checked, with an SBOM and checksums; publishes nothing
 	rm -rf $(DIST) && mkdir -p $(DIST)
 	$(BIN)/python -I -m hatchling build -d $(DIST)
@@ -75,6 +78,13 @@ dist: .venv/ready .sdk/release/ready .sdk/runtime/ready  ## wheel and sdist, che
 	$(call install,.sdk/runtime,--require-hashes --only-binary :all: -r requirements/runtime.txt)
 	@touch $@
 
+.sdk/docs/ready: .venv/ready requirements/docs.txt docs/site/mermaid/package-lock.json
+	$(PYTHON) -m venv --clear --without-pip .sdk/docs
+	$(call install,.sdk/docs,--require-hashes --only-binary :all: -r requirements/docs.txt)
+	cp docs/site/mermaid/package.json docs/site/mermaid/package-lock.json .sdk/docs
+	npm ci --prefix .sdk/docs --ignore-scripts --no-audit --no-fund --silent
+	@touch $@
+
 .venv/ready: requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv .venv
@@ -86,6 +96,7 @@ lock: .venv/ready  ## renew requirements: of development, releases and pipelines
 	$(LOCK) $(EVERYTHING) -o requirements/runtime.txt
 	$(LOCK) $(EVERYTHING) --group test --group bench requirements/build.in -o requirements/dev.txt
 	$(LOCK) --extra client pyproject.toml requirements/build.in -o requirements/command.txt
+	$(LOCK) requirements/docs.in -o requirements/docs.txt
 	$(LOCK) requirements/release.in -o requirements/release.txt
 	$(LOCK) pyproject.toml -o tests/packaging/requirements-core.txt
 	for extra in server client basic uvicorn models completion; do \

@@ -3,41 +3,42 @@
 ::
 
     TrustError                       never raised itself
-    ├── ConfigurationError           wrong use, at start-up; the text says what to write instead; a ValueError too
+    ├── ConfigurationError           wrong use; the text says what to write instead; a ValueError too
     │   └── PassphraseNeededError    in ``keys``: the private key is encrypted, and no passphrase was given
-    ├── MalformedError               bytes from outside that are not understood (card, JWK, key file, header)
-    ├── InvalidSignatureError        one JWS is well formed, and not by this key over these bytes
+    ├── MalformedError               bytes from outside are not a valid card, JWK, key file or header
+    ├── InvalidSignatureError        one JWS is well formed, but not made by this key over these bytes
     ├── SigningError                 a card cannot be signed as asked; nothing was changed
     ├── CardVerificationError        the card is not verified; ``failures`` says why, signature by signature
-    │   ├── UnsignedCardError        there is no list of signatures, or it is empty
-    │   ├── UntrustedCardError       signatures, but none by a key that is trusted for this card now
-    │   │   └── PolicyNotMetError    verified, but not by as many parties as the policy demands
-    │   ├── UncoveredFieldsError     a good signature that does not cover members of the served card: ``pointers``
-    │   ├── PartialSignatureError    a good signature, and nothing shows that its signer dropped no members
-    │   └── CardMemoryError          verified, and refused for what is remembered of its origin
-    │       ├── RolledBackCardError  signed before a card that was seen from there
-    │       └── PinnedKeyError       by another key than before, and only its own origin vouches for it
+    │   ├── UnsignedCardError        the card has no signatures
+    │   ├── UntrustedCardError       the card has signatures, but none by a key that is trusted for it now
+    │   │   └── PolicyNotMetError    fewer parties signed than the policy demands
+    │   ├── UncoveredFieldsError     a valid signature does not cover some members of the card: ``pointers``
+    │   ├── PartialSignatureError    a valid signature, but its signer may have dropped members before signing
+    │   └── CardMemoryError          verified, but rejected because of earlier cards from the same location
+    │       ├── RolledBackCardError  signed before a card that was seen earlier
+    │       └── PinnedKeyError       signed by another key than before, which the trust store does not name
     ├── FetchError                   a document could not be fetched: address, status, size, time
-    ├── TokenRequestError            an authorization server gives no token that can be used; ``error`` says why
-    ├── CredentialsError             in ``client``: nothing fits what the card demands; an ``httpx.RequestError`` too
-    ├── CredentialsRejectedError     in ``client``: an agent rejects them; an ``httpx.HTTPStatusError`` too
-    ├── UnverifiedCardError          in ``client``: a request or a card did not pass; an ``httpx.RequestError`` too
+    ├── TokenRequestError            an authorization server issued no usable token; ``error`` says why
+    ├── CredentialsError             in ``client``: no credential for the card; an ``httpx.RequestError`` too
+    ├── CredentialsRejectedError     in ``client``: the agent rejects them; an ``httpx.HTTPStatusError`` too
+    ├── UnverifiedCardError          in ``client``: a request or a card was stopped; an ``httpx.RequestError`` too
     ├── AuthenticationError          401: the credential is missing or invalid
-    │   ├── MissingCredentialsError  no credential came for any scheme, or no access token for ``subject_token_of``
-    │   └── InvalidCredentialsError  a credential came and is not good
+    │   ├── MissingCredentialsError  no credential for any scheme, or no access token for ``subject_token_of``
+    │   └── InvalidCredentialsError  the request has a credential, and it is invalid
     │       └── UnrecognizedCredentialsError  it is of another kind or issuer than this verifier is for
-    ├── AuthorizationError           403: the caller is known and may not; ``scopes`` would be needed
-    │   └── CrossSiteError           a page of another site makes the caller's browser ask
-    ├── TooManyRequestsError         429: one caller asks, or one peer fails, more often than one may
+    ├── AuthorizationError           403: the caller is known but lacks ``scopes``
+    │   └── CrossSiteError           a page of another site makes the caller's browser send the request
+    ├── TooManyRequestsError         429: one caller sends, or one peer fails, too often
     ├── TemporarilyUnavailableError  the same request may succeed later
-    │   ├── KeySourceUnavailableError   503: the source that could verify the credential is unreachable
-    │   └── CardMemoryUnavailableError  what is remembered cannot be read or written now, so no card is admitted
-    └── CardNotServedError           503: our own card proves nothing now, so it must not be handed out
+    │   ├── KeySourceUnavailableError   503: the source that verifies the credential is unreachable
+    │   └── CardMemoryUnavailableError  the card memory cannot be read or written, so no card is accepted
+    └── CardNotServedError           503: the agent's own card is not valid now, so it is not served
 
-Nothing in this package that verifies returns a bool: it raises one of these, or returns the verified value. Each class
-has a ``code``, a stable word for machines; those below CardVerificationError also ``failures``, with a word for each.
-Its facts are set once, when it is made. No text holds a secret or a passphrase. Of an unverified document the texts
-repeat only the names of members and keys, cut short and escaped.
+No function that verifies returns a bool: it returns the verified value, or raises one of these. Each class has a
+``code``, a stable word for machines; docs/errors.md has cause and fix for each. CardVerificationError and the classes
+below it also have ``failures``, one for each signature that was rejected. The attributes of an error cannot be changed.
+No text contains a secret or a passphrase. From an unverified document a text repeats only names of members and keys,
+cut short and escaped.
 """
 
 from __future__ import annotations
@@ -81,18 +82,18 @@ __all__ = [
 
 
 class TrustError(Exception):
-    """The base of everything that this package raises on purpose; never raised itself."""
+    """The base of all errors of this package. Never raised itself."""
 
     code: ClassVar[str] = "error"
-    """What happened, in a stable word for machines: every class has its own."""
+    """A stable word for machines. Every class has a different one; docs/errors.md lists them."""
 
     on_command_line: str = ""
-    """The text with options of ``a2a-sign`` in place of arguments; empty where the two do not differ."""
+    """The text with options of ``a2a-sign`` in place of arguments. Empty when both texts are the same."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        """AttributeError for a fact that is set; the interpreter and ``add_note`` go on setting theirs."""
+        """AttributeError for an attribute that is set; the interpreter and ``add_note`` still set theirs."""
         if name in ("args", "code") or (name in self.__dict__ and not name.startswith("_")):
-            raise AttributeError(f"{name}: the facts of an exception cannot be changed")
+            raise AttributeError(f"{name}: the attributes of an error cannot be changed")
         super().__setattr__(name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -106,15 +107,15 @@ def _copied(kind: type[TrustError], args: tuple[Any, ...], facts: dict[str, Any]
 
 
 class ConfigurationError(TrustError, ValueError):
-    """The program or its operator asked for something wrong; the text says what to write instead."""
+    """The program or its operator asked for something wrong. The text says what to write instead."""
 
     code = "configuration"
 
 
 class MalformedError(TrustError):
-    """Bytes from outside were not understood, so nothing about them was decided.
+    """Bytes from outside are not a valid document, so nothing about them was decided.
 
-    When it is about one member of a card, ``pointer`` names it (RFC 6901, whole) and ``reason`` says what is wrong.
+    For an error in one member of a card, ``pointer`` names the member (RFC 6901) and ``reason`` says what is wrong.
     """
 
     code = "malformed"
@@ -126,13 +127,13 @@ class MalformedError(TrustError):
 
 
 class InvalidSignatureError(TrustError):
-    """One JWS is well formed, and its signature is not by the given key over the given bytes."""
+    """One JWS is well formed, but its signature was not made by the given key over the given bytes."""
 
     code = "invalid-signature"
 
 
 class SigningError(TrustError):
-    """A card cannot be signed as asked. The card that was given is unchanged."""
+    """A card cannot be signed as asked. The given card is unchanged."""
 
     code = "signing"
 
@@ -147,32 +148,33 @@ def with_option(error: _E, on_command_line: str) -> _E:
 
 
 class FailureReason(StrEnum):
-    """Why one signature of a card does not count: stable words for machines."""
+    """Why one signature of a card was rejected: stable words for machines."""
 
     MALFORMED = "malformed"
-    """The entry or its protected header is not what RFC 7515 and A2A 8.4.2 demand."""
+    """The entry or its protected header does not conform to RFC 7515 and A2A 8.4.2."""
     UNKNOWN_KEY = "unknown-key"
     """No trusted key has this ``kid`` and the key type of this ``alg``."""
     WRONG_ORIGIN = "wrong-origin"
     """The key is trusted, but not for the host of this card or of one of its interfaces."""
     WRONG_ALGORITHM = "wrong-algorithm"
-    """The header's ``alg`` is not the one that the trusted key is for."""
+    """The header's ``alg`` is not the algorithm of the trusted key."""
     REVOKED_KEY = "revoked-key"
+    """The key is revoked."""
     KEY_NOT_VALID_NOW = "key-not-valid-now"
-    """The moment of verification lies outside the trusted key's validity."""
+    """The time of verification is outside the validity of the trusted key."""
     EXPIRED = "expired"
     """The protected ``exp`` of the signature has passed."""
     NOT_YET_VALID = "not-yet-valid"
     """The protected ``iat`` or ``nbf`` of the signature lies in the future."""
     COMPANION = "companion"
-    """The signature says of itself that it is a companion; those never count here."""
+    """The signature is marked as a companion. Companions are for other SDKs and are never accepted here."""
     PARTIAL = "partial"
-    """The signature is good, but nothing shows that it covers the whole card, and its trust entry demands that."""
+    """The signature is valid, but its signer may have dropped members, and the trust entry demands the whole card."""
     BAD_SIGNATURE = "bad-signature"
-    """The key is trusted, and the signature is not over this card in any form."""
+    """The key is trusted, but the signature is not valid for this card in any form."""
 
 
-#: Reasons that blame the trust that was given, not the signature.
+#: Reasons that say something about the given trust, not about the signature.
 _TRUST_REASONS = frozenset(
     {
         FailureReason.UNKNOWN_KEY,
@@ -186,10 +188,10 @@ _TRUST_REASONS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignatureFailure:
-    """One signature of a card that does not count, and why.
+    """One rejected signature of a card, and the reason.
 
-    ``index`` is its place in ``signatures``, from 0. ``kid`` is what its header claimed: unverified, cut to
-    64 characters and escaped to printable ASCII, or None when there was no readable header.
+    ``index`` is its position in ``signatures``, from 0. ``kid`` is what its header claims: unverified, cut to
+    64 characters and escaped to printable ASCII; None without a readable header.
     """
 
     index: int
@@ -203,7 +205,7 @@ class SignatureFailure:
 
 
 class CardVerificationError(TrustError):
-    """No sufficient proof of the card; ``failures`` lists every signature that does not count, and why."""
+    """The card is not verified. ``failures`` lists every rejected signature with its reason."""
 
     code = "not-verified"
 
@@ -220,21 +222,21 @@ class UnsignedCardError(CardVerificationError):
 
 
 class UntrustedCardError(CardVerificationError):
-    """The card is signed, but by nobody who is trusted for it now."""
+    """The card is signed, but not by a key that is trusted for it now."""
 
     code = "untrusted"
 
 
 class PolicyNotMetError(UntrustedCardError):
-    """Fewer parties than the policy demands have signed the card, and at least one trusted key has."""
+    """At least one trusted key signed the card, but fewer parties than the policy demands."""
 
     code = "policy"
 
 
 class UncoveredFieldsError(CardVerificationError):
-    """A good signature leaves members of the served card open; ``pointers`` names them (RFC 6901).
+    """A valid signature does not cover some members of the card. ``pointers`` names them (RFC 6901).
 
-    The first 100 are named, each by at most 512 characters: a stranger's card must not fill the memory.
+    ``pointers`` has 100 entries of 512 characters at most, so that a stranger's card cannot fill the memory.
     """
 
     code = "uncovered"
@@ -245,17 +247,19 @@ class UncoveredFieldsError(CardVerificationError):
 
 
 class PartialSignatureError(CardVerificationError):
-    """A trusted key signed the card, and nothing shows that the signature covers the whole card.
+    """A trusted key signed the card, but nothing shows that the signature covers the whole card.
 
-    SDKs drop members before they sign. Whoever serves such a card can remove those members, and nothing shows it.
+    Some SDKs drop members before they sign. The server of such a card can remove those members unnoticed.
     """
 
     code = "partial"
 
 
 class CardMemoryError(CardVerificationError):
-    """The card is verified, and rejected for what is remembered of ``location``: origin, and path before the
-    well-known name."""
+    """The card is verified, but rejected because of earlier cards from the same ``location``.
+
+    A location is the origin and the path before the well-known name.
+    """
 
     code = "memory"
 
@@ -265,9 +269,9 @@ class CardMemoryError(CardVerificationError):
 
 
 class RolledBackCardError(CardMemoryError):
-    """The card was signed before one that came from there earlier: at ``issued``, that one at ``remembered``.
+    """The card was signed (``issued``) before a card that came from there earlier (``remembered``).
 
-    Both are the protected ``iat``, in seconds since the epoch; None: the card does not say when it was signed.
+    Both are the protected ``iat``, in seconds since the epoch; None when the card does not say when it was signed.
     """
 
     code = "rolled-back"
@@ -279,10 +283,10 @@ class RolledBackCardError(CardMemoryError):
 
 
 class PinnedKeyError(CardMemoryError):
-    """The card is signed by another key than before, and only its own origin vouches for that key.
+    """The card is signed by another key than before, and the trust store does not name the new key.
 
-    ``presented`` and ``pinned`` are RFC 7638 thumbprints: of the keys that signed now, and of those remembered for the
-    location or, if it is new, from first use for its host.
+    ``presented`` and ``pinned`` are RFC 7638 thumbprints: of the keys that signed this card, and of the keys that are
+    pinned for the location (for a new location: the keys that were trusted on first use for its host).
     """
 
     code = "pinned-key"
@@ -294,19 +298,19 @@ class PinnedKeyError(CardMemoryError):
 
 
 class TemporarilyUnavailableError(TrustError):
-    """Something that the decision needs is unreachable now: the same request may succeed later."""
+    """A service or a file that the decision needs is unavailable now. The same request may succeed later."""
 
     code = "unavailable"
 
 
 class CardMemoryUnavailableError(TemporarilyUnavailableError):
-    """The memory of earlier cards cannot be read or written now: the card may be right, and is not let through."""
+    """The card memory cannot be read or written now, so the card is rejected although it may be valid."""
 
     code = "memory-unavailable"
 
 
 def verification_error(message: str, failures: tuple[SignatureFailure, ...]) -> CardVerificationError:
-    """The error for a card without sufficient proof: untrusted when no signature was found to be wrong."""
+    """The error for a card that is not verified: untrusted when no signature was found to be wrong."""
     reasons = {failure.reason for failure in failures}
     if FailureReason.PARTIAL in reasons:
         return PartialSignatureError(message, failures)
@@ -315,9 +319,9 @@ def verification_error(message: str, failures: tuple[SignatureFailure, ...]) -> 
 
 
 class FetchError(TrustError):
-    """A document could not be fetched: its address is refused, or the answer is too late, too large or not good.
+    """A document could not be fetched: its address is forbidden, or the response is late, too large or an error.
 
-    ``status`` is that of the HTTP answer that is refused; None when no answer came.
+    ``status`` is the HTTP status of the rejected response; None without a response.
     """
 
     code = "fetch"
@@ -328,9 +332,9 @@ class FetchError(TrustError):
 
 
 class TokenRequestError(TrustError):
-    """An authorization server rejects a token request, or its answer cannot be used.
+    """An authorization server rejects a token request, or its response cannot be used.
 
-    ``error`` is that of RFC 6749 5.2 and its extensions (``invalid_client``); "" without one.
+    ``error`` is the error code of RFC 6749 5.2 and its extensions, such as ``invalid_client``; "" without one.
     """
 
     code = "token-request"
@@ -341,39 +345,41 @@ class TokenRequestError(TrustError):
 
 
 class AuthenticationError(TrustError):
-    """The request proves nobody. Its text goes to the log; callers get a fixed one."""
+    """The request is not authenticated. The text goes to the log; callers get a fixed text."""
 
     code = "authentication"
 
 
 class MissingCredentialsError(AuthenticationError):
-    """The request carries no credential for any scheme that would admit it, or not the one that a handler asks for."""
+    """The request has no credential for any scheme of the card, or not the one that a handler asks for."""
 
     code = "missing-credentials"
 
 
 class InvalidCredentialsError(AuthenticationError):
-    """The request carries a credential that is not good: wrong, expired, revoked, or not for us."""
+    """The request has an invalid credential: wrong, expired, revoked, or for another audience."""
 
     code = "invalid-credentials"
 
     def __init__(self, message: str, *, oauth_error: str = "invalid_token") -> None:
-        """``oauth_error`` is what the caller is told, where the credential is a token (RFC 6750 3.1, RFC 9449 7.1)."""
+        """``oauth_error`` is the error code that the caller of a token gets (RFC 6750 3.1, RFC 9449 7.1)."""
         self.oauth_error = oauth_error
         super().__init__(message)
 
 
 class UnrecognizedCredentialsError(InvalidCredentialsError):
-    """The credential is not of the kind, or not of the issuer, that a verifier is for. Another verifier may know it;
-    where none does, it is an invalid credential. Nothing was fetched to find that out."""
+    """The credential is of another kind or issuer than this verifier is for.
+
+    Another verifier may accept it; without one it is an invalid credential. Nothing was fetched to find that out.
+    """
 
     code = "unrecognized-credentials"
 
 
 class AuthorizationError(TrustError):
-    """The caller is known and may not; ``scopes`` are those that would be needed, in order of their names.
+    """The caller is known but lacks ``scopes``, which are sorted by name.
 
-    ``by_scheme`` has those of every scheme, by its name in the card, whose credential lacks some.
+    ``by_scheme`` maps each scheme of the card to the scopes that its credential lacks.
     """
 
     code = "insufficient-scope"
@@ -387,14 +393,16 @@ class AuthorizationError(TrustError):
 
 
 class CrossSiteError(AuthorizationError):
-    """A page of another site makes the caller's browser ask for this, with a credential that browsers attach."""
+    """A page of another site makes the caller's browser send this, with a credential that browsers attach."""
 
     code = "cross-site"
 
 
 class TooManyRequestsError(TrustError):
-    """One caller asks more often than there is room for from one caller, or one peer fails too often. Others are not
-    refused. ``retry_after``: in so many seconds the same request may succeed."""
+    """One caller sends too many requests, or one peer sends too many invalid credentials. Others are not affected.
+
+    ``retry_after``: the same request may succeed after this number of seconds.
+    """
 
     code = "too-many-requests"
 
@@ -404,12 +412,12 @@ class TooManyRequestsError(TrustError):
 
 
 class KeySourceUnavailableError(TemporarilyUnavailableError):
-    """The source that a credential is verified with is unreachable now: the credential may be good."""
+    """The source that verifies the credential is unreachable now. The credential may be valid."""
 
     code = "key-source-unavailable"
 
 
 class CardNotServedError(TrustError):
-    """The card of this server was changed after it was signed, has expired, or was signed by a revoked key."""
+    """The agent's own card was changed after it was signed, has expired, or was signed by a revoked key."""
 
     code = "card-not-served"

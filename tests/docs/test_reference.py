@@ -1,0 +1,61 @@
+"""docs/commands.md and docs/errors.md are complete: every command, every code and every reason, and no others."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+
+from a2a_trust import errors
+from a2a_trust.cli.report import exit_of
+from a2a_trust.client.card_auth import CredentialsError
+from a2a_trust.client.rejection import CredentialsRejectedError
+from a2a_trust.client.transport import UnverifiedCardError
+from a2a_trust.errors import FailureReason, TrustError
+from a2a_trust.keys.files import PassphraseNeededError
+from a2a_trust.middleware.audit import Reason
+from tests.conftest import ROOT
+from tests.docs import commands
+
+ERRORS = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+ENTRIES = dict(re.findall(r"(?ms)^### ([a-z-]+)\n\n(.*?)(?=^##|\Z)", ERRORS))
+CLASSES: list[type[TrustError]] = [
+    *(kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, TrustError)),
+    CredentialsError,
+    CredentialsRejectedError,
+    PassphraseNeededError,
+    UnverifiedCardError,
+]
+
+
+def first_cells(heading: str) -> list[str]:
+    """The words in the first column of the table below a heading."""
+    return re.findall(r"(?m)^\| `([a-z-]+)` \|", ERRORS.partition(f"## {heading}\n")[2].partition("\n## ")[0])
+
+
+@pytest.mark.skipif(
+    sys.version_info[:2] != (3, 11), reason="each Python formats help in its own way; the page has 3.11's"
+)
+def test_the_help_of_every_command_is_on_the_page() -> None:
+    assert commands.PAGE.read_text(encoding="utf-8") == commands.page(), "run: python -m tests.docs.commands"
+
+
+def test_every_code_has_an_entry() -> None:
+    assert sorted(ENTRIES) == sorted(kind.code for kind in CLASSES)
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.code)
+def test_an_entry_has_class_exit_code_cause_and_fix(kind: type[TrustError]) -> None:
+    entry = ENTRIES[kind.code]
+    assert entry.startswith(f"`{kind.__name__}`")
+    if kind is TrustError:
+        return
+    assert f"exit code {int(exit_of(kind.__new__(kind)))}.\n" in entry
+    assert re.search(r"(?m)^- Cause: ", entry)
+    assert re.search(r"(?m)^- Fix: ", entry)
+
+
+def test_every_reason_has_a_row() -> None:
+    assert first_cells("Rejected signatures") == [reason.value for reason in FailureReason]
+    assert first_cells("Rejected requests") == [reason.value for reason in Reason]

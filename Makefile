@@ -10,7 +10,7 @@ install = $(BIN)/uv pip install --quiet --python $(1) $(2) || $(BIN)/python -I -
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 EVERYTHING := --extra server --extra client --extra basic --extra uvicorn --extra models --extra completion pyproject.toml
 
-.PHONY: demo test check check-style docs dist format frameworks pipelines fuzz faults mutants bench pythons lowest lock clean
+.PHONY: blocks demo test check check-style docs dist format frameworks pipelines fuzz faults mutants bench pythons lowest lock clean
 
 demo: .venv/ready  ## sign a real card, verify it, and see every change refused
 	@$(BIN)/python examples/demo.py
@@ -42,6 +42,9 @@ frameworks: .venv/ready  ## agents of every framework behind protect, called by 
 
 faults: .venv/ready  ## kills, full disks, races and growth, in their long form: many rounds of what the tests do a few times
 	A2A_TRUST_FAULTS=long $(BIN)/python -m pytest tests/faults -v
+
+blocks: .venv/ready  ## each block of code in the documentation is broken once: its tests must notice; PAGE=docs/protect.md
+	$(BIN)/python -m tests.docs.blocks $(PAGE)
 
 mutants: .venv/ready  ## changes of the code that no test notices; MODULE=auth/guard.py, and COUNT=… SEED=… for a sample
 	$(BIN)/python -m tests.mutants $(MODULE) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED))

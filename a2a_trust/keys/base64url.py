@@ -21,10 +21,10 @@ def encode(octets: bytes) -> str:
 
 
 def decode(text: str, what: str) -> bytes:
-    """The octets of an unpadded base64url text.
+    """The octets of an unpadded base64url text (RFC 7515 2).
 
-    MalformedError (its text begins with ``what``) for padding, blanks, other letters, and for every spelling but the
-    one that ``encode`` gives: bits that no octet uses must be zero, else one signature has many texts.
+    Each value has one spelling, so that one signature has one text. MalformedError, whose text begins with ``what``:
+    padding, blanks, other letters, or unused bits that are not zero.
     """
     try:
         letters = text.encode("ascii")

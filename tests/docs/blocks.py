@@ -1,0 +1,124 @@
+"""Whether every block of code on every page is run by a test: ``python -m tests.docs.blocks [page …]``.
+
+Each block is broken, one at a time, in a copy of the project; the tests of its page must fail then. The copy leaves the
+project as it is. `make blocks` does so for all pages; tests/docs/test_blocks.py checks that every page has its tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from tests.conftest import ROOT
+from tests.docs.pages import PAGES
+
+__all__ = ["LANGUAGES", "RUN_BY", "blocks_of"]
+
+#: Page, or folder of pages -> the tests that run its blocks.
+RUN_BY: Final = {
+    "README.md": ["tests/cli/test_readme.py"],
+    "docs/agents.md": ["tests/examples/test_agents_guide.py"],
+    "docs/cards.md": ["tests/serving_cards/test_cards_guide.py"],
+    "docs/clients.md": ["tests/client/test_clients_guide.py"],
+    "docs/credentials.md": ["tests/examples/test_credentials_guide.py"],
+    "docs/dpop.md": ["tests/examples/test_dpop_guide.py"],
+    "docs/errors.md": ["tests/docs/test_reference.py"],
+    "docs/frameworks/": ["tests/frameworks"],
+    "docs/memory.md": ["tests/client/test_clients_guide.py"],
+    "docs/mtls.md": ["tests/examples/test_mtls_guide.py"],
+    "docs/pipelines.md": ["tests/pipelines"],
+    "docs/protect.md": ["tests/examples/test_protect_guide.py"],
+    "docs/providers/": ["tests/examples/test_provider_pages.py"],
+    "docs/signatures.md": ["tests/examples/test_signatures_guide.py"],
+    "docs/testing.md": ["tests/examples/test_testing_guide.py"],
+    "docs/tokens.md": ["tests/examples/test_tokens_guide.py"],
+    "docs/trust.md": ["tests/examples/test_trust_guide.py"],
+    "examples/README.md": ["tests/examples"],
+}
+
+_BROKEN_SETTING: Final = "{broken: [\n"
+#: Language of a block that runs or that a program reads -> its text with a mistake at its start.
+LANGUAGES: Final = {
+    "apache": _BROKEN_SETTING,
+    "caddyfile": _BROKEN_SETTING,
+    "console": "$ exit 97\n",
+    "haproxy": _BROKEN_SETTING,
+    "json": _BROKEN_SETTING,
+    "nginx": _BROKEN_SETTING,
+    "python": "raise RuntimeError('this block runs')\n",
+    "toml": _BROKEN_SETTING,
+    "yaml": _BROKEN_SETTING,
+}
+
+
+def blocks_of(page: str) -> list[tuple[int, str]]:
+    """Where each block that runs starts in the text of a page, below its fence, and its language."""
+    fences = re.finditer(r"(?m)^ *```(\w+)(?: .*)?\n", page)
+    return [(fence.end(), fence[1]) for fence in fences if fence[1] in LANGUAGES]
+
+
+def runners_of(name: str) -> list[str]:
+    """The tests that run the blocks of a page."""
+    return next(
+        tests for page, tests in RUN_BY.items() if name == page or (page.endswith("/") and name.startswith(page))
+    )
+
+
+def main() -> int:
+    """Break the blocks of the named pages, or of all; 1 when tests passed all the same."""
+    parser = argparse.ArgumentParser(prog="python -m tests.docs.blocks", description=main.__doc__)
+    parser.add_argument("pages", nargs="*", metavar="page", help="docs/protect.md; all pages without one")
+    survivors = 0
+    with tempfile.TemporaryDirectory() as folder:
+        copy = _copy(Path(folder) / "a2a-trust")
+        for name in parser.parse_args().pages or PAGES:
+            for start, language in blocks_of(PAGES[name]):
+                line = PAGES[name][:start].count("\n")
+                broken = PAGES[name][:start] + LANGUAGES[language] + PAGES[name][start:]
+                noticed = not _pass(copy, name, broken)
+                survivors += not noticed
+                print(f"{name}:{line} {language}: {'runs' if noticed else 'NO TEST RUNS IT'}", flush=True)
+    return 1 if survivors else 0
+
+
+def _copy(folder: Path) -> Path:
+    """The files of the project that git knows, as they are now."""
+    for name in subprocess.check_output(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, text=True).split():
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    for name in (".sdk", ".venv"):
+        (folder / name).symlink_to(ROOT / name)
+    return folder
+
+
+def _pass(copy: Path, name: str, text: str) -> bool:
+    """Whether the tests of a page pass with another text in its place."""
+    (copy / name).write_text(text, encoding="utf-8")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *runners_of(name)],
+            cwd=copy,
+            env={
+                **os.environ,
+                "A2A_TRUST_REQUIRE_REAL": "1",
+                "A2A_TRUST_FRAMEWORKS": "all",
+                "A2A_TRUST_PIPELINES": "long",
+            },
+            capture_output=True,
+            check=False,
+        )
+    finally:
+        (copy / name).write_text(PAGES[name], encoding="utf-8")
+    return done.returncode == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -32,7 +32,7 @@ RUN_BY: Final = {
     "docs/errors.md": ["tests/docs/test_reference.py"],
     "docs/frameworks/": ["tests/frameworks"],
     "docs/memory.md": ["tests/client/test_clients_guide.py"],
-    "docs/mtls.md": ["tests/examples/test_mtls_guide.py"],
+    "docs/mtls.md": ["tests/examples/test_mtls_guide.py", "tests/real/test_proxies.py"],
     "docs/pipelines.md": ["tests/pipelines"],
     "docs/protect.md": ["tests/examples/test_protect_guide.py"],
     "docs/providers/": ["tests/examples/test_provider_pages.py"],

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import ssl
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -35,7 +37,40 @@ PROXIES: Final[Mapping[str, str]] = {
     "caddy": "Caddyfile",
     "envoy": "envoy.yaml",
 }
-"""The proxies, and their settings in the folder of the same name as this file's."""
+"""The proxies, and their settings in the folder ``proxies``: @PAGE@ in them is the block of docs/mtls.md."""
+
+_ON_PAGE: Final[Mapping[str, tuple[str, dict[str, str]]]] = {
+    "nginx": (
+        "nginx",
+        {
+            "listen 443": "listen 127.0.0.1:@STRICT_PORT@",
+            "server.pem": "@SERVER@",
+            "server.key": "@SERVER_KEY@",
+            "clients-ca.pem": "@AUTHORITY@",
+            "127.0.0.1:8000": "@AGENT@",
+        },
+    ),
+    "haproxy": (
+        "haproxy",
+        {
+            "bind :443": "bind 127.0.0.1:@STRICT_PORT@",
+            "server.both.pem": "@SERVER_BOTH@",
+            "clients-ca.pem": "@AUTHORITY@",
+        },
+    ),
+    "apache": ("apache", {"clients-ca.pem": '"@AUTHORITY@"', "127.0.0.1:8000": "@AGENT@"}),
+    "caddy": (
+        "caddyfile",
+        {
+            "https://agent.example {": "https://localhost:@STRICT_PORT@ {\n\tbind 127.0.0.1",
+            "tls {": "tls @SERVER@ @SERVER_KEY@ {",
+            "clients-ca.pem": "@AUTHORITY@",
+            "127.0.0.1:8000": "@AGENT@",
+        },
+    ),
+    "envoy": ("yaml", {}),
+}
+"""The language of the block, and what stands in the place of its addresses and files here."""
 
 _COMMANDS: Final[Mapping[str, list[str]]] = {
     "nginx": ["nginx", "-p", "{folder}", "-e", "stderr", "-c", "{settings}"],
@@ -112,7 +147,7 @@ def running_proxy(name: str, agent: ProxiedAgent, certificates: Mapping[str, Pat
         "NGINX_USER": "user root;" if os.geteuid() == 0 else "",
         "APACHE_USER": "User www-data\nGroup www-data" if os.geteuid() == 0 else "",
     }
-    text = (_HERE / "proxies" / PROXIES[name]).read_text(encoding="utf-8")
+    text = (_HERE / "proxies" / PROXIES[name]).read_text(encoding="utf-8").replace("@PAGE@", _on_page(name))
     for word, value in values.items():
         text = text.replace(f"@{word}@", str(value))
     settings = folder / PROXIES[name]
@@ -121,6 +156,17 @@ def running_proxy(name: str, agent: ProxiedAgent, certificates: Mapping[str, Pat
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "XDG_DATA_HOME": str(folder)}
     with _running([program, *command], environment, folder, (proxy.strict, proxy.lax)):
         yield proxy
+
+
+def _on_page(name: str) -> str:
+    """The settings of the proxy as docs/mtls.md shows them, for the addresses and files of this test."""
+    language, places = _ON_PAGE[name]
+    page = (ROOT / "docs" / "mtls.md").read_text(encoding="utf-8")
+    (block, *_) = re.findall(rf"(?ms)^```{language}\n(.*?)^```$", page)
+    for written, here in places.items():
+        assert written in block, f"docs/mtls.md has no {written!r} for {name}"
+        block = block.replace(written, here)
+    return textwrap.indent(block, " " * 16) if language == "yaml" else block
 
 
 def _program(name: str) -> str:

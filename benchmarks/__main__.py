@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 import platform
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib import import_module
 from importlib.metadata import version
-from time import perf_counter
+from pathlib import Path
+from time import perf_counter, time
 from typing import Final
 
 from benchmarks import canonical, commands, many_cards, proofs, signatures, whole_cards
@@ -55,25 +57,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds: orientation in seconds")
     parser.add_argument("--row", action="append", choices=[*_ROWS, *_AUTH_ROWS], help="only this; may be repeated")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="append each row to this file of JSON Lines")
     options = parser.parse_args()
     wanted = options.row or [*_ROWS, *_AUTH_ROWS]
     of_servers = [name for name in wanted if name in _AUTH_ROWS]
     others = [name for name in wanted if name not in of_servers]
     if others:
-        _measure(others, quick=options.quick, with_sdk=True)
+        _measure(others, quick=options.quick, with_sdk=True, into=options.results)
     if of_servers:
         python = None if in_auth_environment() else auth_environment()
         if python is not None:
-            quick = ["--quick"] if options.quick else []
-            return run_there(python, *quick, *(part for name in of_servers for part in ("--row", name)))
-        _measure(of_servers, quick=options.quick, with_sdk=False)
+            passed_on = ["--quick"] if options.quick else []
+            passed_on += ["--results", str(options.results.resolve())] if options.results else []
+            return run_there(python, *passed_on, *(part for name in of_servers for part in ("--row", name)))
+        _measure(of_servers, quick=options.quick, with_sdk=False, into=options.results)
     return 0
 
 
-def _measure(wanted: list[str], *, quick: bool, with_sdk: bool) -> None:
+def _measure(wanted: list[str], *, quick: bool, with_sdk: bool, into: Path | None) -> None:
     started = perf_counter()
     python = find_sdk() if with_sdk else None
-    _print_versions(f"a2a-sdk {SDK_VERSION} in its own process" if python else "")
+    versions = _versions(f"a2a-sdk {SDK_VERSION} in its own process" if python else "")
+    print(versions)
+    print("Medians over interleaved rounds; best: of the least disturbed tenth. Ratios hold, times do not.")
     missed = []
     with ExitStack() as stack:
         sdk = stack.enter_context(SdkWorker(python)) if python else None
@@ -84,6 +90,8 @@ def _measure(wanted: list[str], *, quick: bool, with_sdk: bool) -> None:
             for row in _rows(name)(setting):
                 results = run(row)
                 _print_row(name, row, results)
+                if into is not None:
+                    _append(into, name, row, results, versions)
                 missed += [
                     f"[{name}] {row.title}: {result.name}: {_measured(result)}, wanted {_target(result)}"
                     for result in results
@@ -103,13 +111,12 @@ def _rows(name: str) -> Callable[[Setting], Iterator[Row]]:
     return rows
 
 
-def _print_versions(sdk: str) -> None:
+def _versions(sdk: str) -> str:
     names = ["cryptography", "orjson", "joserfc", "rfc8785", "PyJWT"]
     if in_auth_environment():
         names += ["authlib", "fastmcp", "mcp", "starlette", "fastapi", "uvicorn"]
     versions = [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in names)]
-    print(", ".join([*versions, sdk] if sdk else versions))
-    print("Medians over interleaved rounds; best: of the least disturbed tenth. Ratios hold, times do not.")
+    return ", ".join([*versions, sdk] if sdk else versions)
 
 
 def _print_row(name: str, row: Row, results: list[Result]) -> None:
@@ -121,6 +128,20 @@ def _print_row(name: str, row: Row, results: list[Result]) -> None:
         ratios = f"{result.ratio:>9.3f}{result.best:>9.3f}"
         print(f"  {result.name:<44}{amount}{ratios}{target}".rstrip())
     print(f"  ratio to {row.baseline}{'; ' if row.notes else ''}{'; '.join(row.notes)}", flush=True)
+
+
+def _append(file: Path, name: str, row: Row, results: list[Result], versions: str) -> None:
+    line = {
+        "row": name,
+        "title": row.title,
+        "baseline": row.baseline,
+        "as_rate": row.as_rate,
+        "versions": versions,
+        "measured": int(time()),
+        "contenders": {result.name: {"seconds": result.seconds, "ratio": result.ratio} for result in results},
+    }
+    with file.open("a", encoding="utf-8") as lines:
+        lines.write(json.dumps(line) + "\n")
 
 
 def _duration(seconds: float) -> str:

@@ -1,0 +1,74 @@
+"""The texts are in plain American English: pages, docstrings, messages and comments of the package.
+
+Readers stumbled over the words below, or read them in two ways. CONTRIBUTING.md says how to write instead.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.docs.pages import PAGES
+
+WORDS = re.compile(
+    r"""(?ix)\b(?:
+    anew | lest | whom | whoever | mend(?:s|ed|ing)? | vouch(?:es|ed|ing)? | by\ way\ of | for\ sure
+    | (?:is|are|was|were)\ told | counts?\ for | takes?\ (?:\w+\ )?for\ (?!one|each|every|\d) | out\ of\ reach | no\ end
+    | good\ (?:key|credential|token|proof|signature|certificate|password)s?
+    | licence | defence | behaviour | colour\w* | honour\w* | favour\w* | cancelled
+    | (?:canonical|normal|serial|recogn|author|initial|summar|organ|minim|maxim|optim|util|emphas|general|special)is(?:e|es|ed|ing|ation)
+    )\b"""
+)
+#: Beginnings that turn a sentence around. In a question they are plain.
+BEGINNINGS = re.compile(
+    r"(?:^|[.:!] |\| |- |\d\. |\*\*)((?:What|Whatever|Of|Whoever|Nobody|None) [a-z][^.?!]{0,200})(?=[.?!]|$)",
+    re.MULTILINE,
+)
+MODULES = sorted((ROOT / "a2a_trust").glob("**/*.py"))
+LONGEST = 140
+
+
+def without_code(page: str) -> str:
+    """A page without blocks, inline code and addresses, its paragraphs in one line each."""
+    page = re.sub(r"(?ms)^( *)```.*?^\1```$", "", page)
+    page = re.sub(r"`[^`\n]*(?:\n[^`\n]*)?`|https?://\S+|\]\([^)]*\)", "`", page)
+    return re.sub(r"(?<=\S)\n(?=\w)", " ", page)
+
+
+def texts_of(module: Path) -> str:
+    """Strings, docstrings and comments of a module, without what stands in double backticks."""
+    tokens = tokenize.generate_tokens(io.StringIO(module.read_text(encoding="utf-8")).readline)
+    texts = [token.string for token in tokens if token.type in (tokenize.STRING, tokenize.COMMENT)]
+    lines = "\n\n".join(re.sub(r"^(?:#:? |[rbf]*\"+|[rbf]*')|\"+$|'$", "", text) for text in texts)
+    return re.sub(r"(?<=\S)\n *(?=\w)", " ", re.sub(r"``.*?``", "`", lines))
+
+
+def faults(text: str) -> list[str]:
+    beginnings = [match[1] for match in BEGINNINGS.finditer(text) if text[match.end() : match.end() + 1] != "?"]
+    return [text[max(match.start() - 30, 0) : match.end() + 20] for match in WORDS.finditer(text)] + beginnings
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_in_plain_english(name: str) -> None:
+    assert faults(without_code(PAGES[name])) == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_module_is_in_plain_english(module: Path) -> None:
+    assert faults(texts_of(module)) == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_lines_of_a_page_can_be_read_as_they_are(name: str) -> None:
+    lines = enumerate(PAGES[name].splitlines(), 1)
+    assert [f"{number}: {len(line)}" for number, line in lines if len(line) > LONGEST] == []
+
+
+def test_the_faults_are_found() -> None:
+    assert len(faults("Whoever signs is told. What counts is the licence. He mends it. What is it?")) == 5
+    assert faults("Sign the card. It is canonicalized for each key, and takes two for one.") == []

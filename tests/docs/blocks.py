@@ -28,6 +28,7 @@ RUN_BY: Final = {
     "docs/cards.md": ["tests/serving_cards/test_cards_guide.py"],
     "docs/clients.md": ["tests/client/test_clients_guide.py"],
     "docs/credentials.md": ["tests/examples/test_credentials_guide.py"],
+    "docs/decisions.md": ["tests/docs/test_decisions.py"],
     "docs/dpop.md": ["tests/examples/test_dpop_guide.py"],
     "docs/errors.md": ["tests/docs/test_reference.py"],
     "docs/frameworks/": ["tests/frameworks"],

@@ -21,7 +21,8 @@ WORDS = re.compile(
     | (?:is|are|was|were)\ told | counts?\ for | takes?\ (?:\w+\ )?for\ (?!one|each|every|\d) | out\ of\ reach | no\ end
     | good\ (?:key|credential|token|proof|signature|certificate|password)s?
     | licence | defence | behaviour | colour\w* | honour\w* | favour\w* | cancelled
-    | (?:canonical|normal|serial|recogn|author|initial|summar|organ|minim|maxim|optim|util|emphas|general|special)is(?:e|es|ed|ing|ation)
+    | (?:canonical|normal|serial|recogn|author|initial|summar|organ|minim|maxim|optim|util|emphas|general|special)
+      is(?:e|es|ed|ing|ation)
     )\b"""
 )
 #: Beginnings that turn a sentence around. In a question they are plain.
@@ -70,5 +71,5 @@ def test_the_lines_of_a_page_can_be_read_as_they_are(name: str) -> None:
 
 
 def test_the_faults_are_found() -> None:
-    assert len(faults("Whoever signs is told. What counts is the licence. He mends it. What is it?")) == 5
+    assert len(faults("Whoever signs is told. What counts is the licence. He mends it. What is it?")) == 6
     assert faults("Sign the card. It is canonicalized for each key, and takes two for one.") == []

@@ -41,6 +41,7 @@ RUN_BY: Final = {
     "docs/testing.md": ["tests/examples/test_testing_guide.py"],
     "docs/tokens.md": ["tests/examples/test_tokens_guide.py"],
     "docs/trust.md": ["tests/examples/test_trust_guide.py"],
+    "docs/tutorial.md": ["tests/docs/test_tutorial.py"],
     "examples/README.md": ["tests/examples"],
 }
 

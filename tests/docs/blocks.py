@@ -50,7 +50,7 @@ _BROKEN_SETTING: Final = "{broken: [\n"
 LANGUAGES: Final = {
     "apache": _BROKEN_SETTING,
     "caddyfile": _BROKEN_SETTING,
-    "console": "$ exit 97\n",
+    "console": "$ echo this block runs; exit 97\n",
     "haproxy": _BROKEN_SETTING,
     "json": _BROKEN_SETTING,
     "nginx": _BROKEN_SETTING,

@@ -25,6 +25,7 @@ __all__ = ["LANGUAGES", "RUN_BY", "blocks_of"]
 RUN_BY: Final = {
     "README.md": ["tests/cli/test_readme.py"],
     "docs/agents.md": ["tests/examples/test_agents_guide.py"],
+    "docs/canonical-forms.md": ["tests/docs/test_canonical_forms.py"],
     "docs/cards.md": ["tests/serving_cards/test_cards_guide.py"],
     "docs/clients.md": ["tests/client/test_clients_guide.py"],
     "docs/credentials.md": ["tests/examples/test_credentials_guide.py"],

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,8 +17,10 @@ from a2a_trust.client.transport import UnverifiedCardError
 from a2a_trust.errors import FailureReason, TrustError
 from a2a_trust.keys.files import PassphraseNeededError
 from a2a_trust.middleware.audit import Reason
+from tests.cli.conftest import CARD
 from tests.conftest import ROOT
 from tests.docs import commands
+from tests.docs.pages import PAGES
 
 ERRORS = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 ENTRIES = dict(re.findall(r"(?ms)^### ([a-z-]+)\n\n(.*?)(?=^##|\Z)", ERRORS))
@@ -59,3 +63,25 @@ def test_an_entry_has_class_exit_code_cause_and_fix(kind: type[TrustError]) -> N
 def test_every_reason_has_a_row() -> None:
     assert first_cells("Rejected signatures") == [reason.value for reason in FailureReason]
     assert first_cells("Rejected requests") == [reason.value for reason in Reason]
+
+
+def test_the_glossary_is_in_alphabetical_order() -> None:
+    entries = re.findall(r"(?m)^\*\*`?(.+?)`?\.?\*\*", PAGES["docs/glossary.md"])
+    assert [re.sub(r"[^a-z]", "", entry.lower()) for entry in entries] == sorted(
+        re.sub(r"[^a-z]", "", entry.lower()) for entry in entries
+    )
+    assert len(entries) > 50
+
+
+@pytest.mark.parametrize(
+    ("document", "printed"), [("[]", "malformed None\n"), (json.dumps(CARD), "unsigned\n")], ids=["no card", "unsigned"]
+)
+def test_the_example_of_the_errors_prints_codes(
+    document: str, printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("card.json").write_text(document)
+    Path("trust.toml").write_text("version = 1\n")
+    (block,) = re.findall(r"(?ms)^```python\n(.*?)^```$", ERRORS)
+    exec(compile(block, "docs/errors.md", "exec"), {})
+    assert capsys.readouterr().out == printed

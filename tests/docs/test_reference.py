@@ -74,7 +74,7 @@ def test_the_glossary_is_in_alphabetical_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "printed"), [("[]", "malformed None\n"), (json.dumps(CARD), "unsigned\n")], ids=["no card", "unsigned"]
+    ("document", "printed"), [("[]", "malformed \n"), (json.dumps(CARD), "unsigned\n")], ids=["no card", "unsigned"]
 )
 def test_the_example_of_the_errors_prints_codes(
     document: str, printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -86,10 +86,7 @@ def test_the_readme_runs_word_for_word_from_a_clone(tmp_path: Path) -> None:
         elif "fetch_card(" in text:
             ask_the_agent(text, tmp_path)
         else:
-            said = run(text if language == "python" else session + text, language, tmp_path)
-            if "trust revoke" in text:
-                assert "the key is revoked" in said
-                assert said.index("NOT VERIFIED") < said.index("refused, and it says why") < said.index(": verified: ")
+            run(text if language == "python" else session + text, language, tmp_path)
     assert "signatures" in (tmp_path / "card.json").read_text()
     url = f"http://127.0.0.1:{free_port()}"
     command = [sys.executable, "-m", "uvicorn", "agent:app", "--port", url.rpartition(":")[2]]

@@ -267,7 +267,7 @@ def test_cards_are_fetched_without_httpx() -> None:
 
 def test_the_map_in_the_documents_names_every_module_in_its_room() -> None:
     text = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (?:`([\w/]+)`|\(top\)) \| (.*) \|$", text, re.MULTILINE)
+    rows = re.findall(r"^### (?:`([\w/]+)`|\(top\))\n\n((?:[- ].*\n)+)", text, re.MULTILINE)
     named = {f"{room}/{name}" if room else name for room, names in rows for name in re.findall(r"`(\w+)`", names)}
     there = {path.relative_to(PACKAGE).with_suffix("").as_posix() for path in modules() if path.stem != "__init__"}
     assert there - named == set(), "not in docs/architecture.md"

@@ -17,6 +17,7 @@ from a2a_trust.client.transport import UnverifiedCardError
 from a2a_trust.errors import FailureReason, TrustError
 from a2a_trust.keys.files import PassphraseNeededError
 from a2a_trust.middleware.audit import Reason
+from benchmarks import page as performance
 from tests.cli.conftest import CARD
 from tests.conftest import ROOT
 from tests.docs import commands
@@ -85,3 +86,7 @@ def test_the_example_of_the_errors_prints_codes(
     (block,) = re.findall(r"(?ms)^```python\n(.*?)^```$", ERRORS)
     exec(compile(block, "docs/errors.md", "exec"), {})
     assert capsys.readouterr().out == printed
+
+
+def test_the_plots_are_those_of_the_last_measurement() -> None:
+    assert performance.PAGE.read_text(encoding="utf-8") == performance.page(), "run: python -m benchmarks.page"

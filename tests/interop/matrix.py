@@ -175,7 +175,7 @@ _REASONS: Final = {
     "does not name the signer.",
     "cannot read": "a2a-python 0.3 reads only cards with the `url` of 0.3, and what is served has none.",
     "own form": "a2a-python 0.3 verifies its own form alone: members of 0.3, without those that are at the default of "
-    "its models. Of others only the companion that a2a-trust adds to cards of 0.3 is in it.",
+    "its models. Beside those, only the companion that a2a-trust adds to cards of 0.3 is in it.",
     "0.3 signed": "It was signed over members of 0.3. Readers of 1.0 drop them or turn them into those of 1.0 before "
     "they verify.",
     "0.3 pruned": "a2a-js signs of a card of 0.3 what 1.0 knows of it: neither `url` nor `security`. a2a-python turns "
@@ -184,7 +184,7 @@ _REASONS: Final = {
     "RFC 8785. The two differ in letters beyond ASCII, in whole numbers and in exponents.",
     "resolver": "The resolver of a2a-js turns a card with security schemes of 1.0 into its typed form, and its "
     "verifier then loses them: it takes only what was signed without them.",
-    "typed": "Of a typed card a2a-js signs everything but the security schemes, and serves them: only a reader that "
+    "typed": "a2a-js signs everything in a typed card but the security schemes, and serves them: only a reader that "
     "loses them too takes the signature. Sign plain objects.",
     "unsigned": "a2a-python 0.3 cannot read a card of 1.0, so it cannot sign it.",
 }
@@ -254,7 +254,7 @@ def _row(
         if _is_accepted(verdict):
             lost = _removable(document, ask[column])
             if lost:
-                note = f"Whoever serves the card can take one of these away, and it is still accepted: {_listed(lost)}."
+                note = f"Each of these can be removed by the server of the card, and the card is still accepted: {_listed(lost)}."
         elif not note:
             note = _REASONS[_reason(kind, by, column, verdicts)]
         cells.append(Cell(verdict=verdict, note=note))

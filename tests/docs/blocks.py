@@ -24,6 +24,7 @@ __all__ = ["LANGUAGES", "RUN_BY", "blocks_of"]
 #: Page, or folder of pages -> the tests that run its blocks.
 RUN_BY: Final = {
     "README.md": ["tests/cli/test_readme.py"],
+    "docs/a2a-sign.md": ["tests/cli/test_reference.py"],
     "docs/agents.md": ["tests/examples/test_agents_guide.py"],
     "docs/canonical-forms.md": ["tests/docs/test_canonical_forms.py"],
     "docs/cards.md": ["tests/serving_cards/test_cards_guide.py"],
@@ -33,8 +34,10 @@ RUN_BY: Final = {
     "docs/dpop.md": ["tests/examples/test_dpop_guide.py"],
     "docs/errors.md": ["tests/docs/test_reference.py"],
     "docs/frameworks/": ["tests/frameworks"],
+    "docs/lint.md": ["tests/docs/test_pages.py"],
     "docs/memory.md": ["tests/client/test_clients_guide.py"],
     "docs/mtls.md": ["tests/examples/test_mtls_guide.py", "tests/real/test_proxies.py"],
+    "docs/operations.md": ["tests/docs/test_pages.py"],
     "docs/pipelines.md": ["tests/pipelines"],
     "docs/protect.md": ["tests/examples/test_protect_guide.py"],
     "docs/providers/": ["tests/examples/test_provider_pages.py"],

@@ -10,8 +10,9 @@ from tests.conftest import ROOT
 from tests.docs.blocks import LANGUAGES, RUN_BY, blocks_of, runners_of
 from tests.docs.pages import PAGES
 
-#: Blocks that nobody runs: what programs print, the shape of a text, and diagrams, which test_diagrams.py draws.
-SHOWN = {"text", "mermaid"}
+#: Blocks that no test types: output, shapes of texts, diagrams (test_diagrams.py), and "sh" for commands on a whole
+#: clone, which .ci/run types.
+SHOWN = {"text", "mermaid", "sh"}
 #: Its blocks are samples for those who write the project, not for those who use it.
 OF_SAMPLES = "CONTRIBUTING.md"
 WITH_CODE = [name for name, page in PAGES.items() if blocks_of(page) and name != OF_SAMPLES]

@@ -54,7 +54,7 @@ def test_each_command_copies_a_store_in_use(folder: Path) -> None:
     for command in commands.splitlines():
         Path("keys-2026-11-22.db").unlink(missing_ok=True)
         subprocess.run(["bash", "-c", command.removeprefix("$ ")], check=True)
-        assert [record.owner for record in SqliteApiKeys("keys-2026-11-22.db").list()] == ["ann"]
+        assert [record.owner for record in SqliteApiKeys("keys-2026-11-22.db").records()] == ["ann"]
 
 
 def test_the_agent_of_operations_starts(folder: Path) -> None:

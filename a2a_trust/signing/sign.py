@@ -68,7 +68,11 @@ class SignedCard:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What signing did, in sentences for people."""
+        """The changes that signing made, in sentences for people."""
+        return self.notes_naming("companion=False")
+
+    def notes_naming(self, without_companion: str) -> tuple[str, ...]:
+        """As ``notes``; ``without_companion`` is the argument or option that the caller writes to add no companion."""
         notes = []
         if self.discarded:
             notes.append(
@@ -76,13 +80,13 @@ class SignedCard:
                 "protected and signature"
             )
         if self.normalised:
-            notes.append(f"dropped what A2A 8.4.1 drops: {shown(self.normalised)}")
+            notes.append(f"dropped members that A2A 8.4.1 drops: {shown(self.normalised)}")
         if self.companion is not None:
             notes.append(
                 f"added a companion signature ({self.companion} form) for {_READERS[self.companion]}, which cannot "
-                "check the full one. These SDKs accept the card even after somebody removed members that it does not "
-                f"protect. {_by_consequence(self.left_open)}. To add none, sign with companion=False "
-                "(--no-companion); these SDKs then reject the card"
+                "check the full signature. These SDKs accept the card even after somebody removed members that the "
+                f"companion does not protect. {_by_consequence(self.left_open)}. To add no companion, sign with "
+                f"{without_companion}; these SDKs then reject the card"
             )
         return (*notes, *self.rejections)
 

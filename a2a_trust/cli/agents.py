@@ -56,7 +56,7 @@ def _fetcher(url: str) -> Fetcher | None:
         return None
     if parts.scheme == "http" and not is_this_machine(parts.host):
         raise FetchError(
-            f"{parts.origin}: http is only for this machine, even with --allow-private; write https://…, or for names "
+            f"{parts.origin}: http is for this machine only, even with --allow-private; write https://…, or for names "
             "in a service mesh use fetch_card in Python with Fetcher(http_within=[…])"
         )
     if parts.scheme not in DEFAULT_PORTS:

@@ -104,8 +104,8 @@ def _check_nothing_to_verify_with(options: argparse.Namespace) -> None:
         or options.alg is not None
     ):
         raise ConfigurationError(
-            "--origin, --origin-from-card, --any-origin, --signer, --kid and --alg are for verifying; add the keys, for "
-            "example --trust FILE"
+            "--origin, --origin-from-card, --any-origin, --signer, --kid and --alg need keys to verify with; add "
+            "--trust FILE, --jwks FILE or --public-key FILE"
         )
 
 

@@ -76,7 +76,7 @@ def read_private_key(
         text = _decrypt(text, passphrase)
     if not text.startswith(b"{"):
         raise MalformedError(
-            "private key: neither PEM (-----BEGIN PRIVATE KEY-----) nor a JWK ({…}); give a file in one of these formats"
+            "private key: neither PEM (-----BEGIN PRIVATE KEY-----) nor a JWK ({…}); give one of these"
         )
     signer = LocalSigner.from_jwk(strict_json.parse(text, what="private key"), kid=kid)
     return signer if alg is None else signer.with_alg(alg)

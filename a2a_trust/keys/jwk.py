@@ -141,8 +141,8 @@ class PublicKey:
 def public_key_from_jwk(jwk: object, *, alg: str | None = None, kid: str | None = None) -> PublicKey:
     """Read the public key in a JWK.
 
-    ``alg`` and ``kid`` are for JWKs without these members; a JWK with another ``alg`` is rejected. MalformedError: not a
-    valid public signing key, or it holds private members.
+    ``alg`` and ``kid`` are for JWKs without these members; a JWK with another ``alg`` is rejected. MalformedError: not
+    a valid public signing key, or it holds private members.
     """
     if not isinstance(jwk, Mapping):
         raise MalformedError("JWK: not a JSON object")

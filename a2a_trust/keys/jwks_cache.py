@@ -59,7 +59,7 @@ class JwksCacheTimes:
     revalidate: float = 300.0
     """How long, after that, callers still get the old set without waiting, while it is refreshed."""
     stale_if_error: float = 3_600.0
-    """How long, after the set was fresh, its keys stay valid while the source fails: also a key that was removed."""
+    """How long after the fresh time the keys stay valid while the source fails, even keys that were removed."""
     cooldown: float = 5.0
     """The time between two refreshes for unknown kids, after five without a pause."""
     max_backoff: float = 60.0

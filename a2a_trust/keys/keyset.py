@@ -109,8 +109,8 @@ def read_public_keys(document: bytes, *, kid: str | None = None) -> KeySet:
     text = document.strip()
     if b"PRIVATE KEY-----" in text or (text.startswith(b"eyJ") and text.count(b".") == 4):
         raise MalformedError(
-            "this is a private key, which only its signer needs; give the public key: a2a-sign keygen wrote it as a JWK "
-            "Set"
+            "this is a private key, which only its signer needs; give the public key, which a2a-sign keygen writes as "
+            "a JWK Set"
         )
     if text.startswith(b"-----BEGIN"):
         return KeySet(keys=(public_key_from_pem(text, kid=kid),))

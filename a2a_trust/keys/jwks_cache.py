@@ -94,7 +94,7 @@ class _Snapshot:
 class JwksCache:
     """A cache for the JWK Set of one source, with the rules of this module.
 
-    ``load`` returns the document and its max-age in seconds, or None without one. Every exception of ``load`` means that
+    ``load`` returns the document and its max-age in seconds, or None without one. An exception of ``load`` means that
     the source is unreachable. ``name`` names the source in errors and logs. ``clock`` returns monotonic seconds.
     """
 

@@ -131,7 +131,7 @@ def sign_card(
 
     - ``card``: the card without or with signatures. Earlier signatures with the kids of ``signers`` are replaced, and
       signatures of others stay. Whether an edit has broken these is unknown without their keys.
-    - ``jku`` (https URL), ``iat`` and ``exp`` (aware datetime or seconds since the epoch) go into the protected headers.
+    - ``jku`` (https URL), ``iat`` and ``exp`` (aware datetime or seconds since the epoch) go into protected headers.
       Our verifier honors ``iat`` and ``exp``; other verifiers may ignore them, because ``crit`` does not name them.
     - ``drop_broken``: remove signatures of others that normalizing the card may break; without it they are an error.
     - ``companion=False``: each key signs the full form only. SDKs that need the companion then reject the card.
@@ -191,7 +191,7 @@ def _check_signers(signers: tuple[Signer, ...]) -> None:
             )
         if (signer.alg, signer.kid) != (signer.public_key.alg, signer.public_key.kid):
             raise ConfigurationError(
-                f"sign_card: alg and kid of the signer {signer.kid!a} must be those of its public_key; correct the signer"
+                f"sign_card: alg and kid of the signer {signer.kid!a} must be those of its public_key"
             )
     if len({signer.kid for signer in signers}) < len(signers):
         raise ConfigurationError("sign_card: two signers have the same kid; give one of them another kid")
@@ -363,8 +363,8 @@ def _with_signatures(original: JSONObject, members: JSONObject, signatures: list
     """The signed card, in the order of the original; without ``signatures`` there, they come last."""
     if len(signatures) > MAX_SIGNATURES:
         raise SigningError(
-            f"the card would have more than {MAX_SIGNATURES} signatures, which verifiers reject; remove some of them, or "
-            "sign with fewer keys"
+            f"the card would have more than {MAX_SIGNATURES} signatures, which verifiers reject; remove some of them, "
+            "or sign with fewer keys"
         )
     signed = {**members, "signatures": signatures}
     return {name: signed[name] for name in dict.fromkeys((*original, "signatures")) if name in signed}

@@ -61,8 +61,8 @@ class VerifiedCard:
     - ``key``: the key that signed ``payload``. ``form``: the canonical form in which it signed.
     - ``keys``: all keys whose signatures the policy counted.
     - ``dropped``: JSON pointers of members of the served card that are not in ``card`` (the first 100).
-    - ``unverified``: empty if the whole card is verified. Otherwise JSON pointers (``*`` is every index) of members that
-      the form may have hidden. Code that chooses credentials must read their absence as unknown, never as "no
+    - ``unverified``: empty if the whole card is verified. Otherwise JSON pointers (``*`` is every index) of members
+      that the form may have hidden. Code that chooses credentials must read their absence as unknown, never as "no
       requirement".
     - ``warnings``: sentences for people.
     - ``valid_from``, ``valid_until``: the card is verified from the first moment until just before the second one

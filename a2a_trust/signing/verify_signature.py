@@ -70,7 +70,7 @@ class _RefusedError(Exception):
 def verify_signatures(
     served: UnambiguousCard, trust: TrustStore, host: str | None, now: float
 ) -> tuple[list[VerifiedSignature], tuple[SignatureFailure, ...]]:
-    """The signatures that count for this host at this moment, once for each trusted key, and the failures of the others.
+    """The signatures that count for this host at this moment, once for each trusted key, and why others do not.
 
     UnsignedCardError: the card has no signatures. MalformedError: it has too many.
     """
@@ -142,7 +142,7 @@ def _trusted_keys(signature: Signature, trust: TrustStore, host: str | None) -> 
     """The trusted keys that the header names for this host, at least one. ``jku`` is not used."""
     algorithm = algorithm_of(signature.alg)
     if algorithm is None:
-        # An unknown algorithm with the kid of a trusted key is an attack; with another kid it is a stranger's signature.
+        # An unknown algorithm with the kid of a trusted key is an attack; with another kid it is a stranger's.
         if trust.knows(signature.kid):
             raise _RefusedError(
                 FailureReason.WRONG_ALGORITHM, "the alg of the header is not a signature algorithm for cards"

@@ -78,7 +78,7 @@ def verify_jws(
     check_unprotected(header, claims)
     algorithm = algorithm_of(claims["alg"])
     if algorithm is None or algorithm.name != key.alg:
-        raise InvalidSignatureError(f"the alg of the header is not {key.alg}, the algorithm of the key")
+        raise InvalidSignatureError(f"the header's alg is not {key.alg}, the algorithm of the key")
     if len(signature) > MAX_SIGNATURE:
         raise MalformedError(f"signature: longer than {MAX_SIGNATURE} characters")
     octets = base64url.decode(signature, "signature")

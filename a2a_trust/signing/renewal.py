@@ -29,8 +29,8 @@ def reason_to_sign(
     """The reason for which ``card`` has to be signed again, for people; None if it need not be signed.
 
     ``document`` is the text of ``card``, and ``signed`` is the result of ``sign_card`` now. Each signature by
-    ``signers`` in ``signed`` must be in ``card``, too: by the same key, with the same protected header, over the card as
-    it is. Only the moments may differ: ``exp`` must be after ``until`` (seconds since the epoch), and not later than in
+    ``signers`` in ``signed`` must be in ``card``, too: by the same key, with the same protected header, over this
+    card. Only the moments may differ: ``exp`` must be after ``until`` (seconds since the epoch), and not later than in
     ``signed``. All other members, and the signatures of others, must be equal in both.
     """
     if signed.normalised:

@@ -145,7 +145,7 @@ def _trusted_keys(signature: Signature, trust: TrustStore, host: str | None) -> 
         # An unknown algorithm with the kid of a trusted key is an attack; with another kid it is a stranger's.
         if trust.knows(signature.kid):
             raise _RefusedError(
-                FailureReason.WRONG_ALGORITHM, "the alg of the header is not a signature algorithm for cards"
+                FailureReason.WRONG_ALGORITHM, "the header's alg is not a signature algorithm for cards"
             )
         raise _RefusedError(FailureReason.UNKNOWN_KEY, "no trusted key has this kid")
     kty = algorithm.kty
@@ -194,7 +194,7 @@ def _check_algorithm(signature: Signature, trusted: TrustedKey) -> None:
     algorithm = algorithm_of(signature.alg)
     if algorithm is None or algorithm.name != trusted.key.alg:
         raise _RefusedError(
-            FailureReason.WRONG_ALGORITHM, f"the alg of the header is not {trusted.key.alg}, the algorithm of the key"
+            FailureReason.WRONG_ALGORITHM, f"the header's alg is not {trusted.key.alg}, the algorithm of the key"
         )
 
 

@@ -1,4 +1,4 @@
-"""Bounded memories, and one flight for several callers who want the same."""
+"""Bounded caches, and single flight: one call for several callers that need the same result."""
 
 from __future__ import annotations
 
@@ -22,52 +22,55 @@ _Entry: TypeAlias = tuple[_V, float, float, int]
 
 
 class BoundedCache(Generic[_K, _V]):
-    """A mapping of at most ``max_entries`` entries and ``max_bytes`` bytes; the entry that was put first leaves first.
+    """A mapping of at most ``max_entries`` entries and ``max_bytes`` bytes; the oldest entry is dropped first.
 
-    A hit moves nothing: an order by last use made a hit cost 1.6 times as much, without the lock that it then needs.
+    The oldest entry is the one that was put first, not the one that was used last: an order by last use made a hit 1.6
+    times as slow, even without the lock that it needs.
 
     The caller says how many bytes an entry takes. An entry that is larger than the whole cache is not kept.
 
-    Threads: ``get`` takes no lock, and returns the value of one ``put`` for that key, whole. The other methods take
-    turns. Keys must be of types whose comparison runs no Python code, such as the built-in ones.
+    Threads: ``get`` takes no lock, and returns the whole value of one ``put``. The other methods run one at a time.
+    Keys must be of types whose comparison runs no Python code, such as the built-in ones.
     """
 
     def __init__(self, *, max_entries: int, max_bytes: float = math.inf) -> None:
-        """ConfigurationError: a bound is not a number, 0 or more. With 0 nothing is kept."""
+        """ConfigurationError: a bound is not a number of 0 or more. With 0 nothing is kept."""
         if type(max_entries) is not int or max_entries < 0 or not max_bytes >= 0:
-            raise ConfigurationError("a cache: write bounds of 0 or more, and the number of entries as an int")
+            raise ConfigurationError(
+                f"max_entries={max_entries!r}, max_bytes={max_bytes!r}: write 0 or more, max_entries as an int"
+            )
         self._max_entries, self._max_bytes = max_entries, max_bytes
-        #: Key -> value, the begin and the end of its time, its bytes. Not a dict: to find its first entry after many
-        #: were deleted in front of it takes a walk over the places of all of them.
+        #: Key -> value, begin and end of its validity, bytes. Not a dict: finding the first entry of a dict walks over
+        #: the places of all entries that were deleted before it.
         self._entries: OrderedDict[_K, _Entry[_V]] = OrderedDict()
-        #: As ``get``, for a caller that compares the times itself: it saves a call, 14 % of a hit in ``CardVerifier``.
+        #: As ``get``, for a caller that compares the times itself. It saves a call: 14 % of a hit in ``CardVerifier``.
         self.entry: Callable[[_K], _Entry[_V] | None] = self._entries.get
         self._bytes = 0
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """The number of entries, with those whose time has ended."""
+        """The number of entries, expired ones included."""
         return len(self._entries)
 
     @property
     def bytes(self) -> int:
-        """The bytes of all entries, as their callers said."""
+        """The sum of the sizes that the callers gave."""
         return self._bytes
 
     def get(self, key: _K, now: float | None = None) -> _V | None:
-        """The value; None when there is none, or it does not count at ``now``. Without ``now`` all values count."""
+        """The value; None if there is no entry that is valid at ``now``. Without ``now`` every entry is valid."""
         entry = self._entries.get(key)
         return entry[0] if entry is not None and (now is None or entry[1] <= now < entry[2]) else None
 
     def items(self, now: float | None = None) -> list[tuple[_K, _V]]:
-        """The keys and values that count at ``now``, from the oldest entry on. Without ``now`` all values count."""
+        """The keys and values of entries that are valid at ``now``, oldest first. Without ``now`` all are valid."""
         with self._lock:
             entries = list(self._entries.items())
         return [(key, value) for key, (value, since, until, _) in entries if now is None or since <= now < until]
 
     def put(self, key: _K, value: _V, *, since: float = -math.inf, until: float = math.inf, size: int = 0) -> None:
-        """Keep the value, of ``size`` bytes, as the newest entry; it counts from ``since`` on and before ``until``, by
-        the caller's clock."""
+        """Keep the value, of ``size`` bytes, as the newest entry. It is valid from ``since`` until just before
+        ``until``, by the caller's clock."""
         with self._lock:
             self._pop(key)
             if size > self._max_bytes:
@@ -79,12 +82,12 @@ class BoundedCache(Generic[_K, _V]):
                 self._bytes -= freed
 
     def remove(self, key: _K) -> None:
-        """Drop the entry, if there is one."""
+        """Drop the entry; without one, do nothing."""
         with self._lock:
             self._pop(key)
 
     def remove_where(self, is_unwanted: Callable[[_V], bool]) -> None:
-        """Drop the entries of all such values. It looks at every entry."""
+        """Drop the entries whose values match. It checks every entry."""
         with self._lock:
             for key in [key for key, (value, _, _, _) in self._entries.items() if is_unwanted(value)]:
                 self._pop(key)
@@ -102,30 +105,30 @@ class BoundedCache(Generic[_K, _V]):
 
 
 class SingleFlight(Generic[_K, _V]):
-    """Several callers who want the same wait for one call.
+    """Callers that need the same result at the same time share one call.
 
-    - Cancelling a caller does not cancel the call, which goes on to its end also when nobody waits any more: it needs
-      a time limit of its own.
-    - Its result or its error reaches everybody who waits, and is not remembered: the next caller begins a new call.
-    - One call at a time for each key and *event loop*. Loops in other threads make calls of their own: a call ends with
-      its loop, and nobody elsewhere may wait for it.
-    - The call runs in a context of its own, so it does not carry the first caller's request along.
+    - Cancelling a caller does not cancel the call. The call runs to its end even without callers, so it needs its own
+      time limit.
+    - All waiting callers get its result or its error, which is not remembered: the next caller begins a new call.
+    - There is one call at a time for each key and *event loop*. Loops in other threads make their own calls, because a
+      call ends with its loop.
+    - The call runs in a new context, without the context variables of the first caller's request.
     """
 
     def __init__(self) -> None:
         self._flights: dict[AbstractEventLoop, dict[_K, Task[_V]]] = {}
 
     async def run(self, key: _K, work: Callable[[], Coroutine[Any, Any, _V]]) -> _V:
-        """What ``work()`` returns or raises, or the call for this key that is under way."""
+        """The result or the error of the running call for this key, or else of ``work()``."""
         return await self.wait(self.begin(key, work))
 
     def running(self, key: _K) -> Task[_V] | None:
-        """The call for this key that is under way in this event loop."""
+        """The running call for this key in this event loop; None without one."""
         flight = self._flights.get(asyncio.get_running_loop(), {}).get(key)
         return None if flight is None or flight.done() else flight
 
     def begin(self, key: _K, work: Callable[[], Coroutine[Any, Any, _V]]) -> Task[_V]:
-        """The call for this key, begun now or under way, without waiting for it; await it by ``wait``."""
+        """The running call for this key, or a new one. Await it with ``wait``."""
         flight = self.running(key)
         if flight is None:
             loop = asyncio.get_running_loop()
@@ -138,15 +141,15 @@ class SingleFlight(Generic[_K, _V]):
 
     @staticmethod
     async def wait(flight: Task[_V]) -> _V:
-        """The result of a call, or its error. Cancelling the one who waits leaves the call alone, for the others."""
+        """The result of a call, or its error. Cancelling the waiting caller does not cancel the call."""
         await asyncio.wait([flight])
         return flight.result()
 
     def _end(self, loop: AbstractEventLoop, key: _K, ended: Task[_V]) -> None:
         flights = self._flights.get(loop, {})
-        if flights.get(key) is ended:  # and not the next one
+        if flights.get(key) is ended:  # it may be the next call already
             del flights[key]
         if not flights:
             self._flights.pop(loop, None)
         if not ended.cancelled():
-            ended.exception()  # where nobody waits any more, the loop need not tell of it
+            ended.exception()  # mark it as read: the event loop must not log an error that no caller waits for

@@ -1,4 +1,4 @@
-"""Client certificates: for agents that verify them, and for clients that have one."""
+"""Client certificates: to verify them in agents, and to use them in clients."""
 
 from a2a_trust.auth.certificate.authority import ClientAuthority as ClientAuthority
 from a2a_trust.auth.certificate.identities import AllIssued as AllIssued

@@ -1,4 +1,4 @@
-"""Moments as people read them."""
+"""Moments in the form that people read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["date_of"]
 
 
 def date_of(seconds: float) -> str:
-    """The moment (seconds since the epoch) as RFC 3339 writes it, in UTC; the number where no date is so far away."""
+    """The moment (seconds since the epoch) in the form of RFC 3339, in UTC; the number if no date is so far away."""
     try:
         return datetime.fromtimestamp(int(seconds), UTC).isoformat().replace("+00:00", "Z")
     except (OverflowError, ValueError, OSError):

@@ -1,6 +1,6 @@
-"""The public names of a package, imported when they are first used: a program loads only what it uses.
+"""The public names of a package, imported on first use, so that a program loads only the modules that it uses.
 
-The stub beside a package's ``__init__.py`` is the one table of its names. Type checkers read it as it is; at run time
+The stub beside a package's ``__init__.py`` is the one table of its names. Type checkers read the stub; at run time
 ``lazy`` reads its lines ``from module import name as name``.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["lazy", "public_names"]
 _LINE: Final = r"(?m)^from (a2a_trust\.[\w.]+) import (\w+) as \2$"
 _LIBRARIES_OF_EXTRAS: Final = ("anyio", "authlib", "httpcore", "httpx", "limits", "msgspec", "starlette")
 _EXTRAS: Final = {"client": ("clients", "client"), "testing": ("tests", "server,client")}
-"""Whom the names of a room are for, and what to install; all other rooms are for servers."""
+"""Room -> the users of its names, and the extra to install. All other rooms are for servers."""
 
 
 @cache
@@ -53,7 +53,7 @@ def lazy(package: str, init_file: str) -> tuple[Callable[[str], Any], Callable[[
 
 
 def _imported(module: str, name: str) -> Any:
-    """ImportError that says which extra to install, where a library of one is missing."""
+    """Import the name. ImportError: a library of an extra is missing; the text says which extra to install."""
     try:
         return getattr(import_module(module), name)
     except ModuleNotFoundError as error:

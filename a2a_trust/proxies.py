@@ -1,4 +1,4 @@
-"""Client certificates from a proxy: which proxy writes what, and how it shows that it is the proxy."""
+"""Client certificates from a proxy: the headers of each proxy, and how an agent recognizes its proxy."""
 
 from a2a_trust.middleware.peer import Networks as Networks
 from a2a_trust.middleware.proxies.certificate_only import AwsAlb as AwsAlb

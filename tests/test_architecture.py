@@ -162,7 +162,7 @@ def test_a_library_is_imported_only_where_it_lives(path: Path) -> None:
 
 
 def test_the_map_of_the_package_has_every_room_below_those_that_import_it() -> None:
-    rooms = re.findall(r"^``(\w+)`` ", a2a_trust.__doc__ or "", re.MULTILINE)
+    rooms = re.findall(r"^- ``(\w+)``: ", a2a_trust.__doc__ or "", re.MULTILINE)
     assert sorted(rooms) == sorted({name_of(path).split(".")[1] for path in modules()} - {"__init__"})
     for path in modules():
         here = name_of(path).split(".")[1]

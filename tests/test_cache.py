@@ -98,7 +98,7 @@ def test_a_cache_without_room_keeps_nothing() -> None:
 
 @pytest.mark.parametrize(("entries", "octets"), [(-1, 1), (True, 1), (1.0, 1), ("1", 1), (1, -1), (1, float("nan"))])
 def test_bounds_are_numbers(entries: int, octets: float) -> None:
-    with pytest.raises(ConfigurationError, match="bounds"):
+    with pytest.raises(ConfigurationError, match="write 0 or more"):
         BoundedCache(max_entries=entries, max_bytes=octets)
 
 

@@ -1,4 +1,4 @@
-"""Cards that agents are asked for by URL, as ``fetch_card`` asks for them: through the fetcher, and with a memory."""
+"""Cards of agents that are named by URL. They are fetched and verified as ``fetch_card`` does, with a card memory."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["Agents", "agents", "check_allow_private", "received"]
 
 
 def received(name: str, *, allow_private: bool) -> bytes:
-    """The card of that name as it came, unverified: of the agent at that URL, or of a file.
+    """The unverified bytes of the card of that name, from the agent at that URL or from a file.
 
-    FetchError, OSError: it cannot be had. ConfigurationError: the URL could mean an agent or a card.
+    FetchError, OSError: it cannot be fetched or read. ConfigurationError: the URL could mean an agent or a card.
     """
     if not is_url(name):
         return read_input(name)
-    with needing_client("to ask agents"):
+    with needing_client("to fetch cards"):
         from a2a_trust.client.fetching import finding
         from a2a_trust.client.flow import run
     _, fetched = run(finding(name), _fetcher(name) if allow_private else None)
@@ -36,13 +36,15 @@ def received(name: str, *, allow_private: bool) -> bytes:
 
 
 def check_allow_private(options: argparse.Namespace) -> None:
-    """ConfigurationError: --allow-private, and no agent is asked."""
+    """ConfigurationError for --allow-private without the URL of an agent."""
     if options.allow_private and not any(map(is_url, options.files)):
-        raise ConfigurationError("--allow-private is for cards that are asked for: https://…, http://localhost:8000")
+        raise ConfigurationError(
+            "--allow-private works only with the URL of an agent, such as http://localhost:8000; leave it out for files"
+        )
 
 
 def _fetcher(url: str) -> Fetcher | None:
-    """A fetcher for the agent at that URL on this machine, or with private addresses; None for a URL that none fetches.
+    """A fetcher for an agent on this machine or at a private address; None for a URL that no fetcher accepts.
 
     FetchError: http to another machine, or an address that is never fetched from.
     """
@@ -54,7 +56,7 @@ def _fetcher(url: str) -> Fetcher | None:
         return None
     if parts.scheme == "http" and not is_this_machine(parts.host):
         raise FetchError(
-            f"{parts.origin}: http is for this machine only, also with --allow-private; write https://…, or for names "
+            f"{parts.origin}: http is for this machine only, even with --allow-private; write https://…, or for names "
             "in a service mesh use fetch_card in Python with Fetcher(http_within=[…])"
         )
     if parts.scheme not in DEFAULT_PORTS:
@@ -63,21 +65,22 @@ def _fetcher(url: str) -> Fetcher | None:
         return Fetcher(private_origins=[parts.origin])
     except ConfigurationError:
         raise FetchError(
-            f"{parts.origin}: link-local, metadata and other special addresses are never fetched from"
+            f"{parts.origin}: cards are never fetched from link-local, metadata and other special addresses; write "
+            "another URL"
         ) from None
 
 
 @dataclass(frozen=True, slots=True)
 class Agents:
-    """What is remembered of agents, and whether the keys that they publish themselves are believed at first."""
+    """The card memory, and whether the keys of an unknown agent are trusted on first use."""
 
     memory: CardMemory
     on_first_use: bool
     allow_private: bool
 
     def verify(self, document: bytes, url: str, origin: str, trust: TrustStore) -> VerifiedCard:
-        """The proof of a card that was asked for at that URL; the errors are those of ``fetch_card``."""
-        with needing_client("to ask agents"):
+        """Verify a card that was fetched from that URL; the errors are those of ``fetch_card``."""
+        with needing_client("to fetch cards"):
             from a2a_trust.client.first_use import TrustOnFirstUse
             from a2a_trust.client.flow import run
             from a2a_trust.client.verification import Verification
@@ -87,14 +90,16 @@ class Agents:
 
 
 def agents(options: argparse.Namespace) -> Agents | None:
-    """What the arguments say of the agents that they name; None when they name none.
+    """The settings for agents that the arguments name; None if they name no agent.
 
-    ConfigurationError, CardMemoryUnavailableError, OSError: the memory cannot be had.
+    ConfigurationError, CardMemoryUnavailableError, OSError: the memory cannot be opened.
     """
     check_allow_private(options)
     if not any(map(is_url, options.files)):
         if options.memory is not None or options.on_first_use:
-            raise ConfigurationError("--memory and --on-first-use are for cards that are asked for: https://…")
+            raise ConfigurationError(
+                "--memory and --on-first-use work only with the URL of an agent (https://…); leave them out for files"
+            )
         return None
     from a2a_trust.client.memory_store import SqliteCardMemory
 
@@ -105,4 +110,4 @@ def agents(options: argparse.Namespace) -> Agents | None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return Agents(SqliteCardMemory(path, create=True), options.on_first_use, options.allow_private)
     except OSError as error:
-        raise OSError(f"the memory of this user cannot be made: {error}; name another: --memory FILE") from None
+        raise OSError(f"the card memory of this user cannot be made: {error}; name another: --memory FILE") from None

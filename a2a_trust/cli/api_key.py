@@ -1,4 +1,4 @@
-"""``a2a-sign api-key``: make, import, list, rotate and revoke the API keys of a store."""
+"""``a2a-sign api-key``: make, import, list, rotate and revoke the API keys in a store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the action is for, in the store ``options.store``."""
+    """Run the action on the store ``options.store``."""
     return run_action("api-key", _ACTIONS, options)
 
 
@@ -73,21 +73,21 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
     record = SqliteApiKeys(options.store).revoke(options.id)
     if not options.json:
         put(f"{mark('revoked', 'green', sys.stdout)} {_line(record)}")
-        put("  running servers refuse it within 2 seconds, unless they set another refresh")
+        put("  running servers reject it within 2 seconds, unless they set another refresh")
     return _entry(record)
 
 
 def _show(
     issued: IssuedApiKey, store: SqliteApiKeys, options: argparse.Namespace, release: Callable[[], object]
 ) -> None:
-    """Show a new key, this once. One that could not be shown is revoked."""
+    """Show a new key, only this once. If that fails, the key is revoked."""
     record, before = issued.record, issued.replaces
     unseen = Unseen(
-        what="key",
+        kind="key",
         name=record.key_id,
         take_back=lambda: store.take_back(issued),
-        undone=f"{record.key_id} was revoked again"
-        + ("" if before is None else f", and {before.key_id} goes on as it was"),
+        undone=f"{record.key_id} was revoked at once"
+        + ("" if before is None else f", and {before.key_id} stays valid as before"),
         command=f"a2a-sign api-key revoke --store {shlex.quote(str(options.store))} {record.key_id}",
     )
     with unseen.showing(release):
@@ -103,15 +103,16 @@ def _show(
     if options.json:
         return
     put(f"{mark('made', 'green', sys.stderr)} {_line(record)}", sys.stderr)
-    put("  the key is shown this once and kept nowhere; store it where only its user can read it", sys.stderr)
+    put("  the key is shown only now, and not stored; keep it where only its user can read it", sys.stderr)
     if others:
-        put(f"  note: {others} more of this owner's keys are good; they all name the same caller", sys.stderr)
+        verb = "key of this owner is" if others == 1 else "keys of this owner are"
+        put(f"  note: {others} more {verb} valid; all keys of an owner name the same caller", sys.stderr)
     if old is not None:
-        put(f"  {old.key_id}, which it replaces, is good until {written(old.expires)}", sys.stderr)
+        put(f"  {old.key_id}, which it replaces, is valid until {written(old.expires)}", sys.stderr)
 
 
 def _others(record: ApiKeyRecord, of_owner: Iterable[ApiKeyRecord]) -> int:
-    """How many more keys name the same caller now: an owner's name that two people chose shows here."""
+    """The number of other keys that name the same caller now; it shows if two people chose one owner's name."""
     now = time.time()
     return sum(other.key_id != record.key_id and other.is_good(now) for other in of_owner)
 
@@ -125,13 +126,15 @@ def _given(name: str) -> str:
     try:
         return read_secret(name, "key").decode("ascii").rstrip("\r\n")
     except UnicodeDecodeError:
-        raise ConfigurationError("an imported key is visible ASCII characters without blanks") from None
+        raise ConfigurationError(
+            "the key to import has characters that are not ASCII; write visible ASCII characters without blanks"
+        ) from None
 
 
 def _state(record: ApiKeyRecord) -> str:
     if record.revoked is not None:
         return "revoked"
-    return "good" if record.is_good(time.time()) else "expired"
+    return "valid" if record.is_good(time.time()) else "expired"
 
 
 def _entry(record: ApiKeyRecord) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""The arguments of every command, and nothing that works with them.
+"""The arguments of every command.
 
-Only ``argparse`` is imported: ``--help`` and mistakes are answered at once, whatever a command loads when it runs.
+Only ``argparse`` is imported here, so ``--help`` and usage errors are fast.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS", "SIGNERS"]
 
-#: The words of ``keys.trust.SigningTool``, which stands where keys are loaded.
+#: The values of ``keys.trust.SigningTool``, whose import would be slow.
 SIGNERS: Final = ("a2a-trust", "a2a-python", "a2a-js", "whole")
 _ALGORITHMS: Final = "ES256, ES384, ES512, EdDSA, RS256 … PS512"
 
 
 class _Actions:
-    """The actions of a command, such as ``keys create``; the arguments of ``every`` are those of all of them.
+    """The actions of a command, such as ``keys create``. Each has the arguments of the parser ``every``.
 
-    When the arguments are read, ``options.action`` is the name of an action.
+    ``options.action`` is the name of the action that was called.
     """
 
     def __init__(self, command: argparse.ArgumentParser, every: argparse.ArgumentParser) -> None:
@@ -29,82 +29,124 @@ class _Actions:
         self._actions = command.add_subparsers(dest="action", required=True)
 
     def add(self, name: str, summary: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
-        """Add an action, and return its parser for further arguments; those of ``parents`` it has already."""
+        """Add an action with the arguments of ``parents``, and return its parser for further arguments."""
         action = self._actions.add_parser(name, parents=[self._every, *parents], help=summary, description=summary)
         self._actions.metavar = f"{{{','.join(self._actions.choices)}}}"
         return action
 
 
 def _add_sign(command: argparse.ArgumentParser) -> None:
-    command.description = "Sign Agent Cards, in place or to -o. Nothing is written unless all were signed and verified."
-    _add_files(command, "FILE", "a card, a directory, a quoted glob, or - for standard input")
-    command.add_argument("-o", "--output", metavar="FILE", help="where the signed card goes; - is standard output")
+    command.description = (
+        "Sign Agent Cards in place, or one card to -o FILE. Nothing is written until every card is signed and its new "
+        "signatures are verified."
+    )
+    _add_files(command, "FILE", "card file, directory of cards, quoted glob, or - for standard input")
+    command.add_argument(
+        "-o", "--output", metavar="FILE", help="file for the signed card; - is standard output (default: in place)"
+    )
     when = command.add_mutually_exclusive_group()
     when.add_argument(
-        "--if-needed", action="store_true", help="leave cards as they are that are signed as asked for already"
+        "--if-needed", action="store_true", help="do not change cards that are already signed as these options ask"
     )
     when.add_argument(
-        "--check", action="store_true", help="write nothing; exit with 1 when a card has to be signed, and say why"
+        "--check", action="store_true", help="write nothing; exit with 1 if a card has to be signed, and say why"
     )
     command.add_argument(
         "--expires-within",
         metavar="TIME",
-        help="with --if-needed or --check: a signature that ends within 14d, 12h, 30m has to be made again",
+        help="with --if-needed or --check: a card also has to be signed when its signature expires within this time: "
+        "14d, 12h, 30m",
+    )
+    _add_signing_keys(command)
+    command.add_argument(
+        "--jku", metavar="URL", help="https URL of the JWK Set with the public key, written into the signature"
     )
     command.add_argument(
-        "--key", action="append", metavar="FILE", help="private key (PEM, JWK) or key ring; repeat to sign with several"
-    )
-    command.add_argument("--kid", help="name of the key in the signature (default: the key's own, else its thumbprint)")
-    command.add_argument("--alg", help="algorithm of an RSA key: RS256 … PS512 (default: the key's own, else RS256)")
-    command.add_argument("--jku", metavar="URL", help="https URL of the JWK Set that holds the public key")
-    command.add_argument(
-        "--expires", metavar="WHEN", help="when the signature ends: 90d, 12h, 30m, or 2027-01-31[T12:00:00Z]"
+        "--expires",
+        metavar="WHEN",
+        help="when the signature expires: 90d, 12h, 30m, or 2027-01-31[T12:00:00Z] (default: never)",
     )
     command.add_argument(
-        "--drop-broken", action="store_true", help="remove signatures of others that dropping empty members may break"
+        "--drop-broken",
+        action="store_true",
+        help="signing drops empty members, which may break signatures of others: remove those signatures",
     )
     command.add_argument(
-        "--no-companion", action="store_true", help="no second signature for SDKs that cannot check the full one"
+        "--no-companion",
+        action="store_true",
+        help="add no second signature for SDKs that cannot check the full one; these SDKs then reject the card",
     )
     command.add_argument(
-        "--no-iat", action="store_true", help="leave out when the card was signed; clients then miss older cards"
+        "--no-iat",
+        action="store_true",
+        help="do not write the time of signing into the signature; clients then cannot reject older cards",
     )
     command.add_argument(
         "--allow",
         action="append",
         default=[],
         metavar="RULE",
-        help="sign although this rule of lint finds an error; may be repeated",
+        help="sign although lint finds an error of this rule; may be repeated",
     )
     _add_quiet(command)
     _add_json_of_cards(command)
 
 
+def _add_signing_keys(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--key",
+        action="append",
+        metavar="FILE",
+        help="private key (PEM, JWK) or key ring to sign with; repeat to sign with several keys",
+    )
+    command.add_argument(
+        "--kid", help="name of the key in the signature (default: the kid in the key file, else the key's thumbprint)"
+    )
+    command.add_argument(
+        "--alg", help="algorithm of an RSA key: RS256 … PS512 (default: the alg in the key file, else RS256)"
+    )
+
+
 def _add_keygen(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "Make a signing key and its JWK Set. A private key that is there is never overwritten; if only its JWK Set is "
-        "missing, that is made from it."
+        "Make a signing key, and the JWK Set that publishes its public key. An existing private key is never "
+        "overwritten. If only its JWK Set is missing, the JWK Set is made."
     )
-    command.add_argument("-o", "--output", metavar="FILE", help="private key file (default: the default key)")
-    command.add_argument("--alg", default="ES256", help="ES256 (default), ES384, ES512, EdDSA, RS256 … PS512")
+    command.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="file for the private key (default: the default key, with which sign signs when no other key is given)",
+    )
+    command.add_argument(
+        "--alg", default="ES256", help="algorithm: ES256 (default), ES384, ES512, EdDSA, RS256 … PS512"
+    )
     command.add_argument("--kid", help="name of the key (default: its RFC 7638 thumbprint)")
-    command.add_argument("--format", choices=("pem", "jwk"), help="default: pem where it can hold all, else jwk")
+    command.add_argument(
+        "--format",
+        choices=("pem", "jwk"),
+        help="format of the private key file (default: pem, or jwk where PEM cannot hold the kid or the algorithm)",
+    )
     _add_encrypt(command)
     _add_json(command)
 
 
 def _add_verify(command: argparse.ArgumentParser) -> None:
-    command.description = "Verify Agent Cards. A file needs --origin, --origin-from-card or --any-origin."
+    command.description = (
+        "Verify Agent Cards with keys that you trust. For cards in files also say which host they are from: --origin, "
+        "--origin-from-card or --any-origin."
+    )
     _add_trusted(command)
     command.add_argument(
         "--memory",
         metavar="FILE",
-        help="what is remembered of agents; older cards than those seen are refused (default: that of this user)",
+        help="card memory: a card that is older than the last one of its agent is rejected (default: the memory of "
+        "this user)",
     )
     command.add_argument(
         "--on-first-use",
         action="store_true",
-        help="of agents of whom nothing is known: believe the keys that they publish, and hold them to these later",
+        help="trust the keys that an agent publishes itself when its first card comes; later cards need the same keys",
     )
     _add_quiet(command)
     _add_verbose(command)
@@ -113,7 +155,8 @@ def _add_verify(command: argparse.ArgumentParser) -> None:
 
 def _add_inspect(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "Show who an agent is, where, how to authenticate, and who signed what; with keys, what holds."
+        "Show what Agent Cards say: the agent, its URLs, how to authenticate, its skills, and who signed. With keys, "
+        "also show which signatures verify."
     )
     _add_trusted(command)
     _add_verbose(command)
@@ -122,9 +165,11 @@ def _add_inspect(command: argparse.ArgumentParser) -> None:
 
 def _add_lint(command: argparse.ArgumentParser) -> None:
     command.description = "Check Agent Cards for problems. Warnings and notes do not change the exit code."
-    _add_files(command, "FILE", "a card, a directory, a quoted glob, or - for standard input")
+    _add_files(command, "FILE", "card file, directory of cards, quoted glob, or - for standard input")
     command.add_argument(
-        "--fix", action="store_true", help="leave out what says nothing (null, defaults); never of a signed card"
+        "--fix",
+        action="store_true",
+        help="remove members that say nothing (null, defaults) from the files; signed cards are not changed",
     )
     _add_quiet(command)
     output = _add_json_of_cards(command)
@@ -137,151 +182,179 @@ def _add_rotate(command: argparse.ArgumentParser) -> None:
         "--overlap",
         default="24h",
         metavar="TIME",
-        help="how long the new key is published before it signs: at least the max-age of the key set (default: 24h)",
+        help="how long the new key is published before it signs; at least the max-age of the key set (default: 24h)",
     )
     command.add_argument(
         "--keep",
         default="91d",
         metavar="TIME",
-        help="how long the old key stays published after that: at least the longest --expires and the max-age of the "
+        help="how long the old key stays published after that; at least the longest --expires plus the max-age of the "
         "cards (default: 91d)",
     )
-    command.add_argument("--alg", help=f"{_ALGORITHMS} (default: as the key before)")
+    command.add_argument("--alg", help=f"algorithm of the new key: {_ALGORITHMS} (default: that of the last key)")
     _add_json(command)
 
 
 def _add_keys(command: argparse.ArgumentParser) -> None:
-    command.description = "Make a ring of signing keys, show it, revoke a key of it, and write its JWK Set."
+    command.description = "Make a ring of signing keys, show it, revoke a key in it, and export its JWK Set."
     every = type(command)(add_help=False)
     _add_ring(every)
     _add_json(every)
     actions = _Actions(command, every)
-    create = actions.add("create", "make a key ring, whose first key signs at once")
-    create.add_argument("--alg", help=f"of a new key: {_ALGORITHMS} (default: ES256)")
-    create.add_argument("--key", metavar="FILE", help="begin with this private key, PEM or JWK, instead of a new one")
-    create.add_argument("--kid", help="name of the key of --key (default: its own, else its thumbprint)")
+    create = actions.add("create", "make a key ring; its first key signs at once")
+    create.add_argument("--alg", help=f"algorithm of a new key: {_ALGORITHMS} (default: ES256)")
+    create.add_argument("--key", metavar="FILE", help="use this private key (PEM, JWK) instead of a new one")
+    create.add_argument("--kid", help="name of the key of --key (default: the kid in its file, else its thumbprint)")
     _add_encrypt(create)
-    actions.add("list", "show the keys, what each does and when that changes, and no secret")
-    revoke = actions.add("revoke", "end a key at once; another signs instead")
-    revoke.add_argument("kid", metavar="KID", help="of the key, as the list has it")
-    export = actions.add("export", "write the JWK Set to publish: next, active and retired keys, public halves only")
-    export.add_argument("-o", "--output", default="-", metavar="FILE", help="where it goes (default: standard output)")
+    actions.add("list", "show each key, its state, and when the state changes; no secrets")
+    revoke = actions.add("revoke", "revoke a key at once; if it was the active one, another key signs from now on")
+    revoke.add_argument("kid", metavar="KID", help="kid of the key; see keys list")
+    export = actions.add("export", "write the JWK Set to publish: the public keys of next, active and retired keys")
+    export.add_argument(
+        "-o", "--output", default="-", metavar="FILE", help="file for the JWK Set (default: standard output)"
+    )
 
 
 def _add_api_key(command: argparse.ArgumentParser) -> None:
-    command.description = "Make, import, list, rotate and revoke the API keys of a store."
+    command.description = "Make, import, list, rotate and revoke the API keys in a store."
     every = type(command)(add_help=False)
-    every.add_argument("--store", required=True, metavar="FILE", help="the file with the keys' records")
+    every.add_argument("--store", required=True, metavar="FILE", help="the store: a file with records of the keys")
     _add_verbose(every)
     _add_json(every)
     new = type(command)(add_help=False)
-    new.add_argument("--owner", required=True, metavar="NAME", help="the caller; keys of one owner are one caller")
     new.add_argument(
-        "--scope", action="append", default=[], metavar="SCOPE", help="what the key allows; may be repeated"
+        "--owner", required=True, metavar="NAME", help="name of the caller; all keys of an owner are one caller"
     )
     new.add_argument(
-        "--expires", metavar="TIME", help="how long the key is good: 90d, 12h, 30m (default: it never expires)"
+        "--scope", action="append", default=[], metavar="SCOPE", help="scope that the key grants; may be repeated"
     )
-    new.add_argument("--prefix", default="a2a", metavar="WORD", help="how the key's id begins (default: a2a)")
+    new.add_argument(
+        "--expires", metavar="TIME", help="how long the key is valid: 90d, 12h, 30m (default: it never expires)"
+    )
+    new.add_argument("--prefix", default="a2a", metavar="WORD", help="first word of the key's ID (default: a2a)")
     actions = _Actions(command, every)
-    actions.add("create", "make a key; it is shown this once, on standard output", new)
+    actions.add("create", "make a key, and show it once, on standard output", new)
     import_ = actions.add("import", "accept a key that was made elsewhere, of 32 or more random characters", new)
-    import_.add_argument("file", nargs="?", default="-", metavar="FILE", help="holds the key (default: standard input)")
-    actions.add("list", "show the keys, and no secret")
-    rotate = actions.add("rotate", "make a key in place of another, which goes on for a while")
-    rotate.add_argument("id", metavar="ID", help="of the key to replace, as the list has it")
-    rotate.add_argument("--overlap", default="24h", metavar="TIME", help="how long the old key goes on (default: 24h)")
-    rotate.add_argument("--expires", metavar="TIME", help="how long the new key is good (default: as the old one was)")
-    revoke = actions.add("revoke", "revoke a key")
-    revoke.add_argument("id", metavar="ID", help="of the key, as the list has it")
+    import_.add_argument(
+        "file", nargs="?", default="-", metavar="FILE", help="file with the key (default: standard input)"
+    )
+    actions.add("list", "show the keys; no secrets")
+    rotate = actions.add("rotate", "make a key that replaces another; the old key stays valid for --overlap")
+    rotate.add_argument("id", metavar="ID", help="ID of the old key; see api-key list")
+    rotate.add_argument(
+        "--overlap", default="24h", metavar="TIME", help="how long the old key stays valid (default: 24h)"
+    )
+    rotate.add_argument(
+        "--expires", metavar="TIME", help="how long the new key is valid (default: as long as the old key was)"
+    )
+    revoke = actions.add("revoke", "revoke a key at once")
+    revoke.add_argument("id", metavar="ID", help="ID of the key; see api-key list")
 
 
 def _add_password(command: argparse.ArgumentParser) -> None:
-    command.description = "Make, import, list, rotate and revoke the passwords of a store, for HTTP Basic."
+    command.description = "Make, import, list, rotate and revoke the passwords in a store, for HTTP Basic."
     every = type(command)(add_help=False)
-    every.add_argument("--store", required=True, metavar="FILE", help="the file with the passwords' records")
+    every.add_argument("--store", required=True, metavar="FILE", help="the store: a file with records of the passwords")
     _add_verbose(every)
     _add_json(every)
     user = type(command)(add_help=False)
-    user.add_argument("--user", required=True, metavar="NAME", help="the caller; a user has one password")
+    user.add_argument("--user", required=True, metavar="NAME", help="name of the caller; a user has one password")
     new = type(command)(add_help=False)
     new.add_argument(
-        "--scope", action="append", default=[], metavar="SCOPE", help="what the user may do; may be repeated"
+        "--scope", action="append", default=[], metavar="SCOPE", help="scope that the user has; may be repeated"
     )
     new.add_argument(
-        "--expires", metavar="TIME", help="how long the password is good: 90d, 12h, 30m (default: it never expires)"
+        "--expires", metavar="TIME", help="how long the password is valid: 90d, 12h, 30m (default: it never expires)"
     )
     actions = _Actions(command, every)
-    actions.add("create", "make a random password; it is shown this once, on standard output", user, new)
+    actions.add("create", "make a random password, and show it once, on standard output", user, new)
     import_ = actions.add("import", "accept a password that a person chose, of 15 or more characters", user, new)
     import_.add_argument(
-        "file", nargs="?", default="-", metavar="FILE", help="holds the password (default: standard input, or a prompt)"
+        "file",
+        nargs="?",
+        default="-",
+        metavar="FILE",
+        help="file with the password (default: standard input, or a prompt on a terminal)",
     )
-    actions.add("list", "show the users, and no secret")
-    rotate = actions.add("rotate", "make a new password for a user; the old one ends at once", user)
-    rotate.add_argument("--expires", metavar="TIME", help="how long it is good (default: as the old one was)")
-    actions.add("revoke", "revoke the password of a user", user)
+    actions.add("list", "show the users; no secrets")
+    rotate = actions.add("rotate", "make a new password for a user; the old one is rejected at once", user)
+    rotate.add_argument(
+        "--expires", metavar="TIME", help="how long the new password is valid (default: as long as the old one was)"
+    )
+    actions.add("revoke", "revoke the password of a user at once", user)
 
 
 def _add_trust(command: argparse.ArgumentParser) -> None:
-    command.description = "Show a trust file, add keys to it, remove and revoke them; comments stay."
+    command.description = (
+        "Show a trust file, add keys to it, remove them and revoke them. Your comments in the file stay."
+    )
     every = type(command)(add_help=False)
     every.add_argument("file", metavar="FILE", help="the trust file")
     _add_verbose(every)
     _add_json(every)
     actions = _Actions(command, every)
-    add = actions.add("add", "trust a key, or a key set, for some hosts; a file that is not there is made")
+    add = actions.add("add", "trust a key or a key set for some hosts; makes the file if there is none")
     add.add_argument(
-        "--origin", action="append", required=True, metavar="HOST", help="host, *.parent or URL; may be repeated"
+        "--origin",
+        action="append",
+        required=True,
+        metavar="HOST",
+        help="host for whose cards the keys are trusted: a host, *.parent or a URL; may be repeated",
     )
     source = add.add_mutually_exclusive_group(required=True)
-    source.add_argument("--public-key", metavar="FILE", help="one key, PEM or JWK")
+    source.add_argument("--public-key", metavar="FILE", help="one public key, PEM or JWK; it is copied")
     source.add_argument("--jwks", metavar="FILE", help="JWK Set; its keys are copied")
     source.add_argument("--jwks-url", metavar="URL", help="JWK Set on the network; fetched when a card is verified")
-    add.add_argument("--kid", help="by what name signatures call the --public-key (default: its own)")
-    add.add_argument("--name", help="name of the party: policies name it")
+    add.add_argument(
+        "--kid", help="kid of the key of --public-key in signatures (default: the kid in its file, else its thumbprint)"
+    )
+    add.add_argument("--name", help="name of the party that signs with the keys, for policies")
     _add_signer(add)
-    add.add_argument("--alg", help="algorithm of RSA keys that do not say so themselves: RS256 … PS512")
-    add.add_argument("--not-before", metavar="WHEN", help="from when: 30d, 12h, or 2027-01-31[T12:00:00Z]")
-    add.add_argument("--not-after", metavar="WHEN", help="until when: 90d, 12h, or 2027-01-31[T12:00:00Z]")
-    remove = actions.add("remove", "trust a key, a key set or a key file no more")
-    remove.add_argument("what", metavar="KID|NAME|URL|FILE", help="as the list has it")
-    actions.add("list", "show whom the file trusts for which hosts")
-    revoke = actions.add("revoke", "revoke a key: whatever it signed proves nothing any more")
-    revoke.add_argument("kid", nargs="?", metavar="KID", help="of a key in the file or in a key file that it names")
-    revoke.add_argument("--thumbprint", help="of the key (RFC 7638), wherever it is listed, or nowhere")
-    revoke.add_argument("--entry", metavar="NAME|URL", help="the entry whose fetched key set has the KID")
+    add.add_argument("--alg", help="algorithm of RSA keys without an alg: RS256 … PS512")
+    add.add_argument("--not-before", metavar="WHEN", help="when the trust begins: 30d, 12h, or 2027-01-31[T12:00:00Z]")
+    add.add_argument("--not-after", metavar="WHEN", help="when the trust ends: 90d, 12h, or 2027-01-31[T12:00:00Z]")
+    remove = actions.add("remove", "remove an entry: its key, key set or key file is no longer trusted")
+    remove.add_argument("what", metavar="KID|NAME|URL|FILE", help="of the entry; see trust list")
+    actions.add("list", "show which keys the file trusts for which hosts")
+    revoke = actions.add("revoke", "revoke a key: nothing that it ever signed is accepted any more")
+    revoke.add_argument("kid", nargs="?", metavar="KID", help="kid of a key in the file or in a key file that it names")
+    revoke.add_argument(
+        "--thumbprint", help="RFC 7638 thumbprint of the key, instead of a KID; the key need not be in the file"
+    )
+    revoke.add_argument("--entry", metavar="NAME|URL", help="entry whose key set on the network has the KID")
     revoke.add_argument("--fetch", action="store_true", help="fetch that key set now, and record the key's thumbprint")
-    revoke.add_argument("--reason", default="", metavar="TEXT", help="for people who read the file")
+    revoke.add_argument("--reason", default="", metavar="TEXT", help="a note for people who read the file")
 
 
 def _add_memory(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "Show what is remembered of agents whose cards were seen, accept a key of one, and forget one."
+        "Manage the card memory: show what is remembered of agents, accept new keys of an agent, and forget an agent."
     )
     every = type(command)(add_help=False)
-    every.add_argument("--file", metavar="FILE", help="the memory (default: the one of this user)")
+    every.add_argument("--file", metavar="FILE", help="the card memory (default: the memory of this user)")
     _add_verbose(every)
     _add_json(every)
     agent = type(command)(add_help=False)
     agent.add_argument("location", metavar="LOCATION", help="URL of the agent: https://host, or https://host/agents/a")
     actions = _Actions(command, every)
-    actions.add("list", "show every location that a signed card came from, and its keys")
-    accept = actions.add("accept", "hold an agent to these keys from now on, in place of those remembered", agent)
+    actions.add("list", "show the URL of every agent whose verified card was seen, and its keys")
+    accept = actions.add("accept", "replace the remembered keys of an agent by these keys", agent)
     accept.add_argument(
         "thumbprints",
         nargs="+",
         metavar="THUMBPRINT",
-        help="of its key, from the people who run the agent, not from the agent",
+        help="RFC 7638 thumbprint of its key; get it from the people who run the agent, not from the agent",
     )
-    actions.add("forget", "know nothing of an agent any more: its next card is the first one again", agent)
+    actions.add("forget", "remove an agent from the memory; its next card is its first one again", agent)
 
 
 def _add_files(command: argparse.ArgumentParser, metavar: str, help: str) -> None:
     """Define the arguments that ``named_cards`` reads."""
     command.add_argument("files", nargs="*", metavar=metavar, help=help)
     command.add_argument(
-        "--files-from", metavar="FILE", help="names of cards, one per line or separated by NUL; - is standard input"
+        "--files-from",
+        metavar="FILE",
+        help="file with the names of cards, one per line or separated by NUL; - is standard input",
     )
 
 
@@ -290,13 +363,13 @@ def _add_quiet(command: argparse.ArgumentParser) -> None:
         "-q",
         "--quiet",
         action="store_true",
-        help="say nothing of cards that pass: only errors, and warnings about keys and files",
+        help="print only errors, and warnings about keys and files",
     )
 
 
 def _add_verbose(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "-v", "--verbose", action="store_true", help="log on standard error: what is fetched, made and skipped"
+        "-v", "--verbose", action="store_true", help="log on standard error what is fetched, made and skipped"
     )
 
 
@@ -313,21 +386,25 @@ def _add_json_of_cards(command: argparse.ArgumentParser) -> argparse._MutuallyEx
         action="store_const",
         const="lines",
         dest="json",
-        help="report as JSON Lines: an object for each card, and one for all of them",
+        help="report as JSON Lines: one object for each card, then one for all of them",
     )
     return forms
 
 
 def _add_encrypt(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--encrypt", action="store_true", help="encrypt with a passphrase; asks when none is in the environment"
+        "--encrypt",
+        action="store_true",
+        help="encrypt with the passphrase in A2A_SIGN_KEY_PASSPHRASE, or ask for one",
     )
 
 
 def _add_trusted(command: argparse.ArgumentParser) -> None:
     """Define the arguments that ``trusted_keys`` reads: cards, the keys that are trusted for them, and their origin."""
     _add_files(
-        command, "FILE|URL", "a card as it was served, a directory, a quoted glob, - for standard input, or an agent"
+        command,
+        "FILE|URL",
+        "card file, directory of cards, quoted glob, - for standard input, or URL of an agent",
     )
     command.add_argument(
         "--jwks", action="append", default=[], metavar="FILE", help="JWK Set of trusted keys; may be repeated"
@@ -335,32 +412,36 @@ def _add_trusted(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--public-key", action="append", default=[], metavar="FILE", help="one trusted key, PEM or JWK; may be repeated"
     )
-    command.add_argument("--kid", help="by what name signatures call the keys of --public-key (default: their own)")
-    command.add_argument("--alg", help="algorithm of RSA keys that do not say so themselves")
     command.add_argument(
-        "--trust", metavar="FILE", help="trust file: keys, key sets on the network, policies and revocations by host"
+        "--kid", help="kid of the key of --public-key in signatures (default: the kid in its file, else its thumbprint)"
+    )
+    command.add_argument("--alg", help="algorithm of RSA keys without an alg: RS256 … PS512")
+    command.add_argument(
+        "--trust", metavar="FILE", help="trust file: which keys are trusted for which hosts; see a2a-sign trust"
     )
     origin = command.add_mutually_exclusive_group()
     origin.add_argument(
         "--origin",
         metavar="URL",
-        help="URL or host that the card is from; the keys may speak for it only (default for a URL: itself)",
+        help="URL or host that the card is from; keys of --jwks and --public-key are trusted for it only (default for "
+        "an agent: its URL)",
     )
     origin.add_argument(
         "--origin-from-card",
         action="store_true",
-        help="the hosts of the card's interfaces; the entry of the signing key in --trust has to cover all of them",
+        help="the card is from the host of its first interface; the signing key must be trusted for all hosts that the "
+        "card names",
     )
     origin.add_argument(
         "--any-origin",
         action="store_true",
-        help="do not ask where the card is from: whoever has it from another host does not notice",
+        help="do not check where the card is from; a card that was copied from another host is accepted",
     )
     _add_signer(command)
     command.add_argument(
         "--allow-private",
         action="store_true",
-        help="agents that are named by URL may be on this machine (http too) or have private addresses (https)",
+        help="allow URLs of agents on this machine (http too) and at private addresses (https)",
     )
 
 
@@ -368,26 +449,27 @@ def _add_signer(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--signer",
         choices=SIGNERS,
-        help="the tool that signs with the keys: of a2a-python and a2a-js accept signatures that prove a part of the "
-        "card; whole: it signs complete cards",
+        help="tool that signs with the keys. a2a-trust: accept only its signatures. whole: also accept signatures of "
+        "other tools over the whole card. a2a-python, a2a-js: also accept their signatures, which cover a part of the "
+        "card (default: accept signatures that show that they cover the whole card)",
     )
 
 
 def _add_ring(command: argparse.ArgumentParser) -> None:
-    command.add_argument("file", metavar="RING", help="the file with the key ring")
+    command.add_argument("file", metavar="RING", help="file with the key ring")
 
 
-#: Each command, which is a module here with ``run``: what the list of commands says of it, and what adds its arguments.
+#: Name -> summary and function that adds the arguments. Each command is a module here, with a function ``run``.
 COMMANDS: Final = {
-    "sign": ("sign cards (the command when none is named)", _add_sign),
+    "sign": ("sign cards; the command if no other is named", _add_sign),
     "keygen": ("make a signing key", _add_keygen),
-    "verify": ("verify cards against keys that you trust", _add_verify),
-    "inspect": ("show cards for people", _add_inspect),
+    "verify": ("verify cards with keys that you trust", _add_verify),
+    "inspect": ("show the content of cards, and who signed them", _add_inspect),
     "lint": ("check cards for problems", _add_lint),
-    "rotate": ("add the next signing key to a ring: published now, signing later", _add_rotate),
-    "keys": ("manage a ring of signing keys", _add_keys),
-    "api-key": ("manage the API keys of a server", _add_api_key),
-    "password": ("manage the passwords of a server", _add_password),
-    "trust": ("manage whom you trust", _add_trust),
-    "memory": ("manage what is remembered of agents", _add_memory),
+    "rotate": ("add the next signing key to a key ring: published now, signing later", _add_rotate),
+    "keys": ("manage a key ring: signing keys that replace each other over time", _add_keys),
+    "api-key": ("manage the API keys that an agent accepts", _add_api_key),
+    "password": ("manage the passwords that an agent accepts", _add_password),
+    "trust": ("manage a trust file: which keys are trusted for which hosts", _add_trust),
+    "memory": ("manage the card memory: what is remembered of agents", _add_memory),
 }

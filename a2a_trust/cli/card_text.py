@@ -1,4 +1,4 @@
-"""Put a signed card into the text of the unsigned one, so that a diff shows what signing changed and nothing else."""
+"""Write a signed card into the text of the unsigned one, so that a diff shows only the changes of signing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DECODER: Final = json.JSONDecoder()
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """One member of the outermost object as it is written: blanks, name, colon with blanks, value, blanks."""
+    """The text of one member of the outermost object: blanks, name, colon with blanks, value, blanks."""
 
     lead: str
     name: str
@@ -27,10 +27,10 @@ class _Member:
 
 
 def rewritten(text: str, original: JSONObject, card: JSONObject) -> str:
-    """``text``, which says ``original``, with the members that differ in ``card`` written again.
+    """``text``, the JSON of ``original``, with new text for the members that differ in ``card``.
 
-    Members that are equal keep their very characters. New text follows the document: its indentation, its line ends,
-    whether it has blanks after colons and commas, whether it escapes what is not ASCII.
+    Equal members keep their characters. New text has the style of the document: indentation, line ends, blanks after
+    colons and commas, and escapes for characters that are not ASCII.
     """
     before, members, after = _split(text)
     if not members:
@@ -50,9 +50,9 @@ def rewritten(text: str, original: JSONObject, card: JSONObject) -> str:
 
 
 def _split(text: str) -> tuple[str, list[_Member], str]:
-    """The text up to the members of the outermost object, the members, and the rest from the blanks before its end.
+    """The text before the members of the outermost object, the members, and the text after them.
 
-    The text has passed the strict reader, so it is one JSON object and nothing has to be checked again.
+    The text has passed the strict reader, so it is one JSON object and needs no checks.
     """
     at = text.index("{") + 1
     before, members = text[:at], list[_Member]()

@@ -1,4 +1,4 @@
-"""``a2a-sign inspect``: a card read for a person. Who, where, how to authenticate, what for, and who signed what."""
+"""``a2a-sign inspect``: show the content of a card to people: agent, URLs, authentication, skills, signatures."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ __all__ = ["run"]
 
 _LONGEST: Final = 240
 _COLUMN: Final = 16
-"""Where that stands which has a label."""
+"""The column of the text after a label."""
 _UNKNOWN: Final = "unknown: not verified by this signature"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show every card; the exit code is that of the first one that cannot be read, or is not verified where asked."""
+    """Show every card; the exit code is that of the first card that is unreadable or, with keys, not verified."""
     keys: TrustedKeys | None = None
     try:
         options.files = named_cards(options)
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_nothing_to_verify_with(options: argparse.Namespace) -> None:
-    """ConfigurationError: the arguments say how to verify, and not with which keys."""
+    """ConfigurationError for arguments that say how to verify, without any keys."""
     if (
         options.origin is not None
         or options.origin_from_card
@@ -104,13 +104,13 @@ def _check_nothing_to_verify_with(options: argparse.Namespace) -> None:
         or options.alg is not None
     ):
         raise ConfigurationError(
-            "--origin, --origin-from-card, --any-origin, --signer, --kid and --alg are for verifying; name keys too: "
-            "--trust FILE"
+            "--origin, --origin-from-card, --any-origin, --signer, --kid and --alg need keys to verify with; add "
+            "--trust FILE, --jwks FILE or --public-key FILE"
         )
 
 
 def _inspected(document: bytes, keys: TrustedKeys | None, name: str) -> tuple[dict[str, Any], Exit]:
-    """What there is to say of a card. MalformedError when it is no JSON object."""
+    """The report on a card. MalformedError: it is not a JSON object."""
     card = strict_json.parse(document, what="card")
     if type(card) is not dict:
         raise MalformedError("card: not a JSON object")
@@ -124,7 +124,7 @@ def _inspected(document: bytes, keys: TrustedKeys | None, name: str) -> tuple[di
     try:
         view = read_card(card)
     except MalformedError as error:
-        problems.append(f"how to authenticate cannot be told: {error}")
+        problems.append(f"the authentication rules cannot be read: {error}")
     provider = card.get("provider")
     entry: dict[str, Any] = {
         "name": _text(card, "name"),
@@ -150,7 +150,7 @@ def _inspected(document: bytes, keys: TrustedKeys | None, name: str) -> tuple[di
 
 
 def _leave_open(entry: dict[str, Any], view: CardView) -> None:
-    """Say what callers need by a signature that proves a part: a requirement that is absent may have been removed."""
+    """Weaken the rules for callers to those that a partial signature proves: others may have been removed."""
     if _lets_everybody_in(view):
         entry["authentication"], entry["anonymous"] = _UNKNOWN, None
     else:
@@ -199,10 +199,10 @@ def _skills(card: JSONObject, view: CardView | None) -> list[dict[str, Any]]:
 
 def _sentence(requirements: tuple[Alternative, ...] | None, view: CardView) -> str:
     if not requirements:
-        return "nothing: the card demands no proof, so anybody may call"
+        return "nothing: the card requires no credential, so anybody may call"
     ways = [
         " and ".join(_credential(name, scopes, view) for name, scopes in alternative.schemes)
-        or "nothing at all: anybody may call"
+        or "nothing: anybody may call"
         for alternative in requirements
     ]
     ways = list(dict.fromkeys(ways))
@@ -211,12 +211,12 @@ def _sentence(requirements: tuple[Alternative, ...] | None, view: CardView) -> s
 
 def _credential(name: str, scopes: frozenset[str], view: CardView) -> str:
     scheme = view.schemes.get(name)
-    what = f"{name}, which the card does not declare" if scheme is None else _phrase(scheme)
+    phrase = f"{name}, which the card does not declare" if scheme is None else _phrase(scheme)
     if not scopes:
-        return what
+        return phrase
     words = sorted(scopes)
     listed = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-    return f"{what} with the scope{'s' if len(words) > 1 else ''} {listed}"
+    return f"{phrase} with the scope{'s' if len(words) > 1 else ''} {listed}"
 
 
 def _phrase(scheme: SecurityScheme) -> str:
@@ -229,19 +229,19 @@ def _phrase(scheme: SecurityScheme) -> str:
         case HttpScheme(scheme="basic"):
             return "a user name and a password (HTTP basic)"
         case HttpScheme(scheme=word):
-            return f"a credential of HTTP {word}"
+            return f"a credential for HTTP {word}"
         case OAuth2Scheme():
-            return "a token of OAuth 2.0"
+            return "an OAuth 2.0 token"
         case OpenIdConnectScheme():
-            return "a token of OpenID Connect"
+            return "an OpenID Connect token"
         case MutualTlsScheme():
             return "a client certificate (mutual TLS)"
         case _:
-            return f"what the card calls {scheme.name!r}, and nothing else about it"
+            return f"a credential that the card only names: {scheme.name!r}"
 
 
 def _scheme(scheme: SecurityScheme) -> str:
-    """A declared scheme: what it is, and where to get what it takes."""
+    """A declared scheme: the kind of credential, and where to get one."""
     match scheme:
         case OAuth2Scheme(flows=flows, metadata_url=metadata_url):
             places = [f"{flow.kind}: {', '.join(url for _, url in flow.urls)}" for flow in flows]
@@ -257,7 +257,7 @@ def _scheme(scheme: SecurityScheme) -> str:
 
 
 class _Proof(NamedTuple):
-    """What the card is judged by."""
+    """The keys and the origin that a card is verified with."""
 
     trust: TrustStore
     origin: str | UnsafeAnyOrigin
@@ -274,9 +274,9 @@ def _signatures(card: JSONObject, proof: _Proof | None) -> list[dict[str, Any]]:
     except (UnsignedCardError, MalformedError) as error:
         given = card.get("signatures")
         return [] if given is None or given == [] else [{"problem": str(error)}]
-    # Each alone: what is asked of all is not.
-    alone = None if proof is None else proof._replace(trust=TrustStore(proof.trust.keys))
-    return [_signature(card, entry, alone) for entry in entries]
+    # Verify each signature by itself: policies, which demand several signatures, are left out.
+    single = None if proof is None else proof._replace(trust=TrustStore(proof.trust.keys))
+    return [_signature(card, entry, single) for entry in entries]
 
 
 def _signature(card: JSONObject, entry: JSON, proof: _Proof | None) -> dict[str, Any]:
@@ -285,7 +285,7 @@ def _signature(card: JSONObject, entry: JSON, proof: _Proof | None) -> dict[str,
     except MalformedError as error:
         return {"problem": str(error)}
     header = signature.header
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "kid": signature.kid,
         "alg": signature.alg,
         "jku": header.get("jku") if type(header.get("jku")) is str else None,
@@ -295,7 +295,7 @@ def _signature(card: JSONObject, entry: JSON, proof: _Proof | None) -> dict[str,
         "companion": signature.is_companion,
     }
     if proof is None:
-        return told
+        return report
     try:
         verified = verify_card(
             {**card, "signatures": [entry]},
@@ -305,11 +305,12 @@ def _signature(card: JSONObject, entry: JSON, proof: _Proof | None) -> dict[str,
             coverage=Coverage.SIGNED_PART_ONLY,
         )
     except CardVerificationError as error:
-        return {**told, "good": False, "reason": "; ".join(failure.detail for failure in error.failures) or str(error)}
+        reason = "; ".join(failure.detail for failure in error.failures) or str(error)
+        return {**report, "good": False, "reason": reason}
     except MalformedError as error:
-        return {**told, "good": False, "reason": str(error)}
+        return {**report, "good": False, "reason": str(error)}
     return {
-        **told,
+        **report,
         "good": True,
         "form": verified.form,
         "uncovered": list(verified.dropped) if verified.unverified else [],
@@ -356,8 +357,8 @@ def _put(name: str, entry: dict[str, Any]) -> None:
     if entry["authentication"] is not None:
         colour = "green" if entry["anonymous"] is False else "yellow"
         _put_line("callers need:", mark(_filled(entry["authentication"]), colour, sys.stdout))
-    for scheme, what in (entry["schemes"] or {}).items():
-        _put_line("scheme:", _filled(f"{scheme} is {what}"))
+    for scheme, phrase in (entry["schemes"] or {}).items():
+        _put_line("scheme:", _filled(f"{scheme} is {phrase}"))
     if entry["extended_card"]:
         _put_line("more:", "an extended card for authenticated callers")
     if entry["interfaces"]:
@@ -393,7 +394,7 @@ def _put_signatures(entry: dict[str, Any]) -> None:
             for word, member in (("on", "issued"), ("from", "not_before"), ("until", "expires"))
             if signature[member]
         )
-        kind = "a companion for SDKs; it counts for nobody else" if signature["companion"] else ""
+        kind = "a companion for SDKs; others ignore it" if signature["companion"] else ""
         about = ", ".join(
             filter(None, (signature["alg"], times, f"jku {signature['jku']}" if signature["jku"] else "", kind))
         )
@@ -411,11 +412,11 @@ def _put_signatures(entry: dict[str, Any]) -> None:
 
 def _put_judged(signature: dict[str, Any]) -> None:
     if not signature["good"]:
-        _put_line("", f"{mark('does not count', 'red', sys.stdout)}: {_shown(signature['reason'])}")
+        _put_line("", f"{mark('rejected', 'red', sys.stdout)}: {_shown(signature['reason'])}")
         return
     covers = "a part of the card" if signature["unverified"] else "the whole card"
     covers += f", without {', '.join(signature['uncovered'])}" if signature["uncovered"] else ""
-    _put_line("", f"good in the form {signature['form']}; covers {_shown(covers)}")
+    _put_line("", f"valid in the form {signature['form']}; covers {_shown(covers)}")
     if signature["key_expires"]:
         _put_line("", f"the key is valid until {signature['key_expires']}")
     if signature["unverified"]:
@@ -423,14 +424,14 @@ def _put_judged(signature: dict[str, Any]) -> None:
 
 
 def _shown(text: object) -> str:
-    """One line, cut, with nothing in it that steers a terminal, or pads it to where the terminal begins a new one."""
+    """The text as one printable line, cut to a length, without blanks that push text into the next line."""
     line = re.sub(" {2,}", " ", printable(text))
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 
 
 def _filled(text: object) -> str:
-    """As ``_shown``, for what stands behind a label: on a terminal its further lines stay in its column, so that none
-    of them looks like a line of this report."""
+    """As ``_shown``, for text after a label. On a terminal its further lines are indented, so that no line of the text
+    looks like a line of this report."""
     if not sys.stdout.isatty():
         return _shown(text)
     width = max(shutil.get_terminal_size().columns, _COLUMN + 24) - _COLUMN

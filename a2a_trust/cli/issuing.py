@@ -1,8 +1,9 @@
-"""What commands share that issue secrets of a store: API keys and passwords.
+"""The parts that the commands for secrets in a store share: API keys and passwords.
 
-A new secret goes to standard output, alone, and everything else to standard error: ``… create … > key.txt`` holds the
-secret. It is shown this once; one that could not be shown is taken back. A secret never comes in as an argument, where
-other users and the shell's history would see it.
+- A new secret goes to standard output, and everything else to standard error, so ``… create … > key.txt`` writes the
+  secret only.
+- It is shown only once. If that fails, it is taken back.
+- A secret never comes in as an argument, because other users and the shell's history would see it.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ def run_action(
     actions: Mapping[str, Callable[[argparse.Namespace], dict[str, Any] | None]],
     options: argparse.Namespace,
 ) -> int:
-    """Do what ``options.action`` is for, in the store ``options.store``; its report is JSON where that is asked for."""
+    """Run ``options.action`` on the store ``options.store``, and report it as JSON if the options ask for JSON."""
     command = f"{name} {options.action}"
     try:
         with naming(options.store):
             report = actions[options.action](options)
     except _NotShownError as error:
-        sys.stdout = None  # what is left in it goes nowhere, and neither does a report
+        sys.stdout = None  # the rest of the output, and a report, must not be written
         return failed(command, error, as_json=False, code=Exit.INPUT_OUTPUT)
     except BrokenPipeError:
         raise
@@ -53,16 +54,20 @@ class _NotShownError(OSError):
     """A new secret could not be shown."""
 
 
-def check_output(what: str) -> None:
-    """_NotShownError when nothing can be shown; ask before anything is changed."""
+def check_output(kind: str) -> None:
+    """_NotShownError if nothing can be shown; call it before a change. ``kind`` is "key" or "password"."""
     if sys.stdout is None:
-        raise _NotShownError(f"standard output is closed, and a new {what} is shown there once; nothing was changed")
+        raise _NotShownError(
+            f"standard output is closed, so a new {kind} cannot be shown; nothing was changed. Open standard output"
+        )
 
 
 @contextmanager
 def signals_held() -> Iterator[Callable[[], object]]:
-    """In the block, signals that end the command wait until it calls what it gets, or ends: a new secret is either
-    shown or taken back."""
+    """In the block, signals that end the command wait until the block ends or calls the yielded function.
+
+    So a new secret is either shown or taken back.
+    """
     if sys.platform == "win32":
         yield lambda: None
         return
@@ -76,12 +81,12 @@ def signals_held() -> Iterator[Callable[[], object]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unseen:
-    """A new secret that nobody has seen yet: ``what`` it is ("key"), and its public ``name``.
+    """A new secret that was not shown yet: its ``kind`` ("key"), and its public ``name``.
 
-    ``undone`` says what ``take_back`` leaves behind; ``command`` revokes the secret where that fails.
+    ``undone`` says what holds after ``take_back``; ``command`` revokes the secret if ``take_back`` fails.
     """
 
-    what: str
+    kind: str
     name: str
     take_back: Callable[[], None]
     undone: str
@@ -89,9 +94,9 @@ class Unseen:
 
     @contextmanager
     def showing(self, release: Callable[[], object]) -> Iterator[None]:
-        """Show the secret in the block; it is taken back when that fails, and _NotShownError says so.
+        """Show the secret in the block; if that fails, take it back and raise _NotShownError.
 
-        ``release`` lets the signals come that were held back while the secret was made.
+        ``release`` ends the block of ``signals_held`` in which the secret was made.
         """
         try:
             release()
@@ -108,24 +113,26 @@ class Unseen:
                 self.take_back()
         except TrustError as second:
             raise _NotShownError(
-                f"the new {self.what} {self.name} could not be shown ({why}) and could not be revoked ({second}); "
+                f"the new {self.kind} {self.name} could not be shown ({why}) and could not be revoked ({second}); "
                 f"run: {self.command}"
             ) from None
         if isinstance(error, Exception):
-            raise _NotShownError(f"the new {self.what} could not be shown ({why}); {self.undone}") from None
+            raise _NotShownError(
+                f"the new {self.kind} could not be shown ({why}); {self.undone}. Run the command again"
+            ) from None
 
 
-def read_secret(name: str, what: str) -> bytes:
+def read_secret(name: str, kind: str) -> bytes:
     """The content of a file, or of standard input for ``-``, without the end of its line."""
     try:
         return read_input(name).removesuffix(b"\n").removesuffix(b"\r")
     except OSError as error:
-        # The name is not repeated: people give the secret where its file belongs.
+        # The error does not repeat the name: people type the secret in place of its file.
         raise OSError(
-            f"the file with the {what}: {error.strerror}; give a file or -, never the {what} itself"
+            f"the file with the {kind}: {error.strerror}; give a file or -, never the {kind} itself"
         ) from None
 
 
 def expiry(lifetime: str | None) -> float:
-    """The moment that --expires names; infinite where it is not given."""
+    """The moment of --expires in seconds since the epoch; infinity without it."""
     return math.inf if lifetime is None else moment(lifetime, time.time(), "--expires")

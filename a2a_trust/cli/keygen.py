@@ -1,4 +1,4 @@
-"""``a2a-sign keygen``: make a signing key, and the JWK Set with its public half to publish."""
+"""``a2a-sign keygen``: make a signing key, and the JWK Set that publishes its public key."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from a2a_trust.keys.signer import LocalSigner, generate_signer
 
 __all__ = ["run"]
 
-#: Algorithms that a PEM file implies by its kind of key; others are only remembered in a JWK.
+#: Algorithms that follow from the kind of key in a PEM file. Only a JWK can hold the others.
 _PEM_TELLS = ("ES256", "ES384", "ES512", "EdDSA", "RS256")
 
 
@@ -44,7 +44,7 @@ class _Made:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Make the key; never over one that is there."""
+    """Make the key; an existing key is never overwritten."""
     try:
         made = _make(options)
     except (TrustError, OSError) as error:
@@ -56,9 +56,9 @@ def run(options: argparse.Namespace) -> int:
         return Exit.OK
     key = "" if options.output is None else f"--key {shlex.quote(private)} "
     word = "completed" if made.is_completed else "made"
-    about = "was there already and is unchanged" if made.is_completed else "keep it secret; mode 0600"
+    about = "existed already, unchanged" if made.is_completed else "keep it secret; mode 0600"
     if made.private.suffix == ".pem" and not made.is_completed and not _fits_pem(options, signer.alg):
-        about += "; a JWK, since PEM can hold neither --kid nor this --alg"
+        about += "; a JWK, because PEM cannot hold --kid or this --alg"
     put(f"{mark(word, 'green', sys.stdout)} {signer.alg} key {printable(signer.kid)}")
     put(f"  private key: {printable(private)}   {about}")
     put(f"  public keys: {printable(made.public)}   publish it; verifiers read it")
@@ -67,14 +67,16 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _make(options: argparse.Namespace) -> _Made:
-    """Both files are prepared before the first is put in place: what cannot be written leaves none.
+    """Make both files. Both are prepared before the first is put in place, so a failed write leaves neither.
 
-    A command that was killed between the two leaves the private one: then the other is made from it, unless somebody
-    else may have put it there.
+    A command that is killed between the two leaves the private key only. The next run makes the JWK Set from it, if the
+    file is a private file of this user.
     """
     private = default_key_path() if options.output is None else Path(options.output)
     if options.output in ("", "-") or not private.name:
-        raise ConfigurationError("-o needs the name of a file: a private key goes into one that only you can read")
+        raise ConfigurationError(
+            f"-o {options.output!a}: a private key is secret, so name a file, which only you can read"
+        )
     public = private.with_name(f"{private.stem}.jwks.json")
     is_completed = is_taken(private)
     if is_taken(public):
@@ -100,7 +102,7 @@ def _make(options: argparse.Namespace) -> _Made:
 
 
 def _is_there(path: Path | str) -> ConfigurationError:
-    return ConfigurationError(f"{path} is there already and is not overwritten; move it away, or choose -o FILE")
+    return ConfigurationError(f"{path} exists already and is not overwritten; move it away, or choose -o FILE")
 
 
 def _fits_pem(options: argparse.Namespace, alg: str) -> bool:
@@ -108,24 +110,24 @@ def _fits_pem(options: argparse.Namespace, alg: str) -> bool:
 
 
 def _new_key(options: argparse.Namespace) -> tuple[LocalSigner, bytes]:
-    """A new key, and what its file holds."""
+    """A new key, and the content of its file."""
     signer = generate_signer(options.alg, kid=options.kid)
     fits_pem = _fits_pem(options, signer.alg)
     if options.format == "pem" and not fits_pem:
-        raise ConfigurationError("PEM can hold neither --kid nor this --alg; use --format jwk")
+        raise ConfigurationError("--format pem: PEM cannot hold --kid or this --alg; use --format jwk")
     chosen: Literal["pem", "jwk"] = options.format or ("pem" if fits_pem else "jwk")
     passphrase = new_passphrase() if options.encrypt else None
     return signer, private_key_bytes(signer, format=chosen, passphrase=passphrase)
 
 
 def _holds(public: Path, jwks: bytes) -> bool:
-    """Whether the file is as we would make it: another ``keygen`` may have completed the same key meanwhile."""
+    """Whether the file has the content that we would write: another ``keygen`` may have just completed the same key."""
     with _opened_own(public, closed=0o022) as file:
         return file.read(len(jwks) + 1) == jwks
 
 
 def _opened_own(path: Path, *, closed: int = 0o077) -> BinaryIO:
-    """The file as ``keygen`` leaves it: a regular one, no link, ours, and closed to others; else ConfigurationError."""
+    """The opened file. ConfigurationError unless it is a regular file of this user, closed to others, and no link."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except OSError:
@@ -140,7 +142,7 @@ def _opened_own(path: Path, *, closed: int = 0o077) -> BinaryIO:
 
 
 def _signer_in(private: Path, options: argparse.Namespace) -> LocalSigner:
-    """The key that is there without its public half; ConfigurationError when it is not the one that is asked for."""
+    """The existing key without a JWK Set; ConfigurationError if it is not the key that the options ask for."""
     with _opened_own(private) as file, key_file_warnings(), naming(str(private)):
         data = read_key_file(file, private)
     is_encrypted = False
@@ -154,10 +156,10 @@ def _signer_in(private: Path, options: argparse.Namespace) -> LocalSigner:
         raise _is_there(private) from None
     asked = algorithm_option(options.alg)
     if (signer.alg, options.kid or signer.kid, is_encrypted or not options.encrypt) != (asked, signer.kid, True):
-        what = "encrypted" if is_encrypted else "not encrypted"
+        state = "encrypted" if is_encrypted else "not encrypted"
         raise ConfigurationError(
-            f"{private} is there already, without its public keys, and is not the key that you ask for: it is the "
-            f"{signer.alg} key {signer.kid}, {what}. To make its public keys, run: a2a-sign keygen "
-            f"-o {shlex.quote(str(private))} --alg {signer.alg}. For a new key, move it away, or choose -o FILE"
+            f"{private} exists already without its JWK Set, and is not the key that the options ask for: it is the "
+            f"{signer.alg} key {signer.kid}, {state}. To make its JWK Set, run: a2a-sign keygen "
+            f"-o {shlex.quote(str(private))} --alg {signer.alg}. For a new key, move the file away, or choose -o FILE"
         )
     return signer

@@ -1,4 +1,4 @@
-"""``a2a-sign keys``: make a key ring, show it, revoke a key of it, and write its JWK Set."""
+"""``a2a-sign keys``: make a key ring, show it, revoke a key in it, and export its JWK Set."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ __all__ = ["changed", "done", "entry", "plan", "present"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the action is for, with the ring in ``options.file``."""
+    """Run the action on the key ring ``options.file``."""
     return done(f"keys {options.action}", options, _ACTIONS[options.action])
 
 
 def done(command: str, options: argparse.Namespace, act: Callable[[argparse.Namespace], dict[str, Any]]) -> int:
-    """The exit code of a command on a ring, whose report is what ``act`` gives."""
-    # Where the key set goes to standard output, nothing else may.
+    """Run ``act``, report the JSON members that it returns, and return the exit code."""
+    # A key set on standard output must be the only output there.
     stream = sys.stderr if getattr(options, "output", None) == "-" else sys.stdout
     try:
         with key_file_warnings(), naming(options.file):
@@ -62,7 +62,7 @@ def done(command: str, options: argparse.Namespace, act: Callable[[argparse.Name
 
 
 def changed(options: argparse.Namespace, change: Callable[[KeyRing], KeyRing]) -> KeyRing:
-    """The ring in the file after the change; the passphrase is asked for when a new key needs one."""
+    """The ring in the file after the change; asks for the passphrase if a new key needs one."""
     path = Path(options.file)
     try:
         return opened(lambda passphrase: update_key_ring(path, change, passphrase=passphrase), options.file)
@@ -71,12 +71,12 @@ def changed(options: argparse.Namespace, change: Callable[[KeyRing], KeyRing]) -
 
 
 def present() -> float:
-    """The next full second, so that what is written for people is what holds."""
+    """The next full second, so that the times shown to people are exact."""
     return float(math.ceil(time.time()))
 
 
 def entry(ring: KeyRing, key: RingKey, now: float) -> dict[str, Any]:
-    """What a report in JSON says of a key: no private half."""
+    """The entry for a key in a JSON report, without the private key."""
     return {
         "kid": key.kid,
         "alg": key.public_key.alg,
@@ -91,7 +91,7 @@ def entry(ring: KeyRing, key: RingKey, now: float) -> dict[str, Any]:
 
 
 def plan(ring: KeyRing, key: RingKey, now: float) -> str:
-    """What a key does, and when that changes."""
+    """The job of a key now, and when that changes."""
     match ring.state(key, now):
         case KeyState.NEXT:
             return f"published, signs from {written(key.active_from)}"
@@ -99,9 +99,9 @@ def plan(ring: KeyRing, key: RingKey, now: float) -> str:
             ends, goes = written(key.retired_at), written(key.removed_at)
             return f"signs until {ends}, published until {goes}" if ends else "signs; no rotation is under way"
         case KeyState.RETIRED:
-            return f"signs no more, published until {written(key.removed_at)}"
+            return f"does not sign, published until {written(key.removed_at)}"
         case KeyState.REMOVED:
-            return "published no more; the next change takes it out of the file"
+            return "not published; the next change of the ring removes it from the file"
         case KeyState.REVOKED:
             return f"since {written(key.revoked_at)}; neither signs nor is published"
 
@@ -109,12 +109,12 @@ def plan(ring: KeyRing, key: RingKey, now: float) -> str:
 def _create(options: argparse.Namespace) -> dict[str, Any]:
     path = Path(options.file)
     if options.file in ("", "-") or not path.name:
-        raise ConfigurationError("a key ring needs the name of a file, which only you can read")
+        raise ConfigurationError(f"RING {options.file!a}: a key ring is secret, so name a file that only you can read")
     if options.kid is not None and options.key is None:
-        raise ConfigurationError("--kid names the key of --key; a new key is named by its thumbprint")
+        raise ConfigurationError("--kid works only with --key; the name of a new key is its thumbprint")
     if options.key is not None and options.alg is not None:
-        raise ConfigurationError("--alg is for a new key, and --key names one that you have; drop one of them")
-    exists = ConfigurationError(f"{path} is there already and is not overwritten; choose another name")
+        raise ConfigurationError("--alg is for a new key, and --key names an existing one; leave out one of them")
+    exists = ConfigurationError(f"{path} exists already and is not overwritten; choose another name")
     if is_taken(path):
         raise exists
     first = new_ring_key(options.alg or "ES256") if options.key is None else load_signers([options.key], options.kid)[0]
@@ -128,7 +128,7 @@ def _create(options: argparse.Namespace) -> dict[str, Any]:
         kind = "encrypted" if ring.is_encrypted else "not encrypted"
         put(f"{mark('made', 'green', sys.stdout)} {printable(options.file)}: {first.alg} key {printable(first.kid)}")
         put(f"  signs from now on; keep the file secret: mode 0600, {kind}")
-        put(f"  publish:   a2a-sign keys export {name}   gives the key set that verifiers read")
+        put(f"  publish:   a2a-sign keys export {name}   writes the key set that verifiers read")
         put(f"  next:      a2a-sign card.json --key {name}")
     return {"kid": first.kid, "alg": first.alg, "encrypted": ring.is_encrypted}
 
@@ -137,7 +137,7 @@ def _list(options: argparse.Namespace) -> dict[str, Any]:
     ring, now = _ring(options.file), time.time()
     if not options.json:
         put_table(
-            ("KID", "ALG", "STATE", "WHAT IT DOES"),
+            ("KID", "ALG", "STATE", "JOB"),
             [(printable(key.kid), key.public_key.alg, ring.state(key, now), plan(ring, key, now)) for key in ring.keys],
         )
     return {"encrypted": ring.is_encrypted, "keys": [entry(ring, key, now) for key in ring.keys]}
@@ -154,16 +154,25 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
     ring = changed(options, revoke)
     active = ring.active(now)
     was_active = before[-1].active(now).kid == options.kid
+    was_revoked = next((key.revoked_at for key in before[-1].keys if key.kid == options.kid), None)
     if not options.json:
         name = printable(shlex.quote(options.file))
         put(f"{mark('revoked', 'green', sys.stdout)} {printable(options.kid)}")
+        if was_revoked is not None:
+            put(f"  it was revoked before, at {written(was_revoked)}")
         put(f"  {printable(active.kid)} {'signs from now on' if was_active else plan(ring, active, now)}")
-        put(f"  publish the key set now: a2a-sign keys export {name}   (a server that reads the ring does)")
+        put(f"  publish the key set now: a2a-sign keys export {name}   (a server that reads the ring does this)")
         if was_active:
-            put(f"  sign the cards again:    a2a-sign card.json --key {name}   (a server that signs by the ring does)")
-            put("  verifiers that remember the old key set take the new signatures when they have fetched it again")
+            put(f"  sign the cards again:    a2a-sign card.json --key {name}   (a server with this ring does this)")
+            put("  verifiers with the old key set in a cache accept the new signatures after they fetch the new one")
     entries = [entry(ring, key, now) for key in ring.keys]
-    return {"kid": options.kid, "active": active.kid, "was_active": was_active, "keys": entries}
+    return {
+        "kid": options.kid,
+        "active": active.kid,
+        "was_active": was_active,
+        "was_revoked": was_revoked is not None,
+        "keys": entries,
+    }
 
 
 def _export(options: argparse.Namespace) -> dict[str, Any]:
@@ -187,7 +196,7 @@ def _export(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _ring(name: str) -> KeyRing:
-    """The ring, without its passphrase: what is public in it is not encrypted."""
+    """The ring. It takes no passphrase, because only private keys are encrypted."""
     try:
         return load_key_ring(Path(name))
     except FileNotFoundError:
@@ -196,7 +205,7 @@ def _ring(name: str) -> KeyRing:
 
 def _no_ring(name: str) -> ConfigurationError:
     return ConfigurationError(
-        f"there is no key ring at {name}; make it with its first key: a2a-sign keys create {shlex.quote(name)}"
+        f"there is no key ring at {name}; to make one with its first key: a2a-sign keys create {shlex.quote(name)}"
     )
 
 

@@ -40,9 +40,9 @@ _COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Report:
-    """What there is to say of one file; ``places`` has the position of every finding's pointer.
+    """The report on one file. ``places`` has the position of every finding's pointer.
 
-    ``not_fixed`` is why a card was not fixed that should be, ``unread`` why there is nothing else to say.
+    ``not_fixed`` says why --fix did not fix the card, ``unread`` why the file could not be read.
     """
 
     name: str
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         names = named_cards(options)
         if options.fix and "-" in names:
-            raise ConfigurationError("--fix changes files, and - is standard input; name files")
+            raise ConfigurationError("--fix changes files, and - is standard input; name files, or leave out --fix")
     except (ConfigurationError, OSError) as error:
         return failed("lint", error, as_json=options.json, code=exit_of_setup(error))
     results, reports = Results("lint", options.json), list[_Report]()
@@ -101,7 +101,7 @@ def _put_sarif(reports: list[_Report]) -> None:
 
 
 def _put_not_read(report: _Report) -> None:
-    """On standard error, what is no finding: the file could not be read, or not be fixed."""
+    """Write to standard error that the file could not be read, or not be fixed."""
     if report.unread is not None:
         failed("lint", report.unread, as_json=False, code=report.code, file=report.name)
     if report.not_fixed is not None:
@@ -123,7 +123,7 @@ def _report(name: str, *, fix: bool) -> _Report:
 
 
 def _fixed(path: Path) -> tuple[bytes, tuple[str, ...], MalformedError | ConfigurationError | None]:
-    """The card as the file has it now, what was left out of it, and why nothing was, if it should have been."""
+    """The card in the file now, the pointers of the members that were removed, and why the card was not fixed."""
     with FileToWrite(path, Over.WHAT_WAS_READ) as file:
         file.lock()
         data = file.read(strict_json.MAX_BYTES + 1)
@@ -138,9 +138,9 @@ def _fixed(path: Path) -> tuple[bytes, tuple[str, ...], MalformedError | Configu
 
 
 def fixed_text(data: bytes) -> tuple[bytes, tuple[str, ...]]:
-    """The card's text without what ``fix_card`` leaves out of the card, and the pointers of that.
+    """The card's text without the members that ``fix_card`` removes, and their pointers.
 
-    The rest of the text keeps its order and its looks. Errors as ``fix_card`` has them.
+    The rest of the text keeps its order and layout. Raises the errors of ``fix_card``.
     """
     card = strict_json.parse(data, what="card")
     fixed, dropped = fix_card(card)
@@ -148,12 +148,12 @@ def fixed_text(data: bytes) -> tuple[bytes, tuple[str, ...]]:
         return data, ()
     text = rewritten(data.decode("utf-8"), card, fixed).encode("utf-8")
     if strict_json.parse(text, what="card") != fixed:
-        raise AssertionError("the text that would be written says something else than the card; nothing was written")
+        raise AssertionError("the new text differs from the fixed card; nothing was written")
     return text, dropped
 
 
 def _places(data: bytes, findings: tuple[Finding, ...]) -> dict[str, Position]:
-    """Where the findings are in the text; at its beginning when it is no card."""
+    """The positions of the findings in the text; its beginning for a text that is not a card."""
     pointers = [finding.pointer for finding in findings]
     if any(finding.rule == "unreadable-document" for finding in findings):
         return dict.fromkeys(pointers, Position(line=1, column=1))
@@ -185,7 +185,7 @@ def _put(report: _Report, *, hint: bool, quiet: bool) -> None:
         return
     name = printable(report.name)
     for pointer in report.fixed if not quiet else ():
-        put(f"{name}:{printable(pointer)} {mark('fixed', 'green', sys.stdout)}: left out")
+        put(f"{name}:{printable(pointer)} {mark('fixed', 'green', sys.stdout)}: removed")
     for finding in report.findings:
         if quiet and finding.severity is not Severity.ERROR:
             continue
@@ -196,8 +196,8 @@ def _put(report: _Report, *, hint: bool, quiet: bool) -> None:
     if quiet:
         return
     counts = Counter(finding.severity for finding in report.findings)
-    told = [f"{counts[severity]} {severity}{'s'[: counts[severity] != 1]}" for severity in Severity if counts[severity]]
-    put(f"{name}: {', '.join(told) or mark('no problems found', 'green', sys.stdout)}")
+    sums = [f"{counts[severity]} {severity}{'s'[: counts[severity] != 1]}" for severity in Severity if counts[severity]]
+    put(f"{name}: {', '.join(sums) or mark('no problems found', 'green', sys.stdout)}")
     fixable = sum(RULES[finding.rule].is_fixable for finding in report.findings)
     if fixable and hint:
-        put(f"  {fixable} can be fixed with --fix, which changes no meaning")
+        put(f"  {fixable} can be fixed with --fix; the meaning of the card stays the same")

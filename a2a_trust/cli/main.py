@@ -1,7 +1,7 @@
-"""``a2a-sign``: what all its commands share: the version, signals, and how mistakes end.
+"""``a2a-sign``: the parts that all its commands share, such as usage errors, signals and the version.
 
-Start-up is paid by every step of every pipeline: of the commands only the called one is imported, when its arguments
-are good.
+Every step of every pipeline pays for start-up. So only the module of the called command is imported, and only after
+its arguments were read.
 """
 
 from __future__ import annotations
@@ -36,9 +36,15 @@ examples:
   a2a-sign lint card.json                           check a card for problems
   a2a-sign rotate ring.json                         add the next key of a ring; it signs in 24 hours
 
-keys come from --key FILE, from A2A_SIGN_KEY (the key itself, or that in base64) or A2A_SIGN_KEY_FILE, else from the
-default key, which pipelines (CI is set) do not use;
-an encrypted key is opened with A2A_SIGN_KEY_PASSPHRASE, A2A_SIGN_KEY_PASSPHRASE_FILE, or by asking.
+signing key, the first of these that is given:
+  --key FILE                    a private key or a key ring
+  A2A_SIGN_KEY                  the key itself, or the key in base64
+  A2A_SIGN_KEY_FILE             the name of its file (set this or A2A_SIGN_KEY, not both)
+  the default key               made by "a2a-sign keygen"; not used in pipelines (when CI is set)
+passphrase of an encrypted key, the first of these that is given:
+  A2A_SIGN_KEY_PASSPHRASE       the passphrase itself
+  A2A_SIGN_KEY_PASSPHRASE_FILE  the name of a file; its first line is the passphrase
+  the terminal                  the command asks for it
 
 exit codes:
   0 ok   1 invalid   2 usage or configuration   3 unsigned   4 untrusted   5 uncovered members   6 input or output
@@ -51,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # what the terminal cannot show is no reason to fail
+            stream.reconfigure(errors="backslashreplace")  # a character that the terminal lacks must not end a command
     try:
         options = _options(arguments)
         if isinstance(options, int):
@@ -65,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
     except _EndedBySignal as end:
         return 128 + end.number
     except OSError as error:
-        # Whoever read our output has gone, or has no space; leave nothing for the interpreter to flush into the void.
+        # The reader of our output has gone, or the disk is full. The interpreter must not try to flush again.
         sys.stdout = None
         if not isinstance(error, BrokenPipeError) and sys.stderr is not None:
             print(f"a2a-sign: error: {error}", file=sys.stderr)
@@ -79,7 +85,7 @@ def _flush() -> None:
 
 
 class _EndedBySignal(SystemExit):  # asyncio and others pass it on, as they do KeyboardInterrupt
-    """SIGTERM or SIGHUP came. What is open is closed on the way out, and temporaries are removed."""
+    """SIGTERM or SIGHUP came. On the way out, open files are closed and temporary files are removed."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -93,7 +99,7 @@ def _ended_by_signals() -> Iterator[None]:
     import threading
 
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
-        yield  # there are no such signals, or another thread decides what they do
+        yield  # Windows has no such signals, and only the main thread can handle them
         return
     before: dict[int, Any] = {}
     came: list[int] = []
@@ -102,7 +108,7 @@ def _ended_by_signals() -> Iterator[None]:
     def end(number: int, _: object) -> None:
         came.append(number)
         for each in before:
-            signal.signal(each, signal.SIG_IGN)  # a second one would end the cleaning up
+            signal.signal(each, signal.SIG_IGN)  # a second signal would interrupt the cleaning up
         raise _EndedBySignal(number)
 
     def lost(exception: sys.UnraisableHookArgs) -> None:
@@ -110,7 +116,7 @@ def _ended_by_signals() -> Iterator[None]:
         if not isinstance(error, _EndedBySignal):
             hook(exception)
             return
-        # It was raised where nothing can be, as in a callback of the import system: raise it again, outside of that.
+        # The exception was lost, as in a callback of the import system: raise it again a moment later.
         number = error.number
         before.setdefault(signal.SIGALRM, signal.signal(signal.SIGALRM, lambda *_: end(number, None)))
         signal.setitimer(signal.ITIMER_REAL, 0.001)
@@ -123,7 +129,7 @@ def _ended_by_signals() -> Iterator[None]:
         yield
     except BaseException as error:
         if came and not isinstance(error, _EndedBySignal):
-            raise _EndedBySignal(came[0]) from None  # Python makes another exception of it while it makes a class
+            raise _EndedBySignal(came[0]) from None  # Python replaces the exception when it comes while a class is made
         raise
     finally:
         if signal.SIGALRM in before:
@@ -134,7 +140,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _options(arguments: list[str]) -> argparse.Namespace | int:
-    """The arguments as read; the exit code, after --help, --version, or a mistake."""
+    """The parsed arguments; or the exit code, after --help, --version or a usage error."""
     if not arguments:
         _parser().print_help(sys.stderr)
         return 2
@@ -170,16 +176,16 @@ def _check_is_file_or_option(arguments: list[str]) -> None:
     if not Path(arguments[0]).exists():
         parser = _parser()
         parser.wants_json = _json_wanted(arguments)
-        parser.error(f"there is no command and no file {arguments[0]}; the commands are {', '.join(COMMANDS)}")
+        parser.error(f"{arguments[0]} is neither a command nor a file; the commands are {', '.join(COMMANDS)}")
 
 
 def _json_wanted(arguments: Sequence[str]) -> str:
-    """What ``options.json`` would be, when the arguments cannot be read."""
+    """The value of ``options.json``, for arguments that cannot be parsed."""
     return "lines" if "--json-lines" in arguments else "object" if "--json" in arguments else ""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports every mistake with the usage of the command that it is in, or as JSON when the arguments ask for JSON."""
+    """Reports a usage error with the usage of its command, or as JSON when the arguments ask for JSON."""
 
     wants_json = ""
 
@@ -190,7 +196,7 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self.wants_json = _json_wanted(args or ())
         options, unknown = super().parse_known_args(args, namespace)
-        if unknown:  # argparse leaves them to the parser above, which has the usage of another command
+        if unknown:  # argparse leaves them to the outer parser, which would show the usage of all commands
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         if getattr(options, "files", None) == [] and options.files_from is None:
             self.error("the following arguments are required: FILE, or --files-from FILE")
@@ -208,7 +214,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _columns() -> int:
-    """As ``shutil.get_terminal_size``, whose import, by argparse, takes longer than the help."""
+    """The width of the terminal. ``shutil.get_terminal_size``, which argparse uses, takes longer to import than to
+    show the help."""
     try:
         return max(int(os.environ.get("COLUMNS", "0")), 0) or os.get_terminal_size(1).columns or 80
     except (OSError, ValueError):
@@ -216,7 +223,7 @@ def _columns() -> int:
 
 
 class _Version(argparse.Action):
-    """Prints the version; the metadata is read only then."""
+    """Prints the version; reads the metadata of the package only then."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         from importlib.metadata import version
@@ -249,10 +256,13 @@ class _PrintCompletion(argparse.Action):
 
 
 def _parser(*called: str) -> _Parser:
-    """The parser of these commands; of none, that of the list of all of them, without their arguments."""
+    """A parser with the arguments of these commands; without ``called``, with the list of all commands only."""
     parser = _Parser(
         prog="a2a-sign",
-        description="Sign and verify A2A Agent Cards.",
+        description=(
+            "Sign and verify A2A Agent Cards, the JSON documents that describe agents. Manage the keys that sign, the\n"
+            "keys that you trust, and the API keys and passwords of agents."
+        ),
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

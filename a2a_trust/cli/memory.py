@@ -1,4 +1,4 @@
-"""``a2a-sign memory``: show what is remembered of agents whose cards were seen, accept a key of one, and forget one."""
+"""``a2a-sign memory``: show the card memory, accept new keys of an agent, and forget an agent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the action is for, in the memory ``options.file``."""
+    """Run the action on the card memory ``options.file``."""
     command = f"memory {options.action}"
     path = default_memory_path() if options.file is None else Path(options.file)
     try:
@@ -43,16 +43,16 @@ def _list(path: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _accept(path: Path, options: argparse.Namespace) -> dict[str, Any]:
-    acceptance(options.location, options.thumbprints)  # a mistake makes no file
+    acceptance(options.location, options.thumbprints)  # check the arguments before a file is made
     if options.file is None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     record = SqliteCardMemory(path, create=True).accept(options.location, options.thumbprints, now=time.time())
     if not options.json:
         put(f"{mark('accepted', 'green', sys.stdout)} {record.location}")
         put(f"  only these keys are trusted there on first use: {_thumbprints(record)}")
-        put("  a key that the trust store names for this host still counts before them")
+        put("  keys that a trust file or trust store names for this host take precedence")
         if "?" in record.location:
-            put("  a query counts only for clients that name this URL with it in cards; for others leave it out")
+            put("  the query (from ? on) counts only for clients that name this URL in cards=; else leave it out")
     return _entry(record)
 
 
@@ -61,8 +61,8 @@ def _forget(path: Path, options: argparse.Namespace) -> dict[str, Any]:
     if not options.json:
         put(f"{mark('forgot', 'green', sys.stdout)} {record.location}")
         put(f"  its keys were: {_thumbprints(record)}")
-        put("  the next card from there is the first one again: on first use its key is believed, or, if other agents")
-        put("  of the host are remembered, it must be one that was trusted on first use for them")
+        put("  the next card from there is its first card again. With trust on first use its key is then trusted.")
+        put("  If other agents of the host are remembered, the key must be one that was trusted on first use for them.")
     return _entry(record)
 
 

@@ -1,14 +1,17 @@
-"""The cards that a command is given: files, directories, globs, and lists of their names.
+"""The cards that the arguments of a command name: files, directories, globs, and lists of names.
 
-A name means, in this order:
+The first rule that fits decides what a name means:
 
-1. ``-`` is standard input, and a URL an agent.
-2. A directory stands for every ``*.json`` file in it and below it. Hidden files and directories are left out.
-3. A name that is there is a file, whatever is in the name.
+1. ``-`` is standard input, and a URL is an agent.
+2. A directory stands for every ``*.json`` file in it and below it, without hidden files and directories.
+3. The name of an existing file is that file, even with ``*``, ``?`` or ``[`` in it.
 4. A name with ``*``, ``?`` or ``[`` is a glob; ``**`` stands for any number of directories.
 
-A check that did not look at everything must not pass. So these are errors: a directory, a glob or a list without a
-card, a directory that cannot be read, and a link to a directory that would be searched with all that is below it.
+A check that skipped cards must not pass. So these are errors:
+
+- a directory, a glob or a list without a card,
+- a directory that cannot be read,
+- a link to a directory that would be searched with everything below it.
 """
 
 from __future__ import annotations
@@ -31,14 +34,14 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def is_url(name: str) -> bool:
-    """Whether a card is to be fetched; a file whose name looks like a URL is written with its path: ``./…``."""
+    """Whether the name is a URL, so the card is fetched. For a file with such a name write ``./…``."""
     return _SCHEME.match(name) is not None
 
 
 def named_cards(options: argparse.Namespace) -> list[str]:
-    """The names of the cards, each once, those of a directory or a glob in alphabetical order.
+    """The names of the cards, each once; those of a directory or a glob in alphabetical order.
 
-    ConfigurationError: there are none. OSError: a list or a directory cannot be read.
+    ConfigurationError: a directory, a glob or a list has no card. OSError: a list or a directory cannot be read.
     """
     given = list(options.files)
     if options.files_from is not None:
@@ -46,12 +49,14 @@ def named_cards(options: argparse.Namespace) -> list[str]:
     if [*options.files, options.files_from].count("-") > 1 or given.count("-") > 1:
         raise ConfigurationError("- (standard input) can be read only once")
     if options.files_from == "-" and "-" in given:
-        raise ConfigurationError("--files-from -: standard input is the list, so it cannot be a card in the list too")
+        raise ConfigurationError(
+            "--files-from -: standard input is the list, so it cannot be a card, too; remove the name - from the list"
+        )
     return list(dict.fromkeys(name for each in given for name in _meant(each)))
 
 
 def _listed(name: str) -> list[str]:
-    """The names in a list: separated by NUL if there is one, as ``find -print0`` writes them, else one per line."""
+    """The names in a list: separated by NUL if it has one (``find -print0``), else one per line."""
     if name == "-":
         if sys.stdin is None:
             raise OSError("standard input is closed")
@@ -64,7 +69,9 @@ def _listed(name: str) -> list[str]:
         raise ConfigurationError(f"--files-from {name}: the list is empty; run the command only when there are cards")
     for each in found:
         if b"\0" not in data and each[0] == each[-1] == '"' and not os.path.lexists(each):
-            raise ConfigurationError(f"--files-from {name}: git has quoted the name {each}; list names with git … -z")
+            raise ConfigurationError(
+                f"--files-from {name}: git has quoted the name {each}; make the list with git … -z"
+            )
     return found
 
 
@@ -80,7 +87,7 @@ def _meant(name: str) -> list[str]:
     folder = "/".join(steps[:first]) or "/" * name.startswith("/")
     found = _matches(folder, steps[first:]) if Path(folder or ".").is_dir() else []
     if not found:
-        raise ConfigurationError(f"{name}: no file matches this glob")
+        raise ConfigurationError(f"{name}: no file matches this glob; correct it, or name the cards")
     return [card for path in found for card in (_cards_below(path) if Path(path).is_dir() else [path])]
 
 
@@ -94,8 +101,8 @@ def _cards_below(folder: str) -> list[str]:
 def _matches(folder: str, steps: Sequence[str]) -> list[str]:
     """The paths below the folder that match the steps of a glob, in alphabetical order.
 
-    ``states`` are the numbers of the steps that the next name may match, so each name is looked at once. Why not
-    ``glob``: it skips directories that it cannot read, and its ``**`` follows links, also in circles.
+    ``states`` are the numbers of the steps that the next name may match, so each name is read once. Python's ``glob``
+    skips directories that it cannot read, and its ``**`` follows links, even in circles.
     """
     found: list[str] = []
     waiting = [(folder, _with_next(steps, {0}) - {len(steps)})]
@@ -112,14 +119,15 @@ def _matches(folder: str, steps: Sequence[str]) -> list[str]:
                 if deeper and entry.is_dir():
                     if entry.is_symlink() and any(steps[state] == "**" for state in deeper):
                         raise ConfigurationError(
-                            f"{path}: a link to a directory; put the directory in its place, or name the cards"
+                            f"{path}: a link to a directory, which is not searched; replace it by the directory, or "
+                            "name the cards"
                         )
                     waiting.append((path, deeper))
     return sorted(found)
 
 
 def _with_next(steps: Sequence[str], states: set[int]) -> set[int]:
-    """The states, and those behind each ``**``, which may stand for no directory."""
+    """The states, and the state after each ``**``, which may stand for no directory."""
     for state in range(len(steps)):
         if state in states and steps[state] == "**":
             states = states | {state + 1}
@@ -133,8 +141,8 @@ def _fits(name: str, step: str) -> bool:
 
 
 def _checked(path: str) -> str:
-    """A path that nobody has typed; ConfigurationError when it is a pipe or a device, which may never end."""
+    """A path that a glob found; ConfigurationError for a pipe or a device, whose content may never end."""
     there = Path(path)
     if there.exists() and not (there.is_file() or there.is_dir()):
-        raise ConfigurationError(f"{path}: not a regular file; name the cards, or keep it elsewhere")
+        raise ConfigurationError(f"{path}: not a regular file; move it away, or name the cards")
     return path

@@ -1,4 +1,4 @@
-"""``a2a-sign password``: make, import, list, rotate and revoke the passwords of a store."""
+"""``a2a-sign password``: make, import, list, rotate and revoke the passwords in a store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the action is for, in the store ``options.store``."""
+    """Run the action on the store ``options.store``."""
     return run_action("password", _ACTIONS, options)
 
 
@@ -76,14 +76,14 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
 def _show(
     issued: IssuedPassword, store: SqlitePasswords, options: argparse.Namespace, release: Callable[[], object]
 ) -> None:
-    """Show a new password, this once. One that could not be shown is taken back."""
+    """Show a new password, only this once. If that fails, the password is taken back."""
     record, before = issued.record, issued.replaces
     goes_on = before is not None and before.is_good(record.changed)
     unseen = Unseen(
-        what="password",
+        kind="password",
         name=f"of {printable(record.user)}",
         take_back=lambda: store.take_back(issued),
-        undone="the old one goes on as it was" if goes_on else "it was revoked again",
+        undone="the old one stays valid" if goes_on else "it was revoked at once",
         command=f"a2a-sign password revoke --store {shlex.quote(str(options.store))} --user {shlex.quote(record.user)}",
     )
     with unseen.showing(release):
@@ -94,11 +94,11 @@ def _show(
     if options.json:
         return
     put(f"{mark('made', 'green', sys.stderr)} {_line(record)}", sys.stderr)
-    put("  the password is shown this once and kept nowhere; store it where only its user can read it", sys.stderr)
+    put("  the password is shown only now, and not stored; keep it where only its user can read it", sys.stderr)
     if goes_on:
         put("  running servers reject the old one within 2 seconds, unless they set another refresh", sys.stderr)
     elif before is not None:
-        put("  note: the user had a password before, which had ended; both name the same caller", sys.stderr)
+        put("  note: the user had a password before, which is no longer valid; both name the same caller", sys.stderr)
 
 
 def _given(name: str) -> str:
@@ -108,19 +108,19 @@ def _given(name: str) -> str:
 
         text = getpass("Password to import: ")
         if text != getpass("Once more: "):
-            raise ConfigurationError("the two passwords differ; nothing was changed")
+            raise ConfigurationError("the two passwords differ, so nothing was changed; try again")
         return text
     try:
         return read_secret(name, "password").decode()
     except UnicodeDecodeError:
         pass  # the error holds the password
-    raise ConfigurationError("an imported password is text in UTF-8")
+    raise ConfigurationError("the password to import is not UTF-8 text; write it in UTF-8")
 
 
 def _state(record: PasswordRecord) -> str:
     if record.revoked is not None:
         return "revoked"
-    return "good" if record.is_good(time.time()) else "expired"
+    return "valid" if record.is_good(time.time()) else "expired"
 
 
 def _entry(record: PasswordRecord) -> dict[str, Any]:

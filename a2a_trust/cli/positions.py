@@ -1,4 +1,4 @@
-"""Where in a JSON text the members stand that JSON pointers name."""
+"""The positions, in a JSON text, of the members that JSON pointers name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Position(NamedTuple):
 
 @dataclass(slots=True)
 class _Wanted:
-    """A step of some of the pointers: what is looked for below it, and where it was found."""
+    """A step of some of the pointers: the wanted steps below it, and the offset at which it was found."""
 
     below: dict[str, _Wanted] = field(default_factory=dict)
     offset: int | None = None
@@ -33,20 +33,20 @@ class _Wanted:
 
 @dataclass(slots=True)
 class _Container:
-    """An array or object that is being read; ``wanted`` is None where nothing in it is looked for."""
+    """An array or object that is being read; ``wanted`` is None if no pointer leads into it."""
 
     wanted: _Wanted | None
     index: int | None
     """Of the next element of an array; None in an object."""
     name: _Wanted | None = None
-    """In an object, what is looked for at the member whose name was read last."""
+    """In an object, the wanted step of the member whose name was read last."""
     expects_name: bool = True
 
 
 def positions_of(text: str, pointers: Iterable[str]) -> dict[str, Position]:
-    """The position of each pointer's member (its name), or of what is innermost around it when it is not there.
+    """The position of each pointer's member (its name); for a missing member, that of the innermost value around it.
 
-    The text has passed the strict reader. It is read once, however many pointers there are.
+    The text has passed the strict reader. It is read once for all pointers.
     """
     root = _Wanted()
     ways: dict[str, list[_Wanted]] = {}
@@ -61,7 +61,7 @@ def positions_of(text: str, pointers: Iterable[str]) -> dict[str, Position]:
 
 
 def _find(text: str, root: _Wanted) -> None:
-    """Set the offset of everything that is wanted and there."""
+    """Set the offset of every wanted step that the text has."""
     stack: list[_Container] = []
     for match in _PIECE.finditer(text):
         piece = match[0]
@@ -86,7 +86,7 @@ def _find(text: str, root: _Wanted) -> None:
 
 
 def _here(around: _Container | None, root: _Wanted) -> _Wanted | None:
-    """What is looked for at the value that begins now."""
+    """The wanted step at the value that begins now."""
     if around is None:
         return root
     if around.index is None or around.wanted is None:

@@ -1,4 +1,4 @@
-"""What the command says and how it ends: exit codes, lines for people, JSON for machines."""
+"""The reports of all commands: exit codes, lines for people, JSON for machines."""
 
 from __future__ import annotations
 
@@ -82,17 +82,17 @@ def exit_of_setup(error: Exception) -> Exit:
 
 
 def class_of(code: Exit) -> str:
-    """The word of an exit code, as JSON reports have it."""
+    """The word for an exit code in JSON reports."""
     return code.name.lower().replace("_", "-")
 
 
 def word_of(error: Exception) -> str:
-    """What happened, in the stable word of the error, for machines; of what is no error of ours its exit code's."""
+    """The stable word for an error, for machines; for errors of other libraries, that of the exit code."""
     return error.code if isinstance(error, TrustError) else class_of(exit_of(error))
 
 
 def printable(text: object) -> str:
-    """One line of text, with everything escaped that could steer a terminal or the log of a pipeline.
+    """The text in one line, with every character escaped that could control a terminal or the log of a pipeline.
 
     Pipelines take commands from the output of every step: lines that begin with ``::`` (GitHub), and texts such as
     ``##[…]`` and ``##vso[…]`` anywhere (GitHub, Azure).
@@ -101,7 +101,7 @@ def printable(text: object) -> str:
 
 
 def printable_lines(text: object) -> str:
-    """As ``printable``, for texts of our own, whose further lines begin with two blanks."""
+    """As ``printable``, for our own texts of several lines; each further line begins with two blanks."""
     escaped = "".join(
         char if (char.isprintable() and char not in _BLANK_LETTERS) or char == "\n" else _escaped(char)
         for char in str(text)
@@ -111,7 +111,7 @@ def printable_lines(text: object) -> str:
 
 
 _BLANK_LETTERS: Final = "\u115f\u1160\u2800\u3164\uffa0"
-"""To Python they are letters and signs; to people they are blanks."""
+"""Python calls these letters printable; people see blanks."""
 
 
 def _escaped(char: str) -> str:
@@ -119,7 +119,7 @@ def _escaped(char: str) -> str:
 
 
 def mark(text: str, colour: str, stream: TextIO | None) -> str:
-    """The text in a colour on a terminal, as it is elsewhere."""
+    """The text, in a colour if the stream is a terminal."""
     if stream is None or not stream.isatty() or os.environ.get("NO_COLOR"):
         return text
     code = {"red": 31, "green": 32, "yellow": 33}[colour]
@@ -135,7 +135,7 @@ _STANDARD_OUTPUT: Literal["standard output"] = "standard output"
 
 
 def put(text: str, stream: TextIO | Literal["standard output"] | None = _STANDARD_OUTPUT) -> None:
-    """A line on the stream; nowhere when the stream is closed (None, as Python has it)."""
+    """Write a line to the stream; a closed stream (None in Python) gets nothing."""
     target = sys.stdout if stream == _STANDARD_OUTPUT else stream
     if target is not None:
         print(text, file=target)
@@ -147,7 +147,7 @@ def put_json(
     *,
     form: str = "object",
 ) -> None:
-    """The value as JSON on the stream, for the ``form`` ``lines`` in one line."""
+    """Write the value as JSON to the stream; in one line for the ``form`` ``lines``."""
     text = json.dumps(value, indent=None if form == "lines" else 2)
     put(text.replace("##", "#\\u0023"), stream)  # within strings only; see printable
 
@@ -160,15 +160,15 @@ def put_report(
     *,
     form: str = "object",
 ) -> None:
-    """The report of a command in JSON: what every report has, and these members."""
+    """Write the JSON report of a command: the members that every report has, and ``members``."""
     put_json({"command": command, "ok": code == Exit.OK, "exit": code, **members}, stream, form=form)
 
 
 class Results:
-    """What a command over cards found: an entry for each card, reported in JSON, and the exit code of all of them.
+    """The results of a command over several cards: an entry for each card, and the exit code of the command.
 
-    ``form`` is ``options.json``: empty for people, ``object`` for one report of all entries, ``lines`` for a line for
-    each entry as soon as it is there, and a last one with the number of cards.
+    ``form`` is ``options.json``: empty for people, ``object`` for one JSON report with all entries, ``lines`` for a
+    JSON line for each entry as soon as it is known, and a last line with the number of cards.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Results:
         self._entries: list[dict[str, Any]] = []
 
     def add(self, entry: dict[str, Any], code: Exit, outcome: str) -> None:
-        """One more card. ``outcome`` is a word for the summary; the first code that is not OK decides."""
+        """Add a card. ``outcome`` is its word in the summary. The first code that is not OK is the exit code."""
         self.counts[outcome] += 1
         self.exit = self.exit or code
         if self._form == "lines":
@@ -191,7 +191,7 @@ class Results:
             self._entries.append(entry)
 
     def put(self, *, quiet: bool = False) -> Exit:
-        """Report what is left to report, for people a line with the sums of several cards; return the exit code."""
+        """Write the end of the report, for people the totals when there are several cards; return the exit code."""
         total = self.counts.total()
         if self._form:
             members = {"cards": total} if self._form == "lines" else {"results": self._entries}
@@ -202,7 +202,7 @@ class Results:
 
 
 def put_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, indent: str = "") -> None:
-    """Rows under their headings, in columns as wide as they need."""
+    """Write rows under their headings, in aligned columns."""
     lines = [headings, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
@@ -215,8 +215,8 @@ def warn(text: object) -> None:
 
 @contextmanager
 def log_shown(*, verbose: bool) -> Iterator[None]:
-    """In the block the log of the package goes to standard error: what it warns of, and all of it with ``verbose``."""
-    import logging  # only commands with --verbose log, and they have it already
+    """In the block, warnings in the log of the package go to standard error; with ``verbose``, the whole log does."""
+    import logging  # only commands with --verbose log, and they have imported it already
 
     class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -237,7 +237,7 @@ def log_shown(*, verbose: bool) -> Iterator[None]:
 
 
 def said(error: Exception, file: str | None = None) -> str:
-    """The words of the error; those of the operating system without its number, and without the name of ``file``."""
+    """The text of the error. An error of the operating system comes without its number and the name of ``file``."""
     if isinstance(error, OSError) and error.strerror and isinstance(error.filename, str | bytes | os.PathLike):
         name = os.fsdecode(error.filename)
         return error.strerror if name == file else f"{name}: {error.strerror}"
@@ -254,13 +254,13 @@ def failed(
     stream: TextIO | Literal["standard output"] | None = _STANDARD_OUTPUT,
     details: Mapping[str, Any] = MappingProxyType({}),
 ) -> Exit:
-    """Report that a command as a whole failed, and return its exit code.
+    """Report that a whole command failed, and return its exit code.
 
-    ``as_json`` is ``options.json``, ``stream`` where JSON reports go, ``details`` are more members of their ``error``.
+    ``as_json`` is ``options.json``, ``stream`` is for JSON reports, ``details`` are more members of their ``error``.
     """
     if as_json:
-        told = {"class": class_of(code), "message": said(error, file), **details}
-        put_report(command, code, {"file": file, "error": told}, stream, form=str(as_json))
+        report = {"class": class_of(code), "message": said(error, file), **details}
+        put_report(command, code, {"file": file, "error": report}, stream, form=str(as_json))
     else:
         where = f"{printable(file)}: " if file else ""
         put(f"a2a-sign: {mark('error', 'red', sys.stderr)}: {where}{printable_lines(said(error, file))}", sys.stderr)

@@ -1,4 +1,4 @@
-"""``a2a-sign rotate``: bring the next signing key of a ring on its way; time does the rest."""
+"""``a2a-sign rotate``: add the next signing key to a ring. It is published now, and signs after the overlap."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Publish a new key now that takes over later; nothing when one is on its way already."""
+    """Add a key that is published now and signs later; change nothing if the ring has such a key already."""
     return done("rotate", options, _rotate)
 
 
@@ -37,13 +37,15 @@ def _rotate(options: argparse.Namespace) -> dict[str, Any]:
     if not options.json:
         name, when = printable(shlex.quote(options.file)), written(following.active_from)
         if under_way[-1]:
-            put("a rotation is under way already; nothing was changed")
+            put(f"{printable(options.file)}: a rotation is under way already; nothing was changed")
         else:
             put(f"{mark('rotating', 'green', sys.stdout)} {printable(options.file)}")
         put(f"  next:   {printable(following.kid)} ({following.public_key.alg}) {plan(ring, following, now)}")
         put(f"  active: {printable(active.kid)} ({active.public_key.alg}) {plan(ring, active, now)}")
-        put(f"  now:    a2a-sign keys export {name}   publish this key set; a server that reads the ring does")
-        put(f"  then:   a2a-sign card.json --key {name}   from {when}; a server that signs by the ring does")
+        put(
+            f"  now:    a2a-sign keys export {name}   and publish this key set (a server that reads the ring does this)"
+        )
+        put(f"  then:   a2a-sign card.json --key {name}   from {when} on (a server that signs with the ring does this)")
     return {
         "rotated": not under_way[-1],
         "active": active.kid,

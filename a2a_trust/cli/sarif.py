@@ -1,4 +1,4 @@
-"""Findings as SARIF 2.1.0, which code scanning of forges reads."""
+"""Findings as SARIF 2.1.0, the format of code scanning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PLACES: Final = {rule: index for index, rule in enumerate(RULES)}
 
 
 def log_of(results: list[dict[str, Any]], notifications: list[dict[str, Any]]) -> dict[str, Any]:
-    """The whole log of one run; ``notifications`` tell of files that could not be looked at."""
+    """The whole log of one run; ``notifications`` are about files that could not be read."""
     return {
         "$schema": _SCHEMA,
         "version": "2.1.0",
@@ -46,7 +46,7 @@ def log_of(results: list[dict[str, Any]], notifications: list[dict[str, Any]]) -
 def result(name: str, finding: Finding, position: Position) -> dict[str, Any]:
     """One finding in one file.
 
-    The fingerprint is of the rule and the pointer: it stays when lines move and when texts of ours change.
+    The fingerprint is a hash of rule and pointer, so it stays the same when lines move and when our texts change.
     """
     fingerprint = hashlib.sha256(f"{finding.rule}\0{finding.pointer}".encode()).hexdigest()[:32]
     return {
@@ -68,7 +68,7 @@ def result(name: str, finding: Finding, position: Position) -> dict[str, Any]:
 
 
 def notification(name: str, error: Exception) -> dict[str, Any]:
-    """A file that could not be looked at."""
+    """A file that could not be read."""
     return {
         "level": "error",
         "message": {"text": _text(str(error))},
@@ -88,12 +88,12 @@ def _rules() -> Iterable[Mapping[str, Any]]:
 
 
 def _text(text: str) -> str:
-    """Text as SARIF 3.11.5 and 3.11.6 have it, where braces are placeholders and "](" goes on to a link."""
+    """The text with its braces and links escaped: SARIF has placeholders (3.11.5) and links (3.11.6)."""
     return text.replace("{", "{{").replace("}", "}}").replace("](", "] (")
 
 
 def _uri(name: str) -> str:
-    """The file as a URI reference (RFC 3986): relative to where the command runs, unless its path is absolute."""
+    """The file as a URI reference (RFC 3986), relative to the current directory unless the path is absolute."""
     if name == "-":
         return "stdin"
     path = Path(name)
@@ -101,5 +101,5 @@ def _uri(name: str) -> str:
 
 
 def _semantic(text: str) -> str:
-    """The version as SARIF wants it, by semver: 0.1.0.dev0 is 0.1.0-dev0."""
+    """The version in the form of semver, which SARIF requires: 0.1.0-dev0 for 0.1.0.dev0."""
     return text.replace(".dev", "-dev") if text.count(".") > 2 else text

@@ -1,6 +1,7 @@
-"""``a2a-sign sign``: sign cards in place or to another place; all of them, or nothing is written.
+"""``a2a-sign sign``: sign cards in place, or one card to another file. Either all cards are written or none.
 
-With --if-needed a card that is signed as asked for keeps every byte, and --check only tells which ones are not.
+With --if-needed a card that is already signed as asked keeps every byte. --check only reports cards that have to be
+signed.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ from a2a_trust.signing.sign import SignedCard, check_own_work, sign_card
 
 __all__ = ["run"]
 
-#: Rules of lint whose errors make a card ambiguous or contradictory: it is signed only with --allow RULE.
-#: ``ambiguous-member`` is not among them: ``sign_card`` refuses such a card, and nothing allows it.
+#: Rules of lint whose errors make a card ambiguous or contradictory. Such a card is signed only with --allow RULE.
+#: ``ambiguous-member`` is missing here, because ``sign_card`` refuses such a card and no option allows it.
 _REJECTED: Final = (
     "missing-member",
     "proto-name",
@@ -56,27 +57,27 @@ _SHOWN: Final = 5
 
 
 class _RejectedCardError(SigningError):
-    """Lint finds errors for which the card is not signed."""
+    """Lint finds errors, so the card is not signed."""
 
     def __init__(self, name: str, findings: list[Finding]) -> None:
         self.findings = findings
-        lines = ["the card is ambiguous or contradictory, and was not signed:"]
+        lines = ["the card is ambiguous or contradictory, so it was not signed:"]
         for finding in findings[:_SHOWN]:
             lines.append(f"  {printable(finding.pointer)} {finding.rule}: {printable(finding.message)}")
             lines.append(f"    {printable(finding.fix)}")
         if len(findings) > _SHOWN:
             lines.append(f"  and {len(findings) - _SHOWN} more; to see all: a2a-sign lint {printable(name)}")
         rules = dict.fromkeys(finding.rule for finding in findings)
-        lines.append(f"  to sign it as it is: {' '.join(f'--allow {rule}' for rule in rules)}")
+        lines.append(f"  fix it, or sign it as it is with {' '.join(f'--allow {rule}' for rule in rules)}")
         super().__init__("\n".join(lines))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """One card and what signing makes of it, or why it cannot be signed.
+    """One card, and its signed form or the error.
 
-    ``data`` is its text, signed. ``reason`` is why it has to be signed; None when it is to stay as it is. ``findings``
-    are the errors that lint finds in it nevertheless.
+    ``data`` is the signed text. ``reason`` says why the card has to be signed; None when it stays as it is.
+    ``findings`` are errors of lint that --allow names, or that do not forbid to sign.
     """
 
     name: str
@@ -89,19 +90,22 @@ class _Work:
 
 
 class _Status(StrEnum):
-    """What became of a card."""
+    """The outcome for one card."""
 
     SIGNED = "signed"
     UNCHANGED = "unchanged"
     TO_SIGN = "to-sign"
     REFUSED = "refused"
     NOT_WRITTEN = "not-written"
-    """It could be signed, but another one could not."""
+    """It could be signed, but another card could not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    """How all cards are signed: when, by which signers, until when, and how long a signature has to last to stay."""
+    """How all cards are signed.
+
+    ``exp`` is when new signatures expire. A signature that expires before ``until`` has to be made again.
+    """
 
     options: argparse.Namespace
     signers: list[LocalSigner]
@@ -112,18 +116,18 @@ class _Job:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a run came: the file that it is about now, and the files that it has written."""
+    """How far a run came: the file that it is working on, and the files that it has written."""
 
     at: str | None = None
     written: list[str] = field(default_factory=list)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Lock the cards, sign them, verify the very bytes that will be written, then write."""
+    """Lock the cards, sign them, verify the bytes that will be written, then write them."""
     progress, stream = _Progress(), sys.stdout
     try:
         options.files = named_cards(options)
-        # Where the card goes to standard output, nothing else may.
+        # A card on standard output must be the only output there.
         if not options.check and "-" in ([options.output] if options.output else options.files):
             stream = sys.stderr
         _check_targets(options)
@@ -135,7 +139,7 @@ def run(options: argparse.Namespace) -> int:
         details: dict[str, Any] = {}
         if progress.written:
             details["written"] = progress.written
-            warn(f"signed and written before this error: {', '.join(progress.written)}")
+            warn(f"these cards were signed and written before the error: {', '.join(progress.written)}")
         code = exit_of(error)
         return failed("sign", error, as_json=options.json, code=code, file=progress.at, stream=stream, details=details)
     return _report(works, job, stream)
@@ -149,15 +153,15 @@ def _job(options: argparse.Namespace) -> _Job:
         until += duration(options.expires_within, "--expires-within").total_seconds()
         if exp is not None and exp <= until:
             raise ConfigurationError(
-                "--expires-within: every new signature ends within that time; give it a longer one with --expires"
+                "--expires-within: every new signature would expire within that time; give a later --expires"
             )
     return _Job(options=options, signers=_signers(options, now), now=now, exp=exp, until=until)
 
 
 def _sign_all(job: _Job, progress: _Progress) -> list[_Work]:
-    """Sign every card, each under its lock from reading to writing, and write those that need it when all are signed.
+    """Sign every card under its lock, which lasts from reading to writing; then write the cards that have changed.
 
-    Nothing is written when one of them cannot be signed.
+    Nothing is written when a card cannot be signed.
     """
     options = job.options
     files = {} if options.check else _files_to_write(options)
@@ -194,9 +198,9 @@ def _work(name: str, file: FileToWrite | None, job: _Job) -> _Work:
 
 
 def _files_to_write(options: argparse.Namespace) -> dict[str, FileToWrite]:
-    """By the name of each card the file that its signed form goes to, the same one for all names of a file.
+    """Name of a card -> the file for its signed form; names of one file share one object.
 
-    Empty when it goes to standard output.
+    Empty when the signed card goes to standard output.
     """
     if "-" in (options.output, *options.files) and options.output in (None, "-"):
         return {}
@@ -214,12 +218,12 @@ def _signers(options: argparse.Namespace, now: float) -> list[LocalSigner]:
     try:
         signers = load_signers(options.key, options.kid, options.alg)
     except MalformedError as error:
-        raise ConfigurationError(str(error)) from None  # the key is the operator's, so this says nothing about a card
+        raise ConfigurationError(str(error)) from None  # the operator's key is wrong, not a card
     for signer in signers:
         if not signer.public_key.is_valid_at(now):
             raise ConfigurationError(
-                f"the key {signer.kid!a} is revoked or not valid now, as nbf, exp or revoked of its JWK says; "
-                "sign with another key"
+                f"the key {signer.kid!a} is revoked or not valid now, according to nbf, exp or revoked in its JWK; "
+                "sign with another key: --key FILE"
             )
     return signers
 
@@ -233,22 +237,20 @@ def _write(data: bytes) -> None:
 
 def _check_targets(options: argparse.Namespace) -> None:
     if options.output and len(options.files) > 1:
-        raise ConfigurationError("-o takes one card; sign several in place, or call once for each")
+        raise ConfigurationError("-o works with one card only; sign several cards in place, or run once for each card")
     if options.files.count("-") and len(options.files) > 1:
-        raise ConfigurationError("- (standard input) stands alone; name files, or call once for each")
+        raise ConfigurationError("- (standard input) must be the only card; name files, or run once for each card")
     if options.output and (options.check or options.if_needed):
         raise ConfigurationError("--check and --if-needed are for cards that are signed in place; leave out -o")
     if options.expires_within is not None and not (options.check or options.if_needed):
-        raise ConfigurationError("--expires-within says what --if-needed and --check leave as it is; give one of them")
+        raise ConfigurationError("--expires-within works only with --if-needed or --check; add one of them")
     targets = [Path(name) for name in ([options.output] if options.output else options.files) if name != "-"]
     check_not_secret(targets, options.key or [])
     if options.output == "":
         raise ConfigurationError("-o needs a file name, or - for standard output")
     for rule in options.allow:
         if rule not in _REJECTED:
-            raise ConfigurationError(
-                f"--allow {rule}: not a rule that can be allowed; those are {', '.join(_REJECTED)}"
-            )
+            raise ConfigurationError(f"--allow {rule}: this rule cannot be allowed; these can: {', '.join(_REJECTED)}")
 
 
 def _signed(name: str, target: str, data: bytes, job: _Job) -> _Work:
@@ -263,22 +265,25 @@ def _signed(name: str, target: str, data: bytes, job: _Job) -> _Work:
         companion=not options.no_companion,
     )
     original = strict_json.parse(data, what="card")
-    if not original.get("name"):  # every generation demands it, while key sets and package files have none
-        raise MalformedError("card: /name is missing or empty, so this is no Agent Card; nothing was signed")
+    if not original.get("name"):  # every generation requires it; key sets and package files do not have it
+        raise MalformedError(
+            "card: /name is missing or empty, so this is not an Agent Card; nothing was signed. Name another file, or "
+            "add the agent's name"
+        )
     findings = _errors(name, data, options.allow)
     reason: str | None = ""
     if options.check or options.if_needed:
         reason = reason_to_sign(data, original, signed, job.signers, now=job.now, until=job.until)
         if reason is None:
             return _Work(name=name, target=target, data=data, signed=signed, findings=findings)
-    # The object was verified; what is written is this text, so this text is verified too.
+    # sign_card has verified the object. The text is what will be written, so verify it too.
     result = rewritten(data.decode("utf-8"), original, signed.card).encode("utf-8")
     check_own_work(result, signed.payload, job.signers, job.now)
     return _Work(name=name, target=target, data=result, reason=reason, signed=signed, findings=findings)
 
 
 def _errors(name: str, data: bytes, allowed: list[str]) -> tuple[Finding, ...]:
-    """The errors that lint finds in the card; _RejectedCardError when it is not to be signed for one of them."""
+    """The errors that lint finds in the card; _RejectedCardError when one of them forbids to sign."""
     errors = [finding for finding in lint_card(data) if finding.severity is Severity.ERROR]
     rejected = [finding for finding in errors if finding.rule in _REJECTED and finding.rule not in allowed]
     if rejected:
@@ -287,7 +292,7 @@ def _errors(name: str, data: bytes, allowed: list[str]) -> tuple[Finding, ...]:
 
 
 def _report(works: list[_Work], job: _Job, stream: TextIO | None) -> Exit:
-    """Say what was done with every card; the exit code is that of the first card that failed."""
+    """Report the outcome of every card; the exit code is that of the first card that failed."""
     options, noted = job.options, 0
     results, is_given_up = Results("sign", options.json, stream), any(work.error is not None for work in works)
     for work in works:
@@ -309,7 +314,7 @@ def _report(works: list[_Work], job: _Job, stream: TextIO | None) -> Exit:
 
 
 def _status(work: _Work, options: argparse.Namespace, *, is_given_up: bool) -> tuple[_Status, Exit]:
-    """What became of the card, and the exit code for it."""
+    """The outcome for the card, and its exit code."""
     if work.error is not None:
         return _Status.REFUSED, exit_of(work.error)
     if work.reason is None:
@@ -320,7 +325,7 @@ def _status(work: _Work, options: argparse.Namespace, *, is_given_up: bool) -> t
 
 
 def _put(work: _Work, status: _Status, job: _Job, stream: TextIO | None) -> None:
-    """The line of one card, and what lint finds in it nevertheless."""
+    """Print the line of one card, and the errors of lint that it was signed in spite of."""
     quiet, name = job.options.quiet, printable(work.name)
     kids = printable(", ".join(f"{signer.kid} ({signer.alg})" for signer in job.signers))
     if work.error is not None:
@@ -340,10 +345,11 @@ def _put(work: _Work, status: _Status, job: _Job, stream: TextIO | None) -> None
 
 def _notes(work: _Work, options: argparse.Namespace) -> list[str]:
     without_iat = (
-        "signed without iat: clients that remember an earlier iat of this agent reject the card, and the others do "
-        "not notice if somebody serves an older card in its place"
+        "signed without iat: clients that remember an earlier iat of this agent reject the card, and other clients do "
+        "not detect an older card that is served in its place. To add iat, leave out --no-iat"
     )
-    return [*(work.signed.notes if work.signed is not None else ()), *([without_iat] if options.no_iat else [])]
+    notes = () if work.signed is None else work.signed.notes_naming("--no-companion")
+    return [*notes, *([without_iat] if options.no_iat else [])]
 
 
 def _entry(work: _Work, signers: list[LocalSigner]) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""Where cards, keys and passphrases come from: files, standard input, the environment, the terminal."""
+"""Read cards, keys and passphrases from files, standard input, the environment and the terminal."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 import warnings
@@ -46,57 +47,74 @@ _K = TypeVar("_K", "PublicKey", LocalSigner)
 
 
 def default_key_path() -> Path:
-    """Where ``keygen`` puts the default key and ``sign`` looks for it."""
+    """The path at which ``keygen`` writes the default key and ``sign`` reads it."""
     from platformdirs import user_config_path
 
     return user_config_path("a2a-trust", appauthor=False) / "signing-key"
 
 
 def default_memory_path() -> Path:
-    """Where the memory of cards is, for every command that asks agents; ``a2a-sign memory`` shows and changes it."""
+    """The path of the card memory of this user, for every command that fetches cards and for ``a2a-sign memory``."""
     from platformdirs import user_data_path
 
     return user_data_path("a2a-trust", appauthor=False) / "cards.db"
 
 
 def read_input(name: str) -> bytes:
-    """The content of a file, or of standard input for ``-``; a byte more than the reader takes is enough to refuse."""
+    """The content of a file, or of standard input for ``-``: at most one byte more than the reader accepts."""
     if name == "-":
         if sys.stdin is None:
-            raise OSError("standard input is closed")
+            raise OSError("standard input is closed; name a file instead of -")
         return sys.stdin.buffer.read(MAX_BYTES + 1)
     with Path(name).open("rb") as file:
         return file.read(MAX_BYTES + 1)
 
 
+def making_trust_file(name: str) -> str:
+    """The command that makes a trust file."""
+    return f"a2a-sign trust add {shlex.quote(name)} --origin HOST --public-key FILE"
+
+
+@contextmanager
+def _of_option(option: str, name: str) -> Iterator[None]:
+    """In the block, the error for a missing file names the option that names the file."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{option} {name}: no such file; check the name") from None
+
+
 def load_signers(files: list[str] | None, kid: str | None, alg: str | None = None) -> list[LocalSigner]:
-    """The signers that the arguments, the environment or the default key give; ``alg`` is --alg."""
+    """The signers from the arguments, the environment or the default key; ``alg`` is --alg."""
     return [_with_alg(signer, alg, name) for signer, name in _signers(files, kid)]
 
 
 def check_not_secret(targets: Iterable[Path], keys: Iterable[str]) -> None:
-    """Refuse to write over a secret: these key files, those that the environment names, and the default key.
+    """ConfigurationError for a target that is a secret: one of these key files, one of the environment, a default key.
 
-    All of them, in use now or not: a key that another one takes precedence over would be lost just the same.
+    A key that is not in use now is a secret, too: writing over it would lose it.
     """
     secrets = dict.fromkeys(keys, "the private key")
     secrets[str(default_key_path())] = "the default private key"
-    for variable, what in (("A2A_SIGN_KEY_FILE", "private key"), ("A2A_SIGN_KEY_PASSPHRASE_FILE", "passphrase")):
+    for variable, kind in (("A2A_SIGN_KEY_FILE", "private key"), ("A2A_SIGN_KEY_PASSPHRASE_FILE", "passphrase")):
         if name := os.environ.get(variable):
-            secrets[name] = f"the {what} of {variable}"
+            secrets[name] = f"the {kind} of {variable}"
     written = [target for target in targets if target.exists()]
-    for name, what in secrets.items():
+    for name, kind in secrets.items():
         secret = Path(name)
         if any(secret.exists() and target.samefile(secret) for target in written):
-            raise ConfigurationError(f"{name} is {what}, and would be written over; name another file")
+            raise ConfigurationError(f"{name} is {kind}, and would be overwritten; name another file")
 
 
 def _signers(files: list[str] | None, kid: str | None) -> list[tuple[LocalSigner, str]]:
-    """The signers, and where each is from."""
+    """The signers, and the source of each."""
     if files:
         if kid is not None and len(files) > 1:
-            raise ConfigurationError("--kid names one key, and --key was given several times; drop --kid")
-        signers = [_from_file(Path(name), kid) for name in files]
+            raise ConfigurationError("--kid names one key, and --key was given several times; leave out --kid")
+        signers = []
+        for name in files:
+            with _of_option("--key", name):
+                signers.append(_from_file(Path(name), kid))
         _check_different(files, signers)
         return list(zip(signers, files, strict=True))
     value, file = _variable("A2A_SIGN_KEY"), _variable("A2A_SIGN_KEY_FILE")
@@ -107,17 +125,18 @@ def _signers(files: list[str] | None, kid: str | None) -> list[tuple[LocalSigner
             return [(_key_in(_key_of_variable(value), "A2A_SIGN_KEY", kid), "A2A_SIGN_KEY")]
     if not file and os.environ.get("CI", "").lower() not in ("", "0", "false"):
         raise ConfigurationError(
-            "no signing key: A2A_SIGN_KEY is not set, and a pipeline (CI is set) signs with no default key; give the "
-            "secret as A2A_SIGN_KEY, or its file as A2A_SIGN_KEY_FILE or --key FILE"
+            "no signing key: A2A_SIGN_KEY is not set, and a pipeline (CI is set) does not use the default key; give "
+            "the key as A2A_SIGN_KEY, or its file as A2A_SIGN_KEY_FILE or --key FILE"
         )
     path = Path(file) if file else default_key_path()
     if not file and not path.exists():
         raise ConfigurationError(
-            f"no signing key: none was given and there is no default key at {path}\n"
-            "  make one:   a2a-sign keygen\n"
-            "  or give it: a2a-sign --key FILE card.json   (or set A2A_SIGN_KEY or A2A_SIGN_KEY_FILE)"
+            f"no signing key: no key was given and there is no default key at {path}\n"
+            "  make one:    a2a-sign keygen\n"
+            "  or give one: a2a-sign --key FILE card.json   (or set A2A_SIGN_KEY or A2A_SIGN_KEY_FILE)"
         )
-    return [(_from_file(path, kid), str(path))]
+    with _of_option("A2A_SIGN_KEY_FILE", str(path)):
+        return [(_from_file(path, kid), str(path))]
 
 
 def algorithm_option(alg: str) -> str:
@@ -139,7 +158,7 @@ def _with_alg(key: _K, alg: str | None, name: str) -> _K:
 
 
 def given_alg(keys: Sequence[PublicKey], alg: str | None, name: str) -> list[PublicKey]:
-    """The keys of a file, for the algorithm of --alg; of several those that are for another one are skipped."""
+    """The keys of a file, for the algorithm of --alg; in a set of several keys, those for other ones are skipped."""
     if alg is None or len(keys) < 2:
         return [_with_alg(key, alg, name) for key in keys]
     wanted = algorithm_option(alg)
@@ -148,33 +167,35 @@ def given_alg(keys: Sequence[PublicKey], alg: str | None, name: str) -> list[Pub
         raise ConfigurationError(f"--alg: no key in {name} is for {wanted}")
     for key in keys:
         if wanted not in key.algorithms:
-            warn(f"{name}: key {key.kid!a} skipped: it is for {key.alg}, not for the {wanted} of --alg")
+            warn(f"{name}: skipped key {key.kid!a}: it is for {key.alg}, and --alg is {wanted}")
     return fitting
 
 
 def _variable(name: str) -> str | None:
-    """An environment variable. An empty one is an error: a secret that is missing must not select another key."""
+    """An environment variable. An empty one is an error: a missing secret must not select another key."""
     value = os.environ.get(name)
     if value == "":
-        raise ConfigurationError(f"{name} is empty; is the secret available to this job? Set the variable, or unset it")
+        raise ConfigurationError(
+            f"{name} is empty; set it, or unset it. In a pipeline check that the secret is available to this job"
+        )
     return value
 
 
 def _check_different(files: list[str], signers: list[LocalSigner]) -> None:
-    """Refuse two files with one kid or one key: verifiers would count them once."""
+    """ConfigurationError for two files with the same kid or key: verifiers would count them once."""
     names: dict[str, str] = {}
     for file, signer in zip(files, signers, strict=True):
-        for what, name in (("kid", signer.kid), ("key", signer.public_key.thumbprint)):
-            first = names.setdefault(f"{what} {name}", file)
+        for part, name in (("kid", signer.kid), ("key", signer.public_key.thumbprint)):
+            first = names.setdefault(f"{part} {name}", file)
             if first is not file:
                 raise ConfigurationError(
-                    f"--key: {first} and {file} have the same {what}, {name}; sign with different keys"
+                    f"--key: {first} and {file} have the same {part}, {name}; sign with different keys"
                 )
 
 
 @contextmanager
 def needing_client(purpose: str) -> Iterator[None]:
-    """What the block imports is for clients only; ConfigurationError says what to install, and for which purpose."""
+    """In the block, a missing library of the extra ``client`` is a ConfigurationError that says how to install it."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -185,7 +206,7 @@ def needing_client(purpose: str) -> Iterator[None]:
 
 @contextmanager
 def naming(file: str) -> Iterator[None]:
-    """What is wrong with a file of the operator's names the file: as a mistake of the operator's, not of a card."""
+    """In the block, errors about a file of the operator are ConfigurationErrors that name the file."""
     try:
         yield
     except (MalformedError, ConfigurationError) as error:
@@ -195,24 +216,26 @@ def naming(file: str) -> Iterator[None]:
 
 
 def new_passphrase() -> str:
-    """The passphrase for a new key: from the environment, or asked for twice."""
+    """The passphrase for a new key: from the environment, or typed twice."""
     given = _passphrase_of_environment()
     if given is not None:
         return given
     first = _ask("New passphrase: ")
     if not first:
-        raise ConfigurationError("the passphrase is empty; nothing was made")
+        raise ConfigurationError("the passphrase is empty, so nothing was made; try again with a passphrase")
     if first != _ask("Once more: "):
-        raise ConfigurationError("the two passphrases differ; nothing was made")
+        raise ConfigurationError("the two passphrases differ, so nothing was made; try again")
     return first
 
 
 def _from_file(path: Path, kid: str | None) -> LocalSigner:
     """The signer with the key in a file, or with the key of a ring that is active now."""
     if is_reserved(path):
-        raise ConfigurationError(f"{path} is a temporary file of a command, which the next one removes; name another")
-    if path.is_file() and _is_key_set(read_input(str(path))):  # before its rights are looked at: it is to be read
-        raise ConfigurationError(f"{path} is a JWK Set, with public keys to publish; sign with the private key")
+        raise ConfigurationError(
+            f"{path} is a temporary file, which the next command removes; name the file of your key"
+        )
+    if path.is_file() and _is_key_set(read_input(str(path))):  # before the check of rights: a key set is public
+        raise ConfigurationError(f"{path} is a JWK Set with public keys; give the private key to sign with")
     with key_file_warnings(), naming(str(path)), path.open("rb") as file:
         data = read_key_file(file, path, max_bytes=MAX_BYTES)
     with naming(str(path)):
@@ -220,7 +243,7 @@ def _from_file(path: Path, kid: str | None) -> LocalSigner:
 
 
 def _key_of_variable(value: str) -> bytes:
-    """The key in A2A_SIGN_KEY: as a file has it, or that in base64, since some pipelines mask single lines only."""
+    """The key in A2A_SIGN_KEY: the content of a key file, or that in base64, as some pipelines mask only one line."""
     data = os.fsencode(value).strip()
     with suppress(ValueError):
         decoded = b64decode(b"".join(data.split()), validate=True)
@@ -229,12 +252,12 @@ def _key_of_variable(value: str) -> bytes:
         raise ConfigurationError(
             "A2A_SIGN_KEY looks like the path of a file; set A2A_SIGN_KEY_FILE to that path"
             if _is_a_path(value)
-            else "neither PEM, a JWK nor a key ring, and not base64 of one of them"
+            else "not a key; set it to the content of a PEM, JWK or key ring file, or to that in base64"
         )
     if _is_key_set(data):
-        raise ConfigurationError("a JWK Set, with public keys to publish; sign with the private key")
+        raise ConfigurationError("a JWK Set with public keys; set it to the private key to sign with")
     if data.startswith(b"-----BEGIN") and b"\n" not in data:
-        raise ConfigurationError("the PEM has no line ends; set it with them, or set the file in base64")
+        raise ConfigurationError("the PEM has no line ends; set it with its line ends, or set the file in base64")
     return data
 
 
@@ -256,7 +279,9 @@ def _key_in(data: bytes, name: str, kid: str | None) -> LocalSigner:
 
         if is_key_ring(data):
             if kid is not None:
-                raise ConfigurationError(f"--kid names a single key, and {name} is a key ring, with names; drop --kid")
+                raise ConfigurationError(
+                    f"--kid names a single key, and {name} is a key ring, whose keys have names; leave out --kid"
+                )
             return opened(lambda passphrase: read_key_ring(data, passphrase=passphrase).signer(time.time()), name)
     return opened(lambda passphrase: read_private_key(data, passphrase=passphrase, kid=kid), name)
 
@@ -273,7 +298,7 @@ def _is_key_set(data: bytes) -> bool:
 
 @contextmanager
 def key_file_warnings() -> Iterator[None]:
-    """What is warned about key files in the block is said on standard error, as the command says things."""
+    """In the block, Python warnings about key files become warnings of the command, on standard error."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", KeyFileWarning)
         yield
@@ -282,7 +307,7 @@ def key_file_warnings() -> Iterator[None]:
 
 
 def opened(load: Callable[[str | None], _T], name: str) -> _T:
-    """What ``load`` gives with the passphrase of the environment, or with one that is asked for when it needs one."""
+    """The result of ``load`` with the passphrase of the environment; if it needs one and there is none, asks for it."""
     try:
         return load(_passphrase_of_environment())
     except PassphraseNeededError:
@@ -295,18 +320,23 @@ def _passphrase_of_environment() -> str | None:
         raise ConfigurationError("A2A_SIGN_KEY_PASSPHRASE and A2A_SIGN_KEY_PASSPHRASE_FILE are both set; unset one")
     if file:
         try:
-            value = Path(file).read_bytes().partition(b"\n")[0].rstrip(b"\r").decode("utf-8")
+            with _of_option("A2A_SIGN_KEY_PASSPHRASE_FILE", file):
+                value = Path(file).read_bytes().partition(b"\n")[0].rstrip(b"\r").decode("utf-8")
         except UnicodeDecodeError:
-            raise ConfigurationError("the file in A2A_SIGN_KEY_PASSPHRASE_FILE is not UTF-8 text") from None
+            raise ConfigurationError(
+                f"A2A_SIGN_KEY_PASSPHRASE_FILE {file}: not UTF-8 text; write the passphrase in UTF-8"
+            ) from None
         if not value:
-            raise ConfigurationError("the first line of the file in A2A_SIGN_KEY_PASSPHRASE_FILE is empty")
+            raise ConfigurationError(
+                f"A2A_SIGN_KEY_PASSPHRASE_FILE {file}: the first line is empty; write the passphrase there"
+            )
     return value
 
 
 def _ask(prompt: str) -> str:
     if sys.stderr is None or not sys.stderr.isatty():
         raise ConfigurationError(
-            "the key needs a passphrase and there is no terminal to ask at; "
+            "the key needs a passphrase, and there is no terminal to ask for it; "
             "set A2A_SIGN_KEY_PASSPHRASE or A2A_SIGN_KEY_PASSPHRASE_FILE"
         )
     from getpass import getpass
@@ -314,12 +344,13 @@ def _ask(prompt: str) -> str:
     try:
         return getpass(prompt)
     except EOFError:
-        raise ConfigurationError("no passphrase was given") from None
+        raise ConfigurationError("no passphrase was typed; type one, or set A2A_SIGN_KEY_PASSPHRASE") from None
 
 
 def public_key(name: str, kid: str | None) -> PublicKey:
-    """The public key in a PEM or JWK file."""
-    data = read_input(name).strip()
+    """The public key in the PEM or JWK file of --public-key."""
+    with _of_option("--public-key", name):
+        data = read_input(name).strip()
     _check_no_ring(name, data)
     with naming(name):
         return _public_key_in(data, name, kid)
@@ -345,7 +376,7 @@ def _public_key_in(data: bytes, name: str, kid: str | None) -> PublicKey:
 
 def _is_private(name: str) -> ConfigurationError:
     return ConfigurationError(
-        f"{name} is a private key, which only its signer needs; give the public half, as the JWK Set that keygen wrote "
+        f"{name} is a private key, which only its signer needs; give the public key, in the JWK Set that keygen wrote "
         "beside it: --jwks FILE"
     )
 
@@ -355,23 +386,24 @@ def _check_no_ring(name: str, data: bytes) -> None:
 
     if is_key_ring(data):
         raise ConfigurationError(
-            f"{name} is a key ring, which signs; verify with what it publishes: a2a-sign keys export {name} -o FILE, "
-            "and --jwks FILE"
+            f"{name} is a key ring, which signs; to verify, export its public keys: a2a-sign keys export {name} -o "
+            "FILE, then give --jwks FILE"
         )
 
 
 def public_keys(name: str) -> tuple[PublicKey, ...]:
-    """The keys of a JWK Set; those that are skipped are warned about. ConfigurationError when none is left."""
+    """The keys in the JWK Set of --jwks; skipped keys are warnings. ConfigurationError if no key is left."""
     from a2a_trust.keys.keyset import read_jwks
 
-    data = read_input(name)
+    with _of_option("--jwks", name):
+        data = read_input(name)
     _check_no_ring(name, data)
     if data.lstrip().startswith(b"-----BEGIN"):
         raise ConfigurationError(f"{name} is a single key; give it with --public-key")
     with naming(name):
         found = read_jwks(data)
     for skipped in found.skipped:
-        warn(f"{name}: key {skipped.index} skipped: {skipped.reason}")
+        warn(f"{name}: skipped key {skipped.index}: {skipped.reason}")
     if not found.keys:
-        raise ConfigurationError(f"{name}: no key in this JWK Set can verify a card")
+        raise ConfigurationError(f"{name}: no key in this JWK Set can verify a card; give another set")
     return found.keys

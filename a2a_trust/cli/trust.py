@@ -1,4 +1,4 @@
-"""``a2a-sign trust``: show and edit a trust file; what people wrote in it stays as it is."""
+"""``a2a-sign trust``: show and edit a trust file. Comments, order and layout of the file stay as they are."""
 
 from __future__ import annotations
 
@@ -24,7 +24,14 @@ from a2a_trust.cli.report import (
     put_table,
     warn,
 )
-from a2a_trust.cli.sources import algorithm_option, given_alg, needing_client, public_key, public_keys
+from a2a_trust.cli.sources import (
+    algorithm_option,
+    given_alg,
+    making_trust_file,
+    needing_client,
+    public_key,
+    public_keys,
+)
 from a2a_trust.errors import ConfigurationError, MalformedError, TrustError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.keyset import KeySet, read_jwks
@@ -55,7 +62,7 @@ __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the action is for, with the trust file in ``options.file``."""
+    """Run the action on the trust file ``options.file``."""
     command = f"trust {options.action}"
     try:
         report = _ACTIONS[options.action](options)
@@ -96,13 +103,13 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
         return text
 
     try:
-        new = read_trust(with_entries(EMPTY, entries).encode(), "what would be added")
+        new = read_trust(with_entries(EMPTY, entries).encode(), "the new entries")
     except ConfigurationError as error:
         raise _of_option(error) from None
     is_new = not path.exists()
     try:
         after = make_trust_file(path, add) if is_new else update_trust_file(path, add)
-    except FileExistsError:  # somebody else was faster
+    except FileExistsError:  # another process has just made the file
         added.clear()
         after = update_trust_file(path, add)
     _warn_of_dead(keys, [key for key in _revoked_keys(after, path) if key.kid in added], path, now)
@@ -117,17 +124,20 @@ def _add(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _warn_of_dead(given: Iterable[PublicKey], revoked: Iterable[PublicKey], path: Path, now: float) -> None:
-    """Tell which of the keys prove nothing now: by what they say of themselves, or by what the file says."""
+    """Warn of keys that verify nothing now: their JWK says so, or the trust file revokes them."""
     for key in given:
         if not key.is_valid_at(now):
-            warn(f"{key.kid}: the key says of itself that it is revoked, or not valid now; it proves nothing now")
+            warn(
+                f"{key.kid}: the key is revoked or not valid now, according to nbf, exp or revoked in its JWK; its "
+                "signatures are rejected now"
+            )
     for key in revoked:
         if not key.revoked:
-            warn(f"{key.kid} is revoked in {path}: it proves nothing, although it was added")
+            warn(f"{key.kid}: the key was added, but {path} revokes it; its signatures are rejected")
 
 
 def _of_option(error: ConfigurationError) -> ConfigurationError:
-    """The reader's error, which names a line and a member that nobody wrote, with the option that it comes from."""
+    """The reader's error, with the option in place of the line and member of the text that was built from it."""
     found = re.fullmatch(r".*?, line [0-9]+: trust\[[0-9]+\]\.(\w+): (.*)", str(error), re.DOTALL)
     if found is None:
         return error
@@ -136,7 +146,10 @@ def _of_option(error: ConfigurationError) -> ConfigurationError:
 
 
 def _check_new(new: TrustEntry, before: TrustDocument, path: Path) -> None:
-    """Refuse a key or key set that is trusted for the same hosts in another way: the laxer of the two would count."""
+    """ConfigurationError for a key or key set that an entry with other members trusts for the same hosts already.
+
+    Verifiers would apply the laxer of the two entries.
+    """
     thumbprints = {key.thumbprint for key in new.keys}
     for entry in before.entries:
         known = {key.thumbprint for key in _keys(entry, path, str(path))}
@@ -144,14 +157,15 @@ def _check_new(new: TrustEntry, before: TrustDocument, path: Path) -> None:
         if is_same and overlap(entry.origins, new.origins):
             name = new.url or new.keys[0].kid
             raise ConfigurationError(
-                f"{path}, line {entry.line}: {name!a} is trusted for the same hosts already, in another way. Remove "
-                f"that entry first: a2a-sign trust remove {shlex.quote(str(path))} {shlex.quote(entry.file or name)}"
+                f"{path}, line {entry.line}: this entry trusts {name!a} for the same hosts already, with other "
+                "settings. Remove that entry first: a2a-sign trust remove "
+                f"{shlex.quote(str(path))} {shlex.quote(entry.file or name)}"
             )
 
 
 def _given_keys(options: argparse.Namespace) -> list[PublicKey]:
     if options.kid is not None and options.public_key is None:
-        raise ConfigurationError("--kid names the --public-key; the keys of a set have names of their own")
+        raise ConfigurationError("--kid works only with --public-key; the keys of a JWK Set have their own names")
     if options.public_key is not None:
         return given_alg([public_key(options.public_key, options.kid)], options.alg, options.public_key)
     if options.jwks is None:
@@ -159,14 +173,14 @@ def _given_keys(options: argparse.Namespace) -> list[PublicKey]:
     keys = given_alg(public_keys(options.jwks), options.alg, options.jwks)
     if options.name is not None and len(keys) > 1:
         raise ConfigurationError(
-            f"--name: {options.jwks} has {len(keys)} keys, and one name stands on one entry; use --jwks-url, or write "
-            f'an entry with keys = "{options.jwks}" by hand'
+            f"--name: {options.jwks} has {len(keys)} keys, and --jwks makes an entry for each key. To give one name to "
+            f'all of them, use --jwks-url, or write one entry with keys = "{options.jwks}" by hand'
         )
     return keys
 
 
 def _origin(text: str) -> str:
-    """The host of a URL, or a host or a pattern as it is."""
+    """The host of a URL; a host or pattern unchanged."""
     try:
         if "://" in text:
             return host_of(text)
@@ -187,12 +201,12 @@ def _remove(options: argparse.Namespace) -> dict[str, Any]:
     if not options.json:
         put(f"{mark('removed', 'green', sys.stdout)} {printable(options.what)}")
         for entry in gone:
-            put(f"  it spoke for {printable(', '.join(_patterns(entry)))}")
+            put(f"  it was trusted for {printable(', '.join(_patterns(entry)))}")
     return {"removed": options.what, "entries": len(gone)}
 
 
 def _named_entries(document: TrustDocument, options: argparse.Namespace) -> list[TrustEntry]:
-    """The entries that the argument names; ConfigurationError when there is none."""
+    """The entries that the argument names; ConfigurationError if it names no entry."""
     found = [
         entry
         for entry in document.entries
@@ -203,12 +217,13 @@ def _named_entries(document: TrustDocument, options: argparse.Namespace) -> list
     for entry in document.entries:
         if options.what in [key.kid for key in _keys(entry, Path(options.file), options.file)]:
             raise ConfigurationError(
-                f"this key is one of {entry.file}, which line {entry.line} names: take it out of that file, or "
-                f"remove the whole of it: a2a-sign trust remove {shlex.quote(options.file)} "
+                f"{ascii(options.what)[:128]} is a key in {entry.file}, which line {entry.line} names: remove the key "
+                f"from that file, or remove the whole file: a2a-sign trust remove {shlex.quote(options.file)} "
                 f"{shlex.quote(str(entry.file))}"
             )
     raise ConfigurationError(
-        f"no entry has this kid, name, URL or file; see: a2a-sign trust list {shlex.quote(options.file)}"
+        f"no entry has the kid, name, URL or file {ascii(options.what)[:128]}; to see all: a2a-sign trust list "
+        f"{shlex.quote(options.file)}"
     )
 
 
@@ -229,10 +244,10 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
     if not options.json:
         put(f"{mark('revoked', 'green', sys.stdout)} {printable(key.kid or key.thumbprint)}")
         if was_revoked[-1]:
-            put("  it was revoked already; nothing was changed")
+            put("  it was revoked before; nothing was changed")
         elif key.entry is not None:
-            what = "the kid" if key.thumbprint is None else f"the key {key.thumbprint}, under every kid,"
-            put(f"  {what} is revoked in the entry {printable(key.entry)} only; --thumbprint revokes a key everywhere")
+            scope = "the kid" if key.thumbprint is None else f"the key {key.thumbprint}, under every kid,"
+            put(f"  {scope} is revoked in the entry {printable(key.entry)} only; --thumbprint revokes a key everywhere")
     return {
         "kid": key.kid,
         "thumbprint": key.thumbprint,
@@ -242,31 +257,38 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _meant(options: argparse.Namespace, document: TrustDocument, path: Path) -> RevokedKey:
-    """The key that the arguments name, by thumbprint if that is known; ConfigurationError when they name none."""
+    """The key that the arguments name, by thumbprint if that is known; ConfigurationError if they name no key."""
     kid, entry = options.kid, options.entry
     if options.thumbprint is not None:
         if not is_thumbprint(options.thumbprint):
-            raise ConfigurationError("--thumbprint: write the RFC 7638 thumbprint: 43 letters, digits, - and _")
+            raise ConfigurationError(
+                f"--thumbprint {ascii(options.thumbprint)[:66]}: not an RFC 7638 thumbprint; write its 43 letters, "
+                "digits, - and _"
+            )
         if entry is not None or options.fetch:
-            raise ConfigurationError("--thumbprint names the key wherever it is listed; leave out --entry and --fetch")
+            raise ConfigurationError("--thumbprint revokes the key in every entry; leave out --entry and --fetch")
         return RevokedKey(kid=kid, thumbprint=options.thumbprint)
     if kid is None:
         raise ConfigurationError("name the key: KID, or --thumbprint")
     if entry is not None and not any(each.is_called(entry) for each in document.entries):
-        raise ConfigurationError(f"--entry: no entry of {path} has the name or jwks_url {ascii(entry)[:128]}")
+        raise ConfigurationError(
+            f"--entry: no entry of {path} has the name or jwks_url {ascii(entry)[:128]}; to see all: a2a-sign trust "
+            f"list {shlex.quote(str(path))}"
+        )
     written = _written_keys(document, path, kid, entry)
     if len(written) > 1:
         raise ConfigurationError(
-            f"{len(written)} keys of {path} have this kid; say which by --thumbprint: {', '.join(sorted(written))}"
+            f"{len(written)} keys of {path} have the kid {ascii(kid)[:128]}; name one of them with --thumbprint: "
+            f"{', '.join(sorted(written))}"
         )
     if written:
         (thumbprint,) = written
         return RevokedKey(kid=kid if kid != thumbprint else None, thumbprint=thumbprint)
     if entry is None:
         raise ConfigurationError(
-            f"no key in {path}, or in a key file that it names, has the kid {ascii(kid)[:128]}; see: a2a-sign trust "
-            f"list {shlex.quote(str(path))}. For a key of a fetched key set add --entry NAME|URL; for a key that is "
-            "listed nowhere, --thumbprint"
+            f"no key in {path}, or in a key file that it names, has the kid {ascii(kid)[:128]}; to see all: a2a-sign "
+            f"trust list {shlex.quote(str(path))}. For a key in a key set on the network add --entry NAME|URL. For a "
+            "key that is not listed, give --thumbprint"
         )
     url = next(each.url for each in document.entries if each.is_called(entry))
     if url is None:
@@ -275,9 +297,9 @@ def _meant(options: argparse.Namespace, document: TrustDocument, path: Path) -> 
 
 
 def _written_keys(document: TrustDocument, path: Path, kid: str, entry: str | None) -> set[str]:
-    """The thumbprints of the keys with that kid that the operator wrote down, in one entry or in all of them.
+    """The thumbprints of the keys with that kid in the trust file and its key files; in one entry, or in all of them.
 
-    A key file that cannot be read is a warning if the key stands elsewhere: a revocation waits for no other repair.
+    An unreadable key file is only a warning if the key is found elsewhere: revoking must not wait for a repair.
     """
     found, unread = set[str](), list[ConfigurationError]()
     for each in document.entries:
@@ -289,24 +311,24 @@ def _written_keys(document: TrustDocument, path: Path, kid: str, entry: str | No
             else:
                 found.update(key.thumbprint for key in keys if kid in (key.kid, key.thumbprint))
     if unread and not found:
-        raise ConfigurationError(f"{unread[0]}. To revoke the key without that file, name it by --thumbprint")
+        raise ConfigurationError(f"{unread[0]}. To revoke the key without that file, name the key with --thumbprint")
     for reason in unread:
-        warn(f"not searched for this kid: {reason}")
+        warn(f"this file could not be searched for the kid: {reason}")
     return found
 
 
 def _fetched_thumbprint(url: str, kid: str) -> str:
-    """The thumbprint of the key with that kid in the key set at that URL, as it is served now."""
-    import asyncio  # only the network needs it, and the start is to be fast
+    """The thumbprint of the key with that kid in the key set that the URL serves now."""
+    import asyncio  # slow, and only needed for the network
 
-    with needing_client("for --fetch"):
+    with needing_client("to fetch a key set (--fetch)"):
         from a2a_trust.net.fetcher import Fetcher
     fetched = asyncio.run(Fetcher().fetch(url, configured=True))
     found = {key.thumbprint for key in read_jwks(fetched.body).keys if key.kid == kid}
     if len(found) != 1:
         number = "no key" if not found else f"{len(found)} keys"
         raise ConfigurationError(
-            f"--fetch: the key set at {url} has {number} with the kid {ascii(kid)[:128]} now; leave --fetch out to "
+            f"--fetch: the key set at {url} has {number} with the kid {ascii(kid)[:128]} now; leave out --fetch to "
             "revoke the kid in this entry, or give --thumbprint"
         )
     return found.pop()
@@ -320,10 +342,7 @@ def _existing(name: str, change: Callable[[str, TrustDocument], str]) -> TrustDo
 
 
 def _no_file(name: str) -> OSError:
-    return FileNotFoundError(
-        f"there is no trust file at {name}; make it: "
-        f"a2a-sign trust add {shlex.quote(name)} --origin HOST --public-key FILE"
-    )
+    return FileNotFoundError(f"there is no trust file at {name}; to make one: {making_trust_file(name)}")
 
 
 _HEADINGS: Final = ("KID", "ALG", "NAME", "MAY SPEAK FOR", "SIGNER", "VALID", "STATE", "KEY FROM")
@@ -344,12 +363,12 @@ def _list(options: argparse.Namespace) -> dict[str, Any]:
         for each in document.policies:
             hosts, parties = ", ".join(each.origins.patterns), sorted(each.policy.parties)
             needed = "all" if each.policy.count == len(parties) else each.policy.count
-            put(f"policy: cards of {printable(hosts)} need {needed} of {printable(', '.join(parties))}")
+            put(f"policy: cards of {printable(hosts)} need signatures by {needed} of {printable(', '.join(parties))}")
         for key in document.revoked:
             since = "" if key.at is None else f" since {written(key.at)}"
             where = "" if key.entry is None else f" in {key.entry}"
-            what = key.kid or key.thumbprint
-            put(f"revoked: {printable(f'{what}{where}')}{since}{f': {printable(key.reason)}' if key.reason else ''}")
+            name = key.kid or key.thumbprint
+            put(f"revoked: {printable(f'{name}{where}')}{since}{f': {printable(key.reason)}' if key.reason else ''}")
     return {
         "entries": entries,
         "policies": [
@@ -361,7 +380,7 @@ def _list(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _revoked_keys(document: TrustDocument, path: Path) -> frozenset[PublicKey]:
-    """The keys that the operator wrote down and that are revoked now."""
+    """The keys in the trust file and its key files that are revoked now."""
     files = {
         entry.file: KeySet(keys=_keys(entry, path, str(path))) for entry in document.entries if entry.file is not None
     }
@@ -371,7 +390,7 @@ def _revoked_keys(document: TrustDocument, path: Path) -> frozenset[PublicKey]:
 def _rows(
     entry: TrustEntry, path: Path, *, revoked: frozenset[PublicKey], now: float, name: str
 ) -> list[dict[str, Any]]:
-    """One row for every key of the entry; one for a key set on the network, whose keys only a verification fetches."""
+    """A row for every key of the entry; one row for a key set on the network, which only ``verify`` fetches."""
     common = {
         "line": entry.line,
         "name": entry.name,
@@ -391,7 +410,7 @@ def _rows(
             **common,
             **_validity(each.not_before, each.not_after, now, is_revoked=each.revoked or each.key in revoked),
         }
-        for each in entry.trusted(_keys(entry, path, name))  # with what the keys say about themselves
+        for each in entry.trusted(_keys(entry, path, name))  # the times of the entry and of the key's JWK together
     ]
 
 
@@ -405,7 +424,7 @@ def _patterns(entry: TrustEntry) -> list[str]:
 
 
 def _keys(entry: TrustEntry, path: Path, name: str) -> tuple[PublicKey, ...]:
-    """The keys of an entry that are here, in the trust file or in the file that it names."""
+    """The keys of an entry, from the trust file or from the key file that it names."""
     if entry.file is None:
         return entry.keys
     return keys_of_file(entry, path.parent / entry.file, f"{name}, line {entry.line}").keys

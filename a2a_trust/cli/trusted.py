@@ -1,4 +1,4 @@
-"""The keys that a command is told to trust: by a trust file, or one by one."""
+"""The keys that the arguments of a command name as trusted: in a trust file, or one by one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from a2a_trust.card.ambiguity import check_card
 from a2a_trust.card.view import interface_urls
 from a2a_trust.cli.named_cards import is_url
 from a2a_trust.cli.report import warn
-from a2a_trust.cli.sources import given_alg, needing_client, public_key, public_keys
+from a2a_trust.cli.sources import given_alg, making_trust_file, needing_client, public_key, public_keys
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError, TrustError
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of, interface_host
@@ -29,10 +29,10 @@ __all__ = ["TrustedKeys", "trusted_keys"]
 
 @dataclass(frozen=True, slots=True)
 class TrustedKeys:
-    """Keys, and the URL or host that all cards are from, if it was named.
+    """The trusted keys, and the URL or host that all cards are from, if the arguments name it.
 
-    ``origin_from_card``: a card is from the host of its first interface. The entry of the signing key has to cover that
-    host then, and those of all other interfaces, as for every card.
+    With ``origin_from_card`` a card is from the host of its first interface. As for every card, the signing key must be
+    trusted for that host and for the hosts of all other interfaces.
     """
 
     origin: str | None
@@ -42,9 +42,9 @@ class TrustedKeys:
     signer: SigningTool | None = None
 
     def origin_of(self, name: str, document: bytes) -> str | UnsafeAnyOrigin:
-        """Where the card of that name is from, as far as is known: an agent's card is from where it was asked.
+        """Where the card of that name is from, if that is known. A fetched card is from the URL of its agent.
 
-        MalformedError: it is from where it says itself, and does not say it.
+        MalformedError: the origin is to come from the card, and the card has no interface.
         """
         if self.origin is not None:
             return self.origin
@@ -57,36 +57,37 @@ class TrustedKeys:
         urls = interface_urls(card)
         if not urls:
             raise MalformedError(
-                "card: no interface, so no host to take for its origin; if it is an Agent Card, add --origin URL"
+                "card: no interface, so --origin-from-card finds no host; if it is an Agent Card, write --origin URL "
+                "instead"
             )
         return interface_host(urls[0][1])
 
     def store_for(self, document: bytes, origin: str | UnsafeAnyOrigin) -> TrustStore:
-        """The keys for a card; those on the network are fetched for its hosts, and what fails is a warning."""
+        """The keys for a card. Key sets on the network are fetched for its hosts; a failure is a warning."""
         if self.file is None:
             origins = Origins(host_of(origin)) if isinstance(origin, str) else origin
             return TrustStore(TrustedKey(key=key, origins=origins, signer=self.signer) for key in self.keys)
         if not self.file.document.urls:
             return self.file.trust_store()
-        import asyncio  # only the network needs it, and the start is to be fast
+        import asyncio  # slow, and only needed for the network
 
         hosts = [origin] if isinstance(origin, str) else _hosts_in(document)
         for host in hosts:
             try:
                 asyncio.run(self.file.fetch(host))
             except KeySourceUnavailableError as error:
-                warn(f"going on without its keys: {error}")
+                warn(f"continuing without the keys of this key set: {error}")
         return self.file.trust_store()
 
     def names_no_signer(self, kids: set[str | None]) -> bool:
-        """Whether nothing is said of how the signer of one of these keys signs."""
+        """Whether the signer of one of these keys is not named."""
         if self.file is None:
             return self.signer is None
         return any(each.signer is None for each in self.file.trust_store().keys if each.key.kid in kids)
 
 
 def trusted_keys(options: argparse.Namespace) -> TrustedKeys:
-    """What the arguments name; ConfigurationError, MalformedError, OSError."""
+    """The keys that the arguments name; ConfigurationError, MalformedError, OSError."""
     inputs = [*options.files, *options.jwks, *options.public_key]
     if [*inputs, options.files_from].count("-") > 1:
         raise ConfigurationError("- (standard input) can be read only once")
@@ -94,7 +95,7 @@ def trusted_keys(options: argparse.Namespace) -> TrustedKeys:
         options.jwks or options.public_key or options.signer or options.kid is not None or options.alg is not None
     ):
         raise ConfigurationError(
-            "--trust says which keys and signers; leave out --jwks, --public-key, --kid, --alg and --signer"
+            "--trust already names keys and signers; leave out --jwks, --public-key, --kid, --alg and --signer"
         )
     _check_origin(options)
     if options.trust is not None:
@@ -104,7 +105,7 @@ def trusted_keys(options: argparse.Namespace) -> TrustedKeys:
 
 
 def _check_origin(options: argparse.Namespace) -> None:
-    """Every card is bound to a host, unless the caller says that it is not: nothing is left out by mistake."""
+    """ConfigurationError when the arguments do not bind every card to a host; only --any-origin does without."""
     if options.origin is not None:
         try:
             host_of(options.origin)
@@ -114,8 +115,8 @@ def _check_origin(options: argparse.Namespace) -> None:
             ) from None
     if options.origin_from_card and options.trust is None:
         raise ConfigurationError(
-            "--origin-from-card needs --trust FILE, which says for which hosts each key may speak; with --jwks and "
-            "--public-key name the host: --origin URL"
+            "--origin-from-card needs --trust FILE, which names the hosts that each key is trusted for; with --jwks "
+            "and --public-key name the host: --origin URL"
         )
     is_said = options.origin is not None or options.origin_from_card or options.any_origin
     if not is_said and (unbound := next((name for name in options.files if not is_url(name)), None)):
@@ -125,22 +126,27 @@ def _check_origin(options: argparse.Namespace) -> None:
             )
         raise ConfigurationError(
             f"{unbound}: say where the card is from: --origin URL (of the agent), --origin-from-card (with --trust: "
-            "the hosts of its interfaces), or --any-origin (not bound to a host)"
+            "from the host of its first interface), or --any-origin (not bound to a host)"
         )
 
 
 def _trust_file(path: Path) -> TrustFile:
     from a2a_trust.keys.trust_file import TrustFile, load_trust
 
-    if not load_trust(path).urls:
+    try:
+        document = load_trust(path)
+    except FileNotFoundError:
+        text = f"--trust {path}: no such file; name your trust file, or make one: {making_trust_file(str(path))}"
+        raise FileNotFoundError(text) from None
+    if not document.urls:
         return TrustFile(path)
-    with needing_client(f"for the key sets on the network that {path} names"):
+    with needing_client(f"to fetch the key sets that {path} names"):
         from a2a_trust.net.fetcher import Fetcher
     return TrustFile(path, fetcher=Fetcher())
 
 
 def _hosts_in(document: bytes) -> list[str]:
-    """The hosts of the card's interfaces; none where it cannot be read: verifying will say why."""
+    """The hosts of the card's interfaces; empty for an unreadable card, whose error comes when it is verified."""
     hosts: list[str] = []
     with suppress(TrustError):
         card = parse(document, what="card")
@@ -150,13 +156,13 @@ def _hosts_in(document: bytes) -> list[str]:
 
 
 def _named_keys(options: argparse.Namespace) -> tuple[PublicKey, ...]:
-    """The keys of --jwks and --public-key, for the algorithm of --alg where they do not say so themselves."""
+    """The keys of --jwks and --public-key; keys without an algorithm get that of --alg."""
     keys: list[PublicKey] = []
     for name in options.jwks:
         if is_url(name):
             raise ConfigurationError(
-                f"--jwks {name}: this is a file; a trust file names key sets on the network: a2a-sign trust add "
-                "trust.toml --origin HOST --jwks-url URL, and then --trust trust.toml"
+                f"--jwks {name}: --jwks needs a file. For a key set on the network make a trust file: a2a-sign trust "
+                "add trust.toml --origin HOST --jwks-url URL, then verify with --trust trust.toml"
             )
         keys.extend(given_alg(public_keys(name), options.alg, name))
     for name in options.public_key:

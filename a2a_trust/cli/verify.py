@@ -1,4 +1,4 @@
-"""``a2a-sign verify``: verify cards with keys that the caller trusts, and say what is verified."""
+"""``a2a-sign verify``: verify cards with keys that the caller trusts, and report what is verified."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _put_success(name: str, verified: VerifiedCard, *, verbose: bool) -> None:
     if verified.unverified:
         put(f"  {mark('unverified', 'yellow', sys.stdout)}: {', '.join(verified.unverified)}")
     for failure in verified.ignored if verbose else ():
-        if failure.reason is not FailureReason.COMPANION:  # ours beside every full signature: nothing to tell people
+        if failure.reason is not FailureReason.COMPANION:  # normal: a companion stands beside our full signatures
             put(f"  ignored: {printable(failure)}")
     for warning in verified.warnings:
         if not warning.startswith("origin:"):  # the line above says so
@@ -130,12 +130,12 @@ def _put_success(name: str, verified: VerifiedCard, *, verbose: bool) -> None:
 
 def _put_failure(name: str, error: Exception, code: Exit, keys: TrustedKeys) -> None:
     label, text = mark("NOT VERIFIED", "red", sys.stdout), said(error, name)
-    if isinstance(error, CardVerificationError):  # a companion never counts, so it is not why the card fails
+    if isinstance(error, CardVerificationError):  # a companion is always ignored, so it is not why the card fails
         others = [str(each) for each in error.failures if each.reason is not FailureReason.COMPANION]
         text = "\n  ".join([error.message, *others]) if others else text
     put(f"{printable(name)}: {label} ({class_of(code)}): {printable_lines(text)}")
-    # Whoever has said how the signer signs has not said it by mistake.
+    # A caller who named the signer knows how it signs, and needs no hint.
     if isinstance(error, PartialSignatureError) and keys.names_no_signer({each.kid for each in error.failures}):
         put('  accept it: --signer a2a-python or --signer a2a-js; in a trust file, signer = "a2a-python" in the entry')
     if isinstance(error.__cause__, TrustError):
-        put(f"  because:   {printable(error.__cause__)}")
+        put(f"  cause:     {printable(error.__cause__)}")

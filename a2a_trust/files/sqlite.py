@@ -171,7 +171,7 @@ class SqliteFile:
         return replace(self, path=Path(os.path.realpath(self.path)))
 
     def _open(self, *, read_only: bool) -> sqlite3.Connection:
-        check_writers(self.path.stat(), self.path, f"add what they like to this {self.what}")
+        check_writers(self.path.stat(), self.path, f"add anything to this {self.what}")
         self.check_beside()
         # Neither makes the file. "rw" only reads where the rights allow no more.
         address = f"{self.path.as_uri()}?mode={'ro' if read_only else 'rw'}"

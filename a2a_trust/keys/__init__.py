@@ -1,4 +1,4 @@
-"""What a key is and what a key does: algorithms, JWK and PEM, key sets, JWS, signers, trust, files."""
+"""Keys, key sets, key rings, signers, and which keys are trusted for which hosts."""
 
 from a2a_trust.exports import lazy
 

@@ -1,6 +1,6 @@
-"""The signature algorithms that cards and keys may use: asymmetric ones only, each bound to one kind of key.
+"""The signature algorithms for cards and keys: only asymmetric ones, each bound to one kind of key.
 
-HMAC is not among them in any spelling: whoever can verify with it can sign. Source: RFC 7518 3, RFC 8037, RFC 9864.
+HMAC is excluded, because every verifier could also sign. Source: RFC 7518 3, RFC 8037, RFC 9864.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 MIN_RSA_BITS: Final = 2048  # RFC 7518 3.3
-MAX_RSA_BITS: Final = 8192  # a verification with 16384 bits takes milliseconds: a stranger's key set must not cost that
+MAX_RSA_BITS: Final = 8192  # verifying with 16384 bits takes milliseconds, too long for keys of strangers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Algorithm:
     kty: str
     curve: str | None = None
     other_names: tuple[str, ...] = ()
-    """Further values of ``alg`` that mean the same with the same key."""
+    """Other values of ``alg`` for the same algorithm."""
 
 
 ALGORITHMS: Final = MappingProxyType(
@@ -69,7 +69,7 @@ _HASHES: Final = {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.
 _ORDER_OCTETS: Final = {"256": 32, "384": 48, "512": 66}  # P-521 has 521 bits
 
 ECDSA: Final = {f"ES{bits}": (ec.ECDSA(digest), _ORDER_OCTETS[bits]) for bits, digest in _HASHES.items()}
-"""RFC 7518 3.4: the hash that goes with each curve, and the octets of r and of s."""
+"""RFC 7518 3.4: the hash for each curve, and the number of octets of r and of s."""
 
 RSA_PADDING: Final[dict[str, tuple[padding.AsymmetricPadding, hashes.HashAlgorithm]]] = {
     **{f"RS{bits}": (padding.PKCS1v15(), digest) for bits, digest in _HASHES.items()},
@@ -82,12 +82,12 @@ RSA_PADDING: Final[dict[str, tuple[padding.AsymmetricPadding, hashes.HashAlgorit
 
 
 def algorithm_of(alg: object) -> Algorithm | None:
-    """The algorithm that a header's ``alg`` names, None when it is none of ours."""
+    """The algorithm that the ``alg`` of a header names; None for every other value."""
     return _BY_NAME.get(alg) if isinstance(alg, str) else None
 
 
 def algorithm_named(name: str) -> Algorithm:
-    """The algorithm of that JOSE name; ConfigurationError lists the names when there is none."""
+    """The algorithm of that JOSE name; ConfigurationError lists the known names."""
     algorithm = _BY_NAME.get(name)
     if algorithm is None:
         raise ConfigurationError(

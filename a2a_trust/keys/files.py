@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 from a2a_trust import strict_json
 from a2a_trust.errors import ConfigurationError, MalformedError
 from a2a_trust.files.atomic import write_atomically
-from a2a_trust.files.rights import check_writers
+from a2a_trust.files.rights import check_writers, missing
 from a2a_trust.keys.jwk import private_key_to_jwk
 from a2a_trust.keys.signer import LocalSigner
 
@@ -47,11 +47,11 @@ _JWE_ITERATIONS: Final = 210_000  # what OWASP asks of PBKDF2 with SHA-512
 
 
 class KeyFileWarning(UserWarning):
-    """A private key file is open to more people than its owner."""
+    """The group of a private key file can read or replace the key."""
 
 
 class PassphraseNeededError(ConfigurationError):
-    """The key is encrypted and no passphrase was given."""
+    """The private key is encrypted, and no passphrase was given."""
 
     code = "passphrase-needed"
 
@@ -59,12 +59,15 @@ class PassphraseNeededError(ConfigurationError):
 def read_private_key(
     data: bytes, *, passphrase: str | None = None, alg: str | None = None, kid: str | None = None
 ) -> LocalSigner:
-    """The signer with the private key in ``data``: PEM (PKCS #8, SEC 1, PKCS #1), JWK, or a JWK encrypted as JWE.
+    """Read a private key from ``data``, and return a signer with it.
 
-    ``alg`` is for RSA keys that do not say which algorithm they are for (RS256 without it, and PS256 for keys in PEM
-    that are for RSASSA-PSS only); ``kid`` replaces the one that a JWK has. MalformedError: not such a key, or a weak
-    one. ConfigurationError: the passphrase is wrong, or ``alg`` does not fit the key. PassphraseNeededError: the
-    passphrase is missing.
+    ``data`` is PEM (PKCS #8, SEC 1, PKCS #1), a JWK, or a JWK that is encrypted as JWE. ``alg`` is for RSA keys without
+    an algorithm; their default is RS256, or PS256 for keys in PEM that are for RSASSA-PSS only. ``kid`` replaces the
+    ``kid`` of a JWK.
+
+    - MalformedError: not such a key, or a weak key.
+    - ConfigurationError: the passphrase is wrong, or ``alg`` does not fit the key.
+    - PassphraseNeededError: the key is encrypted, and ``passphrase`` is missing.
     """
     text = data.strip()
     if text.startswith(b"-----BEGIN"):
@@ -72,7 +75,9 @@ def read_private_key(
     if text.startswith(b"eyJ") and text.count(b".") == 4:
         text = _decrypt(text, passphrase)
     if not text.startswith(b"{"):
-        raise MalformedError("private key: neither PEM (-----BEGIN PRIVATE KEY-----) nor a JWK ({…})")
+        raise MalformedError(
+            "private key: neither PEM (-----BEGIN PRIVATE KEY-----) nor a JWK ({…}); give one of these"
+        )
     signer = LocalSigner.from_jwk(strict_json.parse(text, what="private key"), kid=kid)
     return signer if alg is None else signer.with_alg(alg)
 
@@ -80,36 +85,43 @@ def read_private_key(
 def load_private_key(
     path: Path | str, *, passphrase: str | None = None, alg: str | None = None, kid: str | None = None
 ) -> LocalSigner:
-    """As ``read_private_key``, from a file that only its owner can read.
+    """Read a private key from a file that only its owner can read, and return a signer with it.
 
-    ConfigurationError when everybody can read it, KeyFileWarning when its group can (mounted secrets are like that).
+    The arguments and errors are those of ``read_private_key``, and these:
+
+    - FileNotFoundError: there is no such file.
+    - ConfigurationError: everybody can read the file, or others can change it.
+    - KeyFileWarning (a warning): the group can read the file, as is usual for mounted secrets.
     """
     path = Path(path)
-    with path.open("rb") as file:
-        data = read_key_file(file, path)
+    try:
+        with path.open("rb") as file:
+            data = read_key_file(file, path)
+    except FileNotFoundError:
+        raise missing(path, "private key", "a2a-sign keygen") from None
     return read_private_key(data, passphrase=passphrase, alg=alg, kid=kid)
 
 
 def read_key_file(file: BinaryIO, path: Path, *, max_bytes: int = _MAX_KEY_BYTES) -> bytes:
-    """The content of an open file with private keys, after a look at who can read it; see ``load_private_key``."""
-    status = os.fstat(file.fileno())  # of the open file: between a look at the path and opening it may change
+    """The content of an open file with private keys, after the check of its rights; see ``load_private_key``."""
+    status = os.fstat(file.fileno())  # of the open file: the path could be replaced between a check and the opening
     if os.name == "posix" and stat.S_ISREG(status.st_mode):
         _check_rights(path, status)
     data = file.read(max_bytes + 1)
     if len(data) > max_bytes:
-        raise MalformedError(f"private key: {path} is larger than {max_bytes} bytes, so it is no key")
+        raise MalformedError(f"private key: {path} is larger than {max_bytes} bytes, so it is not a key file")
     return data
 
 
 def private_key_bytes(
     signer: LocalSigner, *, format: Literal["pem", "jwk"] = "pem", passphrase: str | None = None
 ) -> bytes:
-    """The signer's private key as a file's content: secret, unless a passphrase encrypts it.
+    """The content of a file with the signer's private key. It is secret, unless a passphrase encrypts it.
 
-    PEM holds neither ``kid`` nor the algorithm of an RSA key, nor how long the key is valid; JWK holds all of them.
+    JWK holds ``kid``, the algorithm of an RSA key, and how long the key is valid. PEM holds none of these.
     """
     if passphrase == "":
-        raise ConfigurationError("the passphrase is empty; give one, or none at all")
+        raise ConfigurationError("passphrase: it is empty; give a passphrase, or leave the argument out")
     if format == "pem":
         encryption = BestAvailableEncryption(passphrase.encode()) if passphrase else NoEncryption()
         return signer.private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
@@ -133,7 +145,11 @@ def save_private_key(
     passphrase: str | None = None,
     replace: bool = False,
 ) -> None:
-    """After this the file holds the key, whole, with mode 0600. FileExistsError unless ``replace``."""
+    """Write the signer's private key to a file of mode 0600, in one step.
+
+    PEM holds neither ``kid`` nor the algorithm of an RSA key; ``format="jwk"`` holds both. A ``passphrase`` encrypts
+    the key. FileExistsError: the file exists, and ``replace`` is not set.
+    """
     data = private_key_bytes(signer, format=format, passphrase=passphrase)
     write_atomically(Path(path), data, mode=0o600, replace=replace)
 
@@ -143,19 +159,19 @@ def _check_rights(path: Path, status: os.stat_result) -> None:
     fix = f"chmod 600 {shlex.quote(str(path))}"
     if mode & stat.S_IROTH:
         raise ConfigurationError(
-            f"private key: everybody can read {path}; if it holds one, treat that as compromised; if nobody else could "
-            f"read it, run: {fix}"
+            f"private key: everybody can read {path}. If other users could log in here, treat the key as compromised "
+            f"and make a new one; else run: {fix}"
         )
-    check_writers(status, path, "put another private key into it")
+    check_writers(status, path, "replace the private key")
     if mode & (stat.S_IRGRP | stat.S_IWGRP):
-        what = "read this private key" if mode & stat.S_IRGRP else "put another private key in its place"
-        warnings.warn(f"the group of {path} can {what}; if that is not meant: {fix}", KeyFileWarning, 4)
+        action = "read this private key" if mode & stat.S_IRGRP else "replace this private key"
+        warnings.warn(f"the group of {path} can {action}; if you do not want that, run: {fix}", KeyFileWarning, 4)
 
 
 def _read_pem(pem: bytes, passphrase: str | None, alg: str | None, kid: str | None) -> LocalSigner:
     if b"BEGIN OPENSSH PRIVATE KEY" in pem:
         raise MalformedError(
-            "private key: in OpenSSH's own format; convert a copy with: ssh-keygen -p -m PKCS8 -f FILE"
+            "private key: this is the format of OpenSSH; convert a copy with: ssh-keygen -p -m PKCS8 -f FILE"
         )
     encrypted = b"BEGIN ENCRYPTED PRIVATE KEY" in pem or b"Proc-Type: 4,ENCRYPTED" in pem
     if encrypted and passphrase is None:
@@ -164,8 +180,8 @@ def _read_pem(pem: bytes, passphrase: str | None, alg: str | None, kid: str | No
         key = load_pem_private_key(pem, passphrase.encode() if encrypted and passphrase is not None else None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         if encrypted:
-            raise ConfigurationError("private key: the passphrase does not open it") from None
-        raise MalformedError("private key: this PEM holds no private key that can be read") from None
+            raise ConfigurationError("private key: the passphrase is wrong") from None
+        raise MalformedError("private key: this PEM holds no readable private key (BEGIN PRIVATE KEY)") from None
     limits: tuple[str, ...] = ()
     if isinstance(key, rsa.RSAPrivateKey):
         from a2a_trust.keys.pss import pss_algorithms  # here: the import takes time, and most keys are not RSA keys
@@ -184,7 +200,7 @@ def _decrypt(token: bytes, passphrase: str | None) -> bytes:
     try:
         opened = jwe.decrypt_compact(token, _passphrase_key(passphrase), algorithms=_JWE_ALGORITHMS)
     except (JoseError, ValueError, TypeError, KeyError):
-        raise ConfigurationError("private key: the passphrase does not open it") from None
+        raise ConfigurationError("private key: the passphrase is wrong") from None
     return opened.plaintext or b""
 
 
@@ -192,5 +208,5 @@ def _passphrase_key(passphrase: str) -> OctKey:
     from joserfc.jwk import OctKey
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "below 112 bits": said of keys; PBES2 stretches what people can remember
+        warnings.simplefilter("ignore")  # "below 112 bits" is about keys; PBES2 stretches a passphrase
         return OctKey.import_key(passphrase.encode())

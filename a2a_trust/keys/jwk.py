@@ -1,9 +1,13 @@
-"""Keys as JWK and PEM, checked when they come in, so that no later step has to doubt them.
+"""Keys as JWK and PEM. They are checked when they are read, so later steps need no checks.
 
-A key is refused here when its type, curve, ``alg``, ``use`` and ``key_ops`` do not agree on signing, when its public
-half is not the public half of its private one, when its certificate is of another key, and when it is known to be weak
-(RSA below 2048 bits, ROCA). Source: RFC 7517, RFC 7518 6, RFC 7638, RFC 8037; A2A 8.4.3 for ``exp``, ``nbf`` and
-``revoked``.
+A key is rejected here if
+
+- its type, curve, ``alg``, ``use`` and ``key_ops`` do not agree on signing,
+- its public members do not belong to its private ones,
+- its certificate is for another key,
+- it is known to be weak (RSA below 2048 bits, ROCA).
+
+Source: RFC 7517, RFC 7518 6, RFC 7638, RFC 8037; A2A 8.4.3 for ``exp``, ``nbf`` and ``revoked``.
 """
 
 from __future__ import annotations
@@ -61,14 +65,16 @@ _MEMBERS: Final = {"EC": ("crv", "x", "y"), "OKP": ("crv", "x"), "RSA": ("e", "n
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PublicKey:
-    """The public half of a signing key, bound to one algorithm.
+    """The public key of a signing key, bound to one algorithm.
 
-    ``alg`` is its JOSE name, ``kid`` the name that headers use for the key, ``thumbprint`` its RFC 7638 SHA-256
-    thumbprint: equal for equal key material, whatever the names. ``jwk`` holds the public members only.
-
-    The rest is what the key says about itself: the ``algorithms`` that it may be used with, ``alg`` among them; that it
-    is valid from ``not_before`` until just before ``not_after`` (``nbf`` and ``exp`` of a JWK, in seconds since the
-    epoch); and whether it is ``revoked``.
+    - ``alg``: the JOSE name of the algorithm.
+    - ``kid``: the name of the key in headers.
+    - ``thumbprint``: the RFC 7638 SHA-256 thumbprint. It is equal for equal key material, whatever the names.
+    - ``jwk``: the public members only.
+    - ``algorithms``: the algorithms that the key may be used with, ``alg`` among them.
+    - ``not_before``, ``not_after``: the key is valid from the first moment until just before the second one, in seconds
+      since the epoch (``nbf`` and ``exp`` of a JWK).
+    - ``revoked``: whether the JWK says that the key is revoked.
     """
 
     alg: str
@@ -99,15 +105,15 @@ class PublicKey:
 
     @property
     def is_limited(self) -> bool:
-        """Whether the key says of itself that it is revoked, or not valid for ever."""
+        """Whether the JWK says that the key is revoked, or limits its validity."""
         return self.revoked or self.not_before != -math.inf or self.not_after != math.inf
 
     def is_valid_at(self, now: float) -> bool:
-        """Whether the key, by what it says about itself, may be used at that moment (seconds since the epoch)."""
+        """Whether the JWK permits the use of the key at that moment (seconds since the epoch)."""
         return not self.revoked and self.not_before <= now < self.not_after
 
     def with_alg(self, alg: str) -> PublicKey:
-        """The key for that algorithm; ConfigurationError when it is not one of ``algorithms``."""
+        """The key for that algorithm; ConfigurationError if it is not one of ``algorithms``."""
         name = algorithm_named(alg).name
         if name not in self.algorithms:
             raise ConfigurationError(
@@ -116,7 +122,7 @@ class PublicKey:
         return replace(self, alg=name, algorithms=(name,))
 
     def to_jwk(self) -> dict[str, Any]:
-        """The key as a JWK to publish: ``kid``, ``use`` and ``alg`` with the public members, and its limits if any."""
+        """The key as a JWK to publish: the public members, ``kid``, ``use``, ``alg``, and its limits if it has any."""
         moments = {"nbf": self.not_before, "exp": self.not_after}
         limits: dict[str, Any] = {
             name: int(moment) if moment.is_integer() else moment
@@ -133,24 +139,26 @@ class PublicKey:
 
 
 def public_key_from_jwk(jwk: object, *, alg: str | None = None, kid: str | None = None) -> PublicKey:
-    """The public key in a JWK.
+    """Read the public key in a JWK.
 
-    ``alg`` and ``kid`` are for JWKs that do not say so themselves; a JWK that says otherwise is refused. MalformedError
-    for everything that is not a sound public signing key, private halves included.
+    ``alg`` and ``kid`` are for JWKs without these members; a JWK with another ``alg`` is rejected. MalformedError: not
+    a valid public signing key, or it holds private members.
     """
     if not isinstance(jwk, Mapping):
         raise MalformedError("JWK: not a JSON object")
     if not _PRIVATE_MEMBERS.isdisjoint(jwk):
-        raise MalformedError("JWK: it holds private or symmetric key material, which must not be in a public key set")
+        raise MalformedError(
+            "JWK: it holds private or symmetric key material, which must not be published; give the public key"
+        )
     algorithms = _algorithms_of(jwk, alg, "verify")
     return _public_key_of(jwk, _import_public(jwk, algorithms[0]), algorithms, kid)
 
 
 def public_key_from_pem(pem: bytes, *, alg: str | None = None, kid: str | None = None) -> PublicKey:
-    """The public key in a PEM file (SubjectPublicKeyInfo).
+    """Read the public key in PEM (SubjectPublicKeyInfo).
 
-    RSA keys are for RS256, and those that are for RSASSA-PSS only are for PS256, unless their parameters or ``alg`` say
-    otherwise.
+    The default algorithm of an RSA key is RS256, or PS256 for a key for RSASSA-PSS only; its parameters or ``alg`` may
+    choose another one. MalformedError: not a public key, or a weak one. ConfigurationError: ``alg`` does not fit.
     """
     try:
         key = load_pem_public_key(pem)
@@ -169,9 +177,9 @@ def _pss_limits(pem: bytes) -> tuple[str, ...]:
 def public_key_from_object(
     key: object, *, alg: str | None = None, kid: str | None = None, algorithms: tuple[str, ...] = ()
 ) -> PublicKey:
-    """The public key, or the public half of the private key, that is given as an object of ``cryptography``.
+    """The public key of a key object of the library ``cryptography``, public or private.
 
-    ``algorithms`` are those that the key is limited to, the usual one first; ``alg`` chooses among them.
+    ``algorithms`` limits the key to these algorithms, the usual one first; ``alg`` chooses one of them.
     """
     public = key.public_key() if isinstance(key, PrivateKeyObject) else key
     names = {"secp256r1": "P-256", "secp384r1": "P-384", "secp521r1": "P-521"}
@@ -190,10 +198,10 @@ def public_key_from_object(
 
 
 def private_key_from_jwk(jwk: object) -> tuple[PrivateKeyObject, PublicKey]:
-    """The private key in a JWK, and its public half with what the JWK says about it.
+    """Read the private key in a JWK; returns it and its public key.
 
-    Of the CRT members of an RSA key (``p``, ``q``, ``dp``, ``dq``, ``qi``) all or none are there. MalformedError also
-    when ``x``, ``y`` or ``n`` are not the public half of ``d``.
+    An RSA key needs all CRT members (``p``, ``q``, ``dp``, ``dq``, ``qi``) or none of them. MalformedError: not a valid
+    private key, or ``x``, ``y`` or ``n`` do not belong to ``d``.
     """
     if not isinstance(jwk, Mapping) or "d" not in jwk:
         raise MalformedError("JWK: not a private key")
@@ -205,7 +213,7 @@ def private_key_from_jwk(jwk: object) -> tuple[PrivateKeyObject, PublicKey]:
     else:
         private = _import(jwk, algorithms[0], ("d",)).private_key
     if not isinstance(private, PrivateKeyObject) or _members(private.public_key()) != public.jwk:
-        raise MalformedError("JWK: its public members are not the public half of its private ones")
+        raise MalformedError("JWK: its public members do not belong to its private ones")
     return private, public
 
 
@@ -223,7 +231,7 @@ def _with_factors(jwk: Mapping[str, object], public: rsa.RSAPublicKey) -> Mappin
         p, q = rsa.rsa_recover_prime_factors(numbers.n, numbers.e, d)
         found = (p, q, rsa.rsa_crt_dmp1(d, p), rsa.rsa_crt_dmq1(d, q), rsa.rsa_crt_iqmp(p, q))
     except ValueError:
-        raise MalformedError("JWK: its public members are not the public half of its private ones") from None
+        raise MalformedError("JWK: its public members do not belong to its private ones") from None
     return {**jwk, **{name: _number(value) for name, value in zip(_FACTORS, found, strict=True)}}
 
 
@@ -237,12 +245,12 @@ def private_key_to_jwk(key: PrivateKeyObject, *, alg: str, kid: str) -> dict[str
 def _public_key_of(
     jwk: Mapping[str, object], native: PublicKeyObject, algorithms: list[Algorithm], kid: str | None
 ) -> PublicKey:
-    """The public key, with what its JWK says about it (A2A 8.4.3, RFC 7517 4.7)."""
+    """The public key with the limits in its JWK (A2A 8.4.3, RFC 7517 4.7)."""
     key = _public_key(native, tuple(each.name for each in algorithms), _kid_of(jwk, kid))
     if "x5c" in jwk:
         check_certificates(jwk, native.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
     starts, ends = _moment(jwk, "nbf", -math.inf), _moment(jwk, "exp", math.inf)
-    # Any other value, true or not, is somebody's way to say that the key is revoked.
+    # Every other value, even one that is false in JavaScript, may be meant to say that the key is revoked.
     revoked = jwk.get("revoked") is not None and jwk["revoked"] is not False
     return replace(key, not_before=starts, not_after=ends, revoked=revoked)
 
@@ -297,13 +305,15 @@ def _number(value: int) -> str:
 
 
 def _algorithms_of(jwk: Mapping[str, object], alg: str | None, operation: str) -> list[Algorithm]:
-    """The algorithms that a JWK is for, the usual one first, after its type, ``alg``, ``use`` and ``key_ops`` (RFC 7517
-    4) agreed; only an RSA key that does not say so itself is for several."""
+    """The algorithms of a JWK, the usual one first. Only an RSA key without ``alg`` has several.
+
+    MalformedError: its type, ``alg``, ``use`` and ``key_ops`` (RFC 7517 4) do not agree.
+    """
     kty, curve, own = jwk.get("kty"), jwk.get("crv"), jwk.get("alg")
     if not isinstance(kty, str) or kty not in _MEMBERS:
         raise MalformedError("JWK: kty must be EC, RSA or OKP")
     if "use" in jwk and jwk["use"] != "sig":
-        raise MalformedError("JWK: its use is not sig")
+        raise MalformedError('JWK: its use is not "sig", so it is not a signing key')
     if "key_ops" in jwk:
         operations = jwk["key_ops"]
         if not isinstance(operations, list) or operation not in operations:
@@ -312,19 +322,19 @@ def _algorithms_of(jwk: Mapping[str, object], alg: str | None, operation: str) -
         raise MalformedError("JWK: alg must be a string")
     candidates = [a for a in ALGORITHMS.values() if a.kty == kty and a.curve == (None if kty == "RSA" else curve)]
     if not candidates:
-        raise MalformedError("JWK: crv must be P-256, P-384, P-521 or Ed25519, as its kty demands")
+        raise MalformedError("JWK: crv must be P-256, P-384 or P-521 (kty EC), or Ed25519 (kty OKP)")
     for name in (own, alg):
         if name is not None:
             candidates = [a for a in candidates if a is algorithm_of(name)]
     if not candidates:
-        raise MalformedError("JWK: its alg is not a signature algorithm for its kty and crv, or not the expected one")
+        raise MalformedError("JWK: its alg is not a signature algorithm for its kty and crv, or not the required one")
     return candidates
 
 
 def _kid_of(jwk: Mapping[str, object], kid: str | None) -> str | None:
     own = jwk.get("kid")
     if own is not None and (not isinstance(own, str) or not own):
-        raise MalformedError("JWK: kid must be a string that is not empty")
+        raise MalformedError("JWK: kid must be a non-empty string")
     return kid if own is None else own
 
 
@@ -336,7 +346,7 @@ def _import_public(jwk: Mapping[str, object], algorithm: Algorithm) -> PublicKey
 
 
 def _import(jwk: Mapping[str, object], algorithm: Algorithm, private: tuple[str, ...]) -> ECKey | RSAKey | OKPKey:
-    """The key as joserfc reads it, after a look at what joserfc does not look at: alphabet, padding and length."""
+    """The key, read by joserfc, after the checks that joserfc does not make: alphabet, padding and length."""
     from joserfc.errors import JoseError
 
     members = {"kty": algorithm.kty}
@@ -361,8 +371,8 @@ def _import(jwk: Mapping[str, object], algorithm: Algorithm, private: tuple[str,
 
 
 def _jose_kind(kty: str) -> Any:
-    """joserfc's class for the key type. Imported here and not above: it takes half of the time in which ``a2a-sign``
-    starts, and signing with a key in PEM does without it."""
+    """joserfc's class for the key type. Its import takes half of the start of ``a2a-sign``, and signing with a key in
+    PEM does not need it."""
     from joserfc.jwk import ECKey, OKPKey, RSAKey
 
     return {"EC": ECKey, "RSA": RSAKey, "OKP": OKPKey}[kty]
@@ -374,7 +384,7 @@ def _check_strength(public: PublicKeyObject) -> None:
         numbers = public.public_numbers()
         if numbers.e < 65537:
             raise MalformedError("RSA key with a public exponent below 65537 (NIST SP 800-56B 6.2)")
-        if numbers.e.bit_length() > _MAX_EXPONENT_BITS:  # each verification would take longer with every bit
+        if numbers.e.bit_length() > _MAX_EXPONENT_BITS:  # every bit makes each verification slower
             raise MalformedError(f"RSA key with a public exponent of more than {_MAX_EXPONENT_BITS} bits")
         if _is_roca(numbers.n):
             raise MalformedError("RSA key made by the broken generator of CVE-2017-15361 (ROCA); make a new key")
@@ -384,7 +394,7 @@ def _check_strength(public: PublicKeyObject) -> None:
 
 def _check_rsa_bits(bits: int) -> None:
     if not MIN_RSA_BITS <= bits <= MAX_RSA_BITS:
-        raise MalformedError(f"RSA key of {bits} bits; {MIN_RSA_BITS} to {MAX_RSA_BITS} are taken")
+        raise MalformedError(f"RSA key of {bits} bits; {MIN_RSA_BITS} to {MAX_RSA_BITS} are accepted")
 
 
 _MAX_EXPONENT_BITS: Final = 64
@@ -393,22 +403,22 @@ _P: Final = 2**255 - 19
 _Y_OF_ORDER_8: Final = int.from_bytes(
     bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little"
 )
-#: The y coordinates of the points of order 1, 2, 4 and 8: signatures under such a key verify for whatever was signed.
+#: The y coordinates of the points of order 1, 2, 4 and 8: with such a key a signature verifies for every text.
 _LOW_ORDER_Y: Final = frozenset({0, 1, _P - 1, _Y_OF_ORDER_8, _P - _Y_OF_ORDER_8})
 
 
 def _check_point(octets: bytes) -> None:
-    """Refuse an Ed25519 key that is no key: a point of low order, or a second spelling of a point (RFC 8032 5.1.3)."""
+    """MalformedError for a point of low order, or a second spelling of a point (RFC 8032 5.1.3)."""
     y = int.from_bytes(octets, "little") & (2**255 - 1)
     if y >= _P or y in _LOW_ORDER_Y:
-        raise MalformedError("Ed25519 key that proves nothing: a point of low order, or not its canonical text")
+        raise MalformedError("Ed25519 key that proves nothing: a point of low order, or not in canonical form")
 
 
 @lru_cache(maxsize=1)
 def _roca_residues() -> dict[int, frozenset[int]]:
-    """For small primes p the powers of 65537 modulo p: ROCA moduli are such a power for every p, others hardly ever.
+    """For small primes p, the powers of 65537 modulo p. A ROCA modulus is such a power for every p; others hardly ever.
 
-    Primes of which 65537 generates all residues tell nothing and are left out.
+    Primes for which 65537 generates all residues show nothing, and are left out.
     Source: Nemec et al., The Return of Coppersmith's Attack, CCS 2017, section 2.1.
     """
     residues = {}

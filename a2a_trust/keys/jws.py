@@ -1,7 +1,7 @@
-"""The one function that checks a JWS (RFC 7515).
+"""The one function that verifies a JWS (RFC 7515).
 
-It takes the parts of the JSON serialisation with a detached payload, as cards carry them (RFC 7515 7.2.2, appendix F).
-What it does not decide: ``kid`` and ``typ``, which are rules of cards and tokens, and whether the key is trusted.
+It takes the parts of the JSON serialization with a detached payload, as in cards (RFC 7515 7.2.2, appendix F). It does
+not check ``kid`` and ``typ``, which have their own rules for cards and tokens, and not whether the key is trusted.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ MAX_SIGNATURE: Final = 2048
 
 
 _USUAL_HEADER: Final = 512
-"""Headers up to this length, in characters of base64url, are remembered; with a ``jku`` one has 250."""
+"""Headers up to this length, in characters of base64url, are cached; a header with a ``jku`` has about 250."""
 
 
 def read_header(protected: str) -> Mapping[str, Any]:
-    """The protected header of a JWS, decoded and checked by RFC 7515 4; read-only.
+    """The protected header of a JWS, decoded and checked (RFC 7515 4); read-only.
 
-    MalformedError for what is not one canonical base64url text of one JSON object with a string ``alg``, and for
-    every ``crit`` or ``b64``: we implement no extension that a header could demand.
+    MalformedError: it is not canonical base64url of a JSON object with a string ``alg``, or it has ``crit`` or ``b64``,
+    which demand extensions that this package does not have.
     """
-    # Anybody can send headers, before anything is verified: what is remembered of them must be small.
+    # Headers are not verified yet, and anybody can send them: only small ones are cached.
     return _remembered(protected) if len(protected) <= _USUAL_HEADER else _read(protected)
 
 
@@ -51,7 +51,7 @@ def _read(protected: str) -> Mapping[str, Any]:
     if type(header) is not dict:
         raise MalformedError("protected header: not a JSON object")
     if "crit" in header or "b64" in header:
-        raise MalformedError("protected header: crit and b64 are refused, no extension is implemented")
+        raise MalformedError("protected header: crit and b64 are rejected, because no extension is implemented")
     if type(header.get("alg")) is not str:
         raise MalformedError("protected header: alg is missing or not a string")
     return MappingProxyType(header)
@@ -68,17 +68,17 @@ def signing_input(protected: str, payload: bytes) -> bytes:
 def verify_jws(
     *, protected: str, payload: bytes, signature: str, key: PublicKey, header: Mapping[str, Any] | None = None
 ) -> Mapping[str, Any]:
-    """The protected header of a JWS whose signature over ``payload`` is by ``key``.
+    """Verify a JWS: ``signature`` must be a signature by ``key`` over ``payload``. Returns its protected header.
 
-    ``protected`` and ``signature`` are base64url texts, ``header`` is the unprotected header. MalformedError: a part
-    is not what RFC 7515 demands. InvalidSignatureError: ``alg`` is not the key's, or the signature is not the key's.
-    Source: RFC 7515 5.2, RFC 8725 3.1.
+    ``protected`` and ``signature`` are base64url texts, ``header`` is the unprotected header. MalformedError: a part is
+    not as RFC 7515 requires. InvalidSignatureError: the header's ``alg`` is not that of the key, or the signature does
+    not verify. Source: RFC 7515 5.2, RFC 8725 3.1.
     """
     claims = read_header(protected)
     check_unprotected(header, claims)
     algorithm = algorithm_of(claims["alg"])
     if algorithm is None or algorithm.name != key.alg:
-        raise InvalidSignatureError(f"the header's alg is not {key.alg}, which the key is for")
+        raise InvalidSignatureError(f"the header's alg is not {key.alg}, the algorithm of the key")
     if len(signature) > MAX_SIGNATURE:
         raise MalformedError(f"signature: longer than {MAX_SIGNATURE} characters")
     octets = base64url.decode(signature, "signature")
@@ -90,7 +90,7 @@ def verify_jws(
 
 
 def _check_signature(signature: bytes, data: bytes, key: PublicKey) -> None:
-    """Return when the signature is the key's over the data; InvalidSignature or ValueError otherwise."""
+    """Return if the signature is by the key over the data; otherwise raise InvalidSignature or ValueError."""
     native = key.native
     if isinstance(native, ec.EllipticCurvePublicKey):
         hash_alg, octets = ECDSA[key.alg]
@@ -106,7 +106,8 @@ def _check_signature(signature: bytes, data: bytes, key: PublicKey) -> None:
 
 
 def check_unprotected(header: object, protected: Mapping[str, Any]) -> None:
-    """Refuse an unprotected header that is no object, repeats a protected name, or speaks of what must be protected."""
+    """MalformedError for an unprotected header that is not an object, repeats a protected name, or has a name that must
+    be protected."""
     if header is None:
         return
     if not isinstance(header, Mapping):
@@ -114,4 +115,4 @@ def check_unprotected(header: object, protected: Mapping[str, Any]) -> None:
     if not header.keys().isdisjoint(protected):
         raise MalformedError("unprotected header: it repeats a name of the protected one (RFC 7515 7.2.1)")
     if not header.keys().isdisjoint({"alg", "kid", "crit", "b64"}):
-        raise MalformedError("unprotected header: alg, kid, crit and b64 count only when they are protected")
+        raise MalformedError("unprotected header: alg, kid, crit and b64 must be in the protected header")

@@ -1,4 +1,4 @@
-"""JSON Web Key Sets (RFC 7517 5): read what others publish, key by key, and publish our own public halves."""
+"""JSON Web Key Sets (RFC 7517 5): read the sets of others key by key, and publish our own public keys."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, public_key_from_p
 __all__ = ["JWKS_PATH", "MAX_KEYS", "KeySet", "SkippedKey", "publish_jwks", "read_jwks", "read_public_keys"]
 
 JWKS_PATH: Final = "/.well-known/jwks.json"
-"""Where an agent's own origin publishes its keys."""
+"""The path at which an agent publishes its key set on its own origin."""
 
 MAX_KEYS: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedKey:
-    """A member of a key set that names no key: its place from 0, and why."""
+    """A key that was skipped when a key set was read: its ``index`` in the set, from 0, and the ``reason``."""
 
     index: int
     reason: str
@@ -29,23 +29,25 @@ class SkippedKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeySet:
-    """The usable public keys of a set, and what was skipped."""
+    """The usable public keys of a set, and the skipped ones."""
 
     keys: tuple[PublicKey, ...]
     skipped: tuple[SkippedKey, ...] = ()
 
 
 def read_jwks(document: bytes) -> KeySet:
-    """The signing keys of a JWK Set.
+    """Read the signing keys of a JWK Set.
 
-    A key that is not understood is skipped and reported, as RFC 7517 5 demands. Of different keys that share ``kid``
-    and type none is taken: such a name says nothing. One key that stands there twice under one ``kid`` is valid only
-    when both entries say so; one that is revoked under any ``kid`` of the set is revoked under all of them. A set with
-    a symmetric key is refused whole (MalformedError): its keys are secrets, or an attempt to have one algorithm taken
-    for another.
+    - A key that is not understood is skipped and reported, as RFC 7517 5 requires.
+    - If different keys share ``kid`` and type, all of them are skipped.
+    - If one key is in the set twice under one ``kid``, it is valid only while both entries are valid.
+    - A key that is revoked under one ``kid`` of the set is revoked under all of them.
+    - A set with a symmetric key is rejected as a whole: the set is secret, or it tries to confuse two algorithms.
+
+    MalformedError: not a JWK Set, or a rejected one.
     """
     if not isinstance(document, bytes):
-        raise ConfigurationError("read_jwks: write the bytes as they came, as in Path('keys.jwks.json').read_bytes()")
+        raise ConfigurationError("read_jwks: pass the bytes of the document, as in Path('keys.jwks.json').read_bytes()")
     value = strict_json.parse(document, what="JWK Set")
     members = value.get("keys") if type(value) is dict else None
     if type(members) is not list:
@@ -77,7 +79,7 @@ def read_jwks(document: bytes) -> KeySet:
 
 
 def _revoked_all_the_same(jwk: object) -> set[str]:
-    """The thumbprint of a revoked key whose other members are wrong: it may stand in the set under another kid."""
+    """The thumbprint of a revoked key with other members that are wrong: it may be in the set under another kid."""
     if type(jwk) is not dict or jwk.get("revoked") is None or jwk["revoked"] is False:
         return set()
     material = {name: jwk[name] for name in ("kty", "crv", "x", "y", "n", "e") if name in jwk}
@@ -91,7 +93,7 @@ def _are_one(keys: list[PublicKey]) -> bool:
 
 
 def _strictest(keys: list[PublicKey]) -> PublicKey:
-    """The one key that these entries describe, valid only when all of them say so."""
+    """The key that these entries describe, valid only while all of them are valid."""
     return replace(
         min(keys, key=lambda key: len(key.algorithms)),
         not_before=max(key.not_before for key in keys),
@@ -100,19 +102,22 @@ def _strictest(keys: list[PublicKey]) -> PublicKey:
 
 
 def read_public_keys(document: bytes, *, kid: str | None = None) -> KeySet:
-    """The public keys in a file: a JWK Set, a JWK, or PEM; ``kid`` names the key of a file that has one.
+    """Read the public keys in a file: a JWK Set, a JWK, or PEM. ``kid`` names the key of a file with a single key.
 
-    MalformedError: neither of these. A private key is refused: whoever is to trust it needs its public half.
+    MalformedError: neither of these, or a private key.
     """
     text = document.strip()
     if b"PRIVATE KEY-----" in text or (text.startswith(b"eyJ") and text.count(b".") == 4):
-        raise MalformedError("this is a private key; trust its public half: a2a-sign keygen writes it as a JWK Set")
+        raise MalformedError(
+            "this is a private key, which only its signer needs; give the public key, which a2a-sign keygen writes as "
+            "a JWK Set"
+        )
     if text.startswith(b"-----BEGIN"):
         return KeySet(keys=(public_key_from_pem(text, kid=kid),))
     value = strict_json.parse(text, what="public keys")
     if type(value) is dict and "keys" in value:
         if kid is not None:
-            raise MalformedError("JWK Set: its keys have names of their own; leave kid out")
+            raise MalformedError("JWK Set: its keys have their own names; leave kid out")
         return read_jwks(text)
     if type(value) is dict and kid is not None:
         value["kid"] = kid
@@ -120,11 +125,16 @@ def read_public_keys(document: bytes, *, kid: str | None = None) -> KeySet:
 
 
 def publish_jwks(keys: PublicKey | Iterable[PublicKey]) -> dict[str, Any]:
-    """The JWK Set to serve for this key, or these: public members only."""
+    """The JWK Set to serve for one public key or several, as a new dict. It has public members only.
+
+    ConfigurationError: not public keys, or two keys share ``kid`` and type.
+    """
     given = [keys] if isinstance(keys, PublicKey) else [*keys]
     if not all(isinstance(key, PublicKey) for key in given):
-        raise ConfigurationError("publish_jwks: write public keys, as in publish_jwks([signer.public_key])")
+        raise ConfigurationError("publish_jwks: pass public keys, as in publish_jwks([signer.public_key])")
     members = [key.to_jwk() for key in given]
     if len({(member["kid"], member["kty"]) for member in members}) < len(members):
-        raise ConfigurationError("two keys share kid and type, so the name would mean neither; give one another kid")
+        raise ConfigurationError(
+            "publish_jwks: two keys share kid and type, so verifiers ignore both; give one of them another kid"
+        )
     return {"keys": members}

@@ -1,19 +1,19 @@
-"""For which hosts a key may speak, and the host and the origin of a URL as every client reads them.
+"""The hosts for which a key may speak, and the host and origin of a URL as every client reads them.
 
-The interfaces of a card are read by a stricter rule than other URLs, because clients of gRPC read more into them:
+The URLs of a card's interfaces have stricter rules than other URLs, because clients of gRPC accept more schemes:
 
 1. In ``https``, ``wss``, ``grpc``, ``grpcs``, ``http`` and ``ws`` URLs, and in ``host:port``, the authority is the
    agent's host.
-2. Every other scheme is refused. ``dns:``, ``xds:`` and ``passthrough:`` have a name server, a control plane or
-   anything else where a host is expected; ``ipv4:``, ``ipv6:`` and ``unix:`` have no name that a certificate proves.
-3. A scheme without ``//`` is refused: gRPC reads ``dns:443`` and ``unix:443`` as schemes, not as a host and a port.
+2. Every other scheme is rejected. ``dns:``, ``xds:`` and ``passthrough:`` have a name server, a control plane or
+   something else in the place of the host; ``ipv4:``, ``ipv6:`` and ``unix:`` have no name that a certificate proves.
+3. A scheme without ``//`` is rejected: gRPC reads ``dns:443`` and ``unix:443`` as schemes, not as a host and a port.
 
 Hosts are compared as lower-case ASCII names, label by label, never as substrings: ``*.example.com`` covers
-``a.example.com`` and ``a.b.example.com``, neither ``example.com`` nor ``badexample.com``.
+``a.example.com`` and ``a.b.example.com``, but neither ``example.com`` nor ``badexample.com``.
 
-An address is a host in one spelling: IPv6 as RFC 5952 writes it, IPv4 as four decimal numbers. The other spellings of
-IPv4 (``192.0.513``, ``0xc0000201``, ``[::ffff:192.0.2.1]``) are refused: else each would be a host of its own, of which
-neither a trust store nor a memory knows anything.
+An address has one spelling: that of RFC 5952 for IPv6, four decimal numbers for IPv4. Other spellings of IPv4
+(``192.0.513``, ``0xc0000201``, ``[::ffff:192.0.2.1]``) are rejected. Otherwise trust stores and card memories would
+take each spelling for another host.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 _WILDCARD: Final = 'write "*." and a parent of two labels or more'
 _UNENCRYPTED: Final = ("http://", "ws://")
 _INTERFACE_SCHEMES: Final = frozenset({"https", "wss", "grpc", "grpcs", "http", "ws"})
-#: Names that clients read as a scheme although no ``//`` follows: the resolvers of gRPC, and the best known of the web.
+#: Names that clients read as a scheme even without ``//``: the resolvers of gRPC, and the best known of the web.
 _OPAQUE_SCHEMES: Final = frozenset(
     {
         "dns", "ipv4", "ipv6", "unix", "unix-abstract", "vsock", "xds", "passthrough", "google-c2p", "binder",
@@ -55,19 +55,19 @@ def url_of(url: str) -> Url:
     """The parts of a URL; MalformedError as for ``read_url``, and for a host that is IPv4 within IPv6."""
     parts = read_url(url)
     if _is_mapped(parts.host):
-        raise MalformedError("URL: IPv4 within IPv6; write the address as four decimal numbers")
+        raise MalformedError("URL: its host is IPv4 within IPv6; write the address as four decimal numbers")
     return parts
 
 
 def host_of(url: str) -> str:
-    """The host of a URL, or of ``host:port`` as gRPC addresses are written; MalformedError as for ``url_of``."""
+    """The host of a URL, or of a gRPC address ``host:port``; MalformedError as for ``url_of``."""
     return url_of(url).host
 
 
 def origin_of(url: str) -> str:
     """Scheme, host and port in one spelling: ``https://agent.example.com``, ``http://[::1]:8080``.
 
-    The default port of http and https is left out; ``host:port``, as gRPC addresses are written, has no scheme.
+    The default port of http and https is left out; a gRPC address ``host:port`` has no scheme.
     MalformedError as for ``url_of``.
     """
     return url_of(url).origin
@@ -86,7 +86,7 @@ def interface_host(url: str) -> str:
     """
     scheme, parts = interface_scheme(url), url_of(url)
     if not scheme and parts.port is None:
-        raise MalformedError("URL: a host alone is ambiguous; write https://host/path, or host:port for gRPC")
+        raise MalformedError("URL: a host without scheme is ambiguous; write https://host/path, or host:port for gRPC")
     return parts.host
 
 
@@ -108,20 +108,24 @@ def interface_scheme(url: str) -> str:
 
 
 def is_unencrypted(url: str) -> bool:
-    """Whether the URL itself says that nothing sent there is encrypted: ``http`` and ``ws``."""
+    """Whether requests to the URL are not encrypted, because its scheme is ``http`` or ``ws``."""
     return url.strip().lower().startswith(_UNENCRYPTED)
 
 
 class Origins:
-    """The hosts that a key may speak for: exact names, and ``*.`` with a parent of at least two labels."""
+    """The hosts for which a key may speak: exact names, and ``*.`` with a parent of at least two labels.
+
+    ``Origins("agent.example.com", "*.example.org")`` covers that host, and every host below ``example.org``.
+    ConfigurationError: a pattern is not a host.
+    """
 
     __slots__ = ("_exact", "_suffixes", "patterns")
 
     def __init__(self, *patterns: str) -> None:
         if not patterns:
             raise ConfigurationError(
-                'Origins() covers nothing; name hosts, as in Origins("agent.example.com", "*.example.org"), '
-                "or write UnsafeAnyOrigin() to let the key speak for every host"
+                'Origins() covers no host; name hosts, as in Origins("agent.example.com", "*.example.org"), '
+                "or write UnsafeAnyOrigin() for a key that may speak for every host"
             )
         hosts = list[str]()
         given: tuple[Any, ...] = patterns
@@ -146,7 +150,7 @@ class Origins:
         self._suffixes = tuple(sorted({host[1:] for host in hosts if host.startswith("*")}))
 
     def covers(self, host: str) -> bool:
-        """Whether a host, as ``host_of`` gives it, is among these."""
+        """Whether the host, in the form that ``host_of`` returns, is among these."""
         return host in self._exact or any(
             host.endswith(suffix) and len(host) > len(suffix) for suffix in self._suffixes
         )
@@ -164,10 +168,10 @@ class Origins:
 
 
 class UnsafeAnyOrigin:
-    """Every host at once: what is verified with it is not bound to an origin.
+    """Every host: a verification with it is not bound to an origin.
 
-    As the origins of a key: whoever holds the key can speak for every host. As the ``origin`` of a verification: the
-    card may have come from anywhere, a card of one host replayed by another is not noticed.
+    - As the origins of a key: the holder of the key can speak for every host.
+    - As the ``origin`` of a verification: the card may come from any host, so a copy from another host is accepted.
     """
 
     __slots__ = ()
@@ -186,10 +190,10 @@ class UnsafeAnyOrigin:
 
 
 def overlap(one: Origins | UnsafeAnyOrigin, other: Origins | UnsafeAnyOrigin) -> bool:
-    """Whether there is a host that both cover."""
+    """Whether some host is covered by both."""
     if isinstance(one, UnsafeAnyOrigin) or isinstance(other, UnsafeAnyOrigin):
         return True
-    # Patterns are whole subtrees: of two that meet, one covers what the other one begins with.
+    # A pattern is a whole subtree, so if two patterns overlap, one of them covers the top of the other.
     return any(
         broad.covers(pattern.replace("*", "a"))
         for broad, narrow in ((one, other), (other, one))

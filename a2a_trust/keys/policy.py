@@ -1,7 +1,7 @@
-"""How many parties must have signed a card: any one key by default, else a number of named parties.
+"""Policies: how many parties must have signed a card. By default any one trusted key, else a number of named parties.
 
-A party is a trust entry, by its name, or one key, by its RFC 7638 thumbprint. Kids name nobody here: whoever publishes
-a key set chooses the kids in it. A later version may also demand algorithms within one party.
+A party is a trust entry, by its name, or one key, by its RFC 7638 thumbprint. A kid does not name a party, because the
+publisher of a key set chooses its kids.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _LONGEST_NAME: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class AnyKey:
-    """One good signature by any trusted key is enough."""
+    """The default policy: one valid signature by any trusted key is enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """Good signatures by at least ``count`` of these ``parties``: names of trust entries, or thumbprints of keys.
+    """The policy of valid signatures by at least ``count`` of these ``parties``.
 
-    Each key counts for one party, and each party once. Two keys of one entry are one party, unless the policy names
-    both by thumbprint.
+    ``parties`` are names of trust entries, or thumbprints of keys. Each key belongs to one party, and each party is
+    counted once. Two keys of one entry are one party, unless the policy names both by thumbprint.
     """
 
     count: int
@@ -47,15 +47,15 @@ class Threshold:
 
     def __post_init__(self) -> None:
         if not all(_texts(tuple(self.parties))):
-            raise ConfigurationError("policy: the name of a party is empty")
+            raise ConfigurationError("policy: the name of a party is empty; write a name or a thumbprint")
         if not 1 <= self.count <= len(self.parties):
             raise ConfigurationError(
-                f"policy: it demands {self.count} of {len(self.parties)} parties; "
-                "demand at least one, and name enough parties"
+                f"policy: it requires {self.count} of {len(self.parties)} parties; "
+                "require at least one, and name enough parties"
             )
 
     def party_of(self, thumbprint: str, name: str | None) -> str | None:
-        """The party for which this key of the entry of that name counts; None when the policy names neither."""
+        """The party of this key in the entry of that name; None if the policy names neither of them."""
         return thumbprint if thumbprint in self.parties else name if name in self.parties else None
 
 
@@ -64,24 +64,24 @@ Policy: TypeAlias = AnyKey | Threshold
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginPolicy:
-    """What the cards of some hosts need, whoever verifies them."""
+    """The policy for the cards of some hosts, which applies to every verification with a trust store."""
 
     origins: Origins
     policy: Threshold
 
 
 def all_of(*parties: str) -> Threshold:
-    """Every one of these parties must have signed."""
+    """The policy that all of these parties must have signed."""
     return n_of(len(set(_texts(parties))), *parties)
 
 
 def n_of(count: int, *parties: str) -> Threshold:
-    """At least ``count`` of these parties must have signed."""
+    """The policy that at least ``count`` of these parties must have signed."""
     return Threshold(count, frozenset(_texts(parties)))
 
 
 def named(party: str) -> Threshold:
-    """This party must have signed."""
+    """The policy that this party must have signed."""
     return n_of(1, party)
 
 
@@ -98,7 +98,7 @@ def is_thumbprint(text: str) -> bool:
 
 
 def check_party_name(name: object) -> None:
-    """ConfigurationError unless this can be the name of a party: short printable text that is no thumbprint."""
+    """ConfigurationError unless this can be the name of a party: short printable text, and not a thumbprint."""
     if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
         raise ConfigurationError(f"name: write 1 to {_LONGEST_NAME} printable characters")
     if is_thumbprint(name):

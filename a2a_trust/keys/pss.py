@@ -1,8 +1,8 @@
-"""RSA keys in PEM that are for RSASSA-PSS only: the object identifier and the parameters that ``cryptography`` drops.
+"""RSA keys in PEM for RSASSA-PSS only: read the object identifier and the parameters, which ``cryptography`` drops.
 
-``cryptography`` loads such a key as any other RSA key, and it would then sign RS256. So the PEM is read here again: the
-AlgorithmIdentifier of SubjectPublicKeyInfo and PKCS #8 is the first SEQUENCE in them. For an encrypted PKCS #8 it is
-inside the encryption. Source: RFC 4055 1.2 and 3.1, RFC 5208, RFC 8018 6.2, RFC 7914 7.
+``cryptography`` loads such a key like any other RSA key, which would then sign RS256. So this module reads the PEM
+again: the AlgorithmIdentifier is the first SEQUENCE in SubjectPublicKeyInfo and PKCS #8. In an encrypted PKCS #8 it is
+encrypted, too. Source: RFC 4055 1.2 and 3.1, RFC 5208, RFC 8018 6.2, RFC 7914 7.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ class _Element(NamedTuple):
 
 
 def pss_algorithms(pem: bytes, passphrase: str | None = None) -> tuple[str, ...]:
-    """The algorithms that an RSA key in PEM is limited to, the usual one first; empty when it is for every one.
+    """The algorithms to which an RSA key in PEM is limited, the usual one first; empty without a limit.
 
     The passphrase opens an encrypted PKCS #8. MalformedError: several keys, parameters that no PS algorithm has, or an
-    encryption other than AES-CBC with PBKDF2 or scrypt, in which the limit cannot be seen.
+    encryption other than AES-CBC with PBKDF2 or scrypt, which hides the limit.
     """
     blocks = _BLOCK.findall(pem)
     if not blocks:
-        return ()  # PKCS #1: always a key for every RSA algorithm
+        return ()  # PKCS #1: always without a limit
     if len(blocks) > 1:
-        raise MalformedError("PEM: it holds several keys; give each key a file of its own")
+        raise MalformedError("PEM: it holds several keys; put each key into a separate file")
     label, text = blocks[0]
     try:
         der = base64.b64decode(b"".join(text.split()), validate=True)
@@ -74,7 +74,7 @@ def pss_algorithms(pem: bytes, passphrase: str | None = None) -> tuple[str, ...]
         algorithm, *parameters = _elements(identifier.content)
         return _fitting(parameters) if algorithm.content == _RSASSA_PSS else ()
     except (ValueError, IndexError, KeyError, StopIteration):
-        raise MalformedError("PEM: what the key may be used for cannot be read") from None
+        raise MalformedError("PEM: the algorithms of the key cannot be read") from None
 
 
 def _fitting(parameters: list[_Element]) -> tuple[str, ...]:
@@ -83,8 +83,8 @@ def _fitting(parameters: list[_Element]) -> tuple[str, ...]:
         return tuple(name for name, _ in _DIGESTS.values())
     fields = {each.tag: _elements(each.content) for each in _elements(parameters[0].content)}
     refused = MalformedError(
-        "PEM: this RSA-PSS key demands parameters that no algorithm of JWS has (RFC 7518 3.5: one SHA-2 hash for both, "
-        "a salt as long as the hash); make a new key"
+        "PEM: this RSA-PSS key requires parameters that no JWS algorithm has (RFC 7518 3.5: one SHA-2 hash for both, a "
+        "salt as long as the hash); make a new key"
     )
     # A field that is absent has its default, which is SHA-1.
     if _HASH not in fields or _MASK not in fields or _TRAILER in fields:
@@ -126,7 +126,7 @@ def _decrypted(der: bytes, passphrase: bytes) -> bytes:
 
 
 def _elements(data: bytes) -> list[_Element]:
-    """The DER elements that stand in ``data`` one after the other. ValueError, IndexError: they are cut short."""
+    """The DER elements in ``data``, one after the other. ValueError, IndexError: ``data`` is cut short."""
     found, at = [], 0
     while at < len(data):
         tag, length, begins = data[at], data[at + 1], at + 2

@@ -1,22 +1,19 @@
-"""Several signing keys of one agent, one after the other: which one signs at a moment, and which ones are published.
+"""Key rings: the signing keys of one agent over time. Which key signs now, and which keys are published?
 
-What a key does follows from its times and from nothing else:
+Only its times decide the state of a key:
 
-=========  =================================  ====================================================================
-state      when                               what
-=========  =================================  ====================================================================
-next       before ``active_from``             published, so that verifiers know it before they need it
-active     until ``retired_at``               signs
-retired    until ``removed_at``               published, for what it signed; signs no more
-removed    afterwards                         nothing; the next change takes it out of the ring
-revoked    whenever ``revoked_at`` is set     listed as revoked; is not published and signs nothing, whatever the clock
-=========  =================================  ====================================================================
+- **next**, before ``active_from``: it is published, so that verifiers know it before they need it.
+- **active**, until ``retired_at``: it signs, and is published.
+- **retired**, until ``removed_at``: it does not sign, and is still published for the signatures that it made.
+- **removed**, afterwards: it is not published. The next change removes it from the ring.
+- **revoked**, if ``revoked_at`` is set, whatever the clock says: it neither signs nor is published, and stays in the
+  ring as revoked.
 
-The keys that can sign stand in a row: each one's ``retired_at`` is the following one's ``active_from``, and the last
-one's never comes. So there is one signer at every moment, also with a clock that is wrong and after a rotation that was
-interrupted: ``rotate`` writes the whole plan at once, and time carries it out.
+The keys that can sign form a row: ``retired_at`` of each key is ``active_from`` of the following key, and the last key
+has no ``retired_at``. So exactly one key signs at every moment, even with a wrong clock and after an interrupted
+rotation: ``rotate`` writes the whole plan at once, and time carries it out.
 
-Everything here is a function over values with ``now`` in seconds since the epoch. ``ring_file`` keeps rings on disk.
+All functions here work on values, with ``now`` in seconds since the epoch. ``ring_file`` keeps rings on disk.
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ from itertools import pairwise
 from typing import Any, Final, NoReturn
 
 from a2a_trust import strict_json
-from a2a_trust.errors import ConfigurationError, MalformedError
+from a2a_trust.errors import ConfigurationError, MalformedError, with_option
 from a2a_trust.keys.files import PassphraseNeededError, private_key_bytes, read_private_key
 from a2a_trust.keys.jwk import PublicKey, public_key_from_pem
 from a2a_trust.keys.keyset import MAX_KEYS
@@ -49,7 +46,7 @@ __all__ = [
 ]
 
 DEFAULT_OVERLAP: Final = 86_400.0
-"""One day, in seconds: the longest that our own cache of key sets holds one without asking again."""
+"""One day, in seconds: the longest time for which our own cache keeps a key set without fetching it again."""
 
 DEFAULT_KEEP: Final = 91 * 86_400.0
 """91 days, in seconds: signatures of 90 days, and a day for the caches of cards."""
@@ -63,7 +60,14 @@ _MEMBERS: Final = frozenset({"kid", "alg", *_TIMES, "public_key", "private_key"}
 
 
 class KeyState(StrEnum):
-    """What a key of a ring does at a moment; see the table of this module."""
+    """The state of a key in a key ring at a moment.
+
+    - ``NEXT``: published, signs later.
+    - ``ACTIVE``: signs, and is published.
+    - ``RETIRED``: does not sign, and is still published.
+    - ``REMOVED``: neither signs nor is published.
+    - ``REVOKED``: neither signs nor is published, at any time.
+    """
 
     NEXT = "next"
     ACTIVE = "active"
@@ -74,11 +78,11 @@ class KeyState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingKey:
-    """One key and its times, in seconds since the epoch; infinity for what is not planned.
+    """A key of a key ring, and its times in seconds since the epoch; infinity for a time that is not planned.
 
-    ``pem`` is the private half as the file has it, perhaps encrypted; None as soon as the key signs no more: what
-    nobody needs, nobody can steal. ``signer`` is the opened private half, None where no passphrase was given. Neither
-    is in the repr, and a pickle is refused.
+    ``pem`` is the private key in the file, perhaps encrypted. It is None as soon as the key does not sign any more, so
+    that it cannot be stolen. ``signer`` has the opened private key; it is None without the passphrase. The repr shows
+    neither, and the object cannot be pickled.
     """
 
     public_key: PublicKey
@@ -96,53 +100,62 @@ class RingKey:
 
     @property
     def is_revoked(self) -> bool:
-        """Whatever the time: a clock that runs behind brings no revoked key back."""
+        """Whether the key is revoked, at any time: a clock that runs behind does not restore a revoked key."""
         return self.revoked_at != math.inf
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a RingKey is not pickled: it holds a private key")
+        raise TypeError("a RingKey cannot be pickled: it holds a private key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRing:
-    """The keys of one agent over time. A change returns a new ring; MalformedError when the keys make no sound one."""
+    """The signing keys of one agent over time: the active key, the next key, and retired and revoked keys.
+
+    A ring does not change: every change returns a new ring. MalformedError: the keys and times do not form a ring.
+    """
 
     keys: tuple[RingKey, ...]
     passphrase: str | None = field(default=None, repr=False, compare=False)
-    """Opens the private halves and encrypts new ones. Where the ring is not encrypted it does nothing."""
+    """Opens the private keys, and encrypts new ones. It has no effect on a ring that is not encrypted."""
 
     def __post_init__(self) -> None:
         row = self._row
         if not row:
             raise MalformedError("key ring: no key in it can sign")
         if row[-1].retired_at != math.inf:
-            raise MalformedError(f"key ring: nothing signs after {_shown(row[-1])}; its retired_at must be null")
+            raise MalformedError(f"key ring: no key signs after {_shown(row[-1])}; its retired_at must be null")
         for key, following in pairwise(row):
             if key.retired_at != following.active_from:
-                raise MalformedError(f"key ring: {_shown(following)} does not begin where {_shown(key)} ends")
+                raise MalformedError(
+                    f"key ring: active_from of {_shown(following)} is not retired_at of {_shown(key)}; make them equal"
+                )
         for key in self.keys:
             times = [getattr(key, name) for name in _TIMES]
             if not all(0 <= time < _END_OF_TIME or time == math.inf for time in times):
                 raise MalformedError(f"key ring: the times of {_shown(key)} are not in seconds since the epoch")
             if key.is_revoked and key.pem is not None:
-                raise MalformedError(f"key ring: {_shown(key)} is revoked and has its private half still")
+                raise MalformedError(f"key ring: {_shown(key)} is revoked, so its private_key must be null")
             if not key.is_revoked and not key.published_at <= key.active_from <= key.retired_at <= key.removed_at:
-                raise MalformedError(f"key ring: the times of {_shown(key)} are not in their order")
+                raise MalformedError(
+                    f"key ring: the times of {_shown(key)} must be in the order published_at, active_from, retired_at, "
+                    "removed_at"
+                )
             if key.pem is None and key.retired_at == math.inf:
-                raise MalformedError(f"key ring: {_shown(key)} has no private half and is not retired")
+                raise MalformedError(f"key ring: {_shown(key)} has no private_key, and no retired_at")
         for names in ([key.kid for key in self.keys], [key.public_key.thumbprint for key in self.keys]):
             if len(set(names)) < len(names):
-                raise MalformedError("key ring: two of its keys are the same, or have the same kid")
+                raise MalformedError("key ring: two keys are the same, or have the same kid; remove one of them")
 
     @classmethod
     def begin(cls, first: LocalSigner, now: float, *, passphrase: str | None = None) -> KeyRing:
-        """A ring whose first key signs at once. With a passphrase all its private halves are encrypted.
+        """Make a ring whose first key signs at once. With a passphrase its private keys are encrypted.
 
-        ConfigurationError: the key is limited by ``nbf``, ``exp`` or ``revoked`` of its JWK, which a ring cannot keep.
+        ConfigurationError: the JWK of the key has ``nbf``, ``exp`` or ``revoked``, which a ring cannot keep.
         """
         if first.public_key.is_limited:
             raise ConfigurationError(
-                "key ring: its keys are limited by the times of the ring; take nbf, exp and revoked out of the JWK"
+                f"key ring: the times of the ring limit its keys; remove nbf, exp and revoked from the JWK of the key "
+                f"{ascii(first.kid)[:66]}"
             )
         pem = private_key_bytes(first, passphrase=passphrase).decode()
         key = RingKey(public_key=first.public_key, published_at=now, active_from=now, pem=pem, signer=first)
@@ -154,28 +167,28 @@ class KeyRing:
 
     @property
     def is_open(self) -> bool:
-        """Whether it can sign: no passphrase is missing."""
+        """Whether the ring can sign: it is not encrypted, or was opened with its passphrase."""
         return all(key.signer is not None for key in self._row)
 
     def active(self, now: float) -> RingKey:
-        """The one key that signs now. Before the first key's time it is the first one: clocks differ a little."""
+        """The key that signs now. Before ``active_from`` of the first key it is the first key: clocks differ a bit."""
         row = self._row
         return next((key for key in row if now < key.retired_at), row[-1])
 
     def next(self, now: float) -> RingKey | None:
-        """The key that will sign after the active one, None when no rotation is under way."""
+        """The key that will sign after the active key; None if no rotation is under way."""
         row = self._row
         return next(iter(row[row.index(self.active(now)) + 1 :]), None)
 
     def signer(self, now: float) -> LocalSigner:
-        """The signer with the active key. PassphraseNeededError: the ring is encrypted and was read without one."""
+        """The signer with the active key. PassphraseNeededError: the ring was read without its passphrase."""
         signer = self.active(now).signer
         if signer is None:
             raise PassphraseNeededError("key ring: it is encrypted and no passphrase was given")
         return signer
 
     def state(self, key: RingKey, now: float) -> KeyState:
-        """What a key of this ring does now."""
+        """The state of a key of this ring at ``now``."""
         if key.is_revoked:
             return KeyState.REVOKED
         if key == self.active(now):
@@ -185,12 +198,12 @@ class KeyRing:
         return KeyState.RETIRED if now < key.removed_at else KeyState.REMOVED
 
     def published(self, now: float) -> tuple[PublicKey, ...]:
-        """The public halves for the JWK Set: of the active key, then of the next, then of the retired ones."""
+        """The public keys for the JWK Set: of the active key, then of the next, then of the retired keys."""
         order = (KeyState.ACTIVE, KeyState.NEXT, KeyState.RETIRED)
         return tuple(key.public_key for state in order for key in self.keys if self.state(key, now) is state)
 
     def revoked(self) -> tuple[PublicKey, ...]:
-        """The public halves of the revoked keys, for ever: what they signed proves nothing, whenever it was."""
+        """The public keys of the revoked keys. Their signatures are rejected, whenever they were made."""
         return tuple(key.public_key for key in self.keys if key.is_revoked)
 
     def rotate(
@@ -201,50 +214,57 @@ class KeyRing:
         keep: float = DEFAULT_KEEP,
         new: LocalSigner | None = None,
     ) -> KeyRing:
-        """A ring in which ``new``, or a new key for the last one's algorithm, is published now and signs afterwards.
+        """A ring with the next key: ``new``, or a new key with the algorithm of the last one.
 
-        ``overlap`` seconds from now it takes over: at least the max-age of the JWK Set, else there are verifiers that
-        do not know it yet. The key before it stays published for ``keep`` seconds more: at least the max-age of the
-        cards, plus the longest time that signatures are made for. While a rotation is under way no second one begins:
-        the ring comes back with its plan unchanged.
+        1. The next key is published now. It signs after ``overlap`` seconds, which must be at least the max-age of the
+           JWK Set; otherwise some verifiers do not know the key yet.
+        2. The key before it then stays published for ``keep`` seconds. They must be at least the longest lifetime of
+           its signatures plus the max-age of the cards.
+
+        While a rotation is under way, no second one begins: the plan of the returned ring is unchanged.
         """
         for name, seconds in (("overlap", overlap), ("keep", keep)):
             if not 0 < seconds <= _LONGEST:
-                raise ConfigurationError(f"{name}: longer than nothing, and no longer than a century")
+                text = f"{name}: write a time above 0 and of at most 100 years"
+                raise with_option(ConfigurationError(f"{text}, in seconds"), f"--{text}, such as 24h")
         if self.next(now) is not None:
             return self.prune(now)
         if len(self.published(now)) >= MAX_KEYS:
-            raise ConfigurationError(f"the key set is full: {MAX_KEYS} keys; rotate less often, or keep for less time")
+            text = f"the key ring is full: {MAX_KEYS} published keys; rotate less often, or with a shorter "
+            raise with_option(ConfigurationError(f"{text}keep"), f"{text}--keep")
         last = self._row[-1]
-        begin = max(now, last.active_from)  # with a clock that runs behind, the last key's time has not come yet
+        begin = max(now, last.active_from)  # with a clock that runs behind, the last key is not active yet
         ends = begin + overlap
         following = self._made(last if new is None else new, published_at=begin, active_from=ends)
         ending = replace(last, retired_at=ends, removed_at=ends + keep)
         return self._with((*(ending if key is last else key for key in self.keys), following)).prune(now)
 
     def revoke(self, kid: str, now: float, *, new: LocalSigner | None = None) -> KeyRing:
-        """A ring in which that key is revoked. A revoked key stays revoked; revoking it again changes nothing.
+        """A ring in which that key is revoked, for ever. Revoking it again changes nothing.
 
-        When it was the active one, the next key signs at once; without a next, ``new`` or a new key for the same
-        algorithm does, although no verifier knows it yet. When it was the next one, the active key goes on.
-        ConfigurationError: there is no such key.
+        - Was it the active key, the next key signs at once. Without a next key, ``new`` or a new key with the same
+          algorithm signs at once, although no verifier knows it yet.
+        - Was it the next key, the active key goes on signing.
+
+        ConfigurationError: the ring has no such key.
         """
         found = next((key for key in self.keys if key.kid == kid), None)
         if found is None:
-            raise ConfigurationError(f"the ring has no key {ascii(kid)[:66]}")
+            kids = ", ".join(map(_shown, self.keys))
+            raise ConfigurationError(f"the ring has no key {ascii(kid)[:66]}; its keys are {kids[:1000]}")
         ring = self._without_idle_halves(now)
         if not found.is_revoked:
             ring = ring._revoked(next(key for key in ring.keys if key.kid == kid), now, new)
         return ring.prune(now)
 
     def prune(self, now: float) -> KeyRing:
-        """The ring without keys that were removed, and without private halves of keys that sign no more."""
+        """The ring without removed keys, and without the private keys of keys that do not sign any more."""
         ring = self._without_idle_halves(now)
         return ring._with(tuple(key for key in ring.keys if ring.state(key, now) is not KeyState.REMOVED))
 
     @property
     def _row(self) -> tuple[RingKey, ...]:
-        """The keys that can sign, in the order in which they do."""
+        """The keys that can sign, in the order of their times."""
         return tuple(key for key in self.keys if key.pem is not None)
 
     def _with(self, keys: tuple[RingKey, ...]) -> KeyRing:
@@ -256,7 +276,7 @@ class KeyRing:
         return self._with(tuple(_without_half(key) if key in idle else key for key in self.keys))
 
     def _revoked(self, key: RingKey, now: float, new: LocalSigner | None) -> KeyRing:
-        """The ring, whose row begins with the active key, with ``key`` revoked."""
+        """The ring with ``key`` revoked. Its row must begin with the active key."""
         active, following = self.active(now), self.next(now)
         ended = _without_half(key, revoked_at=now, retired_at=min(key.retired_at, now), removed_at=now)
         changed = {key.kid: ended}
@@ -265,7 +285,7 @@ class KeyRing:
             added = (self._made(key if new is None else new, published_at=now, active_from=now),)
         elif key == active and following is not None:
             changed[following.kid] = replace(following, active_from=max(now, following.published_at))
-        elif key in self._row:  # it has not begun, so the key before it goes on
+        elif key in self._row:  # the next key: the active key goes on signing
             before = self._row[self._row.index(key) - 1]
             changed[before.kid] = replace(before, retired_at=key.retired_at, removed_at=key.removed_at)
         return self._with((*(changed.get(each.kid, each) for each in self.keys), *added))
@@ -273,30 +293,30 @@ class KeyRing:
     def _made(self, model: LocalSigner | RingKey, *, published_at: float, active_from: float) -> RingKey:
         """An entry for a signer, or for a new key with the algorithm of another entry."""
         if self.is_encrypted and self.passphrase is None:
-            raise PassphraseNeededError("key ring: it is encrypted, and no passphrase was given for a new key")
+            raise PassphraseNeededError("key ring: it is encrypted, and no passphrase was given for the new key")
         signer = new_ring_key(model.public_key.alg) if isinstance(model, RingKey) else model
         passphrase = self.passphrase if self.is_encrypted else None
         public = signer.public_key
         for key in self.keys:
             if public.thumbprint == key.public_key.thumbprint or public.kid == key.kid:
                 state = ", and revoked" if key.is_revoked else ""
-                raise ConfigurationError(f"the ring has the key {_shown(key)} already{state}; take a new one")
+                raise ConfigurationError(f"the ring has the key {_shown(key)} already{state}; give a new key")
         pem = private_key_bytes(signer, passphrase=passphrase).decode()
         return RingKey(public_key=public, published_at=published_at, active_from=active_from, pem=pem, signer=signer)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a KeyRing is not pickled: it holds private keys")
+        raise TypeError("a KeyRing cannot be pickled: it holds private keys")
 
 
 def new_ring_key(alg: str) -> LocalSigner:
-    """A new key, named by its thumbprint, which never begins with a dash: on a command line that would be an option."""
+    """A new key, named by its thumbprint. It never begins with a dash, because a command would read it as an option."""
     while (signer := generate_signer(alg)).kid.startswith("-"):
         pass
     return signer
 
 
 def is_key_ring(data: bytes) -> bool:
-    """Whether a file with this content is a key ring, sound or not."""
+    """Whether a file with this content is a key ring, valid or not."""
     try:
         value = strict_json.parse(data)
     except MalformedError:
@@ -305,27 +325,30 @@ def is_key_ring(data: bytes) -> bool:
 
 
 def read_key_ring(data: bytes, *, passphrase: str | None = None) -> KeyRing:
-    """The ring in a file's content.
+    """Read a key ring from the content of its file.
 
-    An encrypted one that is read without its passphrase shows its public halves and cannot sign. MalformedError: not a
-    ring, or not a sound one. ConfigurationError: the passphrase is wrong.
+    Without its passphrase an encrypted ring shows its public keys, but cannot sign. MalformedError: not a key ring, or
+    an invalid one. ConfigurationError: the passphrase is wrong.
     """
-    none = "key ring: this is none; make one, perhaps with a key that you have: a2a-sign keys create RING [--key FILE]"
+    other = (
+        f'not a key ring: expected an object with "type": "{_TYPE}"; to make a ring, also from an existing key: '
+        "a2a-sign keys create RING [--key FILE]"
+    )
     if not data.lstrip().startswith(b"{"):
-        raise MalformedError(none)
+        raise MalformedError(other)
     value = strict_json.parse(data, what="key ring")
     if value.get("type") != _TYPE:
-        raise MalformedError(none)
+        raise MalformedError(other)
     if value.get("version") != _VERSION or value.keys() != {"type", "version", "keys"}:
-        raise MalformedError(f"key ring: not of version {_VERSION}; use the release of a2a-trust that wrote it")
+        raise MalformedError(f"key ring: not version {_VERSION}; use the release of a2a-trust that wrote the file")
     entries = value["keys"]
     if not isinstance(entries, list):
-        raise MalformedError("key ring: keys is not a list")
+        raise MalformedError("key ring: keys must be a list")
     return KeyRing(keys=tuple(_read_key(entry, passphrase) for entry in entries), passphrase=passphrase)
 
 
 def key_ring_bytes(ring: KeyRing) -> bytes:
-    """The ring as a file's content: secret, unless it is encrypted."""
+    """The content of a file with the ring: secret, unless the ring is encrypted."""
     entries = [
         {
             "kid": key.kid,
@@ -341,19 +364,19 @@ def key_ring_bytes(ring: KeyRing) -> bytes:
 
 def _read_key(entry: object, passphrase: str | None) -> RingKey:
     if not isinstance(entry, Mapping) or entry.keys() != _MEMBERS:
-        raise MalformedError(f"key ring: a key has exactly the members {', '.join(sorted(_MEMBERS))}")
+        raise MalformedError(f"key ring: a key must have exactly the members {', '.join(sorted(_MEMBERS))}")
     kid, alg, public_pem, pem = (entry[name] for name in ("kid", "alg", "public_key", "private_key"))
     if not (isinstance(kid, str) and isinstance(alg, str) and isinstance(public_pem, str)):
-        raise MalformedError("key ring: kid, alg and public_key of a key are strings")
+        raise MalformedError("key ring: kid, alg and public_key of a key must be strings")
     public = public_key_from_pem(public_pem.encode(), alg=alg, kid=kid)
     signer = None
     if pem is not None:
         if not isinstance(pem, str) or not pem.startswith("-----BEGIN"):
-            raise MalformedError("key ring: private_key of a key is PEM, or null")
+            raise MalformedError(f"key ring: private_key of {ascii(kid)[:66]} must be PEM, or null")
         if passphrase is not None or not _is_encrypted(pem):
             signer = read_private_key(pem.encode(), passphrase=passphrase, alg=alg, kid=kid)
             if signer.public_key != public:
-                raise MalformedError("key ring: the public half of a key is not that of its private half")
+                raise MalformedError(f"key ring: public_key of {ascii(kid)[:66]} does not belong to its private_key")
     return RingKey(
         public_key=public,
         published_at=_read_time(entry, "published_at"),
@@ -371,7 +394,7 @@ def _read_time(entry: Mapping[str, Any], name: str) -> float:
     if value is None and name not in ("published_at", "active_from"):
         return math.inf
     if type(value) not in (int, float):
-        raise MalformedError(f"key ring: {name} is not a time in seconds since the epoch")
+        raise MalformedError(f"key ring: {name} must be a time in seconds since the epoch")
     return float(value)
 
 

@@ -1,4 +1,4 @@
-"""Who signs: the Signer protocol, and signers whose private key is in memory."""
+"""Signers: the Signer protocol, and signers with their private key in memory."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _CURVES = {"P-256": ec.SECP256R1(), "P-384": ec.SECP384R1(), "P-521": ec.SECP521
 
 @runtime_checkable
 class Signer(Protocol):
-    """Something that signs with one key: in memory, in a hardware module, in a cloud.
+    """An object that signs with one key, which may be in memory, in a hardware module or in a cloud.
 
-    ``public_key`` carries ``alg`` and ``kid``, which go into the protected header. ``sign`` takes the JWS signing
-    input and returns the signature as JOSE writes it (RFC 7518 3: for ECDSA ``r || s`` of fixed length, not DER).
+    ``alg`` and ``kid`` are those of ``public_key``; they go into the protected header. ``sign`` takes the JWS signing
+    input and returns the signature in the form of JOSE (RFC 7518 3): for ECDSA ``r || s`` of fixed length, not DER.
     """
 
     @property
@@ -40,7 +40,7 @@ class Signer(Protocol):
 
 
 class LocalSigner:
-    """A signer with its private key in memory. Neither its repr nor a pickle holds the key."""
+    """A signer with its private key in memory. Its repr does not show the key, and it cannot be pickled."""
 
     __slots__ = ("_key", "public_key")
 
@@ -52,16 +52,17 @@ class LocalSigner:
         kid: str | None = None,
         algorithms: tuple[str, ...] = (),
     ) -> None:
-        """``alg`` defaults to the usual algorithm of the key's kind, ``kid`` to the RFC 7638 thumbprint.
+        """Make a signer with a private key of the library ``cryptography``.
 
-        ``algorithms`` are those that the key is limited to, for instance as an RSA key for RSASSA-PSS only.
+        ``alg`` defaults to the usual algorithm of the kind of key, ``kid`` to the RFC 7638 thumbprint. ``algorithms``
+        limits the key to these algorithms, for example an RSA key to RSASSA-PSS.
         """
         self._key = key
         self.public_key: PublicKey = public_key_from_object(key, alg=alg, kid=kid, algorithms=algorithms)
 
     @classmethod
     def from_jwk(cls, jwk: dict[str, Any], *, kid: str | None = None) -> LocalSigner:
-        """A signer with the private key of a JWK; ``kid`` replaces the one that the JWK has."""
+        """A signer with the private key of a JWK; ``kid`` replaces the ``kid`` of the JWK."""
         key, public = private_key_from_jwk(jwk)
         return cls._of(key, replace(public, kid=kid or public.kid))
 
@@ -72,9 +73,9 @@ class LocalSigner:
         return signer
 
     def with_alg(self, alg: str) -> LocalSigner:
-        """A signer with the same key that signs with that algorithm; ConfigurationError when it does not fit the key.
+        """A signer with the same key and another algorithm. Only RSA keys have several: see ``PublicKey.algorithms``.
 
-        Only RSA keys have several: see ``PublicKey.algorithms``.
+        ConfigurationError: the algorithm does not fit the key.
         """
         return self._of(self._key, self.public_key.with_alg(alg))
 
@@ -92,7 +93,7 @@ class LocalSigner:
         return self._key
 
     def sign(self, data: bytes) -> bytes:
-        """The signature over ``data`` as JOSE writes it. Source: RFC 7518 3.3 to 3.5, RFC 8037 3.1."""
+        """The signature over ``data`` in the form of JOSE. Source: RFC 7518 3.3 to 3.5, RFC 8037 3.1."""
         key = self._key
         if isinstance(key, ed25519.Ed25519PrivateKey):
             return key.sign(data)
@@ -106,11 +107,15 @@ class LocalSigner:
         return f"LocalSigner(alg={self.alg!r}, kid={self.kid!r})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a LocalSigner is not pickled: it holds a private key; save the key with save_private_key")
+        raise TypeError("a LocalSigner cannot be pickled: it holds a private key; save the key with save_private_key")
 
 
 def generate_signer(alg: str = DEFAULT_ALGORITHM, *, kid: str | None = None, rsa_bits: int = 3072) -> LocalSigner:
-    """A signer with a new key. RSA keys get 3072 bits unless told otherwise; fewer than 2048 are refused."""
+    """Make a new key, and return a signer with it.
+
+    ``alg`` is ES256, ES384, ES512, EdDSA, RS256 … RS512 or PS256 … PS512. ``kid`` defaults to the RFC 7638 thumbprint.
+    ``rsa_bits`` is the size of an RSA key, 2048 at least. ConfigurationError: an unknown ``alg``.
+    """
     algorithm = algorithm_named(alg)
     key: PrivateKeyObject
     if algorithm.kty == "EC":
@@ -123,7 +128,7 @@ def generate_signer(alg: str = DEFAULT_ALGORITHM, *, kid: str | None = None, rsa
 
 
 def signed_jwt(header: Mapping[str, Any], claims: Mapping[str, Any], signer: Signer) -> str:
-    """A JWT in the compact form (RFC 7519 7.1): proofs and assertions of a client. ``header`` names the algorithm."""
+    """A JWT in the compact form (RFC 7519 7.1), for proofs and assertions of a client. ``header`` has the ``alg``."""
     parts = (json.dumps(part, separators=(",", ":")).encode("ascii") for part in (header, claims))
     signed = ".".join(map(base64url.encode, parts))
     return f"{signed}.{base64url.encode(signer.sign(signed.encode('ascii')))}"

@@ -1,4 +1,4 @@
-"""Which keys are trusted: for which hosts, when, as whose, and signing with which tool."""
+"""Trusted keys: for which hosts and how long they are trusted, whose they are, and which tool signs with them."""
 
 from __future__ import annotations
 
@@ -17,29 +17,32 @@ __all__ = ["SigningTool", "TrustSource", "TrustStore", "TrustedKey", "signing_to
 
 
 class SigningTool(StrEnum):
-    """The tool that signs cards with a key: it says how much a signature without our mark proves.
+    """The tool that signs cards with a key. It decides how much a signature without our mark proves.
 
-    Without one, such a signature counts only if the signed bytes themselves show that nothing was dropped.
+    If the tool is not named, such a signature counts only if the signed bytes show that no member was dropped.
     """
 
     A2A_TRUST = "a2a-trust"
-    """Only signatures with our mark count."""
+    """This package: only signatures with its mark count."""
     A2A_PYTHON = "a2a-python"
-    """The a2a-sdk for Python drops members before it signs: its signatures prove a part of the card."""
+    """The a2a-sdk for Python. It drops members before it signs, so its signatures prove a part of the card."""
     A2A_JS = "a2a-js"
-    """@a2a-js/sdk does so, too."""
+    """@a2a-js/sdk. It drops members, too."""
     WHOLE = "whole"
     """A tool that signs the complete card, such as a2a-go from 2.6.0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustedKey:
-    """One key and how far it is trusted.
+    """A key, and the limits of the trust in it.
 
-    ``origins`` are the hosts that it may speak for. ``signer`` is the tool that signs with it, as far as that is known.
-    Keys with one ``name`` belong to one party; a policy names parties. The key is valid from ``not_before`` until just
-    before ``not_after`` (seconds since the epoch), and no longer than the key says itself; if these do not meet, it is
-    never valid. A key that is revoked, here or by itself, proves nothing, whenever it signed.
+    - ``origins``: the hosts for which the key may speak.
+    - ``signer``: the tool that signs with it, if that is known.
+    - ``name``: the party whose key it is. Keys with the same name belong to one party; policies name parties.
+    - ``not_before``, ``not_after``: the key is valid from the first moment until just before the second one (seconds
+      since the epoch). ``nbf`` and ``exp`` in its JWK limit this further; if the periods do not overlap, the key is
+      never valid.
+    - ``revoked``: no signature by the key counts, whenever it was made. ``revoked`` in its JWK means the same.
     """
 
     key: PublicKey
@@ -50,9 +53,9 @@ class TrustedKey:
     not_after: float = float("inf")
     revoked: bool = False
     source: str | None = None
-    """The URL of the key set that the key was fetched from; None for a key that the operator wrote down."""
+    """The URL of the key set that the key was fetched from; None for a key that the operator configured."""
     on_first_use: bool = False
-    """Only the agent's own origin vouches for the key; ``TrustOnFirstUse`` makes such entries."""
+    """The key comes from the agent's own origin only; ``TrustOnFirstUse`` makes such entries."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.key, PublicKey):
@@ -65,14 +68,14 @@ class TrustedKey:
             object.__setattr__(self, "signer", signing_tool(self.signer))
         if self.name is not None:
             check_party_name(self.name)
-        if not self.not_before < self.not_after and not self.key.is_limited:  # else the key's own limits may say so
+        if not self.not_before < self.not_after and not self.key.is_limited:  # the limits in its JWK may do this
             raise ConfigurationError("TrustedKey: not_before must be earlier than not_after")
         object.__setattr__(self, "not_before", max(self.not_before, self.key.not_before))
         object.__setattr__(self, "not_after", min(self.not_after, self.key.not_after))
         object.__setattr__(self, "revoked", self.revoked or self.key.revoked)
 
     def state(self, now: float) -> str:
-        """What the key is at that moment: ``trusted``, ``revoked``, ``expired on …`` or ``not valid before …``."""
+        """The state of the key at that moment: ``trusted``, ``revoked``, ``expired on …`` or ``not valid before …``."""
         if self.revoked:
             return "revoked"
         if now < self.not_before:
@@ -81,9 +84,9 @@ class TrustedKey:
 
 
 def signing_tool(text: object) -> SigningTool:
-    """The signer of that name; ConfigurationError lists the names."""
+    """The signing tool of that name; ConfigurationError lists the names."""
     try:
-        return SigningTool(text)  # type: ignore[arg-type]  # anything else is refused, too
+        return SigningTool(text)  # type: ignore[arg-type]  # ValueError for every other type, too
     except ValueError:
         known = ", ".join(f'"{signer}"' for signer in SigningTool)
         raise ConfigurationError(f"signer: write one of {known}, or leave it out") from None
@@ -91,19 +94,19 @@ def signing_tool(text: object) -> SigningTool:
 
 @dataclass(frozen=True, slots=True)
 class TrustStore:
-    """The trusted keys, and what cards of certain hosts need beyond one good signature. An empty store trusts nobody.
+    """The trusted keys, and the policies for cards of certain hosts. An empty store trusts no key.
 
-    ``TrustFile`` reads one from a file that people edit.
+    ``TrustFile`` reads a store from a file that people edit.
     """
 
     keys: tuple[TrustedKey, ...]
     policies: tuple[OriginPolicy, ...]
     spoken_for: tuple[Origins | UnsafeAnyOrigin, ...]
-    """The hosts for which it is said whom to trust: also by a key set that cannot be reached now, or is empty."""
+    """The hosts for which trust is configured, even if their key set is unreachable now, or empty."""
     revoked: frozenset[str]
-    """Kids and thumbprints that prove nothing, also those of keys that are not listed any more."""
+    """The kids and thumbprints of revoked keys, even of keys that are no longer listed."""
     names: frozenset[str]
-    """The names of the parties, also of those without a key now."""
+    """The names of the parties, even of parties without a key now."""
     _by_name: dict[tuple[str, str], tuple[TrustedKey, ...]] = field(init=False, repr=False, compare=False)
     _kids: frozenset[str] = field(init=False, repr=False, compare=False)
 
@@ -116,10 +119,13 @@ class TrustStore:
         revoked: Iterable[str] = (),
         names: Iterable[str] = (),
     ) -> None:
-        """``spoken_for``, ``revoked`` (kids or thumbprints) and ``names`` add what the keys do not tell.
+        """Make a store of these keys and policies.
 
-        Revoking a key that the operator wrote down revokes its thumbprint: it proves nothing under another kid either.
-        A fetched key revokes only itself, because its publisher chose which kid stands beside which key.
+        ``spoken_for``, ``revoked`` (kids or thumbprints) and ``names`` add hosts, revoked keys and parties to those
+        that the keys name.
+
+        A revoked key that the operator configured revokes its thumbprint, so the key is revoked under every kid. A
+        revoked key that was fetched revokes only its own entry, because its publisher chose the kid.
         """
         for option, value in (("revoked", revoked), ("names", names)):
             if isinstance(value, str):
@@ -155,11 +161,11 @@ class TrustStore:
         object.__setattr__(self, "_kids", frozenset(kid for kid, _ in by_name))
 
     def named(self, kid: str, kty: str) -> tuple[TrustedKey, ...]:
-        """All entries of that ``kid`` and key type, over all origins."""
+        """All entries with that ``kid`` and key type, for all origins."""
         return self._by_name.get((kid, kty), ())
 
     def trust_store(self) -> TrustStore:
-        """Itself: a store is a source that never changes."""
+        """The store itself: as a ``TrustSource`` it never changes."""
         return self
 
     def knows(self, kid: str) -> bool:
@@ -168,8 +174,8 @@ class TrustStore:
 
 
 class TrustSource(Protocol):
-    """Something that knows which keys are trusted now: a ``TrustStore``, or a file that may change."""
+    """A source of trusted keys: a ``TrustStore``, or a file that may change, such as a ``TrustFile``."""
 
     def trust_store(self) -> TrustStore:
-        """The trusted keys; the same object as before while nothing has changed."""
+        """The keys that are trusted now; the same object as before while nothing has changed."""
         ...

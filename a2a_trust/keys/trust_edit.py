@@ -1,10 +1,10 @@
-"""Changes of a trust file that leave every other line as somebody wrote it, comments included.
+"""Changes of a trust file that leave all other lines as they are, comments included.
 
-What is added stands at the end; what is removed are the lines of one entry. The outcome is read again before it is
-written, and has to be what was meant: else nothing is written.
+New entries go to the end; removing an entry removes its lines. The new text is read again before it is written, and
+must say what was meant. Otherwise nothing is written.
 
-This is ours because tomlkit 0.15 moves a ``[[trust]]`` that stands after another table, and removes the comments above
-the next entry together with an entry.
+tomlkit 0.15 is not used: it moves a ``[[trust]]`` that stands after another table, and with an entry it removes the
+comments above the next one.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ __all__ = [
     "without_entry",
 ]
 
-EMPTY = "# Whom we trust for which agents. Edit it by hand, or with: a2a-sign trust\nversion = 1\n"
+EMPTY = "# Which keys we trust for which agents. Edit this file by hand, or with: a2a-sign trust\nversion = 1\n"
 
 
 def make_trust_file(path: Path, change: Callable[[str, TrustDocument], str]) -> TrustDocument:
-    """What a new file says, whose text is what ``change`` makes of one that trusts nobody.
+    """Make a trust file: ``change`` gets the text of an empty one. Returns the content of the new file.
 
-    Errors as of ``update_trust_file``; FileExistsError: change that file.
+    Errors as of ``update_trust_file``; FileExistsError: the file exists, so change it with ``update_trust_file``.
     """
     data, after = _changed(EMPTY.encode(), change, path)
     write_atomically(path, data, mode=0o644, replace=False)
@@ -50,13 +50,13 @@ def make_trust_file(path: Path, change: Callable[[str, TrustDocument], str]) -> 
 
 
 def update_trust_file(path: Path, change: Callable[[str, TrustDocument], str]) -> TrustDocument:
-    """What the file says after the change of its text; others who change it wait so long.
+    """Replace the text of a trust file by the result of ``change``, and return the new content. Other writers wait.
 
-    Where ``change`` raises, or gives what is no trust file, the file stays as it was. ConfigurationError. OSError: it
-    cannot be written, or another program changed it meanwhile without the lock.
+    If ``change`` raises, or its result is not a trust file, the file stays as it was. ConfigurationError: such a
+    result. OSError: the file cannot be written, or another program changed it without the lock.
     """
     with locked(path) as file:
-        check_writers(os.fstat(file.opened.fileno()), path, "say whom to trust")
+        check_writers(os.fstat(file.opened.fileno()), path, "change which keys are trusted")
         data = file.opened.read()
         changed, after = _changed(data, change, path)
         if changed != data:
@@ -66,14 +66,14 @@ def update_trust_file(path: Path, change: Callable[[str, TrustDocument], str]) -
 
 
 def _changed(data: bytes, change: Callable[[str, TrustDocument], str], path: Path) -> tuple[bytes, TrustDocument]:
-    """The text after the change, and what it says."""
+    """The text after the change, and its content."""
     before = read_trust(data, str(path))
     changed = change(data.decode("utf-8"), before).encode("utf-8")
     return changed, read_trust(changed, str(path))
 
 
 class Members(TypedDict, total=False):
-    """How far the keys of an entry are trusted; moments in seconds since the epoch."""
+    """The limits of the trust in the keys of an entry; moments in seconds since the epoch."""
 
     origins: Required[Sequence[str]]
     name: str | None
@@ -84,13 +84,13 @@ class Members(TypedDict, total=False):
 
 
 def entry_of_key(key: PublicKey, **members: Unpack[Members]) -> str:
-    """A ``[[trust]]`` with that key in it, which says itself which algorithm it is for."""
+    """A ``[[trust]]`` entry with that key and its algorithm."""
     jwk = ", ".join(f"{name} = {_written(value)}" for name, value in key.to_jwk().items())
     return _entry(f"jwk = {{ {jwk} }}", members)
 
 
 def entry_of_url(url: str, **members: Unpack[Members]) -> str:
-    """A ``[[trust]]`` for the keys of that key set."""
+    """A ``[[trust]]`` entry for the key set at that URL."""
     return _entry(f"jwks_url = {_written(url)}", members)
 
 
@@ -120,7 +120,7 @@ def with_revoked(text: str, key: RevokedKey) -> str:
 
 
 def without_entries(text: str, document: TrustDocument, gone: Collection[TrustEntry]) -> str:
-    """The text of this document without these entries of it; ConfigurationError when it names them elsewhere."""
+    """The text of the document without these entries; ConfigurationError if a policy or revocation names them."""
     kept = [entry for entry in document.entries if entry not in gone]
     _check_unreferenced(text, document, gone, kept)
     changed = text
@@ -128,14 +128,14 @@ def without_entries(text: str, document: TrustDocument, gone: Collection[TrustEn
         if document.entries[index] in gone:
             changed = without_entry(changed, index)
     if not _has_entries(changed, kept):  # pragma: no cover  the lines of an entry are known; if not, all stays
-        raise ConfigurationError(f"{document.name}: the lines of this entry cannot be told; edit the file by hand")
+        raise ConfigurationError(f"{document.name}: the lines of this entry were not found; edit the file by hand")
     return changed
 
 
 def _check_unreferenced(
     text: str, document: TrustDocument, gone: Collection[TrustEntry], kept: Collection[TrustEntry]
 ) -> None:
-    """Refuse to remove an entry that a policy or a revocation names: without it they would mean nothing."""
+    """ConfigurationError for an entry that a policy or a revocation names, which would have no meaning without it."""
 
     def is_lost(name: str) -> bool:
         return any(each.is_called(name) for each in gone) and not any(each.is_called(name) for each in kept)
@@ -151,7 +151,7 @@ def _check_unreferenced(
     lost = [f"line {lines[place]} ({place[0]}.{place[2]})" for place, name in named if is_lost(name)]
     if lost:
         raise ConfigurationError(
-            f"{document.name}: this entry is still named on {', '.join(dict.fromkeys(lost))}; change that first"
+            f"{document.name}: this entry is still named on {', '.join(dict.fromkeys(lost))}; change these lines first"
         )
 
 
@@ -165,15 +165,15 @@ def _has_entries(text: str, entries: Sequence[TrustEntry]) -> bool:
 
 
 def without_entry(text: str, index: int) -> str:
-    """The text without the lines of the ``[[trust]]`` of that number, from 0, and what is commented within them.
+    """The text without the lines of one ``[[trust]]`` entry and the comments within; ``index`` counts from 0.
 
-    Comments above it and below it stay.
+    Comments above the entry and below it stay.
     """
     lines = text.split("\n")
     headers = [(place, number) for place, number in places(text) if not place[2]]
     begins = next(number for place, number in headers if place == ("trust", index, ""))
     ends = next((number for _, number in headers if number > begins), len(lines) + 1) - 1
-    # What stands between its last member and the next table may be about that one.
+    # Comments between its last member and the next table may be about the next table.
     commented = set(comments(text))
     while not (last := lines[ends - 1].strip()) or (last.startswith("#") and ends in commented):
         ends -= 1
@@ -183,8 +183,8 @@ def without_entry(text: str, index: int) -> str:
 
 
 def _written(value: object) -> str:
-    """A text, or a list of texts, as TOML has it."""
+    """A text, or a list of texts, in TOML."""
     written = json.dumps(value, ensure_ascii=False)
     if not written.isascii() and any("\ud800" <= char <= "\udfff" for char in written):
-        raise ConfigurationError("a trust file holds text that is well-formed in UTF-8; this is not")
-    return written.replace("\x7f", "\\u007f")  # JSON lets it stand, TOML does not
+        raise ConfigurationError("a trust file cannot hold this text: it is not well-formed Unicode")
+    return written.replace("\x7f", "\\u007f")  # JSON allows this character, TOML does not

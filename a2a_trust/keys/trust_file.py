@@ -1,38 +1,47 @@
 """The trust file: which keys may speak for which hosts, in a TOML file that people edit.
 
-::
+```toml
+version = 1
 
-    version = 1
+[[trust]]
+name = "bank"                        # optional: policies name the entry by it
+origins = ["bank.example.com", "*.agents.example.com"]
+keys = "bank.jwks.json"              # a JWK Set, a JWK or PEM; the path is relative to this file
+not_after = 2027-06-30               # optional: the keys are valid until just before it, in UTC; also not_before
 
-    [[trust]]
-    name = "bank"                        # optional: by it a policy names the entry
-    origins = ["bank.example.com", "*.agents.example.com"]
-    keys = "bank.jwks.json"              # a JWK Set, a JWK or PEM; the path is relative to this file
-    not_after = 2027-06-30               # optional, and not_before: valid until just before it, in UTC
+[[trust]]
+name = "auditor"
+origins = ["bank.example.com"]
+jwks_url = "https://auditor.example.org/jwks.json"
+signer = "a2a-python"                # optional: the tool that signs
 
-    [[trust]]
-    name = "auditor"
-    origins = ["bank.example.com"]
-    jwks_url = "https://auditor.example.org/jwks.json"
-    signer = "a2a-python"                # optional: the tool that signs
+[[policy]]
+origins = ["bank.example.com"]
+parties = ["bank", "auditor"]        # names of entries, or thumbprints of keys
+count = 2                            # optional: how many of them must sign; all of them without it
 
-    [[policy]]
-    origins = ["bank.example.com"]
-    parties = ["bank", "auditor"]        # names of entries, or thumbprints of keys
-    count = 2                            # optional: all of them unless it says how many
+[[revoked]]
+kid = "bank-2025"
+thumbprint = "…"                     # of the key, which is then revoked under every kid
+```
 
-    [[revoked]]
-    kid = "bank-2025"
-    thumbprint = "…"                     # of the key, which is then revoked under every kid
+Members of ``[[trust]]``:
 
-Members of ``[[trust]]``: ``origins`` (or ``unsafe_any_origin = true``); one of ``keys`` (a file), ``jwk`` (a table),
-``pem`` (a text) and ``jwks_url``; ``kid`` to name the key of ``pem``, of ``jwk``, or of a file with one key; ``alg``
-for RSA keys that do not say themselves which algorithm they are for; ``name``, ``signer``, ``not_before``,
-``not_after``. ``nbf``, ``exp`` and ``revoked`` of a JWK count, too. ``[[revoked]]`` has ``kid`` or ``thumbprint`` or
-both, ``entry`` (the name or the ``jwks_url`` of the only entry in which the key is revoked), and for people ``at`` and
-``reason``.
+- ``origins``, or ``unsafe_any_origin = true``,
+- one of ``keys`` (a file), ``jwk`` (a table), ``pem`` (a text) and ``jwks_url``,
+- ``kid``: the name of the key in ``pem``, in ``jwk``, or in a file with one key,
+- ``alg``: the algorithm of RSA keys without an algorithm,
+- ``name``, ``signer``, ``not_before``, ``not_after``.
 
-Only the ``jwks_url`` of this file are ever fetched.
+``nbf``, ``exp`` and ``revoked`` of a JWK count, too.
+
+Members of ``[[revoked]]``:
+
+- ``kid`` or ``thumbprint``, or both,
+- ``entry``: the name or ``jwks_url`` of an entry, if the key is revoked in that entry only,
+- ``at`` and ``reason``, for people.
+
+Of all URLs only the ``jwks_url`` of this file are ever fetched.
 """
 
 from __future__ import annotations
@@ -41,6 +50,7 @@ import logging
 import math
 import os
 import re
+import shlex
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -51,7 +61,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError
-from a2a_trust.files.rights import check_writers
+from a2a_trust.files.rights import check_writers, missing
 from a2a_trust.files.watched import Stamp, Watched, stamp_of_path
 from a2a_trust.keys.algorithms import algorithm_named
 from a2a_trust.keys.jwk import PublicKey, public_key_from_jwk, public_key_from_pem
@@ -96,7 +106,7 @@ _Place: TypeAlias = tuple[str, int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustEntry:
-    """One ``[[trust]]``: keys, or where they are, and how far they are trusted. ``line`` is where it begins."""
+    """A ``[[trust]]`` entry: keys, or their source, and the limits of the trust in them. ``line`` is its first line."""
 
     line: int
     origins: Origins | UnsafeAnyOrigin
@@ -111,13 +121,13 @@ class TrustEntry:
     alg: str | None = None
 
     def says_as_much_as(self, other: TrustEntry) -> bool:
-        """Whether it is the same entry, wherever it stands."""
+        """Whether both entries have the same members; their lines may differ."""
         return replace(self, line=0) == replace(other, line=0)
 
     def trusted(self, keys: tuple[PublicKey, ...], revoked: frozenset[str] = frozenset()) -> Iterator[TrustedKey]:
-        """These keys, trusted as the entry says; without those that are not for its ``alg``.
+        """These keys, with the trust of the entry. Keys that do not fit its ``alg`` are left out.
 
-        Those whose kid or thumbprint is in ``revoked`` prove nothing.
+        Keys with a kid or thumbprint in ``revoked`` are revoked.
         """
         for key in self.fitting(keys):
             yield TrustedKey(
@@ -132,24 +142,24 @@ class TrustEntry:
             )
 
     def is_called(self, text: str) -> bool:
-        """Whether this is the entry's name or the URL of its key set."""
+        """Whether the text is the entry's name or the URL of its key set."""
         return text in (self.name, self.url)
 
     def fitting(self, keys: tuple[PublicKey, ...]) -> Iterator[PublicKey]:
-        """These keys, for the ``alg`` of the entry if it has one; those that are for another one are skipped."""
+        """These keys, for the ``alg`` of the entry if it has one; keys for another algorithm are skipped."""
         for key in keys:
             try:
                 yield key if self.alg is None else key.with_alg(self.alg)
             except ConfigurationError as error:
-                _log.warning("line %d: key %a skipped: %s", self.line, key.kid[:64], error)
+                _log.warning("trust file, line %d: skipped key %a: %s", self.line, key.kid[:64], error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevokedKey:
-    """One ``[[revoked]]``.
+    """A ``[[revoked]]`` entry.
 
-    With a ``thumbprint`` (RFC 7638) that key is revoked under every kid, otherwise the ``kid`` is: in the one ``entry``
-    that is named, or everywhere. ``at`` (seconds since the epoch) and ``reason`` are for people.
+    With a ``thumbprint`` (RFC 7638) the key is revoked under every kid; otherwise the ``kid`` is revoked. With an
+    ``entry`` this holds for that trust entry only. ``at`` (seconds since the epoch) and ``reason`` are for people.
     """
 
     kid: str | None = None
@@ -159,7 +169,7 @@ class RevokedKey:
     reason: str = ""
 
     def says_as_much_as(self, other: RevokedKey) -> bool:
-        """Whether what the other one revokes is revoked by this one."""
+        """Whether this entry revokes everything that the other one revokes."""
         if self.entry not in (None, other.entry):
             return False
         if other.thumbprint is not None:
@@ -169,7 +179,7 @@ class RevokedKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustDocument:
-    """What a trust file says, before any other file or URL is read."""
+    """The content of a trust file, without the key files and URLs that it names."""
 
     name: str
     entries: tuple[TrustEntry, ...]
@@ -182,7 +192,7 @@ class TrustDocument:
         return tuple(dict.fromkeys(entry.url for entry in self.entries if entry.url is not None))
 
     def store(self, files: Mapping[str, KeySet], fetched: Mapping[str, tuple[PublicKey, ...]]) -> TrustStore:
-        """The trust store, with the keys of these files and URLs; a URL that is not among them brings none."""
+        """The trust store with the keys of these files and URLs; a URL that is not among them adds no keys."""
         trusted: list[TrustedKey] = []
         for entry in self.entries:
             if entry.file is not None:
@@ -201,9 +211,9 @@ class TrustDocument:
         )
 
     def _revoked_in(self, entry: TrustEntry) -> frozenset[str]:
-        """The thumbprints, or the kids without one, that are revoked in this entry only.
+        """The thumbprints, or kids where there is no thumbprint, that are revoked in this entry only.
 
-        Its publisher chose which key stands under a kid: what is said of them says nothing about other entries.
+        The publisher of a key set chooses the kids in it, so such a revocation must not affect other entries.
         """
         return frozenset(
             key.thumbprint or key.kid or ""
@@ -213,15 +223,15 @@ class TrustDocument:
 
 
 def read_trust(text: bytes, name: str) -> TrustDocument:
-    """What the text of a trust file says. ConfigurationError names the line and the member, and what to write."""
+    """Read the text of a trust file. ConfigurationError names the line and the member, and what to write."""
     if len(text) > MAX_BYTES:
-        raise ConfigurationError(f"{name}: larger than {MAX_BYTES} bytes")
+        raise ConfigurationError(f"{name}: a trust file of more than {MAX_BYTES} bytes; split it, or name key files")
     try:
         decoded = text.decode("utf-8")
         value = tomllib.loads(decoded)
     except UnicodeDecodeError:
-        raise ConfigurationError(f"{name}: a trust file is TOML in UTF-8") from None
-    except (ValueError, RecursionError) as error:  # also of numbers that are too long, and of brackets without end
+        raise ConfigurationError(f"{name}: not UTF-8; a trust file is TOML in UTF-8") from None
+    except (ValueError, RecursionError) as error:  # also numbers that are too long, and too many brackets
         last = decoded.rstrip().count("\n") + 1
         reason = str(error).replace("at end of document", f"at line {last}, the last one")
         if decoded.lstrip().startswith("{"):
@@ -234,7 +244,7 @@ def read_trust(text: bytes, name: str) -> TrustDocument:
         raise reader.error(("", 0, "version"), f"write version = {_VERSION} above the tables")
     for member in value.keys() - {"version", *_MEMBERS}:
         raise reader.error(
-            ("", 0, member), f"it is not known; tables are {', '.join(f'[[{each}]]' for each in _MEMBERS)}"
+            ("", 0, member), f"unknown member; the tables are {', '.join(f'[[{each}]]' for each in _MEMBERS)}"
         )
     entries = tuple(reader.entry(index, table) for index, table in reader.tables(value, "trust"))
     reader.check_names(entries)
@@ -247,34 +257,41 @@ def read_trust(text: bytes, name: str) -> TrustDocument:
 
 
 def load_trust(path: Path) -> TrustDocument:
-    """What a trust file says. ConfigurationError also when everybody can write to it; OSError."""
-    return read_trust(_content(path), str(path))
+    """Read a trust file.
+
+    ConfigurationError: its content is wrong, or everybody can write to it. FileNotFoundError, OSError.
+    """
+    try:
+        content = _content(path)
+    except FileNotFoundError:
+        raise missing(path, "trust file", f"a2a-sign trust add {shlex.quote(str(path))}") from None
+    return read_trust(content, str(path))
 
 
 class _Reader:
-    """Reads tables, and knows on which line everything stands."""
+    """Reads tables, and knows the lines of their members."""
 
     def __init__(self, name: str, text: str) -> None:
         self._name = name
         self._lines = dict(reversed(list(places(text))))
 
-    def error(self, place: _Place, what: str) -> ConfigurationError:
+    def error(self, place: _Place, text: str) -> ConfigurationError:
         table, index, member = place
         line = self._lines.get(place) or self._lines.get((table or member, index, ""), 1)
         where = f"{table}[{index}]" if table else ""
         shown = ".".join(filter(None, (where, ascii(member)[1:-1][:64])))
-        return ConfigurationError(f"{self._name}, line {line}: {shown}: {what}")
+        return ConfigurationError(f"{self._name}, line {line}: {shown}: {text}")
 
     def tables(self, value: dict[str, Any], name: str) -> Iterator[tuple[int, dict[str, Any]]]:
         tables = value.get(name, [])
         headers = sum(1 for table, _, member in self._lines if table == name and not member)
-        # One that is written in another way has no line, and could not be taken out again.
+        # A table in another notation has no line of its own, and could not be removed again.
         if type(tables) is not list or headers != len(tables) or (name in value and not tables):
             raise self.error(("", 0, name), f"begin every entry with the line [[{name}]]")
         for index, table in enumerate(tables):
             for member in sorted(table.keys() - _MEMBERS[name]):
                 known = ", ".join(sorted(_MEMBERS[name]))
-                raise self.error((name, index, member), f"it is not known; members are {known}")
+                raise self.error((name, index, member), f"unknown member; the members are {known}")
             yield index, table
 
     def entry(self, index: int, table: dict[str, Any]) -> TrustEntry:
@@ -283,7 +300,7 @@ class _Reader:
 
         given = [source for source in _SOURCES if source in table]
         if len(given) != 1:
-            raise self.error(here(given[1] if given else ""), f"exactly one of {', '.join(_SOURCES)} says which keys")
+            raise self.error(here(given[1] if given else ""), f"write exactly one of {', '.join(_SOURCES)}")
         (source,) = given
         text = None if source == "jwk" else self._text(table, here(source))
         kid = self._text(table, here("kid")) if "kid" in table else None
@@ -291,7 +308,7 @@ class _Reader:
             if text is None or not _URL.fullmatch(text):
                 raise self.error(here(source), "write an https URL")
             if kid is not None:
-                raise self.error(here("kid"), "the keys of a set have names of their own; leave it out")
+                raise self.error(here("kid"), "the keys of a set have their own names; leave kid out")
         alg = self._alg(table, here("alg"))
         keys: tuple[PublicKey, ...] = ()
         try:
@@ -308,7 +325,7 @@ class _Reader:
         starts = self._moment(table, here("not_before"), -math.inf)
         ends = self._moment(table, here("not_after"), math.inf)
         if not starts < ends:
-            raise self.error(here("not_after"), "it must be later than not_before")
+            raise self.error(here("not_after"), "write a later moment than that of not_before")
         return TrustEntry(
             line=self._lines[here("")],
             origins=self._origins(table, here("origins")),
@@ -324,14 +341,14 @@ class _Reader:
         )
 
     def check_names(self, entries: tuple[TrustEntry, ...]) -> None:
-        """Refuse one name on two entries: a policy could mean either, and two would pass for one party."""
+        """ConfigurationError for two entries with one name: two parties would look like one to a policy."""
         first: dict[str, TrustEntry] = {}
         for index, entry in enumerate(entries):
             if entry.name is not None and first.setdefault(entry.name, entry) is not entry:
                 raise self.error(
                     ("trust", index, "name"),
-                    f"the entry on line {first[entry.name].line} has this name already; write the keys of one party "
-                    "in one entry (keys = FILE, or jwks_url), or choose another name",
+                    f"the entry on line {first[entry.name].line} has this name already; put all keys of one party "
+                    "into one entry (keys = FILE, or jwks_url), or choose another name",
                 )
 
     def policy(self, index: int, table: dict[str, Any], entries: tuple[TrustEntry, ...]) -> OriginPolicy:
@@ -345,7 +362,7 @@ class _Reader:
         count = table.get("count", len(set(parties)))
         if type(count) is not int or not 1 <= count <= len(set(parties)):
             raise self.error(
-                ("policy", index, "count"), f"a number from 1 to {len(set(parties))}, the number of parties"
+                ("policy", index, "count"), f"write a number from 1 to {len(set(parties))}, the number of parties"
             )
         return OriginPolicy(origins=origins, policy=Threshold(count, frozenset(parties)))
 
@@ -361,7 +378,9 @@ class _Reader:
                 ("revoked", index, "thumbprint"), "write the RFC 7638 thumbprint: 43 letters, digits, - and _"
             )
         if entry is not None and not any(each.is_called(entry) for each in entries):
-            raise self.error(("revoked", index, "entry"), "no [[trust]] has this name or jwks_url")
+            raise self.error(
+                ("revoked", index, "entry"), "no [[trust]] has this name or jwks_url; correct it, or leave it out"
+            )
         at = self._moment(table, ("revoked", index, "at"), math.inf)
         return RevokedKey(
             kid=kid, thumbprint=thumbprint, entry=entry, at=None if at == math.inf else at, reason=reason or ""
@@ -372,7 +391,7 @@ class _Reader:
         if any_host is False:
             return self._hosts(table, place)
         if any_host is not True or "origins" in table:
-            raise self.error((*place[:2], "unsafe_any_origin"), "write true, and no origins beside it")
+            raise self.error((*place[:2], "unsafe_any_origin"), "write true, and remove origins")
         return UnsafeAnyOrigin()
 
     def _hosts(self, table: dict[str, Any], place: _Place) -> Origins:
@@ -383,7 +402,7 @@ class _Reader:
             raise self.error(place, str(error)) from None
 
     def _checked(self, table: dict[str, Any], place: _Place, check: Callable[[object], Any]) -> Any:
-        """The member, or None when it is absent; what ``check`` says against it is told by its line."""
+        """The member, or None if it is absent; an error of ``check`` gets the line of the member."""
         value = table.get(place[2])
         try:
             checked = None if value is None else check(value)
@@ -397,18 +416,20 @@ class _Reader:
         try:
             return algorithm_named(self._text(table, place)).name
         except ConfigurationError as error:
-            raise self.error(place, f"an algorithm of JWS is needed: {error}") from None
+            raise self.error(place, str(error)) from None
 
     def _text(self, table: dict[str, Any], place: _Place) -> str:
         value = table.get(place[2])
         if type(value) is not str or not value:
-            raise self.error(place, "write a text, in quotation marks" if place[2] in table else "it is missing")
+            raise self.error(
+                place, "write a text, in quotation marks" if place[2] in table else "it is missing; add it"
+            )
         return value
 
-    def _texts(self, table: dict[str, Any], place: _Place, what: str) -> list[str]:
+    def _texts(self, table: dict[str, Any], place: _Place, advice: str) -> list[str]:
         value = table.get(place[2])
         if type(value) is not list or not value or not all(type(each) is str and each for each in value):
-            raise self.error(place, what)
+            raise self.error(place, advice)
         return value
 
     def _moment(self, table: dict[str, Any], place: _Place, default: float) -> float:
@@ -422,38 +443,35 @@ class _Reader:
         try:
             return value.astimezone(UTC).timestamp()
         except OverflowError:
-            raise self.error(place, "it is before the year 1 or after 9999") from None
+            raise self.error(place, "write a moment in the years 1 to 9999") from None
 
 
 def _no_party(party: str, entries: tuple[TrustEntry, ...]) -> str:
-    """What to write in place of a text that names no party."""
+    """The advice for a text that names no party."""
     for entry in entries:
         for key in entry.keys:
             if key.kid == party:
                 return (
-                    f"{ascii(party)[:80]} is a kid, and whoever publishes a key set chooses its kids; write the "
-                    f'thumbprint of the key, "{key.thumbprint}", or give the entry on line {entry.line} a name, '
-                    "and write that"
+                    f"{ascii(party)[:80]} is a kid, which does not name a party, because the publisher of a key set "
+                    f'chooses its kids; write the thumbprint of the key, "{key.thumbprint}", or give the entry on '
+                    f"line {entry.line} a name and write that name"
                 )
-    return (
-        f"no [[trust]] has the name {ascii(party)[:80]}; give the entry of this party a name, and write that, or write "
-        "the thumbprint of its key"
-    )
+    return f"no [[trust]] has the name {ascii(party)[:80]}; write the name of an entry, or the thumbprint of a key"
 
 
 _NAME: Final = r"(?:[A-Za-z0-9_-]+|\"[A-Za-z0-9_-]+\"|'[A-Za-z0-9_-]+')"
-#: What a line begins with that is no rest of a value: the head of a table, or a member.
+#: The beginning of a line that does not continue a value: the head of a table, or a member.
 _BEGIN: Final = re.compile(
     rf"[ \t]*(?:\[\[?[ \t]*(?P<table>{_NAME})[ \t]*(?:\.[ \t]*(?P<part>{_NAME}))?|(?P<member>{_NAME})[ \t]*[.=])"
 )
-#: What has to be told apart to know where a line begins that is no rest of a value.
+#: The tokens that show whether a line continues a value.
 _TOKEN: Final = re.compile(
     r'''#[^\n]*|"""(?:\\.|[^\\])*?"""+|\'\'\'.*?\'\'\'+|"(?:\\.|[^"\\])*"|\'[^\']*\'|[\[{]|[\]}]|\n''', re.DOTALL
 )
 
 
 def places(text: str) -> Iterator[tuple[_Place, int]]:
-    """On which line every table and every member of one begins: tomllib, which has found the text sound, does not tell.
+    """The first line of every table and of every member. tomllib has accepted the text, but does not report lines.
 
     A table within a table, ``[trust.jwk]``, counts as a member.
     """
@@ -477,7 +495,7 @@ def places(text: str) -> Iterator[tuple[_Place, int]]:
 
 
 def comments(text: str) -> Iterator[int]:
-    """On which lines comments stand; what looks like one within a text is none."""
+    """The lines with comments; a ``#`` within a text does not begin a comment."""
     number = 1
     for match in _TOKEN.finditer(text):
         if match[0].startswith("#"):
@@ -486,41 +504,42 @@ def comments(text: str) -> Iterator[int]:
 
 
 class TrustFile:
-    """The trusted keys of a trust file, for programs that go on while people edit it.
+    """The trusted keys of a trust file, for programs that run while people edit the file.
 
-    Why this is a class: it remembers what it has read and fetched. The file, and the key files that it names, are read
-    again when they have changed. A file that cannot be read any more leaves what was read last in its place, and the
-    log says so: a revocation counts as soon as the file is sound again.
+    The trust file, and the key files that it names, are read again after they change. If a file is then unreadable or
+    wrong, the content that was read last stays in use, and the log says so. A revocation in a wrong file counts only
+    after the file is corrected.
     """
 
     def __init__(self, path: Path | str, *, fetcher: Fetcher | None = None) -> None:
-        """``fetcher`` fetches the key sets of ``jwks_url``; a file without them needs none.
+        """Read the file. ``fetcher`` fetches the key sets of ``jwks_url``; a file without them needs no fetcher.
 
-        OSError: a file cannot be read. ConfigurationError: something in it is wrong; the text names line and member.
+        FileNotFoundError, OSError: a file cannot be read. ConfigurationError: its content is wrong; the text names the
+        line and the member.
         """
         self._path, self._fetcher = Path(path), fetcher
         self._fetched: dict[str, tuple[PublicKey, ...]] = {}
-        #: Not a BoundedCache: the file bounds it, and a key set that leaves would be fetched for each card.
+        #: Not a BoundedCache: the file limits its size, and a dropped key set would be fetched again for each card.
         self._caches: dict[str, JwksCache] = {}
-        #: Held while the store is made, of one state of the file: else a revocation could be lost between threads.
+        #: Held while the store is made from one state of the file: otherwise threads could lose a revocation.
         self._lock = Lock()
         self._watched = Watched(self._read, self._look, failures=(ConfigurationError, OSError), tell=self._tell)
 
     @property
     def document(self) -> TrustDocument:
-        """What the file says."""
+        """The content of the file."""
         return self._watched.value()
 
     def trust_store(self) -> TrustStore:
-        """The trusted keys: of the file as it is now, and of the key sets as ``fetch`` has brought them last."""
+        """The trusted keys: those in the file now, and those of the key sets that ``fetch`` fetched last."""
         self._watched.value()
         return self._store
 
     async def fetch(self, origin: str | None = None) -> TrustStore:
-        """The trusted keys, after the key sets for that host (URL or host; all of them without one) are as fresh as
-        their servers ask for.
+        """Fetch the key sets for a host again if they are too old, and return the trusted keys.
 
-        KeySourceUnavailableError: some cannot be fetched now; ``trust_store`` goes on without their keys.
+        ``origin`` is a URL or host; without it all key sets are fetched. Their servers say how long they are fresh.
+        KeySourceUnavailableError: a key set cannot be fetched now; ``trust_store`` returns the other keys.
         """
         document = self.document
         host = None if origin is None else host_of(origin)
@@ -535,7 +554,7 @@ class TrustFile:
                 missing.append(str(error))
         self._watched.value()  # a key may have been revoked meanwhile
         with self._lock:
-            # What did not come is too old to count. A new dict: another thread may be walking over the one before.
+            # A key set that was not fetched is too old. Make a new dict: another thread may iterate over the old one.
             known = {url: keys for url, keys in self._fetched.items() if url not in urls} | came
             fetched = {url: known[url] for url in self._document.urls if url in known}
             if self._fetched != fetched:
@@ -551,7 +570,7 @@ class TrustFile:
         if cache is None:
             if self._fetcher is None:
                 raise ConfigurationError(f"{self._path}: it names key sets on the network; pass fetcher=Fetcher()")
-            from a2a_trust.keys.jwks_cache import JwksCache  # asyncio: nobody needs it for files alone
+            from a2a_trust.keys.jwks_cache import JwksCache  # imports asyncio, which files do not need
 
             cache = self._caches[url] = JwksCache(self._fetcher.loader(url, configured=True), name=url)
         return cache
@@ -563,10 +582,10 @@ class TrustFile:
         if failure is None:
             _log.info("the trust file %s was read again", self._path)
         else:
-            _log.error("the trust file cannot be read; keeping the previous version: %s", failure)
+            _log.error("the trust file %s cannot be read; keeping the previous version: %s", self._path, failure)
 
     def _read(self) -> tuple[TrustDocument, dict[Path, Stamp | None]]:
-        # Looked at before it is read: a change meanwhile is noticed the next time.
+        # Take the stamp before reading, so that a change in between is noticed the next time.
         stamps: dict[Path, Stamp | None] = {self._path: stamp_of_path(self._path)}
         document = load_trust(self._path)
         if document.urls and self._fetcher is None:
@@ -587,23 +606,23 @@ class TrustFile:
 
 
 def keys_of_file(entry: TrustEntry, path: Path, where: str) -> KeySet:
-    """The keys in the file of an entry; ``where`` says for errors in which line of which trust file it is named."""
+    """The keys in the file of an entry; ``where`` is the line of the trust file that names it, for errors."""
     try:
         found = read_public_keys(_content(path), kid=entry.kid)
     except (MalformedError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigurationError(f"{where}: {path}: {reason}") from None
     if not found.keys:
-        raise ConfigurationError(f"{where}: {path}: no key in this JWK Set can verify a card")
+        raise ConfigurationError(f"{where}: {path}: no key in this JWK Set can verify a card; name another file")
     for skipped in found.skipped:
-        _log.warning("%s: %s: key %d skipped: %s", where, path, skipped.index, skipped.reason)
+        _log.warning("%s: %s: skipped key %d: %s", where, path, skipped.index, skipped.reason)
     fitting = replace(found, keys=tuple(entry.fitting(found.keys)))
     if not fitting.keys:
-        raise ConfigurationError(f"{where}: {path}: no key in it is for {entry.alg}, the alg of the entry")
+        raise ConfigurationError(f"{where}: {path}: no key in it is for {entry.alg}, the alg of the entry; change alg")
     return fitting
 
 
 def _content(path: Path) -> bytes:
     with path.open("rb") as file:
-        check_writers(os.fstat(file.fileno()), path, "say whom to trust")
+        check_writers(os.fstat(file.fileno()), path, "change which keys are trusted")
         return file.read(MAX_BYTES + 1)

@@ -1,4 +1,4 @@
-"""Certificates in a JWK (RFC 7517 4.7 to 4.9): never a source of trust, but they must be those of the key."""
+"""Certificates in a JWK (RFC 7517 4.7 to 4.9). They are never a source of trust, but must be for the key."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["check_certificates"]
 
 
 def check_certificates(jwk: Mapping[str, object], spki: bytes) -> None:
-    """MalformedError unless the first certificate of ``x5c`` is a certificate of the key.
+    """MalformedError unless the first certificate of ``x5c`` is for the key.
 
-    ``spki`` is the key as SubjectPublicKeyInfo in DER. Where ``x5t`` and ``x5t#S256`` stand beside ``x5c``, they must
-    be the thumbprints of that certificate. Neither the chain nor the validity is checked.
+    ``spki`` is the key as SubjectPublicKeyInfo in DER. ``x5t`` and ``x5t#S256``, if there, must be the thumbprints of
+    that certificate. Neither the chain nor the validity is checked.
     """
     chain = jwk.get("x5c")
     if not isinstance(chain, list) or not chain:
-        raise MalformedError("JWK: x5c must be a list of certificates that is not empty")
+        raise MalformedError("JWK: x5c must be a non-empty list of certificates")
     first, *_ = [_decoded(each) for each in chain]
     if _key_in(first) != spki:
-        raise MalformedError("JWK: the first certificate of x5c is of another key")
+        raise MalformedError("JWK: the first certificate of x5c is for another key")
     for name, digest in (
         ("x5t", hashlib.sha1(first, usedforsecurity=False).digest()),
         ("x5t#S256", hashlib.sha256(first).digest()),

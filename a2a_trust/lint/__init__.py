@@ -1,4 +1,4 @@
-"""Problems of cards: the rules, and what they find."""
+"""Find problems of cards before they are signed and published."""
 
 from a2a_trust.exports import lazy
 

@@ -1,7 +1,7 @@
-"""What the rules of lint look at: a card as it came, what of it cannot be read, and the rest as rules.
+"""A card for the rules of lint: the card itself, its unreadable parts, and its readable rest as a view.
 
-An ambiguous card is checked all the same: the ambiguous member is taken out, and so on until the
-rest passes. Nothing shifts by that, a list goes as a whole: the pointers of what is found are those of the card.
+An ambiguous card is checked, too: its ambiguous members are removed one by one until the rest is readable. A list is
+removed as a whole, so all pointers stay those of the card.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ __all__ = [
 ]
 
 _MAX_REFUSALS: Final = 50
-"""After so many refusals a document is left alone: it is no card."""
+"""The largest number of refusals: a document with more is not a card."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """A card for lint.
 
-    ``card`` is all of it, and nothing of it has been checked: {} when ``unreadable`` says why there is none.
-    ``objects`` is every object of it that A2A describes, in any generation: its place, its message, its members.
-    ``ambiguous`` says what of it is ambiguous, and ``rest`` is what is left; None when too much is ambiguous.
-    ``unread`` is what ``read_card`` refuses of the rest, ``readable`` what is left of that, and ``view`` the same as
-    rules.
+    - ``card``: the whole card, unchecked; {} if ``unreadable`` says why there is no card.
+    - ``objects``: every object in it that A2A describes, in any generation: its place, its message, its members.
+    - ``ambiguous``: the errors for its ambiguous members. ``rest``: the card without them; None if there are too many.
+    - ``unread``: the errors of ``read_card`` for ``rest``. ``readable``: ``rest`` without these members; ``view``: its
+      view.
     """
 
     card: JSONObject
@@ -61,12 +61,12 @@ class Subject:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of it could be read, so that what is not there is not there."""
+        """Whether the whole card could be read, so that an absent member is really absent."""
         return self.view is not None and not (self.ambiguous or self.unread)
 
     @property
     def is_legacy(self) -> bool:
-        """Whether it has the shape of 0.1 to 0.3 alone."""
+        """Whether it has only the shape of 0.1 to 0.3."""
         return generation_of(self.card).is_legacy
 
     def values(self) -> Iterator[tuple[Path, JSON]]:
@@ -90,7 +90,7 @@ class Subject:
 
 
 def subject_of(card: bytes | Mapping[str, Any]) -> Subject:
-    """The card for lint, whatever it is. MalformedError: an object that is not made of JSON values."""
+    """The card for lint, whatever its content. MalformedError: an object with values that are not JSON."""
     unreadable = None
     document: JSONObject = {}
     if isinstance(card, bytes):
@@ -144,7 +144,7 @@ def _objects(card: JSONObject) -> Iterator[tuple[Path, str, JSONObject]]:
 def _what_passes(
     card: JSONObject, check: Callable[[JSONObject], object], taken_out: Callable[[list[str]], list[str]]
 ) -> tuple[JSONObject | None, tuple[MalformedError, ...]]:
-    """The card without the members that the check refuses, and the refusals."""
+    """The card without the members that the check rejects, and the errors."""
     rest: JSONObject | None = card
     refusals: list[MalformedError] = []
     while rest is not None and len(refusals) < _MAX_REFUSALS:
@@ -159,14 +159,14 @@ def _what_passes(
 
 
 def _whole_rule(steps: list[str]) -> list[str]:
-    """The way to the scheme, the requirements or the interfaces that cannot be read: half of one is another one."""
+    """The steps to the whole scheme, requirements or interfaces that cannot be read: half of it has another meaning."""
     if steps[:1] == ["skills"]:
         return steps[:3]
     return steps[: 2 if steps[:1] in (["securitySchemes"], ["security_schemes"], ["capabilities"]) else 1]
 
 
 def _without(card: JSONObject, steps: list[str]) -> JSONObject | None:
-    """The card without the innermost member on the way, of what there is of the way; None when there is none."""
+    """The card without the innermost existing member on the way; None if there is no such member."""
     found = list(_along(card, steps))
     while found and type(found[-1][0]) is list:
         found.pop()
@@ -183,7 +183,7 @@ def _without(card: JSONObject, steps: list[str]) -> JSONObject | None:
 
 
 def at(card: JSONObject, pointer: str) -> JSON:
-    """The value at a pointer; None when there is nothing."""
+    """The value at a pointer; None if there is no value."""
     steps = json_pointer.steps_of(pointer)
     found = list(_along(card, steps))
     if len(found) < len(steps):
@@ -192,9 +192,9 @@ def at(card: JSONObject, pointer: str) -> JSON:
 
 
 def _along(value: JSON, steps: list[str]) -> Iterator[tuple[Any, Any]]:
-    """The containers on a way, each with the name or index that is taken in it, as far as the way goes.
+    """The containers on a way, each with the name or index of the next step, as far as they exist.
 
-    ``read_card`` names members by their JSON names; what is there under its proto name only is meant too.
+    ``read_card`` names members by their JSON names; a member that is there under its proto name is found, too.
     """
     for step in steps:
         name: str | int
@@ -209,7 +209,7 @@ def _along(value: JSON, steps: list[str]) -> Iterator[tuple[Any, Any]]:
 
 
 def spelled(card: JSONObject, pointer: str) -> Path:
-    """The place that a pointer names, with the names that the card has for what is there."""
+    """The place that a pointer names, with the spelling of the names in the card."""
     steps = json_pointer.steps_of(pointer)
     names = [name for _, name in _along(card, steps)]
     return _path_along((*names, *steps[len(names) :]))
@@ -229,7 +229,7 @@ def member_of(members: JSONObject, name: str) -> JSON:
 
 
 def spelling_of(members: JSONObject, name: str) -> str:
-    """The name under which a member is there; its JSON name when it is not."""
+    """The name under which the object has the member; its JSON name if it has no such member."""
     return proto_name(name) if members.get(name) is None and proto_name(name) in members else name
 
 

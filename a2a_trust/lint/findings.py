@@ -1,4 +1,4 @@
-"""What lint finds in a card: one finding, and how severe it is."""
+"""The findings of lint, and their severity."""
 
 from __future__ import annotations
 
@@ -9,23 +9,27 @@ __all__ = ["Finding", "Severity"]
 
 
 class Severity(StrEnum):
-    """How bad a finding is; the words are the levels of SARIF."""
+    """The severity of a finding; the words are the levels of SARIF."""
 
     ERROR = "error"
-    """The card breaks the specification, is read in two ways, or gives something away: do not publish it."""
+    """The card breaks the specification, has two meanings, or reveals a secret: do not publish it."""
     WARNING = "warning"
-    """It may be meant, and often is not."""
+    """This is often a mistake: change it unless it is intended."""
     NOTE = "note"
-    """Good to know."""
+    """Information; no change is needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One problem of a card.
+    """A problem of a card.
 
-    ``rule`` is its stable id, as the documentation lists them; ``pointer`` names the member (RFC 6901; the one that is
-    missing, when one is) and is cut after 512 characters. ``message`` says what is wrong and why it matters, ``fix``
-    what to write instead. None of them repeats a value of the card; of names, those that look like secrets are hidden.
+    - ``rule``: the stable id of the rule, as in the documentation.
+    - ``severity``: how severe the problem is.
+    - ``pointer``: a JSON pointer (RFC 6901) to the member, which may be a missing one; cut after 512 characters.
+    - ``message``: the problem, and why it matters.
+    - ``fix``: what to write instead.
+
+    The texts do not repeat values of the card, and hide names that look like secrets.
     """
 
     rule: str

@@ -1,7 +1,7 @@
-"""Lint: the problems of a card, before it is published or signed.
+"""Lint: find problems of a card before it is signed and published.
 
-Lint checks the card as it is written, in every generation: what a reader may miss, what a signature may leave open,
-what gives something away. It is no proof of anything: it neither verifies signatures nor asks the network.
+Lint checks the text of a card of any generation for members that readers may miss, members that a signature may not
+cover, and secrets. It proves nothing: it neither verifies signatures nor uses the network.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from a2a_trust.strict_json import JSONObject
 __all__ = ["MAX_OF_A_RULE", "fix_card", "lint_card"]
 
 MAX_OF_A_RULE: Final = 100
-"""At most so many findings of one rule are told: a stranger's card must not fill the memory."""
+"""The largest number of findings of one rule: a stranger's card must not fill the memory."""
 
 
 def lint_card(card: GivenCard) -> tuple[Finding, ...]:
-    """The problems of the card, errors first; one finding for each rule and place.
+    """Find the problems of a card: errors first, one finding for each rule and place.
 
-    Bytes, text and files that are no card are a finding too. MalformedError: a dict that is not made of JSON values.
-    Source: A2A 1.0.1, by sections that ``RULES`` names.
+    Bytes, text or a file that is not a card is a finding, too. MalformedError: a dict with values that are not JSON.
+    Source: the sections of A2A 1.0.1 that ``RULES`` names.
     """
     subject = subject_of(given_card(card))
     rules = RULES.values() if subject.unreadable is None else [RULES["unreadable-document"]]
@@ -45,17 +45,17 @@ def lint_card(card: GivenCard) -> tuple[Finding, ...]:
 
 
 def fix_card(card: JSONObject) -> tuple[JSONObject, tuple[str, ...]]:
-    """A new card without what says nothing, and the pointers of what was left out: at most 100, each cut.
+    """Remove members that say nothing. Returns a new card, and the pointers of the removed members (at most 100).
 
-    Left out is what the specification's canonical form leaves out of a card of 1.0, and signing too: null, and
-    members at a default that are neither REQUIRED nor ``optional``. The meaning stays, and so does that form.
-    MalformedError: the card is ambiguous. ConfigurationError: it is signed, and a fix could break signatures.
+    Removed are the members that the canonical form of a card of 1.0 leaves out, and signing, too: null, and members at
+    a default that are neither REQUIRED nor ``optional``. The meaning of the card and its canonical form stay the same.
+    MalformedError: the card is ambiguous. ConfigurationError: the card is signed, and a fix could break signatures.
     """
     check_card(card)
     fixed, dropped = (card, ()) if generation_of(card).is_legacy else present_members(card)
     if dropped and card.get("signatures"):
         raise ConfigurationError(
-            "the card is signed, and fixing it would break its signatures; take the signatures out, fix it, and sign "
-            "it again"
+            "the card is signed, and fixing it would break its signatures; remove the signatures, fix the card, and "
+            "sign it again"
         )
     return fixed, dropped

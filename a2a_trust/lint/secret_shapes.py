@@ -1,6 +1,6 @@
-"""Texts that look like secrets: keys and tokens of known kinds, and words too random for a person's hand.
+"""Texts that look like secrets: keys and tokens of known kinds, and words that are too random to be written by people.
 
-Only the kind is told, never the text.
+Only the kind is reported, never the text.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ base64 (4.5 or so)."""
 
 
 def secret_kind(text: str) -> str | None:
-    """The kind of secret that is certainly in the text; None when there is none."""
+    """The kind of secret that is certainly in the text; None without one."""
     for match in _SECRET.finditer(text):
         if not _PLACEHOLDER.search(match[0]):
             return _KINDS[(match.lastindex or 1) - 1][0]
@@ -58,20 +58,21 @@ def secret_kind(text: str) -> str | None:
 
 
 def is_private_jwk(members: dict[str, object]) -> str | None:
-    """The first private member of a JWK (RFC 7518 6, RFC 8037 2); None when it is public, or is no JWK."""
+    """The first private member of a JWK (RFC 7518 6, RFC 8037 2); None for a public JWK, and for other objects."""
     if not isinstance(members.get("kty"), str):
         return None
     return next((name for name in ("d", "k", "priv", "p", "q", "dp", "dq", "qi", "oth") if name in members), None)
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a member of this name is where people put secrets."""
+    """Whether people use members of this name for secrets."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name[:128]).lower().replace("-", "_")
     return _SECRET_NAME.search(words) is not None
 
 
 def looks_random(text: str, *, by_name: bool) -> bool:
-    """Whether the text holds a word that only a generator writes; shorter ones too, ``by_name`` of their member."""
+    """Whether the text has a word that only a generator writes; with ``by_name``, the name of the member suggests a
+    secret, so shorter words count, too."""
     if _PLACEHOLDER.search(text):
         return False
     if by_name:

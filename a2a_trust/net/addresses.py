@@ -1,4 +1,4 @@
-"""IP addresses: which are public, and which host names are addresses for some readers.
+"""IP addresses: which of them are public, and which hosts some readers take for addresses.
 
 Source: the IANA special-purpose address registries (RFC 6890), RFC 1918, RFC 6598, RFC 4193, RFC 6052.
 """
@@ -18,8 +18,8 @@ Address: TypeAlias = IPv4Address | IPv6Address
 _NUMERIC: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 _LOOPBACK: Final = tuple(map(ip_network, ("127.0.0.0/8", "::1/128")))
-#: What an operator may mean by a private origin: RFC 1918, RFC 6598, RFC 4193. Link-local, where cloud metadata lives,
-#: is not among it.
+#: The addresses of private origins: RFC 1918, RFC 6598, RFC 4193. Link-local, with the metadata services of clouds, is
+#: not among them.
 _PRIVATE: Final = (
     *_LOOPBACK,
     *map(ip_network, ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")),
@@ -45,9 +45,9 @@ _SPECIAL: Final = (
 
 
 def address_of(host: str) -> Address | None:
-    """The address that a host in lower case is, IPv6 in brackets; None for a name.
+    """The address in a host in lower case, IPv6 in brackets; None for a name.
 
-    ValueError for what some readers take for an address and others do not: ``127.1``, ``0x7f000001``.
+    ValueError: only some readers take the host for an address, such as ``127.1`` and ``0x7f000001``.
     """
     if host.startswith("["):
         return IPv6Address(host[1:-1])
@@ -57,10 +57,10 @@ def address_of(host: str) -> Address | None:
 
 
 def is_public(address: Address) -> bool:
-    """Whether the address is a globally routable unicast one, in every reading.
+    """Whether the address is a globally routable unicast address.
 
-    IPv4 within IPv6 is never public, whatever it holds (mapped, compatible, 6to4, Teredo), with the one exception of
-    the well-known NAT64 prefix (RFC 6052): behind it IPv6-only networks see all of IPv4.
+    IPv4 within IPv6 is never public (mapped, compatible, 6to4, Teredo), with one exception: the well-known NAT64 prefix
+    (RFC 6052), with which IPv6-only networks reach all of IPv4.
     """
     if isinstance(address, IPv6Address):
         if address in _NAT64:
@@ -71,17 +71,17 @@ def is_public(address: Address) -> bool:
 
 
 def is_private(address: Address) -> bool:
-    """Whether an operator may mean it by a private server: never link-local, nor where metadata services are."""
+    """Whether the address may belong to a private server: never link-local, and never a metadata service."""
     return _is_in(address, _PRIVATE) and not _is_in(address, _METADATA)
 
 
 def is_loopback(address: Address) -> bool:
-    """Whether it is of this machine."""
+    """Whether the address is on this machine."""
     return _is_in(address, _LOOPBACK)
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether a host in lower case, IPv6 in brackets, is ``localhost`` or a loopback address, in every reading."""
+    """Whether a host in lower case, IPv6 in brackets, is ``localhost`` or a loopback address for every reader."""
     try:
         address = address_of(host)
     except ValueError:

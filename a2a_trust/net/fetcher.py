@@ -1,21 +1,22 @@
-"""Fetches documents over https from public servers, with limits of size and time: the one way to the network.
+"""Fetch documents over https from public servers, with limits of size and time. This is the only way to the network.
 
 The rules, for every URL:
 
-1. https alone; one unambiguous spelling of the host; no user information, no fragment.
-2. The name is resolved once. Every address must be globally routable (IANA special-purpose registries), and it is a
-   checked address that is connected to, while TLS verifies the certificate for the name: a name that changes its
-   address between check and connection (DNS rebinding) gains nothing.
-3. One GET, or one POST of what the caller gives: no redirects, no proxies, no cookies, nothing from the environment.
-4. Status 200, a JSON type, no content encoding, at most ``max_bytes``, all within ``timeout``. 304 counts where the
-   caller has an earlier answer, and then it is that answer. Of a token endpoint its refusals count, too: 400 and 401.
+1. Only https; one unambiguous spelling of the host; no user information, no fragment.
+2. The name is resolved once. Every address must be globally routable (IANA special-purpose registries). The connection
+   goes to a checked address, and TLS verifies the certificate for the name. So a name that changes its address between
+   check and connection (DNS rebinding) has no effect.
+3. One GET, or one POST with the caller's content: no redirects, proxies or cookies, and nothing from the environment.
+4. The answer must have status 200, a JSON type, no content encoding and at most ``max_bytes``, all within ``timeout``.
+   304 is accepted if the caller has an earlier answer, which is then the result. From a token endpoint 400 and 401 are
+   accepted, too.
 
-An operator may exempt single origins from "public", and loopback ones from https; this holds only for URLs that the
-operator wrote (``configured=True``), never for URLs out of headers and other documents of strangers. One URL of a
-verified card may use it: the extended card is fetched from an interface on the host of the public card.
-``http_within`` does the same for plain http to the names of a service mesh (``net.mesh``).
+An operator can exempt single origins from "public", and loopback origins from https. This holds only for URLs that the
+operator configured (``configured=True``), never for URLs in headers and other documents of strangers, with one
+exception: the extended card is fetched from an interface on the host of the verified public card. ``http_within`` does
+the same for plain http to the names of a service mesh (``net.mesh``).
 
-Not here: what the bytes mean, when to ask again, and retries.
+The callers decide when to fetch again, and how to read the bytes.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ __all__ = ["MAX_ATTEMPTS", "Fetched", "Fetcher", "FormAnswer", "Resolver", "Syst
 
 _log: Final = logging.getLogger(__name__)
 
-#: Path and query of what is asked for: RFC 3986 3.3 and 3.4, and nothing that servers read though it does not match.
+#: Path and query in a request, by RFC 3986 3.3 and 3.4: no characters that servers accept beyond these rules.
 _PATH_AND_QUERY: Final = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*(?:\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?)?")
 _AMBIGUOUS: Final = (
     "URL: ambiguous; write https://host/path, names in their xn-- form, without user information, blanks, "
@@ -60,7 +61,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _FIELD_VALUE: Final = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?")
 _ETAG: Final = re.compile(r'(?:W/)?"[\x21\x23-\x7e]{0,512}"')
 _HTTP_DATE: Final = re.compile(r"[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT")
-#: What says how the fetcher asks, to whom, and how long the message is.
+#: The headers that the fetcher itself sets.
 _OWN_HEADERS: Final = frozenset(
     {
         "host", "accept", "accept-encoding", "connection", "user-agent", "content-type", "content-length",
@@ -70,7 +71,7 @@ _OWN_HEADERS: Final = frozenset(
 )  # fmt: skip
 
 MAX_ATTEMPTS: Final = 4
-"""How many addresses of a name are tried, one after the other."""
+"""The number of addresses of a name that are tried, one after the other."""
 _NETWORK_ERRORS: Final = (
     OSError,
     ValueError,
@@ -84,10 +85,13 @@ _NETWORK_ERRORS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """A document as it came, and for how many seconds its server calls it fresh (RFC 9111 4.2).
+    """A fetched document, and how long it is fresh.
 
-    ``max_age`` is None when the server does not say, and 0 when it wants no caching. ``etag`` and ``last_modified`` are
-    by what it can be asked for again; both are None when it is not to be kept (RFC 9111 5.2.2.5).
+    - ``body``: the bytes of the document.
+    - ``max_age``: for how many seconds its server calls it fresh (RFC 9111 4.2); None if the server does not say, and 0
+      if it must not be cached.
+    - ``etag``, ``last_modified``: the validators for a conditional request; None if the document must not be stored
+      (RFC 9111 5.2.2.5).
     """
 
     body: bytes
@@ -106,23 +110,23 @@ class FormAnswer:
 
 
 class Resolver(Protocol):
-    """Something that knows the addresses of names."""
+    """An object that looks up the addresses of names."""
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
-        """All IPv4 and IPv6 addresses of the host, best first; OSError when there are none."""
+        """All IPv4 and IPv6 addresses of the host, best first; OSError if it has no address."""
         ...
 
 
 class SystemResolver:
-    """Asks the operating system, in threads of its own.
+    """The resolver of the operating system, called in separate threads.
 
-    The operating system cannot be interrupted. Whoever has a name whose servers never answer must hold up neither the
-    program's own threads nor its end.
+    A lookup cannot be interrupted. So a name whose servers never answer must block neither the other threads of the
+    program nor its end.
     """
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
         if not _LOOKUPS.acquire(blocking=False):
-            raise OSError("too many names are being looked up")
+            raise OSError("too many names are being looked up now")
         found: Future[list[str]] = Future()
         Thread(target=_look_up, args=(host, port, found), daemon=True).start()
         return await asyncio.wrap_future(found)
@@ -144,7 +148,7 @@ def _look_up(host: str, port: int, found: Future[list[str]]) -> None:
 
 
 async def addresses_of(host: str, port: int, resolver: Resolver) -> list[Address]:
-    """All addresses of a name, unchecked; none when the resolver knows none, or gives what is not an address."""
+    """All addresses of a name, unchecked; empty if the resolver finds none, or returns a text that is not an address."""
     try:
         return [ip_address(text) for text in await resolver.resolve(host, port)]
     except (OSError, ValueError):
@@ -153,7 +157,7 @@ async def addresses_of(host: str, port: int, resolver: Resolver) -> list[Address
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
-    """A URL that has one reading. ``host`` is in lower case, IPv6 without brackets; ``address`` for literals."""
+    """An unambiguous URL. ``host`` is in lower case, IPv6 without brackets; ``address`` if it is an address."""
 
     scheme: str
     host: str
@@ -171,13 +175,20 @@ class _Target:
 
 
 class Fetcher:
-    """Fetches documents by the rules of this module. One fetcher serves any number of concurrent fetches.
+    """Fetch documents over https from public servers, or from the private ones that you configure.
 
-    ``private_origins`` are exact origins, such as ``"https://idp.internal:8443"``, that may have private addresses, or
-    ``"http://127.0.0.1:8080"``, on this machine only. ``http_within`` are suffixes of names, such as
-    ``"svc.cluster.local"``, that may be asked over plain http where all their addresses are private, because a service
-    mesh encrypts there; a suffix is such a name itself. ``timeout`` is in seconds, for everything from the resolver to
-    the last byte; ``max_bytes`` is for the body. ``ssl_context`` is for private authorities; it must verify.
+    One fetcher serves any number of concurrent fetches.
+
+    - ``private_origins``: exact origins that may have private addresses, such as ``"https://idp.internal:8443"``, or
+      plain http on this machine, such as ``"http://127.0.0.1:8080"``.
+    - ``http_within``: suffixes of names in a service mesh, such as ``"svc.cluster.local"``. Plain http is allowed to
+      these names, and names below them, if all their addresses are private, because the mesh encrypts the traffic.
+    - ``timeout``: seconds for the whole fetch, from the lookup of the name to the last byte.
+    - ``max_bytes``: the largest body.
+    - ``ssl_context``: TLS settings, for example with a private authority. It must verify servers.
+    - ``resolver``: looks up names; default: the operating system.
+
+    ConfigurationError: an argument is wrong.
     """
 
     def __init__(
@@ -191,15 +202,15 @@ class Fetcher:
         resolver: Resolver | None = None,
     ) -> None:
         if not (0 < timeout < math.inf and max_bytes > 0):
-            raise ConfigurationError("timeout and max_bytes must be finite and larger than 0")
+            raise ConfigurationError("Fetcher: timeout and max_bytes must be finite and larger than 0")
         context = _system_context() if ssl_context is None else ssl_context
         if context.verify_mode is not ssl.CERT_REQUIRED or not context.check_hostname:
             raise ConfigurationError(
-                "ssl_context does not verify the server; for a private authority write "
-                "ssl.create_default_context(cafile=…), which verifies with it"
+                "Fetcher: ssl_context does not verify servers; for a private authority write "
+                "ssl.create_default_context(cafile=…)"
             )
         if isinstance(private_origins, str):
-            raise ConfigurationError(f"private_origins: write a list, even of one: [{private_origins[:128]!r}]")
+            raise ConfigurationError(f"private_origins: write a list, as in [{private_origins[:128]!r}]")
         self._private_origins = frozenset(map(_private_origin, private_origins))
         self._mesh = HttpWithin(http_within)
         self._timeout = timeout
@@ -216,14 +227,17 @@ class Fetcher:
         headers: Mapping[str, str] = MappingProxyType({}),
         content: bytes | None = None,
     ) -> Fetched:
-        """The JSON document at the URL, unread; FetchError when it cannot be had by the rules.
+        """Fetch the JSON document at the URL; its bytes are not parsed.
 
-        ``configured`` says that the operator wrote this very URL, or its issuer vouches for it, so that
-        ``private_origins`` hold for it. For URLs out of cards and headers it is False. ``known`` is an earlier answer
-        for the URL: the server is asked whether it has changed, and if not, it is the answer, as fresh as is said now.
-        ``headers`` are credentials and the like; they go to this URL alone. ``content`` is JSON to POST.
+        - ``configured``: whether the operator configured this URL, or its configured issuer named it. Then
+          ``private_origins`` and ``http_within`` apply. It must be False for URLs in cards and headers.
+        - ``known``: an earlier result for the URL. If the document has not changed, the result has the same body, and
+          the new freshness.
+        - ``headers``: credentials and other headers; they are sent to this URL only.
+        - ``content``: JSON to POST; without it the request is a GET.
 
-        ConfigurationError: headers that are not the caller's to write, or that are no headers.
+        FetchError: the document cannot be fetched by the rules of this module. ConfigurationError: a header is invalid,
+        or one that the fetcher sets itself.
         """
         target = self._allowed(url, configured)
         asked = _request_headers(target, headers, known, content, "application/json")
@@ -245,11 +259,10 @@ class Fetcher:
         headers: Mapping[str, str] = MappingProxyType({}),
         answer_type: str = "",
     ) -> FormAnswer:
-        """The answer of an endpoint of OAuth 2.0 that the operator wrote (RFC 6749 3.2), or its refusal (5.2).
+        """Post a form to a configured OAuth 2.0 endpoint (RFC 6749 3.2); returns its answer, or its error answer (5.2).
 
-        ``form`` is ``application/x-www-form-urlencoded``; ``headers`` are credentials and the like. ``answer_type`` is
-        the one media type that an answer with status 200 may have, where that is not JSON. FetchError and
-        ConfigurationError as for ``fetch``.
+        ``form`` is ``application/x-www-form-urlencoded``; ``headers`` are credentials and other headers.
+        ``answer_type`` is the media type of an answer with status 200, if that is not JSON. Errors as of ``fetch``.
         """
         target = self._allowed(url, configured=True)
         asked = _request_headers(target, headers, None, form, "application/x-www-form-urlencoded")
@@ -262,9 +275,9 @@ class Fetcher:
         return await self._ask(target, True, asked, form, check)
 
     def loader(self, url: str, *, configured: bool) -> Callable[[], Awaitable[tuple[bytes, float | None]]]:
-        """A function that fetches this URL as ``fetch`` does and gives (body, max_age), as ``JwksCache`` wants it.
+        """A function that fetches this URL and returns (body, max_age), for ``JwksCache``.
 
-        FetchError now, not at the first fetch, when the URL itself is refused.
+        FetchError: the rules do not allow the URL. It is raised here, not at the first fetch.
         """
         self._allowed(url, configured)
 
@@ -277,11 +290,11 @@ class Fetcher:
     def _allowed(self, url: str, configured: bool) -> _Target:
         target = _target_of(url)
         if target.scheme != "https" and not self._is_exempt(target, configured):
-            text = f"{target.scheme}: only https is fetched"
+            text = f"{target.origin}: only https URLs are fetched"
             raise with_option(
                 FetchError(
-                    f"{text}; a configured server on this machine may speak http when its origin is in "
-                    "private_origins, one of a service mesh when http_within has its suffix"
+                    f"{text}; for a configured server on this machine add its origin to private_origins, and for one "
+                    "in a service mesh add its suffix to http_within"
                 ),
                 f"{text}; write https://…, or for an agent on this machine add --allow-private",
             )
@@ -294,20 +307,23 @@ class Fetcher:
         return target.scheme == "http" and self._mesh.covers(target.host)
 
     async def _addresses(self, target: _Target, configured: bool) -> list[Address]:
-        """The addresses to connect to, all of them checked: one bad address spoils a name."""
+        """The checked addresses to connect to. One address that is not allowed rejects the name."""
         if target.address is not None:
             found: list[Address] = [target.address]
         else:
             found = await addresses_of(target.host, target.port, self._resolver)
         if not found:
-            raise FetchError(f"{target.origin}: the name has no address; correct it, or the resolver")
+            raise FetchError(f"{target.origin}: the name has no address; correct the URL, or the DNS entry")
         exempt = self._is_exempt(target, configured)
         if self._is_in_mesh(target):
             check_private(target.origin, found)
             return found
         for address in found:
             if target.scheme == "http" and not is_loopback(address):
-                raise FetchError(f"{target.origin}: http is for this machine only, and the name leads elsewhere")
+                raise FetchError(
+                    f"{target.origin}: http is for this machine only, and the name has an address elsewhere; write "
+                    "https://…"
+                )
             if not is_public(address) and not (exempt and is_private(address)):
                 raise _not_public(target, address, exempt)
         return found
@@ -320,13 +336,13 @@ class Fetcher:
         content: bytes | None,
         check: Callable[[int, dict[str, str]], None],
     ) -> FormAnswer:
-        """The whole answer; ``check`` raises FetchError for a status and headers whose body is not wanted."""
+        """The whole answer; ``check`` raises FetchError for a status and headers that are not accepted."""
         try:
             with anyio.fail_after(self._timeout):
                 addresses = await self._addresses(target, configured)
                 return await self._exchange(target, addresses, asked, content, check)
         except TimeoutError:
-            raise FetchError(f"{target.origin}: no whole answer within {self._timeout:g} seconds") from None
+            raise FetchError(f"{target.origin}: no complete answer within {self._timeout:g} seconds") from None
         except _NETWORK_ERRORS as error:
             raise FetchError(f"{target.origin}: {_reason(error)}") from None  # their texts may quote the answer
 
@@ -338,8 +354,8 @@ class Fetcher:
         content: bytes | None,
         check: Callable[[int, dict[str, str]], None],
     ) -> FormAnswer:
-        # httpcore alone, without httpx above it: it knows no redirects, environment, cookies or decompression.
-        # A pool for this one request: no connection outlives the check of its address.
+        # httpcore without httpx, because it has no redirects, environment, cookies or decompression.
+        # The pool is for this request only, so that no connection outlives the check of its address.
         async with (
             aclosing(_CheckedAddresses(addresses, self._timeout)) as network,
             httpcore.AsyncConnectionPool(ssl_context=self._ssl_context, network_backend=network) as pool,
@@ -371,16 +387,16 @@ class Fetcher:
 
 @lru_cache(maxsize=1)
 def _system_context() -> ssl.SSLContext:
-    """TLS with the authorities of the system; they take 50 ms to load."""
+    """TLS settings with the authorities of the system, which take 50 ms to load."""
     return ssl.create_default_context()
 
 
 class _CheckedAddresses(httpcore.AsyncNetworkBackend):
-    """A network in which every name leads to the given addresses; TLS above it still goes by the name."""
+    """A network in which every name has the given addresses; TLS still verifies the name."""
 
     def __init__(self, addresses: Sequence[Address], timeout: float) -> None:
         self._addresses = addresses[:MAX_ATTEMPTS]
-        # So that one address that swallows packets leaves time for the next, and for the answer.
+        # An address that never answers must leave time for the next one, and for the answer.
         self._attempt_timeout = timeout / (len(self._addresses) + 1)
         self._network = httpcore.AnyIOBackend()
         self._stream: httpcore.AsyncNetworkStream | None = None
@@ -404,14 +420,14 @@ class _CheckedAddresses(httpcore.AsyncNetworkBackend):
         raise httpcore.ConnectError
 
     async def aclose(self) -> None:
-        """Closes the connection, also one that httpcore has lost: it does so when cancelled in a TLS handshake."""
+        """Close the connection. httpcore loses it when it is cancelled during a TLS handshake."""
         if self._stream is not None:
             with anyio.CancelScope(shield=True):
                 await self._stream.aclose()
 
 
 def _target_of(url: str) -> _Target:
-    """Where a URL leads. FetchError: it is ambiguous, also in what follows the host, or neither https nor http."""
+    """The parts of a URL. FetchError: it is ambiguous, its path included, or neither https nor http."""
     try:
         parts = read_url(url)
     except MalformedError:
@@ -420,7 +436,7 @@ def _target_of(url: str) -> _Target:
     if not parts.scheme or parts.fragment is not None or not _PATH_AND_QUERY.fullmatch(asked):
         raise FetchError(_AMBIGUOUS)
     if parts.scheme not in DEFAULT_PORTS:
-        raise FetchError("URL: of a scheme that is not fetched; write https://host/path")
+        raise FetchError(f"URL: the scheme {parts.scheme[:32]!a} is not fetched; write https://host/path")
     return _Target(
         scheme=parts.scheme,
         host=parts.host.strip("[]"),
@@ -433,26 +449,29 @@ def _target_of(url: str) -> _Target:
 def _not_public(target: _Target, address: Address, exempt: bool) -> FetchError:
     text = f"{target.origin}: the host has the address {address}, which is not a public one"
     if exempt:
-        return FetchError(f"{text}, nor one that a private server may have: never link-local and metadata addresses")
+        return FetchError(f"{text}, nor a private one; link-local and metadata addresses are never allowed")
     return with_option(
         FetchError(
-            f"{text}; a configured private server must be named in private_origins, link-local and metadata addresses "
-            "never are"
+            f"{text}; add the origin of a configured private server to private_origins (link-local and metadata "
+            "addresses are never allowed)"
         ),
         f"{text}; for a private agent add --allow-private, or save its card to a file and name the file",
     )
 
 
 def _private_origin(origin: str) -> str:
-    """The origin in the one spelling in which origins are compared."""
+    """The origin in the spelling in which origins are compared."""
     try:
         target = _target_of(origin)
     except FetchError as error:
         raise ConfigurationError(f"private_origins: {ascii(origin)[:80]}: {error}") from None
     if target.path != "/" or origin.endswith("/"):
-        raise ConfigurationError(f"private_origins: {origin!r}: write the origin alone: {target.origin}")
+        raise ConfigurationError(f"private_origins: {origin!r}: write only the origin: {target.origin}")
     if target.address is not None and not is_public(target.address) and not is_private(target.address):
-        raise ConfigurationError(f"private_origins: {origin!r}: this kind of address is never fetched from")
+        raise ConfigurationError(
+            f"private_origins: {origin!r}: link-local, metadata and other special addresses are never allowed; leave it "
+            "out"
+        )
     on_loopback = target.host == "localhost" if target.address is None else is_loopback(target.address)
     if target.scheme == "http" and not on_loopback:
         raise ConfigurationError(
@@ -465,7 +484,7 @@ def _private_origin(origin: str) -> str:
 def _request_headers(
     target: _Target, given: Mapping[str, str], known: Fetched | None, content: bytes | None, content_type: str
 ) -> dict[bytes | str, bytes | str]:
-    """The headers of the request: the fetcher's own, those for a known answer, and the caller's, which replace none."""
+    """The headers of the request: the fetcher's own, those for a known answer, and those of the caller."""
     headers: dict[bytes | str, bytes | str] = {
         "Host": target.netloc.removesuffix({"https": ":443", "http": ":80"}[target.scheme]),
         "Accept": "application/json, application/*+json",
@@ -477,9 +496,11 @@ def _request_headers(
         headers |= {"Content-Type": content_type, "Content-Length": str(len(content))}
     for name, value in given.items():
         if not _TOKEN.fullmatch(name) or name.lower() in _OWN_HEADERS:
-            raise ConfigurationError(f"headers: {ascii(name)[:64]} is not the caller's to write; leave it out")
-        if not _FIELD_VALUE.fullmatch(value):  # its value is not told: it may be a secret
-            raise ConfigurationError(f"headers: the value of {name} is not printable ASCII without blanks around it")
+            raise ConfigurationError(f"headers: {ascii(name)[:64]} is set by the fetcher, or invalid; leave it out")
+        if not _FIELD_VALUE.fullmatch(value):  # the error does not show the value, which may be a secret
+            raise ConfigurationError(
+                f"headers: the value of {name} must be printable ASCII, without blanks at its begin and end"
+            )
         headers[name] = value
     if known is not None and known.etag is not None:
         headers["If-None-Match"] = known.etag
@@ -493,16 +514,16 @@ def _is_conditional(asked: Mapping[bytes | str, bytes | str]) -> bool:
 
 
 def _as_known(target: _Target, headers: Mapping[str, str], known: Fetched) -> Fetched:
-    """The known answer, freshened by a 304 (RFC 9111 4.3.4)."""
+    """The known answer, updated by a 304 (RFC 9111 4.3.4)."""
     if known.etag is not None and headers.get("etag", known.etag) != known.etag:
-        raise FetchError(f"{target.origin}: it answers with status 304 for an ETag that nobody asked about")
+        raise FetchError(f"{target.origin}: it answers with status 304 for another ETag than the one in the request")
     max_age = _max_age(headers) if "cache-control" in headers else known.max_age
     validators = _validators({"etag": known.etag or "", "last-modified": known.last_modified or "", **headers})
     return Fetched(body=known.body, max_age=max_age, **validators)
 
 
 def _validators(headers: Mapping[str, str]) -> dict[str, str | None]:
-    """``etag`` and ``last_modified``; neither of what is not to be kept, or not to be used again (RFC 9111 4.1)."""
+    """``etag`` and ``last_modified``; neither if the answer must not be stored or reused (RFC 9111 4.1)."""
     if "no-store" in _directives(headers) or "*" in headers.get("vary", ""):
         return {}
     etag, modified = headers.get("etag", ""), headers.get("last-modified", "")
@@ -524,9 +545,11 @@ def _headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 def _check_answer(
     target: _Target, status: int, headers: dict[str, str], wanted: tuple[int, ...], wanted_type: str = ""
 ) -> None:
-    """FetchError for an answer that is not wanted. It is JSON, unless ``wanted_type`` names another type."""
+    """FetchError for an answer that is not accepted. It must be JSON, or of ``wanted_type`` if that is given."""
     if 300 <= status < 400 and status != 304:
-        raise FetchError(f"{target.origin}: it redirects ({status}), which is not followed; use the final URL", status)
+        raise FetchError(
+            f"{target.origin}: it redirects ({status}), which is not followed; write the final URL", status
+        )
     if status not in wanted:
         raise FetchError(f"{target.origin}: it answers with status {status}, not 200", status)
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
@@ -538,7 +561,7 @@ def _check_answer(
 
 
 def _max_age(headers: Mapping[str, str]) -> float | None:
-    """The seconds that are left of ``max-age``. What cannot be read counts as 0, as RFC 9111 4.2.1 advises."""
+    """The remaining seconds of ``max-age``. An unreadable value counts as 0, as RFC 9111 4.2.1 advises."""
     directives = _directives(headers)
     if {"no-store", "no-cache"} & directives.keys() or "*" in headers.get("vary", ""):
         return 0.0
@@ -564,5 +587,7 @@ def _seconds(digits: str) -> float:
 
 def _reason(error: BaseException) -> str:
     if isinstance(error.__context__, ssl.SSLCertVerificationError):
-        return f"its certificate is refused ({error.__context__.verify_message}); a private authority needs ssl_context"
-    return f"it cannot be reached, or does not speak HTTP as it should ({type(error).__name__})"
+        return (
+            f"its certificate is rejected ({error.__context__.verify_message}); a private authority needs ssl_context"
+        )
+    return f"it cannot be reached, or does not speak correct HTTP ({type(error).__name__})"

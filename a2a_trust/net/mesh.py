@@ -1,13 +1,13 @@
-"""Plain http within a service mesh, where a sidecar beside each program encrypts: the names that it may go to.
+"""Plain http within a service mesh, where a sidecar beside each program encrypts: the names that are allowed.
 
 The rules:
 
 1. The operator names suffixes, such as ``svc.cluster.local``. A suffix is a name of at least two labels in lower case.
-2. A host is within when it is one of the suffixes, or ends in one on a label boundary. An address never is.
-3. Every address of the name must be private (``net.addresses``), loopback included. It is checked on the addresses that
-   are then connected to. So a name that the mesh does not know, and a public server answers to, gets nothing.
+2. A host is in the mesh if it is one of the suffixes, or ends in one at a label boundary. An address never is.
+3. Every address of the name must be private (``net.addresses``) or loopback. The check is made on the addresses that are
+   then connected to. So a name that the mesh does not know, but a public server has, gets no request.
 
-Values only: ``net.fetcher`` and ``client.transport`` look the names up and connect.
+This module only checks values: ``net.fetcher`` and ``client.transport`` look up the names and connect.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["NO_MESH", "HttpWithin", "check_private"]
 
 
 class HttpWithin:
-    """The names within a service mesh, by their suffixes; without suffixes there are none.
+    """The names in a service mesh, given by their suffixes; without suffixes no name.
 
     ConfigurationError: a suffix is not a name of two labels or more in lower case.
     """
@@ -36,16 +36,16 @@ class HttpWithin:
         self.suffixes: Final[tuple[str, ...]] = tuple(map(_suffix, suffixes))
 
     def covers(self, host: str) -> bool:
-        """Whether a host, as ``read_url`` gives it, is a name within the mesh."""
+        """Whether a host, in the form that ``read_url`` returns, is a name in the mesh."""
         return any(host == suffix or host.endswith(f".{suffix}") for suffix in self.suffixes)
 
 
 def check_private(origin: str, addresses: Iterable[Address]) -> None:
-    """FetchError: a name within the mesh has an address outside."""
+    """FetchError: a name in the mesh has an address that is not private."""
     for address in addresses:
         if not is_private(address):
             raise FetchError(
-                f"{origin}: http within a mesh is for private addresses only, and the name has the address {address}; "
+                f"{origin}: http in a mesh is for private addresses only, and the name has the address {address}; "
                 "write https://…, or correct the resolver"
             )
 

@@ -1,17 +1,17 @@
-"""The one reader of URLs: what every reader takes for the same URL, in parts, or a refusal.
+"""The one reader of URLs. It rejects every URL that two readers could read differently.
 
-It reads ``scheme://host:port/path?query#fragment``, and ``host:port`` as addresses of gRPC are written. Refused is what
-two readers could read as two URLs: user information, blanks, backslashes, control and non-ASCII characters (names are
-written in their xn-- form), percent escapes and empty labels in the host, and hosts that only some readers take for an
-IPv4 address, such as ``127.1``. The host is in lower case and in one spelling; path, query and fragment are as written.
+It reads ``scheme://host:port/path?query#fragment``, and addresses of gRPC, ``host:port``. It rejects user information,
+blanks, backslashes, control and non-ASCII characters (names are written in their xn-- form), percent escapes and empty
+labels in the host, and hosts that only some readers take for an IPv4 address, such as ``127.1``. The host comes back in
+lower case and in one spelling; path, query and fragment are unchanged.
 
-Not here: which hosts and schemes are allowed, and when two paths are the same. These are rules of the modules that ask:
-``keys.origins`` (trust), ``client.location`` (memory), ``client.destinations`` (requests), ``net.fetcher``.
+The callers decide which hosts and schemes are allowed, and when two paths are the same: ``keys.origins`` (trust),
+``client.location`` (memory), ``client.destinations`` (requests), ``net.fetcher``.
 
-Four read the text themselves. ``keys.origins.interface_scheme`` looks for schemes as gRPC does, which reads one in
-``dns:443``. ``client.interception`` must recognize a card in a URL that no rule accepts. ``auth.discovery`` inserts the
-well-known part into an issuer's name, whose spelling is compared character by character. ``auth.dpop`` compares the
-URLs of proofs by rules of its own for ports.
+Four modules read the text themselves. ``keys.origins.interface_scheme`` looks for schemes as gRPC does, which finds one
+in ``dns:443``. ``client.interception`` must recognize a card in a URL that no rule accepts. ``auth.discovery`` inserts
+the well-known part into the name of an issuer, whose spelling is compared character by character. ``auth.dpop`` compares
+the URLs of proofs, with special rules for ports.
 
 Source: RFC 3986 3 and 6.2.2, RFC 5952.
 """
@@ -46,7 +46,7 @@ _UNRESERVED: Final = re.compile(r"[A-Za-z0-9._~-]")
 class Url(NamedTuple):
     """The parts of a URL. ``scheme`` and ``host`` are in lower case, IPv6 in brackets; ``host:port`` has no scheme.
 
-    ``port`` is None where none is written; ``query`` and ``fragment`` are None where their ``?`` and ``#`` are missing.
+    ``port``, ``query`` and ``fragment`` are None if the URL has none.
     """
 
     scheme: str
@@ -64,12 +64,12 @@ class Url(NamedTuple):
 
     @property
     def address(self) -> Address | None:
-        """The address that the host is; None for a name."""
+        """The host as an address; None for a name."""
         return address_of(self.host)
 
 
 def read_url(text: str) -> Url:
-    """The parts of a URL; MalformedError for what two readers could read as two."""
+    """The parts of a URL; MalformedError if two readers could read it differently."""
     if len(text) > MAX_URL or not _VISIBLE.fullmatch(text):
         raise MalformedError("URL: too long, or with blanks, backslashes, control or non-ASCII characters")
     match = _URL.fullmatch(text)
@@ -82,15 +82,15 @@ def read_url(text: str) -> Url:
 
 
 def read_host(text: str) -> str:
-    """A host in one spelling: names in lower case, IPv6 as RFC 5952 writes it, in brackets.
+    """A host in one spelling: names in lower case, IPv6 in the form of RFC 5952, in brackets.
 
-    MalformedError says what to write in its place.
+    MalformedError says what to write instead.
     """
     host = _in_one_spelling(text.lower())
     if host is None:
         if _HOST.fullmatch(text.lower()):
             raise MalformedError("write an address as 192.0.2.1 or [2001:db8::1]")
-        raise MalformedError("write a host alone, without scheme, port and path")
+        raise MalformedError("write only a host, without scheme, port and path")
     return host
 
 
@@ -105,7 +105,7 @@ def _in_one_spelling(host: str) -> str | None:
 
 
 def with_plain_escapes(path: str) -> str:
-    """The path with escapes for what needs them only, in upper case (RFC 3986 6.2.2.1 and 6.2.2.2)."""
+    """The path with only the necessary escapes, in upper case (RFC 3986 6.2.2.1 and 6.2.2.2)."""
     return _ESCAPE.sub(_plain, path)
 
 

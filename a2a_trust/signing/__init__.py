@@ -1,4 +1,4 @@
-"""Cards: JSON in, signed JSON out, and back."""
+"""Sign and verify Agent Cards."""
 
 from a2a_trust.exports import lazy
 

@@ -1,22 +1,20 @@
-"""The canonical forms of a card that live in the field: what is dropped from the served card, and how it is printed.
+"""The canonical forms of a card that tools sign: the members that each form drops, and how it is printed.
 
-==================  ==================================================================================================
-``served``          only ``signatures`` is dropped
-``spec``            A2A 8.4.1 rule 1: members that are not present by ``card.schema`` are dropped too
-``pruned``          unknown members and, recursively, everything empty is dropped, REQUIRED or not
-``pruned-legacy``   as ``pruned``, printed by Python's ``json.dumps`` instead of RFC 8785
-``v0.3-python``     as ``pruned-legacy`` with the members of 0.3 instead of 1.0, and without those at the defaults of
-                    a2a-python 0.3; cards of 0.1 to 0.3 only
-==================  ==================================================================================================
+- ``served``: drops only ``signatures``.
+- ``spec``: also drops members that are not present by ``card.schema`` (A2A 8.4.1 rule 1).
+- ``pruned``: drops unknown members and, recursively, all empty values, REQUIRED or not.
+- ``pruned-legacy``: as ``pruned``, but printed by Python's ``json.dumps`` instead of RFC 8785.
+- ``v0.3-python``: as ``pruned-legacy``, but with the members of 0.3, and without members at the defaults of a2a-python
+  0.3; only for cards of 0.1 to 0.3.
 
-``served`` and ``spec`` drop nothing that has a meaning. The pruned forms do: a security requirement without scopes,
-a mutual TLS scheme and an empty allow-list vanish from them, so a signature in them does not protect those. They exist
-here to verify what SDKs have signed. ``sign_card`` uses them for companions only, which never count here.
+``served`` and ``spec`` drop no member that has a meaning. The pruned forms do: they drop a security requirement without
+scopes, a mutual TLS scheme and an empty allow-list, so a signature in such a form does not protect these. The pruned
+forms are here to verify the signatures of SDKs. ``sign_card`` uses them for companions only, which never count here.
 
-Whether a signature covers the whole card must be shown, because removal is invisible: whoever serves a card that was
-signed in a pruned form can remove what the signer dropped, and the rest is exactly what was signed. A mark in the
-signature shows it (``signature.MARKS``), and so does a signed empty value that every known pruner drops
-(``Projection.shows_whole``).
+A signature must show that it covers the whole card, because a removal leaves no trace. The server of a card that was
+signed in a pruned form can remove the members that the signer dropped, and the rest has exactly the signed bytes. Two
+things show that a signature covers the whole card: a mark in the signature (``signature.MARKS``), and a signed empty
+value that every known pruner drops (``Projection.shows_whole``).
 """
 
 from __future__ import annotations
@@ -65,16 +63,19 @@ UNVERIFIED_BY_PRUNING: Final = (
     "/capabilities/extensions/*/params",
     *(f"/{member}" for member in LEGACY_MEMBERS),
 )
-"""What a pruned form may have hidden: present or absent, these members are not verified by it."""
+"""The members that a pruned form may hide: it verifies neither their presence nor their absence."""
 
 
 MAX_POINTERS: Final = 100
 MAX_POINTER: Final = 512
-"""At most so many pointers are told, each cut to so many characters: a stranger's card must not fill the memory."""
+"""The limits for reported pointers, their number and their length: a stranger's card must not fill the memory."""
 
 
 class Form(StrEnum):
-    """A canonical form of a card, by name."""
+    """The name of a canonical form of a card.
+
+    ``SERVED`` and ``SPEC`` cover the whole card. The other forms are those of SDKs, which drop members.
+    """
 
     SERVED = "served"
     SPEC = "spec"
@@ -84,7 +85,7 @@ class Form(StrEnum):
 
     @property
     def is_lossy(self) -> bool:
-        """Whether the form drops members that have a meaning, so that their absence from a payload proves nothing."""
+        """Whether the form drops members that have a meaning; then the absence of a member proves nothing."""
         return self is not Form.SERVED and self is not Form.SPEC
 
 
@@ -93,21 +94,21 @@ class Projection(NamedTuple):
 
     form: Form
     generation: Generation
-    """That of the card."""
+    """The generation of the card."""
     members: JSONObject
     """The members of the card that are in the form."""
     payload: bytes
     dropped: tuple[str, ...] = ()
     """JSON pointers (RFC 6901) into the served card, ``signatures`` excepted."""
     uncovered: tuple[str, ...] = ()
-    """Those of ``dropped`` that have a meaning: the ``spec`` form keeps them."""
+    """The members of ``dropped`` that have a meaning, because the ``spec`` form keeps them."""
 
     def shows_whole(self) -> bool:
-        """Whether the members hold an empty value that both known pruners drop, so that the signer drops nothing.
+        """Whether the members hold an empty value that both known pruners drop. Then the signer drops no members.
 
         Only members of our schema count: a requirement without scopes, a mutual TLS scheme without description, any
-        empty list, string or object. Unknown members and ``params`` show nothing: a newer SDK may know them and prune
-        the rest all the same.
+        empty list, string or object. Unknown members and ``params`` show nothing, because a newer SDK may know them and
+        still prune the rest.
         """
         messages = MESSAGES_0_3 if self.generation.is_legacy else MESSAGES
         return _holds_empty(self.members, messages, "AgentCard")
@@ -116,10 +117,10 @@ class Projection(NamedTuple):
 def project(
     card: JSONObject, form: Form, *, generation: Generation | None = None, plain: bool | None = None
 ) -> Projection:
-    """The card in one form. The card is unambiguous; it is not changed.
+    """The card in one form. The card must be unambiguous; it is not changed.
 
-    ``generation`` is that of the card, where it is known already. ``plain`` is what ``strict_json.read`` said of the
-    card that it gave; without it nothing is taken for granted.
+    ``generation`` is that of the card, if it is known already. ``plain`` is the result of ``strict_json.read`` for the
+    card; without it all checks are made.
     """
     generation = generation or generation_of(card)
     members = {name: value for name, value in card.items() if name != "signatures"}
@@ -144,7 +145,7 @@ def project(
 
 
 def _with_meaning(dropped: list[Path], members: JSONObject, generation: Generation) -> list[Path]:
-    """The first of the dropped members that the ``spec`` form keeps; all of them are looked at."""
+    """The first dropped members that the ``spec`` form keeps."""
     without_meaning: list[Path] = []
     if dropped and not generation.is_legacy:
         _present(members, "AgentCard", None, without_meaning)
@@ -153,7 +154,7 @@ def _with_meaning(dropped: list[Path], members: JSONObject, generation: Generati
 
 
 def is_within(part: JSON, whole: JSON) -> bool:
-    """Whether all that ``part`` says is in ``whole``: members of objects, and elements of lists in their order."""
+    """Whether ``whole`` has all of ``part``: members of objects, and elements of lists in their order."""
     if type(part) is dict and type(whole) is dict:
         return all(name in whole and is_within(value, whole[name]) for name, value in part.items())
     if type(part) is list and type(whole) is list:
@@ -163,13 +164,13 @@ def is_within(part: JSON, whole: JSON) -> bool:
 
 
 def present_members(card: JSONObject) -> tuple[JSONObject, tuple[str, ...]]:
-    """The card without what A2A 8.4.1 rule 1 drops, in its own order, and the pointers of what was dropped."""
+    """The card without the members that A2A 8.4.1 rule 1 drops, in its own order, and the pointers of these members."""
     dropped: list[Path] = []
     return _present(card, "AgentCard", None, dropped), _pointers(dropped)
 
 
 def shown(pointers: tuple[str, ...]) -> str:
-    """A few pointers for a text that people read, whatever the names in them."""
+    """Some of the pointers, cut short and escaped, for a text that people read."""
     names = ", ".join(ascii(pointer[:128])[1:-1] for pointer in pointers[:8])
     return f"{names}{' …' if len(pointers) > 8 else ''}"
 
@@ -253,7 +254,7 @@ def _prune_field(value: JSON, messages: _Messages, field: Field, here: Path, dro
 
 
 def _without_empty(value: JSON, here: Path, dropped: list[Path]) -> JSON:
-    """The value without null and empty strings, lists and objects at any depth; _GONE when nothing is left."""
+    """The value without null and empty strings, lists and objects at any depth; _GONE if nothing is left."""
     if value is None or value == "":
         return _GONE
     if type(value) not in (dict, list):
@@ -297,7 +298,7 @@ _DEFAULT_OF: Final = {**DEFAULTS_0_3, **{proto_name(name): value for name, value
 
 
 def _without_defaults(members: JSONObject, dropped: list[Path]) -> JSONObject:
-    """The card without what a2a-python 0.3 does not sign because its models say it anyway."""
+    """The card without members at the defaults of a2a-python 0.3, which it does not sign."""
     kept: JSONObject = {}
     for name, value in members.items():
         if value == _DEFAULT_OF.get(name, _GONE):
@@ -312,7 +313,7 @@ def _dumped(members: JSONObject) -> bytes:
 
 
 def _with_floats(value: JSON) -> JSON:
-    """Numbers as those SDKs hold them: every number of a card lies in a Struct, whose numbers are doubles."""
+    """The value with floats, as in those SDKs: every number of a card is in a Struct, whose numbers are doubles."""
     if type(value) is dict:
         return {name: _with_floats(item) for name, item in value.items()}
     if type(value) is list:

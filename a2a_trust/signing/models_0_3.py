@@ -1,8 +1,8 @@
-"""Which cards a2a-python 0.3 reads as ``project`` does.
+"""The cards that a2a-python 0.3 reads in the same way as ``project``.
 
-It signs a card without the members that its models do not have (``MESSAGES_0_3``), and without those that are at the
-default of their model: ``protocolVersion`` and ``preferredTransport`` (``DEFAULTS_0_3``), and the ``type`` of every
-security scheme.
+The SDK signs a card without members that its models do not have (``MESSAGES_0_3``), and without members at the default
+of their model: ``protocolVersion`` and ``preferredTransport`` (``DEFAULTS_0_3``), and the ``type`` of every security
+scheme.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ __all__ = ["unread_in_0_3"]
 
 
 def unread_in_0_3(card: JSONObject) -> str | None:
-    """JSON pointer of a member because of which a2a-python 0.3 does not read the card as ``project`` does; else None.
+    """JSON pointer of a member that a2a-python 0.3 reads in another way than ``project``; None if there is none.
 
-    Either its models refuse the card (the member is missing, null, or has a value that they do not know), or they drop
-    the member of a security scheme that is of another type. The card is unambiguous, so all types are right.
+    Either its models reject the card (the member is missing, null, or has an unknown value), or they drop the member,
+    which belongs to another type of security scheme. The card must be unambiguous, so all types are right.
     """
     return next(_unread(card, "AgentCard", ""), None)
 

@@ -1,4 +1,4 @@
-"""Which verified signatures count: enough parties for every policy, that of the caller and those of the trust store."""
+"""Choose the signatures that count, with enough parties for every policy: of the caller and of the trust store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def counted_signatures(
     """The signatures that the policies count, at least one for each policy.
 
     ``failures`` go into the error. PolicyNotMetError: trusted keys have signed, but not enough parties.
-    CardVerificationError: no signature counts at all.
+    CardVerificationError: no signature counts.
     """
     best_first = sorted(verified, key=_preference)
     counted: list[VerifiedSignature] = []
@@ -25,8 +25,8 @@ def counted_signatures(
 
 
 def _preference(signature: VerifiedSignature) -> tuple[bool, int, float]:
-    """The fullest coverage first, then the latest: nobody signs the order of signatures, so it must not decide which
-    of them counts, and with it what is remembered."""
+    """The fullest coverage first, then the latest. The order in the card is not signed, so it must not decide which
+    signature counts, and with it the entry in the card memory."""
     return (*signature.openness, -signature.issued)
 
 
@@ -40,16 +40,16 @@ def _counted(
         return best_first[:1]
     counted = _one_of_each_party(best_first, policy)[: policy.count]
     if len(counted) < policy.count:
-        message = f"{len(counted)} of the {policy.count} parties that the policy demands have signed this card:"
+        message = f"only {len(counted)} of the {policy.count} parties that the policy requires have signed this card:"
         raise PolicyNotMetError(message, failures) if best_first else verification_error(message, failures)
     return counted
 
 
 def _one_of_each_party(signatures: list[VerifiedSignature], policy: Threshold) -> list[VerifiedSignature]:
-    """As many signatures as can be had of different parties by different keys and signatures, best first.
+    """The largest possible number of signatures by different parties, keys and signatures, best first.
 
-    A key may stand in the entries of several parties, and several keys may verify one signature: all of these count for
-    one party, so that the most parties are satisfied (a maximum matching, by augmenting paths).
+    A key may be in the entries of several parties, and several keys may verify one signature. All of these count for
+    one party, chosen so that the most parties are satisfied (a maximum matching, by augmenting paths).
     """
     offers: dict[str, list[VerifiedSignature]] = {}
     for signature in signatures:
@@ -79,13 +79,13 @@ def _one_of_each_party(signatures: list[VerifiedSignature], policy: Threshold) -
 
 
 def _groups(signatures: list[VerifiedSignature]) -> dict[int, int]:
-    """For every signature the first of those that are connected with it by a key."""
+    """Position of each signature -> position of the first signature that keys connect with it."""
     first: dict[int, int] = {}
     by_key: dict[str, int] = {}
     for signature in sorted(signatures, key=lambda signature: signature.position):
         group = first.setdefault(signature.position, signature.position)
         other = by_key.setdefault(signature.trusted.key.thumbprint, group)
-        if other != group:  # the key has made an earlier signature: both groups are one
+        if other != group:  # the key has made an earlier signature, so the two groups become one
             first = {each: other if held == group else held for each, held in first.items()}
             by_key = {each: other if held == group else held for each, held in by_key.items()}
     return first

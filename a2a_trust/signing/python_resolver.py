@@ -1,7 +1,7 @@
-"""What a2a-python 1.3 makes of a card before it verifies it: its resolver rewrites members of 0.3 as members of 1.0.
+"""The rewriting of cards by a2a-python 1.3: before it verifies a card, its resolver turns members of 0.3 into 1.0.
 
-A rewritten member is in no signature, so the SDK rejects every signature of such a card. It does not rewrite members
-of 0.3 that have a twin of 1.0, and a scheme that says the same in both generations stays as it was.
+A rewritten member is in no signature, so the SDK rejects every signature of such a card. It does not rewrite members of
+0.3 that have a counterpart of 1.0, and a scheme that is equal in both generations stays unchanged.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _WRAPPERS: Final = {type_: wrapper for wrapper, type_ in SCHEME_TYPES.items()}
 
 
 def rewritten_members(card: JSONObject) -> tuple[str, ...]:
-    """JSON pointers of the members because of which a2a-python 1.3 rejects every signature of a card of 1.0.
+    """JSON pointers of the members that make a2a-python 1.3 reject every signature of a card of 1.0.
 
-    Empty for a card that the SDK can verify, and for cards of 0.3 alone, which no SDK of 1.0 reads as they are. The
-    card is unambiguous.
+    Empty for a card that the SDK can verify, and for cards of 0.3 only, which no SDK of 1.0 reads. The card must be
+    unambiguous.
     """
     if generation_of(card).is_legacy:
         return ()

@@ -1,7 +1,7 @@
-"""Whether a card has to be signed again: signing changes something in it, moments and the bytes of signatures aside.
+"""Whether a card has to be signed again.
 
-The card is compared with itself as signed now, so every choice of signing counts, whatever it will be: the keys, their
-algorithms, the companions, ``jku``, and what normalising drops.
+The card is signed now, and compared with the result, except for moments and the bytes of signatures. So every choice of
+signing counts: keys, algorithms, companions, ``jku``, and the members that normalizing drops.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = ["reason_to_sign"]
 def reason_to_sign(
     document: bytes, card: JSONObject, signed: SignedCard, signers: Sequence[Signer], *, now: float, until: float
 ) -> str | None:
-    """Why ``card``, which ``document`` says, has to be signed again, in words for people; None when it need not be.
+    """The reason for which ``card`` has to be signed again, for people; None if it need not be signed.
 
-    ``signed`` is the card as ``sign_card`` signs it now. Each of its signatures by ``signers`` has to be in ``card``
-    too: by the same key, with the same protected header, over the card as it is. Only their moments may differ:
-    ``exp`` has to lie after ``until`` (seconds since the epoch), and no later than it would now. All other members,
-    and the signatures of others, have to be as signing leaves them.
+    ``document`` is the text of ``card``, and ``signed`` is the result of ``sign_card`` now. Each signature by
+    ``signers`` in ``signed`` must be in ``card``, too: by the same key, with the same protected header, over this
+    card. Only the moments may differ: ``exp`` must be after ``until`` (seconds since the epoch), and not later than in
+    ``signed``. All other members, and the signatures of others, must be equal in both.
     """
     if signed.normalised:
         return f"signing drops {shown(signed.normalised)}"
@@ -44,7 +44,7 @@ def reason_to_sign(
         if not found:
             return _missing(wanted, old)
         if len(found) > 1:
-            return f"{wanted.kid} has signed it twice in the same way"
+            return f"it has two equal signatures by {wanted.kid}"
         if reason := _outdated(found[0], wanted, signed, signers, until):
             return reason
     if len(old) != len(new):
@@ -85,13 +85,13 @@ def _missing(wanted: Signature, old: list[Signature]) -> str:
         return f"not signed by {wanted.kid}"
     if wanted.is_companion:
         return f"the companion signature by {wanted.kid} is missing"
-    return f"{wanted.kid} has signed it in another way than is asked for now"
+    return f"its signature by {wanted.kid} has other settings than the ones asked for now"
 
 
 def _outdated(
     signature: Signature, wanted: Signature, signed: SignedCard, signers: Sequence[Signer], until: float
 ) -> str | None:
-    """Why a signature does not count as the wanted one, whose header it has."""
+    """The reason for which a signature with the header of the wanted one is not that signature; None if it is."""
     payload = signed.payload
     if signed.companion is not None and wanted.is_companion:
         payload = project(signed.card, signed.companion).payload
@@ -99,14 +99,15 @@ def _outdated(
     try:
         verify_jws(protected=signature.protected, payload=payload, signature=signature.signature, key=key)
     except (InvalidSignatureError, MalformedError):
-        return f"its signature by {signature.kid} is wrong: the card was changed since, or the key is another one"
+        return (
+            f"its signature by {signature.kid} is wrong: the card was changed after signing, or the key is another one"
+        )
     end = _end(signature.header)
     if end <= until:
-        return f"the signature by {signature.kid} ends at {date_of(end)}"
+        return f"its signature by {signature.kid} expires at {date_of(end)}"
     if end > _end(wanted.header):
-        return (
-            f"the signature by {signature.kid} ends {'never' if end == inf else f'at {date_of(end)}'}, later than asked"
-        )
+        when = "never expires" if end == inf else f"expires at {date_of(end)}"
+        return f"its signature by {signature.kid} {when}, later than asked"
     return None
 
 

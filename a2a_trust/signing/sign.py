@@ -1,10 +1,12 @@
-"""Sign a card so that every verifier reads in it what was signed.
+"""Sign a card so that every verifier reads the members that were signed.
 
-A signed card is normalised first: what A2A 8.4.1 drops from the canonical form is dropped from the card, so that the
-served bytes and the specification's form are the same. Where the form that other SDKs sign differs nevertheless (a
-requirement without scopes, say), each key signs twice: the full form, and a companion for those SDKs. The companion of
-a card of 1.0 is in the pruned form. That of a card of 0.1 to 0.3, which is signed as it is, is in the form of
-a2a-python 0.3 and never in the pruned one, which knows neither its ``url`` nor its ``security``.
+A card is normalized before it is signed: members that A2A 8.4.1 drops from the canonical form are dropped from the
+card, so the served card and the form of the specification are the same. The form that other SDKs sign may still differ,
+for example by a requirement without scopes. Then each key signs twice: the full form, and a companion for those SDKs.
+
+- The companion of a card of 1.0 is in the pruned form.
+- A card of 0.1 to 0.3 is signed as it is. Its companion is in the form of a2a-python 0.3, never in the pruned form,
+  which has neither ``url`` nor ``security``.
 """
 
 from __future__ import annotations
@@ -48,14 +50,16 @@ __all__ = ["SignedCard", "check_own_work", "sign_card"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedCard:
-    """A card with its signatures, and what signing did to it.
+    """A signed card, and the changes that signing made.
 
-    ``card`` is a new object, in the order of the one that was given. ``payload`` are the bytes that were signed.
-    ``normalised`` are JSON pointers of members that were dropped because the specification's form has no place for
-    them. ``companion`` is the form of the second signature that was added for other SDKs, None without one;
-    ``left_open`` are JSON pointers of the members that it does not protect: to those SDKs anybody can change them.
-    ``rejections`` names SDKs that reject the signed card, and why, in a sentence each. ``discarded`` is the number of
-    entries of ``signatures`` that were left out because they are not signatures.
+    - ``card``: the signed card, a new dict, with its members in the original order.
+    - ``payload``: the bytes that were signed.
+    - ``normalised``: JSON pointers of members that were dropped, because the form of the specification drops them.
+    - ``companion``: the form of the second signature for other SDKs; None without one.
+    - ``left_open``: JSON pointers of members that the companion does not protect. Those SDKs accept the card even if
+      somebody changed these members.
+    - ``rejections``: a sentence for each SDK that rejects the signed card, with the reason.
+    - ``discarded``: the number of entries of ``signatures`` that were dropped because they are not signatures.
     """
 
     card: JSONObject
@@ -68,7 +72,11 @@ class SignedCard:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What signing did, in sentences for people."""
+        """The changes that signing made, in sentences for people."""
+        return self.notes_naming("companion=False")
+
+    def notes_naming(self, without_companion: str) -> tuple[str, ...]:
+        """As ``notes``; ``without_companion`` is the argument or option that the caller writes to add no companion."""
         notes = []
         if self.discarded:
             notes.append(
@@ -76,25 +84,25 @@ class SignedCard:
                 "protected and signature"
             )
         if self.normalised:
-            notes.append(f"dropped what A2A 8.4.1 drops: {shown(self.normalised)}")
+            notes.append(f"dropped members that A2A 8.4.1 drops: {shown(self.normalised)}")
         if self.companion is not None:
             notes.append(
                 f"added a companion signature ({self.companion} form) for {_READERS[self.companion]}, which cannot "
-                "check the full one. These SDKs accept the card even after somebody removed members that it does not "
-                f"protect. {_by_consequence(self.left_open)}. To add none, sign with companion=False "
-                "(--no-companion); these SDKs then reject the card"
+                "check the full signature. These SDKs accept the card even after somebody removed members that the "
+                f"companion does not protect. {_by_consequence(self.left_open)}. To add no companion, sign with "
+                f"{without_companion}; these SDKs then reject the card"
             )
         return (*notes, *self.rejections)
 
 
 _READERS: Final = {Form.PRUNED: "a2a-python and a2a-js", Form.V0_3_PYTHON: "a2a-python 0.3"}
-"""For whom a companion is, by its form."""
+"""Form of a companion -> the SDKs that it is for."""
 
 _REQUIREMENTS: Final = frozenset({*REQUIREMENT_MEMBERS, "authentication"})
 
 
 def _by_consequence(pointers: tuple[str, ...]) -> str:
-    """The pointers for people: requirements first, since without them clients send no credentials."""
+    """The pointers for people, requirements first, because without these clients send no credentials."""
     groups: dict[str, list[str]] = {
         "Security requirements (without them clients send no credentials)": [],
         "Security schemes": [],
@@ -107,7 +115,7 @@ def _by_consequence(pointers: tuple[str, ...]) -> str:
             requirements.append(pointer)
         else:
             (schemes if steps[1] in SCHEME_MEMBERS else others).append(pointer)
-    return ". ".join(f"{what}: {shown(tuple(found))}" for what, found in groups.items() if found)
+    return ". ".join(f"{group}: {shown(tuple(found))}" for group, found in groups.items() if found)
 
 
 def sign_card(
@@ -119,14 +127,14 @@ def sign_card(
     drop_broken: bool = False,
     companion: bool = True,
 ) -> SignedCard:
-    """A new card, signed by every signer; the one that was given is unchanged.
+    """Sign a card with every signer. Returns a new card; the given card is not changed.
 
-    Signatures that the same kids made before are replaced, those of others stay where they are. Others' signatures
-    that normalising the card may break are an error, unless ``drop_broken`` has them removed; whether an edit before
-    has broken them cannot be told without their keys. ``jku`` (https), ``iat`` and ``exp`` (aware datetime or seconds
-    since the epoch) go into the protected headers. ``crit`` does not name them, so other verifiers ignore them; ours
-    honours ``iat`` and ``exp``. With ``companion=False`` each key signs the full form only: nothing is left open to
-    other SDKs, and those that need the companion reject the card.
+    - ``card``: the card without or with signatures. Earlier signatures with the kids of ``signers`` are replaced, and
+      signatures of others stay. Whether an edit has broken these is unknown without their keys.
+    - ``jku`` (https URL), ``iat`` and ``exp`` (aware datetime or seconds since the epoch) go into protected headers.
+      Our verifier honors ``iat`` and ``exp``; other verifiers may ignore them, because ``crit`` does not name them.
+    - ``drop_broken``: remove signatures of others that normalizing the card may break; without it they are an error.
+    - ``companion=False``: each key signs the full form only. SDKs that need the companion then reject the card.
 
     1. Check the arguments.
     2. Read the card, and reject it if readers could read it differently.
@@ -136,8 +144,13 @@ def sign_card(
     6. Sign every form with every signer.
     7. Verify the signed card as a stranger would.
 
-    MalformedError: not a card that every reader reads alike. SigningError: it cannot be signed as asked, or a signer
-    gave a wrong signature. ConfigurationError: the arguments. Source: A2A 8.4.2.
+    Errors:
+
+    - MalformedError: not a card, or two readers could read it differently.
+    - SigningError: the card cannot be signed as asked, or a signer returned a wrong signature.
+    - ConfigurationError: an argument is wrong.
+
+    Source: A2A 8.4.2.
     """
     # 1.
     _check_signers(signers)
@@ -177,9 +190,11 @@ def _check_signers(signers: tuple[Signer, ...]) -> None:
                 "signers sign_card(card, *signers), and for a key file load_private_key(path)"
             )
         if (signer.alg, signer.kid) != (signer.public_key.alg, signer.public_key.kid):
-            raise ConfigurationError(f"signer {signer.kid!a}: alg and kid are not those of its public key")
+            raise ConfigurationError(
+                f"sign_card: alg and kid of the signer {signer.kid!a} must be those of its public_key"
+            )
     if len({signer.kid for signer in signers}) < len(signers):
-        raise ConfigurationError("sign_card: two signers have the same kid; give one of them another")
+        raise ConfigurationError("sign_card: two signers have the same kid; give one of them another kid")
     if len({signer.public_key.thumbprint for signer in signers}) < len(signers):
         raise ConfigurationError("sign_card: two signers have the same key, which verifiers count once; leave one out")
 
@@ -188,9 +203,9 @@ def _claims(iat: float | datetime | None, exp: float | datetime | None, jku: str
     """The members of every protected header that the caller chooses."""
     times = {name: seconds(value) for name, value in (("iat", iat), ("exp", exp)) if value is not None}
     if not all(abs(moment) <= MAX_SAFE_INTEGER for moment in times.values()):
-        raise ConfigurationError("iat and exp are seconds since the epoch, or aware datetimes")
+        raise ConfigurationError("sign_card: write iat and exp as seconds since the epoch, or as aware datetimes")
     if "exp" in times and times["exp"] <= times.get("iat", 0.0):
-        raise ConfigurationError("exp must lie after iat")
+        raise ConfigurationError("sign_card: exp must be later than iat")
     claims: dict[str, Any] = {name: int(value) if value.is_integer() else value for name, value in times.items()}
     if jku is not None:
         _check_jku(jku)
@@ -210,9 +225,9 @@ def _check_jku(jku: str) -> None:
 
 
 def _read(card: GivenCard) -> tuple[JSONObject, Generation]:
-    """A copy of the card in plain JSON types, in its own order; MalformedError when readers could read it differently.
+    """A copy of the card in plain JSON types, in its own order; MalformedError if readers could read it differently.
 
-    A merged card whose generations contradict each other would say two things under one signature.
+    A merged card with contradicting generations is rejected, too: one signature must not cover two meanings.
     """
     given = given_card(card, what="sign_card: the first argument")
     if isinstance(given, bytes):
@@ -227,7 +242,7 @@ def _read(card: GivenCard) -> tuple[JSONObject, Generation]:
 
 
 def _copy(card: Mapping[str, Any]) -> JSON:
-    """A copy in plain JSON types, in the same order; what is not JSON is refused."""
+    """A copy in plain JSON types, in the same order; values that are not JSON are rejected."""
     members = dict(card)
     canonicalize(members)
     return orjson.loads(orjson.dumps(members))
@@ -239,22 +254,22 @@ def _entries(card: JSONObject) -> tuple[list[JSON], int]:
     if given is None:
         return [], 0
     if type(given) is not list:
-        raise MalformedError("card: /signatures: a list is needed; remove the member to sign the card")
+        raise MalformedError("card: /signatures: it must be a list; remove the member to sign the card")
     entries = [entry for entry in given if _is_signature(entry)]
-    canonicalize(entries)  # strangers' signatures too are served again
+    canonicalize(entries)  # rejects what is not JSON: signatures of strangers are served again, too
     return entries, len(given) - len(entries)
 
 
 def _is_signature(entry: JSON) -> bool:
-    """Whether the entry has the shape of a signature (A2A 4.4.7): what it says may still be wrong or unknown here."""
+    """Whether the entry has the shape of a signature (A2A 4.4.7); its content may still be wrong or unknown here."""
     return type(entry) is dict and type(entry.get("protected")) is type(entry.get("signature")) is str
 
 
 def _full(card: JSONObject, generation: Generation) -> Projection:
-    """What a full signature is over: the card without the members that the specification drops.
+    """The form for a full signature: the card without the members that the specification drops.
 
-    A card of 0.1 to 0.3 is signed as it is. SigningError: an interface whose scheme verifiers reject, so the card would
-    verify nowhere. MalformedError: an integer that readers would round.
+    A card of 0.1 to 0.3 is signed as it is. SigningError: an interface has a scheme that all verifiers reject.
+    MalformedError: an integer that readers would round.
     """
     members = {name: value for name, value in card.items() if name != "signatures"}
     if generation.is_legacy:
@@ -266,7 +281,7 @@ def _full(card: JSONObject, generation: Generation) -> Projection:
             interface_scheme(url)
         except MalformedError as error:
             raise SigningError(
-                f"{pointer}: {error}. Verifiers reject every other scheme, so no card is signed with it"
+                f"{pointer}: {error}. The card was not signed, because verifiers would reject it"
             ) from None
     return Projection(form, generation, members, canonicalize(members), dropped=normalised)
 
@@ -274,21 +289,21 @@ def _full(card: JSONObject, generation: Generation) -> Projection:
 def _kept(
     entries: list[JSON], signers: tuple[Signer, ...], normalised: tuple[str, ...], *, drop_broken: bool
 ) -> list[JSON]:
-    """The signatures of others; none when dropping members may have broken them and the caller gives them up."""
+    """The signatures of others. If dropping members may break them, SigningError, or none with ``drop_broken``."""
     others = _others(entries, {signer.kid for signer in signers})
     if not others or not normalised:
         return others
     if not drop_broken:
         text = (
-            "the card has signatures of others, and members that signing drops, which may break them: "
-            f"{shown(normalised)}. Drop those members and have the others sign again, or drop their signatures: "
+            f"signing drops these members of the card: {shown(normalised)}. This may break the signatures of others in "
+            "the card. Remove the members and let the others sign again, or remove their signatures with "
         )
         raise with_option(SigningError(f"{text}drop_broken=True"), f"{text}--drop-broken")
     return []
 
 
 def _others(entries: list[JSON], kids: set[str]) -> list[JSON]:
-    """The signatures that are not by these kids; those with a header that cannot be read are somebody else's too."""
+    """The signatures by other kids, and those with an unreadable header."""
     others = []
     for entry in entries:
         try:
@@ -301,7 +316,7 @@ def _others(entries: list[JSON], kids: set[str]) -> list[JSON]:
 
 
 def _companion(full: Projection, *, is_wanted: bool) -> tuple[Projection | None, tuple[str, ...]]:
-    """The form for the companion, None without one, and the SDKs that reject the card, with the reason."""
+    """The form for the companion (None without one), and sentences about the SDKs that reject the card."""
     form = Form.V0_3_PYTHON if full.generation.is_legacy else Form.PRUNED
     rejections = _rejections_by_resolver(full.members)
     unread = unread_in_0_3(full.members) if form is Form.V0_3_PYTHON else None
@@ -311,7 +326,7 @@ def _companion(full: Projection, *, is_wanted: bool) -> tuple[Projection | None,
     elif companion.payload == full.payload:
         return None, rejections
     elif companion.payload == b"{}":
-        why = f"nothing of the card is in the {form} form, which they verify"
+        why = f"the {form} form, which they verify, has no member of the card"
     elif not is_wanted:
         why = f"signed without a companion signature in the {form} form"
     else:
@@ -330,7 +345,7 @@ def _rejections_by_resolver(members: JSONObject) -> tuple[str, ...]:
 
 
 def _signature(signer: Signer, projection: Projection, claims: JSONObject) -> JSONObject:
-    """One AgentCardSignature, checked: a module or cloud that signs in another form is found out here."""
+    """One AgentCardSignature. It is verified here, which detects a signer with another form of signature."""
     header = {"alg": signer.alg, "kid": signer.kid, "typ": "JOSE", "cty": content_type(projection.form), **claims}
     protected = base64url.encode(orjson.dumps(header, option=orjson.OPT_SORT_KEYS))
     signature = base64url.encode(signer.sign(signing_input(protected, projection.payload)))
@@ -338,23 +353,25 @@ def _signature(signer: Signer, projection: Projection, claims: JSONObject) -> JS
         verify_jws(protected=protected, payload=projection.payload, signature=signature, key=signer.public_key)
     except (InvalidSignatureError, MalformedError) as error:
         raise SigningError(
-            f"signer {signer.kid!a} gave a signature that does not verify with its public key ({error}); "
+            f"the signer {signer.kid!a} returned a signature that does not verify with its public key ({error}); "
             "sign() must return the JOSE form, for ECDSA r || s of fixed length, not DER"
         ) from None
     return {"protected": protected, "signature": signature}
 
 
 def _with_signatures(original: JSONObject, members: JSONObject, signatures: list[JSON]) -> JSONObject:
-    """The signed card, in the order of the original: the signatures stand where they stood before, else they come
-    last."""
+    """The signed card, in the order of the original; without ``signatures`` there, they come last."""
     if len(signatures) > MAX_SIGNATURES:
-        raise SigningError(f"the card would have more than {MAX_SIGNATURES} signatures, which verifiers refuse")
+        raise SigningError(
+            f"the card would have more than {MAX_SIGNATURES} signatures, which verifiers reject; remove some of them, "
+            "or sign with fewer keys"
+        )
     signed = {**members, "signatures": signatures}
     return {name: signed[name] for name in dict.fromkeys((*original, "signatures")) if name in signed}
 
 
 def check_own_work(document: bytes, payload: bytes, signers: Sequence[Signer], now: float) -> None:
-    """Verify the whole card as a stranger would, before anybody sees it; SigningError unless it says ``payload``."""
+    """Verify a signed card as a stranger would; SigningError if it does not verify, or has not this ``payload``."""
     trust = TrustStore(TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin()) for signer in signers)
     policy = all_of(*(signer.public_key.thumbprint for signer in signers))
     try:
@@ -362,4 +379,4 @@ def check_own_work(document: bytes, payload: bytes, signers: Sequence[Signer], n
     except CardVerificationError as error:
         raise SigningError(f"the signed card does not verify: {error}") from None
     if verified.payload != payload:
-        raise SigningError("the signed card says something else than the card that was given")
+        raise SigningError("the signed card differs from the card that was given; nothing was signed")

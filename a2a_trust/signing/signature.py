@@ -27,18 +27,18 @@ def content_type(form: Form) -> str:
 MARKS: Final = MappingProxyType(
     {content_type(form): form for form in (Form.SPEC, Form.SERVED, Form.PRUNED, Form.V0_3_PYTHON)}
 )
-"""The marks of ``sign_card``: ``cty`` to the form that the signature is over.
+"""The marks of ``sign_card``: ``cty`` -> the form that the signature is over.
 
-``spec`` and ``served`` mark a full signature. ``pruned`` and ``v0.3-python`` mark a companion: it lets verifiers of
-that form accept a card whose full signature they cannot check. A companion protects less than the full signature, and
-whoever serves the card can delete the full one; so a companion never counts here.
+``spec`` and ``served`` mark a full signature. ``pruned`` and ``v0.3-python`` mark a companion: verifiers of that form
+accept the card by it, because they cannot check the full signature. A companion protects less than the full signature,
+and the server of the card can delete the full one. So companions never count here.
 """
 
 _TYPES: Final = frozenset({"JOSE", "JOSE+JSON", "JWS", "JWT"})
 
 
 class Signature(NamedTuple):
-    """A signature whose form is right and which nothing has verified yet.
+    """A well-formed signature that is not verified yet.
 
     ``protected`` and ``signature`` are the base64url texts, ``header`` is the decoded protected header.
     """
@@ -52,9 +52,9 @@ class Signature(NamedTuple):
 
     @property
     def mark(self) -> Form | None:
-        """The form that the signature says it is over; None when it is unmarked, as those of other tools are."""
+        """The form that the mark names; None without a mark, as in signatures of other tools."""
         cty = self.header.get("cty")
-        return MARKS.get(cty) if type(cty) is str else None  # compared whole: any other cty is another tool's
+        return MARKS.get(cty) if type(cty) is str else None  # every other cty is from another tool
 
     @property
     def is_companion(self) -> bool:
@@ -62,17 +62,17 @@ class Signature(NamedTuple):
 
 
 def signature_entries(card: JSONObject) -> list[JSON]:
-    """The list ``signatures`` of a card; UnsignedCardError when it is absent, null, empty, or not a list."""
+    """The list ``signatures`` of a card; UnsignedCardError if it is absent, null, empty, or not a list."""
     entries = card.get("signatures")
     if type(entries) is not list or not entries:
-        raise UnsignedCardError("the card is not signed: it needs a list of signatures that is not empty")
+        raise UnsignedCardError("the card is not signed: it needs a non-empty list of signatures")
     if len(entries) > MAX_SIGNATURES:
         raise MalformedError(f"card: /signatures: more than {MAX_SIGNATURES} signatures")
     return entries
 
 
 def parse_signature(entry: JSON) -> Signature:
-    """One entry of ``signatures``, or MalformedError: RFC 7515 4 and 7.2.1, A2A 8.4.2."""
+    """Read one entry of ``signatures``. MalformedError. Source: RFC 7515 4 and 7.2.1, A2A 8.4.2."""
     if type(entry) is not dict:
         raise MalformedError("signature: not a JSON object")
     protected, signature, unprotected = entry.get("protected"), entry.get("signature"), entry.get("header")
@@ -83,7 +83,7 @@ def parse_signature(entry: JSON) -> Signature:
     kid, typ = header.get("kid"), header.get("typ", "JOSE")
     if type(kid) is not str or not kid:
         raise MalformedError("protected header: kid is missing or not a string (A2A 8.4.2)")
-    # RFC 7515 4.1.9: a media type, so case does not matter, and "application/" may stand before it.
+    # RFC 7515 4.1.9: a media type, so case does not matter, and it may begin with "application/".
     if type(typ) is not str or not typ.isascii() or typ.upper().removeprefix("APPLICATION/") not in _TYPES:
         raise MalformedError("protected header: typ must be absent, JOSE, JOSE+JSON, JWS or JWT")
     for name in ("iat", "nbf", "exp"):

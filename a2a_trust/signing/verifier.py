@@ -1,4 +1,4 @@
-"""A verifier for cards of many agents, with a bounded memory of those that it has verified."""
+"""A verifier for cards of many agents, with a bounded cache of verified cards."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card
 __all__ = ["CardVerifier"]
 
 _REMEMBERED_BYTES: Final = 65_536
-"""The largest document that is remembered: larger ones would fill the memory."""
+"""The largest document that is cached: larger ones would fill the memory."""
 
 _Memory: TypeAlias = BoundedCache[tuple[bytes, str] | tuple[bytes], VerifiedCard]
-"""By document and origin; by the document alone what may have come from any host."""
+"""The key is the document and its origin, or only the document if it may come from any host."""
 
 
 class CardVerifier:
-    """Verifies cards of many agents and remembers what it has verified.
+    """Verify cards of many agents, with a cache of verified cards.
 
-    Why this is a class: it holds a clock and a bounded memory. The memory maps the exact bytes of a document and its
-    origin to the proof; a hit counts only within the times of the keys and the signatures, and while the trusted keys
-    are the same.
+    The cache maps the exact bytes of a document, and its origin, to the verified card. An entry is used only while the
+    keys and signatures are valid, and only while the trusted keys have not changed.
     """
 
     def __init__(
@@ -39,25 +38,28 @@ class CardVerifier:
         coverage: Coverage = Coverage.WHOLE_CARD,
         remember: int = 1024,
     ) -> None:
-        """``clock`` gives seconds since the epoch; ``remember`` bounds the memory, in cards."""
+        """``trust``, ``policy`` and ``coverage`` are those of ``verify_card``.
+
+        ``clock`` returns seconds since the epoch. ``remember`` is the largest number of cards in the cache.
+        """
         if type(remember) is not int or remember < 0:
-            raise ConfigurationError("CardVerifier: remember is a number of cards, 0 or more")
+            raise ConfigurationError(f"CardVerifier: remember={remember!r} must be a number of cards, 0 or more")
         self._trust, self._clock, self._policy, self._coverage = trust, clock, policy, coverage
         self._remember = remember
         if not callable(getattr(trust, "trust_store", None)):
-            raise ConfigurationError("trust: write TrustFile('trust.toml'), or a TrustStore of keys")
-        #: The trusted keys, and what they have verified: one value, so that no thread sees the one without the other.
+            raise ConfigurationError("CardVerifier: trust must be TrustFile('trust.toml'), or a TrustStore of keys")
+        #: The trusted keys and the cards that they verified: one value, so that all threads see both together.
         self._verified: tuple[TrustStore, _Memory] = trust.trust_store(), _Memory(max_entries=remember)
 
     def verify(self, document: bytes, *, origin: str | UnsafeAnyOrigin) -> VerifiedCard:
-        """As ``verify_card``, now."""
+        """Verify a card as ``verify_card`` does, at the current time; errors as of ``verify_card``."""
         now = self._clock()
         store = self._trust.trust_store()
         last, memory = self._verified
         if store is not last:
             memory = _Memory(max_entries=self._remember)
             self._verified = store, memory
-        # The type first: to ask only isinstance makes a hit 12 % slower.
+        # The comparison of types comes first: isinstance only would make a hit 12 % slower.
         asked = (document, origin) if type(origin) is str or not isinstance(origin, UnsafeAnyOrigin) else (document,)
         entry = memory.entry(asked)
         if entry is not None and entry[1] <= now < entry[2]:

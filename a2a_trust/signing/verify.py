@@ -1,7 +1,7 @@
-"""Verify a card: the caller gets exactly what was signed.
+"""Verify a card: the caller gets exactly the members that were signed.
 
-Not here: whether the requirements of the card are satisfied or wise, fetching of cards and keys, memory of earlier
-cards. Source: A2A 8.4.3, RFC 7515 5.2.
+Other modules fetch cards and keys, remember earlier cards, and check whether a caller satisfies the requirements of a
+card. Source: A2A 8.4.3, RFC 7515 5.2.
 """
 
 from __future__ import annotations
@@ -43,25 +43,30 @@ class Coverage(Enum):
     """How much of the served card must be signed."""
 
     WHOLE_CARD = auto()
-    """Every member; the rule unless another is given."""
+    """Every member. This is the default."""
     SIGNED_PART_ONLY = auto()
-    """Return only what was signed, and drop the other members of the served card.
+    """Return only the signed members, and drop the other members of the served card.
 
-    This is for cards that SDKs signed in a form that drops members, by keys whose trust entry names that SDK. What is
-    absent from ``VerifiedCard.card`` may have been dropped by the signer or removed later, security requirements too.
+    This is for cards that SDKs signed in a form that drops members, with keys whose trust entry names the SDK. A member
+    that is absent from ``VerifiedCard.card`` may have been dropped by the signer or removed later, even a security
+    requirement.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedCard:
-    """A card as far as its signatures cover it.
+    """A verified card: the members that its signatures cover.
 
-    ``payload`` are the bytes that were signed, ``card`` is what they say. ``key`` signed them in ``form``; ``keys``
-    are all keys that the policy counted. ``dropped`` are JSON pointers of members of the served card that are not in
-    ``card`` (the first 100). ``unverified`` is empty if the whole card is verified. Otherwise it has pointers (``*``
-    stands for every index) of members that the form could have hidden: code that chooses credentials takes their
-    absence as unknown, never as "no requirement". ``warnings`` are sentences for people. The card is verified from
-    ``valid_from`` until just before ``valid_until`` (seconds since the epoch).
+    - ``card``: the signed card, a new dict. ``payload``: its bytes, which were signed.
+    - ``key``: the key that signed ``payload``. ``form``: the canonical form in which it signed.
+    - ``keys``: all keys whose signatures the policy counted.
+    - ``dropped``: JSON pointers of members of the served card that are not in ``card`` (the first 100).
+    - ``unverified``: empty if the whole card is verified. Otherwise JSON pointers (``*`` is every index) of members
+      that the form may have hidden. Code that chooses credentials must read their absence as unknown, never as "no
+      requirement".
+    - ``warnings``: sentences for people.
+    - ``valid_from``, ``valid_until``: the card is verified from the first moment until just before the second one
+      (seconds since the epoch).
     """
 
     payload: bytes
@@ -69,22 +74,22 @@ class VerifiedCard:
     keys: tuple[PublicKey, ...]
     form: Form
     origin: str | None
-    """The host that the card is bound to, None when the proof is not bound to one."""
+    """The host that the card is bound to; None if the verification is not bound to a host."""
     dropped: tuple[str, ...]
     unverified: tuple[str, ...]
     warnings: tuple[str, ...]
     ignored: tuple[SignatureFailure, ...]
-    """The other signatures of the card that do not count, and why."""
+    """The other signatures of the card, which do not count, and why."""
     valid_from: float
     valid_until: float
     issued: float | None
-    """The earliest protected ``iat`` of the signatures by ``keys``; None when one of them has none."""
+    """The earliest protected ``iat`` of the signatures by ``keys``; None if one of them has no ``iat``."""
     on_first_use: bool
-    """Whether nobody vouches for one of ``keys`` but the agent's own origin."""
+    """Whether one of ``keys`` is trusted on first use only: it comes from the agent's own origin."""
 
     @property
     def card(self) -> JSONObject:
-        """The card that was signed, parsed again from ``payload``: yours to change."""
+        """The signed card, parsed from ``payload`` on every access. You may change it."""
         card: JSONObject = strict_json.parse_printed(self.payload)
         return card
 
@@ -98,25 +103,33 @@ def verify_card(
     policy: Policy = AnyKey(),  # noqa: B008  frozen and without fields
     coverage: Coverage = Coverage.WHOLE_CARD,
 ) -> VerifiedCard:
-    """Verify a card with the keys of ``trust``, or raise.
+    """Verify a card with trusted keys. Returns the verified card, or raises.
 
-    ``document`` is the card as it was served: bytes, or an object that a JSON parser made of them (then members that
-    were there twice are already lost). ``trust`` is a ``TrustStore``, or a ``TrustFile`` as it is now, with the key
-    sets that its ``fetch`` has brought. ``origin`` is the URL or the host that the card was asked from. ``now`` is the
-    moment that counts, an aware datetime or seconds since the epoch; without it, the clock's. ``policy`` is demanded
-    beside what the store demands of the card's hosts.
+    - ``document``: the card as it was served. Pass the bytes if you have them: a parsed dict has already lost members
+      that occur twice.
+    - ``trust``: a ``TrustStore`` or a ``TrustFile``. A ``TrustFile`` verifies with the key sets that its ``fetch``
+      fetched last.
+    - ``origin``: the URL or host from which the card was fetched.
+    - ``now``: the moment of the verification, an aware datetime or seconds since the epoch. Default: the current time.
+    - ``policy``: a policy that the card must satisfy, in addition to the policies of the trust store.
+    - ``coverage``: how much of the card must be signed.
 
     1. Check the arguments.
     2. Read the card strictly, and reject it if readers could read it differently.
     3. Verify every signature by itself.
     4. Count the signatures that the policies demand, of the caller and of the store: enough parties.
-    5. Find what all counted signatures cover. A signature of a part shows neither the presence nor the absence of what
-       its form drops.
+    5. Find the members that all counted signatures cover. A signature of a part proves neither the presence nor the
+       absence of members that its form drops.
     6. Reject members of the served card that are not covered, unless ``coverage`` drops them.
 
-    MalformedError: the document is not a card that every reader reads alike. UnsignedCardError, UntrustedCardError,
-    UncoveredFieldsError, CardVerificationError: it is not verified; ``failures`` tells why, signature by signature.
-    ConfigurationError: the arguments. Source: A2A 8.4.3.
+    Errors:
+
+    - MalformedError: the document is not a card, or two readers could read it differently.
+    - CardVerificationError and its subclasses, such as UnsignedCardError, UntrustedCardError and UncoveredFieldsError:
+      the card is not verified. ``failures`` has the reason for each signature.
+    - ConfigurationError: an argument is wrong.
+
+    Source: A2A 8.4.3.
     """
     # 1.
     store = _checked_arguments(trust, policy, coverage)
@@ -137,21 +150,21 @@ def verify_card(
 
 
 def _policies_of_store(trust: TrustStore, host: str | None, card: JSONObject) -> list[Policy]:
-    """What the store demands of a card that was asked from that host and has its interfaces."""
+    """The policies of the store for a card from that host with these interfaces."""
     if not trust.policies:
         return []
     hosts = set() if host is None else {host}
     try:
         hosts |= {interface_host(url) for _, url in interface_urls(card)}
     except MalformedError:
-        return [each.policy for each in trust.policies]  # of a host that nobody can tell: all that is demanded of any
+        return [each.policy for each in trust.policies]  # the hosts are unknown, so all policies apply
     return [each.policy for each in trust.policies if any(map(each.origins.covers, hosts))]
 
 
 def _covered_by_all(counted: list[VerifiedSignature], failures: tuple[SignatureFailure, ...]) -> VerifiedSignature:
-    """The signature whose members every other one that counts covers, too; PolicyNotMetError when there is none.
+    """The signature whose members all other counted signatures cover, too; PolicyNotMetError if there is no such one.
 
-    Two pruned forms of one card need not contain each other, so how much each drops decides nothing.
+    The number of dropped members does not decide, because of two pruned forms of a card neither may contain the other.
     """
     for signature in sorted(counted, key=_openness, reverse=True):
         if all(
@@ -161,7 +174,10 @@ def _covered_by_all(counted: list[VerifiedSignature], failures: tuple[SignatureF
             if other is not signature
         ):
             return signature
-    raise PolicyNotMetError("the parties that the policy demands have signed different parts of this card", failures)
+    raise PolicyNotMetError(
+        "the parties that the policy requires have signed different parts of this card; let them sign the whole card",
+        failures,
+    )
 
 
 def _openness(signature: VerifiedSignature) -> tuple[bool, int]:
@@ -172,7 +188,7 @@ def _check_coverage(common: VerifiedSignature, coverage: Coverage, failures: tup
     projection = common.projection
     if projection.uncovered and coverage is not Coverage.SIGNED_PART_ONLY:
         raise UncoveredFieldsError(
-            f"members of the card are not in what was signed, in the form {projection.form}: "
+            f"the signature, in the form {projection.form}, does not cover these members of the card: "
             f"{shown(projection.uncovered)}",
             projection.uncovered,
             failures,
@@ -187,7 +203,7 @@ def _result(
     *,
     is_whole: bool,
 ) -> VerifiedCard:
-    """What the signatures that count have verified together."""
+    """The card that the counted signatures verify together."""
     projection = common.projection
     issued = min([signature.issued for signature in counted])
     bound = host is not None and not any(isinstance(each.trusted.origins, UnsafeAnyOrigin) for each in counted)
@@ -217,13 +233,13 @@ def _warnings(common: VerifiedSignature, *, is_whole: bool, bound: bool) -> tupl
     )
     if unencrypted:
         warnings.append(
-            f"not encrypted: {shown(unencrypted)}; anybody on the way can read and change what is sent there, "
-            "credentials too: call an interface whose URL is https, or have the agent served over TLS"
+            f"not encrypted: {shown(unencrypted)}; anybody on the network path can read and change requests and "
+            "credentials: call an interface with an https URL, or ask the operator to serve the agent over TLS"
         )
     if not is_whole:
         warnings.append(
             f"signed in the form {common.projection.form}, which drops members: security requirements and schemes may "
-            "have been removed, and nothing shows it"
+            "have been removed without a trace"
         )
     return tuple(warnings)
 
@@ -236,20 +252,20 @@ def _leaves_this_machine(url: str) -> bool:
 
 
 def _printed(document: Mapping[str, Any]) -> bytes:
-    """The card as text, so that both ways in meet the same reader; what is not JSON is refused."""
+    """The card as text, so that bytes and dicts go through the same reader; values that are not JSON are rejected."""
     if not isinstance(document, Mapping):
         raise ConfigurationError(
-            "verify_card: the first argument is the card, as the bytes that were served or as a dict, and this is "
-            f"{type(document).__name__}; write verify_card(card, trust, origin=…, now=…)"
+            "verify_card: the first argument must be the card, as the bytes that were served or as a dict, and is "
+            f"{type(document).__name__}; write verify_card(card, trust, origin=…)"
         )
     return canonicalize_received(dict(document))
 
 
 def _checked_arguments(trust: TrustSource, policy: Policy, coverage: Coverage) -> TrustStore:
-    """The keys that are trusted now, when the policy can be met with them."""
+    """The keys that are trusted now. ConfigurationError: an argument is wrong, or the policy names unknown parties."""
     if not callable(getattr(trust, "trust_store", None)):
         raise ConfigurationError(
-            f"verify_card: the second argument is a TrustStore or a TrustFile, and this is {type(trust).__name__}; "
+            f"verify_card: the second argument must be a TrustStore or a TrustFile, and is {type(trust).__name__}; "
             "write verify_card(document, TrustFile('trust.toml'), origin=url), or TrustStore([TrustedKey(…)])"
         )
     store = trust.trust_store()
@@ -273,15 +289,15 @@ def _host_asked(origin: str | UnsafeAnyOrigin) -> str | None:
         return None if isinstance(origin, UnsafeAnyOrigin) else host_of(origin)
     except (MalformedError, TypeError):
         raise ConfigurationError(
-            'origin: write the URL or the host that the card was asked from, as in origin="https://agent.example.com", '
-            "or UnsafeAnyOrigin() when that is not known"
+            'origin: write the URL or host from which the card was fetched, as in origin="https://agent.example.com", '
+            "or UnsafeAnyOrigin() if that is not known"
         ) from None
 
 
 def seconds(now: float | datetime) -> float:
-    """A moment as seconds since the epoch; ConfigurationError for a datetime that does not know its time zone."""
+    """A moment as seconds since the epoch; ConfigurationError for a datetime without a time zone."""
     if isinstance(now, datetime):
         if now.tzinfo is None:
-            raise ConfigurationError("a datetime without time zone; write datetime.now(timezone.utc)")
+            raise ConfigurationError("a datetime needs a time zone; write datetime.now(timezone.utc)")
         return now.timestamp()
     return float(now)

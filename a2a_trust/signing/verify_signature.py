@@ -1,17 +1,17 @@
-"""Verify the signatures of a card, each by itself: none can stop another, whatever their order.
+"""Verify the signatures of a card independently: no signature can stop another, whatever their order.
 
 The steps for one signature, in the order of ``verify_signatures`` and ``_verify_by_key``:
 
 1. The entry is well formed, and not a companion: companions never count.
-2. Its header names at least one trusted key for the host. Each of these keys is tried:
-3. the key is neither revoked nor outside its validity;
-4. the protected ``exp``, ``nbf`` and ``iat`` allow this moment;
-5. the header's ``alg`` is that of the key;
-6. the bytes are those of a form of the card: of the form that the mark names, else of any form, the weakest first;
-7. the signature covers the whole card, as the mark, the trust entry or the signed bytes show; a signature of a part
-   counts only if the trust entry names an SDK that signs so;
-8. the key may speak for the hosts of all interfaces in what was signed. An interface of another scheme than those of
-   ``interface_host`` is rejected.
+2. Its header names at least one trusted key for the host. Steps 3 to 8 try each of these keys.
+3. The key is valid now, and not revoked.
+4. The protected ``exp``, ``nbf`` and ``iat`` allow this moment.
+5. The ``alg`` of the header is that of the key.
+6. The signature is over a form of the card: the form that the mark names, or else any form, the weakest first.
+7. The signature covers the whole card. The mark, the trust entry or the signed bytes must show that. A signature of a
+   part counts only if the trust entry names an SDK that signs in this form.
+8. The key may speak for the hosts of all signed interfaces. An interface with a scheme that ``interface_host`` does not
+   accept is rejected.
 
 Source: A2A 8.4.3, RFC 7515 5.2.
 """
@@ -37,28 +37,28 @@ from a2a_trust.signing.signature import Signature, parse_signature, signature_en
 __all__ = ["CLOCK_SKEW", "VerifiedSignature", "verify_signatures"]
 
 CLOCK_SKEW: Final = 60.0
-"""How far in the future a protected ``iat`` or ``nbf`` may lie, in seconds."""
+"""How far in the future a protected ``iat`` or ``nbf`` may be, in seconds."""
 
 
 class VerifiedSignature(NamedTuple):
-    """A signature of a card by one trusted key, and what it covers."""
+    """A signature of a card by one trusted key, and the members that it covers."""
 
     position: int
-    """The place of the signature in the card: one signature is by one party, whatever keys it verifies with."""
+    """The index of the signature in the card. A signature belongs to one party, even if several keys verify it."""
     trusted: TrustedKey
     projection: Projection
     is_whole: bool
     """Whether it covers the whole card."""
     interfaces: list[tuple[str, str]]
-    """Pointer and URL of every interface in what was signed."""
+    """Pointer and URL of every signed interface."""
     valid_from: float
     valid_until: float
     issued: float
-    """The protected ``iat``; without one -inf: to choose that signature among several gains nothing."""
+    """The protected ``iat``; without one -inf, so that leaving ``iat`` out gives no advantage over other signatures."""
 
     @property
     def openness(self) -> tuple[bool, int]:
-        """How much the signature leaves open: the less, the better."""
+        """How much of the card the signature does not cover; smaller is better."""
         return (not self.is_whole, len(self.projection.dropped))
 
 
@@ -70,9 +70,9 @@ class _RefusedError(Exception):
 def verify_signatures(
     served: UnambiguousCard, trust: TrustStore, host: str | None, now: float
 ) -> tuple[list[VerifiedSignature], tuple[SignatureFailure, ...]]:
-    """The signatures that count for this host at this moment, once for each trusted key, and why the others do not.
+    """The signatures that count for this host at this moment, once for each trusted key, and why others do not.
 
-    UnsignedCardError: there are none. MalformedError: there are too many.
+    UnsignedCardError: the card has no signatures. MalformedError: it has too many.
     """
     verified: list[VerifiedSignature] = []
     failures: list[SignatureFailure] = []
@@ -95,9 +95,9 @@ def verify_signatures(
 def _verify_by_keys(
     position: int, signature: Signature, candidates: tuple[TrustedKey, ...], now: float, forms: _Forms
 ) -> list[VerifiedSignature]:
-    """What one signature covers, by each trusted key that made it; _RefusedError when none of them has.
+    """The verified signature for each trusted key that made it; _RefusedError if no candidate made it.
 
-    Several parties may have published keys under one kid. The signature says which of these keys made it.
+    Several parties may have published keys under one kid, so each of these keys is tried.
     """
     verified: list[VerifiedSignature] = []
     refusals: list[tuple[FailureReason, str]] = []  # not the exceptions, whose frames would hold the card
@@ -111,14 +111,14 @@ def _verify_by_keys(
     return verified
 
 
-#: Of several refusals that of the key which made the signature is told, not those of others under its kid.
+#: Of several refusals, the one for the key that made the signature is reported, not those for other keys of its kid.
 _LEAST_TELLING: Final = {FailureReason.PARTIAL: 0, FailureReason.BAD_SIGNATURE: 2}
 
 
 def _verify_by_key(
     position: int, signature: Signature, trusted: TrustedKey, now: float, forms: _Forms
 ) -> VerifiedSignature:
-    """Steps 3 to 8, with one trusted key; _RefusedError when the signature does not count."""
+    """Steps 3 to 8, with one trusted key; _RefusedError if the signature does not count."""
     _check_validity(trusted, now)
     starts, expires = _check_times(signature, now)
     _check_algorithm(signature, trusted)
@@ -139,12 +139,14 @@ def _verify_by_key(
 
 
 def _trusted_keys(signature: Signature, trust: TrustStore, host: str | None) -> tuple[TrustedKey, ...]:
-    """The trusted keys that the header names for this host, at least one. ``jku`` decides nothing."""
+    """The trusted keys that the header names for this host, at least one. ``jku`` is not used."""
     algorithm = algorithm_of(signature.alg)
     if algorithm is None:
-        # The name of a trusted key with an algorithm that no key is for is an attack; any other is a stranger's.
+        # An unknown algorithm with the kid of a trusted key is an attack; with another kid it is a stranger's.
         if trust.knows(signature.kid):
-            raise _RefusedError(FailureReason.WRONG_ALGORITHM, "the header's alg is not one that cards are signed with")
+            raise _RefusedError(
+                FailureReason.WRONG_ALGORITHM, "the header's alg is not a signature algorithm for cards"
+            )
         raise _RefusedError(FailureReason.UNKNOWN_KEY, "no trusted key has this kid")
     kty = algorithm.kty
     entries = trust.named(signature.kid, kty)
@@ -153,30 +155,35 @@ def _trusted_keys(signature: Signature, trust: TrustStore, host: str | None) -> 
     if host is not None:
         entries = tuple([entry for entry in entries if entry.origins.covers(host)])
         if not entries:
-            raise _RefusedError(FailureReason.WRONG_ORIGIN, f"the key is not trusted for {host}")
+            raise _RefusedError(FailureReason.WRONG_ORIGIN, f"the key is not trusted for {host}; {_ADD_HOST}")
     return entries
+
+
+_ADD_HOST: Final = "if it may speak for this host, add the host to the origins of its trust entry"
 
 
 def _check_companion(signature: Signature) -> None:
     if signature.is_companion:
-        raise _RefusedError(FailureReason.COMPANION, "a companion for verifiers of a weaker form; it never counts here")
+        raise _RefusedError(
+            FailureReason.COMPANION, "a companion, for SDKs that cannot check the full signature; it never counts here"
+        )
 
 
 def _check_validity(trusted: TrustedKey, now: float) -> None:
     if trusted.revoked:
-        raise _RefusedError(FailureReason.REVOKED_KEY, "the key is revoked")
+        raise _RefusedError(FailureReason.REVOKED_KEY, "the key is revoked; the publisher must sign with another key")
     if not trusted.not_before <= now < trusted.not_after:
         raise _RefusedError(FailureReason.KEY_NOT_VALID_NOW, f"the key is not valid now: {trusted.state(now)}")
 
 
 def _check_times(signature: Signature, now: float) -> tuple[float, float]:
-    """From when, and until just before when, the protected header allows the signature."""
+    """The period in which the protected header allows the signature: its begin, and its end (exclusive)."""
     header = signature.header
     expires = header.get("exp", inf)
     starts = max(header.get("iat", -inf), header.get("nbf", -inf)) - CLOCK_SKEW
     if now >= expires:
         raise _RefusedError(
-            FailureReason.EXPIRED, f"the signature expired at {date_of(expires)}; its publisher has to sign again"
+            FailureReason.EXPIRED, f"the signature expired at {date_of(expires)}; its publisher must sign again"
         )
     if now < starts:
         raise _RefusedError(FailureReason.NOT_YET_VALID, "the signature begins in the future (protected iat or nbf)")
@@ -186,25 +193,27 @@ def _check_times(signature: Signature, now: float) -> tuple[float, float]:
 def _check_algorithm(signature: Signature, trusted: TrustedKey) -> None:
     algorithm = algorithm_of(signature.alg)
     if algorithm is None or algorithm.name != trusted.key.alg:
-        raise _RefusedError(FailureReason.WRONG_ALGORITHM, f"the header's alg is not {trusted.key.alg} of the key")
+        raise _RefusedError(
+            FailureReason.WRONG_ALGORITHM, f"the header's alg is not {trusted.key.alg}, the algorithm of the key"
+        )
 
 
 class _Forms:
-    """The forms of one card, made when they are first needed."""
+    """The forms of one card, made on first use."""
 
     __slots__ = ("_fits", "_made", "_served")
 
     def __init__(self, served: UnambiguousCard) -> None:
         self._served = served
         self._made: dict[Form, Projection] = {}
-        #: Several entries may trust one key: its signature is checked once.
+        #: Several entries may trust one key; its signature is verified once.
         self._fits: dict[tuple[str, str, str], dict[Form, Projection]] = {}
 
     def signed_by(self, signature: Signature, key: PublicKey) -> dict[Form, Projection]:
-        """The forms of the card that the key signed: that of the mark, or all that have the bytes of the weakest.
+        """The forms of the card that the key signed: that of the mark, or all forms with the bytes of the weakest one.
 
-        The weakest first, because a signer that drops members may have dropped some before the card was served: then
-        the served card is exactly what was signed, and nothing shows it.
+        The weakest form is tried first. A signer that drops members may have dropped some before the card was served;
+        then the served card has exactly the signed bytes, and nothing shows that members are missing.
         """
         asked = (signature.protected, signature.signature, key.thumbprint)
         fits = self._fits.get(asked)
@@ -213,7 +222,7 @@ class _Forms:
         if not fits:
             raise _RefusedError(
                 FailureReason.BAD_SIGNATURE,
-                "not by this key over this card"
+                "not a signature by this key over this card"
                 + (" in any form" if signature.mark is None else f" in the form {signature.mark}, which it names")
                 + "; the card or the signature was changed",
             )
@@ -246,7 +255,7 @@ class _Forms:
         return made
 
 
-#: SERVED before SPEC: they prove the same, and where their bytes are equal the plainer name is told.
+#: SERVED before SPEC: they prove the same, and if their bytes are equal, the simpler name is reported.
 _WEAKEST_FIRST: Final = (Form.V0_3_PYTHON, Form.PRUNED_LEGACY, Form.PRUNED, Form.SERVED, Form.SPEC)
 
 
@@ -272,7 +281,7 @@ _FORMS_OF: Final[Mapping[SigningTool | None, tuple[Form, ...]]] = {
 
 
 def _covered(fits: Mapping[Form, Projection], mark: Form | None, signer: SigningTool | None) -> tuple[Projection, bool]:
-    """What was signed, and whether it is the whole card; _RefusedError when the trust entry does not allow a part.
+    """The signed form, and whether it is the whole card; _RefusedError if the trust entry does not allow a part.
 
     ``fits`` are the forms of the card that the signature fits.
     """
@@ -287,25 +296,31 @@ def _covered(fits: Mapping[Form, Projection], mark: Form | None, signer: Signing
         if form in fits:
             return fits[form], False
     if full is not None and signer in _FORMS_OF:
-        # A newer SDK may know members that are unknown here, and prune the others all the same.
+        # A newer SDK may know members that are unknown here, and still prune others.
         return full._replace(form=Form.PRUNED), False
     raise _RefusedError(FailureReason.PARTIAL, _why_partial(fits, signer))
 
 
 def _why_partial(fits: Mapping[Form, Projection], signer: SigningTool | None) -> str:
     if signer is SigningTool.A2A_TRUST:
-        return 'a good signature without our mark; the key is trusted for marked ones only (signer "a2a-trust")'
+        return (
+            "a valid signature without the mark of a2a-trust, which the trust entry demands: its signer is "
+            '"a2a-trust". If another tool signs with the key, name that tool as signer'
+        )
     if signer is not None:
-        return f"a good signature in the form {next(iter(fits))}, which is not one of its signer {signer}"
+        return (
+            f"a valid signature in the form {next(iter(fits))}, which {signer}, the signer of the trust entry, does "
+            "not use; name the tool that signs with the key as signer"
+        )
     return (
-        "a good signature, but nothing shows that it covers the whole card: what SDKs drop before they sign can be "
-        'removed unnoticed. Accept that by the signer of the trust entry: "a2a-python" or "a2a-js"; or write "whole" '
-        "if the key's owner signs complete cards"
+        "a valid signature, but nothing shows that it covers the whole card: members that SDKs drop before they sign "
+        "may have been removed. To accept this, name the signer in the trust entry: "
+        '"a2a-python" or "a2a-js", or "whole" if the owner of the key signs complete cards'
     )
 
 
 def _check_interfaces(interfaces: list[tuple[str, str]], origins: Origins | UnsafeAnyOrigin) -> None:
-    # A key for any host needs no host to be compared with, but no name server in its place either.
+    # A key for every host needs no comparison of hosts, but the URL must name a host and not a name server.
     host_of = interface_scheme if isinstance(origins, UnsafeAnyOrigin) else interface_host
     for pointer, url in interfaces:
         try:
@@ -313,7 +328,9 @@ def _check_interfaces(interfaces: list[tuple[str, str]], origins: Origins | Unsa
         except MalformedError as error:
             raise _RefusedError(FailureReason.WRONG_ORIGIN, f"{pointer}: {error}") from None
         if not origins.covers(host):
-            raise _RefusedError(FailureReason.WRONG_ORIGIN, f"{pointer}: the key is not trusted for the host {host}")
+            raise _RefusedError(
+                FailureReason.WRONG_ORIGIN, f"{pointer}: the key is not trusted for the host {host}; {_ADD_HOST}"
+            )
 
 
 def _failure(position: int, kid: str | None, reason: FailureReason, detail: str) -> SignatureFailure:

@@ -158,7 +158,7 @@ def test_the_keys_of_a_trust_file_may_be_on_the_network(command: Command, agent:
     for more in ((), ("--on-first-use",)):
         done = command("verify", url, "--trust", "trust.toml", *more)
         assert done.code == 4
-        assert "going on without its keys" in done.err
+        assert "continuing without the keys of this key set" in done.err
 
 
 def test_files_and_agents_are_verified_side_by_side(command: Command, agent: Agent) -> None:
@@ -257,23 +257,23 @@ def test_the_key_of_a_stranger_is_believed_by_choice_once_and_shown(command: Com
 def test_what_the_agent_does_not_publish_is_not_believed_and_the_reason_is_told(command: Command, agent: Agent) -> None:
     done = command("verify", agent.origin(HOST), "--on-first-use")
     assert done.code == 4
-    assert "because:   the key set of the card's own origin: " in done.out
+    assert "cause:     the key set of the card's own origin: " in done.out
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "what"),
     [
-        (["verify", "card.json", *KEYS, "--memory", "a.db", "--any-origin"], 2, "for cards that are asked for"),
-        (["verify", "card.json", "--on-first-use", "--any-origin"], 2, "for cards that are asked for"),
+        (["verify", "card.json", *KEYS, "--memory", "a.db", "--any-origin"], 2, "work only with the URL of an agent"),
+        (["verify", "card.json", "--on-first-use", "--any-origin"], 2, "work only with the URL of an agent"),
         (
             ["verify", "card.json", *KEYS, "--allow-private", "--any-origin"],
             2,
-            "--allow-private is for cards that are asked for",
+            "--allow-private works only with the URL of an agent",
         ),
-        (["inspect", "card.json", "--allow-private"], 2, "--allow-private is for cards that are asked for"),
+        (["inspect", "card.json", "--allow-private"], 2, "--allow-private works only with the URL of an agent"),
         (["verify", "{url}", *KEYS, "--memory", "keys.json"], 2, "is no memory of cards"),
         (["verify", "{url}", *KEYS, "--memory", "no/folder/a.db"], 6, "No such file"),
-        (["inspect", "{url}", "--origin", "{url}"], 2, "name keys too"),
+        (["inspect", "{url}", "--origin", "{url}"], 2, "need keys to verify with"),
     ],
 )
 def test_arguments_that_mean_nothing_are_refused_before_anybody_is_asked(
@@ -386,9 +386,9 @@ def test_keys_of_first_use_come_from_the_origin_that_was_typed(run: Run, plain: 
     ("url", "why"),
     [
         ("http://10.0.0.1:8000", "write https://…, or for names in a service mesh use fetch_card in Python"),
-        ("http://agent.team.svc.cluster.local", "http is for this machine only, also with --allow-private"),
-        ("http://localhost.example", "http is for this machine only, also with --allow-private"),
-        ("https://169.254.169.254", "link-local, metadata and other special addresses are never fetched from"),
+        ("http://agent.team.svc.cluster.local", "http is for this machine only, even with --allow-private"),
+        ("http://localhost.example", "http is for this machine only, even with --allow-private"),
+        ("https://169.254.169.254", "cards are never fetched from link-local, metadata and other special addresses"),
         ("https://[fd00:ec2::254]/latest/agent.json", "link-local, metadata"),
         ("https://[::ffff:127.0.0.1]", "link-local, metadata"),
         ("http://127.1", "URL: ambiguous"),

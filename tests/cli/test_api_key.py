@@ -35,7 +35,7 @@ def test_a_new_key_goes_alone_to_standard_output_and_lets_its_owner_in(run: Run,
     key = done.out.removesuffix("\n")
     assert done.code == 0
     assert key_id_of(key) in done.err
-    assert "shown this once" in done.err
+    assert "shown only now" in done.err
     assert key not in done.err
     identity = verified(tmp_path, key)
     assert (identity.subject, identity.scopes) == ("alice", frozenset({"read", "write"}))
@@ -49,7 +49,7 @@ def test_a_report_in_json_has_the_key_and_all_that_is_kept(run: Run, tmp_path: P
     assert (report["command"], report["ok"], report["exit"]) == ("api-key create", True, 0)
     assert report["id"] == key_id_of(report["key"])
     assert report["key"].startswith("acme_")
-    assert (report["owner"], report["state"], report["other_keys"]) == ("alice", "good", 0)
+    assert (report["owner"], report["state"], report["other_keys"]) == ("alice", "valid", 0)
     until = verified(tmp_path, report["key"]).expires_at
     assert until == pytest.approx(time.time() + 90 * 86_400, abs=60)
 
@@ -57,7 +57,7 @@ def test_a_report_in_json_has_the_key_and_all_that_is_kept(run: Run, tmp_path: P
 def test_a_second_key_of_an_owner_is_told(run: Run) -> None:
     created(run)
     done = run("api-key", "create", *STORE, "--owner", "alice")
-    assert "1 more of this owner's keys" in done.err
+    assert "1 more key of this owner is valid" in done.err
     assert "more of this owner" not in run("api-key", "create", *STORE, "--owner", "bob").err
 
 
@@ -70,8 +70,8 @@ def test_a_list_names_keys_and_shows_none(run: Run) -> None:
     assert [line.split()[1:3] for line in listed.out.splitlines()] == [
         ["OWNER", "STATE"],
         ["alice", "revoked"],
-        ["alice", "good"],
-        ["bob", "good"],
+        ["alice", "valid"],
+        ["bob", "valid"],
     ]
     entries = report.json["keys"]
     assert [entry["id"] for entry in entries[:2]] == [key_id_of(key) for key in keys]
@@ -86,7 +86,7 @@ def test_a_rotated_key_goes_on_for_the_overlap(run: Run, tmp_path: Path) -> None
     done = run("api-key", "rotate", *STORE, key_id_of(old), "--overlap", "2h")
     new = done.out.removesuffix("\n")
     assert done.code == 0
-    assert f"{key_id_of(old)}, which it replaces, is good until" in done.err
+    assert f"{key_id_of(old)}, which it replaces, is valid until" in done.err
     assert verified(tmp_path, old).subject == verified(tmp_path, new).subject == "alice"
     later = time.time() + 7200 + 1
     assert verified(tmp_path, new, later).scopes == frozenset({"read"})

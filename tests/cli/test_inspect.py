@@ -47,23 +47,23 @@ def inspected(run: Run, folder: Path, card: Any, *arguments: str) -> str:
     ("schemes", "requirements", "sentence"),
     [
         ({"k": KEY}, demanding({"k": []}), "an API key in the header X-API-Key"),
-        ({"o": OAUTH}, demanding({"o": ["read"]}), "a token of OAuth 2.0 with the scope read"),
-        ({"o": OAUTH}, demanding({"o": ["write", "read"]}), "a token of OAuth 2.0 with the scopes read and write"),
+        ({"o": OAUTH}, demanding({"o": ["read"]}), "an OAuth 2.0 token with the scope read"),
+        ({"o": OAUTH}, demanding({"o": ["write", "read"]}), "an OAuth 2.0 token with the scopes read and write"),
         (
             {"k": KEY, "o": OAUTH, "m": MTLS},
             demanding({"k": []}, {"o": ["read"], "m": []}),
-            "either an API key in the header X-API-Key, or a client certificate (mutual TLS) and a token of OAuth 2.0 "
+            "either an API key in the header X-API-Key, or a client certificate (mutual TLS) and an OAuth 2.0 token "
             "with the scope read",
         ),
-        ({"c": OIDC}, demanding({"c": []}), "a token of OpenID Connect"),
+        ({"c": OIDC}, demanding({"c": []}), "an OpenID Connect token"),
         ({"b": {"httpAuthSecurityScheme": {"scheme": "Basic"}}}, demanding({"b": []}), "a user name and a password"),
-        ({"b": {"httpAuthSecurityScheme": {"scheme": "Digest"}}}, demanding({"b": []}), "a credential of HTTP digest"),
+        ({"b": {"httpAuthSecurityScheme": {"scheme": "Digest"}}}, demanding({"b": []}), "a credential for HTTP digest"),
         ({}, demanding({"lost": []}), "lost, which the card does not declare"),
-        ({"k": KEY}, [], "nothing: the card demands no proof, so anybody may call"),
+        ({"k": KEY}, [], "nothing: the card requires no credential, so anybody may call"),
         (
             {"k": KEY},
             [*demanding({"k": []}), {}],
-            "either an API key in the header X-API-Key, or nothing at all: anybody",
+            "either an API key in the header X-API-Key, or nothing: anybody",
         ),
     ],
 )
@@ -79,7 +79,7 @@ def test_how_to_authenticate_is_a_sentence(
     [
         (
             {"name": "Old", "url": "https://a.example", "authentication": {"schemes": ["apiKey"]}},
-            "what the card calls 'apiKey'",
+            "a credential that the card only names: 'apiKey'",
         ),
         (
             {
@@ -136,9 +136,9 @@ def test_each_signature_is_judged_alone(run: Run, tmp_path: Path) -> None:
         "signed:       ann (ES256, on 2023-11-14T22:13:20Z until 2096-10-02T07:06:40Z, jku https://a.example/k)"
         in done.out
     )
-    assert "good in the form spec; covers the whole card" in done.out
+    assert "valid in the form spec;  covers the whole card" in done.out
     assert "does not count: no trusted EC key has this kid" in done.out
-    assert "a companion for SDKs; it counts for nobody else" in done.out
+    assert "a companion for SDKs; others ignore it" in done.out
     assert "signed:       unreadable: protected header: alg is missing or not a string" in done.out
     assert "trusted:      verified, for invoice.example.com" in done.out
     report = run("inspect", "card.json", "--trust", "trust.toml", "--json", "--any-origin").json
@@ -177,9 +177,9 @@ def test_what_a_form_leaves_open_is_told(run: Run, tmp_path: Path) -> None:
     (tmp_path / "card.json").write_bytes(pruned(CARD, ANN))
     done = run("inspect", "card.json", "--jwks", "key.json", "--any-origin")
     assert done.code == 5
-    assert "does not count: a good signature, but nothing shows that it covers the whole card" in done.out
+    assert "rejected: a valid signature, but nothing shows that it covers the whole card" in done.out
     shown = run("inspect", "card.json", "--jwks", "key.json", "--signer", "a2a-js", "--any-origin").out
-    assert "good in the form pruned; covers a part of the card" in shown
+    assert "valid in the form pruned;  covers a part of the card" in shown
     assert "unverified: /securityRequirements" in shown
 
 
@@ -211,9 +211,12 @@ def test_nothing_in_a_card_steers_the_terminal(run: Run, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        (["card.json", "--origin", "https://a.example"], "--any-origin, --signer, --kid and --alg are for verifying"),
+        (
+            ["card.json", "--origin", "https://a.example"],
+            "--any-origin, --signer, --kid and --alg need keys to verify with",
+        ),
         (["-", "-"], "can be read only once"),
-        (["card.json", "--trust", "t.toml", "--jwks", "k.json"], "--trust says which keys"),
+        (["card.json", "--trust", "t.toml", "--jwks", "k.json"], "--trust already names keys"),
     ],
 )
 def test_arguments_that_mean_nothing_are_refused(run: Run, tmp_path: Path, arguments: list[str], what: str) -> None:

@@ -110,7 +110,7 @@ def test_a_key_for_rsassa_pss_signs_what_its_parameters_say(a2a_sign: A2aSign) -
             "verify card.json --any-origin --trust trust.toml --alg PS256",
             "leave out --jwks, --public-key, --kid, --alg and --signer",
         ),
-        ("inspect card.json --alg PS256", "--alg are for verifying"),
+        ("inspect card.json --alg PS256", "--alg need keys to verify with"),
         (f"trust add new.toml --origin {HOST} --public-key rs256.pub --alg PS256", "--alg: rs256.pub: algorithm PS256"),
         (f"trust add new.toml --origin {HOST} --jwks-url https://a.example/k --alg HS256", "--alg: no signature"),
     ],
@@ -126,7 +126,7 @@ def test_of_a_set_the_keys_for_another_algorithm_are_skipped(a2a_sign: A2aSign) 
     assert a2a_sign("card.json --key rsa.pem --kid rsa --alg PS256").code == 0
     done = a2a_sign("verify card.json --any-origin --jwks set.json --alg PS256")
     assert done.code == 0
-    assert "key 'ann' skipped: it is for ES256, not for the PS256 of --alg" in done.err
+    assert "skipped key 'ann': it is for ES256, and --alg is PS256" in done.err
     assert "key 'says' skipped: it is for RS256" in done.err
 
 
@@ -160,7 +160,7 @@ def test_what_a_key_says_about_itself_is_shown_and_counts(
     assert (done.code, says in done.out) == (4, True)
     done = a2a_sign(f"trust add trust.toml --origin {HOST} --jwks {keys}.json")
     assert done.code == 0
-    assert "it proves nothing now" in done.err
+    assert "its signatures are rejected now" in done.err
     listed = a2a_sign("trust list trust.toml").out.splitlines()[1]
     assert f"  {valid}" in listed
     assert f"  {state}  " in listed
@@ -187,7 +187,7 @@ def test_a_key_that_is_over_signs_nothing(a2a_sign: A2aSign) -> None:
     assert Path("card.json").read_bytes() == before
     done = a2a_sign("keys create ring.json --key old.jwk")
     assert done.code == 2
-    assert "take nbf, exp and revoked out of the JWK" in done.err
+    assert "remove nbf, exp and revoked from the JWK" in done.err
     assert not Path("ring.json").exists()
 
 

@@ -58,7 +58,7 @@ def test_names_of_temporaries_are_refused_as_targets_and_as_keys(run: Run, card:
     reserved.write_bytes(key.read_bytes())
     reserved.chmod(0o600)
     done = run("card.json", "--key", reserved.name)
-    assert (done.code, "temporary file of a command" in done.err) == (2, True)
+    assert (done.code, "is a temporary file" in done.err) == (2, True)
 
 
 @pytest.mark.parametrize("is_equal", [True, False])
@@ -126,6 +126,6 @@ def test_an_empty_kid_is_a_mistake(run: Run, tmp_path: Path) -> None:
 
 def test_a_jwk_in_a_file_that_is_named_like_pem_is_told(run: Run, tmp_path: Path) -> None:
     told = run("keygen", "-o", str(tmp_path / "a.pem"), "--kid", "a")
-    assert "mode 0600; a JWK, since PEM can hold neither --kid nor this --alg" in told.out
+    assert "mode 0600; a JWK, because PEM cannot hold --kid or this --alg" in told.out
     assert "JWK, since" not in run("keygen", "-o", str(tmp_path / "b.pem")).out
     assert "JWK, since" not in run("keygen", "-o", str(tmp_path / "c.jwk"), "--kid", "c").out

@@ -51,7 +51,7 @@ def test_a_finding_is_one_line_with_place_severity_rule_and_message_and_one_with
         "card.json:/iconUrl note http-link: whoever is on the way can change what people are shown",
         "    Write https.",
         "card.json: 2 notes",
-        "  1 can be fixed with --fix, which changes no meaning",
+        "  1 can be fixed with --fix; the meaning of the card stays the same",
     ]
 
 

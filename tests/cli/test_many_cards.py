@@ -79,7 +79,7 @@ def test_cards_are_named_in_every_way(
         (["--files-from", "-"], b"\0\0", "the list is empty"),
         (["--files-from", "-"], b"\n\r\n", "the list is empty"),
         (["--files-from", "gone.txt"], b"", "gone.txt"),
-        (["--files-from", "-"], b'"agents/\\303\\274.json"\n', "list names with git … -z"),
+        (["--files-from", "-"], b'"agents/\\303\\274.json"\n', "make the list with git … -z"),
         (["-", "--files-from", "-"], b"agents", "- (standard input) can be read only once"),
         (["--files-from", "list"], b"", "can be read only once"),
         ([], b"", "the following arguments are required: FILE, or --files-from FILE"),

@@ -40,7 +40,7 @@ def created(run: Run, *arguments: str, user: str = "ann") -> str:
 def test_a_new_password_goes_alone_to_standard_output_and_lets_its_user_in(run: Run, tmp_path: Path) -> None:
     done = run("password", "create", *STORE, "--user", "ann", "--scope", "read", "--scope", "write")
     password = done.out.removesuffix("\n")
-    assert (done.code, "shown this once" in done.err, password in done.err) == (0, True, False)
+    assert (done.code, "shown only now" in done.err, password in done.err) == (0, True, False)
     assert re.fullmatch(r"[2-9a-z]{4}(-[2-9a-z]{4}){6}", password)
     identity = verified(tmp_path, "ann", password)
     assert (identity.issuer, identity.subject, identity.scopes) == ("passwords", "ann", frozenset({"read", "write"}))
@@ -66,8 +66,8 @@ def test_a_list_names_users_and_shows_no_secret(run: Run, tmp_path: Path) -> Non
     assert [line.split()[:2] for line in listed.out.splitlines()] == [
         ["USER", "STATE"],
         ["ann", "revoked"],
-        ["bob", "good"],
-        ["eve", "good"],
+        ["bob", "valid"],
+        ["eve", "valid"],
     ]
     assert [entry["expires"] is None for entry in report.json["passwords"]] == [True, False, True]
     told = listed.out + listed.err + report.out + report.err
@@ -213,10 +213,10 @@ def test_a_new_password_that_nobody_saw_is_taken_back(action: str, tmp_path: Pat
     assert "the new password could not be shown (No space left on device)" in done.stderr
     if old is None:
         assert record.revoked is not None
-        assert "it was revoked again" in done.stderr
+        assert "it was revoked at once" in done.stderr
     else:
         assert record == old
-        assert "the old one goes on as it was" in done.stderr
+        assert "the old one stays valid" in done.stderr
 
 
 def test_without_argon2_the_command_says_what_to_install(tmp_path: Path) -> None:

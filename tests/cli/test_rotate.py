@@ -203,7 +203,7 @@ def test_an_encrypted_ring_needs_its_passphrase_to_sign_and_to_grow_only(run: Ru
         refused = run(*arguments)
         assert (refused.code, "A2A_SIGN_KEY_PASSPHRASE" in refused.err) == (2, True)
         wrong = run(*arguments, A2A_SIGN_KEY_PASSPHRASE="wrong")
-        assert (wrong.code, "does not open it" in wrong.err) == (2, True)
+        assert (wrong.code, "passphrase is wrong" in wrong.err) == (2, True)
         assert run(*arguments, **secret).code == 0
     assert sorted(kids(run).values()) == ["active", "next"]
     assert verified(run, card).code == 0
@@ -227,7 +227,7 @@ def test_a_ring_is_taken_wherever_a_key_is(way: str, run: Run, card: Path, ring:
 def test_a_ring_names_its_keys_itself(run: Run, card: Path, ring: Path) -> None:
     before = card.read_bytes()
     done = run("card.json", "--key", "ring.json", "--kid", "mine")
-    assert (done.code, "drop --kid" in done.err) == (2, True)
+    assert (done.code, "leave out --kid" in done.err) == (2, True)
     assert card.read_bytes() == before
 
 
@@ -261,7 +261,7 @@ def test_the_key_set_goes_alone_to_standard_output(run: Run, ring: Path, tmp_pat
     assert (tmp_path / "jwks.json").read_text() == done.out
     before = ring.read_bytes()
     refused = run("keys", "export", "ring.json", "-o", "./ring.json")
-    assert (refused.code, "is the private key, and would be written over" in refused.err) == (2, True)
+    assert (refused.code, "is the private key, and would be overwritten" in refused.err) == (2, True)
     assert ring.read_bytes() == before
 
 
@@ -276,7 +276,7 @@ def test_a_ring_is_never_overwritten(run: Run, ring: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("rotate", "none.json"), "make it with its first key: a2a-sign keys create none.json"),
+        (("rotate", "none.json"), "to make one with its first key: a2a-sign keys create none.json"),
         (("keys", "list", "none.json"), "a2a-sign keys create none.json"),
         (("keys", "export", "none.json"), "a2a-sign keys create none.json"),
         (("keys", "revoke", "none.json", "k"), "a2a-sign keys create none.json"),
@@ -284,13 +284,13 @@ def test_a_ring_is_never_overwritten(run: Run, ring: Path) -> None:
         (("rotate", "key.jwks.json"), "a2a-sign keys create RING [--key FILE]"),
         (("keys", "revoke", "ring.json", "none"), "the ring has no key 'none'"),
         (("rotate", "ring.json", "--overlap", "soon"), "--overlap: write"),
-        (("rotate", "ring.json", "--overlap", "0d"), "overlap: longer than nothing"),
-        (("rotate", "ring.json", "--keep", "0m"), "keep: longer than nothing"),
+        (("rotate", "ring.json", "--overlap", "0d"), "overlap: write a time above 0"),
+        (("rotate", "ring.json", "--keep", "0m"), "keep: write a time above 0"),
         (("rotate", "ring.json", "--alg", "HS256"), "ES256"),
-        (("keys", "create", ""), "needs the name of a file"),
-        (("keys", "create", "-"), "needs the name of a file"),
-        (("keys", "create", "new.json", "--kid", "mine"), "--kid names the key of --key"),
-        (("keys", "create", "new.json", "--key", "key.pem", "--alg", "ES256"), "drop one of them"),
+        (("keys", "create", ""), "a key ring is secret, so name a file"),
+        (("keys", "create", "-"), "a key ring is secret, so name a file"),
+        (("keys", "create", "new.json", "--kid", "mine"), "--kid works only with --key"),
+        (("keys", "create", "new.json", "--key", "key.pem", "--alg", "ES256"), "leave out one of them"),
         (("keys", "create", "new.json", "--alg", "HS256"), "ES256"),
         (("keys",), "create"),
         (("rotate",), "RING"),

@@ -130,7 +130,7 @@ def test_a_key_that_a_stranger_planted_is_not_completed(folder: Path, capsys: py
 
     assert as_stranger(plant)
     assert main(["keygen", "-o", str(path)]) == 2
-    assert f"{path} is there already and is not overwritten" in capsys.readouterr().err
+    assert f"{path} exists already and is not overwritten" in capsys.readouterr().err
     assert [file.name for file in folder.iterdir()] == ["key.pem"]
 
 

@@ -114,7 +114,7 @@ def test_other_key_types_are_refused(kty: Any) -> None:
     "crv", [None, "", "P-192", "p-256", "P256", "secp256k1", "Ed25519", "Ed448", 1, [], {}], ids=repr
 )
 def test_other_curves_are_refused(crv: Any) -> None:
-    with pytest.raises(MalformedError, match=r"^JWK: crv must be P-256, P-384, P-521 or Ed25519"):
+    with pytest.raises(MalformedError, match=r"^JWK: crv must be P-256, P-384 or P-521"):
         public_key_from_jwk({**EC, "crv": crv})
     with pytest.raises(MalformedError, match=r"^JWK: "):
         public_key_from_jwk({**OKP, "crv": "P-256" if crv == "Ed25519" else crv})
@@ -144,15 +144,15 @@ def test_the_expected_alg_and_that_of_the_jwk_must_agree() -> None:
     assert public_key_from_jwk({**jwk, "alg": "PS384"}).alg == "PS384"
     assert public_key_from_jwk({**jwk, "alg": "PS384"}, alg="PS384").alg == "PS384"
     for alg in ("RS256", "PS512", "ES256", "HS256", "none"):
-        with pytest.raises(MalformedError, match="not the expected one"):
+        with pytest.raises(MalformedError, match="not the required one"):
             public_key_from_jwk({**jwk, "alg": "PS384"}, alg=alg)
 
 
 @pytest.mark.parametrize("use", [None, "", "enc", "Sig", "sig ", 1, ["sig"], {}], ids=repr)
 def test_a_key_whose_use_is_not_signing_is_refused(use: Any, rsa_key: rsa.RSAPrivateKey) -> None:
-    with pytest.raises(MalformedError, match=r"^JWK: its use is not sig"):
+    with pytest.raises(MalformedError, match=r"^JWK: its use is not \"sig\""):
         public_key_from_jwk({**EC, "use": use})
-    with pytest.raises(MalformedError, match=r"^JWK: its use is not sig"):
+    with pytest.raises(MalformedError, match=r"^JWK: its use is not \"sig\""):
         private_key_from_jwk({**private_jwk("ES256", rsa_key), "use": use})
 
 
@@ -174,7 +174,7 @@ def test_a_private_key_must_be_for_signing(rsa_key: rsa.RSAPrivateKey) -> None:
 
 @pytest.mark.parametrize("kid", ["", 1, True, [], ["k"], {}], ids=repr)
 def test_a_kid_is_text_that_is_not_empty(kid: Any) -> None:
-    with pytest.raises(MalformedError, match=r"^JWK: kid must be a string that is not empty"):
+    with pytest.raises(MalformedError, match=r"^JWK: kid must be a non-empty string"):
         public_key_from_jwk({**EC, "kid": kid})
 
 
@@ -276,7 +276,7 @@ def test_ed25519_keys_under_which_anything_verifies_are_refused(point: str) -> N
 
 @pytest.mark.parametrize("bits", [512, 1024, 2047, MAX_RSA_BITS + 1, 16_384])
 def test_rsa_keys_that_are_too_short_or_too_long_are_refused(bits: int) -> None:
-    with pytest.raises(MalformedError, match=f"RSA key of {bits} bits; 2048 to 8192 are taken"):
+    with pytest.raises(MalformedError, match=f"RSA key of {bits} bits; 2048 to 8192 are accepted"):
         public_key_from_jwk(rsa_jwk(modulus(bits)))
     found = read_jwks(json.dumps({"keys": [rsa_jwk(modulus(bits)), EC]}).encode())
     assert [key.kid for key in found.keys] == ["ec"]
@@ -355,7 +355,7 @@ def test_a_private_key_with_the_public_half_of_another_is_refused(alg: str, rsa_
         other = generate_signer(alg).public_key.to_jwk()
         changes = [{name: other[name] for name in ("x", "y") if name in other}]
     for change in changes:
-        with pytest.raises(MalformedError, match=r"not the public half of its private ones|its numbers are not a key"):
+        with pytest.raises(MalformedError, match=r"do not belong to its private ones|its numbers are not a key"):
             private_key_from_jwk({**mine, **change})
 
 
@@ -367,7 +367,7 @@ def test_a_private_number_of_the_wrong_length_or_size_is_refused(alg: str, rsa_k
         with pytest.raises(MalformedError, match=r"^JWK: d has the wrong length"):
             private_key_from_jwk({**jwk, "d": base64url.encode(other)})
     for other in (bytes(len(octets)), b"\xff" * len(octets)):
-        with pytest.raises(MalformedError, match=r"not the public half|not a key"):
+        with pytest.raises(MalformedError, match=r"do not belong|not a key"):
             private_key_from_jwk({**jwk, "d": base64url.encode(other)})
 
 
@@ -377,7 +377,7 @@ def test_every_private_number_of_an_rsa_key_is_needed_and_checked(name: str, rsa
     with pytest.raises(MalformedError, match=r"^JWK: (not a private key|.* is missing)"):
         private_key_from_jwk({member: value for member, value in jwk.items() if member != name})
     changed = int.from_bytes(base64url.decode(jwk[name], name), "big") ^ 2
-    with pytest.raises(MalformedError, match=r"not the public half|not a key"):
+    with pytest.raises(MalformedError, match=r"do not belong|not a key"):
         private_key_from_jwk({**jwk, name: number(changed)})
 
 
@@ -515,7 +515,7 @@ def test_a_private_rsa_number_that_is_not_of_the_key_gives_no_factors(rsa_key: r
     short = {name: value for name, value in jwk.items() if name not in ("p", "q", "dp", "dq", "qi")}
     d = int.from_bytes(base64url.decode(jwk["d"], "d"), "big")
     for other in (1, 2, d - 1, d ^ 4, modulus(2048), modulus(4096)):
-        with pytest.raises(MalformedError, match="not the public half of its private ones") as error:
+        with pytest.raises(MalformedError, match="do not belong to its private ones") as error:
             private_key_from_jwk({**short, "d": number(other)})
         assert error.value.__cause__ is None
         assert number(other) not in str(error.value) or other < 3

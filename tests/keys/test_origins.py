@@ -422,7 +422,7 @@ def test_a_pattern_that_is_no_host_is_a_mistake(pattern: str) -> None:
 
 
 def test_origins_that_cover_nothing_are_a_mistake_that_tells_the_unsafe_name() -> None:
-    with pytest.raises(ConfigurationError, match=r"covers nothing.*UnsafeAnyOrigin\(\)"):
+    with pytest.raises(ConfigurationError, match=r"covers no host.*UnsafeAnyOrigin\(\)"):
         Origins()
 
 

@@ -95,7 +95,7 @@ def test_an_encrypted_key_needs_its_passphrase(rsa_key: rsa.RSAPrivateKey) -> No
     made = private_pem(rsa_key, passphrase=PASSPHRASE)
     with pytest.raises(PassphraseNeededError):
         read_private_key(made)
-    with pytest.raises(ConfigurationError, match="does not open it"):
+    with pytest.raises(ConfigurationError, match="passphrase is wrong"):
         read_private_key(made, passphrase="another")
 
 

@@ -82,7 +82,7 @@ def test_a_ring_that_everybody_can_read_is_refused_with_the_command_that_mends_i
         lambda: update_key_ring(path, rotated),
         lambda: KeyRingFile(path),
     ):
-        with pytest.raises(ConfigurationError, match=f"everybody can read {path}; .* chmod 600 {path}"):
+        with pytest.raises(ConfigurationError, match=f"everybody can read {path}.* chmod 600 {path}"):
             use()
     assert path.read_bytes() == before
 
@@ -129,7 +129,7 @@ def test_a_passphrase_opens_a_ring_and_encrypts_what_is_added(tmp_path: Path) ->
     save_key_ring(path, KeyRing.begin(key("a"), NOW, passphrase=PASSPHRASE))
     with pytest.raises(PassphraseNeededError):
         update_key_ring(path, rotated)
-    with pytest.raises(ConfigurationError, match="the passphrase does not open it"):
+    with pytest.raises(ConfigurationError, match="the passphrase is wrong"):
         update_key_ring(path, rotated, passphrase="wrong")
     assert kids(load_key_ring(path)) == ["a"]
     update_key_ring(path, rotated, passphrase=PASSPHRASE)

@@ -210,11 +210,11 @@ def test_no_text_of_a_signer_holds_its_private_key(alg: str, rsa_key: rsa.RSAPri
 def test_a_signer_is_neither_pickled_nor_copied(protocol: int) -> None:
     signer = generate_signer()
     for value in (signer, [signer], {"signer": signer}):
-        with pytest.raises(TypeError, match="not pickled: it holds a private key"):
+        with pytest.raises(TypeError, match="cannot be pickled: it holds a private key"):
             pickle.dumps(value, protocol)
-    with pytest.raises(TypeError, match="not pickled"):
+    with pytest.raises(TypeError, match="cannot be pickled"):
         copy.copy(signer)
-    with pytest.raises(TypeError, match="not pickled"):
+    with pytest.raises(TypeError, match="cannot be pickled"):
         copy.deepcopy(signer)
 
 

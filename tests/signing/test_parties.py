@@ -91,7 +91,7 @@ def test_two_keys_under_one_name_are_one() -> None:
 
 def test_a_policy_that_nothing_could_meet_or_everything_does_is_a_mistake() -> None:
     for count, kids in ((0, ["a"]), (2, ["a"]), (2, ["a", "a"]), (-1, ["a"]), (1, [])):
-        with pytest.raises(ConfigurationError, match="demand at least one, and name enough parties"):
+        with pytest.raises(ConfigurationError, match="require at least one, and name enough parties"):
             n_of(count, *kids)
     with pytest.raises(ConfigurationError, match="demand at least one"):
         all_of()

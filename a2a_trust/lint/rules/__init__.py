@@ -1,1 +1,1 @@
-"""The rules of lint, by what they look at; all of them in one table."""
+"""The rules of lint, in a module for each part of a card; ``table`` has all of them."""

@@ -18,7 +18,8 @@ def implicit_flow(subject: Subject) -> Iterator[Found]:
         if message == "ImplicitOAuthFlow":
             yield Found(
                 pointer_of(path),
-                "access tokens come back in the URL, where histories and other sites see them (RFC 9700 2.1.2)",
+                "access tokens are returned in the URL, where browser histories and other sites see them (RFC 9700 "
+                "2.1.2)",
                 "Offer authorizationCode with PKCE.",
             )
 
@@ -29,7 +30,7 @@ def password_flow(subject: Subject) -> Iterator[Found]:
         if message == "PasswordOAuthFlow":
             yield Found(
                 pointer_of(path),
-                "clients are handed people's passwords, which RFC 9700 2.4 forbids",
+                "clients get the passwords of people, which RFC 9700 2.4 forbids",
                 "Offer authorizationCode with PKCE, or deviceCode.",
             )
 

@@ -30,9 +30,9 @@ def explicit_default(subject: Subject) -> Iterator[Found]:
     for pointer in _defaults(subject):
         yield Found(
             safe_pointer(pointer),
-            "it says nothing, and the card has several forms: SDKs that sign the card as it is served cover it, the "
-            "specification leaves it out",
-            "Leave it out; signing does so too.",
+            "the member has no meaning, but gives the card several canonical forms: SDKs that sign the card as it is "
+            "served sign it, the form of the specification leaves it out",
+            "Remove it, with a2a-sign lint --fix; signing removes it, too.",
         )
 
 
@@ -48,8 +48,7 @@ def several_forms(subject: Subject) -> Iterator[Found]:
         if what is not None:
             yield Found(
                 safe_pointer(pointer),
-                f"{what[0]}: a2a-python and a2a-js leave it out of what they verify, so that to them it can be changed "
-                "unseen",
+                f"{what[0]}: a2a-python and a2a-js do not verify this member, so they do not detect a change of it",
                 what[1],
             )
 
@@ -65,9 +64,9 @@ def empty_value(subject: Subject) -> Iterator[Found]:
         if _pruned_rule(pointer) is None:
             yield Found(
                 safe_pointer(pointer),
-                "the specification signs it and a2a-python and a2a-js do not: the card has several forms, and needs a "
-                "second signature for their verifiers",
-                "Give it a value, an explicit false is one, or leave it out where A2A does not demand it.",
+                "the specification signs this member, and a2a-python and a2a-js do not: the card has several canonical "
+                "forms, and needs a second signature for these SDKs",
+                "Give it a value, such as an explicit false, or remove it if A2A does not require it.",
             )
 
 
@@ -81,27 +80,27 @@ def python_rewrites(subject: Subject) -> Iterator[Found]:
     for pointer in () if subject.rest is None else rewritten_members(present_members(subject.rest)[0]):
         yield Found(
             safe_pointer(pointer),
-            "a2a-python 1.3 rewrites this member of 0.3 as one of 1.0 before it verifies: it rejects every signature "
-            "of the card, since none covers the new member",
-            "Write the member of 1.0 beside it or in its place; merged_card writes both.",
+            "a2a-python 1.3 rewrites this member of 0.3 as a member of 1.0 before it verifies. No signature covers the "
+            "new member, so it rejects every signature of the card",
+            "Write the member of 1.0 in addition or instead; merged_card writes both.",
         )
 
 
 def _pruned_rule(pointer: str) -> tuple[str, str] | None:
-    """What is at stake when the pruned form drops this, and how one form can be had."""
+    """The name of the part that the pruned form drops, and the advice; None for parts without a special rule."""
     steps = steps_of(pointer)
-    companion = "else sign with a2a-sign, whose full signature covers it and which adds one for those SDKs."
+    companion = "else sign with a2a-sign, which signs it and adds a second signature for those SDKs."
     if "securityRequirements" in steps[:3] or "security_requirements" in steps[:3]:
-        return "a requirement without scopes", f"Name a scope if the scheme has any; {companion}"
+        return "a requirement without scopes", f"Name a scope if the scheme has scopes; {companion}"
     if steps[0] in ("securitySchemes", "security_schemes"):
-        return "a scheme, or a part of one, with nothing in it", f"Give it a value, such as a description; {companion}"
+        return "an empty scheme, or an empty part of one", f"Give it a value, such as a description; {companion}"
     if "params" in steps:
-        return "an empty value in params", f"Leave it out if that means the same; {companion}"
+        return "an empty value in params", f"Remove it if that means the same; {companion}"
     return None
 
 
 def _defaults(subject: Subject) -> tuple[str, ...]:
-    """What signing would drop: nothing of cards before 1.0, which are signed as they are."""
+    """The members that signing drops; none for cards before 1.0, which are signed as they are."""
     if subject.rest is None or subject.is_legacy:
         return ()
     return present_members(subject.rest)[1]
@@ -111,7 +110,7 @@ _SCHEMES: Final = ("/securitySchemes/", "/security_schemes/")
 
 
 def _pruned(subject: Subject) -> Iterator[str]:
-    """What only the pruned form drops, and no other rule tells of it or of what is in it."""
+    """The members that only the pruned form drops, without those that other rules report."""
     if subject.rest is None or subject.is_legacy:
         return
     told = {*unknown_members(subject), *(found.pointer for found in empty_member.check(subject))}
@@ -125,7 +124,8 @@ def _pruned(subject: Subject) -> Iterator[str]:
 
 
 def _is_legacy_member(pointer: str) -> bool:
-    """Whether it is of 0.3 only. In a merged card all of that is left out: what signs it is the full signature."""
+    """Whether the member is of 0.3 only. These members of a merged card are not reported: the full signature covers
+    them."""
     message, is_key = "AgentCard", False
     for step in steps_of(pointer):
         if is_key:  # a name of a map, or an index

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -22,7 +23,7 @@ def unreadable_document(subject: Subject) -> Iterator[Found]:
     if error is not None:
         reason = str(error).removeprefix("card: ")
         reason = "it cannot be read" if secret_kind(reason) else without_braces(reason)
-        yield Found("", f"{reason}; readers refuse such a file, or differ in what they make of it", "Correct the JSON.")
+        yield Found("", f"{reason}; readers reject such a file, or read it differently", "Correct the JSON.")
 
 
 @rule(
@@ -40,7 +41,7 @@ def ambiguous_member(subject: Subject) -> Iterator[Found]:
         )
 
 
-#: What the JSON schemas of 0.2 and 0.3 demand where 1.0 demands something else, or nothing.
+#: The required members in the JSON schemas of 0.2 and 0.3, for messages in which they differ from 1.0.
 _REQUIRED_IN_0_3: Final = {
     "AgentCard": REQUIRED_0_3["AgentCard"],
     "AgentExtension": REQUIRED_0_3["AgentExtension"],
@@ -65,7 +66,7 @@ def missing_member(subject: Subject) -> Iterator[Found]:
     for path, name in _missing(subject):
         yield Found(
             pointer_of((path, name)),
-            f"{name} is missing, and A2A demands it: clients may refuse the card",
+            f"{name} is missing, and A2A requires it: clients may reject the card",
             f"Add {name}.",
         )
 
@@ -87,9 +88,9 @@ def empty_member(subject: Subject) -> Iterator[Found]:
                 if members.get(spelling) in ("", []):
                     yield Found(
                         pointer_of((path, spelling)),
-                        f"{name} is empty: A2A demands at least one element of a list, clients expect a text, "
-                        "and the forms in which SDKs sign differ about it",
-                        f"Give {name} a value.",
+                        f"{name} is an empty {'list' if members[spelling] == [] else 'text'}, and A2A requires a value"
+                        ": clients may reject the card, and some SDKs do not sign the member",
+                        f"Add an element to {name}." if members[spelling] == [] else f"Give {name} a value.",
                     )
                     break
 
@@ -102,8 +103,8 @@ def member_under_proto_name(subject: Subject) -> Iterator[Found]:
             if field is not None and field.name != name:
                 yield Found(
                     pointer_of((path, name)),
-                    f"clients that read JSON names only do not see {field.name}",
-                    f"Write {field.name}.",
+                    f"clients that read only JSON names do not find {field.name}",
+                    f"Rename it to {field.name}.",
                 )
 
 
@@ -114,7 +115,7 @@ def unknown_member(subject: Subject) -> Iterator[Found]:
             pointer,
             "no version of A2A has this member: clients ignore it, and the pruned form of a2a-python and a2a-js does "
             "not sign it",
-            "Move it into the params of an extension in capabilities, or leave it out.",
+            "Move it into the params of an extension in capabilities, or remove it.",
         )
 
 
@@ -134,10 +135,13 @@ def unsafe_integer(subject: Subject) -> Iterator[Found]:
         if type(value) is int and abs(value) > MAX_SAFE_INTEGER:
             yield Found(
                 pointer_of(path),
-                "beyond 53 bits readers round integers, each to what it can hold (RFC 8785 3.2.2.3): "
+                "readers round integers beyond 53 bits, each in its own way (RFC 8785 3.2.2.3): "
                 "such a card cannot be signed",
                 "Write the number as a string.",
             )
+
+
+_CONTRADICTION: Final = re.compile(r"contradicts|two different things|beside")
 
 
 @rule(
@@ -155,8 +159,10 @@ def unread_member(subject: Subject) -> Iterator[Found]:
         if path not in missing:
             yield Found(
                 pointer_of(path),
-                f"{without_braces(refusal.reason)}; clients may read it as no requirement at all",
-                "Write it as A2A 1.0 has it, or make both spellings say the same.",
+                f"{without_braces(refusal.reason)}; clients may skip it, and then send no credential",
+                "Make the two members equal, or remove one of them."
+                if _CONTRADICTION.search(refusal.reason)
+                else "Correct this member; A2A 1.0 describes it in section 4.5.",
             )
 
 

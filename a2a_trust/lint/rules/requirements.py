@@ -29,17 +29,17 @@ def requirement_spelling(subject: Subject) -> Iterator[Found]:
         if members and (type(schemes) is list or "schemes" not in members):
             yield Found(
                 pointer_of(path),
-                "names of schemes stand where 1.0 has the member schemes: clients of 1.0 find none, and take it that "
-                "everybody may call",
-                "Write an object with the member schemes around the names, and each one's scopes as its list.",
+                "names of schemes are in the place of the member schemes: clients of 1.0 find no scheme, and conclude "
+                "that everybody may call",
+                "Put the names into an object in the member schemes, and the scopes of each name into its member list.",
             )
         for name, scopes in schemes.items() if type(schemes) is dict else ():
             if type(scopes) is list:
                 yield Found(
                     pointer_of(((path, "schemes"), name)),
-                    "the scopes stand where 1.0 has an object with the member list, as a2a-go writes them: other SDKs "
-                    "refuse the card",
-                    "Write an object with the scopes as its list.",
+                    "the scopes are in the place of an object with the member list, as a2a-go writes them: other SDKs "
+                    "reject the card",
+                    "Write an object, and put the scopes into its member list.",
                 )
 
 
@@ -74,9 +74,9 @@ def missing_twin(subject: Subject) -> Iterator[Found]:
                 place = path if message == "SecurityScheme" else (path, spelling_of(members, said))
                 yield Found(
                     pointer_of(place),
-                    f"clients of {generation}, for which the card has an interface, do not read this: to them no "
-                    "credential is needed, or the scheme says nothing",
-                    f"Write {missing} beside it; merged_card does that for cards of 1.0.",
+                    f"clients of {generation}, for which the card has an interface, do not read this: they send no "
+                    "credential, or do not know the scheme",
+                    f"Write {missing} in addition; merged_card does that for cards of 1.0.",
                 )
 
 
@@ -91,8 +91,9 @@ def undeclared_scheme(subject: Subject) -> Iterator[Found]:
             if name not in names:
                 yield Found(
                     pointer,
-                    f"the scheme {shown_name(name)} is not among securitySchemes: no client can know what to send",
-                    "Declare it, or name one that is declared.",
+                    f"the scheme {shown_name(name)} is not in securitySchemes: no client can know which credential to "
+                    "send",
+                    "Declare the scheme, or name a declared one.",
                 )
 
 
@@ -107,8 +108,8 @@ def unused_scheme(subject: Subject) -> Iterator[Found]:
         if name not in used and not isinstance(scheme, NamedScheme):
             yield Found(
                 pointer_of(((None, spelling_of(subject.card, "securitySchemes")), name)),
-                "no requirement names this scheme: clients do not use it",
-                "Name it in a requirement, or leave it out.",
+                "no requirement names this scheme, so clients do not use it",
+                "Name it in a requirement, or remove it.",
             )
 
 
@@ -118,8 +119,9 @@ def anonymous_alternative(subject: Subject) -> Iterator[Found]:
         if alternative.is_anonymous:
             yield Found(
                 pointer,
-                "one alternative is enough, and this one demands nothing: everybody is admitted, whatever others say",
-                "Take it out, unless anonymous callers are meant.",
+                "one alternative is enough, and this one requires nothing: everybody is admitted, whatever the other "
+                "alternatives require",
+                "Remove it, unless you want to admit anonymous callers.",
             )
 
 
@@ -129,8 +131,8 @@ def missing_requirements(subject: Subject) -> Iterator[Found]:
     if view is not None and subject.is_whole and view.schemes and not view.requirements:
         yield Found(
             f"/{spelling_of(subject.card, 'securitySchemes')}",
-            "without securityRequirements clients read that everybody may call, and send no credential",
-            "Add securityRequirements with the schemes that are demanded.",
+            "without securityRequirements clients conclude that everybody may call, and send no credential",
+            "Add securityRequirements with the schemes that callers need.",
         )
 
 
@@ -140,7 +142,7 @@ def no_authentication(subject: Subject) -> Iterator[Found]:
     if view is not None and subject.is_whole and not view.schemes and not list(_alternatives(subject)):
         yield Found(
             "",
-            "the card says that everybody may call the agent; if the server asks for credentials, clients cannot know",
+            "the card says that everybody may call the agent; if the server requires credentials, clients do not know",
             "Declare securitySchemes and securityRequirements, unless everybody may call.",
         )
 
@@ -163,8 +165,8 @@ def unguarded_extended_card(subject: Subject) -> Iterator[Found]:
             path = ((None, "capabilities"), name)
         yield Found(
             pointer_of(path),
-            "an extended card is for authenticated callers, and no requirement names a scheme to authenticate with",
-            "Demand a scheme in securityRequirements, or leave the extended card out.",
+            "the card offers an extended card to authenticated callers, and no requirement names a scheme for them",
+            "Require a scheme in securityRequirements, or remove the extended card.",
         )
 
 
@@ -176,14 +178,14 @@ def duplicate_scope(subject: Subject) -> Iterator[Found]:
             if scope in seen:
                 yield Found(
                     pointer_of((path, index)),
-                    "the scope is named twice: it says nothing more, and is signed twice",
-                    "Leave it out.",
+                    "the requirement names this scope twice, which has no meaning",
+                    "Remove one of them.",
                 )
             seen.add(scope)
 
 
 def _alternatives(subject: Subject) -> Iterator[tuple[str, Alternative]]:
-    """Every alternative of the card and of its skills, and where it stands."""
+    """Every alternative of the card and of its skills, with its pointer."""
     card, view = subject.readable, subject.view
     if card is None or view is None:
         return
@@ -203,7 +205,7 @@ def _requirements_at(members: JSONObject, path: Path) -> Path:
 
 
 def scope_lists(subject: Subject) -> Iterator[tuple[Path, list[str]]]:
-    """Every list of scopes that a requirement of any spelling has, and where it stands."""
+    """Every list of scopes in requirements of any spelling, with its place."""
     for path, message, members in subject.objects:
         for name, value in members.items():
             here = (path, name)

@@ -1,6 +1,6 @@
-"""One rule of lint, and what it finds.
+"""A rule of lint, and its findings.
 
-A rule yields what it finds as pointer, message and fix. Texts hold no braces and brackets, which SARIF reads as
+A rule yields pointer, message and fix of each finding. These texts have no braces and brackets, which SARIF reads as
 placeholders and links, and no values of the card.
 """
 
@@ -17,7 +17,7 @@ __all__ = ["Found", "Rule", "rule", "without_braces"]
 
 
 class Found(NamedTuple):
-    """What a rule finds; ``severity`` where it is not that of the rule."""
+    """A finding of a rule; ``severity`` if it is not that of the rule."""
 
     pointer: str
     message: str
@@ -30,7 +30,7 @@ _Check: TypeAlias = Callable[[Subject], Iterator[Found]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A rule: ``section`` is that of A2A 1.0.1, ``is_fixable`` tells that a fix changes no meaning."""
+    """A rule. ``section`` is that of A2A 1.0.1; ``is_fixable``: ``fix_card`` fixes it, and no meaning changes."""
 
     id: str
     severity: Severity
@@ -43,7 +43,7 @@ class Rule:
 def rule(
     id: str, severity: Severity, description: str, section: str, *, is_fixable: bool = False
 ) -> Callable[[_Check], Rule]:
-    """Makes a function the check of a rule."""
+    """Make a rule of a function that checks a card."""
     return lambda check: Rule(
         id=id, severity=severity, description=description, section=section, check=check, is_fixable=is_fixable
     )

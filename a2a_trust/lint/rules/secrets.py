@@ -15,11 +15,17 @@ __all__ = ["RULES"]
 
 @rule("secret", Severity.ERROR, "A key, token or password is in the card, which everybody can read.", "13.4")
 def secret(subject: Subject) -> Iterator[Found]:
-    fix = "Take it out and revoke it: what was published stays known."
+    fix = "Remove it. If it was published, revoke it, too: everybody may know it."
     for path, value in subject.values():
         private = is_private_jwk(value) if type(value) is dict else None
-        if private is not None:
-            yield Found(pointer_of((path, private)), "the private half of a key, which everybody can read here", fix)
+        if private is not None and path is None:
+            yield Found(
+                pointer_of((path, private)),
+                "this file is a private key in JWK form, and not a card",
+                "Keep the key outside of the folders with cards. If it was published, revoke it and make a new key.",
+            )
+        elif private is not None:
+            yield Found(pointer_of((path, private)), "this is a private key, and everybody can read the card", fix)
     for path, text, is_name in subject.texts():
         kind = secret_kind(text)
         if kind is not None:
@@ -27,7 +33,7 @@ def secret(subject: Subject) -> Iterator[Found]:
             yield Found(pointer_of(path), f"{where} looks like {kind}, and everybody can read it", fix)
 
 
-#: How names of members end whose random texts are public; those of one or two letters are members of public JWKs.
+#: Ends of names of members with random texts that are public. Names of one or two letters are members of public JWKs.
 _PUBLIC: Final = ("key", "hash", "digest", "signature", "address", "fingerprint", "thumbprint", "did", "cid", "id")
 
 
@@ -42,8 +48,8 @@ def possible_secret(subject: Subject) -> Iterator[Found]:
         if secret_kind(text) is None:
             yield Found(
                 pointer_of(path),
-                "it looks like a secret, and everybody can read the card",
-                "If it is one, take it out and revoke it.",
+                "the text looks like a secret, and everybody can read the card",
+                "If it is a secret, remove it; if it was published, revoke it, too.",
             )
 
 

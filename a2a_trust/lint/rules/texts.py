@@ -43,8 +43,8 @@ def control_character(subject: Subject) -> Iterator[Found]:
     for pointer in _with_any(subject, _CONTROLS, _CONTROLS | _BREAKS):
         yield Found(
             pointer,
-            "control characters steer the terminals and logs in which the text is shown",
-            "Take them out; line breaks and tabs are fine, in values.",
+            "control characters change how terminals and logs show the text",
+            "Remove them; line breaks and tabs are allowed in values.",
         )
 
 
@@ -53,8 +53,8 @@ def bidirectional_character(subject: Subject) -> Iterator[Found]:
     for pointer in _with_any(subject, _BIDIRECTIONAL, _BIDIRECTIONAL):
         yield Found(
             pointer,
-            "people are shown the text in another order than programs read it: a name or URL can look like another one",
-            "Take them out; text in one script needs none.",
+            "people see the text in another order than programs read it: a name or URL can look like another one",
+            "Remove them; text in one script does not need them.",
         )
 
 
@@ -63,8 +63,9 @@ def invisible_character(subject: Subject) -> Iterator[Found]:
     for pointer in _with_any(subject, _INVISIBLE, _INVISIBLE):
         yield Found(
             pointer,
-            "programs and language models read what people are not shown: names that only look alike, or instructions",
-            "Take them out.",
+            "programs and language models read characters that people do not see: names that look alike, or hidden "
+            "instructions",
+            "Remove them.",
         )
 
 
@@ -78,14 +79,14 @@ def case_only_names(subject: Subject) -> Iterator[Found]:
             if first.setdefault(name.casefold(), name) != name:
                 yield Found(
                     pointer_of(path),
-                    "it differs from another name in upper and lower case only: people and some programs take one for "
-                    "the other",
-                    "Give one of them another name.",
+                    "the name differs from another one in upper and lower case only: people and some programs confuse "
+                    "the two",
+                    "Rename one of them.",
                 )
 
 
 def _groups(subject: Subject) -> Iterator[list[tuple[Path, str]]]:
-    """Names that must not be taken for each other, and where they stand."""
+    """Groups of names that must not be confused, with their places."""
     for path, message, members in subject.objects:
         if message == "AgentCard":
             schemes, skills = (member_of(members, name) for name in ("securitySchemes", "skills"))

@@ -1,4 +1,4 @@
-"""Rules for URLs: where calls, credentials and people are led."""
+"""Rules for URLs, to which clients send calls and credentials, and people go."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Url(NamedTuple):
     path: Path
     text: str
     is_link: bool
-    """Whether it is for people, not for calls or credentials."""
+    """Whether the URL is for people, and not for calls or credentials."""
 
 
 _LINKS: Final = ("documentationUrl", "iconUrl")
@@ -49,20 +49,21 @@ def http_url(subject: Subject) -> Iterator[Found]:
         if _is_loopback(url.text):
             yield Found(
                 pointer_of(url.path),
-                "the connection is not encrypted; nothing leaves this machine while the client runs on it too",
-                "Before others use the card, serve it over TLS under a public name, and write https.",
+                "the connection is not encrypted; that is safe only while the client runs on the same machine",
+                "Before others use the card, serve the agent over TLS under a public name, and write https.",
                 Severity.WARNING,
             )
         else:
             yield Found(
                 pointer_of(url.path),
-                "whoever is on the way reads and changes what is sent, credentials too",
-                "Serve it over TLS, and write https.",
+                "the connection is not encrypted: anybody on the network path can read and change requests and "
+                "credentials",
+                "Serve the agent over TLS, and write https.",
             )
 
 
 def _is_loopback(url: str) -> bool:
-    """Whether every reader takes the host of the URL for the machine that the client runs on (RFC 6761 6.3)."""
+    """Whether the host of the URL is always the machine on which the client runs (RFC 6761 6.3)."""
     try:
         parts = url_of(url)
     except MalformedError:
@@ -74,7 +75,11 @@ def _is_loopback(url: str) -> bool:
 def http_link(subject: Subject) -> Iterator[Found]:
     for url in _urls(subject):
         if url.is_link and url.text.lower().startswith("http://"):
-            yield Found(pointer_of(url.path), "whoever is on the way can change what people are shown", "Write https.")
+            yield Found(
+                pointer_of(url.path),
+                "the connection is not encrypted: anybody on the network path can change the page that people see",
+                "Write https.",
+            )
 
 
 #: Names that lead nowhere in the public DNS: RFC 6761, RFC 6762, RFC 8375, and ICANN's reserved internal.
@@ -92,8 +97,8 @@ def private_url(subject: Subject) -> Iterator[Found]:
         if is_private_name if parts.address is None else not is_public(parts.address):
             yield Found(
                 pointer_of(url.path),
-                "the host is of this machine or of a private network: elsewhere nothing answers, or another server "
-                "does, and gets the credentials",
+                "the host is on this machine or in a private network: for other clients no server answers, or another "
+                "server answers and gets the credentials",
                 "Write the public name of the server.",
             )
 
@@ -109,9 +114,9 @@ def unclear_url(subject: Subject) -> Iterator[Found]:
         except MalformedError:
             yield Found(
                 pointer_of(url.path),
-                "no host that every reader takes for the same: credentials may go to another one",
-                "Write https://host/path, names in their xn-- form, or host:port for gRPC; no other scheme, no user "
-                "information.",
+                "readers find different hosts in this URL, or no host: credentials may go to another host",
+                "Write https://host/path with names in their xn-- form, or host:port for gRPC; no other scheme, and no "
+                "user name or password.",
             )
 
 

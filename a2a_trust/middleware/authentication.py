@@ -315,7 +315,7 @@ def exact_path(option: str, path: Any) -> str:
     """The path of an option; ConfigurationError when it is a pattern, or has several spellings."""
     if type(path) is not str or not path.startswith("/") or not path.isascii() or _NOT_EXACT.search(path):
         raise ConfigurationError(
-            f"{option}: {path!r:.128} is not an exact path; write it as in requests, such as '/healthz', without patterns"
+            f"{option}: {path!r:.128} is not an exact path; write it as in requests, such as '/healthz', not a pattern"
         )
     return path
 

@@ -119,8 +119,8 @@ def check_app(app: Any) -> None:
         )
     if not callable(app):
         raise ConfigurationError(
-            f"app: {type(app).__name__} is not an ASGI application; pass the application that your server runs, such as "
-            "Starlette(…), FastAPI() or the one that the SDK has built"
+            f"app: {type(app).__name__} is not an ASGI application; pass the application that your server runs, such "
+            "as Starlette(…), FastAPI() or the one that the SDK has built"
         )
 
 

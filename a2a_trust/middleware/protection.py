@@ -117,8 +117,8 @@ class ProtectedAgent:
             raise ConfigurationError("security: write CardSecurity(schemes={…}, requirements=[…])")
         if self.security is not None and isinstance(self.card, CardSource):
             raise ConfigurationError(
-                f"security: {type(self.card).__name__} serves cards as they are, so nothing can be added; pass the card "
-                "itself"
+                f"security: {type(self.card).__name__} serves cards as they are, so nothing can be added; pass the "
+                "card itself"
             )
 
 
@@ -247,8 +247,8 @@ def _by_prefix(agents: Any) -> dict[str, ProtectedAgent]:
             raise ConfigurationError(f"agents: write the prefix without a slash at its end: {given.rstrip('/')!r}")
         if agent.url is not None and urls.setdefault(agent.url.rstrip("/"), given) != given:
             raise ConfigurationError(
-                f"agents: {given!r} and {urls[agent.url.rstrip('/')]!r} have the same url=, so each would accept tokens "
-                "for the other; give each its own"
+                f"agents: {given!r} and {urls[agent.url.rstrip('/')]!r} have the same url=, so each would accept "
+                "tokens for the other; give each its own"
             )
         path = urlsplit(agent.url or prefix).path.rstrip("/")
         if not path.endswith(prefix) and not agent.rules.served_at:
@@ -390,14 +390,14 @@ def _check_paths(prefix: str, agent: ProtectedAgent, interfaces: Interfaces, tak
                 raise ConfigurationError(f"{option}: {path!a:.128} is not below the prefix of its agent, {prefix!r}")
             if option != "other_paths" and path in map(f"{prefix}{{}}".format, CARD_PATHS):
                 raise ConfigurationError(
-                    f"{option}: the card is served at {path!a:.128} anyway, and CardServing(readers=…) says who may read "
-                    "it; leave this path out"
+                    f"{option}: the card is served at {path!a:.128} anyway, and CardServing(readers=…) says who may "
+                    "read it; leave this path out"
                 )
     for path in agent.serving.card_paths:
         if path in taken or path in interfaces.served_paths or ends_like_operation(path):
             raise ConfigurationError(
-                f"card_paths: {path!a:.128} is the path of an interface, of an operation of A2A or of another document; "
-                "choose another path for the card"
+                f"card_paths: {path!a:.128} is the path of an interface, of an operation of A2A or of another "
+                "document; choose another path for the card"
             )
     for path in interfaces.served_paths:
         if f"{prefix}/" not in f"{path}/":  # a root path may stand before it

@@ -155,8 +155,8 @@ class Interfaces:
         if path.rstrip("/") in paths.json_rpc or f"{path}/" in paths.json_rpc:
             exact = path.rstrip("/") if path.endswith("/") else f"{path}/"
             why = (
-                f"{quoted(path)} differs from the JSON-RPC interface at {quoted(exact)} only by a slash at its end; call "
-                f"{quoted(exact)}, or correct the URL in the card"
+                f"{quoted(path)} differs from the JSON-RPC interface at {quoted(exact)} only by a slash at its end; "
+                f"call {quoted(exact)}, or correct the URL in the card"
             )
             return Undeclared(why, may_be_named=not path.endswith("/"))
         why = f"{quoted(path)} resembles the path of a JSON-RPC interface, but differs from it"

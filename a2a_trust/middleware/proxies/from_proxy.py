@@ -159,7 +159,7 @@ class FromProxy:
         if peer is None or not peers.covers(peer):
             raise InvalidCredentialsError(
                 "a header has a client certificate, and the peer "
-                f"{'has no address' if peer is None else f'{peer} is not the proxy (peers=Networks(…))'}"
+                f"{'has no address, so it' if peer is None else peer} is not the proxy of peers=Networks(…)"
             )
 
     def _is_secret(self, lines: Lines) -> bool:

@@ -1,4 +1,4 @@
-"""Clients of agents: a card is verified, and compared with what is remembered, before anything in it is used."""
+"""Clients of agents: verify a card, and compare it with remembered cards, before anything in it is used."""
 
 from a2a_trust.exports import lazy
 

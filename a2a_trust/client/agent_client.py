@@ -1,4 +1,4 @@
-"""One line for a program that talks to an agent: verify its card, answer what it demands, send nothing elsewhere.
+"""An HTTP client for one agent: verifies its card, sends the credentials that it demands, and sends nothing elsewhere.
 
 ::
 
@@ -8,7 +8,7 @@
         credentials={"key": ApiKey(SecretFile("/run/secrets/key"), origins=["https://agent.example.com"])},
     )
 
-It is an ``httpx.AsyncClient``, for the a2a-sdk, Google's ADK, BeeAI and everything else that takes one.
+It is an ``httpx.AsyncClient``, for the a2a-sdk, Google's ADK, BeeAI and other libraries that accept one.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ def verifying_client(
 ) -> httpx.AsyncClient:
     """A client for the agent at that URL. Its card is fetched and verified before the first request.
 
-    ``url`` is where the agent is, or that of its card, which ends in ``.json``. ``credentials`` and ``skills`` are as
-    for ``CardAuth``, ``trust``, ``memory``, ``policy``, ``cards``, ``also`` and ``http_within`` as for
-    ``AsyncVerifyingTransport``. A credential may have origins with http within that service mesh. ``authorities`` is a
-    file of CA certificates in PEM for agents of a private network. ``timeout`` bounds each step of a request: 10
-    seconds, and 300 for an answer of the agent, unless given.
+    - ``url``: the URL of the agent, or of its card, which ends in ``.json``.
+    - ``credentials``, ``skills``: as for ``CardAuth``. Their origins may use http within ``http_within``.
+    - ``trust``, ``memory``, ``policy``, ``cards``, ``also``, ``http_within``: as for ``AsyncVerifyingTransport``.
+    - ``authorities``: a file of CA certificates in PEM, for agents in a private network.
+    - ``timeout``: the limit for each step of a request; by default 10 seconds, and 300 for reading an answer.
 
     Requests fail as for ``CardAuth`` and ``AsyncVerifyingTransport``. ConfigurationError: an argument is wrong.
     """
@@ -73,7 +73,9 @@ def verifying_client(
     check_credentials(credentials, mesh)
     certificates = [each for each in credentials.values() if not isinstance(each, Credential)]
     if len(certificates) > 1:
-        raise ConfigurationError("credentials: a connection shows one certificate; give one for all schemes")
+        raise ConfigurationError(
+            "credentials: they have several certificates, and a connection uses one; give one certificate for all schemes"
+        )
     context = (
         client_context(certificates[0], authorities=authorities)
         if certificates
@@ -96,7 +98,7 @@ def verifying_client(
 
 
 class _AgentAuth(CardAuth):
-    """As ``CardAuth``, for the card that the client itself fetches through its transport, which verifies it, too."""
+    """As ``CardAuth``, for a card that the client fetches through its transport, which verifies it, too."""
 
     def __init__(
         self,
@@ -110,7 +112,7 @@ class _AgentAuth(CardAuth):
         self._places = places
         self._verification = verification
         self._known = None
-        #: The fetch that is under way: requests that begin at once share one.
+        #: The fetch that is under way: concurrent requests share one.
         self._fetching: Future[None] | None = None
 
     def _card(self, request: httpx.Request) -> Generator[Step, Any, CardDemands | None]:
@@ -142,14 +144,14 @@ class _AgentAuth(CardAuth):
                 card = yield self._verification.verify(response.content, place)
                 try:
                     return self._answered(card, place)
-                except ConfigurationError as error:  # the card may have been another one when the program was written
+                except ConfigurationError as error:  # the card may have changed since the program was written
                     raise CredentialsError(f"the request is not sent: {error}", request=request) from error
             status = response.status_code
             if status != 404:
                 break
         raise CredentialsError(
             f"cannot fetch the card of the agent: {self._places[0]} answers with status {status}; write the URL of "
-            "the agent, not that of its interface. If the card needs a credential itself, use "
+            "the agent, not the URL of an interface. If the card itself needs a credential, use "
             "fetch_card(url, trust, credentials=…) and CardAuth",
             request=request,
         )

@@ -1,16 +1,17 @@
-"""Which requirement alternative of a verified card a client satisfies, and with what.
+"""Chooses the alternative of a verified card that the client's credentials satisfy, and the credentials to send.
 
 The rules:
 
-1. The first alternative that the credentials satisfy entirely is taken, in the order of the card. With skills, the
+1. The first alternative that the credentials satisfy completely is chosen, in the order of the card. With skills, the
    alternatives are all combinations of one of the card and one of each skill.
-2. Without a credential a request goes only if the whole card is verified, it demands none (``{}``, or no requirements),
-   and no credential is configured for a scheme of any other alternative, or by a name that is not a scheme of the card.
-3. A credential counts for a scheme if its name in ``credentials`` is that of the scheme, it is of the kind that the
-   scheme asks for, and it is bound to the origin that the request goes to.
-4. Two credentials of one alternative that would stand in the same place satisfy nothing.
+2. A request without a credential is sent only if the whole card is verified, the card permits it (``{}``, or no
+   requirements), no credential is configured for a scheme of another alternative, and every configured credential has
+   the name of a scheme of the card.
+3. A credential satisfies a scheme if it has the scheme's name in ``credentials``, is of the scheme's kind, and is bound
+   to the origin of the request.
+4. Two credentials of one alternative must not need the same place in the request.
 
-Values only: ``card_auth`` has the requests.
+This module only computes values; ``card_auth`` sends requests.
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What satisfies the card: the names of the schemes, and what the request carries for them.
+    """An alternative that is satisfied: the names of its schemes, and the credentials that the request carries.
 
-    ``parts`` has nothing for a client certificate, which the connection shows.
+    ``parts`` has no client certificate, because that belongs to the connection.
     """
 
     schemes: tuple[str, ...] = ()
@@ -71,10 +72,10 @@ class Answer:
 
 
 def check_credentials(credentials: Mapping[str, object], mesh: HttpWithin = NO_MESH) -> None:
-    """ConfigurationError: it is not a mapping from the names of schemes to credentials, or one of these is for plain
-    http where the client must not send it."""
+    """ConfigurationError: it is not a mapping from the names of schemes to credentials, or an origin of a credential
+    has plain http where this client must not send it."""
     if not isinstance(credentials, Mapping):
-        raise ConfigurationError('credentials: write them by the names of schemes in the card, {"key": ApiKey(…)}')
+        raise ConfigurationError('credentials: write a dict by the names of schemes in the card, {"key": ApiKey(…)}')
     for name, credential in credentials.items():
         if not isinstance(credential, Credential) and not callable(getattr(credential, "load", None)):
             raise ConfigurationError(
@@ -96,10 +97,12 @@ def demands_of(view: CardView, skills: Iterable[str]) -> tuple[Alternative, ...]
     by_id = {skill.id: skill for skill in view.skills}
     unknown = [name for name in skills if name not in by_id]
     if unknown:
-        raise ConfigurationError(f"skills: the card has no skill {unknown[0]!a}")
+        raise ConfigurationError(f"skills: the card has no skill with the id {unknown[0]!a}; write ids as in the card")
     demands = [view.requirements or _ANYBODY, *[by_id[name].requirements or _ANYBODY for name in skills]]
     if prod(map(len, demands)) > _MOST_COMBINATIONS:
-        raise ConfigurationError(f"skills: more than {_MOST_COMBINATIONS} combinations of requirements")
+        raise ConfigurationError(
+            f"skills: their requirements have more than {_MOST_COMBINATIONS} combinations; name fewer skills"
+        )
     return tuple(map(_together, product(*demands)))
 
 
@@ -112,7 +115,7 @@ def _together(alternatives: tuple[Alternative, ...]) -> Alternative:
 
 
 def scopes_named(view: CardView, name: str) -> frozenset[str]:
-    """All scopes that the card names for a scheme: those that its requirements and those that its flows have."""
+    """All scopes that the card names for a scheme, in its requirements and in the scheme's flows."""
     demands = [*(view.requirements or ()), *[each for skill in view.skills for each in skill.requirements or ()]]
     demanded = [scopes for alternative in demands for scheme, scopes in alternative.schemes if scheme == name]
     flows = getattr(view.schemes.get(name), "flows", ())
@@ -127,9 +130,9 @@ def answer_for(
     *,
     is_whole: bool,
 ) -> Answer:
-    """What to send to that origin.
+    """The alternative and the credentials for requests to that origin.
 
-    MissingCredentialsError: the credentials satisfy no alternative; the text says what each is lacking.
+    MissingCredentialsError: the credentials satisfy no alternative; the text says what each alternative lacks.
     """
     lacking: list[str] = []
     for alternative in demands:
@@ -174,7 +177,7 @@ def _parts(
         where = place.header if isinstance(place, InHeader) else place  # X-Key and x-key are one header
         if where in taken:
             names = f"{ascii(taken[where])[1:-1][:80]} and {ascii(name)[1:-1][:80]}"
-            problems.append(f"{names} would stand in the same place, so this alternative cannot be used")
+            problems.append(f"{names} need the same place in the request, so this alternative cannot be used")
         taken[where] = name
         parts.append(Part(name=name, scheme=scheme, credential=credential, scopes=scopes, place=place))
     return tuple(parts), problems
@@ -207,7 +210,7 @@ def _problems(
 
 
 def words_for(name: str, scheme: SecurityScheme | None, scopes: frozenset[str]) -> str:
-    """What a card demands by one scheme, for an error."""
+    """The demand of one scheme in words, for an error."""
     kind = "a scheme that the card does not declare" if scheme is None else kind_of(scheme)[0]
     scoped = f" with the scopes {ascii(' '.join(sorted(scopes)))[1:-1][:200]}" if scopes else ""
     return f"{ascii(name)[:80]} asks for {kind}{scoped}"

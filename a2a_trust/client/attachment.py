@@ -1,9 +1,9 @@
-"""Credentials on an httpx request, visible only to the transport.
+"""Attaches credentials to an httpx request so that only the transport sees them.
 
-httpx copies the headers of a request to the next one when it follows a redirect, and writes URLs into its log. What is
-attached here is in ``headers.raw`` and ``url.raw_path``, which transports send. It is in no copy, text, repr or pickle:
-redirects, the log of httpx and tracebacks have none. An extension ``trace`` of httpx sees what is sent. It is there
-while the request is sent, and not afterwards.
+httpx copies the headers of a request when it follows a redirect, and writes URLs into its log. A credential that is
+attached here is only in ``headers.raw`` and ``url.raw_path``, which transports send, and only while the request is
+sent. It is in no copy, text, repr or pickle, so redirects, the log of httpx and tracebacks do not have it. The httpx
+extension ``trace`` does see it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COOKIE: Final = b"cookie"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Attachment:
-    """What goes along with one request: header lines (names in lower case), cookies and query parameters."""
+    """The credentials of one request: header lines (names in lower case), cookies and query parameters."""
 
     headers: tuple[tuple[bytes, bytes], ...] = ()
     cookies: tuple[tuple[str, str], ...] = ()
@@ -31,7 +31,7 @@ class Attachment:
 
     names: frozenset[bytes] = field(init=False)
     lengths: frozenset[int] = field(init=False)
-    """Of the names; nearly every other header has another one, which is faster to see than its name in lower case."""
+    """The lengths of the names: comparing lengths first is faster than lowering every header's name."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", frozenset(name for name, _ in self.headers))
@@ -42,7 +42,7 @@ class Attachment:
 
 
 def attach(request: httpx.Request, attachment: Attachment) -> None:
-    """Attach credentials in place of those that are attached, and of headers, cookies and parameters of these names."""
+    """Attach credentials. They replace attached ones, and headers, cookies and parameters with the same names."""
     headers = _Headers(request.headers)
     headers.attachment = attachment
     request.headers = headers
@@ -51,7 +51,7 @@ def attach(request: httpx.Request, attachment: Attachment) -> None:
 
 
 def detach(request: httpx.Request) -> None:
-    """Take off what is attached: programs send a request again, to another URL, and keep it with an answer."""
+    """Remove the attached credentials, because programs may send a request again, to another URL, or keep it."""
     if isinstance(request.headers, _Headers):
         request.headers.attachment = _NOTHING
     if isinstance(request.url, _Url):
@@ -59,7 +59,7 @@ def detach(request: httpx.Request) -> None:
 
 
 def copy_attachment(request: httpx.Request, written_again: httpx.Request) -> None:
-    """Attach what is attached to one request to another one, which goes out in its place."""
+    """Attach the credentials of one request to another one, which is sent in its place."""
     if isinstance(request.headers, _Headers):
         attach(written_again, request.headers.attachment)
 
@@ -81,7 +81,7 @@ class _Headers(httpx.Headers):
         return lines
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles, also of responses and errors that hold the request, have nothing that is attached."""
+        """Copies and pickles, also of responses and errors with the request, do not contain attached credentials."""
         return httpx.Headers, (super().raw,)
 
 
@@ -118,15 +118,15 @@ def _name_of(pair: bytes) -> str:
 
 
 def sent_to(request: httpx.Request) -> str:
-    """The URL that the request is sent to, and its fragment, of the parts that go out: ``str(url)`` has another host
-    than these where httpx gives an ambiguous URL another spelling.
+    """The URL that the request is really sent to, and its fragment. ``str(url)`` may have another host, because httpx
+    normalizes ambiguous URLs.
 
-    MalformedError: it goes to no host, or the program has replaced its path.
+    MalformedError: it has no host, or the program has replaced its path.
     """
     url = request.url
     if not url.raw_host:
         raise MalformedError("URL: it has no host; write https://host/path")
     if "target" in request.extensions:
-        raise MalformedError("URL: the extension target sends the request to another one; leave it out")
+        raise MalformedError("URL: the httpx extension target sends the request to another URL; leave it out")
     _, mark, fragment = str(url).partition("#")
     return f"{url.scheme}://{url.netloc.decode('ascii')}{url.raw_path.decode('ascii')}{mark}{fragment}"

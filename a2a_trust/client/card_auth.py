@@ -1,4 +1,4 @@
-"""For clients on httpx: send what a verified card demands, to the agent of that card, and nothing else anywhere.
+"""For clients with httpx: sends the credentials that a verified card demands, only to the agent of that card.
 
 ::
 
@@ -7,15 +7,15 @@
 
 The rules:
 
-1. Credentials go along with requests to the URLs that the card names. Other requests are sent without any. A URL that
-   servers read differently, and plain http to another machine, is an error; ``verifying_client`` permits it within a
-   service mesh, because its own transport checks the addresses.
-2. ``answer`` has what goes along. If nothing fits, the request is not sent.
+1. Credentials are sent with requests to the URLs that the card names. Other requests are sent without credentials. An
+   ambiguous URL is an error. So is plain http to another machine; ``verifying_client`` permits that within a service
+   mesh, because its transport checks the addresses.
+2. ``answer`` chooses the credentials. If they satisfy no alternative, the request is not sent.
 3. httpx, its log and its redirects never see a credential: ``attachment``.
-4. After a 401 a request is sent once more, if there is another token, key or file to try. After ``insufficient_scope``
-   it is sent once more with the scopes that the agent asks for, as far as the verified card names them and
-   ``allowed_scopes`` has them. If the agent asks for a DPoP nonce, it is sent once more with it.
-5. A request whose body is a stream is never sent twice. An answer to a redirect is passed on.
+4. A request is sent once more in these cases: after a 401, if there is another token, key or file to try; after
+   ``insufficient_scope``, with the scopes that the agent asks for, if the verified card names them and
+   ``allowed_scopes`` has them; with a DPoP nonce, if the agent asks for one.
+5. A request whose body is a stream is never sent twice. An answer after a redirect is passed on.
 6. A 401 that remains is a ``CredentialsRejectedError``.
 """
 
@@ -62,7 +62,7 @@ _NO_SCOPES: Final[frozenset[str]] = frozenset()
 
 
 class CredentialsError(TrustError, httpx.RequestError):
-    """No credential for a request: none fits, or none can be obtained. ``__cause__`` says why."""
+    """A request was not sent, because no credential fits, or a credential cannot be obtained. ``__cause__`` says why."""
 
     code = "credentials"
 
@@ -71,9 +71,9 @@ _MoreScopes: TypeAlias = Mapping[str, frozenset[str]]
 
 
 class _Sent:
-    """What goes along with requests to one origin, and serves the next ones as long as its values do.
+    """The credentials of requests to one origin, for as long as their values are valid.
 
-    ``more_scopes`` are those beyond what the card demands, by the names of schemes.
+    ``more_scopes`` are scopes beyond those that the card demands, by the names of schemes.
     """
 
     def __init__(self, answer: Answer, values: list[CredentialValue], more_scopes: _MoreScopes) -> None:
@@ -83,7 +83,7 @@ class _Sent:
         self._is_for_one_request = any(part.credential.depends_on_request for part in answer.parts)
         self.has_proofs: Final[bool] = any(value.proofs is not None for value in values)
         self.made: Attachment | None = None
-        """What goes along with every request; None until the first one, and where each needs proofs of its own."""
+        """The same for every request; None before the first one, and where each needs its own proofs."""
 
     def serves_further(self, now: float) -> bool:
         return not self._is_for_one_request and all(now < value.until for value in self.values)
@@ -102,7 +102,7 @@ class _Sent:
 
 
 class CardDemands:
-    """What a verified card demands, and what goes along for it."""
+    """The demands of a verified card, and the credentials that are sent for them."""
 
     def __init__(
         self,
@@ -122,9 +122,9 @@ class CardDemands:
         #: The origin of a URL, "" for one that the card does not name.
         self._origins = BoundedCache[tuple[str, bytes, int | None, bytes], str](max_entries=_MAX_URLS)
         self._answers: dict[str, Answer] = {}
-        #: Origin -> what went along with the last request.
+        #: Origin -> the credentials of the last request.
         self.sent: dict[str, _Sent] = {}
-        #: What further requests ask for beyond what the card demands. It is replaced and never changed.
+        #: Scopes beyond those that the card demands, for further requests. It is replaced and never changed.
         self.more_scopes: _MoreScopes = {}
 
     def origin(self, request: httpx.Request) -> str:
@@ -148,7 +148,7 @@ class CardDemands:
         return answer
 
     def ask_further_for(self, sent: _Sent) -> None:
-        """Ask for the scopes of that request from now on, but not where another caller may be the next."""
+        """Ask for the scopes of that request from now on, except where the next request may be for another caller."""
         if sent.more_scopes is not self.more_scopes:
             names = [part.name for part in sent.answer.parts if not part.credential.depends_on_request]
             kept = {name: sent.more_scopes[name] for name in names if name in sent.more_scopes}
@@ -158,7 +158,7 @@ class CardDemands:
         return scopes_named(self._view, name)
 
     def demand(self) -> str:
-        """What the card asks for, in words."""
+        """The demands of the card, in words."""
         alternatives = [
             " and ".join(words_for(name, self._view.schemes.get(name), scopes) for name, scopes in each.schemes)
             for each in self._demands
@@ -175,7 +175,7 @@ class _Again(Enum):
 
 
 def _attachment_of(request: httpx.Request, answer: Answer, values: list[CredentialValue], origin: str) -> Attachment:
-    """What goes along with a request to that origin. MalformedError: a key cannot stand in a cookie."""
+    """The credentials of a request to that origin. MalformedError: a key cannot stand in a cookie."""
     pairs = [*zip(answer.parts, values, strict=True)]
     headers: list[tuple[bytes, bytes]] = []
     for part, value in pairs:
@@ -191,7 +191,9 @@ def _attachment_of(request: httpx.Request, answer: Answer, values: list[Credenti
                 parameters.append((part.place.name, value.text))
             case InCookie():
                 if not _COOKIE_VALUE.fullmatch(value.text):
-                    raise MalformedError(f"{ascii(part.name)[:80]}: the key has characters that no cookie can have")
+                    raise MalformedError(
+                        f"credentials[{ascii(part.name)[:80]}]: the key has characters that a cookie must not have"
+                    )
                 cookies.append((part.place.name, value.text))
     return Attachment(tuple(headers), tuple(cookies), tuple(parameters))
 
@@ -218,25 +220,26 @@ def _skill_ids(skills: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ReadBody:
-    """The body of an answer is wanted."""
+    """Asks the driver to read the body of an answer."""
 
     response: httpx.Response
 
 
 Step: TypeAlias = httpx.Request | ReadBody | Flow[Any]
-"""What an exchange asks its driver for: to send a request, to read its answer, to run a flow that needs something."""
+"""A request of an exchange to its driver: to send a request, to read its answer, or to run a flow."""
 
 
 class CardAuth(httpx.Auth):
-    """Answers what ``card`` demands, with ``credentials`` by the names of the card's schemes.
+    """Sends the credentials that ``card`` demands, for ``httpx.Client(auth=…)`` and ``httpx.AsyncClient(auth=…)``.
 
-    A certificate for mutual TLS is ``CertificateFiles`` or ``CertificateInMemory``; the client shows it by
-    ``verify=client_context(certificate)``. ``skills`` are the ids of those that the requests are for, if the card
-    demands more for them. ``clock`` gives seconds since the epoch.
+    - ``credentials``: by the names of the card's schemes. A certificate for mutual TLS is ``CertificateFiles`` or
+      ``CertificateInMemory``; give it to the client, too: ``verify=client_context(certificate)``.
+    - ``skills``: the ids of the skills that the requests are for, if the card demands more for them.
+    - ``clock``: gives seconds since the epoch.
 
-    Requests fail with ``CredentialsError`` where nothing may be sent, and with ``CredentialsRejectedError`` when the
-    agent rejects the credentials. Threads and tasks may share one. ConfigurationError: a credential of a kind that does
-    not exist, or a skill that the card does not have. Source: A2A 1.0.1 4.5, 7.3; RFC 6750 3, RFC 9449 7.
+    Threads and tasks may share one. Requests fail with ``CredentialsError`` if no credential fits, and with
+    ``CredentialsRejectedError`` if the agent rejects the credentials. ConfigurationError: an argument is wrong, or the
+    card does not have a skill. Source: A2A 1.0.1 4.5, 7.3; RFC 6750 3, RFC 9449 7.
     """
 
     def __init__(
@@ -248,9 +251,7 @@ class CardAuth(httpx.Auth):
         clock: Callable[[], float] = time.time,
     ) -> None:
         if not isinstance(card, VerifiedCard):
-            raise ConfigurationError(
-                "card: write CardAuth(fetch_card(url, trust), …): only a verified card is answered"
-            )
+            raise ConfigurationError("card: it is not a VerifiedCard; write CardAuth(fetch_card(url, trust), …)")
         self._setup(credentials, skills, clock, NO_MESH)
         self._known: CardDemands | None = self._answered(card, "")
 
@@ -310,7 +311,7 @@ class CardAuth(httpx.Auth):
         """The agent rejected what its card demands."""
 
     def _card(self, request: httpx.Request) -> Generator[Step, Any, CardDemands | None]:
-        """The card for a request when none is known, or no longer; None where a request goes without any."""
+        """The card for a request when there is no valid one; None for a request without credentials."""
         yield from ()
         raise CredentialsError(
             "the verification of the card has expired; call fetch_card again, and make a new CardAuth", request=request
@@ -325,7 +326,7 @@ class CardAuth(httpx.Auth):
         if known is None or not origin:
             response = yield request
             if response.status_code == 401:
-                self._rejected()  # the agent may have moved, and a newer card name this URL
+                self._rejected()  # the agent may have moved, and a newer card may name this URL
             return
         sent = known.sent.get(origin)
         if sent is None or not sent.serves_further(now):
@@ -337,7 +338,7 @@ class CardAuth(httpx.Auth):
                 response = yield request
             finally:
                 detach(request)
-            if response.request is not request:  # it is the answer of wherever a redirect led
+            if response.request is not request:  # the answer is from the target of a redirect
                 return
             if sent.has_proofs:
                 sent.learn(response, origin)
@@ -352,7 +353,7 @@ class CardAuth(httpx.Auth):
     def _once_more(
         self, known: CardDemands, origin: str, sent: _Sent, response: httpx.Response, tried: set[_Again]
     ) -> Generator[Step, Any, _Sent | None]:
-        """What to send the request once more with; None: the answer is passed on.
+        """The credentials for sending the request once more; None: the answer is passed on.
 
         CredentialsRejectedError: the agent rejects the credentials, and there are no others.
         """
@@ -376,7 +377,7 @@ class CardAuth(httpx.Auth):
     def _again(
         self, rejection: Rejection, more_scopes: _MoreScopes, tried: set[_Again]
     ) -> tuple[_Again | None, _MoreScopes]:
-        """What to send the request once more with, and with which scopes; None: it is not sent once more."""
+        """Why to send the request once more, and with which scopes; None: it is not sent once more."""
         if rejection.status == 401:
             if _Again.WITH_NONCE not in tried and rejection.wants_nonce:
                 return _Again.WITH_NONCE, more_scopes

@@ -1,16 +1,16 @@
-"""The client's own certificate for TLS, shown to agents that ask for one, and replaced while the client goes on.
+"""The client's own certificate for mutual TLS, replaced without a restart of the client.
 
 ::
 
     certificate = CertificateFiles("agent.pem", "agent.key")
     httpx.AsyncClient(verify=client_context(certificate, authorities="agents-ca.pem"))
 
-Certificates that live for hours (SPIFFE, cert-manager) are renewed in place: every new connection shows the newest,
-those that are open keep theirs.
+Short-lived certificates (SPIFFE, cert-manager) are renewed in place: every new connection uses the newest one, open
+connections keep theirs.
 
-Python's ``ssl`` takes private keys from files only. So a key goes through a file for the moment of loading, in a new
-folder that only its owner can enter, encrypted under a random passphrase that is never written: what a crash could
-leave behind, or a backup take, opens nothing.
+Python's ``ssl`` reads private keys only from files. So a key is written to a file for the moment of loading, in a new
+folder that only its owner can enter, encrypted with a random passphrase that is never written. If a crash or a backup
+keeps that file, it is useless.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _log: Final = logging.getLogger(__name__)
 
 
 class OwnCertificate(Protocol):
-    """Where a client's certificate and its key come from."""
+    """A source of a client's certificate and its key."""
 
     @property
     def version(self) -> object:
-        """What differs from what it was as soon as there is another certificate."""
+        """A value that changes with the certificate."""
         ...
 
     def load(self) -> tuple[bytes, LocalSigner]:
@@ -48,10 +48,10 @@ class OwnCertificate(Protocol):
 
 
 class CertificateFiles:
-    """A certificate in files: the chain in PEM, the client's own first, and the key as ``load_private_key`` takes it.
+    """A certificate in files: the chain in PEM, the client's own first, and the key as for ``load_private_key``.
 
-    The files are read again when they have changed. Between the replacement of one and of the other they do not fit,
-    and the last certificate goes on.
+    Changed files are read again. While only one of the two is replaced, they do not match, and the previous certificate
+    stays in use.
     """
 
     def __init__(self, certificate: Path | str, key: Path | str, *, passphrase: str | None = None) -> None:
@@ -71,10 +71,10 @@ class CertificateFiles:
 
 
 class CertificateInMemory:
-    """A certificate that never was in a file: ``chain`` in PEM, the client's own certificate first.
+    """A certificate in memory: ``chain`` in PEM, the client's own certificate first.
 
-    ``key`` is PEM or JWK, or a ``LocalSigner``, which takes keys of ``cryptography``. Who receives new ones (from the
-    SPIFFE Workload API, say) calls ``replace``. Neither its repr nor any error has the key.
+    ``key`` is PEM or JWK, or a ``LocalSigner``, which takes keys of ``cryptography``. Call ``replace`` with each new
+    certificate, for example from the SPIFFE Workload API. Neither its repr nor any error contains the key.
     """
 
     def __init__(self, chain: bytes, key: bytes | LocalSigner) -> None:
@@ -88,7 +88,7 @@ class CertificateInMemory:
         return self._pair
 
     def replace(self, chain: bytes, key: bytes | LocalSigner) -> None:
-        """From now on new connections show this one. ConfigurationError, MalformedError: the previous one stays."""
+        """Use this certificate for new connections. ConfigurationError, MalformedError: the previous one stays."""
         signer = _signer(key)
         _load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), chain, signer)
         self._pair = chain, signer
@@ -102,13 +102,13 @@ def _signer(key: bytes | LocalSigner) -> LocalSigner:
 
 
 def client_context(certificate: OwnCertificate, *, authorities: Path | str | None = None) -> ssl.SSLContext:
-    """A context for ``httpx.Client(verify=…)`` and all that takes ``ssl.SSLContext``, which shows the certificate.
+    """A context with the certificate, for ``httpx.Client(verify=…)`` and other users of ``ssl.SSLContext``.
 
-    Servers are verified against ``authorities``, a file of CA certificates in PEM, or against those that the system
-    trusts; their host names are, too. Both are for these arguments to say: what is loaded into the context afterwards
-    counts for no connection, and neither do ciphers that are set in it.
+    Servers and their host names are verified against ``authorities``, a file of CA certificates in PEM, or against the
+    authorities of the system. Certificates, authorities and ciphers that you load into the context later have no
+    effect.
 
-    ConfigurationError, MalformedError, OSError: a file cannot be read, or the key is not that of the certificate.
+    ConfigurationError, MalformedError, OSError: a file cannot be read, or the key does not belong to the certificate.
     """
     context = _ReloadingContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -117,10 +117,10 @@ def client_context(certificate: OwnCertificate, *, authorities: Path | str | Non
 
 
 class _Authorities:
-    """Whom servers are verified against. The file is read once: a renewal of the certificate does not depend on it."""
+    """The authorities of servers. The file is read once, so a renewal of the certificate does not depend on it."""
 
     def __init__(self, path: Path | str | None) -> None:
-        # What is not ASCII stands in comments, as in bundles that name their authorities.
+        # Characters beyond ASCII stand in comments of bundles.
         self._path, self._pem = path, None if path is None else Path(path).read_text("ascii", errors="ignore")
 
     def load_into(self, context: ssl.SSLContext) -> None:
@@ -130,11 +130,13 @@ class _Authorities:
         try:
             context.load_verify_locations(cadata=self._pem)
         except (ssl.SSLError, ValueError):  # ValueError for an empty file
-            raise ConfigurationError(f"{self._path}: no CA certificates in PEM (BEGIN CERTIFICATE)") from None
+            raise ConfigurationError(
+                f"authorities: {self._path} has no CA certificates in PEM (BEGIN CERTIFICATE); name a file that has"
+            ) from None
 
 
 class _Socket(ssl.SSLSocket):
-    """A connection of ``wrap_socket``; it shows the newest certificate."""
+    """A connection of ``wrap_socket`` with the newest certificate."""
 
     def do_handshake(self, block: bool = False) -> None:
         _show_newest(self)
@@ -142,7 +144,7 @@ class _Socket(ssl.SSLSocket):
 
 
 class _Object(ssl.SSLObject):
-    """A connection of ``wrap_bio``; it shows the newest certificate."""
+    """A connection of ``wrap_bio`` with the newest certificate."""
 
     def do_handshake(self) -> None:
         _show_newest(self)
@@ -155,12 +157,12 @@ def _show_newest(connection: _Socket | _Object) -> None:
 
 
 class _ReloadingContext(ssl.SSLContext):
-    """Looks for another certificate whenever a connection begins, and shows it by a context of its own.
+    """Looks for a new certificate when a connection begins, and uses it in a new context.
 
-    Why it is a context of its own kind: clients keep the one that they are given, and ask it for every connection. Why
-    it never takes a certificate itself: OpenSSL keeps one for each kind of key, and would go on showing the old one
-    beside a new one whose key is of another kind. A connection has versions, protocols and the host's name from here,
-    the certificate and the authorities from the newest context.
+    It is a subclass of ``SSLContext``, because clients keep the context that they are given, and use it for every
+    connection. It never loads a certificate itself: OpenSSL keeps one for each kind of key, and would still use the old
+    one beside a new one with another kind. A connection has versions, protocols and the host's name from here, the
+    certificate and the authorities from the newest context.
     """
 
     sslsocket_class = _Socket
@@ -184,10 +186,10 @@ class _ReloadingContext(ssl.SSLContext):
 
     def _tell(self, failure: Exception | None) -> None:
         if failure is None:
-            _log.info("%r was read again", self._certificate)
+            _log.info("%r was reloaded", self._certificate)
             return
         reason = failure.strerror if isinstance(failure, OSError) else failure
-        _log.error("%r cannot be read, the last certificate goes on: %s", self._certificate, reason)
+        _log.error("%r cannot be read; keeping the previous certificate: %s", self._certificate, reason)
 
     def _made(self) -> tuple[ssl.SSLContext, object]:
         version = self._certificate.version  # before loading: a change meanwhile is noticed the next time
@@ -199,7 +201,7 @@ class _ReloadingContext(ssl.SSLContext):
 
 def _load_into(context: ssl.SSLContext, chain: bytes, signer: LocalSigner) -> None:
     if b"PRIVATE KEY" in chain:
-        raise ConfigurationError("client certificate: a private key stands among the certificates; give it as the key")
+        raise ConfigurationError("client certificate: the chain contains a private key; give it as key= instead")
     passphrase = secrets.token_urlsafe(32)
     with TemporaryDirectory(prefix="a2a-trust-") as folder:  # of mode 0700
         path = Path(folder, "pair.pem")
@@ -209,5 +211,6 @@ def _load_into(context: ssl.SSLContext, chain: bytes, signer: LocalSigner) -> No
             context.load_cert_chain(path, password=passphrase)
         except ssl.SSLError:
             raise ConfigurationError(
-                "client certificate: give the chain in PEM, your own certificate first, and the private key of that one"
+                "client certificate: the chain is not PEM, or the key does not belong to it; give the chain in PEM, "
+                "your own certificate first, and the private key of that certificate"
             ) from None

@@ -1,6 +1,6 @@
-"""What a ``WWW-Authenticate`` header asks for (RFC 9110 11.6.1): its schemes and their parameters.
+"""Reads the challenges of a ``WWW-Authenticate`` header (RFC 9110 11.6.1): schemes and parameters.
 
-Anybody may have written it. Nothing that it names is fetched; what cannot be read says nothing.
+The header is not trusted. Its URLs are never fetched, and a malformed header gives no challenges.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Challenge:
 
     @property
     def scopes(self) -> frozenset[str]:
-        """The scopes that are asked for (RFC 6750 3); none when one of them is not a scope."""
+        """The scopes that the agent asks for (RFC 6750 3); empty if one of them is not a scope."""
         names = self.parameters.get("scope", "").split(" ")
         return frozenset(names) if all(SCOPE.fullmatch(name) for name in names) else frozenset()
 
@@ -43,7 +43,7 @@ class Challenge:
 
 
 def challenges_of(lines: Iterable[str]) -> tuple[Challenge, ...]:
-    """The challenges in these lines; none when one of them cannot be read."""
+    """The challenges in these lines; empty if one of them is malformed."""
     text = ", ".join(lines)
     found: list[Challenge] = []
     at = 0

@@ -1,13 +1,13 @@
-"""The credentials of a client, each bound to the origins that may have it.
+"""The credentials of a client, each bound to origins.
 
 The rules:
 
-1. A credential names its origins (``https://agent.example.com``). It goes to no other, whatever a card says.
-2. It answers security schemes of its kind, and only at the place that the scheme names.
-3. A secret is a value, a function that is asked for each request, or a file that is read again after a change.
-4. No repr, error or pickle holds a secret.
+1. A credential names its origins (``https://agent.example.com``). It is sent to no other origin, whatever a card says.
+2. It satisfies only security schemes of its kind, at the place that the scheme names.
+3. A secret is a value, a function that is called for each request, or a file that is read again after a change.
+4. No repr, error or pickle contains a secret.
 
-``oauth`` has the credentials that come from an authorization server, ``card_auth`` sends them.
+``grants`` has the credentials that come from an authorization server; ``card_auth`` sends credentials.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ _LISTED: Final = 80  # characters of a text of the card in an error
 class SecretFile:
     """A secret in a file: its text, without the line break at its end. The file is read again after a change.
 
-    If the new content cannot be read, the previous secret stays in use, and the log says so. ConfigurationError: there
-    is no such file, it has no text, or a text that is not printable ASCII.
+    If the new content cannot be read, the previous secret stays in use, with an error in the log. ConfigurationError:
+    the file does not exist, is empty, or is not one line of printable ASCII.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -78,11 +78,11 @@ class SecretFile:
         except (OSError, MalformedError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise ConfigurationError(
-                f"{self._path}: {reason}; name a file that has only the secret, on one line"
+                f"SecretFile: {self._path}: {reason}; name a file that has only the secret, on one line"
             ) from None
 
     def read(self) -> str:
-        """The secret as the file has it now."""
+        """The current secret in the file."""
         return self._watched.value().text
 
     def _read(self) -> tuple[CredentialValue, Stamp]:
@@ -93,7 +93,7 @@ class SecretFile:
             raise MalformedError(f"the file is larger than {_MAX_BYTES} bytes")
         value = CredentialValue(read.text.rstrip("\r\n"))
         if not PRINTABLE.fullmatch(value.text):
-            raise MalformedError("the file has no text, or one that is not a single line of printable ASCII")
+            raise MalformedError("the file is empty, or is not a single line of printable ASCII")
         return value, stamp
 
     def _tell(self, failure: Exception | None) -> None:
@@ -115,17 +115,17 @@ Secret: TypeAlias = str | Callable[[], str | Awaitable[str]] | SecretFile
 
 
 class CredentialValue:
-    """The text of a credential as a request carries it; ``proofs`` where every request needs a DPoP proof beside it.
+    """The text of a credential as a request carries it, with ``proofs`` if every request needs a DPoP proof, too.
 
-    It serves further requests before ``until``, in seconds since the epoch. Why this is a class: tracebacks, logs and
-    debuggers show locals, and this one shows nothing.
+    It may be used again before ``until``, in seconds since the epoch. Its repr is empty, because tracebacks, logs and
+    debuggers show locals.
     """
 
     __slots__ = ("password", "proofs", "text", "until")
 
     text: str
     password: str
-    """What the text encodes, if it does; else the text."""
+    """The password that the text encodes, if it does; else the text."""
     proofs: DPoPProofs | None
     until: float
 
@@ -150,11 +150,11 @@ class CredentialValue:
 
 
 KeptSecret: TypeAlias = CredentialValue | Callable[[], str | Awaitable[str]] | SecretFile
-"""A secret as ``kept`` gives it: ``vars`` and tracebacks do not show its text."""
+"""A secret from ``kept``: ``vars`` and tracebacks do not show its text."""
 
 
 def kept(secret: Any) -> Any:
-    """A ``Secret`` as a ``KeptSecret``. Everything that is neither a function nor a file may be a text by mistake."""
+    """A ``Secret`` as a ``KeptSecret``. Every value except a function or a file is hidden, because it may be a text."""
     return secret if callable(secret) or isinstance(secret, SecretFile) else CredentialValue(secret)
 
 
@@ -169,7 +169,7 @@ class Credential(ABC):
 
     @abstractmethod
     def mismatch(self, scheme: SecurityScheme, scopes: frozenset[str]) -> str:
-        """Why this credential does not answer the scheme with those scopes; "" when it does."""
+        """Why this credential does not satisfy the scheme with those scopes; "" when it does."""
 
     @abstractmethod
     def obtain(self, scopes: frozenset[str]) -> Flow[CredentialValue]:
@@ -180,7 +180,7 @@ class Credential(ABC):
         """Forget a value that was rejected; whether ``obtain`` may give another one."""
 
     def may_step_up(self, scopes: frozenset[str]) -> frozenset[str] | None:  # noqa: ARG002
-        """Those of the scopes that a step-up may request; None: this credential has no step-up."""
+        """The scopes that a step-up may request; None: this credential has no step-up."""
         return None
 
     def __reduce__(self) -> NoReturn:
@@ -192,7 +192,7 @@ class Credential(ABC):
 
 
 class _Held(Credential):
-    """A credential that the program has, without a server that issues it."""
+    """A credential that the program has; no server issues it."""
 
     def __init__(self, secret: KeptSecret, origins: Iterable[str], what: str) -> None:
         super().__init__(origins)
@@ -212,7 +212,7 @@ class _Held(Credential):
 
 
 class ApiKey(_Held):
-    """An API key. It travels where the card's scheme says: in a header, a query parameter or a cookie."""
+    """An API key, sent where the card's scheme says: in a header, a query parameter or a cookie."""
 
     def __init__(self, key: Secret, *, origins: Iterable[str]) -> None:
         secret = kept(key)
@@ -230,7 +230,9 @@ class BasicCredentials(_Held):
         secret = kept(password)
         del password  # tracebacks show locals
         if ":" in username or not username.isprintable():
-            raise ConfigurationError("BasicCredentials: a user name is printable and has no colon (RFC 7617 2)")
+            raise ConfigurationError(
+                "BasicCredentials: username has a colon or unprintable characters; HTTP Basic cannot send it (RFC 7617 2)"
+            )
         self._username = username
         super().__init__(secret, origins, "BasicCredentials")
 
@@ -243,9 +245,9 @@ class BasicCredentials(_Held):
 
 
 class BearerToken(_Held):
-    """An access token that the program gets by itself. Its scopes are not known here, and not compared.
+    """An access token that the program obtains by itself. Its scopes are not known here, so they are not checked.
 
-    ``dpop`` signs the proofs of a token that is bound to that key (RFC 9449).
+    ``dpop`` signs the proofs for a token that is bound to that key (RFC 9449).
     """
 
     def __init__(self, token: Secret, *, origins: Iterable[str], dpop: Signer | None = None) -> None:
@@ -257,7 +259,9 @@ class BearerToken(_Held):
     def _value(self, text: str, *, until: float = -math.inf) -> CredentialValue:
         if not TOKEN68.fullmatch(text):
             del text  # tracebacks show locals
-            raise ConfigurationError('BearerToken: not a token; pass only the token, without "Bearer " or "DPoP "')
+            raise ConfigurationError(
+                'BearerToken: the text is not a token; pass only the token, without "Bearer " or "DPoP "'
+            )
         return CredentialValue(text, self._proofs, until=until)
 
     def mismatch(self, scheme: SecurityScheme, scopes: frozenset[str]) -> str:  # noqa: ARG002
@@ -266,14 +270,14 @@ class BearerToken(_Held):
 
 
 def http_scheme(scheme: SecurityScheme) -> str:
-    """The HTTP authentication scheme that is asked for, also by the word of a 0.1 card; "" for another kind."""
+    """The HTTP authentication scheme, also from a 0.1 card; "" for another kind of scheme."""
     if isinstance(scheme, HttpScheme):
         return scheme.scheme
     return scheme.name.lower() if isinstance(scheme, NamedScheme) else ""
 
 
 def kind_of(scheme: SecurityScheme) -> tuple[str, str]:
-    """What a scheme asks for, and what answers it, for an error."""
+    """The kind of credential that a scheme asks for, and the code that makes one, for an error."""
     match scheme:
         case ApiKeyScheme():
             return f"an API key in the {scheme.location} {_cut(scheme.parameter)}", "ApiKey(…, origins=[…])"
@@ -297,15 +301,17 @@ def _cut(text: str) -> str:
 
 
 def check_secret(secret: KeptSecret, what: str) -> None:
-    """ConfigurationError: it is not a secret; so a variable that is not set is found at the start."""
+    """ConfigurationError: it is not a secret. So a missing variable of the environment is found at start."""
     if isinstance(secret, CredentialValue):
         if not isinstance(secret.text, str):
-            raise ConfigurationError(f"{what}: write its text, a function that returns it, or SecretFile(path)")
+            raise ConfigurationError(
+                f"{what}: the secret is not a string; write its text, a function that returns it, or SecretFile(path)"
+            )
         _checked(secret.text, what)
 
 
 def text_of(secret: KeptSecret, what: str) -> Flow[str]:
-    """The text of a secret. ConfigurationError: a function gives something else."""
+    """The text of a secret. ConfigurationError: a function returns something else."""
     if isinstance(secret, SecretFile):
         return secret.read()
     return _checked(secret.text if isinstance(secret, CredentialValue) else (yield Ask(secret)), what)
@@ -315,4 +321,4 @@ def _checked(given: object, what: str) -> str:
     if isinstance(given, str) and PRINTABLE.fullmatch(given):
         return given
     del given  # tracebacks show locals
-    raise ConfigurationError(f"{what}: a secret is a text of printable ASCII, without blanks around it")
+    raise ConfigurationError(f"{what}: the secret is not printable ASCII without blanks around it; check its source")

@@ -2,14 +2,14 @@
 
 The rules:
 
-1. A URL is compared part by part: the origin in one spelling, the path segment by segment, the query when the card's
-   URL has one. A path that two servers could read as two (``..``, ``..;``, ``//``, an encoded slash) is not compared.
-2. https, http to this machine, or http to names of the service mesh that the program names (``net.mesh``).
-3. A card names the URLs of its interfaces. Of an HTTP+JSON interface these are the paths of the operations below its
-   base, with and without a tenant segment; of every other interface it is the URL alone. Interfaces before 1.0 add the
-   paths of their extended card.
+1. URLs are compared part by part: the origin in one spelling, the path segment by segment, and the query if the card's
+   URL has one. An ambiguous path (``..``, ``..;``, ``//``, an encoded slash) never matches.
+2. The scheme is https. It may be http to this machine, and to names of a service mesh that the program configures
+   (``net.mesh``).
+3. A card names the URLs of its interfaces. For HTTP+JSON these are the paths of the operations below its base, with and
+   without a tenant; for other bindings only the URL itself. Interfaces before 1.0 add the paths of their extended card.
 
-Values only: ``interception`` remembers which cards were verified, ``transport`` has the network. Source: A2A 1.0.1
+This module only computes values; ``interception`` remembers verified cards, ``transport`` sends. Source: A2A 1.0.1
 section 11, 0.3 section 3.2.3; RFC 3986 section 6.2.2.
 """
 
@@ -32,13 +32,13 @@ from a2a_trust.signing.verify import VerifiedCard
 
 __all__ = ["Destination", "Destinations", "UnsafePassAnything", "check_plain", "named_origins"]
 
-#: Segments that servers read differently: some take off what follows ";" and resolve the dots that are left, and some
-#: decode, once or twice, before they look for dots, ";" and slashes.
+#: Segments that servers read differently: some remove the part after ";" and then resolve dots, and some decode, once
+#: or twice, before they look for dots, ";" and slashes.
 _AMBIGUOUS: Final = re.compile(
     r"\.{0,2}(?:(?:;|%3B).*)?|.*(?:%2F|%5C|%00|\\|%(?:25)+(?:2E|2F|3B|5C|00)).*", re.DOTALL | re.IGNORECASE
 )
 
-#: What is below the base of HTTP+JSON: 1.0 without a prefix and with a tenant, 0.3 below /v1.
+#: The paths below the base of HTTP+JSON: 1.0 without a prefix and with a tenant, 0.3 below /v1.
 _OPERATION: Final = f"(?:{'|'.join(route.expression() for route in ROUTES[Generation.V1_0])})"
 _OPERATION_BELOW_BASE: Final = re.compile(
     rf"(?:/[^/]+)?{_OPERATION}|{EXTENDED_CARD_PATHS[Generation.V0_3]}|{EXTENDED_CARD_0_2}"
@@ -47,14 +47,14 @@ _OPERATION_AT_END: Final = re.compile(rf"(?:/v1)?(?:{_OPERATION}|/card|{EXTENDED
 _URL_ITSELF: Final = re.compile(r"")
 _EXTENDED_OF_0_2: Final = re.compile(EXTENDED_CARD_0_2)
 
-_MOST_FOLDERS: Final = 4  # each is asked for two names
+_MOST_FOLDERS: Final = 4  # with two card URLs each
 
 
 class UnsafePassAnything:
-    """Every URL at once: requests and their credentials go wherever the program sends them.
+    """Permits every URL: requests and their credentials go wherever the program sends them.
 
-    Cards that pass through are still verified. A program that fetches a card in another way sends its credentials to
-    whomever that card names.
+    Cards that pass through are still verified. But if the program gets a card in another way, it sends its credentials
+    to every URL in that card.
     """
 
     __slots__ = ()
@@ -65,7 +65,7 @@ class UnsafePassAnything:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A URL in one spelling. ``path`` has no slash at its end, so that of the root is empty."""
+    """A URL in one spelling. ``path`` has no slash at its end, so the path of the root is empty."""
 
     origin: str
     path: str
@@ -73,11 +73,11 @@ class Destination:
 
     @classmethod
     def of(cls, url: str, mesh: HttpWithin = NO_MESH) -> Self:
-        """MalformedError: two readers could read two URLs, or rule 2 does not permit it."""
+        """MalformedError: the URL is ambiguous, or rule 2 does not permit it."""
         parts = url_of(url)
         if parts.scheme != "https" and not _may_be_plain(parts, mesh):
             raise MalformedError(
-                "URL: neither https, nor http to this machine; write https://…, or for a service mesh "
+                "URL: it is neither https, nor http to this machine; write https://…, or for a service mesh "
                 "verifying_client(…, http_within=[…])"
             )
         path = with_plain_escapes(parts.path).removesuffix("/")
@@ -90,18 +90,18 @@ class Destination:
         return f"{self.origin}{self.path}"
 
     def below(self, base: Destination) -> str | None:
-        """What the path adds to that of ``base``, on a segment boundary; None: it is not below it."""
+        """The rest of the path below ``base``, in whole segments; None: it is not below ``base``."""
         rest = self.path[len(base.path) :]
         if self.origin != base.origin or not self.path.startswith(base.path) or rest[:1] not in ("", "/"):
             return None
         return rest if not base.query or f"{self.query}&".startswith(f"{base.query}&") else None
 
     def without_operation(self) -> Destination:
-        """The base of an interface, as far as the path tells."""
+        """The likely base of the interface, from the path."""
         return Destination(self.origin, _OPERATION_AT_END.sub("", self.path))
 
     def card_urls(self) -> list[str]:
-        """Where the card of an agent here is likely to be: at both names, from the path upwards to the root."""
+        """The likely URLs of the card of an agent here: both names, from the path upwards to the root."""
         path = self.without_operation().path
         folders = [path]
         while path:
@@ -114,13 +114,13 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Destinations:
-    """The URLs that one verified card names: what may follow each of these."""
+    """The URLs that one verified card names, each with a pattern for the rest of the path."""
 
     named: tuple[tuple[Destination, re.Pattern[str]], ...]
 
     @classmethod
     def of(cls, card: VerifiedCard, url: str, mesh: HttpWithin = NO_MESH) -> Self:
-        """Those of a card that came from ``url``. A URL that is not compared (rules 1 and 2) is left out."""
+        """The URLs of a card that came from ``url``, without those that rules 1 and 2 do not permit."""
         named: list[tuple[Destination, re.Pattern[str]]] = []
         for interface in read_card(card.card).interfaces:
             destination = _destination_or_none(interface.url, mesh)
@@ -133,16 +133,16 @@ class Destinations:
         return cls(tuple(named))
 
     def cover(self, called: Destination) -> bool:
-        """Whether a request for that URL is one for the agent of the card."""
+        """Whether the card names that URL."""
         return any((added := called.below(base)) is not None and rest.fullmatch(added) for base, rest in self.named)
 
 
 def _bases_of_0_2(interface: Destination, card_url: str, mesh: HttpWithin) -> Iterator[Destination]:
-    """Below which the extended card of 0.2 is: its text says beside the interface, its SDK asks beside the card."""
+    """The bases of the extended card of 0.2: its specification says beside the interface, its SDK asks beside the card."""
     yield interface
     yield Destination(interface.origin, interface.path.rpartition("/")[0])
     beside = _destination_or_none(re.sub(r"/\.well-known/[^/]*\Z", "", card_url), mesh)
-    # A copy of the card may stand anywhere: what is beside it belongs to the agent when the interface is below that.
+    # A copy of the card may be anywhere: the folder of the card belongs to the agent only if the interface is below it.
     if beside is not None and interface.below(beside) is not None:
         yield beside
 
@@ -159,14 +159,14 @@ def _may_be_plain(parts: Url, mesh: HttpWithin) -> bool:
 
 
 def named_origins(origins: Iterable[str]) -> frozenset[str]:
-    """The origins in one spelling. ConfigurationError: there are none, or one is not an origin.
+    """The origins in one spelling. ConfigurationError: the list is empty, or an element is not an origin.
 
-    One with http is of this machine or a name; ``check_plain`` says whether a client may send anything there.
+    An origin with http is of this machine, or has a name; ``check_plain`` decides whether a client may send there.
     """
     named = frozenset(map(_origin, [origins] if isinstance(origins, str) else origins))
     if isinstance(origins, str) or not named:
         raise ConfigurationError(
-            'origins: write a list of those that may have the credential, ["https://agent.example.com"]'
+            'origins: write a list of the origins that may get the credential, ["https://agent.example.com"]'
         )
     return named
 
@@ -178,12 +178,12 @@ def _origin(text: str) -> str:
         parts = None
     if parts is None or parts.scheme not in ("https", "http") or parts.path or parts[4:] != (None, None):
         raise ConfigurationError(
-            f"origins: {ascii(text)[:80]}: write only scheme, host and port, https://agent.example.com"
+            f"origins: {ascii(text)[:80]} is not an origin; write only scheme, host and port, https://agent.example.com"
         )
     is_name = parts.address is None and "." in parts.host
     if parts.scheme == "http" and not (is_name or is_this_machine(parts.host)):
         raise ConfigurationError(
-            f"origins: {text!r}: http is for this machine, and for names within a service mesh, only; write https://…"
+            f"origins: {text!r}: http is only for this machine, and for names within a service mesh; write https://…"
         )
     return parts.origin
 
@@ -194,6 +194,6 @@ def check_plain(origins: Iterable[str], mesh: HttpWithin) -> None:
         parts = url_of(origin)
         if parts.scheme != "https" and not _may_be_plain(parts, mesh):
             raise ConfigurationError(
-                f"origins: {origin!r}: http is for this machine only; write https://…, or for a service mesh "
+                f"origins: {origin!r}: http is only for this machine; write https://…, or for a service mesh "
                 "verifying_client(…, http_within=[…])"
             )

@@ -1,13 +1,13 @@
-"""The proofs of a client that an access token is its own (DPoP, RFC 9449).
+"""Makes DPoP proofs: a client proves that it has the key of its access token (RFC 9449).
 
 ``BearerToken(…, dpop=signer)`` and ``OAuthClient(dpop=signer)`` are the two ways to send them. The rules:
 
-1. Every request has a proof of its own: of its method, of its URL without query and fragment, of this moment, and of
-   the token if there is one.
-2. A nonce that a server gives goes into the next proofs for that server, and for no other.
-3. The server has written it: a nonce that no proof could hold is ignored.
+1. Every request has a new proof, for its method, its URL without query and fragment, the current time, and its access
+   token, if it has one.
+2. A nonce from a server is used only in the next proofs for that server.
+3. A malformed or too long nonce is ignored.
 
-Values only: ``oauth`` and ``card_auth`` send the proofs, and send a request once more for want of a nonce.
+This module only computes values; ``oauth`` and ``card_auth`` send proofs, and send a request again for a nonce.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ from a2a_trust.keys.signer import Signer, signed_jwt
 
 __all__ = ["DPoPProofs", "ath_of", "nonce_of"]
 
-_NONCE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")  # 1*NQCHAR (RFC 9449 8.1), of a length that is no load
-_MAX_ORIGINS: Final = 64  # whose nonces are remembered for one key
+_NONCE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")  # 1*NQCHAR (RFC 9449 8.1), of bounded length
+_MAX_ORIGINS: Final = 64  # with a remembered nonce, for one key
 
 
 class DPoPProofs:
     """The proofs of one key, and the nonces that servers gave for them, by origin.
 
-    Why this is a class: it remembers the nonces. Threads and tasks may share one. ``clock`` gives seconds since the
-    epoch. Source: RFC 9449 4 and 8.
+    Threads and tasks may share one. ``clock`` gives seconds since the epoch. Source: RFC 9449 4 and 8.
     """
 
     def __init__(self, signer: Signer, clock: Callable[[], float] = time.time) -> None:
@@ -44,12 +43,12 @@ class DPoPProofs:
 
     @property
     def jkt(self) -> str:
-        """The RFC 7638 SHA-256 thumbprint of the key, as ``dpop_jkt`` and ``cnf.jkt`` have it (RFC 9449 6.1, 10)."""
+        """The SHA-256 thumbprint of the key (RFC 7638), for ``dpop_jkt`` and ``cnf.jkt`` (RFC 9449 6.1, 10)."""
         return self._signer.public_key.thumbprint
 
     def proof(self, method: str, origin: str, path: str, ath: str | None) -> str:
-        """A proof for one request, with the newest nonce of that origin. ``path`` is the one that is sent, ``ath`` that
-        of the token that goes along."""
+        """A proof for one request, with the newest nonce of that origin. ``path`` is the path that is sent; ``ath`` is
+        the hash of the access token, or None."""
         claims: dict[str, Any] = {
             "jti": secrets.token_urlsafe(16),
             "htm": method,
@@ -64,7 +63,7 @@ class DPoPProofs:
         return signed_jwt(self._header, claims, self._signer)
 
     def learn(self, origin: str, lines: list[str]) -> bool:
-        """Remember the nonce in the ``DPoP-Nonce`` lines of a server's answer; whether a usable one came."""
+        """Remember the nonce in the ``DPoP-Nonce`` lines of an answer; returns whether there was a valid one."""
         nonce = nonce_of(lines)
         if nonce is not None:
             self._nonces.put(origin, nonce)
@@ -75,10 +74,10 @@ class DPoPProofs:
 
 
 def ath_of(token: str) -> str:
-    """What a proof says of the access token (RFC 9449 4.2)."""
+    """The hash of the access token, for a proof (RFC 9449 4.2)."""
     return base64url.encode(hashlib.sha256(token.encode("ascii")).digest())
 
 
 def nonce_of(lines: list[str]) -> str | None:
-    """The nonce in the ``DPoP-Nonce`` lines of an answer; None when no usable one came."""
+    """The nonce in the ``DPoP-Nonce`` lines of an answer; None if there is no valid one."""
     return lines[0] if len(lines) == 1 and _NONCE.fullmatch(lines[0]) else None

@@ -1,7 +1,7 @@
-"""The agents of one application: which of them a request is for, and cards that exist late.
+"""The agents of one application: finds the agent of each request, and makes agents whose cards exist late.
 
-A request is for the agent whose prefix its path begins with; the longest counts. 404: a path that a lenient router
-could read as another agent's, and a path below no prefix unless ``unguarded_paths`` names it.
+A request is for the agent with the longest prefix that its path begins with. These paths get 404: a path that a lenient
+router could read as another agent's, and a path below no prefix unless ``unguarded_paths`` names it.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _log: Final = logging.getLogger(__name__)
 
 _CARD_PATHS: Final = frozenset(CARD_PATHS)
 _LONGEST: Final = 8_192
-"""How long a path may be: every path is folded before anybody is known."""
+"""The longest path, in characters: every path is folded before its caller is known."""
 
 CardOf: TypeAlias = Callable[[Mapping[str, str]], str | None]
-"""Gives the prefix of the agent that the parameters of a query name, or None."""
+"""Returns the prefix of the agent that the parameters of a query name, or None."""
 
 
 class GuardedAgent(NamedTuple):
-    """An application behind the card of an agent, the documents that anybody may read, by their paths, the paths of its
-    interfaces, and those that its rules name."""
+    """An application behind the card of an agent, its public documents by their paths, the paths of its interfaces, and
+    the paths that its rules name."""
 
     documents: Mapping[str, ASGIApp]
     app: ASGIApp
@@ -56,7 +56,7 @@ class GuardedAgent(NamedTuple):
 
 
 class Front:
-    """Answers for documents, by their exact paths; everything else goes on."""
+    """Answers for documents, by their exact paths; passes every other request on."""
 
     def __init__(self, documents: Mapping[str, ASGIApp], app: ASGIApp) -> None:
         self._documents, self._paths, self._app = documents, frozenset(documents), app
@@ -69,7 +69,7 @@ class Front:
 
 
 def _is_read(scope: Scope) -> bool:
-    """Whether the request reads: by GET or HEAD, or a browser asks whether it may."""
+    """Whether the request is GET, HEAD or a preflight."""
     return scope["method"] in ("GET", "HEAD") or is_preflight(scope)
 
 
@@ -84,8 +84,8 @@ class Agent:
         guarded: GuardedAgent | None = None,
         make: Callable[[Scope], Awaitable[GuardedAgent]] | None = None,
     ) -> None:
-        """``name`` is its prefix, for errors, where there are several. ``certificate_headers`` are those in which its
-        proxy says who the client is."""
+        """``name`` is its prefix, for errors, where there are several. ``certificate_headers`` are the headers in which
+        its proxy writes the client's certificate."""
         self.guarded, self._make = guarded, make
         self.certificate_headers = certificate_headers
         self._name = f"agent {name!r}: " if name else ""
@@ -93,8 +93,8 @@ class Agent:
         self._failed_at, self._logged = -inf, ""
 
     async def start(self, asked_from: Scope, accept: Callable[[GuardedAgent], None]) -> ConfigurationError | None:
-        """Make it for the lifespan or the request with this scope; why that failed. All who ask wait for one start,
-        which goes on when they disconnect."""
+        """Make it for the lifespan or the request with this scope; returns the error if that failed. Concurrent calls
+        wait for one start, which goes on when their clients disconnect."""
         try:
             await self._flights.run("", partial(self._start, asked_from, accept))
         except ConfigurationError as error:
@@ -102,13 +102,13 @@ class Agent:
         return None
 
     async def start_at_a_request(self, asked_from: Scope, accept: Callable[[GuardedAgent], None]) -> None:
-        """Make it, once in ten seconds at most. A failure is logged, and there is no agent then."""
+        """Make it, once in ten seconds at most. A failure is logged, and the agent stays missing."""
         if monotonic() - self._failed_at < ASK_SECONDS:
             return
         error = await self.start(asked_from, accept)
         if error is not None and str(error) != self._logged:
             self._logged = str(error)
-            _log.error("requests are answered by 503: %s", error, exc_info=error.__cause__)
+            _log.error("requests get 503 until the card can be made: %s", error, exc_info=error.__cause__)
 
     async def _start(self, asked_from: Scope, accept: Callable[[GuardedAgent], None]) -> None:
         if self.guarded is not None or self._make is None:
@@ -122,7 +122,7 @@ class Agent:
         except Exception as error:  # user code may raise anything
             self._failed_at = monotonic()
             raise ConfigurationError(
-                f"{self._name}card: it could not be made: {type(error).__name__}: {error}"
+                f"{self._name}card: making it failed with {type(error).__name__}: {error}"
             ) from error
         self.guarded = guarded
 
@@ -139,7 +139,7 @@ class Agents:
         card_of: CardOf | None = None,
         lifespans: Sequence[ASGIApp] = (),
     ) -> None:
-        """``agents`` are by their prefixes; that of an agent for all other paths is empty."""
+        """``agents`` are by their prefixes; the prefix of an agent for all other paths is empty."""
         self._app, self._agents, self._lifespans = app, agents, lifespans
         self._prefixes = _Prefixes(agents)
         self._spelled = {folded_path(prefix) if prefix else "": prefix for prefix in agents}
@@ -194,11 +194,11 @@ class Agents:
                 await agent.guarded.app(inner, receive, send)
 
     def _why_not(self, path: str, prefix: str | None) -> str:
-        """Why a path below that prefix is 404, and what to write; empty when it is not."""
+        """Why a path below that prefix gets 404, and what to write; empty when it does not."""
         if len(path) > _LONGEST or not is_foldable(path):
-            return f"{quoted(path)} is too long"
+            return f"the path {quoted(path)} is too long"
         if CONTROL.search(path):
-            return f"{quoted(path)} holds a control character"
+            return f"the path {quoted(path)} has a control character"
         folded = folded_path(path)
         is_named = self._unguarded.names(path)
         if self._is_of_another(folded, prefix) or (self._is_within_another(folded) and not is_named):
@@ -207,18 +207,20 @@ class Agents:
             return ""
         if path in CARD_PATHS:
             advice = (
-                "card_of names none for this query" if self._card_of else "write card_of=... to say whose card is meant"
+                "card_of names no agent for this query"
+                if self._card_of
+                else "write card_of=... to say whose card is meant"
             )
-            return f"{quoted(path)} is of no agent; {advice}"
+            return f"{quoted(path)} belongs to no agent; {advice}"
         if ends_like_card(path):
-            return f"{quoted(path)} ends like the path of a card, and is of no agent"
+            return f"{quoted(path)} ends like the path of a card, and belongs to no agent"
         if self._unguarded.has(path):
             return ""
-        hint = self._hint(path) or f"; write unguarded_paths=[{quoted(path)}] if everybody may have it"
-        return f"{quoted(path)} is of no agent{hint}"
+        hint = self._hint(path) or f"; if it is public, write unguarded_paths=[{quoted(path)}]"
+        return f"{quoted(path)} belongs to no agent{hint}"
 
     def _hint(self, path: str) -> str:
-        """For a path that looks like an interface that the application sees elsewhere."""
+        """Advice for a path that looks like an interface at another path."""
         for prefix, agent in self._agents.items():
             for interface in () if agent.guarded is None else agent.guarded.interfaces:
                 if path != "/" and (interface.endswith(path) or path.endswith(interface)):
@@ -234,26 +236,25 @@ class Agents:
         return (None if found is None else self._spelled[found]) != prefix
 
     def _is_within_another(self, folded: str) -> bool:
-        """Whether a router that takes off segments finds another agent. FastAPI does so with the root_path that it was
-        made with, which this layer knows nothing of."""
+        """Whether a router that removes first segments finds another agent. FastAPI removes the root_path that it was
+        made with, which this layer does not know."""
         found = self._folded.longest(folded) or ""
         return self._folded.is_within(f"/{folded[len(found) :]}")
 
     def _without_certificates(self, scope: Scope, own: frozenset[bytes] = frozenset()) -> Scope:
-        """The request without what claims certificates, and without the proxy's secret, for all but those who verify
-        them."""
+        """The request without the headers of certificates and the secrets of proxies, except an agent's own."""
         hidden = self._certificate_headers - own
         return {**scope, "headers": lines_without(hidden, scope["headers"])} if hidden else scope
 
     def _for_card_of(self, scope: Scope, card_of: CardOf) -> Scope:
-        """The request for the card of the agent that its query names; as it is where it names none."""
+        """The request, redirected to the card of the agent that its query names; unchanged if it names none."""
         pairs = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         prefix = None
         if len(dict(pairs)) == len(pairs):
             try:
                 prefix = card_of(dict(pairs))
-            except Exception as error:  # noqa: BLE001  user code may raise anything for what a caller writes
-                _log.info("card_of: %s for a query", type(error).__name__)
+            except Exception as error:  # noqa: BLE001  user code may raise anything for a caller's text
+                _log.info("card_of raised %s for a query, so no agent is meant", type(error).__name__)
         if not isinstance(prefix, str) or prefix not in self._agents:
             return scope
         path = route_path(scope)
@@ -261,10 +262,10 @@ class Agents:
         return {**scope, "path": there, "raw_path": there.encode("ascii")}
 
     async def _start_at_a_request(self, scope: Scope) -> None:
-        """Make the agent that the request is for; others must not hold it up."""
+        """Make the agent that the request is for; requests for other agents do not wait."""
         path = route_path(scope)
         owner = self._prefixes.longest(path)
-        is_of_all = not owner and "/.well-known/" in path  # where documents are, and card_of answers
+        is_of_all = not owner and "/.well-known/" in path  # the place of documents, and of card_of
         async with anyio.create_task_group() as tasks:
             for prefix, agent in self._waiting.items():
                 if prefix == owner or is_of_all:
@@ -282,7 +283,7 @@ class Agents:
                     agent.guarded.flush()
 
     async def _start(self, scope: Scope) -> str:
-        """Make all agents whose cards exist now; why one of them failed, or an empty string."""
+        """Make all agents whose cards exist now; returns the failures, or an empty string."""
         failures: list[str] = []
 
         async def start(prefix: str, agent: Agent) -> None:
@@ -319,13 +320,13 @@ class Agents:
         """Serve the documents of an agent; ConfigurationError when one of its paths could be another agent's."""
         for path in (*guarded.interfaces, *guarded.named):
             owner = self._prefixes.longest(path)
-            is_below_root_path = bool(prefix) and not owner  # which is not known here
+            is_below_root_path = bool(prefix) and not owner  # the root path is not known here
             folded = folded_path(path)
             is_of_another = owner != prefix or self._is_of_another(folded, prefix) or self._is_within_another(folded)
             if is_of_another and not is_below_root_path:
                 raise ConfigurationError(
                     f"{path!a:.128}, in the card or the rules of the agent {prefix or '/'!r}, is a path of another "
-                    "agent, or could be read as one; correct the prefix, or take another path"
+                    "agent, or could be read as one; correct the prefix, or choose another path"
                 )
         for path in guarded.interfaces:
             opened = next((entry for entry in self._entries if _opens(entry, path)), None)
@@ -346,13 +347,13 @@ class Agents:
 
 
 class _Prefixes:
-    """Finds the longest of these prefixes that a path is below, by their lengths: paths of callers may be long."""
+    """Finds the longest of these prefixes that a path is below. It compares by length, since paths may be long."""
 
     def __init__(self, prefixes: Iterable[str]) -> None:
         self._prefixes = frozenset(prefixes)
         self._lengths = sorted({len(prefix) for prefix in self._prefixes}, reverse=True)
         within = "|".join(re.escape(prefix[1:]) for prefix in self._prefixes if prefix)
-        #: Behind a segment: one search for all of them.
+        #: After a segment: one search for all of them.
         self._within = re.compile(rf"./(?:{within})(?:/|\Z)" if within else r"(?!)")
 
     def longest(self, path: str) -> str | None:
@@ -362,15 +363,15 @@ class _Prefixes:
         return None
 
     def is_within(self, path: str) -> bool:
-        """Whether the path, less some first segments, is below one of the prefixes; the empty one is none."""
+        """Whether the path, without some first segments, is below one of the prefixes that are not empty."""
         return self._within.search(path) is not None
 
 
 def _opens(entry: str, interface: str) -> bool:
-    """Whether an unguarded entry could be the interface, where a root path is taken off the one or the other."""
+    """Whether an unguarded entry could be the interface, when a root path is removed from one of them."""
     if entry == "/" or interface == "/" or "{" in entry:
         return False
-    if entry.endswith("/"):  # what stands below it; whole segments only, or "/health" would be in "/healthcheck/rpc"
+    if entry.endswith("/"):  # all paths below it; whole segments only, or "/health" would be in "/healthcheck/rpc"
         return entry in f"{interface}/"[1:]
     return interface.endswith(entry) or entry.endswith(interface)
 
@@ -381,7 +382,7 @@ def _check_card_of(card_of: Any, agents: Mapping[str, Agent]) -> None:
     if not callable(card_of) or iscoroutinefunction(card_of):
         raise ConfigurationError("card_of: write a plain function (def or lambda, not async def) of the parameters")
     if "" in agents:
-        raise ConfigurationError("card_of: the agent at '/' has its card at the root; leave one of them out")
+        raise ConfigurationError("card_of: the agent at '/' has its card at the root; leave out card_of or that agent")
 
 
 async def _refuse(status: int, scope: Scope, receive: Receive, send: Send) -> None:

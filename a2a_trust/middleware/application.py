@@ -1,4 +1,4 @@
-"""What an application answers by itself: its own card, and its own extended card."""
+"""The application's own answers: its own card, and its own extended card."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Answer", "FromApplication", "answer_of", "card_of_application", "che
 
 
 _NO_URL: Final = "http://public-url-is-missing.invalid"
-"""Where the application is asked when nobody has said where it is."""
+"""The URL of the request for the application's card, when there is no ``url=``."""
 
 _PATH: Final = re.compile(r"/[!-\"$->@-~]*")
 """A request path without query or fragment."""
@@ -29,10 +29,10 @@ _PATH: Final = re.compile(r"/[!-\"$->@-~]*")
 class FromApplication:
     """The application's own card.
 
-    As ``card=`` it is what the application answers to GET of ``path``, asked once it has started: by default at the
-    well-known path below the agent's prefix. ``root_path`` is the server's (``uvicorn --root-path``), where there is no
-    prefix by which ``url=`` tells it. As ``ExtendedCard(FromApplication())`` it is what the application answers to the
-    caller's own request.
+    As ``card=``, the card is fetched from the application with GET of ``path``, after its start. The default path is
+    the well-known path below the agent's prefix. ``root_path`` is the server's (``uvicorn --root-path``); with a prefix
+    it follows from ``url=``. As ``ExtendedCard(FromApplication())``, the extended card is the application's answer to
+    the caller's own request.
     """
 
     path: str | None = None
@@ -45,7 +45,7 @@ class FromApplication:
         for path in paths:
             if not (isinstance(path, str) and _PATH.fullmatch(path)) or "//" in path:
                 raise ConfigurationError(
-                    f"FromApplication: {path!a:.128} is no path; write FromApplication({CARD_PATHS[0]!r}), or "
+                    f"FromApplication: {path!a:.128} is not a path; write FromApplication({CARD_PATHS[0]!r}), or "
                     "FromApplication(root_path='/team')"
                 )
 
@@ -54,7 +54,7 @@ _OTHER_FORMS: Final = frozenset({b"accept-encoding", b"range", b"if-none-match",
 
 
 class Answer(NamedTuple):
-    """A whole answer of an application."""
+    """A complete answer of an application."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
@@ -71,7 +71,7 @@ class _TooLongError(Exception):
 
 
 async def answer_of(app: ASGIApp, scope: Scope, receive: Receive) -> Answer | None:
-    """What the application answers to one http request; None for no answer, or one of more than 1 MB."""
+    """The application's answer to one http request; None for an incomplete answer, or one of more than 1 MB."""
     started: MutableMapping[str, Any] | None = None
     body = bytearray()
     is_whole = False
@@ -86,7 +86,7 @@ async def answer_of(app: ASGIApp, scope: Scope, receive: Receive) -> Answer | No
             if len(body) > MAX_BYTES:
                 raise _TooLongError
 
-    # A whole document in its plain form is what can be read and signed; the application is asked for nothing else.
+    # Only a whole document in its plain form can be read and signed: no compression, no range, no 304.
     headers = [line for line in scope["headers"] if line[0].lower() not in _OTHER_FORMS]
     extensions = scope.get("extensions") or {}
     plain = {name: value for name, value in extensions.items() if not name.startswith("http.response.")}
@@ -102,34 +102,38 @@ async def answer_of(app: ASGIApp, scope: Scope, receive: Receive) -> Answer | No
 async def card_of_application(
     app: ASGIApp, source: FromApplication, prefix: str, url: str | None, asked_from: Scope
 ) -> bytes:
-    """The card that the application serves; ConfigurationError when it serves none.
+    """The card that the application serves; ConfigurationError when it does not serve one.
 
-    Applications write their cards by the request's host and root path: they are those of ``url``, the agent's public
-    one. ``prefix`` is the agent's, ``asked_from`` the scope of the lifespan, or of the request, that needs the card.
+    Applications write the request's host and root path into their cards, so the request has those of ``url``, the
+    agent's public URL. ``prefix`` is the agent's. ``asked_from`` is the scope of the lifespan or the request that needs
+    the card.
     """
     path = source.path or f"{prefix}{CARD_PATHS[0]}"
     root = asked_from.get("root_path") or source.root_path or _root_path(prefix, url)
     answer = await answer_of(app, _scope(root, path, url, asked_from), _no_body())
     if answer is None:
-        raise ConfigurationError(f"card: the application gave no whole answer of at most {MAX_BYTES} bytes at {path!r}")
+        raise ConfigurationError(
+            f"card: the application's answer at {path!r} was incomplete, or longer than {MAX_BYTES} bytes; look for an "
+            "error in its log"
+        )
     if answer.status != 200:
         raise ConfigurationError(
-            f"card: the application answers {answer.status} at {path!r}; if it has its card elsewhere, write "
-            "card=FromApplication('/path/of/the/card.json'); if it makes its routes when it starts, its lifespan has "
-            "to run: protect_agents(…, lifespans=[…]) for what is mounted"
+            f"card: the application answers {answer.status} at {path!r}; if its card has another path, write "
+            "card=FromApplication('/path/of/the/card.json'); if it makes its routes when it starts, its lifespan must "
+            "run: for a mounted application write protect_agents(…, lifespans=[…])"
         )
     return answer.body
 
 
 def check_urls(urls: Iterable[str], url: str | None) -> None:
-    """Return when the interfaces in an application's own card are below the agent's URL, or at other hosts."""
+    """Return when the interfaces in an application's own card are below the agent's URL, or on other hosts."""
     for interface in urls:
         there, here = urlsplit(interface), urlsplit(url or _NO_URL)
         if there.hostname != here.hostname:
             continue
         if url is None:
             raise ConfigurationError(
-                "card: the application writes its URLs by the host of the request; pass url='https://…', the public one"
+                "card: the application writes the request's host into its URLs; pass its public URL, url='https://…'"
             )
         if not f"{there.path}/".startswith(f"{here.path.rstrip('/')}/"):
             raise ConfigurationError(
@@ -139,7 +143,7 @@ def check_urls(urls: Iterable[str], url: str | None) -> None:
 
 
 def _root_path(prefix: str, url: str | None) -> str:
-    """What stands before the prefix in the public URL: uvicorn tells no root path when the lifespan starts."""
+    """The path before the prefix in the public URL: uvicorn's lifespan scope has no root path."""
     path = urlsplit(url or "").path.rstrip("/")
     return path.removesuffix(prefix) if prefix and path.endswith(prefix) else ""
 
@@ -170,13 +174,13 @@ def _scope(root: str, path: str, url: str | None, asked_from: Scope) -> Scope:
 
 
 def _no_body() -> Receive:
-    is_told = False
+    is_sent = False
 
     async def receive() -> MutableMapping[str, Any]:
-        nonlocal is_told
-        if is_told:
+        nonlocal is_sent
+        if is_sent:
             await anyio.sleep_forever()
-        is_told = True
+        is_sent = True
         return {"type": "http.request", "body": b"", "more_body": False}
 
     return receive

@@ -1,23 +1,24 @@
 """The audit trail: who was admitted, who was rejected and why, and when the agent's card could not be served.
 
 Events are records of the logger ``a2a_trust.audit``. Their text is for people; ``record.audit`` is the same as a dict
-of plain values (``AuditEvent``), for whoever ships them. An event that no handler wants costs one look at a number.
+of plain values (``AuditEvent``), for programs that ship logs. An event that no handler wants costs next to nothing.
 
 =================  =======  =====================================================================================
 event              level    when
 =================  =======  =====================================================================================
-``allowed``        DEBUG    the card lets a request in
-``refused``        INFO     a request is refused; ``reason`` is one of ``Reason``
-                   WARNING  as that, when ``key-source-unavailable``: callers can do nothing about it. While one
-                            outage lasts, it is one event, and then one with a ``count`` in each minute. So it
-                            is with ``too-many-requests``, for each peer or key
-``not-served``     ERROR    the public card proves nothing any more, so callers get 503 instead
-``not-reloaded``   WARNING  the file of the public card is missing or not verified, so callers get the last good card
-``reloaded``       INFO     the file of the public card is good again
+``allowed``        DEBUG    the card allows a request
+``refused``        INFO     a request is rejected; ``reason`` is one of ``Reason``
+                   WARNING  a request is rejected for ``key-source-unavailable``, because only the operator can help
+``not-served``     ERROR    the public card can no longer be verified, so callers get 503 instead
+``not-reloaded``   WARNING  the file of the public card is missing or not verified, so callers get the last verified one
+``reloaded``       INFO     the file of the public card is verified again
 =================  =======  =====================================================================================
 
-No event holds a credential, a query or a body. Methods, paths and addresses are texts of callers: they are
-escaped, and cut.
+Rejections for ``key-source-unavailable`` and ``too-many-requests`` are counted: the first one for each cause is logged
+at once, the others as one event per minute with a ``count``.
+
+No event holds a credential, a query or a body. Callers choose methods, paths and addresses, so these are escaped and
+cut.
 """
 
 from __future__ import annotations
@@ -61,36 +62,49 @@ _LONGEST: Final = 512
 
 
 class Reason(StrEnum):
-    """Why something was refused: stable words for machines."""
+    """Why a request was rejected, or why the card is not served. The words are stable, for machines."""
 
     MISSING_CREDENTIALS = "missing-credentials"
+    """The request carries no credential that the card asks for; the caller must send one."""
     INVALID_CREDENTIALS = "invalid-credentials"
+    """A credential is wrong, expired, revoked or malformed; ``detail`` says why, and the caller must get another."""
     INSUFFICIENT_SCOPE = "insufficient-scope"
+    """The credentials are valid, but lack scopes or schemes that the card demands; grant them, or correct the card."""
     CROSS_SITE = "cross-site"
-    """A page of another site makes the caller's browser ask."""
+    """A page of another site made the caller's browser send the request; if the page may, add it to
+    ``allowed_origins``."""
     TOO_MANY_REQUESTS = "too-many-requests"
-    """The caller asks more often than one caller may, or one peer has failed too often."""
+    """The caller exceeded its limit, or the peer sent too many wrong credentials; look for a loop or an attack, or
+    raise the limit."""
     KEY_SOURCE_UNAVAILABLE = "key-source-unavailable"
+    """The credential cannot be checked now, because keys, a store, an issuer or the server's setup are missing; restore
+    the one that ``detail`` names."""
     AMBIGUOUS_REQUEST = "ambiguous-request"
-    """Readers could disagree about what the request says."""
+    """The request is malformed, or two readers could understand it differently; the caller must correct it."""
     TOO_LARGE = "too-large"
+    """The body is longer than ``max_body``; raise it if such calls are expected."""
     UNDECLARED_PATH = "undeclared-path"
-    """The path is of no interface of the card, and not one that the configuration names."""
+    """No interface of the card has this path or method, and no option names the path; ``detail`` says which option
+    would admit it."""
     TENANT = "tenant"
-    """The caller may not use the tenant that it names."""
+    """``may_use_tenant`` does not allow this caller the tenant, or is not set; set or correct it if it should."""
     EXTENDED_CARD = "extended-card"
-    """The caller may not have the extended card."""
+    """``may_read`` does not allow this caller the extended card; correct it if it should."""
     NETWORK = "network"
-    """The card is for other networks than that of the peer, or nothing proves where the peer is."""
+    """The peer is outside the networks that may read the card, or its address is not certain; correct ``readers`` or
+    the server's setup."""
     CARD = "card"
-    """The card of this server was changed after it was signed, has expired, its key was revoked, or its file cannot be
-    read."""
+    """The public card was changed after it was signed, has expired, its key was revoked, or its file cannot be read;
+    sign it again or restore the file."""
 
 
 class AuditEvent(TypedDict, total=False):
-    """What an event says. ``client`` is what the server takes for the peer's address, which a proxy may have written.
-    ``caller`` is the caller's ``display_name``; ``schemes`` are those of the card that admitted it. An event with a
-    ``count`` stands for so many refusals, for one ``reason`` and ``detail``, in the last ``seconds``."""
+    """The values of an event.
+
+    ``client`` is the peer's address according to the server; a proxy may have written it. ``caller`` is the caller's
+    ``display_name``; ``schemes`` are the schemes of the card that admitted it. An event with a ``count`` stands for
+    that many rejected requests with the same ``reason`` and ``detail``, in the last ``seconds``.
+    """
 
     event: str
     reason: str
@@ -106,12 +120,12 @@ class AuditEvent(TypedDict, total=False):
 
 
 def is_heard() -> bool:
-    """Whether anybody wants to hear of requests that were admitted."""
+    """Whether a handler wants events of admitted requests."""
     return _log.isEnabledFor(logging.DEBUG)
 
 
 def request_allowed(scope: Mapping[str, Any], caller: Principal | Anonymous) -> None:
-    """Tell that the card lets a request in. Ask ``is_heard`` first: making the event takes longer than the decision."""
+    """Log that a request is admitted. Check ``is_heard`` first: making the event takes longer than the decision."""
     schemes = [name for name, _ in caller.identities] if isinstance(caller, Principal) else []
     event = AuditEvent(event="allowed", **_request(scope), caller=caller.display_name, schemes=schemes)
     _log.debug("allowed %s for %s", _shown(event), caller.display_name, extra={"audit": event})
@@ -120,11 +134,11 @@ def request_allowed(scope: Mapping[str, Any], caller: Principal | Anonymous) -> 
 def request_refused(
     scope: Mapping[str, Any], reason: Reason, detail: str, caller: Principal | Anonymous | None = None
 ) -> None:
-    """Tell that a request is refused. ``detail`` is for operators, and holds no secret."""
+    """Log that a request is rejected. ``detail`` is for operators, and holds no secret."""
     level = _level(reason)
     if not _log.isEnabledFor(level):
         return
-    detail = _escaped(detail[:_LONGEST])  # a verifier's text is anybody's
+    detail = _escaped(detail[:_LONGEST])  # a user's verifier may write any text
     event = AuditEvent(event="refused", reason=reason.value, detail=detail, **_request(scope))
     if caller is not None:
         event["caller"] = caller.display_name
@@ -132,7 +146,7 @@ def request_refused(
 
 
 def _level(reason: Reason) -> int:
-    # The fault is the operator's then, who may listen to nothing: Python shows warnings all the same.
+    # Only the operator can fix it, perhaps without any logging configured: Python shows warnings all the same.
     return logging.WARNING if reason is Reason.KEY_SOURCE_UNAVAILABLE else logging.INFO
 
 
@@ -148,25 +162,24 @@ class _Repeats:
 
 
 class RepeatedRefusals:
-    """Tells of refusals for one reason: of each cause at once, and then in each minute how many more came.
+    """Logs rejections for one reason: the first of each cause at once, and each minute how many more came.
 
-    Anybody can send as many tokens as they like whose issuer is down, or as many guesses, and an outage lasts: the log
-    must not be flooded by any of them. The cause is the ``detail``, which names the source, or who asks too often. At
-    most 64 causes are kept apart in a minute (the words may be those of a user's verifier, and differ each time); those
-    beyond are counted as one.
+    Anybody can send tokens of an issuer that is down, or guesses, in any number. They must not flood the log. The cause
+    is the ``detail``, which names the source, or the caller that asks too often. At most 64 causes are kept apart in a
+    minute, because a user's verifier may word each one differently; further causes are counted as one.
 
-    Why this is a class: it counts. One belongs to one guard and reason, since a flood for the one must not hide the
-    causes of the other; ``flush`` is for the end of the program.
+    One instance belongs to one guard and reason, so that a flood for one reason does not hide the causes of another.
+    Call ``flush`` at the end of the program.
     """
 
     def __init__(self, reason: Reason, clock: Callable[[], float] = time.monotonic) -> None:
-        """``clock`` gives seconds that never run backwards."""
+        """``clock`` gives seconds that never go back."""
         self._reason, self._clock = reason, clock
-        #: Not a BoundedCache: what leaves here is told, and a new cause drives none out.
+        #: Not a BoundedCache: each entry that leaves is logged, and a new cause displaces none.
         self._open: dict[str, _Repeats] = {}
 
     def refused(self, scope: Mapping[str, Any], detail: str) -> None:
-        """Tell that a request is refused, or count it if that was told of the same cause within a minute."""
+        """Log that a request is rejected, or count it if the same cause was logged within a minute."""
         now = self._clock()
         self._close(until=now)
         cause = detail[:_LONGEST]
@@ -181,7 +194,7 @@ class RepeatedRefusals:
         self._close_later(repeated)
 
     def flush(self) -> None:
-        """Tell of everything that was counted and not told yet."""
+        """Log all counts that are not logged yet."""
         self._close(until=float("inf"))
 
     def _close(self, until: float) -> None:
@@ -194,12 +207,12 @@ class RepeatedRefusals:
                 _requests_refused(self._reason, cause, repeats)
 
     def _close_later(self, repeated: _Repeats) -> None:
-        """So that the count is told, too, when nothing comes any more."""
+        """Log the count after a minute even if no further request comes."""
         try:
             loop = asyncio.get_running_loop()
-        except RuntimeError:  # another kind of event loop: the next refusal, or the end, tells
+        except RuntimeError:  # another kind of event loop: the next rejection, or ``flush``, logs it
             return
-        # In a context of its own: the count is nobody's request.
+        # In an empty context: the count belongs to no request.
         loop.call_later(_COUNTED_SECONDS, self._close, repeated.ends, context=contextvars.Context())
 
 
@@ -211,27 +224,27 @@ def _requests_refused(reason: Reason, cause: str, count: int) -> None:
 
 
 def card_not_served(detail: str) -> None:
-    """Tell that callers get 503 instead of the public card."""
+    """Log that callers get 503 instead of the public card."""
     event = AuditEvent(event="not-served", reason=Reason.CARD.value, detail=detail)
     _log.error("the public card is not served: %s", detail, extra={"audit": event})
 
 
 def card_not_reloaded(detail: str) -> None:
-    """Tell that callers go on getting the last good card. ``detail`` names the file, and says what is wrong with it."""
+    """Log that callers still get the last verified card. ``detail`` names the file and the problem."""
     detail = _escaped(detail[:_LONGEST])
     event = AuditEvent(event="not-reloaded", reason=Reason.CARD.value, detail=detail)
-    _log.warning("the last good public card stays: %s", detail, extra={"audit": event})
+    _log.warning("keeping the previous public card: %s", detail, extra={"audit": event})
 
 
 def card_reloaded(detail: str) -> None:
-    """Tell that callers get the card in the file again."""
+    """Log that callers get the card in the file again."""
     detail = _escaped(detail[:_LONGEST])
     event = AuditEvent(event="reloaded", detail=detail)
-    _log.info("the public card was read again: %s", detail, extra={"audit": event})
+    _log.info("the public card was reloaded: %s", detail, extra={"audit": event})
 
 
 def reason_of(error: Exception) -> Reason:
-    """The word for what the guard raises."""
+    """The reason for an error of the guard."""
     return next(reason for kind, reason in _REASONS.items() if isinstance(error, kind))
 
 
@@ -242,7 +255,7 @@ _REASONS: Final[dict[type[Exception], Reason]] = {
     AuthorizationError: Reason.INSUFFICIENT_SCOPE,
     TooManyRequestsError: Reason.TOO_MANY_REQUESTS,
     KeySourceUnavailableError: Reason.KEY_SOURCE_UNAVAILABLE,
-    Exception: Reason.INVALID_CREDENTIALS,  # an AuthenticationError of a verifier of somebody else's
+    Exception: Reason.INVALID_CREDENTIALS,  # an AuthenticationError of a user's verifier
 }
 
 

@@ -1,9 +1,9 @@
 """The guard in front of an ASGI application: it admits only callers that the card allows.
 
-Default deny: every http and websocket request is checked, except GET and HEAD of exactly the public paths. The decision
-is made on the raw scope, with the path as the application's router will see it; the Host header and forwarded headers
-play no part. A refused request is answered before its body is read, except for what ``disconnect`` reads ahead during a
-long wait for a verifier; a streamed answer is not touched.
+Every http and websocket request is checked, except GET and HEAD of exactly the public paths. The decision uses the raw
+scope, and the path as the application's router sees it. It ignores the Host header and forwarded headers. A rejected
+request is answered before its body is read; only during a long wait for a verifier, ``disconnect`` reads a part of it
+ahead. Streamed answers pass unchanged.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ __all__ = [
 
 
 _REPEATED: Final = (audit.Reason.KEY_SOURCE_UNAVAILABLE, audit.Reason.TOO_MANY_REQUESTS)
-"""Refusals that anybody can cause as often as they like."""
+"""Rejections that anybody can cause in any number."""
 
 
 class CardEnforcementMiddleware:
-    """Enforces what the card declares in front of ``app``: the guard alone, as a part of ``protect``.
+    """Admits to ``app`` only callers that the card allows: the guard of ``protect``, without its other parts.
 
-    ``card`` is the agent's own card, in any form that ``protect`` takes but a source. ``verifiers`` has a verifier for
-    every scheme that the card demands, by the scheme's name in the card. ConfigurationError when anything would be left
-    open.
+    ``card`` is the agent's own card, in any form that ``protect`` takes except a source. ``verifiers`` has a verifier
+    for every scheme that the card demands, by the scheme's name in the card. ConfigurationError: a rule of the card
+    would not be enforced, or an option is wrong.
     """
 
     def __init__(
@@ -77,11 +77,9 @@ class CardEnforcementMiddleware:
         resource_metadata: str | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
-        """``url`` is the agent's public URL. ``client_certificates`` is where the certificates of callers come from,
-        ``FromTls()`` or ``FromProxy(…)``. ``dpop`` takes tokens that are bound to a key of their client, with its
-        proof; without it they are refused. ``resource_metadata`` is the URL of the metadata of RFC 9728, which
-        challenges name. Bodies are not read here. ConfigurationError for ``rules`` about tenants, other paths and
-        bodies, which ``protect`` enforces.
+        """``url``, ``client_certificates`` and ``dpop`` are those of ``protect``. ``resource_metadata`` is the URL of
+        the metadata of RFC 9728, which challenges name. Bodies are not read here. ConfigurationError for ``rules``
+        about tenants, other paths and bodies, which only ``protect`` enforces.
         """
         check_app(app)
         if not isinstance(rules, RequestRules):
@@ -144,7 +142,7 @@ class CardEnforcementMiddleware:
             ahead.close()
 
     async def _judge(self, scope: Scope, ahead: ReadAhead, send: Send) -> None:
-        # The very headers that were checked are handed on: uvicorn's httptools adds trailers to its list later on.
+        # A copy of the headers that were checked is passed on: uvicorn's httptools adds trailers to its list later.
         inner = {**scope, "headers": [*scope["headers"]]}
         inner.pop(CERTIFICATES, None)
         caller = await self._decide(inner, ahead)
@@ -170,18 +168,18 @@ class CardEnforcementMiddleware:
             self.flush()
 
     def flush(self) -> None:
-        """Tell the audit trail what was counted and not told yet, at the end of the program."""
+        """Log the rejections that were counted and not logged yet, at the end of the program."""
         for repeated in self._repeated.values():
             repeated.flush()
 
     async def _pass_public(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on a request that needs no credential: for a public path, or a preflight without its body."""
+        """Pass on a request that needs no credential: for a public path, or a preflight (without its body)."""
         public = {**scope}
         set_public(public)
         public.pop(CERTIFICATES, None)
-        if self._certificates is not None:  # what claims certificates, and the proxy's secret, is for us only
+        if self._certificates is not None:  # only the guard may see certificate headers and the proxy's secret
             public["headers"] = lines_without(self._certificates.headers, scope["headers"])
-        if scope["method"] == "OPTIONS":  # nobody asked who it is from, so it may call nothing
+        if scope["method"] == "OPTIONS":  # its caller is not authenticated, so it must not carry a call
             public["headers"] = lines_without(_OF_BODIES, public["headers"])
             receive = _without_body(receive)
         with Running(None, None):
@@ -202,10 +200,10 @@ class CardEnforcementMiddleware:
             decision = self._guard.authenticate(scope, self._clock())
             caller = await (ahead.during(decision) if scope["type"] == "http" else decision)
         except (AuthenticationError, AuthorizationError, TooManyRequestsError, KeySourceUnavailableError) as error:
-            return Refused(error)  # of the source of certificates, or of a verifier of somebody else's
+            return Refused(error)  # of the source of certificates, or of a user's verifier
         is_attached = isinstance(caller, Principal) and any(name in self._attached for name, _ in caller.identities)
         if isinstance(caller, Principal) and is_attached:
-            # It is the browser that has proven who the caller is, and a page of another site may be asking.
+            # The browser attached the credential by itself, perhaps for a page of another site.
             try:
                 self._browsers.check(scope)
             except CrossSiteError as error:
@@ -214,11 +212,11 @@ class CardEnforcementMiddleware:
 
     def _is_public(self, scope: Scope) -> bool:
         if scope["method"] in ("GET", "HEAD"):
-            # What ends otherwise is none of the public paths; nearly all requests are told by that.
+            # The first test decides for nearly all requests, and is fast.
             return scope["path"].endswith(self._endings) and is_exactly(self._public, scope)
         if scope["method"] != "OPTIONS":
             return False
-        # A page's origin is in every one of them.
+        # Every preflight of a browser has an Origin.
         is_asked = self._allow_cors_preflight and is_preflight(scope)
         return is_asked and any(name.lower() == b"origin" for name, _ in scope["headers"])
 
@@ -265,27 +263,29 @@ def _giving(nonce: str, send: Send) -> Send:
 
 def _check_source(source: Any, guard: Guard) -> None:
     if isinstance(source, type) or (source is not None and not callable(getattr(source, "chain", None))):
-        raise ConfigurationError("client_certificates: write FromTls(), with parentheses, or FromProxy(…)")
+        raise ConfigurationError(
+            "client_certificates: write FromTls(), with parentheses, or FromProxy(Nginx(), peers=…)"
+        )
     demanding = [scheme.name for scheme in guard.schemes if isinstance(guard.place(scheme.name), ClientCertificate)]
     if demanding and source is None:
         raise ConfigurationError(
-            f"the card demands mutual TLS ({', '.join(demanding)}); say where the certificates come from: "
-            "client_certificates=FromTls() where the server itself ends TLS, or "
-            'client_certificates=FromProxy(Nginx(), peers=Networks("10.0.0.5")) behind a proxy that does'
+            f"client_certificates: the card demands mutual TLS ({', '.join(demanding)}), and no source of certificates "
+            "is given; write client_certificates=FromTls() where the server itself ends TLS, or "
+            'client_certificates=FromProxy(Nginx(), peers=Networks("10.0.0.5")) behind a proxy that ends it'
         )
 
 
 def _check_kept(rules: RequestRules, guard: Guard) -> None:
     if rules.keep_subject_token and not guard.takes_access_tokens:
         raise ConfigurationError(
-            "keep_subject_token: no verifier is for access tokens; leave the option out, or give a verifier of your "
-            "own the attribute kind = CredentialKind.ACCESS_TOKEN"
+            "keep_subject_token: no verifier is for access tokens; leave the option out, or give your own verifier the "
+            "attribute kind = CredentialKind.ACCESS_TOKEN"
         )
 
 
 def is_exactly(paths: frozenset[str], scope: Scope) -> bool:
-    """Whether the request is for one of the paths, in the one spelling that it has."""
-    # The undecoded path too: a router may think otherwise of other spellings.
+    """Whether the request is for exactly one of the paths, without escapes or other spellings."""
+    # The undecoded path too: a router may read other spellings differently.
     return route_path(scope) in paths and scope.get("raw_path") in (None, scope["path"].encode())
 
 
@@ -297,7 +297,7 @@ _CARD_ENDINGS: Final = tuple(f"/{path.rpartition('/')[2]}" for path in CARD_PATH
 
 def _public_path(path: str) -> str:
     if ends_like_operation(path):
-        raise ConfigurationError(f"public_paths: {path!r} is a path of the protocol, and for known callers only")
+        raise ConfigurationError(f"public_paths: {path!r} is an operation of A2A, for callers only; leave it out")
     if path not in CARD_PATHS and ends_like_card(path):
         raise ConfigurationError(
             f"public_paths: {path!r} ends like the path of a card, and the application's own card would be public "
@@ -307,15 +307,15 @@ def _public_path(path: str) -> str:
 
 
 def ends_like_card(path: str) -> bool:
-    """Whether the path ends as that of a card does, in any spelling."""
+    """Whether the path ends like the path of a card, in any spelling."""
     return folded_path(path).endswith(_CARD_ENDINGS)
 
 
 def exact_path(option: str, path: Any) -> str:
-    """The path of an option; ConfigurationError when it has another spelling, too, or is a pattern."""
+    """The path of an option; ConfigurationError when it is a pattern, or has several spellings."""
     if type(path) is not str or not path.startswith("/") or not path.isascii() or _NOT_EXACT.search(path):
         raise ConfigurationError(
-            f"{option}: {path!r:.128} is no exact path; write one as it is requested, without patterns"
+            f"{option}: {path!r:.128} is not an exact path; write it as in requests, such as '/healthz', not a pattern"
         )
     return path
 
@@ -324,13 +324,13 @@ _OF_BODIES: Final = frozenset({b"content-length", b"transfer-encoding", b"conten
 
 
 def _without_body(receive: Receive) -> Receive:
-    """An empty body, then whatever comes that is none."""
-    is_told = False
+    """``receive`` with an empty body; later messages, such as http.disconnect, pass."""
+    is_sent = False
 
     async def received() -> MutableMapping[str, Any]:
-        nonlocal is_told
-        if not is_told:
-            is_told = True
+        nonlocal is_sent
+        if not is_sent:
+            is_sent = True
             return {"type": "http.request", "body": b"", "more_body": False}
         while (message := await receive())["type"] == "http.request":
             pass
@@ -340,8 +340,7 @@ def _without_body(receive: Receive) -> Receive:
 
 
 def lines_without(names: frozenset[bytes], headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """The headers without those of these names, and without the aliases that applications of the CGI kind take for
-    them."""
+    """The headers without these names, and without their aliases with underscores, which CGI does not tell apart."""
     return [line for line in headers if line[0].lower().replace(b"_", b"-") not in names]
 
 

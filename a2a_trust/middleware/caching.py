@@ -1,7 +1,7 @@
-"""What caches may do with answers: those that a caller got by a credential are for that caller alone.
+"""Headers that keep caches from giving one caller's answer to another caller.
 
-Caches know it of requests with ``Authorization`` (RFC 9111 3.5). Of a key in another header, in a cookie or the query,
-and of a client certificate, they know nothing, and would give one caller's answer to the next one.
+Caches protect answers to requests with ``Authorization`` by themselves (RFC 9111 3.5). They do not recognize a key in
+another header, in a cookie or in the query, or a client certificate.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ __all__ = ["CachingRules"]
 
 
 class CachingRules:
-    """What answers to requests say that may carry credentials in ``places``.
+    """Adds caching headers to answers, for requests that may carry credentials in ``places``.
 
-    ``Cache-Control: private`` where the application says nothing of its own, and ``Vary`` with the headers that have
-    decided, beside those that it names. Source: RFC 9110 12.5.5, RFC 9111 4.1, 5.2.2.7.
+    ``Cache-Control: private``, unless the application sets that header, and ``Vary`` with the headers of credentials,
+    in addition to the application's. Source: RFC 9110 12.5.5, RFC 9111 4.1, 5.2.2.7.
     """
 
     def __init__(self, places: Iterable[Extractor]) -> None:
@@ -28,7 +28,7 @@ class CachingRules:
         self._vary = sorted({place.header for place in places if place.header is not None})
 
     def applied(self, send: Send) -> Send:
-        """``send``, with these headers in the answer; itself where caches know by themselves."""
+        """``send``, with these headers in the answer; ``send`` itself where they are not needed."""
         if not self._is_needed:
             return send
 

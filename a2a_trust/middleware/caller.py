@@ -1,10 +1,10 @@
-"""Who is calling, for code behind the guard: by the request, by the context of the a2a-sdk, or by where it runs.
+"""Finds the caller, for code behind the guard: from the request, the context of the a2a-sdk, or the running task.
 
-The guard writes the caller into the scope, where the a2a-sdk finds it and takes it along in its own contexts. A context
-variable has it, too, for code that gets neither. That one is copied into every task and thread that a request starts,
-and such a task may serve others later on: a2a-sdk 1.0.0 runs the messages of all callers of a task in the context of
-the first of them. So it counts only in the task of the request, in the tasks of its task groups, and where
-``acting_for`` says who is calling. A task group whose tasks work for other requests, too, needs ``acting_for``.
+The guard writes the caller into the scope, and the a2a-sdk copies it into its own contexts. For code that gets neither,
+a context variable has it, too. Python copies that variable into every task and thread that a request starts, and such a
+task may serve other callers later: a2a-sdk 1.0.0 runs the messages of all callers of an A2A task in the context of the
+first one. So the variable is valid only in the task of the request, in the tasks of its task groups, and in blocks of
+``acting_for``. A task group whose tasks work for other requests needs ``acting_for``.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ Caller: TypeAlias = Principal | Anonymous
 
 _PRINCIPAL: Final = "a2a_trust.principal"
 _PUBLIC: Final = object()
-"""In the place of the caller: nobody was asked for."""
+"""In the place of the caller: the path is public, so there is none."""
 
 
 class CallerCredentials(AuthCredentials):
-    """What the guard puts into ``scope["auth"]``: the scopes of a caller, and the caller itself.
+    """The value of ``scope["auth"]`` behind the guard: the scopes of a caller, and the caller itself.
 
-    The a2a-sdk has it in the state of its call contexts. Copies and pickles go without the caller's token.
+    The a2a-sdk has it in the state of its call contexts. Copies and pickles do not contain the caller's token.
     """
 
     def __init__(self, caller: Caller) -> None:
@@ -62,7 +62,7 @@ class CallerCredentials(AuthCredentials):
         self._keeps_token, self._token = True, token
 
     def subject_token(self) -> SubjectToken:
-        """What was kept; the errors are those of ``subject_token_of``."""
+        """The token that was kept; errors as for ``subject_token_of``."""
         if not self._keeps_token:
             raise ConfigurationError(
                 "subject_token_of: no token is kept for this request; pass "
@@ -70,7 +70,7 @@ class CallerCredentials(AuthCredentials):
             )
         if self._token is None:
             raise MissingCredentialsError(
-                "subject_token_of: this caller has no access token; it is anonymous, or known by another credential"
+                "subject_token_of: this caller has no access token; it is anonymous, or used another credential"
             )
         return self._token
 
@@ -79,23 +79,23 @@ class CallerCredentials(AuthCredentials):
 
 
 def set_caller(scope: Scope, credentials: CallerCredentials) -> None:
-    """Write into the scope who the request is from."""
+    """Write the caller of the request into the scope."""
     caller = credentials.caller
     scope["user"], scope["auth"], scope[_PRINCIPAL] = caller, credentials, caller
 
 
 def set_public(scope: Scope) -> None:
-    """Write into the scope that the guard lets the request pass without asking who it is from."""
+    """Write into the scope that the request passed without authentication."""
     scope[_PRINCIPAL] = _PUBLIC
 
 
 def is_public(scope: Mapping[str, Any]) -> bool:
-    """Whether the guard has let the request pass without asking who it is from."""
+    """Whether the request passed the guard without authentication."""
     return scope.get(_PRINCIPAL) is _PUBLIC
 
 
 class CallContext(Protocol):
-    """A ``ServerCallContext`` of the a2a-sdk, as far as it counts here."""
+    """A ``ServerCallContext`` of the a2a-sdk: the members that are needed here."""
 
     @property
     def state(self) -> Any:
@@ -103,27 +103,27 @@ class CallContext(Protocol):
 
 
 class _RequestContext(Protocol):
-    """A ``RequestContext`` of the a2a-sdk, as far as it counts here."""
+    """A ``RequestContext`` of the a2a-sdk: the members that are needed here."""
 
     @property
     def call_context(self) -> CallContext | None: ...
 
 
 def principal_of(context: Mapping[str, Any] | CallContext | _RequestContext) -> Caller:
-    """Who the request is from.
+    """The caller of the request.
 
     ``context`` is an ASGI scope, a request or websocket of Starlette or FastAPI, or a ``RequestContext`` or
-    ``ServerCallContext`` of the a2a-sdk. ConfigurationError where no guard has checked the request, or the context of
-    the a2a-sdk has not what the guard put into ``scope["auth"]``: a handler must not take that for anybody.
+    ``ServerCallContext`` of the a2a-sdk. ConfigurationError: no guard has checked the request, its path is public, or
+    ``scope["auth"]`` was replaced. A handler must not treat that as any caller.
     """
     return _caller_of(context, "principal_of")
 
 
 def subject_token_of(context: Mapping[str, Any] | CallContext | _RequestContext) -> SubjectToken:
-    """The access token of the caller whose request this is, with ``RequestRules(keep_subject_token=True)``.
+    """The access token of the caller of the request; needs ``RequestRules(keep_subject_token=True)``.
 
-    ``context`` is what ``principal_of`` takes. ConfigurationError as there, and where no token is kept.
-    MissingCredentialsError: the caller is anonymous, or proved who it is without an access token.
+    ``context`` is as for ``principal_of``. ConfigurationError: as there, or no token is kept. MissingCredentialsError:
+    the caller is anonymous, or used another credential.
     """
     return _credentials(_place(context), "subject_token_of").subject_token()
 
@@ -135,7 +135,7 @@ def _caller_of(context: Any, what: str) -> Caller:
 
 
 def _place(context: Any) -> Mapping[str, Any]:
-    """Where the guard has written, or the a2a-sdk has copied it to."""
+    """The mapping that the guard has written into, or the a2a-sdk's copy."""
     # RequestContext has call_context; requests have scope, and some have a state of their own; ServerCallContext has
     # state.
     for name in ("call_context", "scope", "state"):
@@ -156,12 +156,12 @@ def _credentials(place: Mapping[str, Any], what: str) -> CallerCredentials:
 
 
 class Running:
-    """A request that is being answered, or a block of ``acting_for``: the caller of the code that runs in it."""
+    """The caller of the code that runs in a request or in a block of ``acting_for``."""
 
     __slots__ = ("_before", "_within", "caller", "task")
 
     def __init__(self, caller: Caller | None, task: int | None) -> None:
-        """``task`` restricts it to that task and those of its task groups. A caller of None: there is none."""
+        """``task`` restricts it to that task and the tasks of its task groups. ``caller`` is None for a public path."""
         self.caller: Caller | None = caller
         self.task: int | None = task
         self._before: Running | None = None
@@ -174,20 +174,20 @@ class Running:
 
     def __exit__(self, *_: object) -> None:
         self.caller, self._within = None, _NO_TASKS
-        # Not by a token: at the end of the program this may run in another context. Nothing is kept of what came
-        # before: uvicorn carries the context of one request on to the next of the connection.
+        # Not with a token: at the end of the program this may run in another context. Nothing of the previous value is
+        # kept: uvicorn passes the context of one request on to the next one of the connection.
         before, self._before = self._before, None
         _RUNNING.set(before)
 
     def is_here(self) -> bool:
-        """Whether this code runs in the task, or in one of a task group in it: those end before it does."""
+        """Whether this code runs in the task, or in a task of its task groups, which end before it does."""
         if self.task is None:
             return True
         try:
             current = asyncio.current_task()
         except RuntimeError:  # a thread
             return False
-        if current is None:  # a callback of the event loop, which may be anybody's
+        if current is None:  # a callback of the event loop, for an unknown caller
             return False
         if id(current) == self.task or current in self._within:
             return True
@@ -207,22 +207,26 @@ _RUNNING: Final[ContextVar[Running | None]] = ContextVar("a2a_trust.running", de
 
 
 def acting_for(context: Caller | Mapping[str, Any] | CallContext | _RequestContext) -> AbstractContextManager[Caller]:
-    """A block in which ``current_principal()`` is the caller of that context, also in what starts in it, until it ends.
+    """A ``with`` block in which ``current_principal()`` is the caller of that context.
 
-    ``context`` is what ``principal_of`` takes, or a caller. Use it in executors of the a2a-sdk, and in tasks and
-    threads of your own. Do not use it around a ``yield`` of an async generator, because Python runs the one who asks
-    for the next value in the same context, or around the sending of an answer, because uvicorn begins the next request
-    of the connection in it. ConfigurationError as for ``principal_of``.
+    Tasks and threads that start in the block have that caller until the block ends. ``context`` is as for
+    ``principal_of``, or a caller. Use it in executors of the a2a-sdk, and in your own tasks and threads. Do not use it
+
+    - around a ``yield`` of an async generator: Python runs the consumer of the value in the same context;
+    - around the sending of an answer: uvicorn begins the next request of the connection in the same context.
+
+    ConfigurationError: as for ``principal_of``.
     """
     caller = context if isinstance(context, Principal | Anonymous) else _caller_of(context, "acting_for")
-    return cast("AbstractContextManager[Caller]", Running(caller, None))  # which has a caller
+    return cast("AbstractContextManager[Caller]", Running(caller, None))  # the caller is not None
 
 
 def current_principal() -> Caller:
-    """Who the request that this code answers is from.
+    """The caller of the request that this code answers.
 
-    ConfigurationError where that is not certain: outside of requests, when the request has ended, and in tasks and
-    threads that it has started, unless they run in a block of ``acting_for``.
+    ConfigurationError where the caller is not certain: outside of requests, after the end of the request, for a public
+    path, and in tasks and threads that the request has started, unless they run in a block of ``acting_for``. Tasks of
+    a task group in the request need no block.
     """
     running = _RUNNING.get()
     if running is None:
@@ -234,19 +238,19 @@ def current_principal() -> Caller:
     if caller is None:
         raise ConfigurationError(
             "current_principal: the request that this code belongs to has ended, or its path is public; write "
-            "with acting_for(context): … around the work that goes on after a request"
+            "with acting_for(context): … around work that continues after a request"
         )
     if not running.is_here():
         raise ConfigurationError(
-            "current_principal: this is another task, or a thread (as that of a sync endpoint of FastAPI), than that "
-            "of the request, and it may serve other callers, too; write with acting_for(context): … in it, or use "
-            "principal_of(context)"
+            "current_principal: this code does not run in the task of the request, but in another task or in a thread, "
+            "such as that of a sync endpoint of FastAPI, which may serve other callers, too; write "
+            "with acting_for(context): … in it, or use principal_of(context)"
         )
     return caller
 
 
 def this_task() -> int:
-    """The ``id`` of the running task, as anyio names tasks; 0 for an event loop that is not asyncio's."""
+    """The ``id`` of the running task, as in anyio; 0 for an event loop other than asyncio."""
     try:
         return id(asyncio.current_task())
     except RuntimeError:

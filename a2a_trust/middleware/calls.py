@@ -1,9 +1,9 @@
-"""What a request calls: read once from its bytes, and then a value that every rule decides on.
+"""Reads the call from a request once, into a value that every rule uses.
 
-Bodies are strict JSON in UTF-8. Only objects on the way to what a rule reads are looked into: the request, ``params``,
-and the objects within that can name a tenant. They may have no member twice, because readers differ in which of the two
-they take. Everything else is checked and skipped without making a value of it, so that reading takes linear time and
-hardly any memory. Source: JSON-RPC 2.0 4, 5.1; A2A 1.0.1 9, 11; RFC 8259.
+Bodies are strict JSON in UTF-8. Only objects that lead to a member of a rule are read: the request, ``params``, and the
+objects within that can name a tenant. They must not have a member twice, because readers differ in which one they use.
+Everything else is checked and skipped without making a value of it, so reading takes linear time and little memory.
+Source: JSON-RPC 2.0 4, 5.1; A2A 1.0.1 9, 11; RFC 8259.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from a2a_trust.middleware.routing import Target
 __all__ = ["Call", "CallRefusedError", "check_media_type", "read_call", "tenants_in_query"]
 
 MAX_MEMBERS: Final = 1_000
-"""The most members of an object that is read; what A2A has in one is a tenth of a tenth of that."""
+"""The most members of an object that is read; A2A has about ten in one."""
 
 MAX_NAME: Final = 256
 """The longest name of a method, in characters."""
@@ -36,10 +36,8 @@ _MAX_ID: Final = 1_024
 """The longest id of a JSON-RPC request, in bytes of its JSON."""
 
 PARSE_ERROR: Final = Error(400, -32700, "INVALID_ARGUMENT", "PARSE_ERROR", "The body is not JSON in UTF-8.")
-INVALID: Final = Error(
-    400, -32600, "INVALID_ARGUMENT", "INVALID_REQUEST", "The request is not one that all readers read alike."
-)
-UNKNOWN_METHOD: Final = Error(404, -32601, "NOT_FOUND", "METHOD_NOT_FOUND", "There is no such method.")
+INVALID: Final = Error(400, -32600, "INVALID_ARGUMENT", "INVALID_REQUEST", "The request is malformed or ambiguous.")
+UNKNOWN_METHOD: Final = Error(404, -32601, "NOT_FOUND", "METHOD_NOT_FOUND", "The method does not exist.")
 INVALID_PARAMS: Final = Error(400, -32602, "INVALID_ARGUMENT", "INVALID_PARAMS", "The parameters cannot be read.")
 MEDIA_TYPE: Final = Error(
     415, -32005, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED", "Send application/json in UTF-8."
@@ -47,7 +45,7 @@ MEDIA_TYPE: Final = Error(
 
 
 class CallRefusedError(Exception):
-    """A request that is not valid: what its caller is told, why, for operators, and the id of the request as JSON."""
+    """A request that is not valid: the error for its caller, the reason for operators, and the request's id as JSON."""
 
     def __init__(self, error: Error, why: str, call_id: bytes = b"null") -> None:
         super().__init__(why)
@@ -58,12 +56,12 @@ class CallRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What a request of an interface asks for.
+    """The call that a request of an interface makes.
 
     ``generation`` and ``operation`` are None for a method of JSON-RPC that A2A does not have. ``method`` is the name of
-    the method of JSON-RPC, "" over HTTP+JSON. ``tenants`` are all tenants that path, query and body name; no call that
-    names two reaches the application. ``task_id`` is the task that the operation is about, "" where none is
-    named; the task of a message is in the message, which is not read.
+    the method of JSON-RPC, "" over HTTP+JSON. ``tenants`` are all tenants that path, query and body name; a call with
+    two of them never reaches the application. ``task_id`` is the task of the operation, or ""; the task of a message is
+    not read.
     """
 
     binding: Binding
@@ -77,12 +75,12 @@ class Call:
 
     @property
     def tenant(self) -> str:
-        """The tenant; "" for none."""
+        """The tenant, or ""."""
         return next(iter(self.tenants), "")
 
 
 def read_call(target: Target, body: bytes, query: bytes) -> Call:
-    """The call that is made by a request for ``target``, or CallRefusedError."""
+    """The call that a request for ``target`` makes, or CallRefusedError."""
     if target.binding is Binding.JSONRPC:
         call = _read_json_rpc(body)
     else:
@@ -103,22 +101,22 @@ _MEDIA_TYPE: Final = re.compile(
 
 
 def check_media_type(headers: Iterable[tuple[bytes, bytes]]) -> None:
-    """Return when the body is said to be JSON, and in no other charset than UTF-8."""
+    """Return when the media type is JSON in UTF-8."""
     said = [value for name, value in headers if name.lower() in (b"content-type", b"content_type")]
     if len(said) != 1 or not _MEDIA_TYPE.fullmatch(said[0].strip(b" \t")):
         shown = b", ".join(said)[:128].decode("latin-1")
-        raise CallRefusedError(MEDIA_TYPE, f"the media type is {shown!a}, not application/json")
+        raise CallRefusedError(MEDIA_TYPE, f"the Content-Type is {shown!a}, not application/json")
 
 
 def tenants_in_query(query: bytes) -> frozenset[str]:
-    """The tenants that the query names, decoded once. CallRefusedError for two values, and for other spellings."""
+    """The tenant that the query names, decoded once. CallRefusedError for two values, and for other spellings."""
     if b"tenant" not in query and b"%" not in query and b"TENANT" not in query.upper():
         return frozenset()
     named = []
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
-        last = name.rpartition(".")[2]  # as transcoders of protobuf name members of members
+        last = name.rpartition(".")[2]  # transcoders of protobuf name nested members with dots
         if len(last) > MAX_NAME and not last.isascii():
-            raise CallRefusedError(INVALID, "the query has a name that is too long to be read")
+            raise CallRefusedError(INVALID, f"the query has a name beyond ASCII of more than {MAX_NAME} characters")
         if last == "tenant":
             named.append(value)
         elif folded_name(last) == "tenant":
@@ -136,7 +134,7 @@ def _read_json_rpc(body: bytes) -> Call:
     call_id = _id(request.get("id"))
     try:
         if request.get("jsonrpc") != _VERSION:
-            raise CallRefusedError(INVALID, "jsonrpc is not the string 2.0")
+            raise CallRefusedError(INVALID, 'jsonrpc is not the string "2.0"')
         method = _read_text(request.get("method"), "method", INVALID)
         _check_method(method)
         generation, operation = METHODS.get(method, (None, None))
@@ -165,7 +163,7 @@ _KNOWN: Final = {folded_name(name): name for name in METHODS}
 
 
 def _check_method(method: str) -> None:
-    """Refuse what a lenient server takes for another method than we do."""
+    """CallRefusedError for a name that a lenient server could read as another method."""
     if method in METHODS:
         return
     if not method or len(method) > MAX_NAME:
@@ -176,11 +174,11 @@ def _check_method(method: str) -> None:
 
 
 def _id(given: _Json | None) -> bytes:
-    """The id as JSON; CallRefusedError for what none can be (JSON-RPC 2.0 4)."""
+    """The id as JSON; CallRefusedError for an id that is not valid (JSON-RPC 2.0 4)."""
     if given is None:
         return _NULL
     if given[:1] in (b"{", b"[", b"t", b"f") or len(given) > _MAX_ID:
-        raise CallRefusedError(INVALID, f"the id is no string and no number, or longer than {_MAX_ID} bytes")
+        raise CallRefusedError(INVALID, f"the id is not a string or a number, or is longer than {_MAX_ID} bytes")
     return bytes(given)
 
 
@@ -218,7 +216,7 @@ def _task_in(params: dict[str, _Json], names: tuple[str, ...]) -> str:
 def _tenants_in_http_json(body: bytes) -> Iterator[str]:
     request = _read_body(body)
     if not request.keys().isdisjoint(("jsonrpc", "method")):
-        # An application that takes JSON-RPC at every path would make a call of it that nobody has checked.
+        # An application that accepts JSON-RPC at every path would run a call that was not checked.
         raise CallRefusedError(INVALID, "a JSON-RPC request came to a path of HTTP+JSON")
     return _tenants_in(request, TENANTS)
 
@@ -232,7 +230,7 @@ def _tenants_in(members: dict[str, _Json], fields: TenantFields) -> Iterator[str
             tenant = _read_text(given, name, INVALID_PARAMS)
             if tenant:
                 yield tenant
-        elif given[:1] in (b"{", b"["):  # what else an extension may have here can hold no tenant
+        elif given[:1] in (b"{", b"["):  # an extension may have other values here, which hold no tenant
             yield from _tenants_in(_read_object(given, name), within)
 
 
@@ -246,7 +244,7 @@ _SHORT: Final = 4_096
 
 
 class _Name(str):
-    """A member's name. A type of its own, so that the decoder tells of every name, and of each when it comes."""
+    """A member's name. A separate type, so that the decoder calls back for every name, in order."""
 
     __slots__ = ()
 
@@ -263,9 +261,9 @@ class _Reader(threading.local):
         return self._decode(text)
 
     def _name(self, _type: type, name: Any) -> _Name:
-        # msgspec keeps the last of two members with one name, and says nothing.
+        # msgspec keeps the last of two members with one name, silently.
         if name in self._names:
-            raise CallRefusedError(INVALID, f"the member {name[:64]!a} is there twice")
+            raise CallRefusedError(INVALID, f"the body has the member {name[:64]!a} twice in one object")
         if len(self._names) >= MAX_MEMBERS:
             raise CallRefusedError(INVALID, f"an object has more than {MAX_MEMBERS} members")
         self._names.add(name)
@@ -279,7 +277,7 @@ _CHUNK: Final = 65_536
 
 
 def _read_body(body: bytes) -> dict[str, _Json]:
-    """The members of the object that a body is; CallRefusedError for any other body."""
+    """The members of a body that is one object; CallRefusedError for any other body."""
     try:
         _check_utf8(body)
         return _members(body)
@@ -288,7 +286,7 @@ def _read_body(body: bytes) -> dict[str, _Json]:
     except (DecodeError, UnicodeDecodeError) as error:
         raise CallRefusedError(PARSE_ERROR, f"the body is not JSON in UTF-8: {error}") from None
     except RecursionError:
-        raise CallRefusedError(INVALID, "the body is nested too deep") from None
+        raise CallRefusedError(INVALID, "the body is nested too deeply") from None
 
 
 def _read_object(text: _Json, name: str) -> dict[str, _Json]:
@@ -314,7 +312,7 @@ def _read_text(text: _Json | None, name: str, otherwise: Error) -> str:
 
 
 def _check_utf8(body: bytes) -> None:
-    """UnicodeDecodeError for what is not UTF-8; msgspec does not look into the strings that it skips."""
+    """UnicodeDecodeError for a body that is not UTF-8; msgspec does not check the strings that it skips."""
     if body.isascii():
         return
     decoder, view = _Utf8(), memoryview(body)

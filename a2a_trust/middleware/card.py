@@ -1,17 +1,16 @@
-"""The public card: served as the exact bytes that were signed, for as long as they prove something.
+"""Serves the public card, as the exact bytes that were signed, as long as callers can verify it.
 
-A source gives the card that counts now:
+A source gives the current card:
 
-- ``CardSignedHere`` signs the card itself: when it is made, when half of the signature's life is over, and when another
-  key signs from now on.
-- ``CardFile`` serves a file that a pipeline has signed, byte for byte. It is verified first, with the keys that its
-  callers trust, so that nobody is handed a card that was changed afterwards.
-- ``FixedCard`` serves what the program has: a card without signatures, or one that it proves with those keys.
+- ``CardSignedHere`` signs the card itself: at start, after half of the signature's lifetime, and when the signing key
+  changes.
+- ``CardFile`` serves a file that a pipeline has signed, byte for byte. It first verifies the file with the keys that
+  callers trust, so that a card that was changed later is not served.
+- ``FixedCard`` serves a card of the program: one without signatures, or one that is verified with those keys.
 
-A card is served only while it proves something to its callers. A card that has expired, or whose key was revoked, is
-one that its signer has taken back: the answer is 503, with an audit event. A file that is missing, half-written or not
-verified takes nothing back: the last good card stays, for as long as it proves something, also with an audit event. To
-take a card back, revoke its key, or stop the agent. Source: A2A 8.2, 8.4, 8.6.
+When the card has expired or its key was revoked, the answer is 503, with an audit event. When only the file is missing,
+half-written or not verified, the last verified card stays, as long as it is still verified, also with an audit event.
+To withdraw a card, revoke its key or stop the agent. Source: A2A 8.2, 8.4, 8.6.
 """
 
 from __future__ import annotations
@@ -54,18 +53,18 @@ _log: Final = logging.getLogger(__name__)
 RETRY_AFTER: Final = 60
 
 _PATIENCE: Final = 5.0
-"""How long a key that has failed to sign is left alone, in seconds."""
+"""How long a key that failed to sign is not tried again, in seconds."""
 
 _LOOK_SECONDS: Final = 1.0
-"""How often the file of a card is looked at. Verifying 1 MB takes the event loop some 20 milliseconds."""
+"""The shortest time between two checks of a card's file. Verifying 1 MB blocks the event loop for some 20 ms."""
 
 _STEP_BACK: Final = CLOCK_SKEW / 2
-"""By how many seconds a card may be from the future of this clock: half of what verifiers accept, since their own
+"""By how many seconds a card may lie in the future of this clock: half of the skew that verifiers accept, because their
 clocks differ, too."""
 
 
 def card_body(card: GivenCard, *, what: str = "card") -> bytes:
-    """The card as it is served: bytes as they are, a JSON object as compact JSON."""
+    """The card as it is served: bytes unchanged, a JSON object as compact JSON."""
     given = given_card(card, what=what)
     return given if isinstance(given, bytes) else json_bytes(dict(given))
 
@@ -75,25 +74,25 @@ class CardSource(Protocol):
     """Where the public card comes from."""
 
     def document(self, now: float) -> Document:
-        """The card that counts at the moment ``now`` (seconds since the epoch), or CardNotServedError."""
+        """The card at the moment ``now`` (seconds since the epoch), or CardNotServedError."""
         ...
 
 
 class SignerSource(Protocol):
-    """Something that knows who signs now, such as a key set that rotates."""
+    """Knows which key signs now, such as a key ring."""
 
     def signer(self, now: float) -> Signer: ...
 
 
 class SignedCard(NamedTuple):
-    """A card as it is to be served, and from when (``iat``) until when (``exp``) its signature is good."""
+    """A card as it is served, and from when (``iat``) until when (``exp``) its signature is valid."""
 
     body: bytes
     issued: float
     expires: float
 
     def is_current(self, now: float) -> bool:
-        """Whether no new signature is needed: half of its life is not over, and no clock that ran ahead dated it."""
+        """Whether no new signature is needed: half of its lifetime is left, and its date is not in the future."""
         renew_at = self.expires if self.expires == inf else (self.issued + self.expires) / 2
         return self.issued - _STEP_BACK <= now < renew_at
 
@@ -103,11 +102,11 @@ class SignedCard(NamedTuple):
 
 
 class CardSigner:
-    """Signs the cards of one agent: with one key, or with whichever key signs at the moment.
+    """Signs the cards of one agent, with one key or with the current key of a key ring.
 
-    ``lifetime`` is for how many seconds a signature is good (protected ``exp``); None: until the key is revoked.
-    ``jku`` is the URL at which the key set is served; it goes into the protected header. ``companion`` is that of
-    ``sign_card``. What signing does to a card is logged at INFO, once for each outcome.
+    ``lifetime`` is how long a signature is valid, in seconds (protected ``exp``); None: until the key is revoked.
+    ``jku`` is the URL of the key set, for the protected header. ``companion`` is that of ``sign_card``. The notes of
+    ``sign_card`` are logged at INFO, once for each outcome.
     """
 
     def __init__(
@@ -124,12 +123,15 @@ class CardSigner:
                 "or CardServing(signer=KeyRingFile(path))"
             )
         if lifetime is not None and not lifetime >= 60:
-            raise ConfigurationError("lifetime: 60 seconds or more, or None for signatures without an end")
+            raise ConfigurationError(
+                f"lifetime: {lifetime!r:.40} is too short; write 60 seconds or more, or None for signatures without "
+                "an end"
+            )
         self._signer, self._lifetime, self._jku, self._companion = signer, lifetime, jku, companion
         self._logged: tuple[str, ...] = ()
 
     def kid(self, now: float) -> str:
-        """The name of the key that signs now."""
+        """The kid of the key that signs now."""
         return self._now(now).kid
 
     def sign(self, card: bytes | Mapping[str, Any], now: float) -> SignedCard:
@@ -147,10 +149,10 @@ class CardSigner:
 
 
 class CardSignedHere:
-    """A card that this server signs itself; the other signatures in it stay.
+    """A card that this server signs itself; other signatures in it stay.
 
-    When the clock goes back behind the moment at which it was signed, it is signed again: verifiers accept no signature
-    that begins in the future.
+    When the clock goes back to before the signature, the card is signed again: verifiers reject a signature from the
+    future.
     """
 
     def __init__(
@@ -164,7 +166,7 @@ class CardSignedHere:
         self._kid: str
         self._signed: SignedCard
         self._document: Document
-        #: The key that failed to sign, until when it is not asked again (monotonic), and what is told meanwhile.
+        #: The key that failed to sign, until when it is not tried again (monotonic), and the failure.
         self._failed: tuple[str, float, str] = ("", -inf, "")
         now = clock()
         self._sign(signer.kid(now), now)
@@ -172,32 +174,34 @@ class CardSignedHere:
     def document(self, now: float) -> Document:
         try:
             kid = self._signer.kid(now)
-        except Exception as error:  # noqa: BLE001  a source of signers is anybody's
-            raise CardNotServedError(f"nobody can tell which key signs now ({type(error).__name__})") from None
+        except Exception as error:  # noqa: BLE001  a user's source of signers may raise anything
+            raise CardNotServedError(
+                f"the key that signs now is not known: the signer raised {type(error).__name__}"
+            ) from None
         if kid == self._kid and self._signed.is_current(now):
             return self._document
         failed, until, failure = self._failed
         if kid != failed or monotonic() >= until:
             try:
                 self._sign(kid, now)
-            except Exception as error:  # noqa: BLE001  so is a signer: a service that is out of reach, too
-                failure = f"it cannot be signed now ({type(error).__name__})"
+            except Exception as error:  # noqa: BLE001  so may a user's signer, such as a service that is unreachable
+                failure = f"it cannot be signed now: the signer raised {type(error).__name__}"
                 self._failed = (kid, monotonic() + _PATIENCE, failure)
                 _log.error("the public card: %s", failure)
             else:
                 return self._document
         if kid != self._kid or not self._signed.is_good(now):
             raise CardNotServedError(failure)
-        return self._document  # its signature is good, though the next one cannot be made yet
+        return self._document  # its signature is still valid, though the next one cannot be made yet
 
     def _sign(self, kid: str, now: float) -> None:
         self._signed = self._signer.sign(self._card, now)
-        self._kid = kid  # not before: what an earlier key has signed counts for that one alone
+        self._kid = kid  # not before: the old document belongs to the old key
         self._document = Document.of(self._signed.body, now, self._signed.expires)
 
 
 class FixedCard:
-    """A card as it is: bytes byte for byte. When it has signatures, one of them must be by a key of ``trust``."""
+    """A card that is served as it is, bytes unchanged. If it has signatures, one must be by a key of ``trust``."""
 
     def __init__(
         self,
@@ -209,10 +213,10 @@ class FixedCard:
         body = card_body(card)
         parsed = strict_json.parse(body, what="card")
         if type(parsed) is not dict:
-            raise ConfigurationError("card: a JSON object is needed")
+            raise ConfigurationError("card: it is not a JSON object; pass the whole Agent Card")
         if parsed.get("signatures") and trust is None:
             raise ConfigurationError(
-                "the card has signatures, and nothing can tell whether they are good: pass "
+                "card: it has signatures, and there are no keys to verify them with; pass "
                 "card=FixedCard(card, trust=TrustStore([…])) with the keys that its callers trust, or "
                 "card=CardFile(path, trust=…); or pass serving=CardServing(signer=…) and the card without signatures"
             )
@@ -227,11 +231,11 @@ class FixedCard:
 class CardFile:
     """A file with a signed card, served byte for byte.
 
-    ``trust`` holds the keys that its callers trust, or is the file with the ring of them: without a good signature by
-    one of them the file is a TrustError now. With ``reload`` the file is looked at once per second. While it is
-    missing, half-written, larger than 1 MB, not a regular file or not verified (also because its key is revoked, or it
-    has expired), the last good card stays, by its own times and keys; one that is no longer verified is 503. The
-    audit trail has one event when that begins, and one when the file is good again.
+    ``trust`` has the keys that its callers trust: a ``TrustStore``, a ``TrustFile`` or a ``KeyRingFile``. TrustError,
+    now: the file has no valid signature by one of them. With ``reload``, the file is checked once per second. While the
+    new file is missing, half-written, larger than 1 MB, not a regular file or not verified, the last verified card
+    stays, as long as its own signature is valid and its key is trusted; after that the answer is 503. The audit trail
+    has one event when that begins, and one when the file is verified again.
     """
 
     def __init__(
@@ -262,7 +266,7 @@ class CardFile:
         try:
             return proof.document(now)
         except TrustError as error:
-            newer = f"; what is in the file now: {self._failure}" if self._failure else ""
+            newer = f"; the file now: {self._failure}" if self._failure else ""
             raise CardNotServedError(f"{self._path}: {error}{newer}") from None
 
     def _read(self) -> tuple[_Proof, Stamp]:
@@ -285,14 +289,14 @@ def _reason(error: Exception) -> str:
 
 
 class _Proof:
-    """A card and what proves it: verified again when other keys are trusted, and good for as long as they say.
+    """A verified card: verified again when the trusted keys change, and valid as long as its signature and its key.
 
-    A card that proves nothing is verified once per second at most, however many callers ask for it.
+    A card that fails is verified at most once per second, however many callers ask for it.
     """
 
     def __init__(self, document: Document, trust: TrustSource, now: float) -> None:
         self._trust = trust
-        #: When the card was found to prove nothing, by which store, and why.
+        #: When verification failed, with which store, and why.
         self._failed: tuple[float, TrustStore | None, str] = (-inf, None, "")
         self._verify(document, trust.trust_store(), now)
 
@@ -304,18 +308,16 @@ class _Proof:
         failed_at, failed_by, why = self._failed
         if store is not failed_by or not 0 <= now - failed_at < _LOOK_SECONDS:
             try:
-                self._verify(self._document, store, now)  # another of its signatures may count
+                self._verify(self._document, store, now)  # another of its signatures may be valid
             except TrustError as error:
-                why = (
-                    str(error) if store is not self._store else f"no signature of it counts now; sign it again: {error}"
-                )
+                why = str(error) if store is not self._store else f"no signature is valid now; sign it again: {error}"
                 self._failed = now, store, why
             else:
                 return self._document
         raise CardNotServedError(why)
 
     def _verify(self, document: Document, store: TrustStore, now: float) -> None:
-        # Of any origin: which hosts a key may speak for, its callers decide.
+        # For any origin: callers decide which hosts a key may speak for.
         proof = verify_card(document.body, store, origin=UnsafeAnyOrigin(), now=now)
         self._valid_from = proof.valid_from
         self._document = document._replace(good_until=proof.valid_until)
@@ -323,10 +325,10 @@ class _Proof:
 
 
 class PublicCard:
-    """An ASGI application that answers every request for the public card, at whatever path it is mounted.
+    """An ASGI application that serves the public card, at any path.
 
-    ``max_age`` is for how many seconds callers may keep it (A2A 8.6.1). ``shared`` says that everybody gets it: caches
-    may keep it for all, and pages of other origins may read it.
+    ``max_age`` is how long callers may keep it, in seconds (A2A 8.6.1). ``shared``: the card is for everybody, so
+    caches may share it, and pages of other origins may read it.
     """
 
     def __init__(
@@ -338,18 +340,18 @@ class PublicCard:
         clock: Callable[[], float] = time.time,
     ) -> None:
         if not 0 <= max_age <= 31_536_000:
-            raise ConfigurationError("max_age: 0 to 31536000 seconds")
+            raise ConfigurationError(f"max_age: {max_age!r:.40} is not valid; write 0 to 31536000 seconds")
         self._source, self._max_age, self._shared, self._clock = source, max_age, shared, clock
         self._told = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         if scope["type"] != "http":
-            raise ConfigurationError(f"ASGI scope type {scope['type']!r}: cards are served over http alone")
+            raise ConfigurationError(f"ASGI scope type {scope['type']!r}: cards are served over http only")
         now = self._clock()
         try:
             document = self._source.document(now)
         except TrustError as error:
-            if str(error) != self._told:  # callers who ask again make no further events
+            if str(error) != self._told:  # one event, however many callers ask
                 self._told = str(error)
                 audit.card_not_served(self._told)
             await refuse(send, 503, [(b"retry-after", b"%d" % RETRY_AFTER), (b"cache-control", b"no-store")])

@@ -1,6 +1,6 @@
-"""Who may read the public card: everybody, whoever may call the agent, or certain networks.
+"""Who may read the public card: everybody, callers of the agent, or certain networks.
 
-Key set and metadata stay public: whoever holds the card needs them to prove it and to get a token.
+Key set and metadata stay public: readers of the card need them to verify it and to get a token.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ __all__ = ["CardReaders", "InNetworks"]
 
 
 class CardReaders(Enum):
-    """Who may read the public card, beside ``Networks``, whose peers may read it without a credential.
+    """Who may read the public card. The third choice is ``Networks``: peers there may read it without a credential.
 
-    For networks the server has to record the socket's peer (``a2a_trust.servers``). A request that says that it came
-    through a proxy is refused, since its peer is the proxy: restrict the card there, then. Some proxies say nothing:
-    never name the network that a proxy is in.
+    For networks, the server must record the socket's peer (``a2a_trust.servers``). A request that came through a proxy
+    is rejected, because its peer is the proxy: restrict the card in the proxy instead. Some proxies do not mark
+    requests, so never name a network that contains a proxy.
     """
 
     EVERYBODY = auto()
-    """Anybody, as the protocol has it."""
+    """Everybody, as A2A expects."""
     CALLERS = auto()
-    """Callers that meet one of the card's requirements; others get 401, with the challenges."""
+    """Callers that meet one of the card's requirements; others get 401 with the challenges."""
 
 
 _NO_PEER: Final = (
-    "nothing proves the address of the peer; run the agent with "
+    "the server does not record the address of the peer; run the agent with "
     "uvicorn --http a2a_trust.servers.uvicorn:HttpToolsProtocol, or :H11Protocol"
 )
 
 
 class InNetworks:
-    """``app`` for peers in the networks; 403 for all others. http alone."""
+    """``app`` for peers in the networks; 403 for all others. Only http."""
 
     def __init__(self, app: ASGIApp, networks: Networks) -> None:
         self._app, self._networks = app, networks
@@ -46,9 +46,9 @@ class InNetworks:
         if peer is None:
             detail = _NO_PEER
         elif was_forwarded(scope):
-            detail = "it came through a proxy, whose address the peer's is; restrict the card in the proxy"
+            detail = "the request came through a proxy, so the peer is the proxy; restrict the card in the proxy"
         elif not self._networks.covers(peer):
-            detail = f"the peer {peer} is in none of the networks"
+            detail = f"the peer {peer} is outside the networks of CardServing(readers=Networks(…))"
         else:
             await self._app(scope, receive, send)
             return

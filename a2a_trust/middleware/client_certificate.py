@@ -1,8 +1,7 @@
 """Where a request's client certificate comes from: the server that ended TLS, or the proxy in front of it.
 
-No header says so by itself, and no server is asked twice: ``protect(…, client_certificates=…)`` names the one source
-that is believed. What it gives are certificates whose keys the caller has proven to have; whether they are to be
-trusted is for the verifier to say.
+``protect(…, client_certificates=…)`` names the only source that is trusted. It gives certificates whose private keys
+the caller has; the verifier decides whether they are trusted.
 """
 
 from __future__ import annotations
@@ -19,28 +18,29 @@ __all__ = ["CertificateSource", "FromTls"]
 
 
 class CertificateSource(Protocol):
-    """Something that knows the client's certificate: ``FromTls()``, or ``FromProxy(…)`` of ``proxies``."""
+    """Knows the client's certificate: ``FromTls()``, or ``FromProxy(…)`` of ``proxies``."""
 
     @property
     def headers(self) -> frozenset[bytes]:
-        """Headers, in lower case, that tell of certificates: no application behind sees them."""
+        """The headers about certificates, in lower case: the application does not see them."""
         ...
 
     def chain(self, scope: Mapping[str, Any]) -> tuple[bytes, ...]:
-        """The certificates in DER, the client's own first; ``()`` when the caller showed none.
+        """The certificates in DER, the client's own first; ``()`` when the caller sent none.
 
-        InvalidCredentialsError for what cannot be believed or read; KeySourceUnavailableError when nobody tells,
-        with the way out in its text.
+        InvalidCredentialsError: they are not trustworthy or not readable. KeySourceUnavailableError: the server or the
+        proxy does not pass them on; the text says how to fix that.
         """
         ...
 
 
 class FromTls:
-    """The certificate of the TLS connection that the server itself ended (ASGI TLS extension 0.2).
+    """The client certificate of the TLS connection, where the server itself ends TLS (ASGI TLS extension 0.2).
 
-    Servers do not tell of it by themselves: run uvicorn with the protocol classes of ``a2a_trust.servers.uvicorn``, or
-    hypercorn by ``a2a_trust.servers.hypercorn``, and let them ask for certificates. A proxy that calls the agent with a
-    certificate of its own is the caller, whoever stands behind it: requests that it has marked as forwarded are 503.
+    Servers do not pass it on by themselves: run uvicorn with the protocol classes of ``a2a_trust.servers.uvicorn``, or
+    hypercorn with ``a2a_trust.servers.hypercorn``, and configure them to ask for certificates. When a proxy calls the
+    agent with the proxy's certificate, requests that it marks as forwarded get 503, because the certificate is not the
+    caller's.
     """
 
     headers = CLAIMING_HEADERS
@@ -49,27 +49,27 @@ class FromTls:
         return "FromTls()"
 
     def chain(self, scope: Mapping[str, Any]) -> tuple[bytes, ...]:
-        """The certificates in DER, the client's own first; ``()`` when the client showed none, or spoke no TLS."""
+        """The certificates in DER, the client's own first; ``()`` when the client sent none, or without TLS."""
         tls = (scope.get("extensions") or {}).get("tls")
         if tls is None:
             if scope.get("scheme") in ("https", "wss"):
                 raise KeySourceUnavailableError(
-                    "the server does not tell of client certificates; run uvicorn with --http "
-                    "a2a_trust.servers.uvicorn:HttpToolsProtocol, or :H11Protocol, or hypercorn by python -m "
+                    "the server does not pass on client certificates; run uvicorn with --http "
+                    "a2a_trust.servers.uvicorn:HttpToolsProtocol, or :H11Protocol, or hypercorn with python -m "
                     "a2a_trust.servers.hypercorn; behind a proxy that ends TLS, pass client_certificates=FromProxy(…)"
                 )
             return ()
         if tls.get("client_cert_error"):
-            raise InvalidCredentialsError("certificate: the server found it not good when TLS began")
+            raise InvalidCredentialsError("certificate: the server rejected it in the TLS handshake")
         try:
             chain = tuple(ssl.PEM_cert_to_DER_cert(pem) for pem in tls.get("client_cert_chain") or ())
         except ValueError:
-            raise InvalidCredentialsError("certificate: the server tells of it in another form than PEM") from None
+            raise InvalidCredentialsError("certificate: the server does not give it in PEM") from None
         if chain and (was_forwarded(scope) or not CLAIMING_HEADERS.isdisjoint(map(_named, scope["headers"]))):
-            # Some proxies show a certificate of their own to the agent: then every caller of theirs would be the proxy.
+            # Some proxies use their own certificate with the agent: then every caller would be the proxy.
             raise KeySourceUnavailableError(
-                "a certificate came by TLS with a request that says it was forwarded, so it is the proxy's own, and "
-                "not the caller's; pass client_certificates=FromProxy(…), or let the proxy hand TLS on as it comes"
+                "a proxy forwarded the request, so the TLS certificate is the proxy's, and not the caller's; pass "
+                "client_certificates=FromProxy(…), or make the proxy pass TLS through"
             )
         return chain
 

@@ -1,11 +1,12 @@
-"""A client that goes away ends whatever its request waits for.
+"""Cancels the work for a request when its client disconnects.
 
-ASGI tells of it by ``http.disconnect``, which comes after the body, and only to who asks for the next message. So while
-a request waits for something else (an issuer, a key set, a thread), its messages are read ahead, and handed on later.
+ASGI reports a disconnect with ``http.disconnect``, which comes after the body, and only when the next message is
+awaited. So while a request waits for something else (an issuer, a key set, a thread), its messages are read ahead, and
+passed on later.
 
-To notice that a client has gone, what it sent before has to be read. So much of a body is read before the caller is
-known, and only in a wait of more than 0.1 seconds: 64 kB of every request, as servers do by themselves, and 1 MB of
-each of 16 requests at a time. A client that has sent more is not noticed before the wait is over.
+This means that a part of the body is read before the caller is known, but only in a wait of more than 0.1 seconds:
+64 kB of every request, as servers do by themselves, and up to 1 MB of each of 16 requests at a time. The disconnect of
+a client that has sent more is noticed after the wait.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ _FREE: Final = 65_536
 _MOST: Final = 1_048_576
 _AT_ONCE: Final = 16
 _MESSAGE: Final = 256
-"""About the bytes that a message takes beside its body: many empty ones must not fill the memory."""
+"""About the memory of a message without its body, in bytes: many empty messages must not fill the memory."""
 
 _T = TypeVar("_T")
 
 
 class ClientGoneError(Exception):
-    """The client has gone away; nobody waits for an answer."""
+    """The client has disconnected, so no answer is needed."""
 
 
 class Room:
-    """How many requests may have more than 64 kB read ahead now."""
+    """Limits how many requests may have more than 64 kB read ahead at a time."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -53,7 +54,7 @@ class Room:
 
 @coroutine
 def _rest(work: Coroutine[Any, Any, _T], awaited: Any) -> Generator[Any, Any, _T]:
-    """What a coroutine returns that was begun by hand, and waits for ``awaited`` now."""
+    """The result of a coroutine that was started by hand, and waits for ``awaited`` now."""
     while True:
         try:
             answer = yield awaited
@@ -69,15 +70,14 @@ def _rest(work: Coroutine[Any, Any, _T], awaited: Any) -> Generator[Any, Any, _T
 
 
 async def awaited(work: Awaitable[_T]) -> _T:
-    """What ``work`` gives, as a coroutine."""
+    """The result of ``work``, as a coroutine."""
     return await work
 
 
 class ReadAhead:
-    """The messages of one request, read ahead while the request waits for something else.
+    """The messages of one request, read ahead while the request waits for something else, and kept until they are read.
 
-    Why this is a class: it holds them until somebody asks. ``close`` it when the request is over; behind a whole body,
-    as soon as the work is done.
+    Call ``close`` when the request is over; after a whole body, as soon as the work is done.
     """
 
     __slots__ = ("_came", "_is_gone", "_next", "_receive", "_room", "_watch")
@@ -91,7 +91,7 @@ class ReadAhead:
         self._is_gone = False
 
     async def during(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """What ``work`` gives; it is cancelled, and this is a ClientGoneError, when the client goes away before."""
+        """The result of ``work``. When the client disconnects first, ``work`` is cancelled: ClientGoneError."""
         try:
             first = work.send(None)  # nearly all work ends at once; a timer for it took a fifth of a request
         except StopIteration as ended:
@@ -105,7 +105,7 @@ class ReadAhead:
         except RuntimeError:  # another kind of event loop: the work goes on until it ends
             return await work
         waiter = asyncio.current_task()
-        if waiter is None:  # somebody steps through the request by hand, and can stop by itself
+        if waiter is None:  # the request is stepped by hand, outside of any task
             return await work
         cancellations = waiter.cancelling()
         begin = loop.call_later(_PATIENCE, self._begin, waiter)  # nearly all work is done before, and costs no task
@@ -120,11 +120,11 @@ class ReadAhead:
 
     @property
     def receive(self) -> Receive:
-        """For whoever reads the request from now on: what came meanwhile, then the rest."""
+        """The ``receive`` for the reader of the request: first the messages that were read ahead, then the rest."""
         return self._receive if self._watch is None else self._received
 
     def close(self) -> None:
-        """Wait for no further message; those that came are still there."""
+        """Stop reading ahead; messages that came are kept."""
         awaited, self._next = self._next, None
         if not (awaited is None or awaited.cancel() or awaited.cancelled() or awaited.exception() is not None):
             self._came.append(awaited.result())
@@ -142,12 +142,12 @@ class ReadAhead:
                     size += await self._take(waiter)
 
     async def _take(self, waiter: asyncio.Task[Any]) -> int:
-        """The size of the next message, which is kept. No wait for it is ever given up: servers could lose it."""
-        # In a task of our own: the future that granian gives is never done again after a wait for it was cancelled.
+        """The size of the next message, which is kept. The wait for it is never cancelled: servers could lose it."""
+        # In a separate task: granian's future never completes after a wait for it was cancelled.
         self._next = asyncio.create_task(self._message())
         await asyncio.wait({self._next})
         if self._next.cancelled() or self._next.exception() is not None:
-            return _MOST + 1  # for whoever reads the request
+            return _MOST + 1  # the reader of the request gets the error
         message, self._next = self._next.result(), None
         self._came.append(message)
         if message["type"] != "http.request":
@@ -157,7 +157,7 @@ class ReadAhead:
         return _MESSAGE + len(message.get("body", b""))
 
     async def _message(self) -> Message:
-        return await self._receive()  # asked for in here: the request may be over before the task begins
+        return await self._receive()  # called in here: the request may be over before the task begins
 
     async def _received(self) -> Message:
         if self._came:

@@ -1,7 +1,7 @@
-"""Documents to read and to keep: cards, key sets, metadata. GET, HEAD, and questions whether it changed.
+"""Serves documents that callers may cache: cards, key sets, metadata. GET, HEAD and conditional requests.
 
-Every document is served with a strong entity tag over all of its bytes, so that a card whose signatures alone have
-changed is another card to caches. Source: RFC 9110 8.8, 13; RFC 9111 5.2; A2A 8.6.
+Every document has a strong entity tag over all of its bytes, so that a change of only the signatures is a change to
+caches. Source: RFC 9110 8.8, 13; RFC 9111 5.2; A2A 8.6.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _Headers: TypeAlias = list[tuple[bytes, bytes]]
 
-#: Browsers may read what everybody may read, and need the tag to ask again (Fetch 3.3).
+#: Pages may read public documents, and need the tag for conditional requests (Fetch 3.3).
 _READ_BY_PAGES: Final[_Headers] = [
     (b"access-control-allow-origin", b"*"),
     (b"access-control-expose-headers", b"ETag"),
@@ -48,8 +48,8 @@ _ALLOW: Final = (b"allow", b"GET, HEAD, OPTIONS")
 
 
 class Document(NamedTuple):
-    """Bytes to serve, their entity tag, and their times: ``modified``, and ``good_until`` when nobody may hold them any
-    longer, in seconds since the epoch."""
+    """Bytes to serve, their entity tag, and their times in seconds since the epoch: ``modified``, and ``good_until``,
+    after which callers must not use them."""
 
     body: bytes
     modified: float
@@ -75,16 +75,16 @@ async def answer(
 ) -> None:
     """Answer one http request for the document at the moment ``now`` (seconds since the epoch).
 
-    ``max_age``: for how many seconds it may be kept. ``shared``: everybody gets it, so caches may keep it for all and
-    pages of other origins may read it; else it is kept for its reader alone, who asks each time whether it changed.
+    ``max_age``: how long callers may keep it, in seconds. ``shared``: the document is public, so caches may share it,
+    and pages of other origins may read it; else only its reader may keep it, and must revalidate it each time.
     """
     method = scope["method"]
     if method not in ("GET", "HEAD"):
-        told = _PREFLIGHT if shared and is_preflight(scope) else ()
-        await refuse(send, 204 if method == "OPTIONS" else 405, [_ALLOW, *told])
+        allowed = _PREFLIGHT if shared and is_preflight(scope) else ()
+        await refuse(send, 204 if method == "OPTIONS" else 405, [_ALLOW, *allowed])
         return
     headers = [(b"etag", document.etag)]
-    if document.modified <= now:  # RFC 9110 8.8.2.1: never a date in the future, which a clock that ran ahead may leave
+    if document.modified <= now:  # RFC 9110 8.8.2.1: never a date in the future
         headers.append((b"last-modified", document.last_modified))
     if shared:
         headers += [(b"cache-control", b"public, max-age=%d" % max_age), *_READ_BY_PAGES]
@@ -99,7 +99,7 @@ async def answer(
 
 
 def is_preflight(scope: Mapping[str, Any]) -> bool:
-    """Whether a browser asks, for a page of another origin, what it may ask (Fetch 4.8)."""
+    """Whether the request is a CORS preflight of a browser (Fetch 4.8)."""
     return scope["method"] == "OPTIONS" and any(
         name.lower() == b"access-control-request-method" for name, _ in scope["headers"]
     )
@@ -119,25 +119,25 @@ async def refuse(send: Send, status: int, headers: _Headers) -> None:
 
 
 async def close_websocket(receive: Receive, send: Send, code: int = 1008) -> None:
-    """Refuse a websocket before it is accepted; by 1008 for good, by 1013 for now (RFC 6455 7.4)."""
-    await receive()  # websocket.connect, which has to be taken before it can be refused
+    """Reject a websocket before it is accepted: 1008 for good, 1013 for now (RFC 6455 7.4)."""
+    await receive()  # websocket.connect, which must be received first
     await send({"type": "websocket.close", "code": code, "reason": ""})
 
 
 def _is_known(document: Document, headers: list[tuple[bytes, bytes]]) -> bool:
-    """Whether the caller has this very document already (RFC 9110 13.2.2)."""
+    """Whether the caller has this document already (RFC 9110 13.2.2)."""
     tags = [value for name, value in headers if name.lower() == b"if-none-match"]
     if tags:
-        # 13.1.2: compared weakly, so that a cache in between that weakened the tag does not matter.
+        # 13.1.2: a weak comparison, because a cache may have weakened the tag.
         known = [tag.strip().removeprefix(b"W/") for value in tags for tag in value.split(b",")]
         return document.etag in known or b"*" in known
     for name, value in headers:
         if name.lower() == b"if-modified-since":
             try:
-                # Exactly: a clock that went back, or an older file in the place, gives a new document an older date.
+                # Equality: after a clock change, or with an older file, a new document can have an older date.
                 return int(document.modified) == parsedate_to_datetime(value.decode("ascii")).timestamp()
             except (ValueError, UnicodeDecodeError, OverflowError):
-                return False  # 13.1.3: what is no date is ignored
+                return False  # 13.1.3: an invalid date is ignored
     return False
 
 

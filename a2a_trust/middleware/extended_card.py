@@ -1,4 +1,4 @@
-"""The authenticated extended card, under every name that a generation has for it, for known callers only.
+"""The authenticated extended card, for authenticated callers only, by every name that a generation has for it.
 
 ==========  ============================================  ========================================
 generation  HTTP                                          JSON-RPC
@@ -9,8 +9,8 @@ generation  HTTP                                          JSON-RPC
             ``/{tenant}``
 ==========  ============================================  ========================================
 
-``rules`` tells such requests from others; here they are answered, instead of by the application, whose own idea of who
-may see the card plays no part. With ``FromApplication()`` the application answers, and its card is signed.
+``rules`` finds such requests. They are answered here, not by the application, so ``may_read`` decides, and not the
+application. With ``FromApplication()`` the application answers, and its card is signed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = ["ExtendedCard", "ExtendedCardEndpoint", "Provider", "respond"]
 _log: Final = logging.getLogger(__name__)
 
 Provider: TypeAlias = Callable[[Principal, str], Awaitable[GivenCard | None]]
-"""Gives the card for a caller and a tenant ("" for none); None when this caller has none for that tenant."""
+"""Returns the card for a caller and a tenant ("" for no tenant); None when this caller has no card there."""
 
 _REMEMBERED: Final = 256
 
@@ -68,22 +68,28 @@ UNREADABLE: Final = Error(500, -32603, "INTERNAL", "INTERNAL_ERROR", "The extend
 
 @dataclass(frozen=True, slots=True)
 class ExtendedCard:
-    """The extended card of an agent: ``source`` is the card, in any form that ``protect`` takes, an async function of
-    caller and tenant that gives it, or ``FromApplication()``: what the application answers to this caller. ``may_read``
-    says True of a caller who may have it; without it every known caller may."""
+    """The extended card of an agent.
 
-    source: GivenCard | Provider | FromApplication = field(repr=False)  # for known callers only, and so for no log
+    ``source`` is the card in any form that ``protect`` takes, or an async function of caller and tenant that returns
+    it, or ``FromApplication()``: the application's answer to this caller. ``may_read`` returns True for a caller who
+    may have it; without it, every authenticated caller may.
+    """
+
+    source: GivenCard | Provider | FromApplication = field(repr=False)  # not public, so not for logs
     may_read: Callable[[Principal], bool] | None = None
 
     def __post_init__(self) -> None:
         if self.may_read is not None:
             check_rule("may_read", self.may_read)
         if isinstance(self.source, FromApplication) and self.source != FromApplication():
-            raise ConfigurationError("extended_card: the caller's request has the path; write FromApplication()")
+            raise ConfigurationError(
+                "extended_card: FromApplication() takes no path here, because the caller's request has it; write "
+                "ExtendedCard(FromApplication())"
+            )
 
     def provider(self, security: CardSecurity | None = None) -> Provider | None:
-        """The function that gives the card, None for the application; ConfigurationError: the one card for all callers
-        is no card, or says something else than ``security``."""
+        """The function that gives the card; None for the application. ConfigurationError: the card for all callers is
+        not a card, or contradicts ``security``."""
         if isinstance(self.source, FromApplication):
             return None
         if callable(self.source):
@@ -92,11 +98,11 @@ class ExtendedCard:
 
 
 class ExtendedCardEndpoint:
-    """Answers for the extended card: under all of its names as a part of ``protect``, or, as an ASGI application of its
-    own, at whatever path it is mounted behind ``CardEnforcementMiddleware``; there it knows no tenants.
+    """Serves the extended card: as a part of ``protect`` at all of its names, or as a separate ASGI application at any
+    path behind ``CardEnforcementMiddleware``, without tenants.
 
-    ``extended`` is None where the public card promises none, and then every caller is told so. Clients of 0.2 and 0.3
-    get the card merged (``merged_card``), each shape signed by ``signer``.
+    ``extended`` is None if the public card promises none; then callers get the error of the protocol. Clients of 0.2
+    and 0.3 get the card merged (``merged_card``). ``signer`` signs each shape.
     """
 
     def __init__(
@@ -115,16 +121,16 @@ class ExtendedCardEndpoint:
             raise ConfigurationError("extended_card: write ExtendedCard(card)")
         if extended is not None and not card.has_extended_card:
             raise ConfigurationError(
-                "the card does not promise an extended card, so nobody would ask for it; say so in the card: "
-                '"capabilities": {"extendedAgentCard": true}'
+                "extended_card: the card does not promise an extended card, so clients would not ask for it; write in "
+                'the card "capabilities": {"extendedAgentCard": true}'
             )
         if extended is None and card.has_extended_card:
             raise ConfigurationError(
-                "the card promises an extended card, and there is none: pass extended_card=ExtendedCard(…) "
-                "(the card, or an async function of the caller and the tenant that gives it), or "
-                "extended_card=ExtendedCard(FromApplication()) if the application answers for it; or take the promise "
-                "out of the card: "
-                '"capabilities": {"extendedAgentCard": true}, "supportsAuthenticatedExtendedCard": true'
+                "extended_card: the card promises an extended card, and there is none; pass "
+                "extended_card=ExtendedCard(…) (the card, or an async function of the caller and the tenant that "
+                "returns it), or extended_card=ExtendedCard(FromApplication()) if the application answers for it; or "
+                'remove the promise from the card: "capabilities": {"extendedAgentCard": true}, '
+                '"supportsAuthenticatedExtendedCard": true'
             )
         self._promised, self._signer, self._clock = card.has_extended_card, signer, clock
         self._security = security
@@ -138,7 +144,7 @@ class ExtendedCardEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            raise ConfigurationError(f"ASGI scope type {scope['type']!r}: cards are served over http alone")
+            raise ConfigurationError(f"ASGI scope type {scope['type']!r}: cards are served over http only")
         caller = principal_of(scope)
         if scope["method"] not in ("GET", "HEAD"):
             await refuse(send, 405, [(b"allow", b"GET, HEAD"), (b"cache-control", b"no-store")])
@@ -158,10 +164,10 @@ class ExtendedCardEndpoint:
         legacy: bool,
         call_id: bytes | None = None,
     ) -> None:
-        """Answer a request by this caller; ``legacy`` by a client of 0.2 or 0.3. ``call_id`` is that of a JSON-RPC
-        request, as JSON; None over HTTP. ClientGoneError: the client has gone away before there was one."""
+        """Answer a request of this caller. ``legacy``: its client speaks 0.2 or 0.3. ``call_id`` is the id of a
+        JSON-RPC request, as JSON; None over HTTP. ClientGoneError: the client disconnected before the answer."""
         result: bytes | Error | Answer
-        if isinstance(caller, Anonymous):  # the guard refuses a card that promises one and admits strangers
+        if isinstance(caller, Anonymous):  # no guard starts with a card that promises one and admits anonymous callers
             result = UNAUTHENTICATED if self._promised else UNSUPPORTED
         else:
             refused = self._refused(caller)
@@ -174,14 +180,14 @@ class ExtendedCardEndpoint:
                 _log.error("the extended card cannot be served: %s", error)
                 result = UNREADABLE
         if result is FORBIDDEN:
-            audit.request_refused(scope, audit.Reason.EXTENDED_CARD, "may_read says no", caller)
+            audit.request_refused(scope, audit.Reason.EXTENDED_CARD, "may_read did not return True", caller)
         if isinstance(result, Answer):
             await result.pass_on(scope, send)
         else:
             await respond(result, call_id, scope, send)
 
     def _refused(self, caller: Principal) -> Error | None:
-        """Why there is no card for this caller, before anybody is asked for it."""
+        """Why there is no card for this caller, checked before the card is made."""
         if not self._promised:
             return UNSUPPORTED
         if self._may_read is not None and self._may_read(caller) is not True:
@@ -202,11 +208,13 @@ class ExtendedCardEndpoint:
     async def _of_application(
         self, app: ASGIApp, scope: Scope, receive: Receive, call_id: bytes | None, *, legacy: bool
     ) -> bytes | Error | Answer:
-        """The application's card, signed; its own words where it gives none."""
+        """The application's card, signed; its own answer if that is an error."""
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         answer = await answer_of(app, {**scope, "method": method}, receive)
         if answer is None:
-            raise ConfigurationError(f"the application gave no whole answer of at most {strict_json.MAX_BYTES} bytes")
+            raise ConfigurationError(
+                f"the application's answer was incomplete, or longer than {strict_json.MAX_BYTES} bytes"
+            )
         if not 200 <= answer.status < 300:
             return answer
         card = strict_json.parse(answer.body, what="answer")
@@ -218,11 +226,11 @@ class ExtendedCardEndpoint:
             if has_failed:
                 raise ConfigurationError("the application's answer has both a result and an error")
         if not isinstance(card, dict):
-            raise ConfigurationError("the application's answer holds no JSON object")
+            raise ConfigurationError("the application's answer is not a card: expected a JSON object")
         return self._made(card, legacy=legacy)
 
     def _made(self, card: GivenCard, *, legacy: bool) -> bytes:
-        """The card in the shape of the caller's generation, signed; remembered by all that it was made of."""
+        """The card in the shape of the caller's generation, signed; cached by its bytes, its shape and the key."""
         body = card_body(card, what="extended card")
         now = self._clock()
         kid = "" if self._signer is None else self._signer.kid(now)
@@ -231,7 +239,7 @@ class ExtendedCardEndpoint:
         if signed is not None and signed.is_current(now):
             return signed.body
         parsed = strict_json.parse(body, what="extended card")
-        if self._security is not None:  # clients take this card for the public one from now on
+        if self._security is not None:  # clients use this card instead of the public one from now on
             parsed = self._security.added_to(parsed)
             body = json_bytes(parsed)
         merged = merged_card(parsed) if legacy and not generation_of(parsed).is_legacy else None
@@ -244,17 +252,17 @@ class ExtendedCardEndpoint:
 
 
 async def respond(result: bytes | Error, call_id: bytes | None, scope: Scope, send: Send) -> None:
-    """Send a card or an error for its caller alone, in the words of JSON-RPC when ``call_id`` is given."""
+    """Send a card or an error that only its caller may cache, as JSON-RPC when ``call_id`` is given."""
     status = 200
     if isinstance(result, Error):
-        # An error of the protocol is an answer like others to JSON-RPC; one of HTTP is not.
+        # Errors of the protocol have the status 200 in JSON-RPC; errors of HTTP keep theirs.
         status = result.status if call_id is None or result.is_of_http else 200
         body = result.body(call_id)
     else:
         body = result if call_id is None else b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (call_id, result)
     headers = [
         (b"cache-control", b"private, no-store"),
-        (b"vary", b"*"),  # whatever it was by which the guard knew the caller
+        (b"vary", b"*"),  # the credential may be anywhere in the request
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),
     ]
@@ -263,10 +271,10 @@ async def respond(result: bytes | Error, call_id: bytes | None, scope: Scope, se
 
 
 def _fixed(card: GivenCard) -> Provider:
-    """One card for all callers, and for no tenant."""
+    """One card for all callers, without tenants."""
     body = card_body(card, what="extended card")
     if type(strict_json.parse(body, what="extended card")) is not dict:
-        raise ConfigurationError("extended card: a JSON object is needed")
+        raise ConfigurationError("extended card: it is not a JSON object; pass the whole Agent Card")
 
     async def provide(principal: Principal, tenant: str) -> bytes | None:  # noqa: ARG001
         return None if tenant else body

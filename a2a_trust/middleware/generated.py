@@ -1,8 +1,8 @@
-"""A card that exists late: a function gives it, or the application itself, once it has started.
+"""A card that exists late: a function or the application itself gives it after the start.
 
-The card is made when the application has started. It is asked for again when callers read it, at most once in ten
-seconds. Another text is served, and signed again. If its rules change, the public card is 503 (``protection``); the
-rules from the start stay in force. If it cannot be made again, the last good one is still served.
+The card is made when the application has started. When callers read it, it is made again, at most once in ten seconds.
+A changed text is signed and served. If its rules change, the public card gets 503 (``protection``), and the first rules
+stay in force. If it cannot be made again, the last card is still served.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from a2a_trust.middleware.documents import ASGIApp, Document, Receive, Scope, Se
 __all__ = ["ASK_SECONDS", "Ask", "AskedAgain", "CardFunction", "GeneratedCard", "asking", "is_function"]
 
 ASK_SECONDS: Final = 10.0
-"""How often a card is asked for again at most, and for how long it may be made."""
+"""The shortest time between two attempts to make a card, and the longest time for one attempt."""
 
 CardFunction: TypeAlias = Callable[[], GivenCard | Awaitable[GivenCard]]
-"""Gives the card, in any form but a source."""
+"""Returns the card, in any form except a source."""
 
 Ask: TypeAlias = Callable[[Scope], Awaitable[GivenCard]]
-"""Gives the card, when told the scope of the lifespan or the request that needs it."""
+"""Returns the card, for the scope of the lifespan or the request that needs it."""
 
 
 def is_function(card: object) -> bool:
-    """Whether it gives a card, and is none itself."""
+    """Whether it is a function that gives a card, and not a card."""
     is_card = isinstance(card, type) or is_message(card) or callable(getattr(card, "model_dump", None))
     return callable(card) and not is_card
 
 
 def asking(function: CardFunction) -> Ask:
-    """The function as what is asked for a card."""
+    """The function in the form that ``GeneratedCard`` calls."""
 
     async def ask(_: Scope) -> GivenCard:
         given = function()
@@ -56,7 +56,8 @@ def asking(function: CardFunction) -> Ask:
 class GeneratedCard:
     """The card that was generated last, as it is served now.
 
-    ``ask`` gives the card, ``finish`` adds what the generator leaves out, and ``sign`` makes of it what is served.
+    ``ask`` gives the card, ``finish`` adds the members that the generator leaves out, and ``sign`` makes the source
+    that serves it.
     """
 
     def __init__(self, ask: Ask, finish: Callable[[GivenCard], GivenCard], sign: Callable[[bytes], CardSource]) -> None:
@@ -67,27 +68,29 @@ class GeneratedCard:
         self._has_failed = False
 
     def document(self, now: float) -> Document:
-        """The card that counts at the moment ``now``; ``make`` has made it."""
+        """The card at the moment ``now``; call ``make`` before."""
         return self._source.document(now)
 
     async def make(self, asked_from: Scope) -> None:
-        """Ask for the card, in the lifespan or the request with this scope, and serve it from now on.
+        """Make the card, in the lifespan or the request with this scope, and serve it from now on.
 
-        ConfigurationError and MalformedError: what came is no card, or came too late. Functions of others may raise
-        anything.
+        ConfigurationError and MalformedError: it is not a card, or took longer than ten seconds. A user's function may
+        raise anything.
         """
-        self._asked = monotonic()  # before the answer: one asks, and callers who come meanwhile get the last card
+        self._asked = monotonic()  # before the answer: one request asks, and concurrent callers get the last card
         with anyio.move_on_after(ASK_SECONDS) as limit:
             body = card_body(self._finish(await self._ask(asked_from)))
         if limit.cancelled_caught:
-            raise ConfigurationError(f"card: it was not made within {ASK_SECONDS:.0f} seconds")
+            raise ConfigurationError(
+                f"card: the function or the application did not give it within {ASK_SECONDS:.0f} seconds"
+            )
         if body != self._body:
             if not read_card(body).interfaces:
-                raise ConfigurationError("card: it names no interface, so it is no card")
+                raise ConfigurationError("card: it names no interface; add supportedInterfaces with the agent's URL")
             self._source, self._body = self._sign(body), body
 
     async def refresh(self, asked_from: Scope) -> None:
-        """Make it again, if nobody did in the last ten seconds; else, and when that fails, the last one stays."""
+        """Make it again, if the last attempt was more than ten seconds ago. If that fails, the last card stays."""
         if monotonic() - self._asked < ASK_SECONDS:
             return
         try:

@@ -1,9 +1,8 @@
-"""Where a guard stands: in an application of Starlette or FastAPI itself, and around any other.
+"""Installs a guard: inside a Starlette or FastAPI application, and around any other.
 
-An application of Starlette stays the object that it was, so its routes, its state and its tools go on working, and no
-other object serves it without the guard. Only its class changes, to a subclass that calls the guard first. So the guard
-is outside of all that the application does: of its middleware, also what is added later, and of what tools for errors
-and traces put around it, which see no credential then.
+A Starlette application stays the same object, so its routes, state and tools still work, and no other object serves it
+without the guard. Only its class changes, to a subclass that calls the guard first. So the guard is outside of all
+middleware, also of middleware that is added later, and outside of tools for errors and traces: they see no credential.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ AppT = TypeVar("AppT", bound=ASGIApp)
 
 
 class Installation(Generic[AppT]):
-    """The place for a guard in front of an application. ConfigurationError: it has a guard, or is none."""
+    """The place for a guard in front of an application. ConfigurationError: it has one, or is not an application."""
 
     def __init__(self, app: AppT) -> None:
         check_app(app)
@@ -60,7 +59,7 @@ class Installation(Generic[AppT]):
 
 
 def is_protected(app: object) -> bool:
-    """Whether ``protect`` has put a guard in front of it."""
+    """Whether the application is behind ``protect`` already."""
     return isinstance(app, _Guarded | _Wrapper)
 
 

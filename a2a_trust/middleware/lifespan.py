@@ -1,7 +1,7 @@
 """The lifespans of several applications as one: an application, and those that are mounted in it.
 
-Starlette runs no lifespan of what is mounted, so what a mounted agent does when it starts would never happen. Source:
-ASGI, Lifespan Protocol 2.0.
+Starlette does not run the lifespans of mounted applications, so a mounted agent would never start. Source: ASGI,
+Lifespan Protocol 2.0.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ async def run_lifespans(
 ) -> None:
     """Run the lifespans of all applications; all write into the one state of ``scope``.
 
-    They start in order and stop in reverse order. When all have started, ``started`` is called; what it returns is why
-    the start fails, or an empty string. An application without a lifespan has started at once.
+    They start in order and stop in reverse order. When all have started, ``started`` is called. It returns why the
+    start fails, or an empty string. An application without a lifespan counts as started.
     """
     await receive()  # lifespan.startup
     running: list[Lifespan] = []
@@ -42,8 +42,8 @@ async def run_lifespans(
             await send({"type": _COMPLETE})
             await receive()  # lifespan.shutdown
         failures = [said for lifespan in reversed(running) if (said := await lifespan.stop())]
-        tasks.cancel_scope.cancel()  # also those that have said that they ended, and go on
-    # Behind the group: servers raise exceptions of their own here, and must get them back as they are.
+        tasks.cancel_scope.cancel()  # also applications that reported their end, and still run
+    # After the group: servers raise their own exceptions here, and must get them back unchanged.
     if failure:
         await send({"type": "lifespan.startup.failed", "message": failure})
     elif failures:
@@ -53,7 +53,7 @@ async def run_lifespans(
 
 
 class Lifespan:
-    """The lifespan of one application: ``run`` is for a task of its own."""
+    """The lifespan of one application. Call ``run`` in a separate task."""
 
     def __init__(self, app: ASGIApp, scope: Scope) -> None:
         self._app, self._scope = app, scope
@@ -79,7 +79,7 @@ class Lifespan:
         """Run the application, which starts at once and stops when ``stop`` is called."""
         try:
             await self._app(self._scope, self._receive, self._send)
-        except Exception as error:  # noqa: BLE001  what it raises before it has started says that it knows no lifespan
+        except Exception as error:  # noqa: BLE001  an error before the start means that it does not know lifespans
             if self._runs:
                 self._failure = self._failure or f"{type(error).__name__}: {error}"
         finally:

@@ -1,6 +1,6 @@
-"""What others need to know of a protected agent: the keys that sign its cards, and where its tokens come from.
+"""Public documents about a protected agent: the keys that sign its cards, and the issuers of its tokens.
 
-Each is an ASGI application that answers at whatever path it is mounted. Source: RFC 7517 5, RFC 9728.
+Each is an ASGI application that answers at any path. Source: RFC 7517 5, RFC 9728.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ from a2a_trust.middleware.documents import Document, Receive, Scope, Send, answe
 
 __all__ = ["JwksEndpoint", "ProtectedResource", "PublishedKeys"]
 
-_URL: Final = re.compile(r"[!#-\[\]-~]+")  # it stands in a header, between quotation marks
+_URL: Final = re.compile(r"[!#-\[\]-~]+")  # it stands between quotation marks in a header
 _RESOURCE_PATH: Final = "/.well-known/oauth-protected-resource"
 
 
 class PublishedKeys(Protocol):
-    """Something that knows which keys are published now, such as a key ring."""
+    """Knows which keys are published now, such as a key ring."""
 
     def published(self, now: float) -> Iterable[PublicKey]: ...
 
 
 class JwksEndpoint:
-    """Serves the public halves of the keys that sign this agent's cards.
+    """Serves the public keys that sign this agent's cards, as a JWK Set.
 
-    ``max_age`` is for how many seconds others may keep the set: so long before it signs a new key must be in it.
+    ``max_age`` is how long others may keep the set, in seconds. A new key must be in the set for at least this time
+    before it signs.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class JwksEndpoint:
 class _Fixed:
     def __init__(self, keys: tuple[PublicKey, ...]) -> None:
         if not keys:
-            raise ConfigurationError("JwksEndpoint: no keys; give those that sign the card")
+            raise ConfigurationError("JwksEndpoint: keys is empty; pass the public keys that sign the card")
         self._keys = keys
 
     def published(self, now: float) -> tuple[PublicKey, ...]:  # noqa: ARG002
@@ -74,11 +75,11 @@ class _Fixed:
 
 
 class ProtectedResource:
-    """Serves the metadata of RFC 9728 for one agent: which authorization servers its tokens come from, and which
-    scopes there are. ``path`` is where it belongs, ``url`` what challenges name; both follow from the agent's own URL.
+    """Serves the metadata of RFC 9728 for one agent: the authorization servers that issue its tokens, and its scopes.
 
-    ``resource`` is that URL, from configuration: no header of a request says where the agent lives. ``dpop`` and
-    ``certificate_bound`` are what else the agent takes: tokens bound to a key, tokens bound to a client certificate.
+    ``resource`` is the agent's public URL. It is never taken from a header of a request. The attribute ``path`` is the
+    path of the metadata, and ``url`` is its URL, which challenges name. ``dpop`` and ``certificate_bound`` say that the
+    agent accepts tokens that are bound to a key, or to a client certificate.
     """
 
     def __init__(
@@ -95,7 +96,8 @@ class ProtectedResource:
         parts = urlsplit(resource) if _URL.fullmatch(resource) else urlsplit("")
         if parts.scheme not in ("https", "http") or not parts.netloc or parts.query or parts.fragment:
             raise ConfigurationError(
-                f"resource: {resource[:128]!a} is not the URL of an agent; write https://host/path (RFC 9728 1.2)"
+                f"resource: {resource[:128]!a} is not an agent's URL; write https://host/path, without query and "
+                "fragment (RFC 9728 1.2)"
             )
         self.path: str = f"{_RESOURCE_PATH}{parts.path.rstrip('/')}"  # 3.1: between host and path
         self.url: str = f"{parts.scheme}://{parts.netloc}{self.path}"
@@ -117,7 +119,7 @@ class ProtectedResource:
 
 
 def _token_verifiers(verifiers: Mapping[str, Verifier[Any] | CredentialAt]) -> dict[str, TokenVerifier]:
-    """Those of access tokens. ID tokens are not issued for a resource, so their provider is not one of its servers."""
+    """The verifiers of access tokens. ID tokens are not issued for a resource, so their provider is not listed."""
     given = {name: each.verifier if isinstance(each, CredentialAt) else each for name, each in verifiers.items()}
     return {
         name: cast("TokenVerifier", verifier)
@@ -148,4 +150,4 @@ def _metadata(resource: str, card: CardView, tokens: Mapping[str, TokenVerifier]
 
 def _check_http(scope: Scope) -> None:
     if scope["type"] != "http":
-        raise ConfigurationError(f"ASGI scope type {scope['type']!r}: documents are served over http alone")
+        raise ConfigurationError(f"ASGI scope type {scope['type']!r}: documents are served over http only")

@@ -1,6 +1,6 @@
-"""The options of an agent that several parts read, and the options that are easily mistaken.
+"""Options of an agent that several parts read, and checks of options.
 
-Each mistake is a ConfigurationError at start that says what to write.
+A wrong option is a ConfigurationError at start that says how to write it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["MAX_BODY", "RequestRules", "TenantRule", "check_app", "check_rule", 
 MAX_BODY: Final = 16_777_216
 
 TenantRule: TypeAlias = Callable[[Principal | Anonymous, str], bool]
-"""Whether a caller may use a tenant, whose name is not empty: True, or it may not."""
+"""Whether a caller may use a tenant, whose name is not empty. Only True allows it."""
 
 _SWITCHES: Final = (
     "allow_anonymous",
@@ -33,37 +33,33 @@ _SWITCHES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRules:
-    """Which requests an agent accepts, beside what its card says.
+    """Which requests an agent accepts, in addition to the rules of its card.
 
-    ``may_use_tenant`` says which caller may use which tenant; without it no tenant may be named.
-
-    ``other_paths`` are paths of the application that are of no interface: exact ones (``"/docs"``; ``"/"`` is the root
-    alone), templates (``"/tasks/{id}"``: each name in braces stands for one segment), and all paths that begin with an
-    entry that ends in ``/``. They have to be named where there are rules: with ``may_use_tenant``, and where the card
-    promises an extended card. A path that ends like an operation of A2A has to be named anyway, by itself or by a
-    template, if the card has no interface for it.
-
-    ``public_paths`` are exact paths that anybody may GET without a credential (``"/healthz"``). The guard alone
-    (``CardEnforcementMiddleware``) takes the card's two paths for public unless paths are given; name them too, then.
-
-    ``unguarded`` are URLs of interfaces in the card that are served elsewhere or by other means (gRPC), which this
-    guard cannot protect. ``served_at`` has, by the URLs of interfaces, the paths at which the application sees them,
-    where a proxy changes paths and ``root_path`` does not say so.
-
-    ``allow_anonymous`` permits a card that admits callers without a credential. They own nothing afterwards: the next
-    anonymous request cannot ask for what this one made. ``handlers_check_skills`` states that the agent's own code
-    checks what single skills demand, with ``principal_of``; without it a card whose skills demand more than the card
-    does not start.
-
-    ``allowed_origins`` are the origins of pages (``"https://app.example"``) that may call with a cookie or a client
-    certificate; pages of the agent's own origin always may. ``allow_cors_preflight`` passes preflights on to the
-    application, without a credential and without a body.
-
-    ``hide_credentials`` removes credentials from requests before the application sees them; write False for an
-    application that verifies the same credential itself, or forwards it. ``keep_subject_token`` keeps the access token
-    of the caller for ``subject_token_of``, hidden or not. ``max_body`` is the largest body of a call, in bytes.
-
-    ``failures`` says how many wrong passwords and API keys are accepted, and in what time.
+    - ``may_use_tenant``: which caller may use which tenant. Without it, requests that name a tenant are rejected.
+    - ``other_paths``: paths of the application that belong to no interface. An entry is an exact path (``"/docs"``;
+      ``"/"`` is only the root), a template (``"/tasks/{id}"``: each name in braces stands for one segment), or, when it
+      ends in ``/``, all paths that begin with it. Name them with ``may_use_tenant``, with an extended card, and for
+      each of several agents. A path that ends like an operation of A2A must be named in any case, exactly or by a
+      template, if the card has no interface for it.
+    - ``public_paths``: exact paths that anybody may GET without a credential (``"/healthz"``). In
+      ``CardEnforcementMiddleware`` the two paths of the card are public by default; if you give paths, name those two
+      as well.
+    - ``unguarded``: URLs of interfaces in the card that are served elsewhere or by other means (gRPC). This guard
+      cannot protect them.
+    - ``served_at``: by the URL of an interface, the path at which the application sees it. Needed where a proxy changes
+      paths and ``root_path`` does not say so.
+    - ``allow_anonymous``: permits a card that admits callers without a credential. The next anonymous request cannot
+      ask for the tasks of this one.
+    - ``handlers_check_skills``: states that the agent's code checks with ``principal_of`` the requirements of single
+      skills. Without it, an agent whose skills demand more than the card refuses to start.
+    - ``allowed_origins``: origins of pages (``"https://app.example"``) that may call with a cookie, a password or a
+      client certificate. Pages of the agent's own origin always may.
+    - ``allow_cors_preflight``: passes preflights on to the application, without a credential and without a body.
+    - ``hide_credentials``: removes credentials from requests before the application sees them. Write False for an
+      application that verifies the same credential itself, or forwards it.
+    - ``keep_subject_token``: keeps the access token of the caller for ``subject_token_of``, hidden or not.
+    - ``max_body``: the largest body of a call, in bytes.
+    - ``failures``: how many wrong passwords and API keys are accepted, and in how much time.
     """
 
     may_use_tenant: TenantRule | None = None
@@ -104,7 +100,7 @@ class RequestRules:
 
 
 def listed(name: str, values: Any) -> tuple[str, ...]:
-    """The values of an option that takes several; ConfigurationError for a string, whose letters nobody means."""
+    """The values of an option that takes a list; ConfigurationError for a single string."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         example = f"[{values!r:.128}]" if isinstance(values, str) else "[…]"
         raise ConfigurationError(f"{name}: write a list, even of one: {name}={example}")
@@ -118,29 +114,29 @@ def check_app(app: Any) -> None:
     if callable(app) and not takes_requests(app):
         name = getattr(app, "__name__", type(app).__name__)
         raise ConfigurationError(
-            f"app: {name} does not take (scope, receive, send), so it is not an ASGI application; if it makes one, "
+            f"app: {name} does not take (scope, receive, send), so it is not an ASGI application; if it returns one, "
             f"call it: {name}()"
         )
     if not callable(app):
         raise ConfigurationError(
-            f"app: {type(app).__name__} is not an ASGI application; pass what your server runs, such as Starlette(…), "
-            "FastAPI() or the application that the SDK has built"
+            f"app: {type(app).__name__} is not an ASGI application; pass the application that your server runs, such "
+            "as Starlette(…), FastAPI() or the one that the SDK has built"
         )
 
 
 def takes_requests(app: Any) -> bool:
-    """Whether it can be called as an ASGI application is."""
+    """Whether it can be called with the arguments of an ASGI application."""
     try:
         signature(app).bind("scope", "receive", "send")
     except TypeError:
         return False
-    except ValueError:  # it says nothing of its arguments
+    except ValueError:  # its arguments are not known
         return callable(app)
     return True
 
 
 def check_rule(name: str, rule: Any) -> None:
-    """Return when the rule can say no. What ``async def`` returns is something, whatever it comes to."""
+    """Return when the rule is a plain function: ``async def`` returns a coroutine, and that is never False."""
     if not callable(rule) or iscoroutinefunction(rule) or iscoroutinefunction(type(rule).__call__):
         raise ConfigurationError(
             f"{name}: write a plain function (def or lambda, not async def) that returns True or False, as in "
@@ -155,7 +151,7 @@ _EXAMPLES = {
 
 
 def _check_origins(origins: Iterable[Any]) -> None:
-    """Return when they are origins in the spelling of browsers."""
+    """Return when they are origins as browsers write them."""
     for origin in origins:
         try:
             spelling = origin_of(origin) if type(origin) is str else ""

@@ -1,7 +1,7 @@
-"""The address at the other end of the connection, where the server proves it, and networks that it may be in.
+"""The address of the connection's peer, as the server recorded it, and networks of such addresses.
 
-A server that records the socket's peer puts it into the scope, under ``scope["extensions"]["a2a_trust.peer"]``; see
-``a2a_trust.servers``. ``scope["client"]`` is not that: servers write forwarded headers into it.
+The servers of ``a2a_trust.servers`` record the socket's peer in ``scope["extensions"]["a2a_trust.peer"]``.
+``scope["client"]`` is not certain: servers write forwarded headers into it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 _EXTENSION: Final = "a2a_trust.peer"
-#: Proxies add these. Behind one, the peer is the proxy, and not whoever asks.
+#: Proxies add these headers. Behind a proxy, the peer is the proxy, and not the caller.
 _OF_PROXIES: Final = re.compile(
     rb"forwarded|via|(?:x-original-)?x?-?forwarded-.*|x-(?:real|client|cluster-client)-ip|(?:true-|fly-)?client-ip|"
     rb"x-envoy-.*|cf-.*|cdn-loop|x-amzn-trace-id|x-original-.*|x-proxyuser-ip|x-azure-.*"
@@ -33,17 +33,17 @@ _OF_PROXIES: Final = re.compile(
 
 
 class Networks:
-    """Ranges of addresses, as ``10.0.0.0/8`` and ``2001:db8::/32``; a single address is a range of one."""
+    """Ranges of addresses, such as ``10.0.0.0/8`` and ``2001:db8::/32``, or single addresses."""
 
     __slots__ = ("_ranges",)
 
     def __init__(self, *ranges: str) -> None:
         if not ranges:
-            raise ConfigurationError('Networks() holds nobody; name ranges, as in Networks("10.0.0.0/8", "fd00::/8")')
+            raise ConfigurationError('Networks() is empty; name ranges, as in Networks("10.0.0.0/8", "fd00::/8")')
         try:
             self._ranges = tuple(map(ip_network, ranges))
         except ValueError as error:
-            raise ConfigurationError(f"Networks: {error}; write ranges as in 10.0.0.0/8") from None
+            raise ConfigurationError(f"Networks: {error}; write ranges such as 10.0.0.0/8") from None
 
     def covers(self, address: IPv4Address | IPv6Address) -> bool:
         """Whether the address is in one of the ranges."""
@@ -54,8 +54,8 @@ class Networks:
 
 
 def with_peer(app: Any, address: str | None, *, unix: bool = False) -> ASGIApp:
-    """``app``, whose scopes say that the socket's peer has this address, or came by a unix socket. For servers alone:
-    it is believed.
+    """``app``, with the address of the socket's peer, or its unix socket, in every scope. Only servers may use it,
+    because the guard trusts it.
     """
     recorded = peer_extension(address, unix=unix)
 
@@ -72,7 +72,7 @@ def peer_extension(address: str | None, *, unix: bool) -> dict[str, Any]:
 
 
 def verified_peer(scope: Mapping[str, Any]) -> IPv4Address | IPv6Address | None:
-    """The address of the socket's peer; None where the server does not record it, or it has none."""
+    """The address of the socket's peer; None if the server does not record it, or the peer has no address."""
     recorded = (scope.get("extensions") or {}).get(_EXTENSION)
     if recorded is None or recorded["address"] is None:
         return None
@@ -87,11 +87,11 @@ def records_peers(scope: Mapping[str, Any]) -> bool:
 
 
 def came_by_unix_socket(scope: Mapping[str, Any]) -> bool:
-    """Whether the server says that the peer came by a unix socket. One without an address need not have."""
+    """Whether the server recorded that the peer came by a unix socket. A missing address is not enough."""
     recorded = (scope.get("extensions") or {}).get(_EXTENSION)
     return recorded is not None and recorded.get("unix") is True
 
 
 def was_forwarded(scope: Mapping[str, Any]) -> bool:
-    """Whether the request says that it came through a proxy. One that adds nothing to a request cannot be seen."""
+    """Whether the request has a header of a proxy. A proxy that adds no header cannot be seen."""
     return any(_OF_PROXIES.fullmatch(name.lower().replace(b"_", b"-")) for name, _ in scope["headers"])

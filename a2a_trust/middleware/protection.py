@@ -1,8 +1,7 @@
-"""``protect`` and ``protect_agents``: whole agents behind their cards, in one call.
+"""``protect`` and ``protect_agents``: put whole agents behind their cards, in one call.
 
-From outside to inside: the documents that anybody may read (card, key set, metadata), the guard, the rules for
-requests and the extended card, the application. The card that is served is the card that is enforced: both have
-one source.
+The layers from outside to inside: the public documents (card, key set, metadata), the guard, the rules for requests and
+the extended card, the application. The card that is served is the card that is enforced: both have one source.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from a2a_trust.net.urls import read_url
 
 _log: Final = logging.getLogger(__name__)
 
-#: What servers are told to listen at, and clients cannot connect to everywhere.
+#: Addresses that servers listen at; clients cannot connect to them everywhere.
 _UNSPECIFIED: Final = ("0.0.0.0", "[::]")  # noqa: S104
 
 __all__ = ["CardServing", "ProtectedAgent", "SigningKeys", "protect", "protect_agents"]
@@ -60,9 +59,11 @@ class SigningKeys(SignerSource, PublishedKeys, Protocol):
 class CardServing:
     """How the public card is served.
 
-    ``signer``, a key or a key ring, signs the card here; a signature is good for ``lifetime`` seconds. Callers may keep
-    the card for ``max_age`` seconds. ``readers`` says who may read it: ``CardReaders``, or peers in ``Networks``.
-    ``card_paths`` are further paths at which clients look for the card, beside the two well-known ones.
+    - ``signer``: a key or a key ring that signs the card here.
+    - ``lifetime``: how long a signature is valid, in seconds, 60 or more. None: until the key is revoked.
+    - ``max_age``: how long callers may keep the card, in seconds.
+    - ``readers``: who may read it: ``CardReaders``, or peers in ``Networks``.
+    - ``card_paths``: further paths of the card, in addition to the two well-known ones.
     """
 
     signer: Signer | SigningKeys | None = None
@@ -73,7 +74,7 @@ class CardServing:
 
     def __post_init__(self) -> None:
         if self.signer is None and self.lifetime is not None:
-            raise ConfigurationError("lifetime: nobody signs; write CardServing(signer=…, lifetime=…)")
+            raise ConfigurationError("lifetime: there is no signer; write CardServing(signer=…, lifetime=…)")
         if not isinstance(self.readers, CardReaders | Networks):
             raise ConfigurationError('readers: write CardReaders.CALLERS or Networks("10.0.0.0/8", …)')
         paths = tuple(exact_path("card_paths", path) for path in listed("card_paths", self.card_paths))
@@ -82,10 +83,10 @@ class CardServing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtectedAgent:
-    """One of several agents in an application: its card, and all that ``protect`` takes for one.
+    """One of several agents in an application: its card, and the other options of ``protect``.
 
-    Paths in its options are those of the whole application, and lie below the agent's prefix. Paths of no interface
-    must be named in ``rules``, whatever else is in them.
+    Paths in its options are paths of the whole application, and lie below the agent's prefix. Paths that belong to no
+    interface must be named in ``rules.other_paths``.
     """
 
     card: GivenCard | CardSource | CardFunction | FromApplication = field(repr=False)
@@ -115,7 +116,10 @@ class ProtectedAgent:
         if self.security is not None and not isinstance(self.security, CardSecurity):
             raise ConfigurationError("security: write CardSecurity(schemes={…}, requirements=[…])")
         if self.security is not None and isinstance(self.card, CardSource):
-            raise ConfigurationError("security: a source of cards has signed its own; pass the card itself")
+            raise ConfigurationError(
+                f"security: {type(self.card).__name__} serves cards as they are, so nothing can be added; pass the "
+                "card itself"
+            )
 
 
 def protect(
@@ -132,29 +136,29 @@ def protect(
     dpop: DPoP | None = None,
     clock: Callable[[], float] = time.time,
 ) -> AppT:
-    """``app`` behind its card: one line around a Starlette, FastAPI or a2a-sdk application.
+    """Put ``app`` behind its card: only callers that the card allows reach it, and the card is served.
 
-    An application of Starlette or FastAPI is returned itself, with the guard before all that it does. Any other ASGI
-    application is wrapped: serve only what is returned. The wrapper has the public attributes of the application.
+    A Starlette or FastAPI application is returned itself, with the guard in front of everything it does. Any other ASGI
+    application is wrapped, and the wrapper has its public attributes. Serve only the returned application.
 
-    ``card`` is the agent's own card: a dict, bytes, JSON text, a ``Path`` (read once), an ``AgentCard`` of a2a-sdk or
-    ``a2a_trust.card.models``, or a source such as ``CardFile``. A card that exists only when the application has
-    started is given by a function, sync or async, or by the application itself: ``FromApplication()``. It is served at
-    both well-known paths, whatever the application has there, as ``serving`` says. ``security`` adds schemes and
-    requirements to a card without them. ``verifiers`` has a verifier for every scheme that the card demands, by the
-    scheme's name in the card.
+    - ``card``: the agent's own card. A dict, bytes, JSON text, a ``Path`` (read once), an ``AgentCard`` of a2a-sdk or
+      ``a2a_trust.card.models``, or a source such as ``CardFile``. For a card that exists only after the start of the
+      application, pass a function, sync or async, or ``FromApplication()``. The card is served at both well-known
+      paths, in place of the application's own.
+    - ``verifiers``: a verifier for every scheme that the card demands, by the scheme's name in the card.
+    - ``url``: the agent's public URL. With it, the metadata of the protected resource is served and named in
+      challenges, and the key set is served and named in signatures (``jku``, only for https). Without it, pages may
+      call with a cookie, a password or a client certificate only if ``rules`` name their origin.
+    - ``security``: schemes and requirements to add to a card without them.
+    - ``serving``: how the card is served and signed.
+    - ``extended_card``: the card for authenticated callers.
+    - ``rules``: which requests are accepted.
+    - ``client_certificates``: where the certificates of callers come from: ``FromTls()`` or ``FromProxy(…)``.
+    - ``dpop``: accepts tokens that are bound to a key of their client, with a proof. Without it they are rejected.
 
-    ``url`` is the agent's public URL: with it the metadata of the protected resource is served and named in challenges,
-    and the key set is served and named in signatures (``jku``, when the URL is https). Without it no page of a site may
-    call with a cookie, a password or a client certificate, unless ``rules`` name its origin.
-
-    ``extended_card`` is the card for known callers. ``rules`` says which requests are accepted. ``client_certificates``
-    is where the certificates of callers come from, ``FromTls()`` or ``FromProxy(…)``. ``dpop`` takes tokens that are
-    bound to a key of their client, with its proof; without it they are refused.
-
-    ConfigurationError for whatever would be left open. For a card that exists late it is the failure of the lifespan's
-    start. Where no lifespan runs it is logged, all requests are 503, and the card is asked for again at most once in
-    ten seconds.
+    ConfigurationError: a rule of the card would not be enforced, or an option is wrong. For a card that exists late,
+    the lifespan fails to start with this error. Without a lifespan the error is logged, all requests get 503, and the
+    card is made again at most once in ten seconds.
     """
     installation = Installation(app)
     inner = installation.unguarded
@@ -183,19 +187,18 @@ def protect_agents(
     lifespans: Iterable[ASGIApp] = (),
     clock: Callable[[], float] = time.time,
 ) -> AppT:
-    """``app`` with several agents in it, each behind its own card.
+    """Put several agents of one application behind their cards, each behind its own.
 
-    ``agents`` has them by the prefix of their paths (``"/billing"``): a request below a prefix is judged by that
-    agent's card only, and the longest prefix counts. ``"/"`` has what is below no other. The card of an agent is served
-    at the well-known paths below its prefix, its key set there too; its metadata is at the root (RFC 9728).
+    - ``agents``: the agents by the prefix of their paths (``"/billing"``). Only the card of the agent with the longest
+      matching prefix applies to a request. ``"/"`` is for all paths below no other prefix. The card and the key set of
+      an agent are served below its prefix; its metadata is at the root (RFC 9728).
+    - ``unguarded_paths``: paths of no agent that reach the application unchecked; entries as in ``other_paths``. Every
+      other path of no agent gets 404.
+    - ``card_of``: a function for the well-known paths at the root. It gets the parameters of the query, and returns the
+      prefix of the agent whose card is meant, or None.
+    - ``lifespans``: applications that are mounted in ``app`` and whose lifespan must run; Starlette does not run it.
 
-    A path of no agent is 404, unless ``unguarded_paths`` names it, with entries like those of ``other_paths``: requests
-    for it reach the application unchecked. ``card_of`` answers for the well-known paths at the root: a function that
-    gets the parameters of the query and returns the prefix of the agent whose card is meant, or None.
-
-    ``lifespans`` are applications that are mounted in ``app`` and whose lifespan must run: Starlette runs none of them.
-
-    ConfigurationError as for ``protect``, and for agents that share a path.
+    ConfigurationError: as for ``protect``, and for agents that share a path.
     """
     installation = Installation(app)
     inner = installation.unguarded
@@ -217,12 +220,12 @@ def _checked_lifespans(app: ASGIApp, lifespans: Any) -> tuple[ASGIApp, ...]:
     for each in mounted:
         if isinstance(each, type) or not takes_requests(each):
             raise ConfigurationError(
-                f"lifespans: {each!a:.128} is no ASGI application; write the application that is mounted"
+                f"lifespans: {each!a:.128} is not an ASGI application; write the application that is mounted"
             )
         if each is app:
             raise ConfigurationError("lifespans: the application's own lifespan runs anyway; leave it out")
     if len({*map(id, mounted)}) < len(mounted):
-        raise ConfigurationError("lifespans: an application is there twice; name each once")
+        raise ConfigurationError("lifespans: an application is listed twice; name each once")
     return mounted
 
 
@@ -244,8 +247,8 @@ def _by_prefix(agents: Any) -> dict[str, ProtectedAgent]:
             raise ConfigurationError(f"agents: write the prefix without a slash at its end: {given.rstrip('/')!r}")
         if agent.url is not None and urls.setdefault(agent.url.rstrip("/"), given) != given:
             raise ConfigurationError(
-                f"agents: {given!r} and {urls[agent.url.rstrip('/')]!r} have the same url=, so tokens and key sets of "
-                "one would be those of the other; give each its own"
+                f"agents: {given!r} and {urls[agent.url.rstrip('/')]!r} have the same url=, so each would accept "
+                "tokens for the other; give each its own"
             )
         path = urlsplit(agent.url or prefix).path.rstrip("/")
         if not path.endswith(prefix) and not agent.rules.served_at:
@@ -286,12 +289,15 @@ def _agent(app: ASGIApp, agent: ProtectedAgent, prefix: str, clock: Callable[[],
     if not isinstance(card, CardSource):
         return Agent(guarded=guarded(sign(finish(card))), **options)
     if signer is not None:
-        raise ConfigurationError("card: a source of its own signs by itself; pass the card itself")
+        raise ConfigurationError(
+            f"card: {type(card).__name__} serves cards as they are, so the signer of serving= would not sign; pass the "
+            "card itself, or leave out the signer"
+        )
     return Agent(guarded=guarded(card), **options)
 
 
 def _ask(app: ASGIApp, agent: ProtectedAgent, prefix: str) -> Ask | None:
-    """What is asked for a card that exists late; None for one that is there."""
+    """The function that gives a card that exists late; None for a card that exists now."""
     card = agent.card
     if isinstance(card, FromApplication):
         return partial(card_of_application, app, card, prefix, agent.url)
@@ -308,7 +314,7 @@ def _guarded(
     *,
     is_alone: bool,
 ) -> GuardedAgent:
-    """The application behind the agent's card, and the documents that anybody may read, by their paths."""
+    """The application behind the agent's card, and the public documents by their paths."""
     view = read_card(source.document(clock()).body)
     rules = agent.rules
     interfaces = Interfaces(view, unguarded=frozenset(rules.unguarded), served_at=rules.served_at)
@@ -355,16 +361,16 @@ def _resource(url: str, agent: ProtectedAgent, view: CardView, clock: Callable[[
 def _of_url(
     agent: ProtectedAgent, prefix: str, resource: ProtectedResource | None, clock: Callable[[], float]
 ) -> dict[str, ASGIApp]:
-    """Metadata and key set, which the agent's URL makes known."""
+    """Metadata and key set by their paths; they need the agent's URL."""
     if agent.url is None or resource is None:
         return {}
     path = urlsplit(agent.url).path.rstrip("/")
-    # A proxy may take a part of the path off, or put the agent's prefix before it, and does so with these paths, too.
+    # A proxy may remove a part of the path, or add the agent's prefix; it does so with these paths, too.
     documents: dict[str, ASGIApp] = {resource.path if path.endswith(prefix) else f"{prefix}{resource.path}": resource}
     signer = agent.serving.signer
     if signer is not None:
         keys = JwksEndpoint((signer.public_key,) if isinstance(signer, Signer) else signer, clock=clock)
-        # The jku has the URL's path. Whether requests have it depends on who is in front, and whether it says so.
+        # The jku has the URL's path. Requests may come without it, if a proxy removes it.
         documents[f"{prefix}{JWKS_PATH}"] = keys
         if path.endswith(prefix):
             documents[f"{path}{JWKS_PATH}"] = keys
@@ -372,8 +378,8 @@ def _of_url(
 
 
 def _check_paths(prefix: str, agent: ProtectedAgent, interfaces: Interfaces, taken: Collection[str]) -> None:
-    """Return when all paths of the agent are below its prefix (requests for others never come to it), and the card is
-    nowhere where something else is."""
+    """Return when all paths of the agent are below its prefix (other requests do not reach it), and no path of the card
+    is used for something else."""
     for option, paths in (
         ("card_paths", agent.serving.card_paths),
         ("other_paths", agent.rules.other_paths),
@@ -384,12 +390,15 @@ def _check_paths(prefix: str, agent: ProtectedAgent, interfaces: Interfaces, tak
                 raise ConfigurationError(f"{option}: {path!a:.128} is not below the prefix of its agent, {prefix!r}")
             if option != "other_paths" and path in map(f"{prefix}{{}}".format, CARD_PATHS):
                 raise ConfigurationError(
-                    f"{option}: {path!a:.128} has the card anyway, and CardServing(readers=…) says who may read it; "
-                    "leave it out"
+                    f"{option}: the card is served at {path!a:.128} anyway, and CardServing(readers=…) says who may "
+                    "read it; leave this path out"
                 )
     for path in agent.serving.card_paths:
         if path in taken or path in interfaces.served_paths or ends_like_operation(path):
-            raise ConfigurationError(f"card_paths: {path!a:.128} has something else already; leave it out")
+            raise ConfigurationError(
+                f"card_paths: {path!a:.128} is the path of an interface, of an operation of A2A or of another "
+                "document; choose another path for the card"
+            )
     for path in interfaces.served_paths:
         if f"{prefix}/" not in f"{path}/":  # a root path may stand before it
             raise ConfigurationError(
@@ -401,7 +410,7 @@ def _check_paths(prefix: str, agent: ProtectedAgent, interfaces: Interfaces, tak
 def _public_cards(
     source: CardSource, view: CardView, serving: CardServing, prefix: str, clock: Callable[[], float]
 ) -> dict[str, ASGIApp]:
-    """The public card at each of its paths, for those who may read it."""
+    """The public card by each of its paths, for its readers."""
     is_shared = serving.readers is CardReaders.EVERYBODY
     card: ASGIApp = PublicCard(_AsEnforced(source, view), max_age=serving.max_age, shared=is_shared, clock=clock)
     if isinstance(source, GeneratedCard):
@@ -412,23 +421,23 @@ def _public_cards(
 
 
 def _check_hosts(url: str | None, interfaces: Interfaces, dpop: Any) -> None:
-    """Return when the agent is said to be at one place; callers would find nothing at the others."""
+    """Return when ``url``, the card's interfaces and DPoP agree about the agent's host."""
     if url is None:
         return
     host, base = _origin(url).partition("://")[2], getattr(dpop, "url", url)
     if interfaces.url is not None and _origin(interfaces.url).partition("://")[2] != host:
         raise ConfigurationError(
-            f"url: {url!a:.128} is at another host than the card's interface {interfaces.url!a:.128}; make both alike"
+            f"url: {url!a:.128} has another host than the card's interface {interfaces.url!a:.128}; make both the same"
         )
     if _origin(base) != _origin(url):
         raise ConfigurationError(
-            f"url: {url!a:.128} is of another origin than DPoP(url={base!a:.128}), so every proof would be refused; "
-            "make both alike"
+            f"url: {url!a:.128} has another origin than DPoP(url={base!a:.128}), so every proof would be rejected; "
+            "make both the same"
         )
 
 
 def _warn_of_unspecified(url: str | None, view: CardView) -> None:
-    """Log a warning for URLs that lead each caller to its own machine, or nowhere."""
+    """Log a warning for URLs with the address that a server listens at; they lead callers to their own machine."""
     for place, each in (("url", url), *(("the card's interface", interface.url) for interface in view.interfaces)):
         if each is not None and _host(each) in _UNSPECIFIED:
             _log.warning(
@@ -440,7 +449,7 @@ def _warn_of_unspecified(url: str | None, view: CardView) -> None:
 
 
 def _host(url: str) -> str:
-    """The host of a URL; empty where readers differ about it, and others say what is wrong."""
+    """The host of a URL; empty for an ambiguous URL, which other checks report."""
     try:
         return read_url(url).host
     except MalformedError:
@@ -455,7 +464,7 @@ def _origin(url: str) -> str:
 
 
 class _AsEnforced:
-    """The card of a source, while it says what the guard was made of: else callers would be told other rules."""
+    """The card of a source, as long as its rules are those that the guard enforces; else CardNotServedError."""
 
     def __init__(self, source: CardSource, view: CardView) -> None:
         self._source, self._rules = source, _rules(view)
@@ -468,11 +477,11 @@ class _AsEnforced:
             self._seen, self._is_as_enforced = document, False
             self._is_as_enforced = _rules(read_card(document.body)) == self._rules
         if not self._is_as_enforced:
-            raise CardNotServedError("it says other rules than those that are enforced; restart the agent")
+            raise CardNotServedError("its rules differ from those that are enforced; restart the agent to enforce them")
         return document
 
 
 def _rules(view: CardView) -> tuple[Any, ...]:
-    # A skill without requirements is a text.
+    # A skill without requirements has no rules.
     skills = tuple(skill for skill in view.skills if skill.requirements is not None)
     return view.schemes, view.requirements, view.interfaces, skills, view.has_extended_card

@@ -1,6 +1,6 @@
-"""Refusals on the wire: status, challenges and bodies, in the words of the binding that was called.
+"""Answers to rejected requests: status, challenges and bodies, in the format of the binding that was called.
 
-The texts are fixed. Why a request was refused goes to the log, never to the caller.
+The texts are fixed: the reason for a rejection goes to the log, never to the caller.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from a2a_trust.middleware.documents import json_bytes
 __all__ = ["FORBIDDEN", "UNAUTHENTICATED", "Error", "Refusal", "refusal_for"]
 
 RETRY_AFTER: Final = 5
-"""Seconds after which a caller may try again when the source of keys is down."""
+"""The seconds after which a caller may retry when the source of keys is down."""
 
 
 _CHALLENGE: Final = b"www-authenticate"
@@ -39,9 +39,9 @@ class Refusal:
     body: bytes
 
     def with_one_challenge_line(self) -> Refusal:
-        """The same with all challenges in one line, which means the same (RFC 9110 11.6.1).
+        """The same with all challenges in one line, which is equivalent (RFC 9110 11.6.1).
 
-        For websockets: granian 2.8.7 ends, with everybody's connections, when it is to refuse one by two such lines.
+        For websockets: granian 2.8.7 crashes, with all connections, when it rejects one with two such lines.
         """
         challenges = b", ".join(value for name, value in self.headers if name == _CHALLENGE)
         others = tuple((name, value) for name, value in self.headers if name != _CHALLENGE)
@@ -50,7 +50,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """An error in the words of both bindings (A2A 5.4, 9.5, 11.6). ``name`` is as google.rpc.Code has it."""
+    """An error in the formats of both bindings (A2A 5.4, 9.5, 11.6). ``name`` is a name of google.rpc.Code."""
 
     status: int
     code: int
@@ -58,10 +58,10 @@ class Error:
     reason: str
     message: str
     is_of_http: bool = False
-    """Whether the status is told to callers of JSON-RPC too, who get 200 with the errors of the protocol."""
+    """Whether callers of JSON-RPC get this status, too; other errors have the status 200 there."""
 
     def body(self, call_id: bytes | None) -> bytes:
-        """The answer's body; ``call_id`` is that of a JSON-RPC request, as JSON, None over HTTP."""
+        """The answer's body; ``call_id`` is the id of a JSON-RPC request, as JSON, None over HTTP."""
         info = {
             "@type": "type.googleapis.com/google.rpc.ErrorInfo",
             "reason": self.reason,
@@ -93,11 +93,11 @@ def refusal_for(
     resource_metadata: str | None = None,
     dpop_nonce: str | None = None,
 ) -> Refusal:
-    """The response for a request that the guard has refused.
+    """The answer to a request that the guard has rejected.
 
-    ``binding`` is that of the interface that was called; ``legacy`` says that it speaks a version before 1.0.
-    ``resource_metadata`` is the URL that challenges for tokens name (RFC 9728 5.1), ``dpop_nonce`` what the next proof
-    has to hold (RFC 9449 9).
+    ``binding`` is the binding of the interface that was called; ``legacy``: it speaks a version before 1.0.
+    ``resource_metadata`` is the URL that challenges for tokens name (RFC 9728 5.1). ``dpop_nonce`` is the nonce that
+    the next proof must have (RFC 9449 9).
     """
     error = refused.error
     headers: list[tuple[bytes, bytes]] = [(b"cache-control", b"no-store")]
@@ -116,21 +116,21 @@ def refusal_for(
         if dpop_nonce is not None:
             headers.append((b"dpop-nonce", dpop_nonce.encode("ascii")))
     body = _body(kind, binding)
-    # A2A 1.0 has a media type of its own for HTTP+JSON; clients of 0.3 know application/json alone.
+    # A2A 1.0 has its own media type for HTTP+JSON; clients of 0.3 know only application/json.
     media_type = b"application/json" if legacy or binding is Binding.JSONRPC else b"application/a2a+json"
     headers += [(b"content-type", media_type), (b"content-length", str(len(body)).encode())]
     return Refusal(kind.status, tuple(headers), body)
 
 
 def _wrong(refused: Refused, guard: Guard) -> dict[Extractor, str]:
-    """What to say of the place whose credential is not good; nothing where none came (RFC 6750 3.1)."""
+    """The error by the place of the wrong credential; empty if no credential came (RFC 6750 3.1)."""
     if not isinstance(refused.error, InvalidCredentialsError) or refused.scheme is None:
         return {}
     return {guard.place(refused.scheme): f'error="{refused.error.oauth_error}"'}
 
 
 def _wanting(error: AuthorizationError, guard: Guard) -> dict[Extractor, str]:
-    """What to say of the places whose credentials came and lack scopes."""
+    """The errors by the places of valid credentials that lack scopes."""
     scopes: dict[Extractor, set[str]] = {}
     for scheme, needed in error.by_scheme.items():
         scopes.setdefault(guard.place(scheme), set()).update(needed)
@@ -144,24 +144,24 @@ _ALGS: Final = f'algs="{" ".join(PROOF_ALGORITHMS)}"'
 def _challenges(
     guard: Guard, about: dict[Extractor, str], by_dpop: bool, resource_metadata: str | None
 ) -> list[tuple[bytes, bytes]]:
-    """One WWW-Authenticate line for every usable scheme (RFC 9110 11.6.1); each wording once. There is no such scheme
-    for client certificates: TLS has asked for them.
+    """One WWW-Authenticate line for every usable scheme (RFC 9110 11.6.1), without duplicates. Client certificates have
+    no such scheme: TLS asks for them.
 
-    ``about`` is what those are told who sent a token, by the place where it came; ``by_dpop`` says that they are told
-    in the challenge of DPoP (RFC 9449 7.1), and not in that of Bearer.
+    ``about`` has the errors by the place of the token. With ``by_dpop`` they stand in the challenge of DPoP
+    (RFC 9449 7.1), else in the challenge of Bearer.
     """
     metadata = "" if resource_metadata is None else f'resource_metadata="{resource_metadata}"'
     lines: dict[str, None] = {}
     for scheme in guard.schemes:
         place = guard.place(scheme.name)
         if place == _BASIC:
-            lines['Basic realm="A2A", charset="UTF-8"'] = None  # RFC 7617 2: whatever was wrong
+            lines['Basic realm="A2A", charset="UTF-8"'] = None  # RFC 7617 2: the same for all errors
         elif isinstance(place, HttpAuthorization):
-            told = about.get(place, "")
-            parameters = ", ".join(filter(None, ("" if by_dpop else told, metadata)))
+            fault = about.get(place, "")
+            parameters = ", ".join(filter(None, ("" if by_dpop else fault, metadata)))
             lines[f"Bearer {parameters}".strip()] = None
             if guard.takes_dpop(scheme.name):
-                parameters = ", ".join(filter(None, (told if by_dpop else "", _ALGS, metadata)))
+                parameters = ", ".join(filter(None, (fault if by_dpop else "", _ALGS, metadata)))
                 lines[f"DPoP {parameters}"] = None
         elif isinstance(place, InHeader | InQuery | InCookie):
             lines[f'ApiKey in="{place.location}", name="{place.name}"'] = None

@@ -1,8 +1,8 @@
-"""Which requests the interfaces of a card are for: what is valid is defined here, by path and method.
+"""Finds the interface of a card that a request is for, by path and method.
 
-The path at which an application has an interface is said, not guessed: it is the path of the interface's URL less the
-server's ``root_path``, or what ``served_at`` says behind a proxy that takes a prefix off. Source: A2A 1.0.1 5, 9.1,
-11.1; ``operations`` has the tables.
+The path of an interface in the application is the path of its URL without the server's ``root_path``. Behind a proxy
+that changes paths it is the path in ``served_at``. It is never guessed. Source: A2A 1.0.1 5, 9.1, 11.1; ``operations``
+has the tables.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ __all__ = ["Interfaces", "Meaning", "Other", "Target", "Undeclared", "quoted", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A request of an interface. ``operation`` is None where the body names it; ``tenants`` are those of the path, in
-    every way in which it can be read."""
+    """A request of an interface. ``operation`` is None where the body names it. ``tenants`` are the tenants in the
+    path, for every way to read it."""
 
     binding: Binding
     generation: Generation | None = None
@@ -49,14 +49,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A request that is of no interface. ``is_json_rpc`` says that POST of the path is one, or looks like one."""
+    """A request of no interface. ``is_json_rpc``: a POST to the path is a request of an interface, or looks like it."""
 
     is_json_rpc: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Undeclared:
-    """A request that looks like one of an interface, and is of none in the card; ``why`` says what to write."""
+    """A request that looks like one of an interface, but belongs to none in the card. ``why`` says how to admit it."""
 
     why: str
     may_be_named: bool = True
@@ -72,7 +72,7 @@ _READ: Final = ("GET", "HEAD")
 
 
 def route_path(scope: Mapping[str, Any]) -> str:
-    """The path as Starlette's router sees it: without ``root_path``, which ends at a segment's end or is not there."""
+    """The path as Starlette's router sees it: without ``root_path``, if it begins with that, in whole segments."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
     if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/"):
@@ -81,16 +81,16 @@ def route_path(scope: Mapping[str, Any]) -> str:
 
 
 def quoted(path: str) -> str:
-    """The path as it is written in a program, cut; all of it ASCII, for logs."""
+    """The path as a string of a program, cut, in ASCII, for logs."""
     return json.dumps(path[:128])
 
 
 class Interfaces:
-    """The interfaces of a card that this application serves, and what a request asks of them.
+    """The interfaces of a card that this application serves; finds the operation of each request.
 
-    ``unguarded`` are the URLs of interfaces that are served elsewhere; ``served_at`` has, by the URLs of interfaces,
-    the paths at which the application's router sees them, where these are not those of the URLs. ConfigurationError for
-    an interface that cannot be guarded here.
+    ``unguarded`` are the URLs of interfaces that are served elsewhere. ``served_at`` has paths by the URLs of
+    interfaces, where the application's router sees another path than that of the URL. ConfigurationError: an interface
+    cannot be guarded here.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Interfaces:
             for interface in guarded
         )
         self._is_legacy = all(interface.is_legacy for interface in guarded)
-        # A card of 0.1 names one URL: that of JSON-RPC, or what its REST paths stand below.
+        # A card of 0.1 names one URL: the URL of JSON-RPC, or the base of its REST paths.
         self._has_0_1 = any(isinstance(scheme, NamedScheme) for scheme in card.schemes.values()) or any(
             interface.generation is Generation.V0_1 for interface in guarded
         )
@@ -112,25 +112,25 @@ class Interfaces:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The paths of the interfaces: those of the URLs, and those at which the application sees them."""
+        """The paths of the interfaces: in their URLs, and in the application."""
         return tuple(path for served in self._served for path in served.paths)
 
     @property
     def served_paths(self) -> tuple[str, ...]:
-        """The paths of the interfaces as the application sees them, behind a root path that is not known here."""
+        """The paths of the interfaces in the application, without regard to a root path."""
         return tuple(served.served_at or unquote(served.path) for served in self._served)
 
     @property
     def url(self) -> str | None:
-        """The URL of one of the interfaces, which all have one host; None where there is none."""
+        """The URL of one of the interfaces, which all have the same host; None without interfaces."""
         return self._served[0].url if self._served else None
 
     def meaning(self, scope: Mapping[str, Any], method: str) -> Meaning:
-        """What a request by this method asks for. A websocket's handshake is none of HTTP: call it "WEBSOCKET"."""
+        """The meaning of a request with this method; "WEBSOCKET" for the handshake of a websocket."""
         path, root = route_path(scope) or "/", scope.get("root_path", "")
         if not is_foldable(path):
             return Undeclared(
-                f"{quoted(path)} is longer than a path with escapes or letters beyond ASCII may be", may_be_named=False
+                f"{quoted(path)} is too long for a path with escapes or letters beyond ASCII", may_be_named=False
             )
         paths = self._below(root)
         if path in paths.json_rpc:
@@ -138,28 +138,35 @@ class Interfaces:
                 return _JSON_RPC
             if method in _READ:
                 return _OTHER_AT_JSON_RPC
-            return Undeclared(f"{quoted(path)} takes JSON-RPC by POST", may_be_named=False)
+            return Undeclared(f"{quoted(path)} accepts only POST, for JSON-RPC", may_be_named=False)
         target = paths.target(path, method)
         if target is not None:
             return target
         if ends_like_operation(path):
-            why = f"{quoted(path)} ends like an operation of A2A, and no interface of the card has {method} of it"
+            why = f"{quoted(path)} ends like an operation of A2A, and no interface of the card has it for {method}"
             return self._undeclared(why, Binding.HTTP_JSON, path, root)
         folded = folded_path(path)
         is_like = folded in paths.like_json_rpc
-        # Applications may take off a prefix that this layer knows nothing of, as FastAPI does with its own root_path.
+        # Applications may remove a prefix that this layer does not know, as FastAPI does with its own root_path.
         if method == "WEBSOCKET" or not (is_like or (method not in _READ and folded.endswith(paths.ends_json_rpc))):
             return _OTHER
         if method in _READ:
             return _OTHER_AT_JSON_RPC
-        why = f"{quoted(path)} looks like the path of a JSON-RPC interface, and is not exactly it"
+        if path.rstrip("/") in paths.json_rpc or f"{path}/" in paths.json_rpc:
+            exact = path.rstrip("/") if path.endswith("/") else f"{path}/"
+            why = (
+                f"{quoted(path)} differs from the JSON-RPC interface at {quoted(exact)} only by a slash at its end; "
+                f"call {quoted(exact)}, or correct the URL in the card"
+            )
+            return Undeclared(why, may_be_named=not path.endswith("/"))
+        why = f"{quoted(path)} resembles the path of a JSON-RPC interface, but differs from it"
         return self._undeclared(why, Binding.JSONRPC, path, root)
 
     def language(self, scope: Mapping[str, Any]) -> tuple[Binding, bool]:
-        """The binding in which a refusal is written, and whether the version is one before 1.0."""
+        """The binding for the answer to a rejected request, and whether its version is before 1.0."""
         path = route_path(scope) or "/"
         paths = self._below(scope.get("root_path", ""))
-        if path in paths.json_rpc:  # on a shared URL the body of JSON-RPC is understood by both
+        if path in paths.json_rpc:  # on a shared URL, clients of both versions understand the body of JSON-RPC
             return Binding.JSONRPC, False
         for base, generations in paths.bases:
             if f"{path}/".startswith(f"{base}/"):
@@ -170,10 +177,10 @@ class Interfaces:
         return Binding.HTTP_JSON, self._is_legacy
 
     def _undeclared(self, why: str, binding: Binding, path: str, root_path: str) -> Undeclared:
-        """With the line to write where a proxy has made this path of an interface's."""
+        """``why`` with the option to write if a proxy has changed the path of an interface to this path."""
         base = path_of_interface(path) if binding is Binding.HTTP_JSON else path
         found = [served for served in self._served if served.binding is binding]
-        # The one that ends like the request's path, where a prefix was taken off.
+        # First the interface that ends like the request's path, for a prefix that was removed.
         found.sort(key=lambda served: not served.path.rstrip("/").endswith(base.rstrip("/")))
         if found:
             here = found[0].below(root_path)
@@ -197,9 +204,9 @@ class Interfaces:
                 extended |= {above + EXTENDED_CARD_0_2 for above in ("", base, base.rpartition("/")[0])}
                 if self._has_0_1:
                     bases.setdefault(base, set()).add(Generation.V0_1)
-        # Those that are not below the root path, too: routers take requests without it.
+        # Also interfaces that are not below the root path: routers accept requests without it.
         likely = json_rpc.union(*(served.paths for served in self._served if served.binding is Binding.JSONRPC))
-        # Longer paths first: of two bases that fit, the one that says more is meant.
+        # Longer paths first: of two bases that match, the longer one is meant.
         return _Paths(
             json_rpc=frozenset(json_rpc),
             bases=tuple(sorted(((base, frozenset(of)) for base, of in bases.items()), reverse=True)),
@@ -210,7 +217,7 @@ class Interfaces:
 
 
 class _Served:
-    """An interface, and where this application has it."""
+    """An interface, and its path in this application."""
 
     def __init__(self, interface: Interface, path: str, served_at: str | None) -> None:
         self.url, self.path, self.served_at = interface.url, path, served_at
@@ -219,12 +226,12 @@ class _Served:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """That of its URL, and that at which the application sees it, where that is said."""
+        """The path of its URL, and its path in ``served_at``, if it has one."""
         here = unquote(self.path)
         return (here,) if self.served_at is None else (self.served_at, here)
 
     def below(self, root_path: str) -> str | None:
-        """The path as the router sees it; None where the URL is not below ``root_path``."""
+        """The path as the router sees it; None if the URL is not below ``root_path``."""
         if self.served_at is not None:
             return self.served_at
         path, root = unquote(self.path), root_path.rstrip("/")
@@ -241,12 +248,12 @@ class _Paths:
     bases: tuple[tuple[str, frozenset[Generation]], ...]
     extended_0_2: frozenset[str]
     like_json_rpc: frozenset[str]
-    """In their folded form: those of JSON-RPC, and what is left of them where a proxy takes a prefix off."""
+    """The folded paths of JSON-RPC, and their endings, for a proxy that removes a prefix."""
     ends_json_rpc: tuple[str, ...]
-    """In their folded form: those of JSON-RPC, which other paths may end with."""
+    """The folded paths of JSON-RPC, as endings of longer paths."""
 
     def target(self, path: str, method: str) -> Target | None:
-        """The operation that the path and the method name: with the tenants of all ways to read them."""
+        """The operation that path and method name, with the tenants of all ways to read the path."""
         readings = [
             reading for base, generations in self.bases for reading in _readings(path, method, base, generations)
         ]
@@ -269,7 +276,7 @@ def _readings(
     path: str, method: str, base: str, generations: frozenset[Generation]
 ) -> Iterator[tuple[Generation, Operation, str, str]]:
     """The generation, the operation, the task and the tenant of every way to read the path; older generations first,
-    as servers of several have their routes."""
+    like the routes of servers for several generations."""
     method = "GET" if method == "HEAD" else method
     if path.startswith(f"{base}/"):
         rest = path[len(base) :]
@@ -279,7 +286,7 @@ def _readings(
                     yield generation, operation, task, ""
                 elif operation not in ABSENT_BESIDE_1_0:
                     yield generation, operation, task, ""
-                    return  # what 0.3 has below /v1 is of no tenant of 1.0
+                    return  # a path of 0.3 below /v1 has no tenant of 1.0
     if Generation.V1_0 in generations:
         for tenant, rest in _tenants(path, base):
             for operation, task in _matches(Generation.V1_0, method, rest):
@@ -287,8 +294,8 @@ def _readings(
 
 
 def _tenants(path: str, base: str) -> Iterator[tuple[str, str]]:
-    """The segment of a tenant, and the path of the operation: behind the interface's path (A2A 11.1), and before it, as
-    a2a-sdk has it."""
+    """The segment of a tenant and the path of the operation. The tenant stands after the interface's path (A2A 11.1),
+    or before it, as in a2a-sdk."""
     if path.startswith(f"{base}/"):
         tenant, slash, rest = path[len(base) + 1 :].partition("/")
         if tenant and slash:
@@ -311,7 +318,7 @@ _PATTERNS: Final[dict[tuple[Generation, str], list[tuple[Operation, re.Pattern[s
 
 
 def _matches(generation: Generation, method: str, rest: str) -> Iterator[tuple[Operation, str]]:
-    """The first operation whose template the path has, and its task."""
+    """The first operation whose template matches the path, and its task."""
     for operation, pattern in _PATTERNS.get((generation, method), ()):
         match = pattern.fullmatch(rest)
         if match is not None:
@@ -320,7 +327,7 @@ def _matches(generation: Generation, method: str, rest: str) -> Iterator[tuple[O
 
 
 def _endings(path: str) -> Iterator[str]:
-    """The path, and what is left of it where segments are taken off its front."""
+    """The path, and its endings without the first segments."""
     yield path
     for at, char in enumerate(path):
         if char == "/" and at:
@@ -332,7 +339,9 @@ def _guarded(view: CardView, unguarded: frozenset[str]) -> list[Interface]:
     """The interfaces that are guarded; ConfigurationError for one that cannot be guarded here."""
     unknown = unguarded - {interface.url for interface in view.interfaces}
     if unknown:
-        raise ConfigurationError(f"unguarded: the card has no interface {', '.join(sorted(unknown))}")
+        raise ConfigurationError(
+            f"unguarded: the card has no interface {', '.join(sorted(unknown))}; write URLs as they stand in the card"
+        )
     guarded = [interface for interface in view.interfaces if interface.url not in unguarded]
     host = _split(guarded[0].url, guarded[0].pointer).netloc if guarded else ""
     for interface in guarded:
@@ -344,7 +353,7 @@ def _guarded(view: CardView, unguarded: frozenset[str]) -> list[Interface]:
         if interface.binding not in tuple(Binding) or parts.scheme not in ("http", "https") or parts.netloc != host:
             raise ConfigurationError(
                 f"{interface.pointer}: this application cannot guard {interface.url} ({interface.binding}); protect it "
-                f"where it is served, and say so: rules=RequestRules(unguarded=[{interface.url!r}])"
+                f"where it is served, and write rules=RequestRules(unguarded=[{interface.url!r}])"
             )
     return guarded
 
@@ -357,11 +366,13 @@ def _check_served_at(served_at: Mapping[str, Any], guarded: list[Interface]) -> 
                 f"served_at: the card has no interface {url!a} that is guarded here; it has {', '.join(sorted(known))}"
             )
         if not isinstance(path, str) or not path.startswith("/"):
-            raise ConfigurationError(f'served_at: the path of {url!a} begins with a slash, as in "/rpc"; not {path!a}')
+            raise ConfigurationError(
+                f'served_at: the path of {url!a} must begin with a slash, as in "/rpc"; not {path!a}'
+            )
 
 
 def _split(url: str, pointer: str) -> SplitResult:
     try:
         return urlsplit(url)
     except ValueError:
-        raise ConfigurationError(f"{pointer}: {url[:128]!a} is no URL; write https://host/path") from None
+        raise ConfigurationError(f"{pointer}: {url[:128]!a} is not a URL; write https://host/path") from None

@@ -1,13 +1,13 @@
-"""The rules for requests that the guard has admitted: valid requests are defined, and all others rejected.
+"""The rules for requests that the guard has admitted. They define valid requests; all others are rejected.
 
-A request of an interface is read before the application gets it, and becomes one ``Call`` in the scope (``call_of``);
-every rule decides on that value, and nothing is read twice. A request that only looks like one of an interface is 404.
-Every other request is the application's own: it streams, its body is never read, and where rules are given its path has
-to be named, since nothing is known of what the application does there.
+- A request of an interface is read before the application gets it, and becomes one ``Call`` in the scope (``call_of``).
+  Every rule uses that value, and nothing is read twice.
+- A request that only looks like one of an interface gets 404.
+- Every other request belongs to the application: it streams, and its body is never read. With rules, its path must be
+  named, because the guard does not know what the application does there.
 
-A request may name a tenant in its path, its query and its body. All of them must say the same, and the caller must be
-allowed to use it; without a rule for that (``may_use_tenant``) no tenant may be named at all. Source: A2A 1.0.1 3.2,
-9.1, 11.1.
+A request may name a tenant in its path, its query and its body. All must be the same, and the caller must be allowed to
+use it. Without ``may_use_tenant``, a request must not name a tenant. Source: A2A 1.0.1 3.2, 9.1, 11.1.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ _CALL: Final = "a2a_trust.call"
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 _SHORT: Final = 1_048_576
-"""Bodies up to here, in bytes, are read at once, in about a millisecond; larger ones in a thread. A thread costs
-0.3 ms, five times what reading 68 kB costs, and msgspec holds the interpreter's lock for as long as it reads."""
+"""Bodies up to this size, in bytes, are read at once, in about a millisecond; larger ones in a thread. A thread costs
+0.3 ms, five times the cost of reading 68 kB, and msgspec holds the interpreter's lock while it reads."""
 
 _READERS: Final = 4
-"""How many larger bodies are read at once."""
+"""How many larger bodies are read at the same time."""
 
 
 def call_of(scope: Mapping[str, Any]) -> Call | None:
-    """What the request calls, for handlers behind ``protect``; None where it is of no interface of the card."""
+    """The A2A call of the request, for handlers behind ``protect``; None for a request of no interface."""
     call = scope.get(_CALL)
     return call if isinstance(call, Call) else None
 
 
 class RulesMiddleware:
-    """Enforces the rules in front of ``app``, behind the guard; has ``extended`` answer for the extended card."""
+    """Enforces the rules in front of ``app``, behind the guard; ``extended`` answers for the extended card."""
 
     def __init__(
         self,
@@ -72,14 +72,14 @@ class RulesMiddleware:
         named = next((interface for interface in card.interfaces if interface.tenant), None)
         if named is not None and rules.may_use_tenant is None:
             raise ConfigurationError(
-                f"{named.pointer}: this interface is for the tenant {named.tenant[:64]!a}, and nothing says who may "
-                "use it; pass rules=RequestRules(may_use_tenant=lambda caller, tenant: …)"
+                f"{named.pointer}: this interface is for the tenant {named.tenant[:64]!a}, and no rule says which "
+                "callers may use it; pass rules=RequestRules(may_use_tenant=lambda caller, tenant: …)"
             )
         self._app, self._interfaces, self._extended = app, interfaces, extended
         self._may_use_tenant, self._max_body = rules.may_use_tenant, rules.max_body
         self._other = OtherPaths("other_paths", tuple(rules.other_paths), interfaces.paths)
         self._must_be_named = others_must_be_named or rules.may_use_tenant is not None or card.has_extended_card
-        self._readers: anyio.CapacityLimiter | None = None  # of the loop that serves
+        self._readers: anyio.CapacityLimiter | None = None  # made in the loop that serves
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -90,8 +90,8 @@ class RulesMiddleware:
         meaning = self._interfaces.meaning(scope, method)
         try:
             if CONTROL.search(scope["path"]):
-                # Starlette's patterns end in "$", which stands before a last newline too: another name for every route.
-                raise CallRefusedError(INVALID, "the path holds a control character")
+                # Starlette's patterns end in "$", which also matches before a last newline.
+                raise CallRefusedError(INVALID, "the path has a control character")
             if isinstance(meaning, Target):
                 call, receive = await self._read_call(meaning, scope, receive)
                 if call.operation is Operation.GET_EXTENDED_CARD:
@@ -99,7 +99,7 @@ class RulesMiddleware:
                     return
             elif not is_public(scope):
                 self._check_other(meaning, scope)
-            if isinstance(meaning, Other) and meaning.is_json_rpc:  # what is not read there may not come
+            if isinstance(meaning, Other) and meaning.is_json_rpc:  # an unread body must not come
                 receive = _replayed(await _read(receive, 0, scope), receive)
         except CallRefusedError as refused:
             await self._refuse(refused, meaning, scope, receive, send)
@@ -109,8 +109,8 @@ class RulesMiddleware:
             await self._app(scope, receive, send)
 
     async def _read_call(self, target: Target, scope: Scope, receive: Receive) -> tuple[Call, Receive]:
-        """The call, which is in the scope too, and what the application receives. No frame keeps the body: the
-        application may take it, drop it and stream an answer for minutes."""
+        """The call, which is in the scope, too, and the ``receive`` for the application. No frame keeps the body: the
+        application may drop it and stream an answer for minutes."""
         body = await _read(receive, self._max_body if target.has_body else 0, scope)
         if body:
             check_media_type(scope["headers"])
@@ -137,7 +137,7 @@ class RulesMiddleware:
     async def _read_in_thread(
         self, target: Target, body: bytes, query: bytes, receive: Receive
     ) -> tuple[Call, Receive]:
-        """The call, and what comes after it. A client that goes away ends the work, or the wait for it."""
+        """The call, and the ``receive`` for later messages. A disconnect of the client ends the wait."""
         if self._readers is None:
             self._readers = anyio.CapacityLimiter(_READERS)
         ahead = ReadAhead(receive)
@@ -155,14 +155,18 @@ class RulesMiddleware:
             return
         call_id = call.call_id or b"null"
         if len(call.tenants) > 1:
-            raise CallRefusedError(INVALID, "it names several tenants", call_id)
+            raise CallRefusedError(INVALID, "path, query and body name different tenants", call_id)
         if self._may_use_tenant is not None and self._may_use_tenant(principal_of(scope), call.tenant) is True:
             return
-        why = "the caller may not use it" if self._may_use_tenant else "there is no may_use_tenant"
+        why = (
+            "may_use_tenant does not allow it for this caller"
+            if self._may_use_tenant
+            else "no tenant may be named without rules=RequestRules(may_use_tenant=…)"
+        )
         raise CallRefusedError(FORBIDDEN, f"the tenant {call.tenant[:64]!a}: {why}", call_id)
 
     def _check_other(self, meaning: Other | Undeclared, scope: Scope) -> None:
-        """Return when a request of no interface is one that the application may have."""
+        """Return when the application may have a request of no interface."""
         path = route_path(scope) or "/"
         advice = f"if it is the application's own, write rules=RequestRules(other_paths=[{quoted(path)}])"
         if isinstance(meaning, Undeclared):
@@ -170,7 +174,7 @@ class RulesMiddleware:
                 return
             raise CallRefusedError(NOT_FOUND, f"{meaning.why}; {advice}" if meaning.may_be_named else meaning.why)
         if self._must_be_named and not self._other.has(path):
-            raise CallRefusedError(NOT_FOUND, f"{quoted(path)} is of no interface, and not named; {advice}")
+            raise CallRefusedError(NOT_FOUND, f"{quoted(path)} belongs to no interface of the card; {advice}")
 
     async def _refuse(
         self,
@@ -197,7 +201,7 @@ _REASONS: Final = {
 
 
 class OtherPaths:
-    """The paths that an option names beside those of the interfaces."""
+    """The paths that an option names, in addition to the paths of the interfaces."""
 
     def __init__(self, option: str, entries: Sequence[str], interfaces: Sequence[str] = ()) -> None:
         for entry in entries:
@@ -207,7 +211,7 @@ class OtherPaths:
         self._exact = frozenset(exact)
         templates = [entry for entry in exact if "{" in entry]
         self._templates = _matching(templates)
-        # What only placeholders make an operation was meant for pages.
+        # A template that is an operation only through its placeholders was meant for pages.
         self._operations = _matching([each for each in templates if ends_like_operation(_PLACEHOLDER.sub("x", each))])
 
     def names(self, path: str) -> bool:
@@ -215,14 +219,14 @@ class OtherPaths:
         return path in self._exact
 
     def names_operation(self, path: str) -> bool:
-        """Whether an entry is the path, or a template of it that has the words of an operation itself."""
+        """Whether an entry is the path, or a template of it that itself ends like an operation."""
         return path in self._exact or self._operations.fullmatch(path) is not None
 
     def has(self, path: str) -> bool:
-        """Whether an entry is the path, a template of it, or what it stands below."""
+        """Whether an entry is the path, a template of it, or a folder above it."""
         if path in self._exact or self._templates.fullmatch(path):
             return True
-        # What a lenient router resolves to another path is below nothing.
+        # A path that a lenient router resolves to another path is below no entry.
         return path.startswith(self._subtrees) and not _RESOLVED.search(path)
 
 
@@ -230,7 +234,7 @@ _PLACEHOLDER: Final = re.compile(r"\{\w+\}")
 
 
 def _matching(templates: list[str]) -> re.Pattern[str]:
-    """What matches the paths of these templates; nothing for none."""
+    """A pattern for the paths of these templates."""
     patterns = ["[^/]+".join(map(re.escape, _PLACEHOLDER.split(template))) for template in templates]
     return re.compile("|".join(patterns) or r"(?!)")
 
@@ -242,8 +246,8 @@ _ENTRY: Final = re.compile(r"/|(?:/(?:\{\w+\}|[^/{}?#%*\\\x00-\x20\x7f])+)+/?")
 def _check_entry(option: str, entry: Any, interfaces: Sequence[str]) -> None:
     if not isinstance(entry, str) or not _ENTRY.fullmatch(entry) or _RESOLVED.search(entry):
         raise ConfigurationError(
-            f'{option}: {entry!a:.128} is no path; write an exact one ("/docs"), a template ("/tasks/{{id}}"), or '
-            'what others stand below ("/docs/")'
+            f'{option}: {entry!a:.128} is not a path; write an exact path ("/docs"), a template ("/tasks/{{id}}"), or '
+            'a prefix that ends in a slash ("/docs/")'
         )
     if entry == "/" or not entry.endswith("/"):
         return
@@ -252,8 +256,8 @@ def _check_entry(option: str, entry: Any, interfaces: Sequence[str]) -> None:
     for path in interfaces:
         if f"{path}/".startswith(entry):
             raise ConfigurationError(
-                f"{option}: the interface at {path!a} lies below {entry!a}, and nothing below an interface "
-                "may be left out; name the other paths one by one"
+                f"{option}: {entry!a} covers the interface at {path!a}, whose requests must be checked; name the other "
+                "paths one by one"
             )
 
 
@@ -273,7 +277,7 @@ async def _read(receive: Receive, most: int, scope: Scope) -> bytes:
         if not message.get("more_body", False):
             return bytes(chunk) if not body else bytes(body + chunk)
         if chunk:
-            # Not a list of chunks: of many small ones it takes many times the body.
+            # Not a list of chunks: many small chunks would take many times the memory.
             body = bytearray(body) if isinstance(body, bytes) else body
             body += chunk
 
@@ -284,9 +288,9 @@ _MANY_DIGITS: Final = 20
 def _too_large(most: int) -> CallRefusedError:
     if most:
         return CallRefusedError(
-            TOO_LARGE, f"the body is longer than {most} bytes; to take it: rules=RequestRules(max_body=...)"
+            TOO_LARGE, f"the body is longer than {most} bytes; to accept it, write rules=RequestRules(max_body=...)"
         )
-    return CallRefusedError(INVALID, "a body came with a request that has none")
+    return CallRefusedError(INVALID, "the request has a body, and its method and path must not have one")
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

@@ -199,9 +199,9 @@ async def test_a_websocket_passes_at_an_unguarded_path_only() -> None:
 @pytest.mark.parametrize(
     ("path", "detail"),
     [
-        ("/x", '"/x" is of no agent; write unguarded_paths=["/x"]'),
-        (CARD, "is of no agent; write card_of="),
-        ("/x/agent.json", "ends like the path of a card, and is of no agent"),
+        ("/x", '"/x" belongs to no agent; if it is public, write unguarded_paths=["/x"]'),
+        (CARD, "belongs to no agent; write card_of="),
+        ("/x/agent.json", "ends like the path of a card, and belongs to no agent"),
         ("/Billing", "could be read as the path of another agent"),
     ],
 )
@@ -306,9 +306,9 @@ def test_the_readers_of_a_card_are_those_of_its_agent_whatever_path_names_it() -
         ([], {}, r'agents: write {"/prefix": ProtectedAgent'),
         ({"billing": agent_at("")}, {}, "agents: a prefix begins with a slash: '/billing'"),
         ({5: agent_at("")}, {}, "agents: a prefix begins with a slash: '/5'"),
-        ({"/a//b": agent_at("")}, {}, "agents: '/a//b' is no exact path"),
-        ({"/{x}": agent_at("")}, {}, "is no exact path; write one as it is requested, without patterns"),
-        ({"/\u00e4": agent_at("")}, {}, "is no exact path"),
+        ({"/a//b": agent_at("")}, {}, "agents: '/a//b' is not an exact path"),
+        ({"/{x}": agent_at("")}, {}, "is not an exact path; write it as in requests"),
+        ({"/\u00e4": agent_at("")}, {}, "is not an exact path"),
         ({"/billing/": agent_at("/billing")}, {}, "without a slash at its end: '/billing'"),
         ({"/billing": card_of("/billing")}, {}, r"agents: '/billing' is a dict; write ProtectedAgent\("),
         (
@@ -339,7 +339,7 @@ def test_the_readers_of_a_card_are_those_of_its_agent_whatever_path_names_it() -
         (
             {"/ops": agent_at("/ops", card_paths=[f"/ops{CARD}"])},
             {},
-            r"card_paths: .* has the card anyway, and CardServing\(readers=",
+            r"card_paths: the card is served at .* anyway, and CardServing\(readers=",
         ),
         (
             {"/ops": agent_at("/ops", card=card_of("/ops/eu")), "/ops/eu": agent_at("/ops/eu")},
@@ -386,7 +386,7 @@ def test_the_readers_of_a_card_are_those_of_its_agent_whatever_path_names_it() -
         ),
         ({"/ops": agent_at("/ops", card={**card_of("/ops"), "skills": 5})}, {}, "agent '/ops': card: /skills"),
         ({"/ops": agent_at("/ops")}, {"unguarded_paths": "/docs"}, r"unguarded_paths: write a list, even of one"),
-        ({"/ops": agent_at("/ops")}, {"unguarded_paths": ["docs"]}, "unguarded_paths: 'docs' is no path"),
+        ({"/ops": agent_at("/ops")}, {"unguarded_paths": ["docs"]}, "unguarded_paths: 'docs' is not a path"),
         (
             {"/ops": agent_at("/ops")},
             {"unguarded_paths": ["/ops/docs"]},
@@ -400,10 +400,10 @@ def test_the_readers_of_a_card_are_those_of_its_agent_whatever_path_names_it() -
         ({"/ops": agent_at("/ops")}, {"unguarded_paths": ["/x/Agent.JSON"]}, "ends like the path of a card"),
         ({"/": agent_at("")}, {"card_of": by_id}, "card_of: the agent at '/' has its card at the root"),
         ({"/ops": agent_at("/ops")}, {"card_of": "/ops"}, "card_of: write a plain function"),
-        ({"/ops": agent_at("/ops")}, {"lifespans": ["main:app"]}, "lifespans: 'main:app' is no ASGI application"),
+        ({"/ops": agent_at("/ops")}, {"lifespans": ["main:app"]}, "lifespans: 'main:app' is not an ASGI application"),
         ({"/ops": agent_at("/ops")}, {"lifespans": 5}, "lifespans: write a list, even of one"),
         ({"/ops": agent_at("/ops")}, {"lifespans": [lambda app: app]}, "write the application that is mounted"),
-        ({"/ops": agent_at("/ops")}, {"lifespans": [MOUNTED, MOUNTED]}, "lifespans: an application is there twice"),
+        ({"/ops": agent_at("/ops")}, {"lifespans": [MOUNTED, MOUNTED]}, "lifespans: an application is listed twice"),
         ({"/ops": agent_at("/ops")}, {"card_of": asyncio.sleep}, "card_of: write a plain function"),
         (
             {"/team/ops": agent_at("/team/ops")},
@@ -422,7 +422,7 @@ def test_the_readers_of_a_card_are_those_of_its_agent_whatever_path_names_it() -
             {},
             r"agent '/ops': client_certificates: write FromTls\(\)",
         ),
-        ({"/ops": agent_at("/ops", card_paths=["/ops/rpc"])}, {}, "card_paths: '/ops/rpc' has something else already"),
+        ({"/ops": agent_at("/ops", card_paths=["/ops/rpc"])}, {}, "card_paths: '/ops/rpc' is the path of an interface"),
         (
             {
                 "/ops": agent_at(
@@ -433,7 +433,7 @@ def test_the_readers_of_a_card_are_those_of_its_agent_whatever_path_names_it() -
                 )
             },
             {},
-            "card_paths: '/ops/.well-known/jwks.json' has something else already",
+            "card_paths: '/ops/.well-known/jwks.json' is the path of an interface",
         ),
     ],
 )
@@ -467,10 +467,10 @@ def test_one_agent_has_its_card_at_further_paths_too(path: str) -> None:
     app = protect(Agent(), card=card_of(""), verifiers=agent_at("").verifiers, serving=serving)
     assert ask(app, "GET", path).content == ask(app, "GET", CARD).content
     assert ask(app, "GET", f"{path}/").status_code == 401
-    with pytest.raises(ConfigurationError, match="has the card anyway"):
+    with pytest.raises(ConfigurationError, match="the card is served at"):
         protect(Agent(), card=card_of(""), verifiers=agent_at("").verifiers, serving=CardServing(card_paths=[CARD]))
     for wrong in ("card.json", "/{x}", "/x?y", 5):
-        with pytest.raises(ConfigurationError, match=r"card_paths: .* is no exact path"):
+        with pytest.raises(ConfigurationError, match=r"card_paths: .* is not an exact path"):
             CardServing(card_paths=[wrong])  # type: ignore[list-item]
 
 

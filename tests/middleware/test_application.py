@@ -230,17 +230,17 @@ def huge_in_pieces(request: Request) -> Response:
     [
         (
             PlainTextResponse("x", 404),
-            "the application answers 404 at '/.well-known/agent-card.json'; if it has its card elsewhere",
+            "the application answers 404 at '/.well-known/agent-card.json'; if its card has another path",
         ),
         (PlainTextResponse("x", 500), "the application answers 500 at"),
         (JSONResponse(CARD, 201), "the application answers 201 at"),
         (Response(status_code=307, headers={"location": "/"}), "the application answers 307 at"),
-        (huge, f"no whole answer of at most {MAX_BYTES} bytes at"),
-        (huge_in_pieces, f"no whole answer of at most {MAX_BYTES} bytes at"),
+        (huge, f"was incomplete, or longer than {MAX_BYTES} bytes"),
+        (huge_in_pieces, f"was incomplete, or longer than {MAX_BYTES} bytes"),
         (PlainTextResponse("hello"), "card: "),
         (JSONResponse([]), "card: : a JSON object is needed"),
-        (JSONResponse({"status": "starting"}), "it names no interface, so it is no card"),
-        (JSONResponse({**CARD, "supportedInterfaces": []}), "it names no interface, so it is no card"),
+        (JSONResponse({"status": "starting"}), "it names no interface; add supportedInterfaces"),
+        (JSONResponse({**CARD, "supportedInterfaces": []}), "it names no interface; add supportedInterfaces"),
     ],
 )
 async def test_an_answer_that_is_no_card_fails_the_start(answer: Any, words: str) -> None:
@@ -261,7 +261,7 @@ async def test_an_application_that_returns_without_an_answer_fails_the_start(mes
         for kind in messages:
             await send({"type": kind, "status": 200, "headers": []})
 
-    with pytest.raises(ConfigurationError, match="no whole answer"):
+    with pytest.raises(ConfigurationError, match="was incomplete"):
         await application.card_of_application(app, FromApplication("/x"), "", None, {})
 
 
@@ -269,7 +269,7 @@ async def test_an_application_that_raises_fails_the_start() -> None:
     def card(request: Request) -> Any:
         raise ValueError("secret")
 
-    assert "card: it could not be made: ValueError" in await failure_of(own(Serving(card)))
+    assert "card: making it failed with ValueError" in await failure_of(own(Serving(card)))
 
 
 async def test_an_application_that_never_answers_fails_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,7 +283,7 @@ async def test_an_application_that_never_answers_fails_the_start(monkeypatch: py
         raise AssertionError
 
     failure = await failure_of(protect(app, card=FromApplication(), verifiers=verifiers()))
-    assert failure == "card: it was not made within 0 seconds"
+    assert failure == "card: the function or the application did not give it within 0 seconds"
 
 
 async def test_what_it_does_after_its_answer_is_its_own() -> None:
@@ -300,7 +300,7 @@ async def test_what_it_does_after_its_answer_is_its_own() -> None:
 
 @pytest.mark.parametrize("path", ["x", "", "/x?y", "/x#y", "/x y", "/x\n", "/\u00e4", 5])
 def test_a_path_is_a_path(path: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"FromApplication: .* is no path; write FromApplication"):
+    with pytest.raises(ConfigurationError, match=r"FromApplication: .* is not a path; write FromApplication"):
         FromApplication(path)
 
 
@@ -484,7 +484,7 @@ def test_the_same_answer_is_signed_once() -> None:
 
 
 def test_the_application_has_to_be_known_and_the_path_is_the_callers() -> None:
-    with pytest.raises(ConfigurationError, match=r"the caller's request has the path; write FromApplication\(\)"):
+    with pytest.raises(ConfigurationError, match=r"the caller.s request has it; write ExtendedCard\(FromApplication"):
         ExtendedCard(FromApplication("/card"))
     with pytest.raises(ConfigurationError, match=r"FromApplication\(\) is for protect\(app, …\)"):
         ExtendedCardEndpoint(PROMISING, ExtendedCard(FromApplication()))

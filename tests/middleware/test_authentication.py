@@ -686,7 +686,7 @@ async def test_further_paths_are_public_by_their_exact_name() -> None:
     ],
 )
 def test_a_public_path_that_is_not_exact_does_not_start(path: str) -> None:
-    with pytest.raises(ConfigurationError, match="write one as it is requested, without patterns"):
+    with pytest.raises(ConfigurationError, match="write it as in requests"):
         guarded(Agent(), public_paths=[path])
 
 

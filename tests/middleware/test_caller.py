@@ -70,7 +70,7 @@ async def answers(app: Any, path: str = "/x", key: str = KEY) -> Any:
         return response.json()
 
 
-IN_ANOTHER_TASK = "this is another task"
+IN_ANOTHER_TASK = "this code does not run in the task of the request"
 ENDED = "the request that this code belongs to has ended"
 
 

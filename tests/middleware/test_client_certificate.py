@@ -140,7 +140,7 @@ def test_a_proxy_that_shows_a_certificate_of_its_own_is_not_its_callers(
     app, seen = agent({"mtls": {}})
     with caplog.at_level(logging.INFO, logger="a2a_trust"):
         assert asked(app, scope_of(ANN.der, headers=[(line, b"x")]))[0] == 503
-    assert "it is the proxy's own" in caplog.text
+    assert "the TLS certificate is the proxy's" in caplog.text
     assert not seen
     assert asked(app, scope_of(headers=[(line, b"x")]))[0] == 401  # nobody has shown any
 

@@ -189,7 +189,7 @@ def test_a_card_that_promises_none_has_none_whatever_the_application_thinks() ->
 def test_a_promise_that_nothing_can_keep_does_not_start() -> None:
     for card in (PUBLIC, {"name": "n", "url": "https://agent.example/", "supportsAuthenticatedExtendedCard": True}):
         with pytest.raises(
-            ConfigurationError, match="promises an extended card, and there is none: pass extended_card"
+            ConfigurationError, match="promises an extended card, and there is none; pass extended_card"
         ):
             Agent(None, card)
 

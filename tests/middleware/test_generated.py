@@ -141,15 +141,15 @@ async def test_it_is_asked_for_after_the_application_has_started() -> None:
 @pytest.mark.parametrize(
     ("card", "words"),
     [
-        (RuntimeError("no database"), "card: it could not be made: RuntimeError: no database"),
+        (RuntimeError("no database"), "card: making it failed with RuntimeError: no database"),
         (ConfigurationError("not configured"), "not configured"),
         ([], "card: list is not a card; write a dict"),
         (b"[]", "card: : a JSON object is needed"),
         (b"{", "card: "),
         ({**CARD, "securitySchemes": []}, "card: /securitySchemes: an object is needed"),
         ({**CARD, "securityRequirements": [{"schemes": {"other": {}}}]}, "other"),
-        ({"name": "open"}, "card: it names no interface, so it is no card"),
-        ({**CARD, "signatures": [{"protected": "x", "signature": "y"}]}, "the card has signatures"),
+        ({"name": "open"}, "card: it names no interface; add supportedInterfaces"),
+        ({**CARD, "signatures": [{"protected": "x", "signature": "y"}]}, "card: it has signatures"),
         ({**CARD, "capabilities": {"extendedAgentCard": True}}, r"ExtendedCard\(FromApplication\(\)\)"),
         (FixedCard(CARD), "card: FixedCard is not a card"),
     ],
@@ -224,7 +224,7 @@ async def test_without_a_card_everything_is_503_and_it_is_asked_for_once_in_ten_
     await asked(app, "/rpc")
     assert card.asked == 2
     (record,) = caplog.records
-    assert record.getMessage().startswith("requests are answered by 503: card: list is not a card")
+    assert record.getMessage().startswith("requests get 503 until the card can be made: card: list is not a card")
     time.now += 10
     card.card = b"[]"
     await asked(app, "/rpc")
@@ -250,7 +250,7 @@ async def test_a_function_that_never_answers_fails_the_start(monkeypatch: pytest
     card = Generator()
     card.may_answer = anyio.Event()
     async with running(late(card)) as lifespan:
-        assert lifespan.failure == "card: it was not made within 0 seconds"
+        assert lifespan.failure == "card: the function or the application did not give it within 0 seconds"
 
 
 async def test_an_agent_that_waits_for_its_card_holds_up_no_other(time: Time) -> None:
@@ -384,7 +384,7 @@ def test_other_rules_are_not_served_and_not_enforced(
         assert ask(app, "POST", "/rpc", json=CALL).status_code == 401
         time.now += 10
     (event,) = [each for each in events(caplog) if each["event"] == "not-served"]
-    assert "other rules than those that are enforced; restart the agent" in event["detail"]
+    assert "its rules differ from those that are enforced; restart the agent" in event["detail"]
     card.card = CARD
     assert ask(app, "GET", PATHS[0]).status_code == 200
     assert inner.paths == ["/rpc"] * 3
@@ -497,7 +497,7 @@ async def test_a_card_that_exists_late_is_served_with_all_documents_of_its_agent
 
 def test_security_and_a_source_of_cards_are_not_for_each_other() -> None:
     security = CardSecurity(schemes=CARD["securitySchemes"], requirements=CARD["securityRequirements"])
-    with pytest.raises(ConfigurationError, match="security: a source of cards has signed its own"):
+    with pytest.raises(ConfigurationError, match="security: .* serves cards as they are"):
         ProtectedAgent(card=FixedCard(CARD), verifiers=verifiers(), security=security)
 
 

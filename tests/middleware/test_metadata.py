@@ -57,7 +57,7 @@ def test_a_set_that_changes_has_another_tag_and_date() -> None:
 
 
 def test_a_set_without_keys_is_a_mistake() -> None:
-    with pytest.raises(ConfigurationError, match="no keys"):
+    with pytest.raises(ConfigurationError, match="keys is empty"):
         JwksEndpoint([])
 
 

@@ -180,9 +180,9 @@ def test_a_signed_card_needs_keys_that_prove_it() -> None:
 
 
 def test_the_arguments_are_checked() -> None:
-    with pytest.raises(ConfigurationError, match="nobody signs"):
+    with pytest.raises(ConfigurationError, match="there is no signer"):
         guarded(lifetime=3600)
-    with pytest.raises(ConfigurationError, match="signs by itself"):
+    with pytest.raises(ConfigurationError, match="the signer of serving= would not sign"):
         guarded(FixedCard(CARD), signer=generate_signer())
     with pytest.raises(ConfigurationError, match="resource"):
         guarded(url="agent.example")
@@ -254,15 +254,15 @@ def test_what_is_no_card_does_not_start(card: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"url": "https://other.example"}, "url: .* is at another host than the card's interface"),
-        ({"url": "https://agent.example:8443"}, "url: .* is at another host than the card's interface"),
-        ({"url": URL, "dpop": DPoP(url="https://other.example")}, r"is of another origin than DPoP\(url="),
-        ({"url": URL, "dpop": DPoP(url="http://agent.example")}, r"is of another origin than DPoP\(url="),
+        ({"url": "https://other.example"}, "url: .* has another host than the card's interface"),
+        ({"url": "https://agent.example:8443"}, "url: .* has another host than the card's interface"),
+        ({"url": URL, "dpop": DPoP(url="https://other.example")}, r"has another origin than DPoP\(url="),
+        ({"url": URL, "dpop": DPoP(url="http://agent.example")}, r"has another origin than DPoP\(url="),
         ({"public_paths": "/healthz"}, r"public_paths: write a list, even of one: public_paths=\['/healthz'\]"),
         ({"unguarded": "http://agent.example/rpc"}, r"unguarded: write a list, even of one: unguarded=\['http"),
         ({"public_paths": ["/team/.well-known/agent-card.json"]}, "ends like the path of a card"),
         ({"public_paths": ["/Agent.JSON"]}, "ends like the path of a card"),
-        ({"public_paths": ["/team/v1/card"]}, "is a path of the protocol"),
+        ({"public_paths": ["/team/v1/card"]}, "is an operation of A2A"),
     ],
 )
 def test_what_was_meant_otherwise_does_not_start(options: dict[str, Any], words: str) -> None:
@@ -313,7 +313,7 @@ def test_a_card_that_says_other_rules_is_not_served_and_read_once(monkeypatch: p
     assert enforced.document(NOW) is enforced.document(NOW) is source.served
     source.served = Document.of(json_bytes({**CARD, "securityRequirements": [{"schemes": {}}]}), NOW)
     for _ in range(3):
-        with pytest.raises(CardNotServedError, match="other rules than those that are enforced"):
+        with pytest.raises(CardNotServedError, match="its rules differ from those that are enforced"):
             enforced.document(NOW)
     assert len(read) == 2
 

@@ -201,7 +201,7 @@ def test_a_refusal_names_both_paths_and_the_line_to_write(method: str, path: str
 
 @pytest.mark.parametrize(
     ("served_at", "needed"),
-    [({f"{HOST}/other": "/"}, "has no interface"), ({RPC["url"]: "rpc"}, "begins with a slash")],
+    [({f"{HOST}/other": "/"}, "has no interface"), ({RPC["url"]: "rpc"}, "must begin with a slash")],
 )
 def test_what_served_at_cannot_mean_does_not_start(served_at: dict[str, str], needed: str) -> None:
     with pytest.raises(ConfigurationError, match=needed):

@@ -1,4 +1,4 @@
-"""Proxies that write the certificate, or the chain, without a verdict of their own beside it."""
+"""Proxies that write a certificate or a chain, without a verdict."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["AwsAlb", "Caddy", "Rfc9440", "Traefik"]
 
 @dataclass(frozen=True, slots=True)
 class Rfc9440:
-    """RFC 9440: ``Client-Cert`` has the client's own certificate, ``Client-Cert-Chain`` those above it.
+    """RFC 9440: ``Client-Cert`` has the client's own certificate, ``Client-Cert-Chain`` the certificates above it.
 
-    Both are absent when the client showed none.
+    Both are absent when the client sent none.
     """
 
     names: ClassVar[tuple[str, ...]] = ("Client-Cert", "Client-Cert-Chain")
@@ -42,7 +42,7 @@ class Caddy(NamedHeaders):
 
         header_up X-SSL-Client-Cert {http.request.tls.client.certificate_der_base64}
 
-    Its words for a client without a certificate are an empty value, or the name of the placeholder itself.
+    For a client without a certificate it writes an empty value, or the placeholder itself.
     """
 
     certificate: str = "X-SSL-Client-Cert"
@@ -54,7 +54,7 @@ class Caddy(NamedHeaders):
         return (from_base64(value),)
 
 
-#: What the documented middleware of Traefik writes before another one tells of a certificate.
+#: The value that the documented ``headers`` middleware writes before ``passTLSClientCert`` writes a certificate.
 _TRAEFIK_NONE: Final = b"none"
 
 
@@ -66,9 +66,9 @@ class Traefik:
           X-Forwarded-Tls-Client-Cert: "none"
           X-Proxy-Secret: "…"
 
-    Alone, ``passTLSClientCert`` hands a client's own header on when the client shows no certificate. So the other one
-    overwrites it first, for every request: a request without this header is 503. That it does so is told by the secret
-    beside it, so ``peers`` must be that ``ProxySecret``.
+    By itself, ``passTLSClientCert`` passes a client's own header on when the client has no certificate. So the
+    ``headers`` middleware overwrites it first, for every request, and a request without this header gets 503. The
+    secret proves that this middleware ran, so ``peers`` must be that ``ProxySecret``.
     """
 
     names: ClassVar[tuple[str, ...]] = ("X-Forwarded-Tls-Client-Cert",)
@@ -81,10 +81,10 @@ class Traefik:
 
 @dataclass(frozen=True, slots=True)
 class AwsAlb:
-    """The Application Load Balancer of AWS, in the mode that verifies: ``X-Amzn-Mtls-Clientcert-Leaf``.
+    """The Application Load Balancer of AWS, in verify mode: ``X-Amzn-Mtls-Clientcert-Leaf``.
 
-    No other listener may forward to the agent: one without mutual TLS writes no such header, and clients could. The
-    mode that passes certificates through unverified is not read, for the same reason.
+    No other listener may forward to the agent: a listener without mutual TLS would pass a client's own header on. The
+    passthrough mode is not supported, because it does not verify certificates.
     """
 
     names: ClassVar[tuple[str, ...]] = ("X-Amzn-Mtls-Clientcert-Leaf",)

@@ -1,4 +1,4 @@
-"""What every proxy's form has: the names of its headers, and the certificates in them, which have one spelling."""
+"""The parts of every proxy's format: header names, and strict readers of the certificates in headers."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ __all__ = [
 ]
 
 Values: TypeAlias = Mapping[str, bytes]
-"""The value of each header that came, by the name that the form has for it; none of them came twice."""
+"""The value of each header that came, by the form's name for it. Each came once."""
 
 
 class ProxyForm(Protocol):
-    """How one kind of proxy tells of the client's certificate."""
+    """How one kind of proxy writes the client's certificate into headers."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The headers that it writes."""
+        """The headers that the proxy writes."""
         ...
 
     @property
     def every_time(self) -> bool:
-        """Whether the proxy writes a header also for a client without a certificate, and must be seen to do so."""
+        """Whether the proxy must write a header for every request, also for a client without a certificate."""
         ...
 
     def read(self, values: Values) -> tuple[bytes, ...]:
-        """The certificates, DER, the client's own first; ``()`` for the proxy's word that there is none.
+        """The certificates in DER, the client's own first; ``()`` when the proxy says that the client sent none.
 
-        InvalidCredentialsError for everything else.
+        InvalidCredentialsError for every other value.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedHeaders:
-    """A form whose headers have no fixed names: each field of it is the name of one."""
+    """A form whose headers have no fixed names: each field is the name of one header."""
 
     every_time = False
 
@@ -65,31 +65,31 @@ class NamedHeaders:
 
 
 def check_names(names: tuple[str, ...]) -> None:
-    """Return when they can be the names of headers that a proxy adds; ConfigurationError."""
+    """Return when they can be the names of headers that a proxy adds; else ConfigurationError."""
     if len({name.lower() for name in names}) < len(names):
-        raise ConfigurationError(f"{', '.join(names)}: name a header for each")
+        raise ConfigurationError(f"the proxy's headers {', '.join(names)} are not different; give each its own name")
     for name in names:
         if not re.fullmatch(r"[A-Za-z0-9-]+", name):
             raise ConfigurationError(
-                f"{name[:64]!a} is no name for the proxy's header; use letters, digits and hyphens"
+                f"{name[:64]!a} cannot be the name of the proxy's header; use letters, digits and hyphens"
             )
 
 
 def from_base64(text: bytes) -> bytes:
-    """One certificate, from base64 in its one spelling; InvalidCredentialsError, as all of these."""
+    """One certificate, from canonical base64. This and the other readers raise InvalidCredentialsError."""
     try:
         der = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         der = b""
     if base64.b64encode(der) != text or not is_certificate(der):
-        raise InvalidCredentialsError("a header of the proxy has no certificate where one should be")
+        raise InvalidCredentialsError("a header of the proxy does not have a base64 certificate where one is expected")
     return der
 
 
 def from_byte_sequence(text: bytes) -> bytes:
     """RFC 8941 3.3.5: base64 between colons."""
     if len(text) < 2 or not (text.startswith(b":") and text.endswith(b":")):
-        raise InvalidCredentialsError("a header of the proxy has no certificate between colons, as RFC 9440 has it")
+        raise InvalidCredentialsError("a header of the proxy does not have a certificate between colons (RFC 9440)")
     return from_base64(text[1:-1])
 
 
@@ -104,7 +104,7 @@ def _from_pem(text: bytes) -> tuple[bytes, ...]:
     while at < len(text) or not certificates:
         block = _PEM.match(text, at)
         if block is None:
-            raise InvalidCredentialsError("a header of the proxy has no PEM certificate where one should be")
+            raise InvalidCredentialsError("a header of the proxy does not have a PEM certificate where one is expected")
         certificates.append(from_base64(block[1].replace(b"\n", b"")))
         at = block.end()
     return tuple(certificates)
@@ -116,14 +116,14 @@ def from_pem_with_blanks(text: bytes) -> tuple[bytes, ...]:
 
 
 def from_escaped_pem(text: bytes) -> tuple[bytes, ...]:
-    """The certificates of a percent-encoded PEM text; a plus sign is itself, and no blank."""
+    """The certificates of a percent-encoded PEM text; a plus sign is a plus sign, not a blank."""
     if re.search(rb"%(?![0-9A-Fa-f]{2})|[^!-~]", text):
-        raise InvalidCredentialsError("a header of the proxy has no percent-encoded PEM")
+        raise InvalidCredentialsError("a header of the proxy is not percent-encoded PEM")
     return _from_pem(unquote_to_bytes(text))
 
 
 def one(certificates: tuple[bytes, ...], where: str) -> bytes:
-    """The only certificate of a header that has room for no chain."""
+    """The only certificate of a header that must not have a chain."""
     if len(certificates) != 1:
-        raise InvalidCredentialsError(f"{where}: {len(certificates)} certificates, and not one")
+        raise InvalidCredentialsError(f"{where}: it has {len(certificates)} certificates instead of one")
     return certificates[0]

@@ -1,18 +1,22 @@
-"""Client certificates that a proxy has taken: what it tells of them in headers, and the proof that it was the proxy.
+"""Reads client certificates from the headers of a proxy, and checks that the proxy sent them.
 
 ::
 
     protect(agent, …, client_certificates=FromProxy(Nginx(), peers=Networks("10.0.0.5")))
 
-Anybody can write a header. So one that tells of a certificate counts only when something proves that the proxy sent the
-request: the address of the socket's peer, recorded by the server (``a2a_trust.servers``; ``scope["client"]`` is no
-proof, servers write forwarded headers into it), a unix socket that only the proxy can reach, or a secret that the proxy
-adds. The proxy must write these headers for every request that it passes on to the agent, on its plain-text sites too:
-what it does not overwrite, its clients wrote.
+Anybody can write a header. So a certificate in a header is accepted only when one of these proves that the proxy sent
+the request:
 
-Whatever is not exactly one line, in exactly the proxy's own form, with the proxy's own word that the certificate is
-good where it has one, is refused. Nothing else that the proxy says of the certificate is read: names and thumbprints
-come from the certificate.
+- the address of the socket's peer, recorded by the server (``a2a_trust.servers``). ``scope["client"]`` is no proof,
+  because servers write forwarded headers into it;
+- a unix socket that only the proxy can reach;
+- a secret that the proxy adds.
+
+The proxy must write these headers for every request that it passes on to the agent, also from its plain-text sites: a
+header that it does not overwrite comes from its client.
+
+Each header must be exactly one line in the proxy's format, and the proxy's verdict, if it has one, must be positive.
+Every other value is rejected. Names and thumbprints come from the certificate, not from other headers.
 """
 
 from __future__ import annotations
@@ -34,17 +38,17 @@ __all__ = ["FromProxy", "ProxySecret", "UnixSocket"]
 
 @dataclass(frozen=True, slots=True)
 class UnixSocket:
-    """Whoever reaches the agent's unix socket is the proxy: its file's permissions must say so.
+    """Trusts every peer on the agent's unix socket: the permissions of its file must allow only the proxy.
 
-    The server has to record that it is one (``a2a_trust.servers``).
+    The server must record that the connection came by a unix socket (``a2a_trust.servers``).
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ProxySecret:
-    """A secret that the proxy adds to every request, at least 32 bytes of printable ASCII, and nobody else knows.
+    """A secret that the proxy adds to every request: at least 32 characters of printable ASCII, known to no one else.
 
-    It goes over the wire to the agent: use it where nobody listens between the two.
+    It is sent to the agent with every request, so the network between the two must be private.
     """
 
     secret: str = field(repr=False)
@@ -55,60 +59,61 @@ class ProxySecret:
         given: object = self.secret  # None, where an environment has no such variable
         if not isinstance(given, str) or not re.fullmatch(r"[!-~]{32,}", given):
             raise ConfigurationError(
-                "ProxySecret: the secret is too short, or has other than printable ASCII; "
+                "ProxySecret: secret is not 32 or more characters of printable ASCII; "
                 'make one with python -c "import secrets; print(secrets.token_urlsafe(32))"'
             )
 
 
 _NO_PEER: Final = (
-    "a header tells of a client certificate, and the server does not record who sent it; run the agent with "
-    "uvicorn --http a2a_trust.servers.uvicorn:HttpToolsProtocol, or :H11Protocol, or let the proxy add a secret: "
+    "a header has a client certificate, and the server does not record the peer that sent it; run the agent with "
+    "uvicorn --http a2a_trust.servers.uvicorn:HttpToolsProtocol, or :H11Protocol, or make the proxy add a secret: "
     "peers=ProxySecret(secret=…)"
 )
 
 
 _CHUNKED: Final = b"transfer-encoding"
 _TRAILERS: Final = (
-    "a header tells of a client certificate, and it could be a trailer of the body, which clients write and some "
-    "servers take for headers; run the agent with uvicorn --http a2a_trust.servers.uvicorn:HttpToolsProtocol, or "
-    ":H11Protocol, or let the proxy send bodies whole, with Content-Length"
+    "a header has a client certificate, and it could be a trailer of the body, which clients write and some servers "
+    "treat as a header; run the agent with uvicorn --http a2a_trust.servers.uvicorn:HttpToolsProtocol, or "
+    ":H11Protocol, or make the proxy send whole bodies, with Content-Length"
 )
 
 
 class FromProxy:
-    """The client's certificate as a proxy tells of it; a ``CertificateSource``.
+    """The client's certificate from a proxy's headers; a ``CertificateSource``.
 
-    ``form`` is how that proxy tells. ``peers`` proves that it was the proxy: ``Networks`` that hold nobody but the
-    proxy, ``UnixSocket()`` or a ``ProxySecret``.
+    ``form`` is the format of that proxy, such as ``Nginx()``. ``peers`` proves that the proxy sent the request:
+    ``Networks`` that contain only the proxy, ``UnixSocket()`` or a ``ProxySecret``.
     """
 
     __slots__ = ("_form", "_lines", "_names", "_peers", "_secret_header", "headers")
 
     headers: frozenset[bytes]
-    """Headers, in lower case, that the application behind never sees."""
+    """Headers, in lower case, that the application never sees."""
 
     def __init__(self, form: ProxyForm, *, peers: Networks | UnixSocket | ProxySecret) -> None:
         if isinstance(form, type) or not callable(getattr(form, "read", None)):
             raise ConfigurationError(
-                "FromProxy: name the proxy's form, with parentheses, as in FromProxy(Nginx(), peers=…)"
+                "FromProxy: form is not the format of a proxy; write it with parentheses, as in "
+                "FromProxy(Nginx(), peers=…)"
             )
         if not isinstance(peers, Networks | UnixSocket | ProxySecret):
             raise ConfigurationError(
-                'FromProxy: say who proves to be the proxy; write peers=Networks("10.0.0.5"), peers=UnixSocket() or '
-                "peers=ProxySecret(secret=…)"
+                'FromProxy: peers must prove that the proxy sent a request; write peers=Networks("10.0.0.5"), '
+                "peers=UnixSocket() or peers=ProxySecret(secret=…)"
             )
         if form.every_time and not isinstance(peers, ProxySecret):
-            # What tells that its clients' own headers are overwritten has to come from where they are.
+            # The secret comes from the middleware that overwrites the header, so it proves that this middleware runs.
             raise ConfigurationError(
-                f"FromProxy: {type(form).__name__} passes a client's own header on; write peers=ProxySecret(secret=…) "
-                "and let the same middleware add the secret that overwrites the header"
+                f"FromProxy: {type(form).__name__} by itself passes a client's own header on; write "
+                "peers=ProxySecret(secret=…), and add the secret in the middleware that overwrites the header"
             )
         self._form, self._peers = form, peers
         self._names = {name.lower().encode(): name for name in form.names}
         self._secret_header = peers.header.lower().encode() if isinstance(peers, ProxySecret) else None
         secrets = () if self._secret_header is None else (self._secret_header,)
         if self._secret_header in self._names:
-            raise ConfigurationError("ProxySecret: its header is one of the certificate's; name another")
+            raise ConfigurationError("ProxySecret: its header is also a header of the form; choose another name")
         self._lines = HeaderLines((*self._names, *secrets, _CHUNKED))
         self.headers = frozenset((*self._names, *secrets)) | CLAIMING_HEADERS
 
@@ -116,10 +121,10 @@ class FromProxy:
         return f"FromProxy({self._form!r}, peers={self._peers!r})"
 
     def chain(self, scope: Mapping[str, Any]) -> tuple[bytes, ...]:
-        """The certificates that the proxy tells of, DER, the client's own first; ``()`` when the client showed none.
+        """The certificates in DER, the client's own first; ``()`` when the client sent none.
 
-        InvalidCredentialsError for headers that nobody can believe, KeySourceUnavailableError when the server or the
-        proxy is not set up to be believed.
+        InvalidCredentialsError: the headers are not from the proxy, or malformed. KeySourceUnavailableError: the setup
+        of the server or the proxy does not prove where headers come from.
         """
         lines = self._lines.find(scope["headers"])
         chunked = lines.pop(_CHUNKED, [])
@@ -127,8 +132,8 @@ class FromProxy:
         if not lines:
             if self._form.every_time and self._is_secret(secret):
                 raise KeySourceUnavailableError(
-                    f"the proxy sent no {' or '.join(self._form.names)}, so it does not overwrite that of its clients; "
-                    "see docs/mtls.md"
+                    f"the proxy sent no {' or '.join(self._form.names)}, so it does not overwrite its clients' header; "
+                    "configure it as in docs/mtls.md"
                 )
             return ()
         self._check_sender(scope, secret)
@@ -141,20 +146,20 @@ class FromProxy:
         if isinstance(peers, ProxySecret):
             if not self._is_secret(secret):
                 raise InvalidCredentialsError(
-                    f"a header tells of a client certificate, and {peers.header} is not what the proxy adds"
+                    f"a header has a client certificate, and {peers.header} does not have the proxy's secret"
                 )
             return
         if not records_peers(scope):
             raise KeySourceUnavailableError(_NO_PEER)
         if isinstance(peers, UnixSocket):
             if not came_by_unix_socket(scope):
-                raise InvalidCredentialsError("a header tells of a client certificate, and came by no unix socket")
+                raise InvalidCredentialsError("a header has a client certificate, and did not come by a unix socket")
             return
         peer = verified_peer(scope)
         if peer is None or not peers.covers(peer):
             raise InvalidCredentialsError(
-                f"a header tells of a client certificate, and the peer {'is unknown' if peer is None else peer}, "
-                "which is not the proxy"
+                "a header has a client certificate, and the peer "
+                f"{'has no address, so it' if peer is None else peer} is not the proxy of peers=Networks(…)"
             )
 
     def _is_secret(self, lines: Lines) -> bool:
@@ -166,9 +171,9 @@ class FromProxy:
 
 def _only(lines: Lines, name: str) -> bytes:
     if None in lines:
-        raise InvalidCredentialsError(f"{name}: an alias with underscores came")
+        raise InvalidCredentialsError(f"the header {name} came with underscores in its name")
     if len(lines) > 1:
-        raise InvalidCredentialsError(f"{name}: it came more than once")
+        raise InvalidCredentialsError(f"the header {name} came more than once")
     value = lines[0]
     assert value is not None  # noqa: S101  for the type checker: None was looked for
     return value.strip(b" \t")

@@ -1,4 +1,4 @@
-"""Proxies that write their own verdict beside the certificate: nginx, HAProxy and Apache."""
+"""Proxies that write a certificate and their own verdict about it: nginx, HAProxy and Apache."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["Apache", "HAProxy", "Nginx"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _WithVerdict(NamedHeaders):
-    """A certificate, and SUCCESS or NONE beside it."""
+    """A certificate, and SUCCESS or NONE in a second header."""
 
     certificate: str = "X-SSL-Client-Cert"
     verdict: str = "X-SSL-Client-Verify"
 
     def _is_shown(self, values: Values, *null: bytes) -> bool:
-        """Whether the client showed a certificate, which the proxy has found good; ``null``: its words for no value."""
+        """Whether the client sent a certificate that the proxy has verified; ``null``: its values for a missing one."""
         absent = (None, b"", *null)
         is_absent = values.get(self.certificate) in absent
         if is_absent and values.get(self.verdict) in (*absent, b"NONE"):
@@ -34,7 +34,7 @@ class _WithVerdict(NamedHeaders):
         _demand(values, self.verdict, b"SUCCESS")
         if is_absent:
             raise InvalidCredentialsError(
-                f"{self.certificate}: the proxy says that the certificate is good, and sends none"
+                f"{self.certificate}: the proxy says that it verified a certificate, and sends none"
             )
         return True
 
@@ -46,7 +46,7 @@ class Nginx(_WithVerdict):
         proxy_set_header X-SSL-Client-Cert   $ssl_client_escaped_cert;
         proxy_set_header X-SSL-Client-Verify $ssl_client_verify;
 
-    Its words for a client without a certificate are NONE, and an absent header.
+    For a client without a certificate it writes NONE, and no certificate header.
     """
 
     def read(self, values: Values) -> tuple[bytes, ...]:
@@ -63,8 +63,8 @@ class HAProxy(NamedHeaders):
         http-request set-header X-SSL-Client-Used   %[ssl_c_used]
         http-request set-header X-SSL-Client-Verify %[ssl_c_verify]
 
-    or ``:%[ssl_c_der,base64]:``, as RFC 9440 has it. Its words for a client without a certificate are an empty value
-    or ``::``, with ``ssl_c_used`` 0: ``ssl_c_verify`` is 0 then too.
+    or ``:%[ssl_c_der,base64]:`` as in RFC 9440. For a client without a certificate it writes an empty value or ``::``,
+    and ``ssl_c_used`` 0. ``ssl_c_verify`` is 0 in both cases.
     """
 
     certificate: str = "X-SSL-Client-Cert"
@@ -87,9 +87,9 @@ class Apache(_WithVerdict):
         RequestHeader set X-SSL-Client-Cert   "%{SSL_CLIENT_CERT}s"
         RequestHeader set X-SSL-Client-Verify "%{SSL_CLIENT_VERIFY}s"
 
-    with ``SSLVerifyClient optional`` or ``require``. Never with ``optional_no_ca``: in a resumed session of TLS 1.2 it
-    says SUCCESS of a certificate by anybody (seen with 2.4.71). Its words for a client without a certificate are NONE,
-    and ``(null)`` or an empty value.
+    with ``SSLVerifyClient optional`` or ``require``. Never use ``optional_no_ca``: in a resumed session of TLS 1.2 it
+    writes SUCCESS for a certificate of an unknown authority (seen with 2.4.71). For a client without a certificate it
+    writes NONE, and ``(null)`` or an empty value.
     """
 
     def read(self, values: Values) -> tuple[bytes, ...]:
@@ -102,7 +102,7 @@ def _demand(values: Values, name: str, wanted: bytes) -> None:
     said = values.get(name)
     if said is None:
         raise InvalidCredentialsError(
-            f"{name}: the proxy does not say whether the certificate is good; let it send this header"
+            f"{name}: the proxy did not send its verdict about the certificate; make it send this header"
         )
     if said != wanted:
-        raise InvalidCredentialsError(f"{name}: the proxy says {said[:64]!a}, not {wanted.decode()}")
+        raise InvalidCredentialsError(f"{name}: the proxy's verdict is {said[:64]!a}, not {wanted.decode()}")

@@ -113,10 +113,10 @@ def test_a_verdict_that_is_missing_or_bad(told: Told) -> None:
     for index, (name, _) in enumerate(headers):
         if name in ("X-SSL-Client-Verify", "X-SSL-Client-Used"):
             rest = [*headers[:index], *headers[index + 1 :]]
-            with pytest.raises(InvalidCredentialsError, match="does not say"):
+            with pytest.raises(InvalidCredentialsError, match="did not send its verdict"):
                 chain(told.form, rest)
             for bad in ("", "NONE", "GENEROUS", "FAILED:unable to verify", "success", "10", "00", "(null)", "SUCCES"):
-                with pytest.raises(InvalidCredentialsError, match="the proxy says"):
+                with pytest.raises(InvalidCredentialsError, match="the proxy.s verdict is"):
                     chain(told.form, [*rest, (name, bad)])
 
 

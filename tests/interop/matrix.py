@@ -254,7 +254,8 @@ def _row(
         if _is_accepted(verdict):
             lost = _removable(document, ask[column])
             if lost:
-                note = f"Each of these can be removed by the server of the card, and the card is still accepted: {_listed(lost)}."
+                note = "Each of these can be removed by the server of the card, and the card is still accepted: "
+                note += f"{_listed(lost)}."
         elif not note:
             note = _REASONS[_reason(kind, by, column, verdicts)]
         cells.append(Cell(verdict=verdict, note=note))

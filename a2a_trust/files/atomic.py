@@ -1,18 +1,18 @@
-"""Write files whole or not at all, and let one process at a time change them.
+"""Write files atomically, and allow only one process at a time to change a file.
 
 Readers see the old content or the new one, never a part. A process that is killed at any moment leaves one of the two:
 
 1. The new content is written to a file without a name (``O_TMPFILE``) in the folder of the target, and to the disk.
-2. A new file gets its name by a link, which fails when the name is taken.
-3. A file that is there is replaced: the content is linked to the temporary name ``.NAME.a2a-sign``, and renamed.
+2. A new file gets its name by a link, which fails if the name is taken.
+3. An existing file is replaced: the content is linked to the temporary name ``.NAME.a2a-sign``, which is then renamed.
 
 A kill between the two parts of step 3 leaves the temporary name, which the next process that writes this file removes.
-Where the system or the file system has no files without a name, the temporary name is there from step 1 on.
+If the system or the file system has no files without a name, the temporary name exists from step 1 on.
 
-Two locks (``flock``) keep processes apart. Who changes a file locks the file itself, from reading to writing. The new
-content is locked by its writer, from before it has a name: a temporary name whose content nobody has locked was left by
-a process that was killed. The system frees both locks when a process ends, however it ends. Whoever may open a file may
-lock it for ever, so nobody waits longer than 30 seconds.
+Two locks (``flock``) keep processes apart. A process that changes a file locks the file itself, from reading to writing.
+It also locks the new content, before that has a name. So a temporary name with unlocked content was left by a process
+that was killed. The system frees both locks when a process ends, however it ends. Anybody who can open a file can lock
+it for ever, so no process waits longer than 30 seconds.
 """
 
 from __future__ import annotations
@@ -48,26 +48,27 @@ _LONGEST_NAME: Final = 100  # bytes; with what is added it fits the shortest lim
 
 
 class Over(Enum):
-    """What may be replaced when a file is written."""
+    """The content that may be replaced when a file is written."""
 
     NOTHING = auto()
     ANYTHING = auto()
     WHAT_WAS_READ = auto()
-    """The file as it was when it was locked; who changed it since, without a lock, loses nothing."""
+    """Only the content at the time of the lock; a change that another program made without the lock is not lost."""
 
 
 class FileToWrite:
-    """A file on its way from the old content to the new one: lock it, read it, prepare the new content, commit.
+    """A change of a file: lock it, read it, prepare the new content, commit.
 
-    Why this is a class: of several files all can be prepared, and every reason to fail met, before the first is
-    changed. As a context manager it leaves nothing behind that was not committed, and frees the lock.
+    Several files can all be prepared, and every reason to fail is met, before the first one is changed. As a context
+    manager it removes content that was not committed, and frees the lock.
 
-    A symbolic link is followed. A new file gets the mode that ``prepare`` is given, else what the umask leaves; a file
-    that is there keeps its own mode and POSIX ACL, and its owner and group where the process may give them; rights that
-    cannot be kept are taken away, never given to others. With a mode the content
-    may be secret: it belongs to whoever writes it, whatever was there. What is not a regular file (a pipe, a device) is
-    neither locked nor replaced: ``commit`` writes to it, with a mode only if it is ours or root's. ``Over.NOTHING``
-    follows no link.
+    - A symbolic link is followed, except with ``Over.NOTHING``.
+    - A new file gets the mode that ``prepare`` is given, or the default mode of the process.
+    - An existing file keeps its mode and POSIX ACL, and its owner and group if the process may set them. Rights that
+      cannot be kept are removed, never given to others.
+    - With a mode the content may be secret, so the new file belongs to its writer, whatever file was there.
+    - Anything but a regular file (a pipe, a device) is neither locked nor replaced: ``commit`` writes to it, with a mode
+      only if it belongs to this user or to root.
 
     OSErrors name ``path`` and say what to do.
     """
@@ -86,12 +87,12 @@ class FileToWrite:
         self._is_secret = False
 
     def lock(self, *, wait: bool = True) -> bool:
-        """Lock the file, if it is there; False when another process has it and we do not wait for that.
+        """Lock the file, if it exists. False: another process has the lock, and ``wait`` is not set.
 
-        OSError: the other process had it for 30 seconds. After one second the log says which file we wait for.
+        OSError: the other process has kept the lock for 30 seconds. After one second the log names the file.
 
-        A system without ``flock`` (Windows), a file system without it, and NFS for a file that may only be read, leave
-        ``is_locked`` false: then a change by another process is noticed by ``commit``, which refuses.
+        Without ``flock`` (Windows, some file systems, and NFS for a file that is read-only for us) ``is_locked`` stays
+        False. Then ``commit`` detects a change by another process, and fails.
         """
         with _naming(self.path):
             while _regular(self.path) is not None:
@@ -99,7 +100,7 @@ class FileToWrite:
                 try:
                     descriptor = _open_to_lock(self.path)
                 except FileNotFoundError:
-                    continue  # removed since the look at it, perhaps to be replaced
+                    continue  # it was removed in between, perhaps to be replaced
                 except PermissionError:
                     if self.over is Over.WHAT_WAS_READ:
                         raise
@@ -114,18 +115,18 @@ class FileToWrite:
                 os.close(descriptor)
                 if lock is _Lock.BUSY:
                     return False
-                # Another file was put in its place while we waited: lock that one.
+                # Another file has replaced it while we waited: lock that one.
         return True
 
     def unlock(self) -> None:
-        """Free the lock, and forget what the file looked like."""
+        """Free the lock, and forget the stamp of the file."""
         file, self._file, self._seen, self.is_locked = self._file, None, None, False
         if file is not None:
             file.close()
 
     @property
     def opened(self) -> BinaryIO:
-        """The file that is locked, open for reading."""
+        """The locked file, open for reading."""
         if self._file is None:
             self.path.stat()  # FileNotFoundError
             raise OSError(errno.EINVAL, "not a regular file", str(self.path))
@@ -144,7 +145,7 @@ class FileToWrite:
         with _naming(self.path, _ADVICE):
             if is_reserved(self.path) or is_reserved(_followed(self.path)):
                 raise OSError(errno.EINVAL, "such names are reserved for temporary files; name another file")
-            self.check()  # else what was removed would be made again, with the rights of any new file
+            self.check()  # otherwise a removed file would be made again, with the default rights
             old = self._replaced()
             if old is not None and self._file is None and not _has_a_name(old):
                 self._for_device, self._is_secret = data, mode is not None
@@ -154,10 +155,10 @@ class FileToWrite:
                 self._target = _followed(self.path)
             self._is_new = old is None
             if mode is not None:
-                old = None  # a stranger may have put it there: the secret is not given to its owner or group
+                old = None  # a stranger may have put the file there: its owner and group must not get the secret
             elif old is not None:
                 mode = stat.S_IMODE(old.st_mode)
-            # Made with no more than the final rights: a secret is never readable by others, not even for a moment.
+            # Never more than the final rights: others must not read a secret, not even for a moment.
             self._open_new(0o666 if mode is None else mode & 0o600)
             with os.fdopen(self._descriptor, "wb", closefd=False) as file:
                 file.write(data)
@@ -167,14 +168,14 @@ class FileToWrite:
                 os.fsync(self._descriptor)
 
     def check(self) -> None:
-        """OSError when somebody else changed the file after it was read, or put another one in its place."""
+        """OSError if another program has changed or replaced the file since it was read."""
         if self.over is Over.WHAT_WAS_READ and self._seen not in (None, stamp_of_path(self.path)):
             raise _changed_meanwhile(self.path)
 
     def commit(self) -> None:
-        """Put the new content in place, also after a crash. FileExistsError: ``Over.NOTHING``, and something is there.
+        """Put the new content in place, and flush it to the disk. FileExistsError: ``Over.NOTHING``, and the file exists.
 
-        OSError as ``check``, too.
+        OSError: also as ``check``.
         """
         with _naming(self.path, _ADVICE):
             if self._for_device is not None:
@@ -192,7 +193,7 @@ class FileToWrite:
                     os.close(folder)
 
     def discard(self) -> None:
-        """Remove what was prepared and not committed."""
+        """Remove the prepared content that was not committed."""
         new, self._new = self._new, None
         if new is not None:
             os.close(new)
@@ -218,7 +219,7 @@ class FileToWrite:
         return self._new
 
     def _replaced(self) -> os.stat_result | None:
-        """What the new content replaces."""
+        """The status of the file that the new content replaces."""
         if self.over is Over.NOTHING:
             if os.path.lexists(self.path):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
@@ -230,7 +231,7 @@ class FileToWrite:
             raise OSError(errno.EINVAL, "not a regular file, and it belongs to another user; nothing was written")
 
     def _open_new(self, rights: int) -> None:
-        """Open the file for the new content, without a name where that can be, and lock it."""
+        """Open and lock the file for the new content, without a name if the system supports that."""
         temporary = _temporary_of(self._target)
         self._new = _open_without_name(self._target.parent, rights)
         if self._new is None:
@@ -251,10 +252,10 @@ class FileToWrite:
                 continue
             if _flock(self._new) is not _Lock.BUSY and _is_at(self._new, temporary):
                 return
-            os.close(self._new)  # before it was locked, somebody took it for one that was left
+            os.close(self._new)  # before the lock, another process took it for a leftover and removed it
 
     def _clear(self, temporary: Path) -> None:
-        """Remove a temporary, when we have waited for the process that works on it. A stranger is not waited for."""
+        """Remove a temporary file after waiting for its process, unless that belongs to a stranger."""
         target = _status(self._target)
         us = os.geteuid() if os.name == "posix" else 0
         _remove_leftover(temporary, wait_for={us, us if target is None else target.st_uid})
@@ -271,8 +272,8 @@ class FileToWrite:
         temporary = self._temporary or self._named()
         if not _is_at(self._descriptor, temporary):
             raise _changed_meanwhile(self.path)  # only where nothing can be locked
-        self.check()  # as late as can be: only a change between this and the next call is not noticed
-        if os.name != "posix":  # a file that is open can be neither renamed nor replaced
+        self.check()  # as late as possible: only a change between this and the next call is not detected
+        if os.name != "posix":  # Windows can neither rename nor replace an open file
             os.close(self._descriptor)
             self._new = None
             self.unlock()
@@ -297,20 +298,19 @@ class FileToWrite:
 
 
 def is_reserved(path: Path) -> bool:
-    """Whether the name is that of a temporary, which the next command may remove."""
+    """Whether the name is that of a temporary file, which the next command may remove."""
     return path.name.startswith(".") and path.name.endswith(".a2a-sign")
 
 
 def is_taken(path: Path) -> bool:
-    """Whether something has this name. First, what a process that was killed left beside it is removed."""
+    """Whether the name is taken. A leftover of a killed process beside it is removed first."""
     with FileToWrite(path, Over.NOTHING) as file:
         file.lock(wait=False)
     return os.path.lexists(path)
 
 
 def write_atomically(path: Path, data: bytes, *, mode: int | None = None, replace: bool = True) -> None:
-    """After this the file holds ``data``; see ``FileToWrite``. FileExistsError when ``replace`` is false and something
-    is there."""
+    """Write ``data`` to the file, as ``FileToWrite`` does. FileExistsError: it exists, and ``replace`` is False."""
     if not replace and is_taken(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     with FileToWrite(path, Over.ANYTHING if replace else Over.NOTHING) as file:
@@ -322,28 +322,28 @@ def write_atomically(path: Path, data: bytes, *, mode: int | None = None, replac
 
 @contextmanager
 def locked(path: Path) -> Iterator[FileToWrite]:
-    """The file, locked; nobody else changes it until the end. ConfigurationError where it cannot be locked.
+    """In the block, the file is locked, so no other process changes it.
 
-    FileNotFoundError: it is not there.
+    FileNotFoundError: it does not exist. ConfigurationError: the system or file system has no locks.
     """
     with FileToWrite(path, Over.WHAT_WAS_READ) as file:
         file.lock()
         if not file.is_locked:
             file.opened.fileno()  # it is there, and a regular file
             raise ConfigurationError(
-                f"{path} is changed only under a lock of POSIX systems, which this system or file system does not "
-                "have; change it where there is one"
+                f"{path} can be changed only under a POSIX lock, which this system or file system does not have; change "
+                "it on a system that has such locks"
             )
         yield file
 
 
 @contextmanager
 def locked_together(files: Sequence[FileToWrite]) -> Iterator[None]:
-    """Lock all of these that are there, as ``FileToWrite.lock`` does, and discard and unlock them at the end.
+    """In the block, all existing files are locked, as ``FileToWrite.lock`` does; at the end all are discarded.
 
-    A process that has a lock never waits for another one: it frees what it has, and begins with the lock that it could
-    not get. So no two processes wait for each other, in whatever order each names the files. ConfigurationError: two of
-    the files are one file, or they are more than this process may have open.
+    A process never waits while it holds a lock: it frees its locks, and begins with the lock that it could not get. So
+    two processes never wait for each other, whatever the order of their files. ConfigurationError: two of the files are
+    the same, or they are more than this process may open.
     """
     _allow_open(2 * len(files))
     with ExitStack() as stack:
@@ -357,7 +357,7 @@ def locked_together(files: Sequence[FileToWrite]) -> Iterator[None]:
 
 
 def _allow_open(count: int) -> None:
-    """Raise the limit of this process so that it may have so many files open, the old and the new of each."""
+    """Raise the limit of this process for open files, if it is lower: each file needs two."""
     if sys.platform == "win32":
         return
     from resource import RLIMIT_NOFILE, getrlimit, setrlimit
@@ -366,13 +366,14 @@ def _allow_open(count: int) -> None:
     if soft in range(needed):
         if hard in range(needed):
             raise ConfigurationError(
-                f"{count // 2} files at once need {needed} open files, and this system allows {hard}; name fewer files"
+                f"{count // 2} files at a time need {needed} open files, and this system allows {hard}; name fewer "
+                "files"
             )
         setrlimit(RLIMIT_NOFILE, (needed, hard))
 
 
 def _lock_all(files: Sequence[FileToWrite]) -> FileToWrite | None:
-    """Lock all, and wait for the first one only; or lock none, and return the one that another process has."""
+    """Lock all files, waiting only for the first; or lock none, and return a file that another process has locked."""
     _check_different(files)
     for file in files:
         if not file.lock(wait=file is files[0]):
@@ -390,7 +391,7 @@ def _check_different(files: Sequence[FileToWrite]) -> None:
         if status is not None:
             first = paths.setdefault((status.st_dev, status.st_ino), file.path)
             if first is not file.path:
-                raise ConfigurationError(f"{first} and {file.path} are one file, by a hard link; name one of them")
+                raise ConfigurationError(f"{first} and {file.path} are the same file (a hard link); name one of them")
 
 
 class _Lock(Enum):
@@ -400,7 +401,7 @@ class _Lock(Enum):
 
 
 def _waited_for(descriptor: int, path: Path) -> _Lock:
-    """As ``_flock``, after waiting for the process that has the lock. TimeoutError: it keeps it."""
+    """As ``_flock``, after waiting for the process that has the lock. TimeoutError: it keeps the lock."""
     begun, is_told = time.monotonic(), False
     while (lock := _flock(descriptor)) is _Lock.BUSY:
         waited = time.monotonic() - begun
@@ -431,7 +432,7 @@ def _flock(descriptor: int) -> _Lock:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """None when nothing is there."""
+    """The status of the file; None if it does not exist."""
     try:
         return path.stat()
     except FileNotFoundError:
@@ -444,12 +445,12 @@ def _regular(path: Path) -> os.stat_result | None:
 
 
 def _has_a_name(status: os.stat_result) -> bool:
-    """Whether it is a regular file in a folder; ``/dev/stdout`` may be one that was deleted, which is written to."""
+    """Whether it is a regular file with a name; ``/dev/stdout`` may be a deleted file, which is written to directly."""
     return stat.S_ISREG(status.st_mode) and status.st_nlink > 0
 
 
 def _opened_folder(path: Path) -> int | None:
-    """None where folders cannot be opened: Windows, and one in which we may write and not read."""
+    """The folder; None if it cannot be opened: on Windows, and without the right to read it."""
     try:
         return os.open(path, os.O_RDONLY)
     except PermissionError:
@@ -461,7 +462,7 @@ def _followed(path: Path) -> Path:
 
 
 def _temporary_of(target: Path) -> Path:
-    """The one name beside the target that its new content may have."""
+    """The temporary name for the new content of the target."""
     name = target.name
     if len(os.fsencode(name)) > _LONGEST_NAME:
         from hashlib import sha256
@@ -471,7 +472,7 @@ def _temporary_of(target: Path) -> Path:
 
 
 def _open_to_lock(path: Path, flags: int = 0) -> int:
-    flags |= getattr(os, "O_NONBLOCK", 0)  # a pipe that somebody put there holds nobody up
+    flags |= getattr(os, "O_NONBLOCK", 0)  # opening a pipe must not block
     try:
         return os.open(path, os.O_RDWR | flags)  # a lock over NFS needs the right to write
     except OSError:
@@ -479,13 +480,13 @@ def _open_to_lock(path: Path, flags: int = 0) -> int:
 
 
 def _open_without_name(folder: Path, rights: int) -> int | None:
-    """A new file that has no name; None where there are none, or where they cannot get a name later."""
+    """A new file without a name; None if the system has no such files, or cannot name them later."""
     if not hasattr(os, "O_TMPFILE"):
         return None
     try:
         descriptor = os.open(folder, os.O_TMPFILE | os.O_WRONLY, rights)
     except OSError:
-        return None  # what is wrong with the folder is found when the temporary is made
+        return None  # an error of the folder comes when the temporary file is made
     if not Path(f"/proc/self/fd/{descriptor}").exists():
         os.close(descriptor)
         return None
@@ -493,13 +494,13 @@ def _open_without_name(folder: Path, rights: int) -> int | None:
 
 
 def _link(descriptor: int, path: Path) -> None:
-    """Give the file a name. FileExistsError when it is taken."""
-    # With a directory's descriptor, although it is not needed, Python follows the link that /proc has.
+    """Give the file a name. FileExistsError: the name is taken."""
+    # src_dir_fd is not needed, but only with it Python follows the link in /proc.
     os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether the open file has this name, still."""
+    """Whether the open file still has this name."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.lstat())
     except FileNotFoundError:
@@ -507,15 +508,15 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _remove_leftover(temporary: Path, *, wait_for: Collection[int] = (), of: os.stat_result | None = None) -> None:
-    """Remove a temporary that a process left. One that a process works on stays.
+    """Remove a temporary file that a killed process left; that of a running process stays.
 
-    With ``wait_for`` that process is waited for if one of these users owns the temporary; else OSError. ``of`` is the
-    target, if it is locked: a process that was killed may have left it with both names.
+    With ``wait_for``, wait for the process if one of these users owns the temporary file; else OSError. ``of`` is the
+    locked target: a killed process may have left it with both names.
     """
     try:
         status = temporary.lstat()
         if not stat.S_ISREG(status.st_mode) or (of is not None and os.path.samestat(status, of)):
-            temporary.unlink()  # never opened: we make no links, pipes or devices
+            temporary.unlink()  # not made by us, who make no links, pipes and devices; never open it
             return
         descriptor = _open_to_lock(temporary, getattr(os, "O_NOFOLLOW", 0))
         try:
@@ -537,7 +538,7 @@ def _remove_leftover(temporary: Path, *, wait_for: Collection[int] = (), of: os.
 
 
 def _acl_of(file: Path | int) -> bytes | None:
-    """The POSIX ACL, as Linux has it; None where there is none, and empty when it cannot be read."""
+    """The POSIX ACL in the form of Linux; None without one, and empty if it cannot be read."""
     if not hasattr(os, "getxattr"):
         return None
     try:
@@ -547,7 +548,7 @@ def _acl_of(file: Path | int) -> bytes | None:
 
 
 def _give_rights(descriptor: int, mode: int | None, old: os.stat_result | None, acl: bytes | None) -> None:
-    """The mode, and the owner, group and ACL of the old file, as far as the process may give them."""
+    """Set the mode, and the owner, group and ACL of the old file as far as the process may."""
     if os.name != "posix" or mode is None:
         return
     if old is not None:
@@ -555,9 +556,9 @@ def _give_rights(descriptor: int, mode: int | None, old: os.stat_result | None, 
             os.fchown(descriptor, old.st_uid if os.geteuid() == 0 else -1, old.st_gid)
         except PermissionError:  # root of a container may lack the capability
             acl = acl and b""
-            mode &= ~0o070 | (mode & 0o007) << 3  # our group is another one: it may do what everybody may
+            mode &= ~0o070 | (mode & 0o007) << 3  # the new file has our group, which gets the rights of everybody
     if acl is not None:
-        mode &= ~0o070  # with an ACL these bits are its mask, not what the group may
+        mode &= ~0o070  # with an ACL these bits are its mask, not the rights of the group
     os.fchmod(descriptor, mode)
     if acl:
         with suppress(OSError):
@@ -571,7 +572,7 @@ def _changed_meanwhile(path: Path) -> OSError:
 
 @contextmanager
 def _naming(path: Path, advice: Mapping[int, str] = MappingProxyType({})) -> Iterator[None]:
-    """OSErrors of the block name the file that people named, never a temporary, and say what to do."""
+    """In the block, OSErrors name the file that people named, never a temporary file, and say what to do."""
     try:
         yield
     except OSError as error:

@@ -1,17 +1,14 @@
 """SQLite files that several processes of one machine share.
 
-A file has a rollback journal, SQLite's default. Between two changes nothing lies beside it, so a reader needs only the
-right to read: it works on a read-only mount and on a full disk. Writers take turns (``BEGIN IMMEDIATE``) and wait for
-one another, and readers wait while a change is put into the file; both for at most ``timeout`` seconds.
+A file has a rollback journal, SQLite's default. Between two changes there is no other file beside it, so a reader needs
+only the right to read: it works on a read-only mount and on a full disk. Writers take turns (``BEGIN IMMEDIATE``), and
+readers wait while a change is written; both wait for at most ``timeout`` seconds.
 
-SQLite plays a log or a journal that it finds beside a file into that file, without asking whether it belongs there. So
-a file that was restored beside an old ``-wal`` or ``-journal`` would be destroyed by opening it. Every opening looks
-first, and refuses.
+SQLite plays a log or a journal that it finds beside a file into that file, even if it belongs to another file. Opening a
+file that was restored beside an old ``-wal`` or ``-journal`` would destroy it. So every opening checks these files first.
 
-A file is made for its owner only, whole from its first moment, and never by way of opening it: a file that vanished is
+A file is made for its owner only, complete from its first moment, and never by opening it: a file that has vanished is
 not an empty one.
-
-Not here: what is in the tables.
 """
 
 from __future__ import annotations
@@ -71,18 +68,20 @@ def revision_of(table: str, columns: str) -> str:
 
 
 def text_of(value: object) -> str:
-    """Text, also where it is none: what is not UTF-8 becomes surrogates, which no record may hold."""
+    """The value as text. Bytes that are not UTF-8 become surrogates, which no record may hold."""
     return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqliteFile:
-    """One such file. ``what`` it is for people ("API key store"); ``application_id`` and ``version`` mark it as one;
-    ``tables`` is the SQL that makes its tables. ``if_damaged`` says what to do then. ``timeout``: the longest, in
-    seconds, that a read or a write waits for others.
+    """A shared SQLite file.
 
-    With ``unavailable``, ``open_or_make``, ``check_content``, ``connection``, ``writing`` and ``SqliteReader.reading``
-    raise that in place of OSError and sqlite3.Error, their blocks included.
+    - ``what``: its kind, for people ("API key store"). ``application_id`` and ``version`` mark a file of this kind.
+    - ``tables``: the SQL that makes its tables.
+    - ``if_damaged``: advice for people, for a damaged file.
+    - ``timeout``: the longest time that a read or a write waits for others, in seconds.
+    - ``unavailable``: an error that ``open_or_make``, ``check_content``, ``connection``, ``writing`` and
+      ``SqliteReader.reading``, with their blocks, raise in place of OSError and sqlite3.Error.
     """
 
     path: Path
@@ -95,11 +94,10 @@ class SqliteFile:
     unavailable: type[TrustError] | None = None
 
     def open_or_make(self, given: Path | str, *, create: bool, if_missing: str) -> bool:
-        """Whether the file was made; it is one of ours, and nobody else can write to it. ``given`` is its path as
-        people wrote it.
+        """Open the file, or make it with ``create``; returns whether it was made. ``given`` is its path in errors.
 
-        ConfigurationError: it is not there (``if_missing`` says what to do) and not to be made, or it is something
-        else. OSError: it cannot be made. sqlite3.Error: it cannot be read.
+        ConfigurationError: it does not exist (``if_missing`` says what to do), it is not a file of this kind, or
+        everybody can write to it. OSError: it cannot be made. sqlite3.Error: it cannot be read.
         """
         with self.translated():
             makes = not self.path.exists()
@@ -113,7 +111,7 @@ class SqliteFile:
             return makes
 
     def check_content(self) -> None:
-        """sqlite3.DatabaseError when what is in the file is damaged. It reads all of it."""
+        """Read the whole file; sqlite3.DatabaseError if it is damaged."""
         with self.connection() as connection:
             (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
             if found != "ok":
@@ -132,7 +130,7 @@ class SqliteFile:
             raise self.unavailable(self.complaint(error)) from None
 
     def complaint(self, error: sqlite3.Error | OSError) -> str:
-        """What is wrong, and the way out. The words of SQLite name tables and columns, not values."""
+        """The text of the error, and what to do. The texts of SQLite name tables and columns, not values."""
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:  # the kind, without what it is of
             return f"the {self.what} {self.path} is damaged ({error}); {self.if_damaged}"
         return f"the {self.what} {self.path}: {_reason(error)}"
@@ -145,28 +143,28 @@ class SqliteFile:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """A connection within one transaction, in which nobody else writes; an exception undoes what was written.
+        """A connection in a transaction, in which no other process writes; an exception undoes its changes.
 
-        After the block the change is on the disk, and outlives a power cut.
+        After the block the change is on the disk, and survives a power cut.
         """
         with self.connection() as connection:
             connection.execute("PRAGMA synchronous = EXTRA")  # the end of the journal is on the disk too
-            connection.execute("BEGIN IMMEDIATE")  # before reading: who is second sees what the first one wrote
+            connection.execute("BEGIN IMMEDIATE")  # before reading: the second writer sees the change of the first
             yield connection
             connection.execute("COMMIT")  # an exception before this closes the connection, which rolls back
 
     def open(self, *, read_only: bool = False) -> sqlite3.Connection:
         """A connection, for any thread but one at a time, that the caller closes.
 
-        ConfigurationError: the file is something else by now, everybody can write to it, or what lies beside it
+        ConfigurationError: the file is of another kind now, everybody can write to it, or a log or journal beside it
         belongs to another file. OSError, sqlite3.Error: it cannot be read.
         """
         return self.followed()._open(read_only=read_only)
 
     def followed(self) -> SqliteFile:
-        """This file by its own name, where ``path`` leads by symbolic links now: beside that SQLite keeps its journal.
+        """This file under the name to which symbolic links in ``path`` lead now: SQLite keeps its journal there.
 
-        Links are exchanged, so this is asked at every opening.
+        Links may change, so every opening does this.
         """
         return replace(self, path=Path(os.path.realpath(self.path)))
 
@@ -186,7 +184,7 @@ class SqliteFile:
         return connection
 
     def check(self, connection: sqlite3.Connection) -> None:
-        """ConfigurationError when what the connection reads is not of this kind and version."""
+        """ConfigurationError unless the connection reads a file of this kind and version."""
         try:
             (application,) = connection.execute("PRAGMA application_id").fetchone()
             (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -195,7 +193,9 @@ class SqliteFile:
                 raise
             application = version = None
         if application != self.application_id:
-            raise ConfigurationError(f"{self.path} is no {self.what}, or is damaged; it was left as it is")
+            raise ConfigurationError(
+                f"{self.path} is not this kind of file ({self.what}), or is damaged; it was not changed. Check the path"
+            )
         if version != self.version:
             way_out = "or move the file away to begin with an empty one" if version < self.version else "or a newer one"
             raise ConfigurationError(
@@ -208,11 +208,11 @@ class SqliteFile:
         return self.path.with_name(f"{self.path.name}{suffix}")
 
     def check_beside(self) -> None:
-        """ConfigurationError when a log or a journal beside the file would be played into it and is not its own.
+        """ConfigurationError if a log or a journal beside the file belongs to another file. The rules:
 
-        1. What lies there was put there by somebody whom this file is entrusted to anyway.
+        1. The files beside it belong to users who may change this file anyway.
         2. There is no log.
-        3. A journal is one of a change to this file.
+        3. A journal belongs to a change of this file.
         """
         for suffix in ("-journal", "-wal", "-shm"):
             self._check_owner(self.beside(suffix))
@@ -234,14 +234,14 @@ class SqliteFile:
         if not self._owns_journal():
             journal = self.beside("-journal")
             raise ConfigurationError(
-                f"{journal} seems to belong to another file than this {self.what}, and SQLite would undo with it what "
-                f"is in {self.path}; if {self.path} was restored from a copy, move the journal away: "
+                f"{journal} seems to belong to another file than this {self.what}, and SQLite would overwrite "
+                f"{self.path} with it; if {self.path} was restored from a copy, move the journal away: "
                 f"mv {shlex.quote(str(journal))} {shlex.quote(f'{journal}.old')}   "
                 f"(if it was not, a process died while it wrote; undo its part with: sqlite3 {quoted} .tables)"
             )
 
     def _check_owner(self, beside: Path) -> None:
-        """ConfigurationError when a stranger put this there, or can write to it; an empty one can still be filled."""
+        """ConfigurationError if a stranger owns this file or can write to it, even if it is empty."""
         try:
             status = beside.lstat()
         except FileNotFoundError:
@@ -250,7 +250,7 @@ class SqliteFile:
         if not stat.S_ISREG(status.st_mode):
             wrong = "is not a regular file"
         elif status.st_uid not in trusted:
-            wrong = f"belongs to user {status.st_uid}, who is neither the owner of {self.path} nor the one who opens it"
+            wrong = f"belongs to user {status.st_uid}, who neither owns {self.path} nor runs this program"
         elif os.name == "posix" and status.st_mode & stat.S_IWOTH:
             wrong = "can be written by everybody"
         else:
@@ -263,10 +263,10 @@ class SqliteFile:
         )
 
     def _owns_journal(self) -> bool:
-        """Whether there is no journal that SQLite would play, or one of a change to the file as it is.
+        """Whether SQLite would play no journal, or one that belongs to a change of this file.
 
-        Writers of other processes come and go meanwhile. They change the file before they remove the journal: so if
-        the file's header is the same before and after a look at the journal, the two are of one moment.
+        Other processes may write at the same time. They change the file before they remove the journal. So if the
+        header of the file is the same before and after reading the journal, both are of the same moment.
         """
         beside = self.beside("-journal")
         if _size(beside) == 0:
@@ -281,7 +281,7 @@ class SqliteFile:
         return False
 
     def make(self) -> None:
-        """An empty one at ``path``; one that somebody else made meanwhile stays."""
+        """Make an empty file at ``path``; a file that another process has just made stays."""
         path = self.path
         for suffix in ("-wal", "-journal"):
             left = self.beside(suffix)
@@ -341,7 +341,7 @@ class SqliteReader:
             self._begin_in_this_process()
         with self._file.translated():
             if not self._lock.acquire(timeout=self._file.timeout):
-                raise sqlite3.OperationalError("the read before this one does not end")
+                raise sqlite3.OperationalError("an earlier read in another thread has not ended; try again")
             try:
                 connection = self._begun()
                 yield connection
@@ -353,7 +353,7 @@ class SqliteReader:
                 self._lock.release()
 
     def _begun(self) -> sqlite3.Connection:
-        """The connection, in a transaction. Where a process died while it wrote, its change is undone first."""
+        """The connection, in a transaction. The change of a process that died while writing is undone first."""
         try:
             return self._begin()
         except sqlite3.OperationalError as error:
@@ -405,7 +405,7 @@ class _Journal:
 
     @classmethod
     def read(cls, path: Path) -> _Journal | None:
-        """None when there is none that SQLite would play: its header is not written yet, or not any more."""
+        """Read a journal; None if SQLite would not play it, because its header is not written yet, or was removed."""
         try:
             with path.open("rb") as file:
                 header = _journal_header(file, 0)
@@ -437,9 +437,9 @@ class _Journal:
         return cls(is_whole, pages, size, tuple(records))
 
     def fits(self, path: Path, header: bytes) -> bool:
-        """Whether it belongs to the database there, which has this header, or changes nothing in it.
+        """Whether it belongs to the database at the path, which has this header, or changes nothing in it.
 
-        Every change writes the first page, but last. Before that, all pages are as they were.
+        Every change writes the first page last. Before that, the other pages in the journal may be unchanged.
         """
         for number, content in self.records:
             if number == 1:
@@ -470,7 +470,7 @@ def _number(file: BinaryIO, at: int) -> int:
 
 
 def _is_next(was: bytes, now: bytes) -> bool:
-    """Whether two headers are of one file, before a change and in it: each adds one to the counter when it ends."""
+    """Whether two headers are of one file, before and during a change; each change adds one to the counter at its end."""
     counts = [int.from_bytes(header[24:28]) for header in (was, now)]
     return counts[1] - counts[0] in (0, 1) and all(was[part] == now[part] for part in _UNCHANGING)
 
@@ -539,12 +539,12 @@ def _size(path: Path) -> int:
 def _reason(error: sqlite3.Error | OSError) -> str:
     if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK:
         return (
-            "a process died while it wrote, and what it left can be undone only with the right to write; "
-            "run any command of a2a-sign on the file as a user who may write to it and to its folder"
+            "a process died while it wrote, and undoing its change needs the right to write; run any command of "
+            "a2a-sign on the file as a user who may write to it and to its folder"
         )
     if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
         return (
-            "database is locked: another process reads or writes it, and did not end in time; nothing was changed, so "
-            "run this again, and end a process that holds it for long (fuser FILE names it)"
+            "database is locked: another process has read or written it for too long; nothing was changed. Run this "
+            "again; if that fails, end the other process (fuser FILE names it)"
         )
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)

@@ -1,4 +1,4 @@
-"""How a program that goes on notices that a file has changed, and what it does when the new content is no good."""
+"""Values that are read from files, and read again after a change; invalid new content leaves the last value."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ __all__ = ["Stamp", "Watched", "open_regular", "stamp_of", "stamp_of_path"]
 Stamp: TypeAlias = tuple[int, ...]
 
 RETRY_SECONDS: Final = 1.0
-"""How long after a failure the same content is tried again: a file system may have failed, or be slow to tell."""
+"""The time, after a failure, until the same content is tried again: the file system may have failed or be slow."""
 
 _T = TypeVar("_T")
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
-    """What differs after a change: another file in the same place, new content, new rights.
+    """A value that changes with the file: another file at the same path, new content, new rights.
 
-    Take it of the open file, before reading: then a change meanwhile is noticed the next time.
+    Take it from the open file before reading, so that a change in between is noticed the next time.
     """
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def stamp_of_path(path: Path) -> Stamp | None:
-    """As ``stamp_of``; None for what cannot be looked at now."""
+    """As ``stamp_of``; None if the status of the file cannot be read."""
     try:
         return stamp_of(path.stat())
     except OSError:
@@ -38,9 +38,9 @@ def stamp_of_path(path: Path) -> Stamp | None:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """The file, open for reading; OSError for everything that is not a regular file.
+    """Open a file for reading; OSError if it is not a regular file.
 
-    To open a pipe would wait for its writer, and an event loop with it.
+    Opening a pipe normally waits for its writer, and would block an event loop.
     """
     file = path.open("rb") if os.name != "posix" else open(path, "rb", opener=_without_waiting)  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -56,15 +56,14 @@ def _without_waiting(path: str, flags: int) -> int:
 class Watched(Generic[_T]):
     """A value that is read from files, and read again when they have changed.
 
-    - ``look`` says what the files look like now: any value that differs after a change.
-    - ``read`` gives the value, and what the files looked like before it read them.
-    - When ``read`` raises one of ``failures``, the last value stays. The next change of the files is tried at once, the
+    - ``look`` returns the stamp of the files: any value that differs after a change.
+    - ``read`` returns the value, and the stamp of the files before it read them.
+    - If ``read`` raises one of ``failures``, the last value stays. The next change of the files is tried at once, the
       same content again after a second.
     - ``tell`` gets the failure, once for each change, and None as soon as a value is read again.
-    - The files are looked at when the value is asked for, at most once in ``every`` seconds (0: each time).
+    - The files are checked when the value is asked for, at most once in ``every`` seconds (0: each time).
 
-    Why this is a class: it holds the last value. Threads may share it: one looks, the others wait for it. It knows no
-    limit of sizes: ``read`` does.
+    Threads may share it: one checks, the others wait. Limits of sizes are the job of ``read``.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class Watched(Generic[_T]):
         tell: Callable[[Exception | None], None],
         every: float = 0.0,
     ) -> None:
-        """What ``read`` raises: there is no last value yet."""
+        """Read the value for the first time; raises the errors of ``read``."""
         self._read, self._look, self._failures, self._tell, self._every = read, look, failures, tell, every
         self._lock = threading.RLock()  # a log handler that ``tell`` reaches may ask for the value
         self._failed_at: float | None = None

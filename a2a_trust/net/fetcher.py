@@ -148,7 +148,7 @@ def _look_up(host: str, port: int, found: Future[list[str]]) -> None:
 
 
 async def addresses_of(host: str, port: int, resolver: Resolver) -> list[Address]:
-    """All addresses of a name, unchecked; empty if the resolver finds none, or returns a text that is not an address."""
+    """All addresses of a name, unchecked; empty if the resolver finds none, or returns another text."""
     try:
         return [ip_address(text) for text in await resolver.resolve(host, port)]
     except (OSError, ValueError):

@@ -4,8 +4,8 @@ The rules:
 
 1. The operator names suffixes, such as ``svc.cluster.local``. A suffix is a name of at least two labels in lower case.
 2. A host is in the mesh if it is one of the suffixes, or ends in one at a label boundary. An address never is.
-3. Every address of the name must be private (``net.addresses``) or loopback. The check is made on the addresses that are
-   then connected to. So a name that the mesh does not know, but a public server has, gets no request.
+3. Every address of the name must be private (``net.addresses``) or loopback. The check is made on the addresses that
+   are then connected to. So a name that the mesh does not know, but a public server has, gets no request.
 
 This module only checks values: ``net.fetcher`` and ``client.transport`` look up the names and connect.
 """

@@ -1,4 +1,4 @@
-"""JSON of strangers: the reader, canonical JSON (RFC 8785) and JSON pointers (RFC 6901)."""
+"""A strict JSON reader, canonical JSON (RFC 8785) and JSON pointers (RFC 6901)."""
 
 from a2a_trust.strict_json.reader import (
     JSON,

@@ -1,8 +1,8 @@
 """Canonical JSON: the bytes of RFC 8785, the JSON Canonicalization Scheme.
 
-``_write`` is the definition, clause by clause. ``canonicalize`` gives the same bytes faster: orjson with sorted keys
-prints RFC 8785 as long as no member name holds a character above U+FFFF (it sorts by code points, 3.2.3 by UTF-16
-code units) and there are no numbers; numbers are lowered to ready text first.
+``_write`` is the definition, clause by clause. ``canonicalize`` produces the same bytes faster: orjson with sorted keys
+prints RFC 8785, except for numbers, and for member names with characters above U+FFFF (it sorts by code points, 3.2.3
+by UTF-16 code units). Numbers are replaced by their text first.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from a2a_trust.strict_json.reader import JSON, MAX_DEPTH, is_too_deep
 __all__ = ["MAX_SAFE_INTEGER", "canonicalize", "canonicalize_parsed", "canonicalize_received", "es6_number"]
 
 MAX_SAFE_INTEGER: Final = 2**53 - 1
-"""The largest integer up to which every integer is a double of its own (RFC 7493 2.2)."""
+"""The largest integer up to which every integer has its own double (RFC 7493 2.2)."""
 
-#: What orjson prints as RFC 8785 does.
+#: The types that orjson prints as RFC 8785 does.
 _AS_IT_IS: Final = frozenset({str, bool, type(None)})
 
 _ESCAPES: Final = {ord(char): f"\\u{ord(char):04x}" for char in map(chr, range(0x20))} | {
@@ -36,23 +36,21 @@ _ESCAPES: Final = {ord(char): f"\\u{ord(char):04x}" for char in map(chr, range(0
 def canonicalize(value: JSON) -> bytes:
     """The canonical bytes of a JSON value.
 
-    The value is made of dict (with str keys), list, str, int, float, bool and None, and of nothing else.
-    MalformedError: another type, an integer beyond ±(2^53−1), NaN or an infinity, half of a surrogate pair,
-    nesting deeper than 128. Source: RFC 8785 3.2.
+    The value may have dict (with str keys), list, str, int, float, bool and None. MalformedError: another type, an
+    integer beyond ±(2^53−1), NaN or an infinity, half of a surrogate pair, or nesting deeper than 128. Source: RFC 8785
+    3.2.
     """
     return _canonicalize(value, doubles=False)
 
 
 def canonicalize_received(value: JSON) -> bytes:
-    """As ``canonicalize``, but an integer beyond ±(2^53−1) is taken as the double nearest to it.
-
-    That is what RFC 8785 3.2.2.3 makes of such a number in a document that was received.
-    """
+    """As ``canonicalize``, but an integer beyond ±(2^53−1) becomes the nearest double, as RFC 8785 3.2.2.3 requires
+    for a received document."""
     return _canonicalize(value, doubles=True)
 
 
 def canonicalize_parsed(value: JSON, *, plain: bool) -> bytes:
-    """As ``canonicalize_received``, of what ``strict_json.read`` gave, or a part of it, and called plain or not."""
+    """As ``canonicalize_received``, for a value of ``strict_json.read`` or a part of it, with its result ``plain``."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS) if plain else _canonicalize(value, doubles=True)
 
 
@@ -60,14 +58,14 @@ def _canonicalize(value: JSON, *, doubles: bool) -> bytes:
     try:
         return orjson.dumps(_lower(value, doubles, 0), option=orjson.OPT_SORT_KEYS)
     except TypeError:
-        pass  # the definition says what of the value is to blame, or prints it
+        pass  # the definition below reports the error, or prints the value
     if is_too_deep(value):
         raise MalformedError(f"canonical form: nested deeper than {MAX_DEPTH} levels")
     return _write(value, doubles).encode()
 
 
 def _lower(value: JSON, doubles: bool, depth: int) -> JSON:
-    """The same value with ready text in place of its numbers; TypeError when orjson cannot print the rest."""
+    """The value with texts in place of its numbers; TypeError if orjson cannot print the rest."""
     kind = type(value)
     if kind is dict and depth < MAX_DEPTH:
         names = "".join(value)
@@ -94,7 +92,7 @@ def _check_text(value: object) -> None:
 
 
 def _write(value: JSON, doubles: bool = False) -> str:
-    """RFC 8785 3.2 as it is written there: the definition that the fast way is tested against."""
+    """RFC 8785 3.2, clause by clause: the definition against which the fast way is tested."""
     kind = type(value)
     if value is None:  # 3.2.2.1
         return "null"
@@ -102,7 +100,7 @@ def _write(value: JSON, doubles: bool = False) -> str:
         return "true" if value else "false"
     if kind is str:
         _check_text(value)
-        return f'"{value.translate(_ESCAPES)}"'  # 3.2.2.2: only these are escaped, everything else stays as it is
+        return f'"{value.translate(_ESCAPES)}"'  # 3.2.2.2: only these characters are escaped
     if kind is int or kind is float:
         return _number(value, doubles)
     if kind is list:
@@ -133,13 +131,13 @@ def _number(value: float, doubles: bool) -> str:
 
 
 def es6_number(value: float) -> str:
-    """A finite double as ECMAScript's Number::toString prints it (RFC 8785 3.2.2.3)."""
+    """A finite double in the form of ECMAScript's Number::toString (RFC 8785 3.2.2.3)."""
     if value == 0:
         return "0"  # minus zero too
     if value != value or value in (float("inf"), float("-inf")):
         raise MalformedError("canonical form: NaN and infinities are not JSON")
     sign = "-" if value < 0 else ""
-    # repr gives the shortest digits that read back as the same double, as ECMAScript demands; only the layout differs.
+    # repr returns the shortest digits that read back as the same double, as ECMAScript requires; only the layout differs.
     mantissa, _, exponent = repr(abs(value)).partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = (whole + fraction).lstrip("0")

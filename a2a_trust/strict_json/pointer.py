@@ -8,9 +8,9 @@ from typing import TypeAlias
 __all__ = ["Path", "escaped", "pointer_of", "steps_of", "steps_to"]
 
 Path: TypeAlias = "tuple[Path, str | int] | None"
-"""The way to a value: that to the object or list around it, and its name or index there; None is the whole document.
+"""The path to a value: the path to the object or list around it, and its name or index there; None for the document.
 
-A text for every value would take memory with the square of the document's size; ways share what they have in common.
+Texts for all values would need memory with the square of the document's size; paths share their common parts.
 """
 
 
@@ -30,7 +30,7 @@ def steps_of(pointer: str) -> list[str]:
 
 
 def steps_to(path: Path) -> list[str | int]:
-    """The steps of a way, from the root on."""
+    """The steps of a path, from the root on."""
     steps: list[str | int] = []
     while path is not None:
         path, step = path

@@ -1,12 +1,12 @@
-"""A JSON reader for documents of strangers.
+"""A strict JSON reader for documents of strangers.
 
-It takes what RFC 8259 allows and every reader understands alike (the conditions of RFC 8785 3.1 and RFC 7493),
-and refuses the rest: encodings other than UTF-8, byte order marks, duplicate members, lone surrogates,
-numbers that are not finite doubles, data after the document, too many bytes, too deep a nesting.
+It accepts JSON (RFC 8259) that every reader reads in the same way (RFC 8785 3.1, RFC 7493). It rejects encodings other
+than UTF-8, byte order marks, duplicate members, lone surrogates, numbers that are not finite doubles, data after the
+document, too many bytes, and too deep nesting.
 
-What comes back are plain values: dict (in the document's order), list, str, bool, None, float, and int for every
-number that was written without fraction and exponent, exact however long; what a double can hold of such a
-number is for the canonical form to decide (RFC 8785 3.2.2.3), not for the reader.
+The result has plain values: dict (in the order of the document), list, str, bool, None, float, and int for numbers
+without fraction and exponent. An int is exact, however long; the canonical form decides how to round it (RFC 8785
+3.2.2.3).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NUMBER_STARTS: Final = bytes(
     for char in map(chr, range(256))
 )
 _FRACTION: Final = re.compile(rb"[0-9]\.")
-#: What orjson prints of a number that it may have read otherwise than exactly: an integer as a double, among others.
+#: Numbers that orjson may not have read exactly, such as an integer as a double.
 _MAY_BE_ROUNDED: Final = re.compile(rb"[0-9][eE]|[0-9]{16}")
 #: From a character above U+FFFF to the end of its string, and the colon that follows if it is a name.
 _REST_OF_ASTRAL_STRING: Final = re.compile(rb'[\xf0-\xf4][^"\\]*+(?:\\.[^"\\]*+)*+"(:?)')
@@ -67,40 +67,40 @@ def parse(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) ->
 
 
 def read(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) -> tuple[JSON, bool]:
-    """As ``parse``, and whether the value is plain: no number of it needs care, and no name of a member does.
+    """As ``parse``, and whether the value is plain, so that orjson with sorted keys prints its RFC 8785 form.
 
-    Then orjson with sorted keys prints the RFC 8785 form of the value: the two write fractions, exponents and integers
-    beyond 53 bits differently, and order names by code points and by UTF-16 code units, which differ above U+FFFF only.
+    The two differ in fractions, exponents and integers beyond 53 bits, and in the order of names with characters above
+    U+FFFF: by code points in orjson, by UTF-16 code units in RFC 8785.
     """
     value, compact = read_members(data, what=what, max_bytes=max_bytes)
     return read_numbers(data, value, compact, what=what)
 
 
 def read_members(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) -> tuple[JSON, bytes]:
-    """The first half of ``read``: the value, as yet with rounded numbers and at any depth, and its text by orjson.
+    """The first half of ``read``: the value, with rounded numbers and unchecked depth, and its text by orjson.
 
-    The value is final when it holds no numbers and its shape is known. The text is empty where orjson would not have
-    the document, or where it has duplicate members: ``read_numbers`` gives the reason.
+    The value is final if it has no numbers and its shape is known. The text is empty if orjson rejects the document, or
+    if it has duplicate members: ``read_numbers`` reports the reason.
     """
     if not isinstance(data, bytes):
-        raise TypeError(f"{what}: give the bytes as they came, not {type(data).__name__}")
+        raise TypeError(f"{what}: pass the bytes of the document, not {type(data).__name__}")
     if len(data) > max_bytes:
-        raise MalformedError(f"{what}: {len(data)} bytes, more than the {max_bytes} that are read")
+        raise MalformedError(f"{what}: {len(data)} bytes, more than the limit of {max_bytes}")
     try:
         value = orjson.loads(data)
         compact = orjson.dumps(value)
     except (ValueError, TypeError, RecursionError):
-        # orjson knows nothing of our texts: the exact reader gives the reason, or refuses the same document.
+        # The exact reader rejects the same document, with one of our texts.
         return None, b""
-    # orjson drops all but the last of duplicate members. Every member that it dropped took at least the two
-    # quotation marks of its name along, and nothing else changes their number between the two texts.
+    # orjson keeps only the last of duplicate members. With every other one at least the two quotation marks of its
+    # name are gone, and only this changes their number between the two texts.
     if data == compact or _delimiters(data) == _delimiters(compact):
         return value, compact
     return None, b""
 
 
 def read_numbers(data: bytes, value: JSON, compact: bytes, *, what: str = "document") -> tuple[JSON, bool]:
-    """The second half of ``read``, of what ``read_members`` gave: numbers, depth, and reasons for refusals."""
+    """The second half of ``read``, for the result of ``read_members``: exact numbers, depth, and reasons for errors."""
     if not compact:
         return _parse_exactly(data, what), False
     numbers = _around_strings(compact)
@@ -112,7 +112,7 @@ def read_numbers(data: bytes, value: JSON, compact: bytes, *, what: str = "docum
 
 
 def parse_printed(data: bytes) -> JSON:
-    """The value of a document that this package has printed, so that nothing has to be checked again."""
+    """The value of a document that this package has printed, so it needs no checks."""
     return orjson.loads(data)
 
 
@@ -123,9 +123,9 @@ def _has_plain_names(compact: bytes) -> bool:
 
 
 def _around_strings(compact: bytes) -> bytes:
-    """What stands outside of the strings; nothing where no number can be among it."""
-    # A number stands at the start, after the name of a member, or after "," or "[". Where nothing looks like that, even
-    # in strings, there is none. To look first saves a fifth of reading and canonicalizing a card without numbers.
+    """The text outside of the strings; empty if it can have no number."""
+    # A number is at the start, after the name of a member, or after "," or "[". This quick search also looks into
+    # strings. It saves a fifth of reading and canonicalizing a card without numbers.
     starts = compact.translate(_NUMBER_STARTS)
     if b'":0' not in starts and b",0" not in starts and starts[:1] != b"0":
         return b""
@@ -133,14 +133,14 @@ def _around_strings(compact: bytes) -> bytes:
 
 
 def _check_depth(value: JSON, compact: bytes, what: str) -> None:
-    """Refuse a value, printed as ``compact``, in which more than MAX_DEPTH arrays and objects lie within each other."""
-    # Counting openers is cheap and an upper bound; only a document that passes it needs the real walk.
+    """MalformedError for a value, printed as ``compact``, with more than MAX_DEPTH nested arrays and objects."""
+    # Counting the openers is cheap, and an upper bound; only a document with more of them needs the real walk.
     if compact.count(b"{") + compact.count(b"[") > MAX_DEPTH and is_too_deep(value):
         raise MalformedError(f"{what}: nested deeper than {MAX_DEPTH} levels")
 
 
 def is_too_deep(value: JSON) -> bool:
-    """Whether more than MAX_DEPTH arrays and objects lie within each other; ends on values that contain themselves."""
+    """Whether more than MAX_DEPTH arrays and objects are nested; also ends for values that contain themselves."""
     level = {id(value): value} if type(value) in (dict, list) else {}
     for _ in range(MAX_DEPTH):
         level = {
@@ -155,7 +155,7 @@ def is_too_deep(value: JSON) -> bool:
 
 
 def _without_escapes(text: bytes) -> bytes:
-    """The text without escaped quotation marks and backslashes: every mark left opens or closes a string."""
+    """The text without escaped quotation marks and backslashes: every remaining mark opens or closes a string."""
     return text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
 
 
@@ -166,9 +166,9 @@ def _delimiters(text: bytes) -> int:
 
 
 def _parse_exactly(data: bytes, what: str) -> JSON:
-    """The same reader on the standard library: slower, with exact integers and a reason for every refusal."""
+    """The same reader with the standard library: slower, with exact integers and a reason for every error."""
     value, refusal = _decoded(data)
-    # Raised here, because the exceptions of the decoder hold the document, which may be a private key.
+    # Raise only here, because the exceptions of the decoder hold the document, which may be a private key.
     if refusal:
         raise MalformedError(f"{what}: {refusal}")
     _check_depth(value, data, what)
@@ -178,7 +178,7 @@ def _parse_exactly(data: bytes, what: str) -> JSON:
 
 
 def _decoded(data: bytes) -> tuple[JSON, str]:
-    """The value of a document, or the reason why it has none."""
+    """The value of a document, or the reason for its rejection."""
     if data.startswith((b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")):
         return None, "it begins with a byte order mark; save it as UTF-8 without one"
     try:
@@ -207,7 +207,7 @@ def _members(pairs: list[tuple[str, JSON]]) -> JSONObject:
 
 
 def _integer(digits: str) -> int:
-    _fraction(digits)  # refuses what no double can hold, before int() takes quadratic time over its digits
+    _fraction(digits)  # rejects numbers beyond a double, before int() takes quadratic time for their digits
     return int(digits)
 
 
@@ -228,7 +228,7 @@ _DECODER: Final = json.JSONDecoder(
 
 
 def _check_surrogates(value: JSON, what: str) -> None:
-    """Refuse strings that hold half of a surrogate pair: such text has no UTF-8 form (RFC 8785 3.2.2.2)."""
+    """MalformedError for a string with half of a surrogate pair, which has no UTF-8 form (RFC 8785 3.2.2.2)."""
     stack = [value]
     while stack:
         item = stack.pop()

@@ -355,8 +355,8 @@ def _put(name: str, entry: dict[str, Any]) -> None:
     for problem in entry["problems"]:
         put(f"  {mark('unreadable:', 'red', sys.stdout)}   {_filled(problem)}")
     if entry["authentication"] is not None:
-        colour = "green" if entry["anonymous"] is False else "yellow"
-        _put_line("callers need:", mark(_filled(entry["authentication"]), colour, sys.stdout))
+        color = "green" if entry["anonymous"] is False else "yellow"
+        _put_line("callers need:", mark(_filled(entry["authentication"]), color, sys.stdout))
     for scheme, phrase in (entry["schemes"] or {}).items():
         _put_line("scheme:", _filled(f"{scheme} is {phrase}"))
     if entry["extended_card"]:

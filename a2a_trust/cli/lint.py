@@ -189,8 +189,8 @@ def _put(report: _Report, *, hint: bool, quiet: bool) -> None:
     for finding in report.findings:
         if quiet and finding.severity is not Severity.ERROR:
             continue
-        colour = _COLOURS.get(finding.severity)
-        severity = mark(finding.severity, colour, sys.stdout) if colour else finding.severity
+        color = _COLOURS.get(finding.severity)
+        severity = mark(finding.severity, color, sys.stdout) if color else finding.severity
         put(f"{name}:{printable(finding.pointer)} {severity} {finding.rule}: {printable(finding.message)}")
         put(f"    {printable(finding.fix)}")
     if quiet:

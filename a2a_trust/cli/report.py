@@ -118,11 +118,11 @@ def _escaped(char: str) -> str:
     return char.encode("unicode_escape").decode()
 
 
-def mark(text: str, colour: str, stream: TextIO | None) -> str:
-    """The text, in a colour if the stream is a terminal."""
+def mark(text: str, color: str, stream: TextIO | None) -> str:
+    """The text, in a color if the stream is a terminal."""
     if stream is None or not stream.isatty() or os.environ.get("NO_COLOR"):
         return text
-    code = {"red": 31, "green": 32, "yellow": 33}[colour]
+    code = {"red": 31, "green": 32, "yellow": 33}[color]
     return f"\x1b[{code}m{text}\x1b[0m"
 
 

@@ -365,6 +365,6 @@ def _entry(work: _Work, signers: list[LocalSigner]) -> dict[str, Any]:
         "keys": [{"kid": signer.kid, "alg": signer.alg} for signer in signers],
         "companion": work.signed.companion,
         "left_open": list(work.signed.left_open),
-        "normalised": list(work.signed.normalised),
+        "normalized": list(work.signed.normalized),
         "findings": list(map(asdict, work.findings)),
     }

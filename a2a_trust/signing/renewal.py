@@ -33,8 +33,8 @@ def reason_to_sign(
     card. Only the moments may differ: ``exp`` must be after ``until`` (seconds since the epoch), and not later than in
     ``signed``. All other members, and the signatures of others, must be equal in both.
     """
-    if signed.normalised:
-        return f"signing drops {shown(signed.normalised)}"
+    if signed.normalized:
+        return f"signing drops {shown(signed.normalized)}"
     old, kept = _split(card.get("signatures"), signers)
     new, _ = _split(signed.card["signatures"], signers)
     if len(kept) + len(new) != len(_listed(signed.card["signatures"])) or signed.discarded:

@@ -54,7 +54,7 @@ class SignedCard:
 
     - ``card``: the signed card, a new dict, with its members in the original order.
     - ``payload``: the bytes that were signed.
-    - ``normalised``: JSON pointers of members that were dropped, because the form of the specification drops them.
+    - ``normalized``: JSON pointers of members that were dropped, because the form of the specification drops them.
     - ``companion``: the form of the second signature for other SDKs; None without one.
     - ``left_open``: JSON pointers of members that the companion does not protect. Those SDKs accept the card even if
       somebody changed these members.
@@ -64,7 +64,7 @@ class SignedCard:
 
     card: JSONObject
     payload: bytes
-    normalised: tuple[str, ...]
+    normalized: tuple[str, ...]
     companion: Form | None
     left_open: tuple[str, ...]
     rejections: tuple[str, ...]
@@ -83,8 +83,8 @@ class SignedCard:
                 f"dropped {self.discarded} of the entries in signatures: a signature is an object with the strings "
                 "protected and signature"
             )
-        if self.normalised:
-            notes.append(f"dropped members that A2A 8.4.1 drops: {shown(self.normalised)}")
+        if self.normalized:
+            notes.append(f"dropped members that A2A 8.4.1 drops: {shown(self.normalized)}")
         if self.companion is not None:
             notes.append(
                 f"added a companion signature ({self.companion} form) for {_READERS[self.companion]}, which cannot "
@@ -172,7 +172,7 @@ def sign_card(
     return SignedCard(
         card=signed_card,
         payload=full.payload,
-        normalised=full.dropped,
+        normalized=full.dropped,
         companion=None if second is None else second.form,
         left_open=() if second is None else second.dropped,
         rejections=rejections,
@@ -273,9 +273,9 @@ def _full(card: JSONObject, generation: Generation) -> Projection:
     """
     members = {name: value for name, value in card.items() if name != "signatures"}
     if generation.is_legacy:
-        form, normalised = Form.SERVED, tuple[str, ...]()
+        form, normalized = Form.SERVED, tuple[str, ...]()
     else:
-        form, (members, normalised) = Form.SPEC, present_members(members)
+        form, (members, normalized) = Form.SPEC, present_members(members)
     for pointer, url in interface_urls(members):
         try:
             interface_scheme(url)
@@ -283,19 +283,19 @@ def _full(card: JSONObject, generation: Generation) -> Projection:
             raise SigningError(
                 f"{pointer}: {error}. The card was not signed, because verifiers would reject it"
             ) from None
-    return Projection(form, generation, members, canonicalize(members), dropped=normalised)
+    return Projection(form, generation, members, canonicalize(members), dropped=normalized)
 
 
 def _kept(
-    entries: list[JSON], signers: tuple[Signer, ...], normalised: tuple[str, ...], *, drop_broken: bool
+    entries: list[JSON], signers: tuple[Signer, ...], normalized: tuple[str, ...], *, drop_broken: bool
 ) -> list[JSON]:
     """The signatures of others. If dropping members may break them, SigningError, or none with ``drop_broken``."""
     others = _others(entries, {signer.kid for signer in signers})
-    if not others or not normalised:
+    if not others or not normalized:
         return others
     if not drop_broken:
         text = (
-            f"signing drops these members of the card: {shown(normalised)}. This may break the signatures of others in "
+            f"signing drops these members of the card: {shown(normalized)}. This may break the signatures of others in "
             "the card. Remove the members and let the others sign again, or remove their signatures with "
         )
         raise with_option(SigningError(f"{text}drop_broken=True"), f"{text}--drop-broken")

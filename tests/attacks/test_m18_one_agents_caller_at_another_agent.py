@@ -2,7 +2,7 @@
 
 The attacker is a good caller of one agent, and writes the other's path so that the guard and the router disagree. The
 applications are real ones: mounted, with a prefix that only they know of, and with a middleware that tidies paths, as
-proxies and frameworks do. The defences: the longest prefix behind the root path, and 404 for a path that a lenient
+proxies and frameworks do. The defenses: the longest prefix behind the root path, and 404 for a path that a lenient
 router, or one that takes a prefix off, finds at another agent.
 """
 

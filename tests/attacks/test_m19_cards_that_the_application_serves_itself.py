@@ -1,7 +1,7 @@
 """M19: the application's own card, which nobody signed, or its own extended card, reaches a reader.
 
 Whoever reads it at another path, in another spelling or by another method gets rules that are not enforced, and a card
-that a proxy in between can change. The defences: paths of no interface must be named, no unguarded path ends like that
+that a proxy in between can change. The defenses: paths of no interface must be named, no unguarded path ends like that
 of a card, and the endpoint for extended cards stands between the application and its callers.
 """
 

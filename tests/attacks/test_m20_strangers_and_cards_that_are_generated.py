@@ -1,6 +1,6 @@
 """M20: a card that is generated changes its rules, or strangers have the application make it again and again.
 
-Also an application that never makes it: it takes nobody else with it. The defences: a card is served only while it has
+Also an application that never makes it: it takes nobody else with it. The defenses: a card is served only while it has
 the rules that are enforced, it is asked for once in ten seconds, and only for requests to its own agent.
 """
 

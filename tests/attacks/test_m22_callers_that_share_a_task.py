@@ -2,7 +2,7 @@
 
 Two callers work on one task of the a2a-sdk. Its release 1.0.0 runs the second caller's message in a task that the first
 caller's request has started, and so in the context of that request; the first caller keeps the request alive by not
-reading the answer. The defence: a context counts only in the task of its own request.
+reading the answer. The defense: a context counts only in the task of its own request.
 """
 
 from __future__ import annotations

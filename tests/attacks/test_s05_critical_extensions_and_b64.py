@@ -32,7 +32,7 @@ PROTECTED: dict[str, dict[str, Any]] = {
     "list of lists": {"crit": [["exp"]]},
     "list of objects": {"crit": [{}]},
     "member of RFC 7515": {"crit": ["alg"]},
-    "what we honour anyway": {"crit": ["exp"], "exp": 1_900_000_000},
+    "what we honor anyway": {"crit": ["exp"], "exp": 1_900_000_000},
     "the same twice": {"crit": ["exp", "exp"], "exp": 1_900_000_000},
     "b64 false, as RFC 7797 has it": {"crit": ["b64"], "b64": False},
     "b64 false, not critical": {"b64": False},

@@ -87,7 +87,7 @@ def test_what_the_specification_drops_is_dropped_and_said(run: Run, card: Path, 
     card.write_text(json.dumps({**CARD, "securityRequirements": [{"schemes": {"bearer": {"list": []}}}]}, indent=4))
     done = run("card.json", "--key", "key.pem", "--json")
     (result,) = done.json["results"]
-    assert result["normalised"] == ["/securityRequirements/0/schemes/bearer/list"]
+    assert result["normalized"] == ["/securityRequirements/0/schemes/bearer/list"]
     assert result["companion"] == "pruned"
     assert result["left_open"] == ["/securityRequirements"]
     assert len(result["notes"]) == 2

@@ -35,7 +35,7 @@ def on_terminal(folder: Path, *arguments: str, **environment: str) -> str:
 
 
 @pytest.mark.parametrize("command", ["inspect", "lint"])
-def test_a_terminal_gets_colours_and_a_pipe_the_same_words_without(command: str, tmp_path: Path) -> None:
+def test_a_terminal_gets_colors_and_a_pipe_the_same_words_without(command: str, tmp_path: Path) -> None:
     hostile = {**CARD, "name": "Invoice\x1b[2J Agent", "iconUrl": "http://example.com/i.png", "skills": []}
     (tmp_path / "card.json").write_text(json.dumps(hostile))
     piped = subprocess.run([COMMAND, command, "card.json"], cwd=tmp_path, capture_output=True, text=True, check=False)

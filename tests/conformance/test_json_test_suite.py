@@ -32,7 +32,7 @@ READ_ALTHOUGH_OPEN = {
     "test_transform/number_1e6.json",
     "test_transform/number_9223372036854775807.json",
     "test_transform/number_9223372036854775808.json",
-    # Unicode normalisation is not JSON's affair: these are two names (RFC 8785 3.1).
+    # Unicode normalization is not JSON's affair: these are two names (RFC 8785 3.1).
     "test_transform/object_key_nfc_nfd.json",
     "test_transform/object_key_nfd_nfc.json",
     "test_transform/string_with_escaped_NULL.json",

@@ -20,7 +20,7 @@ WORDS = re.compile(
     anew | lest | whom | whoever | mend(?:s|ed|ing)? | vouch(?:es|ed|ing)? | by\ way\ of | for\ sure
     | (?:is|are|was|were)\ told | counts?\ for | takes?\ (?:\w+\ )?for\ (?!one|each|every|\d) | out\ of\ reach | no\ end
     | good\ (?:key|credential|token|proof|signature|certificate|password)s?
-    | licence | defence | behaviour | colour\w* | honour\w* | favour\w* | cancelled
+    | licence | defence | behaviour | colour\w* | honour\w* | favour\w*
     | (?:canonical|normal|serial|recogn|author|initial|summar|organ|minim|maxim|optim|util|emphas|general|special)
       is(?:e|es|ed|ing|ation)
     )\b"""

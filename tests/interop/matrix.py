@@ -191,7 +191,7 @@ _REASONS: Final = {
 
 
 def _reason(kind: str, signer: Signer | None, column: str, verdicts: Mapping[str, str]) -> str:
-    """Why a card is refused; the reasons were found by reading what each SDK canonicalises."""
+    """Why a card is refused; the reasons were found by reading what each SDK canonicalizes."""
     verdict = verdicts[column]
     name = signer.name if signer else OURS
     sdk, _ = SDK_COLUMNS.get(column, ("", ""))

@@ -101,7 +101,7 @@ def test_a_signed_card_verifies_here_whole(vectors: Path, signer: LocalSigner, n
     signed = sign_card(card, signer)
     verified = _verify(_signed(signed), signer)
     assert verified.card == {name: value for name, value in signed.card.items() if name != "signatures"}
-    assert left_out(card, verified.card) == frozenset(signed.normalised)
+    assert left_out(card, verified.card) == frozenset(signed.normalized)
     assert (verified.dropped, verified.unverified) == ((), ())
     assert verified.form is Form.SPEC
     assert signed.companion == (None if number in NO_COMPANION_NEEDED else Form.PRUNED)
@@ -250,7 +250,7 @@ def test_signatures_of_strangers_stay_and_stop_nobody(
     vectors: Path, signer: LocalSigner, python_1_3_0: SdkProcess, js_1_3_0: SdkProcess, number: str
 ) -> None:
     card = json.loads((vectors / "cards" / "files" / f"{number}.json").read_bytes())
-    signed = sign_card(card, signer, drop_broken=True)  # nothing is normalised, so nothing is broken
+    signed = sign_card(card, signer, drop_broken=True)  # nothing is normalized, so nothing is broken
     assert signed.card["signatures"][0] == card["signatures"][0]
     verified = _verify(_signed(signed), signer)
     assert verified.ignored[0].reason is FailureReason.UNKNOWN_KEY
@@ -265,7 +265,7 @@ def test_a_card_of_0_3_verifies_here_as_it_is_served_and_in_no_sdk_of_1_0(
     card = load_card(vectors, number)
     signed = sign_card(card, signer)
     assert signed.companion is not Form.PRUNED
-    assert signed.normalised == ()
+    assert signed.normalized == ()
     document = _signed(signed)
     verified = _verify(document, signer)
     assert verified.card == card
@@ -380,7 +380,7 @@ def test_a_card_with_every_field_of_1_0_has_one_form_in_every_sdk(
 ) -> None:
     signed = sign_card(EVERY_FIELD, signer)
     key = signer.public_key.to_jwk()
-    assert (signed.companion, signed.normalised) == (None, ())
+    assert (signed.companion, signed.normalized) == (None, ())
     assert _verify(_signed(signed), signer).card == EVERY_FIELD
     assert python_1_3_0.refusal(_signed(signed), key) is None
     assert python_1_3_0.refusal(_signed(signed), key, reader="resolver") is None

@@ -262,7 +262,7 @@ def test_a_requirement_without_scopes_is_the_same_as_none_in_a_pruned_form(form:
 
 @SOME
 @given(cards)
-def test_the_spec_form_is_what_serving_a_normalised_card_gives(card: Card) -> None:
+def test_the_spec_form_is_what_serving_a_normalized_card_gives(card: Card) -> None:
     before = repr(card)
     members, dropped = present_members(card)
     assert project(card, Form.SPEC).payload == project(members, Form.SERVED).payload

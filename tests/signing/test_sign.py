@@ -66,7 +66,7 @@ def test_every_card_that_passes_the_gate_can_be_signed_and_verified(card: Card) 
     assert repr(card) == repr(before)
     # Signing what was signed changes nothing but the signatures.
     again = sign_card(made.card, ALICE)
-    assert (again.payload, again.normalised) == (made.payload, ())
+    assert (again.payload, again.normalized) == (made.payload, ())
     assert len(again.card["signatures"]) == len(made.card["signatures"])
 
 
@@ -110,7 +110,7 @@ def test_the_order_of_members_is_kept_and_signatures_come_last_or_where_they_sto
 
 def test_what_the_specification_drops_is_dropped_and_told() -> None:
     made = sign_card(many_formed_card(), ALICE)
-    assert sorted(made.normalised) == [
+    assert sorted(made.normalized) == [
         "/capabilities/extensions",
         "/documentationUrl",
         "/securityRequirements/0/schemes/bearer/list",
@@ -126,7 +126,7 @@ def test_what_the_specification_drops_is_dropped_and_told() -> None:
 def test_a_card_of_one_form_gets_one_signature_and_no_notes() -> None:
     made = sign_card(full_card(), ALICE)
     assert len(made.card["signatures"]) == 1
-    assert (made.companion, made.left_open, made.rejections, made.normalised, made.notes) == (None, (), (), (), ())
+    assert (made.companion, made.left_open, made.rejections, made.normalized, made.notes) == (None, (), (), (), ())
     assert unsigned(made.card) == full_card()
 
 
@@ -155,7 +155,7 @@ def test_a_card_of_0_3_is_signed_as_it_is_and_its_companion_is_never_pruned() ->
     card = legacy_card()
     made = sign_card(card, ALICE)
     assert unsigned(made.card) == card
-    assert (made.normalised, made.companion) == ((), Form.V0_3_PYTHON)
+    assert (made.normalized, made.companion) == ((), Form.V0_3_PYTHON)
     assert made.payload == canonicalize(card)
     projection = project(card, Form.V0_3_PYTHON)
     assert made.left_open == projection.dropped
@@ -279,12 +279,12 @@ def test_entries_that_are_not_signatures_are_dropped_and_those_that_cannot_be_re
     assert sign_card({**full_card(), "signatures": others}, ALICE).discarded == 0
 
 
-def test_what_is_not_a_signature_does_not_stop_a_card_from_being_normalised() -> None:
+def test_what_is_not_a_signature_does_not_stop_a_card_from_being_normalized() -> None:
     made = sign_card({**many_formed_card(), "signatures": [None, {"protected": "e30"}]}, ALICE)
     assert set(kids(made.card)) == {"alice"}
 
 
-def test_signatures_of_others_that_normalising_may_break_are_an_error_unless_they_are_given_up() -> None:
+def test_signatures_of_others_that_normalizing_may_break_are_an_error_unless_they_are_given_up() -> None:
     card = signed_in(many_formed_card(), Form.SERVED, BOB)
     before = copy.deepcopy(card)
     with pytest.raises(SigningError, match=r"/capabilities/extensions.*drop_broken"):

@@ -35,7 +35,7 @@ from a2a_trust.lint.rules.table import RULES
 
 __all__ = ["fixed_text", "run"]
 
-_COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
+_COLORS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +189,7 @@ def _put(report: _Report, *, hint: bool, quiet: bool) -> None:
     for finding in report.findings:
         if quiet and finding.severity is not Severity.ERROR:
             continue
-        color = _COLOURS.get(finding.severity)
+        color = _COLORS.get(finding.severity)
         severity = mark(finding.severity, color, sys.stdout) if color else finding.severity
         put(f"{name}:{printable(finding.pointer)} {severity} {finding.rule}: {printable(finding.message)}")
         put(f"    {printable(finding.fix)}")

@@ -18,9 +18,8 @@ demo: .venv/ready  ## sign a real card, verify it, and see every change refused
 test: .venv/ready  ## the tests; with A2A_TRUST_REQUIRE_REAL=1 a missing Node or SDK fails instead of skipping
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile
 
-check: check-style  ## what a change must pass: format, lint, types, tests with branch coverage
-	$(BIN)/python -m coverage run -m pytest
-	$(BIN)/python -m coverage report --show-missing --skip-covered
+check: check-style docs  ## what a change must pass: format, lint, types, pages, tests with a floor of branch coverage
+	$(BIN)/python -m pytest --cov --numprocesses $(PROCESSES) --dist loadfile
 
 check-style: .venv/ready
 	$(BIN)/ruff format --check .

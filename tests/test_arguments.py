@@ -99,7 +99,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: protect(app, card={"name": "agent"}, verifiers=KEY), "verifiers: write a dict"),
     (lambda: fetch_card("https://agent.example.com", TRUST, KEY), r"options: write FetchOptions\("),
-    (lambda: Fetcher(private_origins="http://localhost"), r"private_origins: write a list, even of one"),
+    (lambda: Fetcher(private_origins="http://localhost"), r"private_origins: write a list"),
     (lambda: publish_jwks(SIGNERS), r"publish_jwks\(\[signer\.public_key\]\)"),
     (lambda: read_jwks(KEY), r"read_bytes\(\)"),
     (lambda: Origins(KEYS), r"write hosts one by one"),

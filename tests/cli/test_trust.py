@@ -220,7 +220,7 @@ def test_adding_a_revoked_key_says_that_it_proves_nothing(a2a_sign: A2aSign) -> 
         ("--origin 'https://a b/' --public-key ann.jwk", 2, "--origin: URL"),
         ("--origin '*.com' --public-key ann.jwk", 2, "error: --origin: '*.com': write \"*.\" and a parent"),
         ("--origin a.example/path --public-key ann.jwk", 2, "error: --origin: 'a.example/path': write a host alone"),
-        ("--origin '' --public-key ann.jwk", 2, "a host alone"),
+        ("--origin '' --public-key ann.jwk", 2, "only a host"),
         ("--public-key ann.jwk", 2, "--origin"),
         ("--origin a.example", 2, "--public-key --jwks --jwks-url"),
         ("--origin a.example --public-key ann.jwk --jwks ann.jwks.json", 2, "not allowed with"),

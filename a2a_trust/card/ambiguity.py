@@ -45,7 +45,7 @@ def is_simple(card: JSON) -> bool:
     """
     try:
         return _is_simple_card(card)
-    except (TypeError, ValueError):  # of what is not a text, by str.join; of two variants, by _one_variant
+    except (TypeError, ValueError):  # by str.join for a value that is not a text; by _one_variant for two variants
         return False
 
 
@@ -182,8 +182,7 @@ def field_of(message: str, name: str) -> Field | None:
 
 
 _Check: TypeAlias = "Callable[[JSON, Path], bool]"
-"""Refuses a value of the wrong type, by MalformedError; else whether neither it nor what is in it is empty or at a
-default."""
+"""Checks the type of a value (MalformedError), and returns whether nothing in it is empty or at a default."""
 
 
 class _Member(NamedTuple):
@@ -330,7 +329,7 @@ def _check_optional_bool(value: JSON, path: Path) -> bool:
 
 
 def _check_names(value: JSON, path: Path) -> None:
-    """Refuse what is not an object, and the free name that a2a-js loses."""
+    """MalformedError for a value that is not an object, and for the free name that a2a-js loses."""
     if type(value) is not dict:
         raise _refusal_of_type("an object", value, path)
     if _LOST_NAME in value:

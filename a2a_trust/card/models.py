@@ -14,7 +14,8 @@ Nothing in this library decides by these models. They reject some cards that its
 - Cards without ``supportedInterfaces``, or before 1.0 without ``url``: they tell the generations apart.
 - null in place of a required member. Signing drops it from a card of 1.0.
 - Members under their proto names (``"icon_url"`` in place of ``"iconUrl"``).
-- Requirements of 1.0 in another form than ``{"schemes": {name: {"list": […]}}}``: they would look like none.
+- Requirements of 1.0 in another form than ``{"schemes": {name: {"list": […]}}}``: they would look like an absent
+  requirement.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def test_it_says_who_where_and_what_for(run: Run, tmp_path: Path) -> None:
         "  more:         an extended card for authenticated callers",
         "    https://invoice.example.com/a2a/v1  JSONRPC  1.0",
         "    reconcile  Reconcile  finance  a bearer token with the scope pay",
-        "  signed:       by nobody",
+        "  signed:       no",
     ):
         assert line in shown.splitlines()
 

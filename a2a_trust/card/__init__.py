@@ -1,1 +1,1 @@
-"""What a card says: in which generation, to whom it could mean two things, and what clients of two generations read."""
+"""Cards of every generation: their content, ambiguous members, and cards for clients of two generations."""

@@ -1,12 +1,12 @@
-"""What every card must be before any form of it is signed or verified.
+"""Checks that a card is unambiguous, before any form of it is signed or verified.
 
-Readers of ProtoJSON take a field under its JSON name and under its proto name, convert what has the wrong type, and
-differ in which of two variants they keep. A card that uses any of this says different things to different readers
-under one signature, so it is refused here. Members that no generation of A2A knows are left alone.
+Readers of ProtoJSON accept a field under its JSON name and under its proto name, convert values of the wrong type, and
+differ in which of two variants they keep. Such a card means different things to different readers under one signature,
+so it is rejected here. Members that no generation of A2A knows are not checked.
 
-One name is refused wherever A2A reads names, and in ``params``: ``__proto__``. In JavaScript the assignment
+One name is rejected wherever A2A reads names, and in ``params``: ``__proto__``. In JavaScript the assignment
 ``map["__proto__"] = value`` stores no member, so a2a-js 1.3.0 loses schemes, requirements, scopes and parameters of
-that name when it reads or verifies a card. It keeps every other name, ``constructor`` and ``toString`` too.
+that name when it reads or verifies a card. It keeps every other name, even ``constructor`` and ``toString``.
 
 Source: A2A 5.5, 5.7 and 8.4.1; the members of 0.1 to 0.3 from those versions' JSON schemas.
 """
@@ -35,17 +35,17 @@ _LOST: Final = "JavaScript clients lose a member of this name and do not verify 
 
 
 def is_simple(card: JSON) -> bool:
-    """Whether a card is made as most are: then it needs no further look, while False says nothing at all.
+    """Whether a card is simple, as most cards are, so that it needs no further check. False says nothing about it.
 
-    Without this look, to verify a simple card takes a fifth more time; other cards take 7 % less.
+    Without this check, verifying a simple card takes a fifth more time; other cards take 7 % less.
 
-    A simple card passes ``check_card`` with True. It holds members of 1.0 under their JSON names, texts and booleans,
-    free names in ASCII, no ``params``, and signatures of two texts each: so no numbers either, and no more depth than
+    A simple card passes ``check_card`` with True. It has members of 1.0 under their JSON names, texts and booleans,
+    free names in ASCII, no ``params``, and signatures of two texts each. So it has no numbers, and no more depth than
     A2A has.
     """
     try:
         return _is_simple_card(card)
-    except (TypeError, ValueError):  # of what is not a text, by str.join; of two variants, by _one_variant
+    except (TypeError, ValueError):  # by str.join for a value that is not a text; by _one_variant for two variants
         return False
 
 
@@ -142,14 +142,14 @@ _is_simple_card: Final = _simple("AgentCard")
 
 
 class UnambiguousCard(NamedTuple):
-    """A card that every reader reads alike."""
+    """A card that all readers read in the same way."""
 
     card: JSONObject
     generation: Generation
     has_one_form: bool
-    """Whether all canonical forms of it are the same bytes, as ``check_card`` tells."""
+    """Whether all its canonical forms are the same bytes: the result of ``check_card``."""
     is_plain: bool
-    """Whether its numbers and names are plain, as ``strict_json.read`` tells."""
+    """Whether its numbers and names are plain: the result of ``strict_json.read``."""
 
 
 def read_unambiguous(document: bytes) -> UnambiguousCard:
@@ -163,10 +163,10 @@ def read_unambiguous(document: bytes) -> UnambiguousCard:
 
 
 def check_card(card: JSON) -> bool:
-    """Refuse a card that different readers read differently; tell whether it has a single canonical form.
+    """Check that all readers read a card in the same way; returns whether it has a single canonical form.
 
-    True when nothing in the card is empty, at its default, null, unknown, or written under a proto name: then all
-    forms of it are the same bytes. ``signatures`` is not looked at. MalformedError names the member and the fix.
+    True: no member is empty, at its default, null, unknown, or under a proto name, so all forms are the same bytes.
+    ``signatures`` is not checked. MalformedError names the member and the fix.
     """
     if type(card) is not dict:
         raise _refusal(None, f"a JSON object is needed, this is {_named(card)}")
@@ -175,15 +175,14 @@ def check_card(card: JSON) -> bool:
 
 
 def field_of(message: str, name: str) -> Field | None:
-    """The field of a message, in any generation of A2A, that has this JSON or proto name; None when there is none."""
+    """The field of a message with this JSON or proto name, in any generation of A2A; None if there is no such field."""
     known = _message(message)
     member = known.members.get(name) or known.others.get(name)
     return None if member is None else member.field
 
 
 _Check: TypeAlias = "Callable[[JSON, Path], bool]"
-"""Refuses a value of the wrong type, by MalformedError; else whether neither it nor what is in it is empty or at a
-default."""
+"""Checks the type of a value (MalformedError), and returns whether nothing in it is empty or at a default."""
 
 
 class _Member(NamedTuple):
@@ -330,7 +329,7 @@ def _check_optional_bool(value: JSON, path: Path) -> bool:
 
 
 def _check_names(value: JSON, path: Path) -> None:
-    """Refuse what is not an object, and the free name that a2a-js loses."""
+    """MalformedError for a value that is not an object, and for the free name that a2a-js loses."""
     if type(value) is not dict:
         raise _refusal_of_type("an object", value, path)
     if _LOST_NAME in value:

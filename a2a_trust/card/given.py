@@ -1,7 +1,7 @@
-"""A card as its owner gives it: bytes, JSON text, a file, a dict, or a model of an SDK.
+"""The forms in which a program can give a card: bytes, JSON text, a file, a dict, or a model of an SDK.
 
-The models of the a2a-sdk become what that SDK serves of them. Neither it nor pydantic nor protobuf is imported for the
-other forms.
+A model of the a2a-sdk becomes the card that the SDK would serve. The SDK, pydantic and protobuf are not imported for
+the other forms.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _SDK_MESSAGE: Final = "lf.a2a.v1.AgentCard"
 
 
 def given_card(card: GivenCard, *, what: str = "card") -> bytes | Mapping[str, Any]:
-    """The card as bytes or as a JSON object, of which nothing has been checked.
+    """The card as bytes or as a JSON object, unchecked.
 
-    A file is read now and not again; ``CardFile`` is for files that change. ConfigurationError, with a text that begins
-    with ``what``: it is no form of a card.
+    A file is read only once; use ``CardFile`` for files that change. ConfigurationError (its text begins with
+    ``what``): it is not a card in one of these forms, or the file cannot be read.
     """
     if isinstance(card, bytes | Mapping):
         return card

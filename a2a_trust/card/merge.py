@@ -1,6 +1,6 @@
-"""One card for clients of two generations: the members of 1.0 and, beside them, those that clients of 0.2 and 0.3 read.
+"""One card for clients of two generations: it has the members of 1.0, and those that clients of 0.2 and 0.3 read.
 
-Both halves say the same, or the card is refused; sign the merged card, so that both halves are signed.
+A card whose two halves contradict each other is rejected. Sign the merged card, so that both halves are signed.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ __all__ = ["legacy_requirements", "merged_card", "scheme_in_both_shapes"]
 
 
 def merged_card(card: GivenCard) -> JSONObject:
-    """A new card that says to clients of 0.2 and 0.3 what this 1.0 card says; signatures are left out.
+    """Add the members for clients of 0.2 and 0.3 to a card of 1.0. Returns a new card, without signatures.
 
-    They are shown the interfaces of 0.3, when the card names any, else all of them. MalformedError: not a card of 1.0,
-    or with members of 0.3 that say something else. Source: A2A 0.3.0 5.5, A2A 1.0.1 4.4.1.
+    Clients of 0.2 and 0.3 get the interfaces of 0.3 if the card has any, else all interfaces. MalformedError: not a
+    card of 1.0, or it has members of 0.3 that contradict it. Source: A2A 0.3.0 5.5, A2A 1.0.1 4.4.1.
     """
     given = given_card(card)
     original = strict_json.parse(given, what="card") if isinstance(given, bytes) else given
@@ -49,7 +49,7 @@ def merged_card(card: GivenCard) -> JSONObject:
 
 
 def legacy_requirements(requirements: tuple[Alternative, ...]) -> list[JSONObject]:
-    """Requirements as cards of 0.2 and 0.3 have them."""
+    """Requirements in the form of cards of 0.2 and 0.3."""
     return [{name: sorted(scopes) for name, scopes in alternative.schemes} for alternative in requirements]
 
 

@@ -14,7 +14,8 @@ Nothing in this library decides by these models. They reject some cards that its
 - Cards without ``supportedInterfaces``, or before 1.0 without ``url``: they tell the generations apart.
 - null in place of a required member. Signing drops it from a card of 1.0.
 - Members under their proto names (``"icon_url"`` in place of ``"iconUrl"``).
-- Requirements of 1.0 in another form than ``{"schemes": {name: {"list": […]}}}``: they would look like none.
+- Requirements of 1.0 in another form than ``{"schemes": {name: {"list": […]}}}``: they would look like an absent
+  requirement.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ __all__ = [
 
 
 def model_of(card: Mapping[str, Any]) -> AgentCard | AgentCard03:
-    """The card as the model of its generation. ``pydantic.ValidationError``: it does not fit that model."""
+    """The card as a model of its generation. ``pydantic.ValidationError``: it does not fit the model."""
     return (AgentCard03 if generation_of(card).is_legacy else AgentCard).model_validate(card)
 
 
@@ -79,13 +80,13 @@ def _json_name(name: str) -> str:
 
 
 class CardModel(BaseModel):
-    """Base of all models: frozen, with every member of the card, known or not."""
+    """The base of all models: frozen, with all members of the card, known and unknown."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=_json_name, extra="allow", frozen=True)
 
     @model_validator(mode="after")
     def _has_json_names(self) -> Self:
-        """Refuse a member that stands beside the attribute of its name: the attribute would say that it is not set."""
+        """Reject a member with the name of an attribute: the attribute would say that the member is not set."""
         for name in self.model_extra or ():
             if name in type(self).model_fields:
                 raise ValueError(f"{name}: write {_json_name(name)}")
@@ -124,7 +125,7 @@ class AgentInterface(CardModel):
 
 
 class AgentProvider(CardModel):
-    """Who offers the agent; also in 0.3."""
+    """The provider of the agent; also in 0.3."""
 
     url: str = ""
     organization: str = ""
@@ -170,7 +171,7 @@ class AgentCardSignature(CardModel):
 
 
 class SecurityRequirement(CardModel):
-    """Schemes that are demanded together, each with its scopes."""
+    """Schemes that are required together, each with its scopes."""
 
     schemes: Mapping[str, StringList] | None = None
 

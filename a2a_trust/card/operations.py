@@ -118,7 +118,7 @@ ROUTES: Final[dict[Generation, tuple[Route, ...]]] = {
 interface's own path, and where a2a-sdk has it, before that path. HEAD is understood wherever GET is."""
 
 ABSENT_BESIDE_1_0: Final = frozenset({Operation.LIST_TASKS, Operation.DELETE_PUSH_CONFIG})
-"""What a server of both generations has in 1.0 alone: there ``/v1/tasks`` names the tenant ``v1`` of 1.0."""
+"""The routes that a server of both generations has only in 1.0: there ``/v1/tasks`` names the tenant ``v1`` of 1.0."""
 
 METHODS: Final[dict[str, tuple[Generation, Operation]]] = {
     **{operation.value: (Generation.V1_0, operation) for operation in Operation},
@@ -197,5 +197,5 @@ def ends_like_operation(path: str) -> bool:
 
 
 def path_of_interface(path: str) -> str:
-    """What stands before the operation at the end of a path: the path of the interface, where it names no tenant."""
+    """The part of a path before the operation at its end: the path of the interface, if it names no tenant."""
     return _OPERATION_AT_THE_END.split(folded_path(path))[0] or "/"

@@ -61,7 +61,7 @@ def proto_name(name: str) -> str:
 
 
 class Kind(Enum):
-    """What the JSON value of a field looks like."""
+    """The kind of JSON value that a field has."""
 
     STRING = auto()
     BOOL = auto()
@@ -277,7 +277,7 @@ MESSAGES: Final = _by_name(_FIELDS_1_0)
 """The members of 1.0: message name, then JSON name of the field."""
 
 LEGACY: Final = _by_name(_FIELDS_BEFORE_1_0)
-"""What 0.1, 0.2 and 0.3 have beside 1.0, likewise. The names of messages that only they have end in "03"."""
+"""The additional members of 0.1, 0.2 and 0.3, likewise. Names of messages that only they have end in "03"."""
 
 LEGACY_MEMBERS: Final = LEGACY["AgentCard"].keys()
 """Members of a card that 0.1 to 0.3 have and 1.0 does not."""
@@ -293,10 +293,10 @@ SCHEME_TYPES: Final = {
     "openIdConnectSecurityScheme": "openIdConnect",
     "mtlsSecurityScheme": "mutualTLS",
 }
-"""The wrapper that a security scheme has in 1.0, and what its ``type`` is in 0.2 and 0.3."""
+"""Wrapper of a security scheme in 1.0 -> its ``type`` in 0.2 and 0.3."""
 
 KEY_LOCATIONS: Final = ("header", "query", "cookie")
-"""Where the scheme of an API key can have the key: its ``location`` in 1.0, its ``in`` before."""
+"""The places of an API key: ``location`` of its scheme in 1.0, ``in`` before."""
 
 SCHEMES_0_3: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = MappingProxyType(
     {

@@ -1,4 +1,4 @@
-"""Adds schemes and requirements to a card that declares none, as frameworks generate them."""
+"""Add schemes and requirements to a card without them, such as a card that a framework generates."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _LEGACY, _CURRENT = "security", "securityRequirements"
 class CardSecurity:
     """The schemes and requirements of an agent, for a card that does not declare them itself.
 
-    ``schemes`` and ``requirements`` are ``securitySchemes`` and ``securityRequirements`` in the words of A2A 1.0; a
-    card of 0.2 or 0.3 gets them in its own. ConfigurationError: they cannot be read, or the card says something else.
+    ``schemes`` and ``requirements`` are ``securitySchemes`` and ``securityRequirements`` in the form of A2A 1.0; a card
+    of 0.2 or 0.3 gets them in its own form. ConfigurationError: they cannot be read, or the card declares other ones.
     Source: A2A 1.0.1 4.5.
     """
 
@@ -65,7 +65,7 @@ class CardSecurity:
         added: JSONObject = {name: value for name, value in original.items() if name != "signatures"}
         schemes = _own(added, "securitySchemes") or {}
         if not isinstance(schemes, Mapping):
-            raise ConfigurationError("security: the card's /securitySchemes is no object")
+            raise ConfigurationError("security: /securitySchemes of the card must be an object")
         added["securitySchemes"] = {
             **schemes,
             **{name: _scheme(name, schemes.get(name), of, is_current, is_legacy) for name, of in self.schemes.items()},

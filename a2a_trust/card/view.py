@@ -1,9 +1,9 @@
-"""What a card of any generation says: 0.1, 0.2, 0.3, 1.0, and merged cards of two of them.
+"""The content of a card of any generation: 0.1, 0.2, 0.3, 1.0, and merged cards of two generations.
 
-``generation_of`` and ``interface_urls`` look at a card as it is. ``read_card`` reads who may do what: security schemes,
-requirements, interfaces and skills, in every spelling that is seen in the field, as one frozen view. What it cannot
-read it refuses: a requirement that is not understood must never look like no requirement at all. Where a merged card
-says one thing twice (``security`` and ``securityRequirements``), both must say the same.
+``generation_of`` and ``interface_urls`` read a card directly. ``read_card`` reads security schemes, requirements,
+interfaces and skills, in all spellings that are in use, into one frozen view. It rejects every member that it cannot
+read, because an unreadable requirement must never look like no requirement. If a merged card has two members for one
+rule (``security`` and ``securityRequirements``), both must be equal.
 
 Source: A2A 1.0.1 sections 4.4 and 4.5, the JSON schemas of 0.1 to 0.3.
 """
@@ -77,7 +77,7 @@ class OAuthFlow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuth2Scheme:
-    """OAuth 2.0; ``metadata_url`` is that of RFC 8414, None when the card names none."""
+    """OAuth 2.0; ``metadata_url`` is that of RFC 8414, None if the card has none."""
 
     name: str
     flows: tuple[OAuthFlow, ...]
@@ -101,7 +101,7 @@ class MutualTlsScheme:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedScheme:
-    """A scheme of a 0.1 card, which is a word and nothing else: ``apiKey``, ``bearer``, ``public`` …"""
+    """A scheme of a 0.1 card, which is only a word: ``apiKey``, ``bearer``, ``public`` …"""
 
     name: str
 
@@ -113,7 +113,7 @@ SecurityScheme: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One alternative: every one of these schemes, each with its scopes. Without any it admits everybody."""
+    """One alternative: all of these schemes, each with its scopes. An alternative without schemes admits everybody."""
 
     schemes: tuple[tuple[str, frozenset[str]], ...]
     """Scheme names and scopes, in order of the names."""
@@ -125,7 +125,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interface:
-    """One place where the agent can be reached; ``pointer`` tells where the card says so."""
+    """An interface of the agent; ``pointer`` is the JSON pointer to its URL in the card."""
 
     pointer: str
     url: str
@@ -135,7 +135,7 @@ class Interface:
 
     @property
     def generation(self) -> Generation:
-        """That of its version; without one, that of the member which names it."""
+        """The generation of its version; without a version, that of the member that names the interface."""
         if self.version.startswith("0.1"):
             return Generation.V0_1
         if self.version.startswith("0.") or not (self.version or self.pointer.startswith("/supportedInterfaces/")):
@@ -150,7 +150,7 @@ class Interface:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skill:
-    """A skill and what it demands beyond the card; None when it demands nothing of its own."""
+    """A skill, and its own requirements in addition to those of the card; None if it has none."""
 
     id: str
     requirements: tuple[Alternative, ...] | None
@@ -158,7 +158,7 @@ class Skill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardView:
-    """The card as rules. ``requirements`` is None when the card has no such member at all."""
+    """The security rules of a card. ``requirements`` is None if the card has no such member."""
 
     name: str
     schemes: Mapping[str, SecurityScheme]
@@ -175,9 +175,9 @@ class CardView:
 
 
 def generation_of(card: Mapping[str, JSON]) -> Generation:
-    """The generation of a card: one before 1.0 when it has members of theirs, and no ``supportedInterfaces``.
+    """The generation of a card: before 1.0 if it has members of that time, and no ``supportedInterfaces``.
 
-    A merged card is one of 1.0.
+    A merged card is a card of 1.0.
     """
     if card.get("supportedInterfaces") or card.get("supported_interfaces") or LEGACY_MEMBERS.isdisjoint(card):
         return Generation.V1_0
@@ -185,10 +185,10 @@ def generation_of(card: Mapping[str, JSON]) -> Generation:
 
 
 def interface_urls(card: JSONObject) -> list[tuple[str, str]]:
-    """Every place where the card says the agent can be reached: JSON pointer and URL, in the card's order.
+    """JSON pointer and URL of every interface of the card, in its order.
 
-    ``supportedInterfaces`` of 1.0, ``url`` and ``additionalInterfaces`` of 0.2 and 0.3, under their JSON and their
-    proto names. The card is unambiguous, so what is there has the right type.
+    It reads ``supportedInterfaces`` of 1.0, ``url`` and ``additionalInterfaces`` of 0.2 and 0.3, under their JSON and
+    their proto names. The card must be unambiguous, so every member has the right type.
     """
     found = []
     if isinstance(card.get("url"), str):
@@ -201,8 +201,10 @@ def interface_urls(card: JSONObject) -> list[tuple[str, str]]:
 
 
 def read_card(document: bytes | Mapping[str, Any]) -> CardView:
-    """The card as rules, or MalformedError: with a pointer to the member that cannot be read, or that contradicts
-    its twin of another generation."""
+    """Read the security rules of a card.
+
+    MalformedError: a member cannot be read, or contradicts its counterpart of another generation; ``pointer`` names it.
+    """
     card = strict_json.parse(document, what="card") if isinstance(document, bytes) else document
     if not isinstance(card, Mapping):
         raise _unread("", "a JSON object is needed")
@@ -230,7 +232,7 @@ def _unread(pointer: str, reason: str) -> MalformedError:
 
 
 def _member(members: Mapping[str, JSON], name: str, pointer: str) -> JSON:
-    """A member under its JSON or its proto name; both at once say two things."""
+    """A member under its JSON or its proto name; MalformedError if the object has both."""
     proto = proto_name(name)
     value, twin = members.get(name), members.get(proto) if proto != name else None
     if value is not None and twin is not None:
@@ -263,7 +265,7 @@ def _text(members: Mapping[str, JSON], name: str, pointer: str, *, needed: bool 
 
 
 def _requirements(holder: Mapping[str, JSON], pointer: str) -> tuple[Alternative, ...] | None:
-    """What a card or a skill demands, in the spelling of 1.0, of 0.3, or in both alike."""
+    """The requirements of a card or a skill, in the spelling of 1.0, of 0.3, or of both if they are equal."""
     for member in holder:
         if member not in REQUIREMENT_MEMBERS and member.casefold() in map(str.casefold, REQUIREMENT_MEMBERS):
             raise _unread(f"{pointer}/{escaped(member)}", "write securityRequirements; in this spelling it goes unread")
@@ -274,13 +276,13 @@ def _requirements(holder: Mapping[str, JSON], pointer: str) -> tuple[Alternative
             here = f"{pointer}/{name}"
             found[name] = tuple(_alternative(item, f"{here}/{index}") for index, item in enumerate(_list(value, here)))
     if len(found) == 2 and set(found["security"]) != set(found["securityRequirements"]):
-        raise _unread(f"{pointer}/security", "it contradicts securityRequirements; make them alike or keep one")
+        raise _unread(f"{pointer}/security", "it contradicts securityRequirements; make them equal or keep one")
     return next(iter(found.values()), None)
 
 
 def _alternative(value: JSON, pointer: str) -> Alternative:
-    """One requirement: ``{"schemes": {name: {"list": scopes}}}`` of 1.0, with ``{name: scopes}`` for the inner part as
-    a2a-go writes it, or ``{name: scopes}`` alone, as in 0.2, 0.3 and in 1.0 cards of hasty hands."""
+    """One requirement: ``{"schemes": {name: {"list": scopes}}}`` of 1.0, ``{"schemes": {name: scopes}}`` of a2a-go, or
+    ``{name: scopes}`` of 0.2 and 0.3, which some cards of 1.0 have, too."""
     members = _object(value, pointer)
     inner = members.get("schemes")
     if "schemes" in members and not isinstance(inner, list):
@@ -328,7 +330,7 @@ def _schemes(card: Mapping[str, JSON]) -> dict[str, SecurityScheme]:
 
 
 def _scheme(name: str, value: JSON, pointer: str) -> SecurityScheme:
-    """One scheme: the wrapper of 1.0, the flat form of 0.2 and 0.3, or both in a merged card, saying the same."""
+    """One scheme: the wrapper of 1.0, the flat form of 0.2 and 0.3, or both in a merged card if they are equal."""
     members = _object(value, pointer)
     said = []
     for wrapper, kind in SCHEME_TYPES.items():
@@ -343,7 +345,7 @@ def _scheme(name: str, value: JSON, pointer: str) -> SecurityScheme:
     if not said:
         raise _unread(pointer, "no kind of scheme is named; write one of " + ", ".join(SCHEME_TYPES))
     if any(other != said[0] for other in said[1:]):
-        raise _unread(pointer, "it says two different things; make them alike or keep one")
+        raise _unread(pointer, "it says two different things; make them equal or keep one")
     return said[0]
 
 

@@ -384,7 +384,7 @@ def _put_rows(label: str, headings: Sequence[str], rows: list[dict[str, Any]], *
 
 def _put_signatures(entry: dict[str, Any]) -> None:
     if not entry["signatures"]:
-        _put_line("signed:", mark("by nobody", "yellow", sys.stdout))
+        _put_line("signed:", mark("no", "yellow", sys.stdout))
     for signature in entry["signatures"]:
         if "problem" in signature:
             _put_line("signed:", f"{mark('unreadable', 'red', sys.stdout)}: {_shown(signature['problem'])}")

@@ -233,7 +233,7 @@ class _Version(argparse.Action):
 
 
 class _PrintCompletion(argparse.Action):
-    """Prints the script that lets a shell complete the commands, their options and the names of files."""
+    """Prints the script with which a shell completes commands, options and names of files."""
 
     def __call__(self, parser: argparse.ArgumentParser, _: object, shell: Any, __: object = None) -> NoReturn:
         try:

@@ -77,7 +77,7 @@ def exit_of(error: Exception) -> Exit:
 
 
 def exit_of_setup(error: Exception) -> Exit:
-    """The exit code for an error in what the operator gave, as keys and trust files: it does not describe a card."""
+    """The exit code for an error in keys, trust files and other settings of the operator, which is not about a card."""
     return exit_of(error) if isinstance(error, OSError | CardMemoryUnavailableError) else Exit.USAGE
 
 

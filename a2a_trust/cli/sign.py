@@ -299,8 +299,8 @@ def _report(works: list[_Work], job: _Job, stream: TextIO | None) -> Exit:
         status, code = _status(work, options, is_given_up=is_given_up)
         notes = _notes(work, options) if status in (_Status.SIGNED, _Status.TO_SIGN) else []
         is_done = status in (_Status.SIGNED, _Status.UNCHANGED)
-        what = None if status is _Status.NOT_WRITTEN else class_of(code)
-        entry = {**_entry(work, job.signers), "ok": is_done, "class": what, "status": status, "notes": notes}
+        outcome = None if status is _Status.NOT_WRITTEN else class_of(code)
+        entry = {**_entry(work, job.signers), "ok": is_done, "class": outcome, "status": status, "notes": notes}
         results.add(entry, code, status.replace("-", " "))
         if not options.json:
             _put(work, status, job, stream)
@@ -356,8 +356,7 @@ def _entry(work: _Work, signers: list[LocalSigner]) -> dict[str, Any]:
     if work.signed is None:
         error = work.error or AssertionError("a card is signed, or there is an error")
         rejected = {"findings": list(map(asdict, error.findings))} if isinstance(error, _RejectedCardError) else {}
-        told = {"code": word_of(error), "message": said(error, work.name)}
-        return {"file": work.name, **told, **rejected}
+        return {"file": work.name, "code": word_of(error), "message": said(error, work.name), **rejected}
     return {
         "file": work.name,
         "output": work.target,

@@ -9,10 +9,10 @@ Readers see the old content or the new one, never a part. A process that is kill
 A kill between the two parts of step 3 leaves the temporary name, which the next process that writes this file removes.
 If the system or the file system has no files without a name, the temporary name exists from step 1 on.
 
-Two locks (``flock``) keep processes apart. A process that changes a file locks the file itself, from reading to writing.
-It also locks the new content, before that has a name. So a temporary name with unlocked content was left by a process
-that was killed. The system frees both locks when a process ends, however it ends. Anybody who can open a file can lock
-it for ever, so no process waits longer than 30 seconds.
+Two locks (``flock``) keep processes apart. A process that changes a file locks the file itself, from reading to
+writing. It also locks the new content, before that has a name. So a temporary name with unlocked content was left by a
+process that was killed. The system frees both locks when a process ends, however it ends. Anybody who can open a file
+can lock it for ever, so no process waits longer than 30 seconds.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class FileToWrite:
     - An existing file keeps its mode and POSIX ACL, and its owner and group if the process may set them. Rights that
       cannot be kept are removed, never given to others.
     - With a mode the content may be secret, so the new file belongs to its writer, whatever file was there.
-    - Anything but a regular file (a pipe, a device) is neither locked nor replaced: ``commit`` writes to it, with a mode
-      only if it belongs to this user or to root.
+    - Anything but a regular file (a pipe, a device) is neither locked nor replaced: ``commit`` writes to it, with a
+      mode only if it belongs to this user or to root.
 
     OSErrors name ``path`` and say what to do.
     """
@@ -173,7 +173,7 @@ class FileToWrite:
             raise _changed_meanwhile(self.path)
 
     def commit(self) -> None:
-        """Put the new content in place, and flush it to the disk. FileExistsError: ``Over.NOTHING``, and the file exists.
+        """Put the new content in place, and flush it to the disk. FileExistsError: it exists, with ``Over.NOTHING``.
 
         OSError: also as ``check``.
         """
@@ -331,8 +331,8 @@ def locked(path: Path) -> Iterator[FileToWrite]:
         if not file.is_locked:
             file.opened.fileno()  # it is there, and a regular file
             raise ConfigurationError(
-                f"{path} can be changed only under a POSIX lock, which this system or file system does not have; change "
-                "it on a system that has such locks"
+                f"{path} can be changed only under a POSIX lock, which this system or file system does not have; "
+                "change it on a system that has such locks"
             )
         yield file
 
@@ -373,7 +373,7 @@ def _allow_open(count: int) -> None:
 
 
 def _lock_all(files: Sequence[FileToWrite]) -> FileToWrite | None:
-    """Lock all files, waiting only for the first; or lock none, and return a file that another process has locked."""
+    """Lock all files, waiting only for the first one; or lock none, and return one that another process has locked."""
     _check_different(files)
     for file in files:
         if not file.lock(wait=file is files[0]):

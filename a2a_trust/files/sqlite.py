@@ -4,8 +4,9 @@ A file has a rollback journal, SQLite's default. Between two changes there is no
 only the right to read: it works on a read-only mount and on a full disk. Writers take turns (``BEGIN IMMEDIATE``), and
 readers wait while a change is written; both wait for at most ``timeout`` seconds.
 
-SQLite plays a log or a journal that it finds beside a file into that file, even if it belongs to another file. Opening a
-file that was restored beside an old ``-wal`` or ``-journal`` would destroy it. So every opening checks these files first.
+SQLite plays a log or a journal that it finds beside a file into that file, even if it belongs to another file. Opening
+a file that was restored beside an old ``-wal`` or ``-journal`` would destroy it. So every opening
+checks these files first.
 
 A file is made for its owner only, complete from its first moment, and never by opening it: a file that has vanished is
 not an empty one.
@@ -470,7 +471,7 @@ def _number(file: BinaryIO, at: int) -> int:
 
 
 def _is_next(was: bytes, now: bytes) -> bool:
-    """Whether two headers are of one file, before and during a change; each change adds one to the counter at its end."""
+    """Whether two headers are of one file, before and during a change. Its end adds one to the counter."""
     counts = [int.from_bytes(header[24:28]) for header in (was, now)]
     return counts[1] - counts[0] in (0, 1) and all(was[part] == now[part] for part in _UNCHANGING)
 

@@ -469,8 +469,8 @@ def _private_origin(origin: str) -> str:
         raise ConfigurationError(f"private_origins: {origin!r}: write only the origin: {target.origin}")
     if target.address is not None and not is_public(target.address) and not is_private(target.address):
         raise ConfigurationError(
-            f"private_origins: {origin!r}: link-local, metadata and other special addresses are never allowed; leave it "
-            "out"
+            f"private_origins: {origin!r}: link-local, metadata and other special addresses are never allowed; leave "
+            "it out"
         )
     on_loopback = target.host == "localhost" if target.address is None else is_loopback(target.address)
     if target.scheme == "http" and not on_loopback:
@@ -547,9 +547,7 @@ def _check_answer(
 ) -> None:
     """FetchError for an answer that is not accepted. It must be JSON, or of ``wanted_type`` if that is given."""
     if 300 <= status < 400 and status != 304:
-        raise FetchError(
-            f"{target.origin}: it redirects ({status}), which is not followed; write the final URL", status
-        )
+        raise FetchError(f"{target.origin}: it redirects ({status}), which is not followed; use the final URL", status)
     if status not in wanted:
         raise FetchError(f"{target.origin}: it answers with status {status}, not 200", status)
     if headers.get("content-encoding", "identity").strip().lower() != "identity":

@@ -137,7 +137,8 @@ def es6_number(value: float) -> str:
     if value != value or value in (float("inf"), float("-inf")):
         raise MalformedError("canonical form: NaN and infinities are not JSON")
     sign = "-" if value < 0 else ""
-    # repr returns the shortest digits that read back as the same double, as ECMAScript requires; only the layout differs.
+    # repr returns the shortest digits that read back as the same double, as ECMAScript requires; only the layout
+    # differs.
     mantissa, _, exponent = repr(abs(value)).partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = (whole + fraction).lstrip("0")

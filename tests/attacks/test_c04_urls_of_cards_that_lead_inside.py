@@ -209,7 +209,7 @@ def test_who_has_no_certificate_for_the_name_is_not_asked(agent: Agent, authorit
     with serving_agent(authority.server("evil.example"), address="127.0.0.2", port=agent.port) as evil:
         evil.pages[NEW] = signed(card_of(agent.origin()))
         fetcher = fetcher_for(agent, authority, agent_test=[["127.0.0.2"]])
-        with pytest.raises(FetchError, match="certificate is refused"):
+        with pytest.raises(FetchError, match="certificate is rejected"):
             fetch_card(agent.origin(), trusting(HOST), options=FetchOptions(fetcher=fetcher))
         assert evil.asked == []
 

@@ -150,7 +150,7 @@ def test_a_look_alike_is_neither_looked_up_nor_asked(call: Call, host: str) -> N
     names = Names(**{each: [["127.0.0.1"]] for each in (*LOOK_ALIKES, "evil.com")})
     with events_outside() as events:
         for configured in (True, False):
-            with pytest.raises(FetchError, match=r"only https is fetched|^URL: "):
+            with pytest.raises(FetchError, match=r"only https URLs are fetched|^URL: "):
                 asyncio.run(Fetcher(http_within=[MESH], resolver=names).fetch(f"http://{host}/", configured=configured))
         [refused] = call(names, f"http://{host}/rpc")
     assert isinstance(refused, UnverifiedCardError | httpx.InvalidURL)
@@ -225,7 +225,7 @@ def test_a_header_leads_the_sidecar_to_no_other_service(call: Call, agent: Agent
 def test_a_url_out_of_a_document_does_not_profit_from_the_mesh(agent: Agent, victim: Agent) -> None:
     names = Names(**{NAME: [["127.0.0.1"]], f"inner.{MESH}": [["127.0.0.2"]]})
     fetcher = Fetcher(http_within=[MESH], resolver=names)
-    with pytest.raises(FetchError, match="only https is fetched"):
+    with pytest.raises(FetchError, match="only https URLs are fetched"):
         asyncio.run(fetcher.fetch(f"{here(agent)}{NEW}", configured=False))
     for kind, path in ((OpenIdKeys, "openid-configuration"), (OAuth2Keys, "oauth-authorization-server")):
         for elsewhere in (f"http://inner.{MESH}:{agent.port}/jwks", f"http://{NAME}:{agent.port + 1}/jwks"):

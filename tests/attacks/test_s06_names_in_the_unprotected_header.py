@@ -1,4 +1,4 @@
-"""S6: what the unprotected header says is not signed. Names that decide count only when they are protected.
+"""S6: what the unprotected header says is not signed. Names that decide must be in the protected header.
 
 Seen in GHSA-5739-39v2-5754: the union of both headers was read, so the attacker chose ``alg`` and ``kid``.
 """

@@ -225,7 +225,7 @@ def test_control_the_extended_card_of_an_agent_of_this_machine_needs_permission(
         card = verify_card(document, trusting("localhost"), origin=url, now=time.time())
         names = Names(localhost=[["127.0.0.1"]])
         key = {"X-API-Key": "secret"}
-        with pytest.raises(FetchError, match="only https is fetched"):
+        with pytest.raises(FetchError, match="only https URLs are fetched"):
             fetch_extended_card(
                 card, trusting("localhost"), credentials=key, options=FetchOptions(fetcher=Fetcher(resolver=names))
             )

@@ -414,7 +414,7 @@ def test_a_certificate_of_another_key_drops_the_key(
 def test_a_certificate_of_another_key_is_refused_beside_a_private_key(owner: LocalSigner, mallory: LocalSigner) -> None:
     jwk = private_key_to_jwk(owner.private_key, alg="ES256", kid="owner")
     x5c = {"x5c": [base64.b64encode(certificate_of(mallory)).decode()]}
-    with pytest.raises(MalformedError, match="x5c is of another key"):
+    with pytest.raises(MalformedError, match="x5c is for another key"):
         LocalSigner.from_jwk({**jwk, **x5c})
 
 

@@ -78,6 +78,6 @@ async def test_a_server_without_tls_does_not_answer_https(tmp_path: Path) -> Non
     async with serving(answer()) as server:
         origin = f"https://127.0.0.1:{server.port}"
         fetcher = Fetcher(private_origins=[origin], ssl_context=authority.client(), timeout=0.2)
-        with pytest.raises(FetchError, match=r"cannot be reached|no whole answer"):
+        with pytest.raises(FetchError, match=r"cannot be reached|no complete answer"):
             await fetcher.fetch(f"{origin}/", configured=True)
     assert server.requests == []

@@ -479,7 +479,7 @@ async def test_a_server_that_hangs_is_an_outage() -> None:
     async with introspecting(good=active()) as server:
         verifier = verifier_for(server)
         server.open.clear()
-        with pytest.raises(KeySourceUnavailableError, match="no whole answer"):
+        with pytest.raises(KeySourceUnavailableError, match="no complete answer"):
             await verifier.verify("good", NOW)
         with pytest.raises(KeySourceUnavailableError, match="out of reach"):
             await verifier.verify("other", NOW)

@@ -150,7 +150,7 @@ def test_schemes_that_only_the_card_has_stay() -> None:
             {"securitySchemes": {"a": KEY}, "security_schemes": {"b": KEY}},
             "the card has both securitySchemes and security_schemes; keep securitySchemes",
         ),
-        ({"securitySchemes": ["key"]}, "the card's /securitySchemes is no object"),
+        ({"securitySchemes": ["key"]}, "/securitySchemes of the card must be an object"),
         (
             {"securityRequirements": [{"schemes": {"other": {}}}]},
             "declares requirements that differ from these",

@@ -111,7 +111,7 @@ def test_it_says_who_where_and_what_for(run: Run, tmp_path: Path) -> None:
         "  more:         an extended card for authenticated callers",
         "    https://invoice.example.com/a2a/v1  JSONRPC  1.0",
         "    reconcile  Reconcile  finance  a bearer token with the scope pay",
-        "  signed:       by nobody",
+        "  signed:       no",
     ):
         assert line in shown.splitlines()
 
@@ -136,7 +136,7 @@ def test_each_signature_is_judged_alone(run: Run, tmp_path: Path) -> None:
         "signed:       ann (ES256, on 2023-11-14T22:13:20Z until 2096-10-02T07:06:40Z, jku https://a.example/k)"
         in done.out
     )
-    assert "valid in the form spec;  covers the whole card" in done.out
+    assert "valid in the form spec; covers the whole card" in done.out
     assert "does not count: no trusted EC key has this kid" in done.out
     assert "a companion for SDKs; others ignore it" in done.out
     assert "signed:       unreadable: protected header: alg is missing or not a string" in done.out
@@ -179,7 +179,7 @@ def test_what_a_form_leaves_open_is_told(run: Run, tmp_path: Path) -> None:
     assert done.code == 5
     assert "rejected: a valid signature, but nothing shows that it covers the whole card" in done.out
     shown = run("inspect", "card.json", "--jwks", "key.json", "--signer", "a2a-js", "--any-origin").out
-    assert "valid in the form pruned;  covers a part of the card" in shown
+    assert "valid in the form pruned; covers a part of the card" in shown
     assert "unverified: /securityRequirements" in shown
 
 

@@ -118,7 +118,7 @@ def test_fix_leaves_out_what_says_nothing_and_keeps_the_rest_of_the_text(run: Ru
     path.write_text(before.replace('"version"', '"documentationUrl": null,\n   "version"'), encoding="utf-8")
     done = run("lint", "--fix", "card.json")
     assert (done.code, done.err) == (0, "")
-    assert done.out == "card.json:/documentationUrl fixed: left out\ncard.json: no problems found\n"
+    assert done.out == "card.json:/documentationUrl fixed: removed\ncard.json: no problems found\n"
     assert path.read_text(encoding="utf-8") == before
     assert run("lint", "--fix", "card.json").out == "card.json: no problems found\n"
 
@@ -138,7 +138,7 @@ def test_fix_does_not_touch_a_signed_card_and_says_why(run: Run, card: Path, key
     before = path.read_bytes()
     done = run("lint", "--fix", "card.json", "--json")
     assert done.code == 2
-    assert "take the signatures out, fix it, and sign it again" in done.json["results"][0]["not_fixed"]
+    assert "remove the signatures, fix the card, and sign it again" in done.json["results"][0]["not_fixed"]
     assert path.read_bytes() == before
     assert run("lint", "card.json").code == 0
 
@@ -215,7 +215,7 @@ def test_sarif_tells_place_rule_and_mend(run: Run, tmp_path: Path) -> None:
     assert result["ruleId"] == "empty-member"
     assert list(RULES)[result["ruleIndex"]] == "empty-member"
     assert result["level"] == "warning"
-    assert result["message"]["text"].endswith("Give skills a value.")
+    assert result["message"]["text"].endswith("Add an element to skills.")
     (location,) = result["locations"]
     assert location["physicalLocation"] == {
         "artifactLocation": {"uri": quote(name)},

@@ -123,7 +123,7 @@ def test_a_password_is_imported_from_standard_input_or_a_file(ending: str, run: 
 def test_what_is_no_password_is_not_imported(content: bytes, run: Run, tmp_path: Path) -> None:
     done = run("password", "import", *STORE, "--user", "ann", "--json", stdin=content)
     assert (done.code, done.json["error"]["class"]) == (2, "usage")
-    assert "password is" in done.json["error"]["message"]
+    assert "the password to import" in done.json["error"]["message"]
     assert "xxxx" not in done.out + done.err
 
 

@@ -94,7 +94,7 @@ def test_keys_follow_each_other(run: Run, card: Path, ring: Path) -> None:
     assert signed_by(card) == [first]
     old = card.with_name("old.json")
     old.write_bytes(card.read_bytes())
-    assert run("rotate", "ring.json").out.startswith("a rotation is under way already; nothing was changed")
+    assert run("rotate", "ring.json").out.startswith("ring.json: a rotation is under way already; nothing was changed")
 
     passes(ring, 2 * HOUR)
     assert kids(run) == {first: "retired", second: "active"}
@@ -202,12 +202,12 @@ def test_an_encrypted_ring_needs_its_passphrase_to_sign_and_to_grow_only(run: Ru
     for arguments in (("card.json", "--key", "ring.json"), ("rotate", "ring.json")):
         refused = run(*arguments)
         assert (refused.code, "A2A_SIGN_KEY_PASSPHRASE" in refused.err) == (2, True)
-        wrong = run(*arguments, A2A_SIGN_KEY_PASSPHRASE="wrong")
+        wrong = run(*arguments, A2A_SIGN_KEY_PASSPHRASE="mistaken")
         assert (wrong.code, "passphrase is wrong" in wrong.err) == (2, True)
         assert run(*arguments, **secret).code == 0
     assert sorted(kids(run).values()) == ["active", "next"]
     assert verified(run, card).code == 0
-    assert run("keys", "revoke", "ring.json", active(run)).code == 0  # the next key is there already
+    assert run("keys", "revoke", "ring.json", active(run)).code == 0  # the next key exists already
     assert run("card.json", "--key", "ring.json", "-o", "new.json", **secret).code == 0
 
 
@@ -269,7 +269,7 @@ def test_a_ring_is_never_overwritten(run: Run, ring: Path) -> None:
     before = ring.read_bytes()
     done = run("keys", "create", "ring.json", "--json")
     assert (done.code, done.json["error"]["class"]) == (2, "usage")
-    assert "is there already" in done.json["error"]["message"]
+    assert "exists already" in done.json["error"]["message"]
     assert ring.read_bytes() == before
 
 
@@ -283,7 +283,7 @@ def test_a_ring_is_never_overwritten(run: Run, ring: Path) -> None:
         (("rotate", "key.pem"), "a2a-sign keys create RING [--key FILE]"),
         (("rotate", "key.jwks.json"), "a2a-sign keys create RING [--key FILE]"),
         (("keys", "revoke", "ring.json", "none"), "the ring has no key 'none'"),
-        (("rotate", "ring.json", "--overlap", "soon"), "--overlap: write"),
+        (("rotate", "ring.json", "--overlap", "soon"), "--overlap 'soon': write"),
         (("rotate", "ring.json", "--overlap", "0d"), "overlap: write a time above 0"),
         (("rotate", "ring.json", "--keep", "0m"), "keep: write a time above 0"),
         (("rotate", "ring.json", "--alg", "HS256"), "ES256"),

@@ -159,14 +159,14 @@ def test_an_encrypted_key_opens_with_the_passphrase_of_the_environment(
     assert run("card.json", "--key", "secret", **ENCRYPTED).code == 0
     (tmp_path / "pass").write_text("correct horse battery staple\n")
     assert run("card.json", "--key", "secret", A2A_SIGN_KEY_PASSPHRASE_FILE="pass").code == 0
-    wrong = run("card.json", "--key", "secret", A2A_SIGN_KEY_PASSPHRASE="wrong")
+    wrong = run("card.json", "--key", "secret", A2A_SIGN_KEY_PASSPHRASE="mistaken")
     assert wrong.code == 2
     assert "passphrase is wrong" in wrong.err
     missing = run("card.json", "--key", "secret")
     assert missing.code == 2
     assert "A2A_SIGN_KEY_PASSPHRASE" in missing.err
     for done in (wrong, missing):
-        assert "wrong" not in done.err.replace("error", "")
+        assert "mistaken" not in done.err
         assert "correct horse" not in done.err
 
 
@@ -266,7 +266,7 @@ def test_signatures_of_others_are_not_broken_silently(run: Run, card: Path, key:
         (("card.json", "other.json", "-o", "x.json"), 2, "-o works with one card only"),
         (("-", "card.json"), 2, "must be the only card"),
         (("card.json", "-o", ""), 2, "-o needs a file name"),
-        (("card.json", "--key", "nokey.pem"), 6, "No such file"),
+        (("card.json", "--key", "nokey.pem"), 6, "--key nokey.pem: no such file"),
         (("card.json", "--key", "card.json"), 2, "private key"),
         (("card.json", "-o", "no/such/folder.json"), 6, "No such file"),
         (("card.json", "--frobnicate"), 2, "unrecognized arguments"),
@@ -421,7 +421,7 @@ def test_closed_and_full_streams_are_no_crash(closed: str, card: Path, key: Path
 
 def test_a_slip_of_the_pen_is_told_as_one(run: Run) -> None:
     done = run("sgin", "card.json")
-    assert (done.code, "no command and no file sgin; the commands are sign, keygen" in done.err) == (2, True)
+    assert (done.code, "sgin is neither a command nor a file; the commands are sign, keygen" in done.err) == (2, True)
 
 
 def test_options_may_come_before_the_card(run: Run, card: Path, key: Path) -> None:
@@ -437,14 +437,14 @@ def test_files_of_keys_that_are_mixed_up_are_called_by_what_they_are(run: Run, c
     assert run("keygen", "-o", "p.pem").code == 0
     assert run("keys", "create", "ring.json", "--key", "k.jwk").code == 0
     for arguments, words in (
-        (("card.json", "--key", "k.jwks.json"), "k.jwks.json is a JWK Set, with public keys to publish"),
+        (("card.json", "--key", "k.jwks.json"), "k.jwks.json is a JWK Set with public keys"),
         (
             ("verify", "card.json", "--public-key", "ring.json", "--any-origin"),
-            "ring.json is a key ring, which signs; verify with what it",
+            "ring.json is a key ring, which signs; to verify, export its public keys",
         ),
         (
             ("verify", "card.json", "--jwks", "ring.json", "--any-origin"),
-            "a2a-sign keys export ring.json -o FILE, and --jwks FILE",
+            "a2a-sign keys export ring.json -o FILE, then give --jwks FILE",
         ),
         (
             ("verify", "card.json", "--jwks", "p.pem", "--any-origin"),
@@ -462,7 +462,7 @@ def test_the_errors_of_the_operating_system_name_the_file_once(run: Run, card: P
         assert (done.code, done.err) == (6, "a2a-sign: error: gone.json: No such file or directory\n")
     done = run("verify", "gone.json", "--jwks", "k.jwks.json", "--any-origin")
     assert (done.code, done.out) == (6, "gone.json: NOT VERIFIED (input-output): No such file or directory\n")
-    assert run("card.json", "--key", "no.pem").err == "a2a-sign: error: no.pem: No such file or directory\n"
+    assert run("card.json", "--key", "no.pem").err == "a2a-sign: error: --key no.pem: no such file; check the name\n"
 
 
 # --- what lint finds -----------------------------------------------------------------------------------------------
@@ -542,7 +542,7 @@ def test_a_scheme_that_no_verifier_accepts_is_named_and_cannot_be_allowed(
 def test_what_the_gate_refuses_cannot_be_allowed(run: Run, card: Path, key: Path) -> None:
     for rule in ("ambiguous-member", "unreadable-document", "secret", "no-such-rule", ""):
         done = run("card.json", "--key", "key.pem", "--allow", rule)
-        assert (done.code, "not a rule that can be allowed; those are missing-member" in done.err) == (2, True)
+        assert (done.code, "this rule cannot be allowed; these can: missing-member" in done.err) == (2, True)
     card.write_text(having(securitySchemes={"bearer": {"httpAuthSecurityScheme": {}, "mtlsSecurityScheme": {}}}))
     done = run("card.json", "--key", "key.pem", *(f"--allow={rule}" for rule in REJECTED))
     assert (done.code, "exclude each other" in done.err) == (1, True)
@@ -552,7 +552,9 @@ def test_other_errors_of_lint_are_warnings_when_signing(run: Run, card: Path, ke
     card.write_text(having(supportedInterfaces=[{**INTERFACE, "url": "http://agent.example.com/"}]))
     done = run("card.json", "--key", "key.pem")
     assert done.code == 0
-    assert done.err.startswith("warning: card.json:/supportedInterfaces/0/url http-url: whoever is on the way reads")
+    assert done.err.startswith(
+        "warning: card.json:/supportedInterfaces/0/url http-url: the connection is not encrypted"
+    )
     (result,) = run("card.json", "--key", "key.pem", "--json").json["results"]
     assert [(each["rule"], each["severity"]) for each in result["findings"]] == [("http-url", "error")]
     card.write_text(having(supportedInterfaces=[{**INTERFACE, "url": "http://localhost:9999/"}]))
@@ -561,11 +563,11 @@ def test_other_errors_of_lint_are_warnings_when_signing(run: Run, card: Path, ke
 
 
 def test_a_long_list_of_reasons_is_cut_and_no_name_of_the_card_begins_a_line(run: Run, card: Path, key: Path) -> None:
-    schemes: dict[str, object] = {f"s{number}\n  to sign it\x1b[2J": {} for number in range(7)}
+    schemes: dict[str, object] = {f"s{number}\n  fix it, or\x1b[2J": {} for number in range(7)}
     card.write_text(having(securityRequirements=[{"schemes": schemes}] * 7))
     done = run("card.json", "--key", "key.pem")
     assert done.code == 1
     assert done.err.count(" undeclared-scheme: ") == 5
     assert "and 2 more; to see all: a2a-sign lint card.json\n" in done.err
-    assert done.err.count("\n  to sign it") == 1
+    assert done.err.count("\n  fix it, or") == 1
     assert "\x1b" not in done.err

@@ -45,7 +45,7 @@ def test_if_needed_signs_what_was_changed(run: Run, card: Path, key: Path) -> No
     changed = {**json.loads(card.read_text()), "version": "3"}
     card.write_text(json.dumps(changed))
     (entry,) = run("card.json", "--key", "key.pem", "--if-needed", "--json").json["results"]
-    assert (entry["status"], "the card was changed since" in entry["reason"]) == ("signed", True)
+    assert (entry["status"], "the card was changed after signing" in entry["reason"]) == ("signed", True)
     assert run("verify", "card.json", "--jwks", "key.jwks.json", "--any-origin").code == 0
 
 
@@ -64,7 +64,7 @@ def test_a_signature_that_ends_soon_is_made_again(run: Run, card: Path, key: Pat
     assert state_of(card) == before
     assert run("card.json", "--key", "key.pem", "--check", "--expires-within", "21d").code == 1
     done = run(*renew, "21d", "--json")
-    assert [entry["reason"][:16] for entry in done.json["results"]] == ["the signature by"]
+    assert [entry["reason"][:16] for entry in done.json["results"]] == ["its signature by"]
     assert state_of(card) != before
     assert run("card.json", "--key", "key.pem", "--check", "--expires-within", "80d").code == 0
 
@@ -98,8 +98,8 @@ def test_standard_input_is_checked_and_passed_on(run: Run, card: Path, key: Path
         (["--check", "--if-needed"], "not allowed with argument"),
         (["--check", "-o", "x.json"], "--check and --if-needed are for cards that are signed in place; leave out -o"),
         (["--if-needed", "-o", "x.json"], "leave out -o"),
-        (["--expires-within", "14d"], "give one of them"),
-        (["--if-needed", "--expires-within", "soon"], "--expires-within: write 90d, 12h or 30m"),
+        (["--expires-within", "14d"], "add one of them"),
+        (["--if-needed", "--expires-within", "soon"], "--expires-within 'soon': write 90d, 12h or 30m"),
         (
             ["--if-needed", "--expires", "10d", "--expires-within", "14d"],
             "every new signature would expire within that time",

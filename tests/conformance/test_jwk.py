@@ -32,7 +32,7 @@ REFUSED = {
     "rfc7520/3_5.symmetric_key_mac_computation": "symmetric",
     "rfc7520/3_6.symmetric_key_encryption": "symmetric",
     "rfc7517/A.3/oct": "symmetric",
-    "rfc7517/A.1/ec": "its use is not sig",
+    "rfc7517/A.1/ec": 'its use is not "sig"',
 }
 
 
@@ -89,5 +89,5 @@ def test_keys_of_the_rfcs_that_do_not_sign_cards_are_refused(vectors: Path, name
 
 
 def test_a_private_key_for_encryption_is_refused(vectors: Path) -> None:
-    with pytest.raises(MalformedError, match="its use is not sig"):
+    with pytest.raises(MalformedError, match='its use is not "sig"'):
         private_key_from_jwk(rows_of(vectors, "jwks.json")["rfc7517/A.2/ec"]["jwk"])

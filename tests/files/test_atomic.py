@@ -376,7 +376,7 @@ def test_without_locks_rings_are_refused_and_other_files_are_looked_at(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "fcntl", None)
-    with pytest.raises(ConfigurationError, match="only under a lock of POSIX systems"), locked(path):
+    with pytest.raises(ConfigurationError, match="only under a POSIX lock"), locked(path):
         pass
     with FileToWrite(path, Over.WHAT_WAS_READ) as file:
         assert file.lock()

@@ -431,7 +431,7 @@ def test_what_the_sdk_does_not_see_is_named_and_left_away(document: Card, change
     verified = _verify(document, coverage=Coverage.SIGNED_PART_ONLY)
     assert verified.payload == signed.payload
     assert verified.unverified == UNVERIFIED_BY_PRUNING
-    assert any("nothing shows it" in warning for warning in verified.warnings)
+    assert any("without a trace" in warning for warning in verified.warnings)
 
 
 #: Changes of what was signed, or into a card that is not of 0.3.

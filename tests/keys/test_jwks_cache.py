@@ -309,7 +309,7 @@ async def test_an_outage_is_bridged_and_then_it_is_nobodys_fault(caplog: pytest.
     world.now += 60
     assert await world.has("a")
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
-        "issuer: cannot be refreshed, known keys hold for now: issuer: down"
+        "issuer: cannot be refreshed, known keys stay valid for now: issuer: down"
     ]
 
 

@@ -214,7 +214,7 @@ def test_processes_that_change_one_ring_at_once_lose_nothing(tmp_path: Path) -> 
 def test_where_there_are_no_locks_a_ring_is_read_and_not_changed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fcntl", None)
     before = path.read_bytes()
-    with pytest.raises(ConfigurationError, match="under a lock of POSIX systems"):
+    with pytest.raises(ConfigurationError, match="under a POSIX lock"):
         update_key_ring(path, rotated)
     assert path.read_bytes() == before
     assert kids(load_key_ring(path)) == ["a"]

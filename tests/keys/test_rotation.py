@@ -135,7 +135,7 @@ def test_a_full_key_set_takes_no_further_key() -> None:
     )
     full = replace(ring, keys=(*retired, *ring.keys))
     assert full.keys[-1].pem == pem
-    with pytest.raises(ConfigurationError, match="the key ring is full: 256 keys"):
+    with pytest.raises(ConfigurationError, match="the key ring is full: 256 published keys"):
         full.rotate(now)
     assert len(replace(ring, keys=(*retired[1:], *ring.keys)).rotate(now).published(now)) == MAX_KEYS
 
@@ -195,7 +195,7 @@ def test_a_key_that_the_ring_has_does_not_come_in_again_under_another_name() -> 
     for signer in (leaked, again, key("a")):
         with pytest.raises(ConfigurationError, match="the ring has the key 'a' already, and revoked; give a new key"):
             ring.rotate(NOW, new=signer)
-    with pytest.raises(ConfigurationError, match="has the key 'b' already; take a new one"):
+    with pytest.raises(ConfigurationError, match="has the key 'b' already; give a new key"):
         rotating().rotate(NOW + HOUR, new=key("b"))
 
 

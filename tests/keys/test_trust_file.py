@@ -205,7 +205,7 @@ POLICIES = "version = 1\n[[policy]]\norigins = ['a.example']\n"
     (2, f"{REMOTE}", r"origins: name hosts"),
     (4, f"{REMOTE}origins = []\n", r"origins: name hosts"),
     (4, f"{REMOTE}origins = 'a.example'\n", r"origins: name hosts"),
-    (4, f"{REMOTE}origins = ['https://a.example']\n", r"a host alone"),
+    (4, f"{REMOTE}origins = ['https://a.example']\n", r"only a host"),
     (4, f"{REMOTE}origins = ['*.com']\n", r"two labels"),
     (5, f"{SOUND}unsafe_any_origin = true\n",
      r"unsafe_any_origin: write true, and remove origins"),

@@ -335,7 +335,7 @@ async def test_a_connection_that_is_given_up_in_the_handshake_is_closed(authorit
         origin = f"https://127.0.0.1:{server.port}"
         fetcher = Fetcher(private_origins=[origin], ssl_context=authority.client(), timeout=0.05)
         with warnings.catch_warnings(record=True, action="always") as caught:
-            with pytest.raises(FetchError, match="no whole answer"):
+            with pytest.raises(FetchError, match="no complete answer"):
                 await fetcher.fetch(f"{origin}/", configured=True)
             gc.collect()
     assert [str(warning.message) for warning in caught] == []
@@ -391,7 +391,7 @@ async def test_a_server_that_hangs_up_or_speaks_no_http_is_a_fetch_error_without
         await writer.drain()
 
     for script in (hang_up, nonsense, short):
-        with pytest.raises(FetchError, match="cannot be reached, or does not speak HTTP") as caught:
+        with pytest.raises(FetchError, match="cannot be reached, or does not speak correct HTTP") as caught:
             await fetched(script)
         assert "SECRET" not in str(caught.value)
         assert caught.value.__cause__ is None
@@ -450,7 +450,7 @@ async def test_a_wrong_certificate_is_refused_before_anything_is_asked(authority
             ssl_context=None if case == "unknown authority" else authority.client(),
             resolver=Names(idp_test=[["127.0.0.1"]], other_test=[["127.0.0.1"]]),
         )
-        with pytest.raises(FetchError, match="its certificate is refused"):
+        with pytest.raises(FetchError, match="its certificate is rejected"):
             await fetcher.fetch(f"{origin}/", configured=True)
     assert server.requests == []
 
@@ -480,8 +480,8 @@ def test_no_value_switches_the_byte_limit_off() -> None:
     ("origin", "words"),
     [
         ("idp.internal", "ambiguous"),
-        ("https://idp.internal/", "write the origin alone: https://idp.internal:443"),
-        ("https://idp.internal/jwks", "write the origin alone"),
+        ("https://idp.internal/", "write only the origin: https://idp.internal:443"),
+        ("https://idp.internal/jwks", "write only the origin"),
         ("https://user@idp.internal", "ambiguous"),
         ("https://*.internal", "ambiguous"),
         ("http://idp.internal", "http is for this machine only"),
@@ -493,7 +493,7 @@ def test_no_value_switches_the_byte_limit_off() -> None:
         ("https://[fd00:ec2::254]", "never fetched from"),
         ("https://[::ffff:127.0.0.1]", "never fetched from"),
         ("file:///etc/passwd", "ambiguous"),
-        ("ftp://127.0.0.1", "scheme that is not fetched"),
+        ("ftp://127.0.0.1", "is not fetched"),
     ],
 )
 def test_private_origins_are_checked_at_the_start(origin: str, words: str) -> None:

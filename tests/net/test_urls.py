@@ -88,7 +88,7 @@ def test_a_host_has_one_spelling(text: str, host: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "what"),
-    [("192.0.513", "an address"), ("[1]", "an address"), ("a:1", "a host alone"), ("", "a host alone")],
+    [("192.0.513", "an address"), ("[1]", "an address"), ("a:1", "only a host"), ("", "only a host")],
 )
 def test_what_is_no_host_is_refused_and_says_what_to_write(text: str, what: str) -> None:
     with pytest.raises(MalformedError, match=f"^write {re.escape(what)}"):

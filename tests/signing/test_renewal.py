@@ -84,11 +84,11 @@ def junk(card: JSONObject) -> None:
         (CARD, lambda card: card.update(name="Another"), "its signature by ann is wrong"),
         (CARD, lambda card: card.pop("securityRequirements"), "its signature by ann is wrong"),
         (CARD, lambda card: card.update(capabilities={"extensions": []}), "signing drops /capabilities/extensions"),
-        (CARD, twice, "ann has signed it twice in the same way"),
-        (CARD, unprotected, "ann has signed it in another way than is asked for now"),
+        (CARD, twice, "it has two equal signatures by ann"),
+        (CARD, unprotected, "its signature by ann has other settings"),
         (CARD, junk, "signing removes entries of signatures"),
         (LOOSE, without(1), "the companion signature by ann is missing"),
-        (LOOSE, without(0), "ann has signed it in another way than is asked for now"),
+        (LOOSE, without(0), "its signature by ann has other settings"),
         (LOOSE, lambda card: card.update(name="Another"), "its signature by ann is wrong"),
     ],
 )
@@ -112,10 +112,10 @@ def test_a_companion_that_proves_another_card_is_a_reason() -> None:
         (((ANN,), {}), ((BOB,), {}), "not signed by bob"),
         (((ANN,), {}), ((ANN, BOB), {}), "not signed by bob"),
         (((OTHER_ANN,), {}), ((ANN,), {}), "its signature by ann is wrong"),
-        (((ANN,), {}), ((ANN,), {"jku": "https://x.example.com/"}), "ann has signed it in another way"),
-        (((ANN,), {"jku": "https://x.example.com/"}), ((ANN,), {}), "ann has signed it in another way"),
-        (((ANN,), {}), ((ANN,), {"iat": None}), "ann has signed it in another way"),
-        (((ANN,), {"iat": None}), ((ANN,), {}), "ann has signed it in another way"),
+        (((ANN,), {}), ((ANN,), {"jku": "https://x.example.com/"}), "its signature by ann has other settings"),
+        (((ANN,), {"jku": "https://x.example.com/"}), ((ANN,), {}), "its signature by ann has other settings"),
+        (((ANN,), {}), ((ANN,), {"iat": None}), "its signature by ann has other settings"),
+        (((ANN,), {"iat": None}), ((ANN,), {}), "its signature by ann has other settings"),
         (((ANN,), {"iat": NOW + DAY}), ((ANN,), {}), "the signed card does not verify"),
         (((ANN, BOB), {}), ((ANN,), {}), None),
         (((BOB, ANN), {}), ((ANN, BOB), {}), None),
@@ -135,21 +135,21 @@ def test_companions_that_nobody_asks_for_any_more_are_a_reason() -> None:
     [
         (30, None, 0, None),
         (30, None, 29, None),
-        (30, None, 30, "ends at 2027-02-14T08:00:00Z"),
-        (-0.5, None, 0, "ends at 2027-01-14T20:00:00Z"),
-        (0, None, 0, "ends at 2027-01-15T08:00:00Z"),
+        (30, None, 30, "expires at 2027-02-14T08:00:00Z"),
+        (-0.5, None, 0, "expires at 2027-01-14T20:00:00Z"),
+        (0, None, 0, "expires at 2027-01-15T08:00:00Z"),
         (30, 90, 14, None),
         (30, 30, 14, None),
-        (30, 90, 31, "ends at 2027-02-14T08:00:00Z"),
-        (90, 30, 0, "ends at 2027-04-15T08:00:00Z, later than asked"),
-        (None, 30, 0, "ends never, later than asked"),
+        (30, 90, 31, "expires at 2027-02-14T08:00:00Z"),
+        (90, 30, 0, "expires at 2027-04-15T08:00:00Z, later than asked"),
+        (None, 30, 0, "never expires, later than asked"),
         (None, None, 9999, None),
     ],
 )
 def test_the_end_of_a_signature(before: float | None, now: float | None, within: float, expected: str | None) -> None:
     card = signed(CARD, exp=None if before is None else NOW + before * DAY)
     found = reason(card, exp=None if now is None else NOW + now * DAY, until=NOW + within * DAY)
-    assert found == (expected and f"the signature by ann {expected}")
+    assert found == (expected and f"its signature by ann {expected}")
 
 
 def test_signatures_of_others_stay_and_are_no_reason() -> None:

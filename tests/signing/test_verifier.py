@@ -162,7 +162,7 @@ def test_the_memory_is_bounded_and_forgets_the_oldest() -> None:
 
 def test_a_memory_of_less_than_nothing_is_a_mistake() -> None:
     for remember in (-1, 1.5):
-        with pytest.raises(ConfigurationError, match="remember is a number of cards"):
+        with pytest.raises(ConfigurationError, match="must be a number of cards"):
             CardVerifier(trust_in(ALICE), clock=Clock(), remember=remember)  # type: ignore[arg-type]
 
 

@@ -107,8 +107,8 @@ def test_only_bytes_and_mappings_are_verified(document: Any) -> None:
 @pytest.mark.parametrize(
     ("wrong", "fix"),
     [
-        ({"trust": None}, "the second argument is a TrustStore"),
-        ({"trust": [trusted(ALICE)]}, "the second argument is a TrustStore"),
+        ({"trust": None}, "the second argument must be a TrustStore"),
+        ({"trust": [trusted(ALICE)]}, "the second argument must be a TrustStore"),
         ({"policy": "alice"}, "policy: write named"),
         ({"policy": named("carol")}, "no trust entry has the name 'carol'"),
         ({"policy": named(ALICE.public_key.thumbprint)}, ""),

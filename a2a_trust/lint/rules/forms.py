@@ -44,12 +44,12 @@ def explicit_default(subject: Subject) -> Iterator[Found]:
 )
 def several_forms(subject: Subject) -> Iterator[Found]:
     for pointer in _pruned(subject):
-        what = _pruned_rule(pointer)
-        if what is not None:
+        special = _pruned_rule(pointer)
+        if special is not None:
             yield Found(
                 safe_pointer(pointer),
-                f"{what[0]}: a2a-python and a2a-js do not verify this member, so they do not detect a change of it",
-                what[1],
+                f"{special[0]}: a2a-python and a2a-js do not verify this member, so they do not detect a change of it",
+                special[1],
             )
 
 
@@ -113,13 +113,13 @@ def _pruned(subject: Subject) -> Iterator[str]:
     """The members that only the pruned form drops, without those that other rules report."""
     if subject.rest is None or subject.is_legacy:
         return
-    told = {*unknown_members(subject), *(found.pointer for found in empty_member.check(subject))}
-    told.update(found.pointer for found in requirement_spelling.check(subject))
-    told.update(found.pointer for found in missing_twin.check(subject) if found.pointer.startswith(_SCHEMES))
-    around = {pointer[:at] for pointer in told for at, char in enumerate(pointer) if char == "/"}
+    reported = {*unknown_members(subject), *(found.pointer for found in empty_member.check(subject))}
+    reported.update(found.pointer for found in requirement_spelling.check(subject))
+    reported.update(found.pointer for found in missing_twin.check(subject) if found.pointer.startswith(_SCHEMES))
+    around = {pointer[:at] for pointer in reported for at, char in enumerate(pointer) if char == "/"}
     for pointer in project(present_members(subject.rest)[0], Form.PRUNED).dropped:
         safe = safe_pointer(pointer)
-        if safe not in told and safe not in around and not _is_legacy_member(pointer):
+        if safe not in reported and safe not in around and not _is_legacy_member(pointer):
             yield pointer
 
 

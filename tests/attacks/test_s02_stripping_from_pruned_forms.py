@@ -387,11 +387,7 @@ def test_whatever_is_stripped_from_an_sdk_card_the_result_says_that_it_proves_no
     assert canonical(result.card) == sdk_payload
     assert result.form is Form.PRUNED
     assert result.unverified == UNVERIFIED_BY_PRUNING
-<<<<<<< HEAD
     assert any("removed without a trace" in warning for warning in result.warnings)
-=======
-    assert any("without a trace" in warning for warning in result.warnings)
->>>>>>> hand-words1
 
 
 def pruned_alone(card: JSONObject, owner: LocalSigner, form: Form) -> bytes:
@@ -431,11 +427,7 @@ def test_the_removal_that_nobody_can_see_is_told_as_unverified(
         "/authentication",
     ):
         assert pointer in result.unverified
-<<<<<<< HEAD
     assert any("removed without a trace" in warning for warning in result.warnings)
-=======
-    assert any("without a trace" in warning for warning in result.warnings)
->>>>>>> hand-words1
 
 
 @pytest.mark.parametrize("form", [Form.PRUNED, Form.PRUNED_LEGACY])

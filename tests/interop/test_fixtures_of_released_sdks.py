@@ -332,11 +332,7 @@ def test_a_proof_by_the_key_of_an_sdk_always_says_what_the_form_could_have_hidde
     document = _fixture(vectors, pair, alg).document
     verified = _judge(vectors, document, SIGNER_OF[pair[0]], coverage=Coverage.SIGNED_PART_ONLY)
     assert frozenset(verified.unverified) >= CAN_BE_HIDDEN
-<<<<<<< HEAD
     assert any("removed without a trace" in warning for warning in verified.warnings)
-=======
-    assert any("without a trace" in warning for warning in verified.warnings)
->>>>>>> hand-words1
 
 
 @every_algorithm

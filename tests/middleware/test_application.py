@@ -235,13 +235,8 @@ def huge_in_pieces(request: Request) -> Response:
         (PlainTextResponse("x", 500), "the application answers 500 at"),
         (JSONResponse(CARD, 201), "the application answers 201 at"),
         (Response(status_code=307, headers={"location": "/"}), "the application answers 307 at"),
-<<<<<<< HEAD
         (huge, f"was incomplete, or longer than {MAX_BYTES} bytes"),
         (huge_in_pieces, f"was incomplete, or longer than {MAX_BYTES} bytes"),
-=======
-        (huge, f"no complete answer of at most {MAX_BYTES} bytes at"),
-        (huge_in_pieces, f"no complete answer of at most {MAX_BYTES} bytes at"),
->>>>>>> hand-words1
         (PlainTextResponse("hello"), "card: "),
         (JSONResponse([]), "card: : a JSON object is needed"),
         (JSONResponse({"status": "starting"}), "it names no interface; add supportedInterfaces"),
@@ -266,11 +261,7 @@ async def test_an_application_that_returns_without_an_answer_fails_the_start(mes
         for kind in messages:
             await send({"type": kind, "status": 200, "headers": []})
 
-<<<<<<< HEAD
     with pytest.raises(ConfigurationError, match="was incomplete"):
-=======
-    with pytest.raises(ConfigurationError, match="no complete answer"):
->>>>>>> hand-words1
         await application.card_of_application(app, FromApplication("/x"), "", None, {})
 
 

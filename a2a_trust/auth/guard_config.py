@@ -174,8 +174,8 @@ def _check_names(card: CardView, verifiers: Mapping[str, Verifier[Any] | Credent
         if name not in card.schemes:
             declared = ", ".join(map(repr, card.schemes)) or "no scheme"
             raise ConfigurationError(
-                f"verifiers: {name!r} is not a scheme of the card; the card declares {declared}; write the same name in "
-                "both"
+                f"verifiers: {name!r} is not a scheme of the card; the card declares {declared}; write the same name "
+                "in both"
             )
 
 
@@ -440,7 +440,7 @@ def _check_metadata(scheme: SecurityScheme, verifier: Verifier[Any]) -> None:
     if used and said not in used:
         names = " and ".join(map(ascii, used))
         raise ConfigurationError(
-            f"the card's {member} of {scheme.name!r} is {said!a}, and its verifier uses the keys of {names}, so callers "
-            "would get tokens that are rejected. Make both the same; for an issuer with another URL of metadata, write "
-            "OAuth2Keys(issuer, fetcher, metadata_url=…)"
+            f"the card's {member} of {scheme.name!r} is {said!a}, and its verifier uses the keys of {names}, so "
+            "callers would get tokens that are rejected. Make both the same; for an issuer with another URL of "
+            "metadata, write OAuth2Keys(issuer, fetcher, metadata_url=…)"
         )

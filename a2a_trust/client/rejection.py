@@ -156,7 +156,7 @@ class Rejection:
         return CredentialsRejectedError(
             f"{request.url.scheme}://{request.url.netloc.decode('ascii')} answers {self.status} to a request {sent}. "
             f"In the card, {self._demand() or 'no credential is demanded'}. "
-            f"The agent's challenge is {asked[:_MAX_SHOWN] or 'missing or malformed'}{self._forbidden(scopes)}{hint}",
+            f"The agent asks for {asked[:_MAX_SHOWN] or 'a credential of unknown kind'}{self._forbidden(scopes)}{hint}",
             request=request,
             response=httpx.Response(self.status, headers=_without_body(self._response), request=request),
             schemes=names,

@@ -34,14 +34,17 @@ __all__ = ["IssuerKeys", "OAuth2Keys", "OpenIdKeys", "check_issuer", "metadata_u
 
 
 class IssuerKeys(JwksCache):
-    """The keys that an issuer publishes by its metadata; made as ``OpenIdKeys`` or ``OAuth2Keys``.
+    """The keys that an issuer's metadata name. Use ``OpenIdKeys`` or ``OAuth2Keys``.
 
-    ``issuer`` is its name as tokens have it in ``iss``, ``metadata_url`` the place of its document.
+    ``issuer`` is the ``iss`` of its tokens, ``metadata_url`` the URL of its metadata.
     """
 
     def __init__(
         self, issuer: str, metadata_url: str, fetcher: Fetcher, times: JwksCacheTimes | None, clock: Callable[[], float]
     ) -> None:
+        from a2a_trust.net.fetcher import check_fetcher
+
+        check_fetcher(fetcher)
         try:
             self._metadata = fetcher.loader(metadata_url, configured=True)
         except FetchError as error:
@@ -52,7 +55,7 @@ class IssuerKeys(JwksCache):
         self._fetcher = fetcher
 
     async def _fetch_keys(self) -> tuple[bytes, float | None]:
-        # For how long the keys are good their own server says: the metadata comes along with every load of them.
+        # The server of the keys says how long they are fresh; the metadata are fetched with every load of them.
         document, _ = await self._metadata()
         return await self._fetcher.loader(self._jwks_uri(document), configured=True)()
 
@@ -60,11 +63,11 @@ class IssuerKeys(JwksCache):
         try:
             metadata = strict_json.parse(document, what="metadata")
         except MalformedError:
-            raise FetchError(f"{self.metadata_url}: not JSON that can be read") from None  # the text may quote it
+            raise FetchError(f"{self.metadata_url}: malformed JSON") from None  # the original text may quote it
         if type(metadata) is not dict or metadata.get("issuer") != self.issuer:
             raise FetchError(
-                f"{self.metadata_url}: the document does not name the issuer {self.issuer!a}. Write the issuer as the "
-                "document has it; where the two cannot agree, give the URL of its keys: "
+                f"{self.metadata_url}: the document does not name the issuer {self.issuer!a}. Write the issuer as in "
+                "the document; if the two cannot be the same, pass the URL of its keys: "
                 "JwksCache(fetcher.loader(jwks_uri, configured=True))"
             )
         jwks_uri = metadata.get("jwks_uri")
@@ -86,10 +89,10 @@ class IssuerKeys(JwksCache):
 
 
 class OpenIdKeys(IssuerKeys):
-    """The keys of an OpenID provider: those of the ``openIdConnectUrl`` in a card.
+    """The keys of an OpenID provider, for a card with ``openIdConnectUrl``.
 
     ``OpenIdKeys("https://idp.example", Fetcher())`` reads https://idp.example/.well-known/openid-configuration.
-    ConfigurationError when the fetcher would refuse that. Source: OpenID Connect Discovery 1.0, 4.
+    ConfigurationError: the fetcher does not permit that URL. Source: OpenID Connect Discovery 1.0, 4.
     """
 
     def __init__(
@@ -104,12 +107,12 @@ class OpenIdKeys(IssuerKeys):
 
 
 class OAuth2Keys(IssuerKeys):
-    """The keys of an OAuth 2.0 authorization server: those of the ``oauth2MetadataUrl`` in a card.
+    """The keys of an OAuth 2.0 authorization server, for a card with ``oauth2MetadataUrl``.
 
     ``OAuth2Keys("https://as.example/tenant", Fetcher())`` reads
-    https://as.example/.well-known/oauth-authorization-server/tenant, where RFC 8414 3.1 puts it. Servers that put it
-    elsewhere need ``metadata_url``: the well-known part may also stand behind the path, and be that of OpenID Connect
-    (RFC 8414 5). ConfigurationError for any other URL, and when the fetcher would refuse it.
+    https://as.example/.well-known/oauth-authorization-server/tenant, as in RFC 8414 3.1. For a server with another URL,
+    pass ``metadata_url``: the well-known part may also stand after the path, and be that of OpenID Connect
+    (RFC 8414 5). ConfigurationError: another URL, or the fetcher does not permit it.
     """
 
     def __init__(
@@ -125,7 +128,8 @@ class OAuth2Keys(IssuerKeys):
         url = known[0] if metadata_url is None else metadata_url
         if url not in known:
             raise ConfigurationError(
-                f"metadata_url: that of the issuer {issuer[:128]!a} can be one of {', '.join(known)}"
+                f"metadata_url: {url[:128]!a} cannot be that of the issuer {issuer[:128]!a}; write one of "
+                f"{', '.join(known)}"
             )
         super().__init__(issuer, url, fetcher, times, clock)
 

@@ -1,10 +1,15 @@
-"""The decision of who a request is from, by the card's requirements and the credentials in the request.
+"""Decides who the caller of a request is, by the card's requirements and the credentials in the request.
 
-Requirements are an OR of ANDs, as in OpenAPI. Every credential that a request carries must be good, whatever else it
-carries; each scheme's scopes are checked against that scheme's own credential; a request that carries a credential for
-any declared scheme is never anonymous. Schemes are independent: an issuer that is out of reach changes nothing for
-callers whom another alternative admits. A credential that is bound to a key counts only in a request that proves the
-key, whatever is remembered of it (RFC 8705 3, RFC 9449 7). What is checked at start stands in ``guard_config``.
+Requirements are an OR of ANDs, as in OpenAPI. The rules:
+
+- Every credential in a request must be valid, also if another one would be enough.
+- The scopes of a scheme are checked against that scheme's own credential.
+- A request with a credential for any declared scheme is never anonymous.
+- Schemes are independent: an unreachable issuer does not affect callers that another alternative admits.
+- A credential that is bound to a key is accepted only in a request that proves the key, also if the credential is
+  cached (RFC 8705 3, RFC 9449 7).
+
+``guard_config`` has the checks at start.
 """
 
 from __future__ import annotations
@@ -42,10 +47,10 @@ __all__ = ["Guard", "Refused"]
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A request that is not admitted: the error, and what its answer needs to know beside it.
+    """A rejected request: the error, and the facts that its answer needs.
 
-    ``scheme`` is the name, in the card, of the scheme whose credential is to blame. ``by_dpop``: the credential came as
-    ``Authorization: DPoP``. ``caller`` is whom the credentials name, where they are good and not sufficient.
+    ``scheme`` is the card's name of the scheme whose credential is invalid. ``by_dpop``: the credential came as
+    ``Authorization: DPoP``. ``caller`` is set if the credentials are valid but not sufficient.
     """
 
     error: AuthenticationError | AuthorizationError | TooManyRequestsError | KeySourceUnavailableError
@@ -66,18 +71,18 @@ class _Carried(NamedTuple):
 
 
 class _Evidence:
-    """The identities that the credentials of one request gave, by the names of the schemes, in their order."""
+    """The results of verifying one request's credentials, by the names of the schemes, in their order."""
 
     __slots__ = ("dpop_token", "identities", "is_bound", "rejected", "too_many", "undecided")
 
     def __init__(self) -> None:
         self.identities: dict[str, Identity] = {}
-        #: The schemes whose verifiers cannot tell now.
+        #: The schemes whose verifiers are unavailable now.
         self.undecided: dict[str, KeySourceUnavailableError] = {}
         self.rejected: dict[str, InvalidCredentialsError] = {}
-        #: What came as ``Authorization: DPoP``.
+        #: The token of ``Authorization: DPoP``.
         self.dpop_token = ""
-        #: Whether a credential is good only with the proof of a key.
+        #: Whether a credential is valid only with the proof of a key.
         self.is_bound = False
         #: Set when a credential was rejected after too many others.
         self.too_many: TooManyRequestsError | None = None
@@ -88,7 +93,7 @@ _PROOF: Final = b"dpop"
 
 
 class Guard:
-    """A card and its verifiers, made ready: ``authenticate`` decides who a request is from."""
+    """A card and its verifiers, ready for requests: ``authenticate`` finds the caller."""
 
     def __init__(
         self,
@@ -100,8 +105,8 @@ class Guard:
         dpop: DPoP | None = None,
         throttle: Throttle | None = None,
     ) -> None:
-        """``throttle`` counts the failures; without it the limits are those of ``FailureLimits()``. ConfigurationError
-        for whatever would be left open."""
+        """``throttle`` counts failures; the default has the limits of ``FailureLimits()``. ConfigurationError: a rule
+        of the card would not be enforced."""
         config = configured(
             card, verifiers, allow_anonymous=allow_anonymous, handlers_check_skills=handlers_check_skills, dpop=dpop
         )
@@ -115,16 +120,16 @@ class Guard:
 
     @property
     def schemes(self) -> tuple[SecurityScheme, ...]:
-        """The schemes that requirements use, in order of their names: those to challenge for."""
+        """The schemes that requirements use, in the order of their names, for challenges."""
         return tuple(self._config.card.schemes[name] for name in self._schemes)
 
     def place(self, name: str) -> Extractor:
-        """Where requests carry the credential of a used scheme."""
+        """The place of a used scheme's credential in requests."""
         return self._schemes[name].place
 
     @property
     def places(self) -> tuple[Extractor, ...]:
-        """Where requests may carry a credential of any declared scheme, used or not."""
+        """The places of the credentials of all declared schemes, used or not."""
         return (*self._config.unused, *(scheme.place for scheme in self._config.schemes))
 
     @property
@@ -134,7 +139,7 @@ class Guard:
 
     @property
     def takes_access_tokens(self) -> bool:
-        """Whether a verifier says of itself that it is for access tokens."""
+        """Whether a verifier is of the kind ACCESS_TOKEN."""
         return any(scheme.is_for_access_tokens for scheme in self._config.schemes)
 
     def takes_dpop(self, name: str) -> bool:
@@ -142,19 +147,19 @@ class Guard:
         return self._schemes[name].takes_dpop
 
     async def authenticate(self, scope: Any, now: float) -> Principal | Anonymous | Refused:
-        """Who the request is from, or why it is refused.
+        """The caller of the request, or why it is rejected.
 
-        ``scope`` is an ASGI scope, ``now`` seconds since the epoch. Whatever else a verifier raises passes through: it
-        is no decision, and the caller must admit nobody then.
+        ``scope`` is an ASGI scope, ``now`` is in seconds since the epoch. Other exceptions of a verifier pass through;
+        the calling code must then reject the request.
 
-        1. Collect: each credential is taken from its one place. A request without any is anonymous, or refused.
-        2. Verify: the verifiers of all schemes that share a place are asked for what came there. A credential that
-           somebody might guess is refused unverified while too many of its peer have failed.
-        3. A credential that no verifier accepts is rejected, whatever the alternatives are. It is counted if its
-           verifier has a ``credential_name``; beyond the limit the answer is that of step 2.
-        4. Bind: the request proves the keys that its credentials are bound to.
+        1. Collect: each credential is taken from its place. A request without credentials is anonymous, or rejected.
+        2. Verify: all verifiers of a place get the credential from there. A credential that can be guessed is rejected
+           unverified while its peer has too many failures.
+        3. Reject: a credential that no verifier accepts is rejected, even if another alternative is satisfied. It is
+           counted if its verifier has a ``credential_name``; beyond the limit the answer is that of step 2.
+        4. Bind: the request must prove the keys that its credentials are bound to.
         5. Decide: the first alternative whose schemes are all verified, with their scopes, makes the principal. A
-           scheme that cannot be verified now matters only here, where nothing else admits the caller.
+           scheme that cannot be verified now matters only if no other alternative admits the caller.
         """
         lines = self._lines.find(scope["headers"])
         carried = self._collect(lines, scope)  # 1
@@ -176,9 +181,9 @@ class Guard:
         return self._decide(evidence)  # 5
 
     def subject_token(self, scope: Any, caller: Principal | Anonymous) -> SubjectToken | None:
-        """The access token by which the request, as it was authenticated, is from ``caller``; None where it is by none.
+        """The access token that authenticated ``caller`` in this request; None if the caller used none.
 
-        Schemes of several issuers take their tokens from one place, so a caller has one token at most.
+        Schemes of several issuers share one place, so a caller has at most one token.
         """
         lines = self._lines.find(scope["headers"])
         for scheme in self._config.schemes:
@@ -193,7 +198,7 @@ class Guard:
     # 1
 
     def _collect(self, lines: dict[bytes, Lines], scope: Any) -> list[_Carried] | Refused:
-        """The credentials that came; refused when one is oddly written."""
+        """The credentials that came; rejected if one is malformed."""
         carried = []
         for scheme in self._config.schemes:
             found = lines.get(scheme.header, _NO_LINES)
@@ -221,7 +226,7 @@ class Guard:
                 return Refused(error)
         came = lines.get(b"authorization", _NO_LINES)
         hint = (
-            "; to take DPoP, pass dpop=DPoP(url='https://agent.example')"
+            "; to accept DPoP, pass dpop=DPoP(url='https://agent.example')"
             if self.dpop is None and _comes_as_dpop(came)
             else ""
         )
@@ -231,9 +236,9 @@ class Guard:
     # 2
 
     async def _verify_guesses(self, carried: list[_Carried], scope: Any, now: float) -> _Evidence:
-        """What the credentials prove, some of which might be guesses. Failures are counted.
+        """Verify credentials some of which may be guesses, and count failures.
 
-        TooManyRequestsError: too many have failed before, so nothing was verified.
+        TooManyRequestsError: too many failed before, so nothing was verified.
         """
         guessed = {
             each.name_of(came)
@@ -246,7 +251,7 @@ class Guard:
             if evidence.rejected:
                 evidence.too_many = self._count(evidence, carried, scope)
         except BaseException:
-            # Whoever goes away before the outcome has had a password hashed, too.
+            # A client that disconnects before the outcome has also caused a password hash.
             if guessed:
                 self._throttle.failed(scope, guessed)
             raise
@@ -258,10 +263,10 @@ class Guard:
     # 3
 
     def _count(self, evidence: _Evidence, carried: list[_Carried], scope: Any) -> TooManyRequestsError | None:
-        """Count a request with rejected credentials; the error if it is one too many.
+        """Count a request with rejected credentials; returns the error if it exceeds a limit.
 
-        Where schemes share a place, one that accepts is enough. One that cannot tell now is not, or its outage would
-        hide the failures of the others.
+        If schemes share a place, one verifier that accepts is enough. An unavailable verifier is not, because its
+        outage would hide the failures of the others.
         """
         accepted = {self.place(name) for name in evidence.identities}
         failed = {
@@ -272,10 +277,10 @@ class Guard:
         return self._throttle.failed(scope, failed) if failed else None
 
     def _rejected(self, evidence: _Evidence, carried: list[_Carried], scope: Any) -> Refused | None:
-        """The refusal for a credential that no verifier accepts; that of too many, if there were too many before.
+        """The rejection of a credential that no verifier accepts, or the rejection for too many failures.
 
-        Schemes may share a place (two issuers of bearer tokens): what came there is good when one verifier says so, and
-        else it is the verifier for its issuer that says what is wrong.
+        Schemes may share a place (two issuers of bearer tokens). Its credential is valid if one verifier accepts it;
+        else the error is that of the verifier for its issuer.
         """
         open_places = {self.place(name) for names in (evidence.identities, evidence.undecided) for name in names}
         invalid = [
@@ -294,7 +299,7 @@ class Guard:
     # 4
 
     async def _key_without_proof(self, evidence: _Evidence, proofs: Lines, scope: Any, now: float) -> Refused | None:
-        """The refusal of a request that does not prove every key that its credentials are bound to.
+        """The rejection of a request that does not prove every key that its credentials are bound to.
 
         ``proofs`` are the lines of the header DPoP.
         """
@@ -310,7 +315,9 @@ class Guard:
             return None
         (jkt, name), *others = demanded_by.items()
         if others or self.dpop is None:
-            error = InvalidCredentialsError("one token cannot be bound to several keys of proofs")
+            error = InvalidCredentialsError(
+                "the credentials are bound to several keys, and a request has one DPoP proof"
+            )
             return Refused(error, name, by_dpop=True)
         try:
             await self.dpop.check(proofs, scope, token=evidence.dpop_token, jkt=jkt, now=now)
@@ -323,7 +330,7 @@ class Guard:
     # 5
 
     def _decide(self, evidence: _Evidence) -> Principal | Refused:
-        """The caller, by the first alternative that is satisfied; else why there is none."""
+        """The caller, by the first alternative that is satisfied; else the rejection."""
         identities = evidence.identities
         for alternative in self._config.alternatives:
             verified = []
@@ -350,19 +357,22 @@ class Guard:
             " and ".join(repr(name) for name, _ in alternative.schemes if name not in identities)
             for alternative in alternatives
         ]
-        what = "the credentials that came are not all that any alternative demands"
-        return Refused(MissingCredentialsError(f"{what}; missing: {', or '.join(missing)}"))
+        return Refused(
+            MissingCredentialsError(
+                f"the credentials of the request satisfy no alternative of the card; missing: {', or '.join(missing)}"
+            )
+        )
 
 
 async def _verify(carried: Iterable[_Carried], now: float) -> _Evidence:
-    """What the credentials prove, each by its scheme's verifier."""
+    """Verify the credentials, each with its scheme's verifier."""
     evidence = _Evidence()
     for scheme, credential, by_dpop in carried:
         if by_dpop:
             evidence.dpop_token = credential
         try:
             identity = await scheme.verify(credential, now)
-            # A verifier may be anybody's.
+            # A user's verifier may return anything.
             if not isinstance(identity, Identity):
                 raise TypeError(f"the verifier of {scheme.name!r} returned {type(identity).__name__}, not an Identity")
             if not now < identity.expires_at:
@@ -382,14 +392,19 @@ def _comes_as_dpop(lines: Lines) -> bool:
 
 
 def _binding_mismatch(identity: Identity, by_dpop: bool, scope: Any, *, takes_dpop: bool) -> str:
-    """Why the way in which a credential came does not fit what it is bound to; "" where it does, the proof aside."""
+    """Why the header or the certificate of a request does not match the credential's binding; "" if it does. The proof
+    is checked later."""
     binding = identity.bound_to
     jkt = None if binding is None else binding.jkt
     if jkt is not None and not by_dpop:
-        fix = "it did not come as DPoP" if takes_dpop else "to take it, pass dpop=DPoP(url='https://agent.example')"
-        return f"a token is bound to a key, and no proof of it is taken here: {fix}"
+        if takes_dpop:
+            return "a token is bound to a key, and did not come as Authorization: DPoP with a proof"
+        return (
+            "a token is bound to a key, and proofs of keys are not accepted; to accept them, pass "
+            "dpop=DPoP(url='https://agent.example')"
+        )
     if jkt is None and by_dpop:
-        return "a token came as DPoP, and is bound to no key of proofs"
+        return "a token came as Authorization: DPoP, and is not bound to a key"
     x5t_s256 = None if binding is None else binding.x5t_s256
     return "" if x5t_s256 is None else _certificate_mismatch(x5t_s256, scope)
 
@@ -398,15 +413,15 @@ def _certificate_mismatch(x5t_s256: str, scope: Any) -> str:
     """Why the client's certificate is not the one that a token is bound to (RFC 8705 3); "" when it is."""
     certificates = certificates_of(scope)
     if not certificates:
-        fix = "" if CERTIFICATES in scope else "; to take any, pass client_certificates=FromTls()"
-        return f"a token is bound to a certificate, and none was shown{fix}"
+        fix = "" if CERTIFICATES in scope else "; to accept certificates, pass client_certificates=FromTls()"
+        return f"a token is bound to a certificate, and the request has no certificate{fix}"
     if base64url.encode(hashlib.sha256(certificates[0]).digest()) != x5t_s256:
         return "a token is bound to another certificate"
     return ""
 
 
 def _undecided(alternative: Alternative, evidence: _Evidence) -> KeySourceUnavailableError | None:
-    """The outage without which the alternative might be satisfied; None when it is lacking something else."""
+    """The outage that prevents the alternative from being satisfied; None if something else is missing, too."""
     unknown = None
     for name, scopes in alternative.schemes:
         identity = evidence.identities.get(name)
@@ -418,16 +433,20 @@ def _undecided(alternative: Alternative, evidence: _Evidence) -> KeySourceUnavai
 
 
 def _hint_where(identities: Mapping[str, Identity], lacking: Mapping[str, set[str]]) -> str:
-    """For operators: the claims that hold the scopes, where ``scopes_from`` does not look."""
+    """For operators: claims that have the scopes, and that ``scopes_from`` does not name."""
     found = {
         name: candidates(identities[name].claims, scopes - identities[name].scopes) for name, scopes in lacking.items()
     }
-    hints = [f"in {name!r} scopes_from={where[0]!r} would find some" for name, where in found.items() if where]
+    hints = [
+        f"for {name!r}, the claim {where[0]!r} has some: write scopes_from={where[0]!r}"
+        for name, where in found.items()
+        if where
+    ]
     return f"; {'; '.join(hints)}" if hints else ""
 
 
 def _lacking_scopes(identities: Mapping[str, Identity], met: Iterable[Alternative]) -> AuthorizationError:
-    """The refusal of a known caller; ``met`` are the alternatives whose credentials came."""
+    """The rejection of an authenticated caller; ``met`` are the alternatives whose credentials came."""
     wanting: set[str] = set()
     lacking: dict[str, set[str]] = {}
     for alternative in met:

@@ -1,7 +1,7 @@
-"""What a guard needs to know before the first request, and everything that is refused at start.
+"""Checks a card and its verifiers at start.
 
-What would leave a hole is a ConfigurationError, and its text shows what to write: a scheme that nothing verifies, a
-verifier for another kind of credential, a card that admits everybody without a word that this is meant.
+A hole is a ConfigurationError that says what to write: a scheme without a verifier, a verifier for another kind of
+credential, or a card that admits everybody without ``allow_anonymous``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _BASIC: Final = HttpAuthorization("basic")
 
 @dataclass(frozen=True, slots=True)
 class CredentialAt:
-    """A verifier and the place of its credential, for schemes of 0.1 cards, which are a word and name no place."""
+    """A verifier and the place of its credential, for schemes of 0.1 cards, which do not name a place."""
 
     place: Extractor
     verifier: Verifier[Any]
@@ -50,7 +50,7 @@ class CredentialAt:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredScheme:
-    """A scheme that requirements of the card use: where its credential travels, and who verifies it."""
+    """A scheme that requirements of the card use: the place of its credential, and its verifier."""
 
     name: str
     place: Extractor
@@ -58,18 +58,18 @@ class ConfiguredScheme:
     takes_dpop: bool = False
     """Whether its tokens may also come as ``Authorization: DPoP``, with a proof."""
     header: bytes = field(init=False)
-    """The header in which the credential travels; b"" for none."""
+    """The header of the credential; b"" if it is not in a header."""
     verify: Callable[[Any, float], Awaitable[Identity]] = field(init=False)
-    """As ``verification_of`` the verifier."""
+    """``verification_of`` the verifier."""
 
     name_of: Callable[[Any], str] | None = field(init=False)
-    """``credential_name`` of the verifier, where failures are counted."""
+    """``credential_name`` of the verifier, if failures are counted."""
 
     is_remembered: Callable[[Any, float], bool] | None = field(init=False)
-    """That of the verifier, where somebody might guess a credential."""
+    """``is_remembered`` of the verifier, if credentials can be guessed."""
 
     is_for_access_tokens: bool = field(init=False)
-    """Whether the verifier says so of itself; ID tokens are something else here."""
+    """Whether the verifier is of the kind ACCESS_TOKEN; not so for ID tokens."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "header", self.place.header or b"")
@@ -78,15 +78,15 @@ class ConfiguredScheme:
         object.__setattr__(self, "verify", verification_of(self.verifier))
         name_of = getattr(self.verifier, "credential_name", None)
         is_remembered = getattr(self.verifier, "is_remembered", None)
-        if self.place == _BASIC:  # whoever verifies it, a password may be guessed
+        if self.place == _BASIC:  # a password can be guessed, also with a user's verifier
             name_of, is_remembered = name_of or user_of, is_remembered or _never
         object.__setattr__(self, "name_of", name_of or (is_remembered and _no_name))
         object.__setattr__(self, "is_remembered", is_remembered)
 
     def take(self, lines: Lines, scope: Any) -> tuple[Any, bool]:
-        """The credential that a request carries, None for none, and whether it came as ``Authorization: DPoP``.
+        """The credential of a request or None, and whether it came as ``Authorization: DPoP``.
 
-        ``lines`` are those of ``header``. InvalidCredentialsError: it has an unusable one.
+        ``lines`` are the lines of ``header``. InvalidCredentialsError: it is malformed.
         """
         credential = self.place.take(lines, scope)
         if credential is None and self.takes_dpop:
@@ -106,9 +106,9 @@ def _no_name(credential: Any) -> str:  # noqa: ARG001
 class GuardConfig:
     """A card and its verifiers, checked and ready for decisions.
 
-    ``schemes`` are those that requirements use, in order of their names; ``alternatives`` are the requirements but
-    ``{}``, which is ``admits_anonymous``. ``unused`` are the places of credentials for declared schemes that no
-    requirement uses: such a credential decides nothing here, but its request is not anonymous either.
+    ``schemes`` are those that requirements use, in the order of their names. ``alternatives`` are the requirements
+    without ``{}``, which is ``admits_anonymous``. ``unused`` are the places of declared schemes that no requirement
+    uses: such a credential admits nobody, but its request is not anonymous.
     """
 
     card: CardView
@@ -127,7 +127,7 @@ def configured(
     handlers_check_skills: bool,
     dpop: DPoP | None,
 ) -> GuardConfig:
-    """The configuration of a guard; ConfigurationError for whatever would be left open."""
+    """The configuration of a guard; ConfigurationError: a rule of the card would not be enforced."""
     _check_names(card, verifiers)
     requirements = card.requirements or (Alternative(()),)
     _check_scopes(requirements)
@@ -172,19 +172,22 @@ def _check_names(card: CardView, verifiers: Mapping[str, Verifier[Any] | Credent
         )
     for name in verifiers:
         if name not in card.schemes:
-            declared = ", ".join(map(repr, card.schemes)) or "none"
-            raise ConfigurationError(f"verifiers: {name!r} is no scheme of the card; declared are: {declared}")
+            declared = ", ".join(map(repr, card.schemes)) or "no scheme"
+            raise ConfigurationError(
+                f"verifiers: {name!r} is not a scheme of the card; the card declares {declared}; write the same name "
+                "in both"
+            )
 
 
 def _demand(card: CardView, names: Iterable[str]) -> str:
-    """The member of the card that demands any one of these schemes, as JSON."""
+    """The member of a card that demands one of these schemes, as JSON."""
     if card.is_legacy:
         return f'"security": {json.dumps([{name: []} for name in names])}'
     return f'"securityRequirements": {json.dumps([{"schemes": {name: {"list": []}}} for name in names])}'
 
 
 def _declaration(given: Verifier[Any] | CredentialAt, *, is_legacy: bool) -> dict[str, Any]:
-    """How a card declares a scheme for this verifier."""
+    """The declaration of a scheme for this verifier, as in a card."""
     verifier = given.verifier if isinstance(given, CredentialAt) else given
     urls, given_kind = getattr(verifier, "metadata_urls", ()), _kind_of(verifier)
     kind, members = "http", {"scheme": "bearer"}
@@ -209,15 +212,15 @@ def _check_anonymous(
     if allowed is not True:
         member = "security" if card.is_legacy else "securityRequirements"
         what = f"has no {member}" if not card.requirements else f"has {{}} among its {member}"
-        fix = "demand a scheme in the card:" if not card.requirements else "take {} out, so that there remain such as"
+        fix = "demand a scheme in the card:" if not card.requirements else "remove {} and keep requirements such as"
         raise ConfigurationError(
-            f"the card {what}, so everybody may call the agent. If that is meant, pass "
+            f"the card {what}, so everybody may call the agent. If that is intended, pass "
             f"rules=RequestRules(allow_anonymous=True); else {fix} {_demand(card, [*names] or ['NAME'])}"
         )
     if card.has_extended_card:
         raise ConfigurationError(
-            "the card promises authenticated callers an extended card and admits everybody, who could ask for it too; "
-            "take extendedAgentCard out of the capabilities, or demand a scheme of everybody"
+            "the card promises an extended card to authenticated callers, and also admits anonymous callers; remove "
+            "extendedAgentCard from the capabilities, or demand a scheme in every requirement"
         )
 
 
@@ -227,8 +230,8 @@ def _check_scopes(requirements: tuple[Alternative, ...]) -> None:
             for scope in scopes:
                 if not SCOPE.fullmatch(scope):
                     raise ConfigurationError(
-                        f"the scope {scope[:64]!a} of {name!r} is none that a token can have: write scopes one by one, "
-                        "of visible ASCII characters without blanks, quotation marks and backslashes"
+                        f"the scope {scope[:64]!a} of {name!r} is not valid in tokens; write one scope per element, in "
+                        "visible ASCII without blanks, quotation marks and backslashes"
                     )
 
 
@@ -236,8 +239,8 @@ def _check_skills(card: CardView, *, handlers_check: bool) -> None:
     demanding = [skill.id for skill in card.skills if skill.requirements]
     if demanding and handlers_check is not True:
         raise ConfigurationError(
-            f"skills of the card demand more than the card: {', '.join(map(repr, demanding))}; nobody checks that. "
-            "Check it in the handlers, with principal_of(scope), and pass "
+            f"these skills demand more than the card: {', '.join(map(repr, demanding))}, and the guard does not check "
+            "that. Check it in the handlers, with principal_of(scope), and pass "
             "rules=RequestRules(handlers_check_skills=True)"
         )
     undeclared = {
@@ -249,7 +252,8 @@ def _check_skills(card: CardView, *, handlers_check: bool) -> None:
     }
     if undeclared:
         raise ConfigurationError(
-            f"skills demand schemes that the card does not declare: {', '.join(sorted(undeclared))}"
+            f"skills demand schemes that the card does not declare: {', '.join(sorted(undeclared))}; declare them in "
+            "securitySchemes"
         )
 
 
@@ -261,8 +265,8 @@ def _check_one_authorization(alternatives: Iterable[Alternative], schemes: Itera
         if len(by_word) > 1:
             both = " and ".join(f"{name!r} ({word})" for word, name in sorted(by_word.items()))
             raise ConfigurationError(
-                f"the card demands {both} together, and a request has one Authorization header for one of them; "
-                "demand them as alternatives, in requirements of their own"
+                f"the card demands {both} together, and a request has only one Authorization header; demand them as "
+                "alternatives, in separate requirements"
             )
 
 
@@ -271,21 +275,21 @@ def _check_dpop(dpop: DPoP, schemes: Iterable[ConfiguredScheme]) -> None:
         raise ConfigurationError("dpop: write DPoP(url='https://agent.example')")
     if not any(each.takes_dpop for each in schemes):
         raise ConfigurationError(
-            "dpop: proofs go with tokens of OAuth 2.0 and OpenID Connect, and the card demands no such scheme; declare "
+            "dpop: proofs are for tokens of OAuth 2.0 and OpenID Connect, and the card demands no such scheme; declare "
             'one in the card, as in {"oauth2SecurityScheme": …}, or leave dpop out'
         )
 
 
 def _check_questions(schemes: Iterable[ConfiguredScheme]) -> None:
-    """Refuse verifiers that share a place with one that asks its issuer about all that comes there, unless their own
-    credentials are JWTs: the issuer would get the tokens of another one, or API keys."""
+    """Reject verifiers that share a place with an introspecting verifier, unless their own credentials are JWTs: the
+    introspecting server would get another issuer's tokens, or API keys."""
     for scheme in schemes:
         if not asks_issuer(scheme.verifier):
             continue
         for other in schemes:
             if other.place != scheme.place or other.verifier is scheme.verifier:
                 continue
-            both = f"verifiers: {scheme.name!r} asks its issuer about what comes in {scheme.place}"
+            both = f"verifiers: {scheme.name!r} sends unknown credentials in {scheme.place} to its issuer"
             if asks_issuer(other.verifier):
                 raise ConfigurationError(
                     f"{both}, and so does {other.name!r}, so each server would get the tokens of the other; pass one "
@@ -294,8 +298,8 @@ def _check_questions(schemes: Iterable[ConfiguredScheme]) -> None:
                 )
             if _kind_of(other.verifier) is not CredentialKind.ACCESS_TOKEN:
                 raise ConfigurationError(
-                    f"{both}, and would send it the credentials of {other.name!r}, which come there too; declare a "
-                    "place of its own for them in the card, such as a header X-API-Key"
+                    f"{both}, and the credentials of {other.name!r} come there, too; declare another place for them in "
+                    "the card, such as a header X-API-Key"
                 )
 
 
@@ -305,7 +309,7 @@ def _configured_scheme(
     scheme = card.schemes.get(name)
     if scheme is None:
         raise ConfigurationError(
-            f'the card demands the scheme {name!r} and does not declare it; add it: "securitySchemes": {{"{name}": …}}'
+            f'the card demands the scheme {name!r} and does not declare it; write "securitySchemes": {{"{name}": …}}'
         )
     given = verifiers.get(name)
     if given is None:
@@ -318,8 +322,8 @@ def _configured_scheme(
     verifier = given.verifier if isinstance(given, CredentialAt) else given
     if isinstance(verifier, type) or not callable(getattr(verifier, "verify", None)):
         raise ConfigurationError(
-            f"verifiers: that of {name!r} has no method verify; a store has to be wrapped: "
-            f"{{{name!r}: ApiKeyVerifier(store)}}, or BasicVerifier(store) for one of passwords"
+            f"verifiers: the verifier of {name!r} has no method verify; wrap a store: "
+            f"{{{name!r}: ApiKeyVerifier(store)}}, or BasicVerifier(store) for passwords"
         )
     place = _place_of_word(scheme, given) if isinstance(scheme, NamedScheme) else _declared_place(scheme, given)
     _check_kind(scheme, place, verifier)
@@ -328,11 +332,11 @@ def _configured_scheme(
 
 
 def _place_of_word(scheme: NamedScheme, given: Verifier[Any] | CredentialAt) -> Extractor:
-    """Where the credential of a 0.1 scheme travels: as ``CredentialAt`` says, else as its word does."""
+    """The place of a 0.1 scheme's credential: from ``CredentialAt``, else from the scheme's word."""
     if isinstance(given, CredentialAt):
         if given.place == HttpAuthorization("dpop"):
             raise ConfigurationError(
-                f'{scheme.name!r}: write CredentialAt(HttpAuthorization("bearer"), …); DPoP goes without CredentialAt'
+                f'{scheme.name!r}: write CredentialAt(HttpAuthorization("bearer"), …); DPoP needs no CredentialAt'
             )
         return given.place
     if scheme.name.lower() in _WORDS_FOR_TOKENS:
@@ -340,7 +344,7 @@ def _place_of_word(scheme: NamedScheme, given: Verifier[Any] | CredentialAt) -> 
     if scheme.name.lower() == "basic":
         return _BASIC
     raise ConfigurationError(
-        f"{scheme.name!r} of a 0.1 card names no place for its credential; say it: "
+        f"{scheme.name!r} of a 0.1 card names no place for its credential; write "
         f'verifiers={{{scheme.name!r}: CredentialAt(InHeader("X-API-Key"), …)}}'
     )
 
@@ -348,7 +352,7 @@ def _place_of_word(scheme: NamedScheme, given: Verifier[Any] | CredentialAt) -> 
 def _declared_place(scheme: SecurityScheme, given: Verifier[Any] | CredentialAt) -> Extractor:
     if isinstance(given, CredentialAt):
         raise ConfigurationError(
-            f"the card says where the credential of {scheme.name!r} travels; pass the verifier without CredentialAt"
+            f"the card names the place of the credential of {scheme.name!r}; pass the verifier without CredentialAt"
         )
     return extractor_for(scheme)
 
@@ -361,9 +365,8 @@ def _has_tokens_of_oauth(scheme: SecurityScheme, given: Verifier[Any] | Credenti
 
 
 def _check_kind(scheme: SecurityScheme, place: Extractor, verifier: Verifier[Any]) -> None:
-    """Reject a verifier for another kind of credential than the card declares: two were swapped. Certificates and
-    passwords have places of their own. Anybody can have the text of a certificate: it is TLS that proves who has its
-    key."""
+    """Reject a verifier for another kind of credential than the card declares, such as a swapped one. Certificates and
+    passwords have their own places: a certificate in a header would prove nothing, because only TLS proves its key."""
     kind, demanded = _kind_of(verifier), _demanded_kind(scheme, place)
     if kind is None or kind is demanded or (demanded is None and kind not in _OF_ONE_PLACE):
         return
@@ -371,13 +374,13 @@ def _check_kind(scheme: SecurityScheme, place: Extractor, verifier: Verifier[Any
     if demanded is not None:
         there, fix = _WORDS[demanded].plural, f"pass {_WORDS[demanded].verifier}, or "
     raise ConfigurationError(
-        f"verifiers: that of {scheme.name!r} is for {words.plural}, and the card demands {there}; "
+        f"verifiers: the verifier of {scheme.name!r} is for {words.plural}, and the card demands {there}; "
         f"{fix}declare {words.declared} in the card"
     )
 
 
 def _kind_of(verifier: Any) -> CredentialKind | None:
-    """What the verifier says of itself, with ID tokens taken for tokens; None for one that does not say it."""
+    """The kind of the verifier, with ID tokens as tokens; None if it has no ``kind``."""
     kind = getattr(verifier, "kind", None)
     if kind is CredentialKind.ID_TOKEN:
         return CredentialKind.ACCESS_TOKEN
@@ -407,9 +410,9 @@ _WORDS_FOR_TOKENS: Final = ("bearer", "oauth2", "openidconnect")
 
 
 def _demanded_kind(scheme: SecurityScheme, place: Extractor) -> CredentialKind | None:
-    """What the card demands there; None where HTTP bearer, or a word of 0.1, leaves it open.
+    """The kind of credential that the card demands; None for HTTP bearer, and for words of 0.1 that leave it open.
 
-    An agent may take its API keys as bearer credentials, which OAuth 2.0 and OpenID Connect do not allow.
+    An agent may accept API keys as bearer credentials, but not for OAuth 2.0 and OpenID Connect.
     """
     if isinstance(place, ClientCertificate):
         return CredentialKind.CERTIFICATE
@@ -426,7 +429,7 @@ def _demanded_kind(scheme: SecurityScheme, place: Extractor) -> CredentialKind |
 
 
 def _check_metadata(scheme: SecurityScheme, verifier: Verifier[Any]) -> None:
-    """Refuse a card that sends its callers to another issuer for tokens than the one whose tokens are taken."""
+    """Reject a card that sends its callers to another issuer than the one whose tokens the verifier accepts."""
     if isinstance(scheme, OpenIdConnectScheme):
         member, said = "openIdConnectUrl", scheme.discovery_url
     elif isinstance(scheme, OAuth2Scheme) and scheme.metadata_url is not None:
@@ -437,7 +440,7 @@ def _check_metadata(scheme: SecurityScheme, verifier: Verifier[Any]) -> None:
     if used and said not in used:
         names = " and ".join(map(ascii, used))
         raise ConfigurationError(
-            f"the card's {member} of {scheme.name!r} is {said!a}, and its verifier takes the keys of {names}: callers "
-            "would get their tokens elsewhere. Make the two alike; OAuth2Keys(issuer, fetcher, metadata_url=…) names "
-            "the other place that an issuer may have"
+            f"the card's {member} of {scheme.name!r} is {said!a}, and its verifier uses the keys of {names}, so "
+            "callers would get tokens that are rejected. Make both the same; for an issuer with another URL of "
+            "metadata, write OAuth2Keys(issuer, fetcher, metadata_url=…)"
         )

@@ -55,7 +55,7 @@ from a2a_trust.errors import (
     UnrecognizedCredentialsError,
 )
 from a2a_trust.keys import base64url
-from a2a_trust.net.fetcher import Fetcher
+from a2a_trust.net.fetcher import Fetcher, check_fetcher
 from a2a_trust.strict_json import JSONObject
 
 __all__ = ["IntrospectionVerifier"]
@@ -152,9 +152,14 @@ class IntrospectionVerifier(BoundVerifier[str]):
         _check_bool("knows_access_tokens_only", knows_access_tokens_only)
         _check_bool("allow_missing_audience", allow_missing_audience)
         if isinstance(remember_for, bool) or not 0 <= remember_for <= MAX_REMEMBERED:
-            raise ConfigurationError(f"IntrospectionVerifier: remember_for is 0 to {MAX_REMEMBERED:.0f} seconds")
+            raise ConfigurationError(
+                f"IntrospectionVerifier: remember_for={remember_for!r:.40} is not 0 to {MAX_REMEMBERED:.0f} seconds"
+            )
         if type(remember) is not int or remember < 0:
-            raise ConfigurationError("IntrospectionVerifier: remember is a number of tokens, 0 or more")
+            raise ConfigurationError(
+                f"IntrospectionVerifier: remember={remember!r:.40} is not a number of tokens; write 0 or more"
+            )
+        check_fetcher(fetcher)
         self._issuer, self._audiences = issuer, audiences_of(audience, "IntrospectionVerifier")
         self._scopes, self._marks = ScopeClaims(scopes_from), marks_of(marked_by)
         self._knows_access_tokens_only = knows_access_tokens_only

@@ -161,7 +161,8 @@ class IntrospectionEndpoint:
     ) -> None:
         if type(client_id) is not str or not client_id.isascii() or not client_id.isprintable() or not client_id:
             raise ConfigurationError(
-                "IntrospectionVerifier: client_id is the name that the authorization server knows this agent by"
+                "IntrospectionVerifier: client_id is empty, or not printable ASCII; write this agent's id at the "
+                "authorization server"
             )
         if isinstance(authentication, type) or not callable(getattr(authentication, "authenticated", None)):
             raise ConfigurationError(
@@ -185,16 +186,16 @@ class IntrospectionEndpoint:
         self._quiet_until = -math.inf
 
     def refusal(self) -> NoAnswer | None:
-        """Why no question may be asked now; None when one may."""
+        """Why the endpoint must not be asked now; None if it may be."""
         if time.monotonic() < self._retry_at:
-            return NoAnswer(f"{self._name}: out of reach, and the token is not remembered")
+            return NoAnswer(f"{self._name}: the endpoint is unreachable, and the token is not in the cache")
         return None
 
     async def ask(self, token: str, now: float, *, was_valid: bool) -> JSONObject | NoAnswer:
         """What the server says about a token; one that ``was_valid`` before is asked about first."""
         turns = self._turns.setdefault(asyncio.get_running_loop(), _Turns())
         if not await turns.take(first=was_valid):
-            return NoAnswer(f"{self._name}: too many unknown tokens came to ask about them now")
+            return NoAnswer(f"{self._name}: too many unknown tokens wait to be introspected")
         try:
             refusal = self.refusal()  # others may have failed meanwhile
             return await self._judged(token, now) if refusal is None else refusal

@@ -1,4 +1,4 @@
-"""Who is asking: the identity that each credential gives, and the caller that they make together."""
+"""The caller of a request: the identity from each credential, and the principal from all of them."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ __all__ = [
 ]
 
 SCOPE: Final = re.compile(r"[!#-\[\]-~]+")
-"""What a scope may be (RFC 6749 3.3, scope-token)."""
+"""The syntax of a scope (RFC 6749 3.3, scope-token)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyBinding:
-    """The keys that whoever shows a credential has to have, too: with several, all of them.
+    """The keys that a credential is bound to: its sender must have all of them.
 
-    ``jkt`` is the RFC 7638 thumbprint of the key that proofs are signed with (RFC 9449 6.1), ``x5t_s256`` the SHA-256
-    thumbprint of the client certificate (RFC 8705 3.1), both in base64url; None where the credential does not ask.
+    ``jkt`` is the RFC 7638 thumbprint of the key that signs proofs (RFC 9449 6.1). ``x5t_s256`` is the SHA-256
+    thumbprint of the client certificate (RFC 8705 3.1). Both are in base64url, or None if not required.
     """
 
     jkt: str | None = None
@@ -48,19 +48,22 @@ class KeyBinding:
 
     def __post_init__(self) -> None:
         if self.jkt is None and self.x5t_s256 is None:
-            raise ConfigurationError("KeyBinding: it names no key; leave bound_to out where a credential is not bound")
+            raise ConfigurationError("KeyBinding: it names no key; leave bound_to out if a credential is not bound")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """The identity that one verified credential gives.
+    """The identity from one verified credential.
 
-    ``issuer`` says who vouches (an issuer URL, the name of a key store), ``subject`` whom they vouch for; together they
-    name the caller, and no two callers share them. ``scopes`` are what the credential allows. It is good until just
-    before ``expires_at`` (seconds since the epoch). ``claims`` hold the rest, never the credential itself. Requests
-    share them, so they are read-only: an object is a mapping that cannot be changed, a list is a tuple, a set is a
-    frozenset. With ``bound_to`` it proves nothing by itself: the guard admits no request that does not prove
-    those keys, too. ConfigurationError: a claim has a type that may be changed.
+    - ``issuer`` and ``subject``: who issued the credential (an issuer URL, the name of a key store), and for whom.
+      Together they identify the caller; no two callers share them.
+    - ``scopes``: what the credential allows.
+    - ``expires_at``: the credential is valid before this moment, in seconds since the epoch.
+    - ``claims``: the rest, never the credential itself. Requests share them, so they are read-only: an object is a
+      read-only mapping, a list is a tuple, a set is a frozenset.
+    - ``bound_to``: keys that a request must prove, too. Without that proof, the guard rejects the request.
+
+    ConfigurationError: a claim has a type that can be changed.
     """
 
     issuer: str
@@ -75,10 +78,10 @@ class Identity:
 
 
 class _ReadOnly(Mapping[str, Any]):
-    """A mapping that nobody can change.
+    """A read-only mapping.
 
-    Unlike ``MappingProxyType`` it can be copied and pickled, so identities can. It is no dataclass: ``asdict`` would
-    take it apart.
+    Unlike ``MappingProxyType`` it can be copied and pickled, so identities can, too. It is not a dataclass, because
+    ``asdict`` would convert it.
     """
 
     __slots__ = ("_members",)
@@ -117,7 +120,7 @@ _UNCHANGEABLE: Final = (str, int, float, NoneType, bytes, Decimal, date, time, t
 
 
 def _read_only(value: Any, name: str) -> Any:
-    """A copy of a claim that nobody can change, at any depth. ConfigurationError: it is of another type."""
+    """A copy of a claim that is read-only at any depth. ConfigurationError: its type is not supported."""
     if isinstance(value, _ReadOnly):
         return value
     if isinstance(value, Mapping):
@@ -133,25 +136,25 @@ def _read_only(value: Any, name: str) -> Any:
     if not isinstance(value, _UNCHANGEABLE):
         raise ConfigurationError(
             f"claims: {name} is of the type {type(value).__name__}, which requests cannot share; "
-            "put what JSON knows there, or a date, a Decimal, a UUID, bytes or a set"
+            "use a type of JSON, or a date, a Decimal, a UUID, bytes or a set"
         )
     return value
 
 
 class TokenBinding(StrEnum):
-    """Whether tokens have to be sender-constrained (RFC 9700 2.2.1)."""
+    """Whether tokens must be sender-constrained (RFC 9700 2.2.1)."""
 
     OPTIONAL = "optional"
-    """Bearer tokens are taken, too. A token that is bound needs the proof of its key all the same."""
+    """Bearer tokens are accepted, too. A token that is bound still needs the proof of its key."""
 
     REQUIRED = "required"
-    """Only tokens that are bound to a key (RFC 9449) or a client certificate (RFC 8705) are taken."""
+    """Only tokens that are bound to a key (RFC 9449) or a client certificate (RFC 8705) are accepted."""
 
 
 class CredentialKind(Enum):
-    """What kind of credential a verifier is for, if it says so in ``kind``.
+    """The kind of credential that a verifier is for, in its attribute ``kind``.
 
-    The guard compares it with the card: verifiers that were swapped do not start.
+    The guard compares it with the card, so that an agent with swapped verifiers refuses to start.
     """
 
     API_KEY = "API key"
@@ -165,83 +168,89 @@ Credential = TypeVar("Credential", contravariant=True)
 
 
 class Verifier(Protocol[Credential]):
-    """Something that verifies credentials of one kind: tokens of one issuer, keys of one store.
+    """Verifies credentials of one kind: tokens of one issuer, keys of one store.
 
-    A credential is a string, as it came in a header, a parameter or a cookie, or a chain of client certificates
-    (``tuple[bytes, ...]``, DER, leaf first). Several verifiers may share a place, such as the Authorization header: all
-    of them are asked, and one that accepts the credential is enough. So a verifier must be sure that a credential is
-    its own before it asks anybody else.
+    A credential is a string from a header, a parameter or a cookie, or a chain of client certificates
+    (``tuple[bytes, ...]``, DER, leaf first). Several verifiers may share a place, such as the Authorization header. All
+    of them get the credential, and one that accepts it is enough. So a verifier must be certain that a credential is
+    its own before it sends it to a server.
 
-    A verifier may say in ``kind`` what kind of credential it is for; see also ``TokenVerifier``.
+    Optional members:
 
-    Its failures are counted if it has a method ``credential_name(credential)``, which returns the public part of a
-    credential, such as the id of a key. If somebody might guess a credential, as a password, it also has
-    ``is_remembered(credential, now)``: whether this one was verified a short while ago. Others are refused unverified
-    while too many have failed. Both return at once and raise nothing.
+    - ``kind``: the ``CredentialKind``; see also ``TokenVerifier``.
+    - ``credential_name(credential)``: the public part of a credential, such as the id of a key. With it, failures are
+      counted.
+    - ``is_remembered(credential, now)``: whether this credential was verified a short while ago. Write it for
+      credentials that can be guessed, such as passwords: after too many failures, other credentials are rejected
+      unverified.
+
+    Both methods must return at once and must not raise.
     """
 
     async def verify(self, credential: Credential, now: float) -> Identity:
-        """What the credential proves at the moment ``now`` (seconds since the epoch).
+        """The identity that the credential proves at the moment ``now`` (seconds since the epoch).
 
-        InvalidCredentialsError: it is not good (UnrecognizedCredentialsError: it is not of the kind or the issuer that
-        this verifier is for). KeySourceUnavailableError: nobody can tell now.
+        InvalidCredentialsError: it is not valid. UnrecognizedCredentialsError: it is of another kind or issuer.
+        KeySourceUnavailableError: it cannot be verified now.
         """
         ...
 
 
 class TokenVerifier(Verifier[str], Protocol):
-    """A verifier of access tokens that says whose they are, for the metadata of the agent (RFC 9728) and the card."""
+    """A verifier of access tokens that names its issuers, for the metadata of the agent (RFC 9728) and the card."""
 
     @property
     def kind(self) -> CredentialKind:
-        """ACCESS_TOKEN: by this it is told from other verifiers."""
+        """ACCESS_TOKEN, which marks verifiers of access tokens."""
         ...
 
     @property
     def issuers(self) -> tuple[str, ...]:
-        """Whose tokens are accepted."""
+        """The issuers whose tokens are accepted."""
         ...
 
     @property
     def binding(self) -> TokenBinding:
-        """Whether tokens have to be bound to a key."""
+        """Whether tokens must be bound to a key."""
         ...
 
     @property
     def metadata_urls(self) -> tuple[str, ...]:
-        """Where the issuers publish their metadata, one of which the card must name, too; empty when none is used."""
+        """The URLs of the issuers' metadata; a URL in the card must be one of them. Empty if no metadata is used."""
         ...
 
 
 class BoundVerifier(ABC, Generic[Credential]):
-    """A verifier that also knows credentials which are bound to a key.
+    """The base of verifiers for credentials that may be bound to a key.
 
-    Why this is a class: a guard asks ``verify_bound`` only if ``verify`` was the one that stands here when the guard
-    was made.
+    A guard calls ``verify_bound`` only if ``verify`` is not overridden when the guard is made.
     """
 
     async def verify(self, credential: Credential, now: float) -> Identity:
-        """As ``Verifier.verify``. A bound credential is rejected: nothing here proves that its bearer has the key.
+        """As ``Verifier.verify``. A bound credential is rejected, because the key of its sender is not checked here.
 
         To add rules for all credentials, override ``verify_bound``.
         """
         identity = await self.verify_bound(credential, now)
         if identity.bound_to is not None:
-            raise InvalidCredentialsError("token: it is bound to a key (cnf), and no proof of that key is taken here")
+            raise InvalidCredentialsError(
+                "token: it is bound to a key (cnf), and proofs of keys are not accepted; pass dpop=DPoP(url=…) or "
+                "client_certificates=… to protect"
+            )
         return identity
 
     @abstractmethod
     async def verify_bound(self, credential: Credential, now: float) -> Identity:
-        """What the credential proves for a caller who has the keys of ``bound_to``: the caller of this must check them.
-
-        InvalidCredentialsError, KeySourceUnavailableError.
+        """As ``Verifier.verify``, for a sender that has the keys of ``bound_to``. The code that calls this must check
+        those keys.
         """
 
 
 def verification_of(verifier: Verifier[Credential]) -> Callable[[Credential, float], Awaitable[Identity]]:
-    """What a guard asks: ``verify_bound`` of a ``BoundVerifier`` whose ``verify`` nobody has replaced, else ``verify``.
+    """The method that a guard calls: ``verify_bound`` of a ``BoundVerifier`` with the original ``verify``; else
+    ``verify``.
 
-    One that was put over it, in a subclass or on the object, may reject more, and must be asked.
+    A ``verify`` that a subclass or an object overrides may reject more, so it must be called.
     """
     verify = verifier.verify
     if isinstance(verifier, BoundVerifier) and getattr(verify, "__func__", None) is BoundVerifier.verify:
@@ -251,9 +260,9 @@ def verification_of(verifier: Verifier[Credential]) -> Callable[[Credential, flo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """The caller: one identity for each security scheme that let the request in.
+    """An authenticated caller: one identity for each security scheme of the alternative that admitted the request.
 
-    ``identities`` holds (scheme name, identity) in order of the scheme names.
+    ``identities`` has (scheme name, identity) in the order of the scheme names.
     """
 
     identities: tuple[tuple[str, Identity], ...]
@@ -264,11 +273,11 @@ class Principal:
 
     @property
     def display_name(self) -> str:
-        """``scheme:subject@issuer`` for each identity, as in ``login:ann@https://idp.example``; several are joined by
-        commas. Own things by it: it is the text of this caller and of no other.
+        """The unique text of this caller. Use it as the owner of data.
 
-        Percent signs, commas, blanks, what is not visible and not ASCII is percent-encoded in all parts, and so are
-        colons in a scheme and ``@`` in a subject or an issuer.
+        It is ``scheme:subject@issuer`` for each identity, as in ``login:ann@https://idp.example``, joined by commas.
+        Percent signs, commas, blanks, and characters that are invisible or not ASCII are percent-encoded in all parts,
+        colons in a scheme, and ``@`` in a subject or an issuer.
         """
         return ",".join(
             f"{_quoted(scheme, _NOT_COLON)}:{_quoted(each.subject, _NOT_AT)}@{_quoted(each.issuer, _NOT_AT)}"
@@ -277,25 +286,25 @@ class Principal:
 
     @property
     def name(self) -> str:
-        """A short text for people: the subjects. Never own things by it, because callers may share it."""
+        """A short text for people: the subjects. Never use it as the owner of data, because callers may share it."""
         subjects = dict.fromkeys(each.subject for _, each in self.identities)
         text = ", ".join("".join(char if char.isprintable() else "?" for char in subject) for subject in subjects)
         return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
 
     @property
     def scopes(self) -> frozenset[str]:
-        """The scopes that every identity has: one scheme's scopes never stand for another's."""
+        """The scopes that all identities have in common, so that one scheme's scopes never count for another's."""
         (_, first), *others = self.identities
         return first.scopes.intersection(*[identity.scopes for _, identity in others]) if others else first.scopes
 
     def identity(self, scheme: str) -> Identity | None:
-        """The identity by the credential of that security scheme; None when it played no part."""
+        """The identity from that security scheme; None if the scheme did not admit the request."""
         return next((identity for name, identity in self.identities if name == scheme), None)
 
 
 _NOT_AT: Final = "!\"#$&'()*+/:;<=>?[\\]^`{|}"
 _NOT_COLON: Final = _NOT_AT.replace(":", "@")
-"""The visible characters that stay as they are in a part of a ``display_name``, beside letters, digits and ``_.-~``."""
+"""The visible characters that stay unchanged in a part of a ``display_name``, with letters, digits and ``_.-~``."""
 
 _LONGEST_NAME: Final = 64
 
@@ -309,8 +318,8 @@ _ANONYMOUS_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anonymous:
-    """A caller that the card admits without a credential. Every request is another one: nobody, the caller itself
-    included, can claim later what it made."""
+    """A caller that the card admits without a credential. Every request is a new caller, with a new ``display_name``,
+    so no later request can claim its data."""
 
     display_name: str = field(default_factory=lambda: f"anonymous:{secrets.token_hex(_ANONYMOUS_BYTES)}")
 

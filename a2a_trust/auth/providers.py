@@ -365,7 +365,7 @@ def _verifier(
 ) -> JwtVerifier:
     marks = marks_of(marked_by)
     if keys is not None and fetcher is not None:
-        raise ConfigurationError("pass either keys or fetcher: keys says already where the keys come from")
+        raise ConfigurationError("fetcher: it has no effect, because keys= has its own; pass either keys or fetcher")
     return JwtVerifier(
         OpenIdKeys(issuer, Fetcher() if fetcher is None else fetcher) if keys is None else keys,
         issuer=issuer,

@@ -1,4 +1,4 @@
-"""What the records of API keys and of passwords have in common: whom they name, what they allow, and how long."""
+"""Checks for records of API keys and of passwords: names, scopes and times."""
 
 from __future__ import annotations
 
@@ -15,40 +15,38 @@ _YEAR_10000 = 253_402_300_800
 
 
 def check_name(name: str, what: str) -> None:
-    """ConfigurationError when this is no name for a caller; ``what`` it names begins the text: "API key: the owner"."""
+    """ConfigurationError: it cannot be the name of a caller. ``what`` begins the text, as in "API key: the owner"."""
     if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable() or name != name.strip():
-        # It names callers: two that look the same must not differ in what nobody sees.
+        # Names of callers must not differ only in invisible characters.
         raise ConfigurationError(f"{what} is 1 to {_LONGEST_NAME} printable characters, with no blank at either end")
 
 
 def check_scopes(scopes: Iterable[str], what: str) -> None:
-    """ConfigurationError when one is not what RFC 6749 3.3 allows."""
+    """ConfigurationError: one is not a scope of RFC 6749 3.3."""
     if not all(map(SCOPE.fullmatch, scopes)):
         raise ConfigurationError(f'{what}: a scope is a word of visible ASCII without " and \\, as in tasks:read')
 
 
 def check_moments(what: str, expires: float, *moments: float) -> None:
-    """ConfigurationError when a moment is not in seconds since the epoch; ``expires`` may be infinite."""
+    """ConfigurationError: a time is not in seconds since the epoch; ``expires`` may be infinite."""
     finite = (*moments, 0 if expires == math.inf else expires)
     if not all(0 <= moment < _YEAR_10000 for moment in finite):
-        raise ConfigurationError(f"{what}: moments are seconds (not milliseconds) since the epoch")
+        raise ConfigurationError(f"{what}: a time is out of range; write seconds (not milliseconds) since the epoch")
 
 
 def check_ahead(expires: float, now: float) -> None:
-    """ConfigurationError when the moment lies in the past."""
+    """ConfigurationError: the time is in the past."""
     if not expires > now:
-        raise ConfigurationError(
-            "this moment of expiry has passed; give one that lies ahead, in seconds since the epoch"
-        )
+        raise ConfigurationError("the expiry is in the past; write a later time, in seconds since the epoch")
 
 
 def scope_set(scopes: Iterable[str], what: str) -> frozenset[str]:
-    """The scopes that an operator gives; ConfigurationError for a string in place of a list."""
+    """The scopes of an argument; ConfigurationError for a string in place of a list."""
     if isinstance(scopes, str):
         raise ConfigurationError(f'{what}: write scopes=["read"], a list even of one')
     return frozenset(scopes)
 
 
 def reason(error: Exception) -> str:
-    """Our own words, which hold no secret; of errors of others only the kind."""
+    """The text of our own errors, which contain no secret; only the type of other errors."""
     return str(error) if isinstance(error, KeySourceUnavailableError | ConfigurationError) else type(error).__name__

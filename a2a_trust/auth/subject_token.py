@@ -11,11 +11,10 @@ __all__ = ["SubjectToken"]
 class SubjectToken:
     """The verified access token of a caller, as the ``subject_token`` of a token exchange (RFC 8693 2.1).
 
-    ``issuer`` is the authorization server that issued it, ``subject`` that of its identity, which is what names the
-    caller. It is good until just before ``expires_at`` (seconds since the
-    epoch). A token may be bound to a key of the caller (``Identity.bound_to``): the authorization server decides
-    whether it exchanges such a token. Only ``reveal`` gives the text; the repr does not have it, and copies and pickles
-    are refused with a TypeError.
+    ``issuer`` is the authorization server that issued it, ``subject`` is the subject of the caller's identity. It is
+    valid before ``expires_at`` (seconds since the epoch). If the token is bound to a key of the caller
+    (``Identity.bound_to``), the authorization server decides whether it exchanges it. Only ``reveal`` gives the text:
+    the repr does not have it, and copying and pickling raise TypeError.
     """
 
     __slots__ = ("_text", "expires_at", "issuer", "subject")
@@ -27,7 +26,7 @@ class SubjectToken:
         self.expires_at: Final = expires_at
 
     def reveal(self) -> str:
-        """The text of the token: secret. Send it to the authorization server, and write it nowhere."""
+        """The text of the token, a secret. Send it to the authorization server, and do not store or log it."""
         return self._text
 
     def __repr__(self) -> str:

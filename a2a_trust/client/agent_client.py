@@ -74,7 +74,7 @@ def verifying_client(
     certificates = [each for each in credentials.values() if not isinstance(each, Credential)]
     if len(certificates) > 1:
         raise ConfigurationError(
-            "credentials: they have several certificates, and a connection uses one; give one certificate for all schemes"
+            "credentials: there are several certificates, and a connection uses one; give one for all schemes"
         )
     context = (
         client_context(certificates[0], authorities=authorities)

@@ -62,7 +62,7 @@ _NO_SCOPES: Final[frozenset[str]] = frozenset()
 
 
 class CredentialsError(TrustError, httpx.RequestError):
-    """A request was not sent, because no credential fits, or a credential cannot be obtained. ``__cause__`` says why."""
+    """A request was not sent: no credential fits, or a credential cannot be obtained. ``__cause__`` says why."""
 
     code = "credentials"
 

@@ -231,7 +231,8 @@ class BasicCredentials(_Held):
         del password  # tracebacks show locals
         if ":" in username or not username.isprintable():
             raise ConfigurationError(
-                "BasicCredentials: username has a colon or unprintable characters; HTTP Basic cannot send it (RFC 7617 2)"
+                "BasicCredentials: username has a colon or an unprintable character, which HTTP Basic cannot send "
+                "(RFC 7617 2); use another user name"
             )
         self._username = username
         super().__init__(secret, origins, "BasicCredentials")

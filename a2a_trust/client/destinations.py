@@ -138,7 +138,7 @@ class Destinations:
 
 
 def _bases_of_0_2(interface: Destination, card_url: str, mesh: HttpWithin) -> Iterator[Destination]:
-    """The bases of the extended card of 0.2: its specification says beside the interface, its SDK asks beside the card."""
+    """The bases of the extended card of 0.2: beside the interface (specification), and beside the card (SDK)."""
     yield interface
     yield Destination(interface.origin, interface.path.rpartition("/")[0])
     beside = _destination_or_none(re.sub(r"/\.well-known/[^/]*\Z", "", card_url), mesh)

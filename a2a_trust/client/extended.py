@@ -1,8 +1,8 @@
-"""Fetch the extended card with credentials; it is verified, and leads no further than the public one.
+"""Fetches the extended card with credentials, and verifies it: it must not lead further than the public card.
 
-The credentials go to one URL: an interface of the verified card, over https, at the host that the card was asked from.
-Over http they go to this machine only, if the card has no such interface, and if the fetcher permits fetching there. It
-is asked by the names that ``a2a_trust.middleware.extended_card`` answers to. Source: A2A 1.0.1 3.1.11, 13.3.
+The credentials go to one URL: an interface of the verified card, over https, on the host of the card. Over http they go
+only to this machine, if the card has no https interface there, and if the fetcher permits it. The paths and methods are
+those of ``a2a_trust.middleware.extended_card``. Source: A2A 1.0.1 3.1.11, 13.3.
 """
 
 from __future__ import annotations
@@ -43,13 +43,12 @@ def fetch_extended_card(
 ) -> VerifiedCard:
     """The extended card of the agent whose public card is ``card``, to use in its place.
 
-    ``credentials`` are headers, such as ``{"Authorization": "Bearer …"}``; they are sent to the interface of the card
-    that answers, and nowhere else. ``tenant`` is its tenant unless the card names one. ``trust`` and
-    ``options`` are as in ``fetch_card``.
+    ``credentials`` are headers, such as ``{"Authorization": "Bearer …"}``; they are sent only to one interface of the
+    card. ``tenant`` is the tenant, unless the card names one. ``trust`` and ``options`` are as in ``fetch_card``.
 
-    FetchError: the card promises none, or it cannot be had (``status`` 401 or 403: not with these credentials).
-    MalformedError, CardVerificationError: it is not verified, or it names origins of interfaces, or URLs for
-    credentials, that the public card does not.
+    FetchError: the card promises no extended card, or it cannot be fetched (``status`` 401 or 403: not with these
+    credentials). MalformedError, CardVerificationError: it is not verified, or it names origins of interfaces, or URLs
+    for credentials, that the public card does not name.
     """
     credentials = HiddenHeaders(credentials)
     verification = verification_by(options, trust).without_memory()
@@ -85,11 +84,11 @@ def _extending(
 
 
 def _request(card: VerifiedCard, credentials: Mapping[str, str], tenant: str) -> Get:
-    """How the extended card is asked for."""
+    """The request for the extended card."""
     if card.origin is None:
         raise ConfigurationError(
-            "card: it is not bound to a host, so nobody knows where credentials may go; verify it with the URL it is "
-            "from, by keys that have origins"
+            "card: it was verified without a host, so credentials cannot be bound to it; verify it with its URL as "
+            "origin=, and with keys that have origins"
         )
     view = read_card(card.card)
     if not view.has_extended_card:
@@ -101,8 +100,8 @@ def _request(card: VerifiedCard, credentials: Mapping[str, str], tenant: str) ->
                 url, headers, content = asked
                 return Get(url=url, headers={**headers, **credentials}, content=content)
     raise FetchError(
-        f"the card has no interface of HTTP+JSON or JSON-RPC over https at {card.origin}, where it is from; "
-        "credentials are sent nowhere else"
+        f"the card has no interface of HTTP+JSON or JSON-RPC over https on its own host {card.origin}, and credentials "
+        "are sent to no other host"
     )
 
 
@@ -112,7 +111,7 @@ def _may_have_credentials(url: str, host: str) -> bool:
 
 
 def _asked(interface: Interface, tenant: str) -> tuple[str, dict[str, str], bytes | None] | None:
-    """URL, headers and body of the request that this interface answers with the extended card; None for gRPC."""
+    """URL, headers and body of the request to this interface for the extended card; None for gRPC."""
     base = interface.url.rstrip("/")
     generation = Generation.V0_3 if interface.is_legacy else Generation.V1_0  # one of 0.1 is asked as one of 0.3
     if interface.binding == Binding.JSONRPC:
@@ -140,7 +139,7 @@ def _result(body: bytes) -> dict[str, Any]:
     """The card in an answer of JSON-RPC; FetchError for an error in its place."""
     answer = strict_json.parse(body, what="answer")
     if type(answer) is not dict or (answer.get("result") is None) == (answer.get("error") is None):
-        raise MalformedError("answer: it is none of JSON-RPC, which has either a result or an error")
+        raise MalformedError("answer: it is not JSON-RPC: expected either a result or an error")
     error = answer.get("error")
     if error is not None:
         code = error.get("code") if type(error) is dict else None
@@ -149,5 +148,5 @@ def _result(body: bytes) -> dict[str, Any]:
         )
     result = answer["result"]
     if answer.get("id") != _CALL_ID or type(result) is not dict:
-        raise MalformedError("answer: it is to another request, or its result is no card")
+        raise MalformedError("answer: its id is that of another request, or its result is not a card")
     return result

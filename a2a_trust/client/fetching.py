@@ -1,14 +1,16 @@
-"""Fetch a card, and get it only when it is verified.
+"""Fetches a card, and returns it only if it is verified.
 
 The rules:
 
-1. The fetcher asks: https, checked addresses, no redirects, limits of bytes and time (``a2a_trust.net.fetcher``).
-2. At both well-known names, the older one only when the newer is not there (404); at one when the URL names a file.
-3. What the server allows is kept, and asked for again by its validators.
-4. The card is verified as one of the host that was asked, before anything is made of it.
-5. Who remembers earlier cards is asked last, so that nothing is remembered that was not verified.
+1. The fetcher sends requests: https, checked addresses, no redirects, limits of bytes and time
+   (``a2a_trust.net.fetcher``).
+2. The newer well-known path is fetched first, and the older one only after a 404. A URL that ends in ``.json`` is
+   fetched as it is.
+3. Answers are cached as the server allows, and revalidated.
+4. The card is verified for the host of the URL before any member is used.
+5. The memory of cards comes last, so only verified cards are remembered.
 
-Files and bytes need no network: ``verify_card`` proves them. Source: A2A 1.0.1 8.2 and 8.4.3, RFC 8615, RFC 9111.
+Files and bytes need no network: use ``verify_card``. Source: A2A 1.0.1 8.2 and 8.4.3, RFC 8615, RFC 9111.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from a2a_trust.client.verification import ANY_KEY, WHOLE_CARD, Verification, che
 from a2a_trust.errors import CardVerificationError, ConfigurationError, FetchError, MalformedError
 from a2a_trust.keys.policy import Policy
 from a2a_trust.keys.trust import TrustSource
-from a2a_trust.net.fetcher import Fetched, Fetcher
+from a2a_trust.net.fetcher import Fetched, Fetcher, check_fetcher
 from a2a_trust.signing.verify import Coverage, VerifiedCard
 from a2a_trust.strict_json import JSON
 
@@ -43,13 +45,17 @@ NO_CREDENTIALS: Final[Mapping[str, str]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOptions:
-    """How cards are fetched, and what is demanded of them beside a good signature.
+    """How cards are fetched, and which checks they must pass.
 
-    ``fetcher`` has the limits, and what may be fetched from private networks: give one without ``private_origins`` and
-    ``http_within`` for URLs that others have chosen. ``memory`` rejects what is older than a card that it has seen;
-    with ``on_first_use`` it stands in for keys that nobody trusts yet. ``cache`` spares the server requests. These
-    three are for public cards only. ``policy`` and ``coverage`` are those of ``verify_card``; ``clock`` gives seconds
-    since the epoch.
+    - ``fetcher``: the limits, and the private networks that may be fetched from. For URLs that others have chosen, pass
+      one without ``private_origins`` and ``http_within``.
+    - ``memory``: rejects a card that is older than one from before, and a changed key of first use.
+    - ``on_first_use``: trusts the keys that an unknown agent itself publishes; needs ``memory``.
+    - ``cache``: saves requests to the server.
+    - ``policy``, ``coverage``: as for ``verify_card``.
+    - ``clock``: gives seconds since the epoch.
+
+    ``memory``, ``on_first_use`` and ``cache`` are for public cards only.
     """
 
     fetcher: Fetcher | None = None
@@ -61,11 +67,12 @@ class FetchOptions:
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
+        check_fetcher(self.fetcher)
         check_first_use(self.on_first_use, self.memory)
 
 
 def verification_by(options: Any, trust: TrustSource) -> Verification:
-    """What a public card has to pass."""
+    """The checks of a public card."""
     if not isinstance(options, FetchOptions):
         raise ConfigurationError("options: write FetchOptions(…), as in FetchOptions(fetcher=Fetcher(), memory=memory)")
     return Verification(
@@ -85,14 +92,14 @@ def fetch_card(
     *,
     credentials: Mapping[str, str] = NO_CREDENTIALS,
 ) -> VerifiedCard:
-    """The card of the agent at that URL, verified with the keys of ``trust``, or an error.
+    """Fetch the card of the agent at that URL, and verify it with the keys of ``trust``.
 
-    ``url`` is where the agent is (``https://agent.example.com``), or that of the card itself, which ends in ``.json``.
-    ``credentials`` are headers for a card behind authentication, such as ``{"Authorization": "Bearer …"}``. They go to
-    that URL and nowhere else; what comes is not cached.
+    ``url`` is the URL of the agent (``https://agent.example.com``), or of the card, which ends in ``.json``.
+    ``credentials`` are headers for a card behind authentication, such as ``{"Authorization": "Bearer …"}``. They are
+    sent only to that URL, and the answer is not cached.
 
-    FetchError: it cannot be had. MalformedError, CardVerificationError and those below it: it is not verified.
-    CardMemoryUnavailableError: nobody knows whether it is the latest one.
+    FetchError: the card cannot be fetched. MalformedError, CardVerificationError and its subclasses: it is not
+    verified. CardMemoryUnavailableError: the memory cannot be read or written, so an older card cannot be detected.
     """
     credentials = HiddenHeaders(credentials)
     return run(fetching(url, verification_by(options, trust), options.cache, credentials), options.fetcher)
@@ -111,7 +118,7 @@ async def async_fetch_card(
 
 
 def card_urls(url: str) -> tuple[str, ...]:
-    """Where the card of the agent at that URL is looked for, in this order."""
+    """The URLs at which the card of that agent is looked for, in this order."""
     if not isinstance(url, str):
         raise ConfigurationError(
             f"url: write the URL of the agent, as in fetch_card('https://agent.example.com', trust), not "
@@ -125,7 +132,8 @@ def card_urls(url: str) -> tuple[str, ...]:
         return (url,)
     if parts.query or parts.fragment:
         raise ConfigurationError(
-            "url: write where the agent is, without query, or the URL of its card, which ends in .json"
+            "url: it has a query or a fragment; write the agent's URL without them, or the URL of its card, which ends "
+            "in .json"
         )
     return tuple(url.rstrip("/") + name for name in CARD_PATHS)
 
@@ -140,7 +148,7 @@ def fetching(
 
 
 def finding(url: str) -> Flow[tuple[str, Fetched]]:
-    """Where the card of the agent at that URL is, and what came from there: anybody may have written it."""
+    """The URL of the agent's card, and the answer from there, unverified."""
     return (yield from _at_first(url, _found))
 
 
@@ -149,7 +157,7 @@ def _found(place: str) -> Flow[tuple[str, Fetched]]:
 
 
 def _at_first(url: str, attempt: Callable[[str], Flow[T]]) -> Flow[T]:
-    """What the attempt gives at the first place where there is anything."""
+    """The result of the attempt at the first URL that does not answer 404."""
     *newer, oldest = card_urls(url)
     for place in newer:
         try:
@@ -171,8 +179,8 @@ def _fetching_from(place: str, verification: Verification, cache: CardCache | No
         try:
             return (yield from verification.verify(fresh.body, place))
         except CardVerificationError:
-            pass  # a key was revoked, or a signature has expired: the server may have another by now
-    now = verification.clock()  # before asking: an answer is no younger than its request
+            pass  # a key was revoked, or a signature has expired: the server may have a newer card
+    now = verification.clock()  # before the request: its answer may be as old as that
     fetched = yield Get(url=place, known=None if cache is None else cache.known(place))
     verified = yield from verification.verify(fetched.body, place)
     if cache is not None:
@@ -182,10 +190,10 @@ def _fetching_from(place: str, verification: Verification, cache: CardCache | No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsafeReportOnly:
-    """What an agent serves, verified or not, for those who watch before they enforce. It is not a ``VerifiedCard``.
+    """The card that an agent serves, verified or not, for monitoring before enforcement. It is not a ``VerifiedCard``.
 
-    ``unverified`` is the JSON that came from ``url``, None when it is none that every reader reads alike. Anybody may
-    have written it: never send a credential where it says. ``refusal`` is why it is not verified; None when it is.
+    ``unverified`` is the JSON from ``url``, or None if it is malformed or ambiguous. It may be forged: never send a
+    credential to a URL in it. ``refusal`` is the error of verification; None if the card is verified.
     """
 
     url: str
@@ -198,7 +206,7 @@ class UnsafeReportOnly:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why it is not verified, in words for machines: that of the refusal, then those of the signatures."""
+        """Why it is not verified, as codes for machines: the code of the error, then the reasons of its signatures."""
         if self.refusal is None:
             return ()
         failures = self.refusal.failures if isinstance(self.refusal, CardVerificationError) else ()
@@ -211,7 +219,7 @@ class UnsafeReportOnly:
         trust: TrustSource,
         options: FetchOptions = FetchOptions(),
     ) -> UnsafeReportOnly:
-        """What ``fetch_card`` would say; FetchError when there is nothing to report on."""
+        """The result that ``fetch_card`` would have; FetchError: the card cannot be fetched."""
         return run(cls._reporting(url, verification_by(options, trust).without_memory()), options.fetcher)
 
     @classmethod

@@ -1,8 +1,8 @@
-"""What a flow needs from the world, and the two ways to get it.
+"""The steps of a flow, and the two drivers that run it.
 
-A flow is a generator. It yields what it needs, is sent what came of it or has thrown in why nothing did, and returns
-its result. It knows neither sockets nor event loops, so one flow serves programs with and without them; ``run`` and
-``run_async`` differ in how they wait.
+A flow is a generator. It yields a step, gets the step's result or error, and returns its own result at the end. It uses
+neither sockets nor event loops, so one flow serves sync and async programs. ``run`` and ``run_async`` differ only in
+how they wait.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class HiddenHeaders(dict[str, str]):
-    """Headers that may be credentials: tracebacks show locals, and this one shows nothing."""
+    """Headers that may be credentials, with an empty repr, because tracebacks show locals."""
 
     def __repr__(self) -> str:
         return "{…}"
@@ -54,15 +54,14 @@ class KeyFetcher(Protocol):
     """A source of trusted keys some of which are on the network: ``TrustFile`` and its like."""
 
     async def fetch(self, origin: str | None = None) -> TrustStore:
-        """The trusted keys, with those for that URL as fresh as they can be. ``trust_store`` gives the same object
-        then, until something changes."""
+        """The trusted keys; those for that URL are fetched if needed. ``trust_store`` returns the same object
+        afterwards, until something changes."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Get:
-    """An answer through the fetcher, by the URL that the program's own words lead to; the members are those of
-    ``Fetcher.fetch``."""
+    """Fetch a URL that the program configured, through the fetcher; members as for ``Fetcher.fetch``."""
 
     url: str
     known: Fetched | None = None
@@ -137,7 +136,7 @@ async def run_async(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
 
 
 def run(flow: Flow[T], fetcher: Fetcher | None = None) -> T:
-    """The result of the flow, for programs that wait; what needs an event loop gets one, also where one is running."""
+    """The result of the flow, for sync programs. Steps that need an event loop get one, also where one is running."""
 
     async def taken(step: Step) -> Any:
         match step:
@@ -167,7 +166,7 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
     except StopIteration as done:
         result: T = done.value
         return result
-    raise AssertionError("it waits for an event loop")
+    raise AssertionError("the coroutine waits for an event loop, and must not")
 
 
 async def _driven(flow: Flow[T], taken: Callable[[Step], Coroutine[Any, Any, Any]]) -> T:
@@ -212,7 +211,7 @@ async def _taken(step: Step, fetcher: Fetcher | None) -> Any:
 def _end(task: asyncio.Task[Any], ended: Callable[[], None]) -> None:
     _UNATTENDED.discard(task)
     if not task.cancelled():
-        task.exception()  # where nobody waits any more, the loop need not tell of it
+        task.exception()  # retrieved, so that the loop does not log it when no task waits any more
     ended()
 
 
@@ -230,16 +229,16 @@ async def _fetched(step: Get | PostForm, fetcher: Fetcher | None) -> Fetched | F
 
 
 def _plain(given: Any) -> Any:
-    """What a function returned, in a program that cannot wait for it."""
+    """The result of a function, in a program that cannot await it."""
     if inspect.isawaitable(given):
         if inspect.iscoroutine(given):
-            given.close()  # else Python warns that nobody has waited for it
-        raise ConfigurationError("an async function is for httpx.AsyncClient; give httpx.Client a plain one")
+            given.close()  # else Python warns that it was never awaited
+        raise ConfigurationError("an async function is for httpx.AsyncClient; give httpx.Client a plain function")
     return given
 
 
 def waited(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """What it comes to, on an event loop of its own; in a thread of its own where this one has a loop."""
+    """The result, on a new event loop; in a new thread if this one has a loop already."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -249,8 +248,8 @@ def waited(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 async def _to_the_end(first: Coroutine[Any, Any, T]) -> T:
-    """What it comes to, when what it has begun behind the caller's back is done, too: it would end with this loop, so
-    that keys would be asked for each time and never come."""
+    """The result, after the background tasks that it started, too. They would end with this loop, so that keys would be
+    fetched each time and never arrive."""
     outcome: T | BaseException
     [outcome] = await asyncio.gather(first, return_exceptions=True)
     begun = asyncio.all_tasks() - {asyncio.current_task()}

@@ -1,7 +1,7 @@
-"""Credentials that an authorization server issues: for the program itself, for a user, on behalf of a caller.
+"""Credentials that an authorization server issues: for the program itself, for a user, or on behalf of a caller.
 
-``oauth`` has the client of the server, which asks for their tokens and remembers them. Source: RFC 6749 4.4 and 6,
-RFC 8693, RFC 8707.
+``oauth`` has the client of the server, which requests and caches the tokens. Source: RFC 6749 4.4 and 6, RFC 8693,
+RFC 8707.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ class _Grant(Credential):
     ) -> None:
         super().__init__(origins)
         if not isinstance(client, OAuthClient):
-            raise ConfigurationError(f"{type(self).__name__}: write OAuthClient(…) first")
+            raise ConfigurationError(
+                f"{type(self).__name__}: the first argument is not an OAuthClient; write "
+                f"{type(self).__name__}(OAuthClient(…), …)"
+            )
         self._client = client
         self._allowed = _scope_names(allowed_scopes)
         self._resources = (resource,) if isinstance(resource, str) else tuple(resource)
@@ -91,8 +94,9 @@ class _Grant(Credential):
 class ClientCredentials(_Grant):
     """A token for the program itself (RFC 6749 4.4), for agents at ``origins``.
 
-    ``allowed_scopes`` bounds what a card may make the program ask for. ``resource`` (RFC 8707) says for which agents
-    the token is, so that none of them can use it at another; ``audience`` is for servers that take that instead.
+    ``allowed_scopes`` are the only scopes that a card can make the program request. ``resource`` (RFC 8707) names the
+    agents that the token is for, so that an agent cannot use it at another one; ``audience`` is for servers that expect
+    that parameter instead.
     """
 
     def obtain(self, scopes: frozenset[str]) -> Flow[CredentialValue]:
@@ -102,9 +106,9 @@ class ClientCredentials(_Grant):
 class RefreshToken(_Grant):
     """Tokens for a user who has logged in elsewhere (RFC 6749 6).
 
-    Servers rotate refresh tokens: ``on_rotation`` gets each new one, to be kept for the next start; it may be
-    asynchronous for ``httpx.AsyncClient``. Without it the new one is kept in memory only. If ``refresh_token`` is a
-    function or a file whose text changes, that one is used.
+    Servers rotate refresh tokens. ``on_rotation`` gets each new one: store it for the next start. It may be async for
+    ``httpx.AsyncClient``. Without it, the new token is only in memory, and lost at the end of the program. If
+    ``refresh_token`` is a function or a file, and its text changes, the new text is used.
     """
 
     def __init__(
@@ -123,12 +127,12 @@ class RefreshToken(_Grant):
         super().__init__(client, origins=origins, allowed_scopes=allowed_scopes, resource=resource, audience=audience)
         check_secret(self._given, "RefreshToken")
         self._on_rotation = on_rotation
-        self._subject = secrets.token_hex(16)  # tokens of one login are never those of another
+        self._subject = secrets.token_hex(16)  # keeps the tokens of logins apart
         self._current: CredentialValue | None = None
         self._digest = ""  # of the given token that ``_current`` continues
 
     def obtain(self, scopes: frozenset[str]) -> Flow[CredentialValue]:
-        # One flight for all scopes: to use a refresh token twice looks like theft to the server (RFC 9700 4.14.2).
+        # One flight for all scopes: a refresh token that is used twice looks stolen to the server (RFC 9700 4.14.2).
         request = self._request(
             scopes,
             "refresh_token",
@@ -155,9 +159,9 @@ class RefreshToken(_Grant):
 class TokenExchange(_Grant):
     """A token to act on behalf of the caller whose token is exchanged (RFC 8693).
 
-    ``subject_token`` is what ``subject_token_of`` gives, a text, or a function that returns either for the request that
-    is being sent; that one serves all callers of a program. Tokens are remembered for each subject token, and never
-    longer than that one lives.
+    ``subject_token`` is the result of ``subject_token_of``, or a text, or a function that returns either of them for
+    the current request. With a function, one ``TokenExchange`` serves all callers. New tokens are cached for each
+    subject token, and never longer than its own lifetime.
     """
 
     depends_on_request: ClassVar[bool] = True
@@ -199,7 +203,7 @@ class TokenExchange(_Grant):
 
 
 def _subject_of(given: object) -> tuple[CredentialValue, float]:
-    """The text of a caller's token, and the end of its time."""
+    """The text of a caller's token, and its expiry."""
     if isinstance(given, SubjectToken):
         return CredentialValue(given.reveal()), given.expires_at
     if isinstance(given, str) and PRINTABLE.fullmatch(given):
@@ -224,5 +228,5 @@ def _digest(value: CredentialValue) -> str:
 def _scope_names(scopes: Iterable[str]) -> frozenset[str]:
     names = frozenset([scopes] if isinstance(scopes, str) else scopes)
     if isinstance(scopes, str) or not all(map(SCOPE.fullmatch, names)):
-        raise ConfigurationError('allowed_scopes: write a list of scopes, ["read", "write"]; [] allows none')
+        raise ConfigurationError('allowed_scopes: write a list of scopes, ["read", "write"]; [] allows no scope')
     return names

@@ -1,24 +1,21 @@
-"""Cards on their way through a client of others, and where the requests of that client may go.
+"""Decides about the requests of an existing HTTP client: which answers are cards, and where requests may go.
 
 The rules:
 
-1. A request asks for a card by its path (both well-known names, the card URLs that the program wrote), or for an
-   extended one by its path or by the method of a JSON-RPC call, alone or in a batch.
-2. It is sent without what would give an answer that is not the card itself: conditions, ranges and encodings.
-3. An answer of success is the card, whatever its status; redirects and 304 are refused, because what the program would
-   use then did not come through here. Errors pass without their body, in which a program that does not look at the
-   status would read a card.
-4. The card is verified as one of the host that was asked, and with nothing left open: the program reads all of it. An
-   extended card leads no further than a public card that came through here before and names its origin.
-5. A request goes only to URLs that a verified card names, or that the program wrote in ``also``. To other URLs, and so
-   to those of cards, only the GET of a public card goes, without credentials; its answer passes without cookies and
-   challenges. What a card names counts until its proof ends, and is verified again when the trusted keys change, and
-   every 5 minutes.
-6. For the first request to another URL the card is searched there; what was not found, or not verified, is not searched
-   again for 10 seconds.
+1. A request is for a card if its path says so (both well-known names, the card URLs in ``cards``), and for an extended
+   card if its path or the method of a JSON-RPC call says so, also in a batch.
+2. Such a request is sent without conditional headers, ranges and encodings, so that the answer is the whole card.
+3. A successful answer is the card. Redirects and 304 are rejected, because the card would not come through here. Errors
+   pass without their body, because a program that ignores the status would read a card in it.
+4. The card is verified for the host of the URL, and all of it must be signed, because the program reads all of it. An
+   extended card must not lead further than a public card that came through here before and names its origin.
+5. A request goes only to URLs that a verified card names, or that the program wrote in ``also``. To other URLs, only a
+   GET of a public card goes, without credentials; its answer passes without cookies and challenges. A card counts until
+   its verification expires. It is verified again when the trusted keys change, and every 5 minutes.
+6. The first request to another URL starts a search for its card. A failed search is not repeated for 10 seconds.
 7. The memory keeps a card by its location. The query of its URL counts only if the program named the URL with it.
 
-Values alone: ``transport`` has the network.
+This module only computes values; ``transport`` sends.
 """
 
 from __future__ import annotations
@@ -55,7 +52,7 @@ __all__ = ["BARE_HEADERS", "DROPPED_HEADERS", "Asked", "PassingCards", "Search"]
 DROPPED_HEADERS: Final = ("if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range", "range")
 
 BARE_HEADERS: Final = ("accept", "accept-language", "a2a-version", "user-agent")
-"""The headers that go with the GET of a card to a URL that nobody has vouched for; every other one may be a secret."""
+"""The headers that go with the GET of a card to a URL that no verified card names; every other one may be a secret."""
 
 _GET_EXTENDED: Final = Operation.GET_EXTENDED_CARD
 _EXTENDED: Final = tuple(
@@ -83,7 +80,7 @@ class Asked(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Public:
-    """A public card that was verified, and how far it leads."""
+    """A public card that was verified, and the URLs that it names."""
 
     location: Location
     document: bytes
@@ -93,7 +90,7 @@ class _Public:
 
 
 class Search:
-    """The search for the card that names one URL: where to look, and what came of it."""
+    """The search for the card that names one URL: where to look, and the outcomes."""
 
     def __init__(self, called: Destination, card_urls: Iterable[str]) -> None:
         self.card_urls: tuple[str, ...] = tuple(card_urls)
@@ -102,34 +99,32 @@ class Search:
         self._cause: TrustError | None = None
 
     def note(self, card_url: str, outcome: str | TrustError) -> None:
-        """What came from that URL instead of a verified card that names the called one."""
+        """Note why that URL did not give a verified card that names the called URL."""
         self._outcomes.append(f"{card_url.partition('?')[0]}: {outcome}")
         if isinstance(outcome, TrustError) and self._cause is None:
-            self._cause = outcome.with_traceback(None)  # it is kept; what its frames hold is not
+            self._cause = outcome.with_traceback(None)  # kept without its frames and their locals
 
     def refusal(self) -> TrustError:
-        """Why the request is not sent, and the line to write."""
+        """Why the request is not sent, and which option would admit it."""
         url = str(self._called.without_operation())
         text = (
-            f"no verified card names {self._called} ({'; '.join(self._outcomes)}); if its card is elsewhere, write "
+            f"no verified card names {self._called} ({'; '.join(self._outcomes)}); if its card has another URL, write "
             f"cards={{{url!r}: 'https://…/agent-card.json'}}"
         )
         if self._cause is None or isinstance(self._cause, FetchError):
-            also = f"if it belongs to no agent, and may have what you send, write also=[{self._called.origin!r}]"
+            also = f"if it is not an agent, and you trust it with your requests, write also=[{self._called.origin!r}]"
             refusal: TrustError = FetchError(f"{text}; {also}")
-        else:  # an agent is there, and nothing may be sent to it
+        else:  # there is an agent, but its card is not verified
             refusal = CardVerificationError(text)
         refusal.__cause__ = self._cause
         return refusal
 
 
 class PassingCards:
-    """Tells requests for cards from others, verifies what they bring, and says where the others may go.
+    """Finds requests for cards, verifies the cards in answers, and decides where other requests may go.
 
-    ``cards`` maps URLs of interfaces to those of their cards; ``also`` are origins and URLs that need no card.
-
-    Why this is a class: it remembers what the public cards name that came through, and which searches failed. It may be
-    shared by threads.
+    ``cards`` maps URLs of interfaces to URLs of their cards; ``also`` are origins and URLs that need no card. It
+    remembers the URLs in public cards, and failed searches. Threads may share one.
     """
 
     def __init__(
@@ -153,8 +148,8 @@ class PassingCards:
         self._failed = BoundedCache[str, TrustError](max_entries=_REMEMBERED)
 
     def asked(self, method: str, url: str, body: bytes) -> Asked | None:
-        """What the request is for; None: not for a card. ``url`` is whole, but for user information; ``body`` is empty
-        where it is no JSON."""
+        """The kind of card that the request is for, or None. ``url`` has no user information; ``body`` is empty if it
+        is not JSON."""
         if method in ("HEAD", "OPTIONS"):
             return None
         if _names(CARD_PATHS, url) or _place(url) in self._card_urls:
@@ -169,9 +164,9 @@ class PassingCards:
         return Destination.of(url, self._mesh)
 
     def permits(self, url: str) -> bool:
-        """Whether a request for that URL may go there as it is, for what was verified and is still good.
+        """Whether a request may go to that URL unchanged, by cards that are still verified.
 
-        MalformedError: the URL can be read in two ways.
+        MalformedError: the URL is ambiguous.
         """
         if self._also is None:
             return True
@@ -235,14 +230,14 @@ class PassingCards:
         return refusal
 
     def judged(self, asked: Asked, url: str, body: bytes, charset: str | None) -> Flow[None]:
-        """Nothing, when all that the answer brings is verified.
+        """Return when all cards in the answer are verified.
 
-        MalformedError, CardVerificationError and those below it, CardMemoryUnavailableError: it is not.
+        MalformedError, CardVerificationError and its subclasses, CardMemoryUnavailableError: one is not.
         """
         address = url.partition("?")[0]
         location = self._locations.get(_with_query(url)) or location_of(address)
         if charset is not None and charset.casefold() not in ("utf-8", "utf8"):
-            raise MalformedError("card: its type names another charset than UTF-8, so some would read it otherwise")
+            raise MalformedError("card: its Content-Type names another charset than UTF-8, so it is ambiguous")
         if asked is not Asked.CALL:
             yield from self._verified(body, location, url, is_public=asked is Asked.CARD)
             return
@@ -251,10 +246,10 @@ class PassingCards:
             raise MalformedError("answer: it is empty")
         for each in answer if type(answer) is list else [answer]:
             if type(each) is not dict or ("result" in each) == ("error" in each):
-                raise MalformedError("answer: it is none of JSON-RPC, which has either a result or an error")
+                raise MalformedError("answer: it is not JSON-RPC: expected either a result or an error")
             if "result" in each:
                 if type(each["result"]) is not dict:
-                    raise MalformedError("answer: its result is no card")
+                    raise MalformedError("answer: its result is not a card: expected a JSON object")
                 yield from self._verified(each["result"], location, url, is_public=False)
 
     def _verified(

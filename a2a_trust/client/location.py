@@ -1,4 +1,4 @@
-"""Where an agent is, as memories know it: the agent location, in one spelling.
+"""The agent location: the name, in one spelling, by which memories know an agent.
 
 The location is the origin, and the path of the card's URL before the well-known name: ``https://example.com/agents/a``
 for ``https://example.com/agents/a/.well-known/agent-card.json``. It comes from the URL that the client asked, never
@@ -6,11 +6,11 @@ from the card. The rules:
 
 1. Both well-known names are one location. A card at another name is a location of its own, by its whole path.
 2. Scheme and host are in lower case, and the default port is left out. A host without scheme is asked over https.
-3. In the path every character that may stand there as itself does, others are percent-encoded in upper case; slashes at
-   the end, and all but one of several, are left out. A percent sign that encodes nothing is refused.
-4. Dot segments are refused, however they are written: httpx resolves ``..`` before it sends a request, ``Fetcher``
-   sends it as it is, both send ``%2e%2e``, and servers differ in what they make of it.
-5. The query does not count: whoever adds one must not get a fresh first use. It counts for a URL that the user named
+3. In the path, only characters that need it are percent-encoded, in upper case. Slashes at the end and repeated slashes
+   are left out. A percent sign without two hexadecimal digits is rejected.
+4. Dot segments are rejected in every spelling: httpx resolves ``..`` before it sends a request, ``Fetcher`` sends it
+   unchanged, both send ``%2e%2e``, and servers read it differently.
+5. The query does not count, so that adding one does not give a new first use. It counts for a URL that the user named
    with it (``cards`` of the transports, ``a2a-sign memory``), as it is written there.
 
 Source: RFC 3986 6.2.2 and 6.2.3, RFC 8615.
@@ -36,7 +36,7 @@ _NO_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 class Location(str):
-    """An agent location, which ``location_of`` has made: it takes one as it is, with its query."""
+    """An agent location, made by ``location_of``, which returns it unchanged, with its query."""
 
     __slots__ = ()
 
@@ -47,15 +47,15 @@ class Location(str):
 
     @property
     def host(self) -> str:
-        """The host alone, for which a key of first use speaks: ``example.com``."""
+        """The host, for which a key of first use speaks: ``example.com``."""
         return host_of(self)
 
 
 def location_of(url: str, *, with_query: bool = False) -> Location:
-    """The location of the agent whose card is asked from that URL, or whose own URL it is: rules 1 to 5.
+    """The location of an agent, from its URL or the URL of its card: rules 1 to 5.
 
     ``with_query``: the user named the URL with its query, and it counts. MalformedError: it is not an http(s) URL or a
-    host, or readers differ in where it leads.
+    host, or it is ambiguous.
     """
     if isinstance(url, Location):
         return url
@@ -89,8 +89,8 @@ def plain_url(url: str) -> str:
     segments = [unquote_to_bytes(segment) for segment in path.split("/") if segment]
     if _NO_ESCAPE.search(path) or b"." in segments or b".." in segments:
         raise MalformedError(
-            "location: its path has a dot segment, or a percent sign that encodes nothing; write the path that the "
-            "server sees, as in https://agent.example.com/agents/a"
+            "location: its path has a dot segment, or an invalid percent sign; write the path that the server sees, as "
+            "in https://agent.example.com/agents/a"
         )
     plain = "/".join([origin, *[quote(segment, safe=_PATH_CHARACTERS) for segment in segments]])
     if len(plain) > MAX_URL:

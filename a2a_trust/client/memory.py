@@ -1,20 +1,18 @@
-"""What a client remembers of the cards that it has seen, and which cards it rejects because of that.
+"""The card memory: what a client remembers of earlier cards, and which cards it rejects because of that.
 
-A signature proves who made a card. It does not prove that the card is the latest one, nor that its key is the one of
-last time. So for every agent location (``location``) these are kept: that a signed card came from there, by which keys,
-and the highest protected ``iat``. ``Admission`` decides on a card by these rules, each of which is one of its methods:
+A signature proves who made a card. It does not prove that the card is the latest one, or that its key is the key from
+before. So the memory keeps for every agent location (``location``): that a signed card came from there, its keys, and
+the highest protected ``iat``. ``Admission`` decides about a card by these rules, each with its own method:
 
 1. A card from the future is rejected.
 2. A key of first use that has changed is rejected.
 3. A first use at a new location is limited to the keys that its host is remembered for.
 4. A key that the trust store names ends a first use.
-5. An older card than the one remembered is rejected.
-6. A lower version, and a key that changed to that of another agent of the host, are warnings.
+5. An older card than the remembered one is rejected.
+6. A lower version, and a change to the key of another agent on the host, are warnings.
 
-A card is checked and recorded in one step. If two processes see a location for the first time, one is first, and the
-other is held to what the first has stored. Only verified cards are recorded.
-
-Not here: verifying cards (``verify_card``), fetching them and their keys.
+A card is checked and recorded in one transaction. If two processes see a location for the first time, the second one is
+checked against the record of the first. Only verified cards are recorded.
 """
 
 from __future__ import annotations
@@ -56,11 +54,11 @@ _LONGEST_VERSION: Final = 64  # longer ones are no version, and not remembered
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """What is remembered of one agent location.
+    """The record of one agent location.
 
-    ``thumbprints`` are those (RFC 7638) of the keys that signed the last card, or that were accepted. ``issued`` is the
-    highest protected ``iat``, None when no card from there had one. ``version`` is what the last card said of itself.
-    ``first_seen`` and ``last_seen`` are when a card, or an acceptance, came. Moments are seconds since the epoch.
+    ``thumbprints`` (RFC 7638) are of the keys that signed the last card, or that were accepted. ``issued`` is the
+    highest protected ``iat``, or None if no card had one. ``version`` is the last card's ``version``. ``first_seen``
+    and ``last_seen`` are the times of cards or acceptances. Times are seconds since the epoch.
     """
 
     location: Location
@@ -70,14 +68,14 @@ class Remembered:
     first_seen: float
     last_seen: float
     on_first_use: bool
-    """Whether the keys were trusted on first use, or accepted by hand: no trust store has named them."""
+    """Whether the keys were trusted on first use, or accepted by a person, and not named by a trust store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admitted:
-    """A card that was accepted, what is remembered of its location now, and what was ``before`` (None: nothing).
+    """An accepted card: the record of its location now, and ``before`` (None: there was no record).
 
-    ``warnings`` are sentences that the user has to see: a key that was trusted on first use, a lower version.
+    ``warnings`` are sentences that a person must see, such as a key that was trusted on first use, or a lower version.
     """
 
     remembered: Remembered
@@ -91,18 +89,17 @@ class CardMemory(Protocol):
     def admit(self, verified: VerifiedCard, url: str, *, now: float | None = None) -> Admitted:
         """Check a card against what is remembered of its location, and remember it.
 
-        ``url`` is the one that the card was asked from; its query does not count. Call this before anything of the card
-        is used, and with every card, so that the memory knows the latest one. ``now`` are seconds since the epoch, the
-        clock's without it. It may wait for a disk: asynchronous
-        programs call it in a thread.
+        ``url`` is the URL that the card came from; its query does not count. Call this with every card, before you use
+        anything in it. ``now`` is in seconds since the epoch; the default is the clock. It may wait for a disk, so
+        async programs call it in a thread.
 
         CardMemoryError, RolledBackCardError, PinnedKeyError: the card is rejected, and nothing is recorded.
-        CardMemoryUnavailableError: the memory cannot be read or written, and the card is not to be used.
+        CardMemoryUnavailableError: the memory cannot be read or written, so the card must not be used.
         """
         ...
 
     def expects_signature(self, url: str) -> bool:
-        """Whether a signed card was seen from that location, or a key accepted for it: an unsigned one is an attack.
+        """Whether the location has a record, from a signed card or an accepted key. Then reject an unsigned card.
 
         CardMemoryUnavailableError: the memory cannot be read.
         """
@@ -110,24 +107,25 @@ class CardMemory(Protocol):
 
 
 def acceptance(location: str, thumbprints: Iterable[str]) -> tuple[Location, frozenset[str]]:
-    """What a person accepts, as for ``TableCardMemory.accept``. ConfigurationError: it is no location or no key."""
+    """The checked arguments of ``TableCardMemory.accept``. ConfigurationError: not a location, or not a thumbprint."""
     named = named_location(location, with_query=True)
     keys = frozenset([thumbprints] if isinstance(thumbprints, str) else thumbprints)
     if not keys or not all(map(is_thumbprint, keys)):
         raise ConfigurationError(
-            "accept: write the key's RFC 7638 thumbprint, 43 letters, digits, - and _, as the refusal shows it"
+            "accept: a thumbprint is not valid; write the key's RFC 7638 thumbprint as in the error: 43 letters, "
+            "digits, - and _"
         )
     return named, keys
 
 
 class WayOut(Protocol):
-    """How people overrule the memory: what to write for ``accept`` with these thumbprints, or for ``forget``."""
+    """The command that overrules the memory: for ``accept`` with these thumbprints, or for ``forget``."""
 
     def __call__(self, action: str, location: str, thumbprints: Iterable[str] = ()) -> str: ...
 
 
 class CardTable(Protocol):
-    """What is remembered, within one transaction: nobody else reads or writes meanwhile."""
+    """The records, within one transaction: no other reader or writer is active."""
 
     def get(self, location: Location) -> Remembered | None: ...
 
@@ -141,10 +139,7 @@ class CardTable(Protocol):
 
 
 class Admission:
-    """The decision on one verified card, by what is remembered of its location. Nothing is recorded.
-
-    Why this is a class: each rule is a method, and some of them leave to the next ones what still binds the card.
-    """
+    """The decision about one verified card, from the record of its location. It does not write records."""
 
     def __init__(
         self, table: CardTable, verified: VerifiedCard, location: Location, *, now: float, way_out: WayOut
@@ -158,7 +153,7 @@ class Admission:
         self._warnings: list[str] = []
 
     def decide(self) -> Admitted:
-        """The card is admitted. CardMemoryError: it is rejected, by the rule that comes first."""
+        """Admit the card. CardMemoryError: the first rule that rejects it."""
         self._reject_future()
         self._reject_changed_key()
         self._reject_other_key_of_host()
@@ -169,20 +164,22 @@ class Admission:
         return Admitted(remembered=self._remembered(), before=self._before, warnings=tuple(self._warnings))
 
     def _reject_future(self) -> None:
-        """1. A card from the future is rejected: its ``iat`` would make every honest card after it an old one."""
+        """1. A card from the future is rejected: after its ``iat``, all honest cards would count as older."""
         issued = self._verified.issued
         if issued is None:
             return
         if not issued <= self._now + CLOCK_SKEW:  # written so that what is not a number is rejected too
             raise CardMemoryError(
-                f"{self._location}: the card says that it was signed in the future (protected iat)", self._location
+                f"{self._location}: the card was signed in the future, says its protected iat; check this machine's "
+                "clock, else the signer's",
+                self._location,
             )
         self._issued = max(float(issued), 0.0)  # before 1970 is as old as can be
 
     def _reject_changed_key(self) -> None:
-        """2. A key that the trust store names is accepted, whichever key was there before. A key for which only its own
-        origin vouches (``TrustOnFirstUse``) is accepted on first use, with a warning; later it must be one of those
-        remembered for the location.
+        """2. A key that the trust store names is accepted, whatever the key was before. A key from the agent's own
+        origin (``TrustOnFirstUse``) is accepted on first use, with a warning; later it must be one of the remembered
+        keys of the location.
         """
         before = self._before
         if not self._verified.on_first_use:
@@ -199,9 +196,9 @@ class Admission:
             )
 
     def _reject_other_key_of_host(self) -> None:
-        """3. The first use of a new location on a host that is remembered is limited to the keys that were trusted on
-        first use there, at any port. Any other key must be accepted by a person. Else everybody who may choose a path
-        or a port would get a first use, of a key that speaks for the whole host.
+        """3. On a host with records, the first use of a new location is limited to the keys that were trusted on first
+        use there, at any port. A person must accept any other key. Otherwise an attacker who can choose a path or a
+        port would get a first use, with a key for the whole host.
         """
         if not self._verified.on_first_use or self._before is not None:
             return
@@ -216,25 +213,26 @@ class Admission:
             )
 
     def _end_first_use(self) -> None:
-        """4. If a key that was trusted on first use is replaced by one that the trust store names, its ``iat`` and
-        version no longer count.
+        """4. When a key of the trust store replaces a key of first use, the remembered ``iat`` and version no longer
+        count.
         """
         before = self._before
         if before is not None and before.on_first_use and not self._verified.on_first_use:
             self._binding = before if self._presented & before.thumbprints else None
 
     def _reject_older(self) -> None:
-        """5. An ``iat`` lower than the remembered one is rejected; an equal one is fine. So is rejected a card without
-        ``iat`` after one with it: otherwise an old card without ``iat`` would be accepted for ever. If a signer really
-        stops writing ``iat``, forget the location.
+        """5. A card with a lower ``iat`` than the remembered one is rejected; an equal one is accepted. A card without
+        ``iat`` after one with it is rejected, too: else an old card without ``iat`` would be accepted for ever. If a
+        signer really stops writing ``iat``, forget the location.
         """
         remembered, issued = None if self._binding is None else self._binding.issued, self._issued
         if remembered is None or (issued is not None and issued >= remembered):
             return
         said = "does not say when it was signed" if issued is None else f"was signed at {date_of(issued)}"
         raise RolledBackCardError(
-            f"{self._location}: an older card came after a newer one: it {said}, one of {date_of(remembered)} was seen "
-            "before. Have whoever runs the agent sign its card again; or, if it went back on purpose, run: "
+            f"{self._location}: an older card came after a newer one: it {said}, and a card of {date_of(remembered)} "
+            "was seen before. Ask the agent's operator to sign the card again; or, if the operator went back to an old "
+            "card on purpose, run: "
             f"{self._way_out('forget', self._location)}",
             self._location,
             issued=issued,
@@ -242,26 +240,22 @@ class Admission:
         )
 
     def _warn_of_lower_version(self) -> None:
-        """6. A lower ``version`` is a warning: people go back to one on purpose, and the text of a version has no
-        order.
-        """
+        """6. A lower ``version`` is only a warning: people go back on purpose, and versions have no fixed order."""
         if self._binding is not None and _is_lower(self._version, self._binding.version):
             self._warnings.append(
                 f"{self._location}: the card's version is {self._version!a}, and was {self._binding.version!a} before"
             )
 
     def _warn_of_key_of_neighbour(self) -> None:
-        """6. A key of the trust store that takes the place of another, and is that of another agent of the host, is a
-        warning, too.
-        """
+        """6. A change to a key of the trust store that belongs to another agent on the host is a warning, too."""
         if self._binding is None or self._presented & self._binding.thumbprints:
             return
         neighbours = self._table.neighbours(self._location)
         others = sorted(each.location for each in neighbours if self._presented & each.thumbprints)
         if others:
             self._warnings.append(
-                f"{self._location}: its card is signed by another key than before, which is that of {others[0]}; if "
-                "these agents have keys of their own, the card of one is served in the place of the other"
+                f"{self._location}: its card is signed by another key than before, the key of {others[0]}; if these "
+                "agents have different keys, the card of one is served in place of the other"
             )
 
     def _remembered(self) -> Remembered:
@@ -281,9 +275,9 @@ class Admission:
 
 
 class TableCardMemory:
-    """The rules, and what people do with a memory: the same in every one that can open its table for writing.
+    """The base of memories: the rules, and the changes that people make.
 
-    All of it is synchronous and safe in threads. ConfigurationError: an argument is wrong; nothing was changed.
+    All methods are synchronous and safe in threads. ConfigurationError: an argument is wrong; nothing was changed.
     """
 
     def _writing(self) -> AbstractContextManager[CardTable]:
@@ -293,16 +287,16 @@ class TableCardMemory:
         raise NotImplementedError
 
     def admit(self, verified: VerifiedCard, url: str, *, now: float | None = None) -> Admitted:
-        """As ``CardMemory.admit``. The warnings also go to the log, where nobody has to ask for them."""
+        """As ``CardMemory.admit``. The warnings also go to the log."""
         location = named_location(url)
         if not isinstance(verified, VerifiedCard):
-            raise ConfigurationError("admit: give what verify_card returned; only verified cards are remembered")
+            raise ConfigurationError("admit: it is not a VerifiedCard; pass the result of verify_card")
         unbound = (
             verified.origin is None and not verified.on_first_use
         )  # a key of the trust store that speaks for any host
         if verified.origin != host_of(location) and not unbound:
             raise ConfigurationError(
-                f"admit: the card was not verified for the host of {location}; give verify_card that origin"
+                f"admit: the card was not verified for the host of {location}; call verify_card with that origin="
             )
         with self._writing() as table:
             moment = time.time() if now is None else now
@@ -313,12 +307,12 @@ class TableCardMemory:
         return admitted
 
     def accept(self, location: str, thumbprints: Iterable[str], *, now: float) -> Remembered:
-        """Hold the agent to these keys from now on, in place of those remembered, whether it was seen before or not.
+        """Expect these keys of the agent from now on, in place of the remembered ones. The location may be new.
 
-        ``location`` is the URL of the agent or of its card, as ``records`` shows it; a query in it counts, for clients
-        that name the URL in ``cards``. ``thumbprints`` (RFC 7638, SHA-256) come from whoever runs the agent, not
-        from the agent. With other keys than before ``iat`` and version start again: those of a card that a stranger has
-        signed say nothing about the right ones.
+        ``location`` is the URL of the agent or of its card, as in ``records``; a query in it counts, for clients that
+        name the URL in ``cards``. Get the ``thumbprints`` (RFC 7638, SHA-256) from the agent's operator, not from the
+        agent. With other keys than before, ``iat`` and version are forgotten, because an attacker may have signed the
+        last card.
         """
         named, keys = acceptance(location, thumbprints)
         with self._writing() as table:
@@ -337,7 +331,7 @@ class TableCardMemory:
         return record
 
     def forget(self, location: str) -> Remembered:
-        """Know nothing of this location any more, and return what was known: its next card is the first one again.
+        """Remove the record of this location, and return it. Its next card counts as the first one.
 
         ``location`` is as for ``accept``.
         """
@@ -346,16 +340,16 @@ class TableCardMemory:
             record = table.get(named)
             if record is None:
                 raise ConfigurationError(
-                    f"nothing is remembered of {named}; write a location as a2a-sign memory list shows it"
+                    f"forget: there is no record of {named}; write a location as in a2a-sign memory list"
                 )
             table.remove(named)
         return record
 
 
 class VolatileCardMemory(TableCardMemory):
-    """A memory of this process only, gone when it ends: for tests, and for programs that keep their own records.
+    """A memory of this process only, for tests and for programs that store the records themselves.
 
-    It grows with the locations that the program asks; nothing is ever dropped to make room.
+    It grows with the number of locations; no record is ever dropped to make room.
     """
 
     def __init__(self, records: Iterable[Remembered] = ()) -> None:
@@ -365,7 +359,7 @@ class VolatileCardMemory(TableCardMemory):
             self._table.put(record)
 
     def records(self) -> tuple[Remembered, ...]:
-        """All that is remembered, by location."""
+        """All records, by location."""
         with self._lock:
             return tuple(record for _, record in sorted(self._table.records.items()))
 
@@ -405,7 +399,7 @@ class _Table:
 
 
 def _is_lower(version: str | None, before: str | None) -> bool:
-    """Whether both are numbers with dots, and the first is lower; what follows a ``-`` or ``+`` does not count."""
+    """Whether both are numbers with dots, and the first is lower; the part after ``-`` or ``+`` does not count."""
     new, old = (None if text is None else _VERSION.fullmatch(text) for text in (version, before))
     return new is not None and old is not None and _numbers(new[1]) < _numbers(old[1])
 

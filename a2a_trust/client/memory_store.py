@@ -1,7 +1,7 @@
-"""The memory of cards in an SQLite file: the embedded one, which several processes of one machine may share.
+"""The card memory in an SQLite file, which processes of one machine may share.
 
-How processes share it is in ``files.sqlite``. A file that is damaged, or that has vanished, is an error: an empty
-memory would trust everybody for the first time again.
+``files.sqlite`` says how they share it. A damaged or missing file is an error, because an empty memory would accept
+every key as a first use.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _COLUMNS: Final = "location, thumbprints, issued, version, first_seen, last_seen
 
 
 class SqliteCardMemory(TableCardMemory):
-    """What is remembered of cards, in one SQLite file that only its owner can read.
+    """The card memory in one SQLite file that only its owner can read.
 
-    CardMemoryUnavailableError when the file cannot be read or written now, or is damaged.
+    CardMemoryUnavailableError: the file cannot be read or written now, or is damaged.
     """
 
     def __init__(self, path: Path | str, *, create: bool = False, timeout: float = 5.0) -> None:
-        """``create`` makes the file, for its owner only, if it is not there. ``timeout``: the longest, in seconds, that
-        a read or a write waits for others. ConfigurationError when the file is missing or is no such memory.
+        """``create`` makes a missing file, for its owner only. ``timeout`` is how long a read or a write waits for
+        other processes, in seconds. ConfigurationError: the file is missing, or is not a card memory.
         """
         self._file = SqliteFile(
             path=Path(path).absolute(),
@@ -57,7 +57,7 @@ class SqliteCardMemory(TableCardMemory):
             application_id=_APPLICATION_ID,
             version=2,
             tables=_TABLES,
-            if_damaged="restore it from a copy, or move it away; then every agent is seen for the first time again",
+            if_damaged="restore it from a copy, or move it away; without it, every card counts as the first one",
             timeout=timeout,
             unavailable=CardMemoryUnavailableError,
         )
@@ -66,11 +66,11 @@ class SqliteCardMemory(TableCardMemory):
             f"a2a-sign memory accept --file {shlex.quote(str(path))} LOCATION THUMBPRINT"
         )
         if self._file.open_or_make(path, create=create, if_missing=first):
-            _log.info("made a memory of cards at %s; nothing is remembered yet", self._file.path)
+            _log.info("made a memory of cards at %s; it has no records yet", self._file.path)
         self._file.check_content()
 
     def records(self) -> tuple[Remembered, ...]:
-        """All that is remembered, by location."""
+        """All records, by location."""
         with self._file.connection() as connection:
             return _records(connection)
 

@@ -13,12 +13,12 @@
 
 1. Secrets and assertions go to the configured token endpoint, through a ``Fetcher``: https, checked addresses, no
    redirects. URLs of a card are compared with the configuration, and never followed.
-2. A token is asked for with the scopes that a verified card demands, and only if ``allowed_scopes`` has all of them.
-3. Tokens are remembered by grant, scopes, resource, audience and subject, until shortly before they expire. Threads
-   and tasks that want the same token wait for one request.
+2. A token is requested with the scopes that a verified card demands, and only if ``allowed_scopes`` has all of them.
+3. Tokens are cached by grant, scopes, resource, audience and subject, until shortly before they expire. Threads and
+   tasks that need the same token share one request.
 4. A server that grants fewer scopes, or a token that is not bound to the key although a proof was sent, is an error.
 
-authlib writes the requests and authenticates the client. Not here: flows that need a browser.
+authlib writes the requests and authenticates the client. Flows that need a browser are not supported.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from a2a_trust.client.flow import Answered, Flow, HiddenHeaders, PostForm, ToThe
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError, TokenRequestError, TrustError
 from a2a_trust.keys.origins import url_of
 from a2a_trust.keys.signer import Signer, signed_jwt
-from a2a_trust.net.fetcher import Fetcher, FormAnswer
+from a2a_trust.net.fetcher import Fetcher, FormAnswer, check_fetcher
 
 if TYPE_CHECKING:
     from a2a_trust.auth.introspection_endpoint import EndpointClient
@@ -80,7 +80,7 @@ _MAX_TOKENS: Final = 1024  # remembered for one client
 _MARGIN_SECONDS: Final = 30.0
 _MARGIN_SHARE: Final = 0.1
 _UNSTATED_SECONDS: Final = 60.0
-"""How long a token counts whose server does not say (RFC 6749 5.1 only recommends it)."""
+"""The lifetime of a token without ``expires_in``, which RFC 6749 5.1 only recommends."""
 _ASSERTION_SECONDS: Final = 60
 _ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
@@ -123,7 +123,9 @@ class ClientSecret(_Authentication):
         del secret  # tracebacks show locals
         self._method = method
         if method not in ("client_secret_basic", "client_secret_post"):
-            raise ConfigurationError('ClientSecret: method is "client_secret_basic" or "client_secret_post"')
+            raise ConfigurationError(
+                f'ClientSecret: method={method!r:.40} is not known; write "client_secret_basic" or "client_secret_post"'
+            )
         check_secret(self._secret, "ClientSecret")
 
     def authentication_of(self, client: EndpointClient) -> Flow[ClientAuth]:
@@ -143,8 +145,8 @@ class ClientSecret(_Authentication):
 class PrivateKeyJwt(_Authentication):
     """The client authenticates with a signed assertion, ``private_key_jwt`` (RFC 7523 2.2, OpenID Connect Core 9).
 
-    ``audience`` is what the server wants in ``aud``. The default is its issuer, as RFC 7523bis demands; some servers
-    want the URL of their token endpoint.
+    ``audience`` is the ``aud`` that the server expects. The default is its issuer, as RFC 7523bis demands; some servers
+    expect the URL of their token endpoint.
     """
 
     def __init__(self, signer: Signer, *, audience: str | None = None) -> None:
@@ -184,9 +186,9 @@ class PrivateKeyJwt(_Authentication):
 
 
 class TlsClientAuth(_Authentication):
-    """The client authenticates with its certificate (RFC 8705 2), and only names itself in the form.
+    """The client authenticates with its certificate (RFC 8705 2), and sends only its name in the form.
 
-    The fetcher of the client shows the certificate: ``Fetcher(ssl_context=client_context(CertificateFiles(…)))``.
+    The fetcher of the client has the certificate: ``Fetcher(ssl_context=client_context(CertificateFiles(…)))``.
     """
 
     def authentication_of(self, client: EndpointClient) -> Flow[ClientAuth]:
@@ -241,12 +243,14 @@ class _Token:
 class OAuthClient:
     """The program as a client of one authorization server.
 
-    ``issuer`` and ``token_endpoint`` are the server's, as its operator says; ``authentication`` is ``ClientSecret``,
-    ``PrivateKeyJwt`` or ``TlsClientAuth``. With ``dpop`` all tokens are bound to that key (RFC 9449). ``fetcher`` has
-    the limits, private origins, and the client's certificate. ``clock`` gives seconds since the epoch.
+    - ``issuer``, ``token_endpoint``: the server's; get them from its operator, not from a card.
+    - ``client_id``, ``authentication``: ``ClientSecret``, ``PrivateKeyJwt`` or ``TlsClientAuth``.
+    - ``dpop``: all tokens are bound to this key (RFC 9449).
+    - ``fetcher``: has the limits, the private origins, and the client's certificate.
+    - ``clock``: gives seconds since the epoch.
 
-    One client serves any number of credentials, threads and event loops. ConfigurationError: a URL that the fetcher
-    would refuse, or an empty ``client_id``.
+    One client serves any number of credentials, threads and event loops. ConfigurationError: an argument is wrong, or
+    the fetcher does not permit the URL.
     """
 
     def __init__(
@@ -263,12 +267,15 @@ class OAuthClient:
         if not isinstance(authentication, ClientSecret | PrivateKeyJwt | TlsClientAuth):
             raise ConfigurationError("authentication: write ClientSecret(…), PrivateKeyJwt(signer) or TlsClientAuth()")
         if not client_id or not client_id.isascii() or not client_id.isprintable():
-            raise ConfigurationError("client_id: write the name that the authorization server knows the client by")
+            raise ConfigurationError(
+                "client_id: it is empty, or not printable ASCII; write the client's id at the authorization server"
+            )
         self.issuer: Final[str] = issuer
         self.token_endpoint: Final[str] = token_endpoint
         self.client_id: Final[str] = client_id
         self.clock: Final[Callable[[], float]] = clock
         self._authentication = authentication
+        check_fetcher(fetcher)
         self._fetcher = Fetcher() if fetcher is None else fetcher
         try:
             self._fetcher.loader(token_endpoint, configured=True)
@@ -283,7 +290,7 @@ class OAuthClient:
         self._lock = Lock()
 
     def mismatch(self, scheme: SecurityScheme) -> str:
-        """Why tokens of this client do not answer the scheme; "" when they do."""
+        """Why tokens of this client do not satisfy the scheme; "" when they do."""
         if isinstance(scheme, OpenIdConnectScheme):
             if scheme.discovery_url in self._metadata_urls:
                 return ""
@@ -307,9 +314,9 @@ class OAuthClient:
         self._tokens.remove_where(lambda each: each is value)
 
     def token(self, request: TokenRequest) -> Flow[CredentialValue]:
-        """The token for that request: the one that is remembered, or a new one. Concurrent callers share one request.
+        """The token for that request, from the cache or from the server. Concurrent callers share one request.
 
-        TokenRequestError: the server refuses it, or its answer cannot be used. FetchError: it cannot be reached.
+        TokenRequestError: the server rejects the request, or its answer cannot be used. FetchError: it is unreachable.
         """
         while True:
             with self._lock:
@@ -431,7 +438,7 @@ def _token_or_reason(answer: FormAnswer, proofs: DPoPProofs | None, wanted: str,
     try:
         members = strict_json.parse(answer.body, what="answer")
     except MalformedError:
-        return "it is not JSON that can be read"
+        return "it is malformed JSON"
     if type(members) is not dict:
         return "it is not a JSON object"
     members = {name: value for name, value in members.items() if value is not None}

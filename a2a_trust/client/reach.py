@@ -1,4 +1,4 @@
-"""Where a card sends its callers and their credentials, so that one card cannot lead further than another."""
+"""The origins and URLs that a card leads callers to: an extended card must not lead further than the public card."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["Reach", "check_extension", "origin_in"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """``origins`` are those of the interfaces; ``logins`` are the URLs that credentials, users and their browsers are
-    sent to: of tokens, authorization, refreshing, devices, and the metadata that names such URLs."""
+    """``origins`` are the origins of the interfaces. ``logins`` are the URLs that credentials and users are sent to:
+    for tokens, authorization, refresh, devices, and metadata with such URLs."""
 
     origins: frozenset[str]
     logins: frozenset[str]
 
     @classmethod
     def of(cls, card: VerifiedCard) -> Reach:
-        """MalformedError: the card says it in a way that cannot be read."""
+        """The reach of a card. MalformedError: its schemes or interfaces are malformed."""
         view = read_card(card.card)
         logins: set[str] = set()
         for scheme in view.schemes.values():
@@ -36,7 +36,7 @@ class Reach:
 
 
 def origin_in(url: str) -> str:
-    """The origin of a URL; where two readers could take its host for two, the URL itself, which is like no other."""
+    """The origin of a URL; for an ambiguous URL, the URL itself, which equals no origin."""
     try:
         return origin_of(url)
     except MalformedError:

@@ -1,7 +1,7 @@
-"""An agent's answer of 401 or 403: whether to send the request once more, and the error if not.
+"""Handles an agent's answer of 401 or 403: whether to send the request once more, and the error if not.
 
-The agent has written it, so nothing in it is followed: its scopes count as far as the verified card and the caller
-allow them, its URLs are shown.
+The answer is not trusted: its scopes are used only if the verified card and the program allow them, and its URLs are
+only shown.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _OF_BODIES: Final = (b"content-length", b"content-encoding", b"transfer-encoding
 class CredentialsRejectedError(TrustError, httpx.HTTPStatusError):
     """The agent rejects the credentials (401), or asks for scopes that the token lacks (403).
 
-    ``schemes`` are the names of those that were answered, ``scopes`` those that the card demands or the agent asks for.
-    ``resource_metadata`` is where the agent says that its metadata is (RFC 9728): anybody may have written that.
+    ``schemes`` are the names of the schemes with credentials in the request. ``scopes`` are the scopes that the card
+    demands or the agent asks for. ``resource_metadata`` is the URL of the agent's metadata (RFC 9728), unverified.
     ``response`` has the status and the headers, without the body.
     """
 
@@ -134,7 +134,7 @@ class Rejection:
     def check_replayable(self, request: httpx.Request) -> None:
         """Raise CredentialsRejectedError when the request cannot be sent twice."""
         if not isinstance(request.stream, httpx.ByteStream):
-            raise self.error("; the body is a stream, which cannot be sent twice: send the request again")
+            raise self.error("; the body is a stream, which cannot be sent twice: make the request again")
 
     def error(self, hint: str = "") -> CredentialsRejectedError:
         """What the program gets; ``hint`` is added to the text."""
@@ -155,8 +155,8 @@ class Rejection:
         request = self._response.request
         return CredentialsRejectedError(
             f"{request.url.scheme}://{request.url.netloc.decode('ascii')} answers {self.status} to a request {sent}. "
-            f"In the card, {self._demand() or 'nothing is demanded'}. "
-            f"The agent asks for {asked[:_MAX_SHOWN] or 'nothing that can be read'}{self._forbidden(scopes)}{hint}",
+            f"In the card, {self._demand() or 'no credential is demanded'}. "
+            f"The agent asks for {asked[:_MAX_SHOWN] or 'a credential of unknown kind'}{self._forbidden(scopes)}{hint}",
             request=request,
             response=httpx.Response(self.status, headers=_without_body(self._response), request=request),
             schemes=names,

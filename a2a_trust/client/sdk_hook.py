@@ -1,20 +1,19 @@
-"""The hook ``signature_verifier`` of the a2a-sdk: it accepts a card only if the owner signed all that the SDK uses.
+"""The hook ``signature_verifier`` of the a2a-sdk: accepts a card only if all members that the SDK uses are signed.
 
-The hook gets the card as an object of the SDK, not the bytes that came, and the SDK goes on with that object whatever
-was signed. So the steps are:
+The hook gets the card as an object of the SDK, not as the original bytes, and the SDK uses that object. So the steps
+are:
 
-1. Print the object as JSON, in the ways in which its signer may have written it (``_writings``).
-2. Verify one of them as ``verify_card`` does, whole.
-3. Let the SDK's own model read what was signed: it must be the object.
+1. Write the object as JSON, in the forms that its signer may have used (``_writings``).
+2. Verify one of them completely, as ``verify_card`` does.
+3. Read the signed JSON with the SDK's own model: the result must equal the object.
 
-Step 3 makes step 1 harmless: a wrong guess there rejects a good card, and never accepts another one.
+Step 3 makes step 1 safe: a wrong guess there rejects a valid card, and never accepts a forged one.
 
-What the model has dropped cannot be printed again: members of 0.3 in a 1.0 model, members of 1.0 in a 0.3 model, and
-unknown members. A signature that covers such a member is rejected here, and accepted by the transport, which verifies
-the bytes.
+Members that the model has dropped cannot be written again: members of 0.3 in a 1.0 model, members of 1.0 in a 0.3
+model, and unknown members. A signature over such a member is rejected here, and accepted by the transport, which
+verifies the bytes.
 
-Not here: the network, so key sets of a ``TrustFile`` are those that its ``fetch`` has brought; the memory of earlier
-cards.
+The hook does not use the network or the card memory: the key sets of a ``TrustFile`` are those that its ``fetch`` got.
 """
 
 from __future__ import annotations
@@ -49,12 +48,12 @@ def signature_verifier(
 ) -> Callable[[SdkCard | PydanticCard], None]:
     """A verifier of cards of one agent, for ``signature_verifier=`` of the a2a-sdk (0.3.26, 1.0 to 1.3).
 
-    ``origin`` is the URL that the SDK asks for the card: a card of another host is rejected. ``trust`` and ``policy``
-    are those of ``verify_card``. The verifier returns nothing if a trusted signature covers all that the SDK's object
-    says, and raises otherwise:
+    ``origin`` is the URL that the SDK fetches the card from: a card of another host is rejected. ``trust`` and
+    ``policy`` are those of ``verify_card``. The verifier returns None if a trusted signature covers the whole object,
+    and raises otherwise.
 
-    CardVerificationError and those below it: it does not. MalformedError: the object cannot be written as JSON.
-    ConfigurationError: the arguments, here or when the verifier is called. Source: A2A 8.4.3.
+    CardVerificationError and its subclasses: the card is not verified. MalformedError: the object cannot be written as
+    JSON. ConfigurationError: an argument is wrong, here or in a call of the verifier. Source: A2A 8.4.3.
     """
     if not callable(getattr(trust, "trust_store", None)):
         raise ConfigurationError("trust: write TrustFile('trust.toml'), or a TrustStore of keys")
@@ -78,7 +77,7 @@ def _verify(verify: Callable[[JSONObject], VerifiedCard], card: SdkCard | Pydant
             continue
         check_whole(verified)
         if _read(card, {**verified.card, "signatures": writing["signatures"]}) != card:
-            raise CardVerificationError(f"the SDK reads another card than the one that was signed; {_INSTEAD}")
+            raise CardVerificationError(f"the SDK's object differs from the signed card; {_INSTEAD}")
         return
     raise _with_advice(refusals[0]) from None
 

@@ -1,16 +1,16 @@
-"""For clients on httpx: verify every card that passes through, and send requests only where a verified card says.
+"""For clients with httpx: verifies every card that passes through, and sends requests only to URLs in verified cards.
 
-One line in a program that knows nothing of it::
+One line in an existing program::
 
     httpx.AsyncClient(transport=AsyncVerifyingTransport(httpx.AsyncHTTPTransport(), trust))
 
-The rules are in ``interception``. An answer with a card comes as it was, headers and body; an error in its place comes
-without its body; one without a verified card, and a request to a URL that no verified card names, is an
-``UnverifiedCardError``, which is a ``httpx.RequestError``, so that programs fail as they do when there is no answer.
-Everything else, streams too, passes untouched. Redirects are followed above the transport: each hop is a request.
+The rules are in ``interception``. A verified card passes unchanged, headers and body. An error answer in its place
+passes without its body. A card that is not verified, and a request to a URL that no verified card names, raise
+``UnverifiedCardError``. It is an ``httpx.RequestError``, so programs handle it like a missing answer. All other
+answers, streams too, pass unchanged. The client follows redirects, so each hop is checked as a request.
 
-Not here: gRPC, which is no business of httpx; requests that a client sends through other transports (``mounts``,
-``proxy``): give those their own.
+gRPC does not use httpx, so it is not covered. Other transports of a client (``mounts``, ``proxy``) are not covered
+either: wrap each of them.
 """
 
 from __future__ import annotations
@@ -51,23 +51,28 @@ NO_CARDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class UnverifiedCardError(TrustError, httpx.RequestError):
-    """A card is not verified, so it was not passed on; or no verified card names the URL of a request, so that was not
+    """A card is not verified, so it was not passed on; or no verified card names the URL of a request, so it was not
     sent. ``__cause__`` is the TrustError that says why."""
 
     code = "unverified-card"
 
 
 class VerifyingTransport(httpx.BaseTransport):
-    """Sends requests by ``transport``: to the URLs that a verified card names, and nowhere else.
+    """Sends requests with ``transport``, but only to URLs that a verified card names.
 
-    The first request to another URL fetches the card by the same transport, without credentials: from the well-known
-    names below that path, upwards to the root, or from ``cards[interface URL]``. ``also`` are origins
-    (``"https://idp.example.com"``) and URLs, each with everything below its path, to which requests go without a card;
-    ``UnsafePassAnything()`` is every URL. ``trust``, ``memory``, ``policy`` and ``clock`` are as in ``fetch_card``.
-    ``http_within`` are suffixes of names in a service mesh, as in ``Fetcher``: each request over plain http goes to an
-    address of the name that was checked for it, with the name in ``Host``. ``resolver`` looks the names up.
-    ConfigurationError: a URL in ``cards`` or ``also`` is neither https, nor http to this machine or within the mesh, or
-    it is ambiguous.
+    The first request to another URL fetches its card with the same transport, without credentials: from the well-known
+    names below that path, upwards to the root, or from ``cards[interface URL]``.
+
+    - ``trust``, ``memory``, ``policy``, ``clock``: as for ``fetch_card``.
+    - ``cards``: URLs of cards by the URLs of interfaces, for cards at other URLs.
+    - ``also``: origins (``"https://idp.example.com"``) and URLs that need no card, each with all paths below it.
+      ``UnsafePassAnything()`` permits every URL.
+    - ``http_within``: suffixes of names in a service mesh, as for ``Fetcher``. Each request over plain http goes to a
+      checked address of the name, with the name in ``Host``.
+    - ``resolver``: looks these names up.
+
+    ConfigurationError: a URL in ``cards`` or ``also`` is ambiguous, or is neither https, nor http to this machine or
+    within the mesh.
     """
 
     def __init__(
@@ -275,7 +280,7 @@ class _Requests:
         raise refused or httpx.ConnectError(f"{_address(request)}: the name has no address", request=request)
 
     async def _checked_addresses(self, request: httpx.Request) -> list[Address]:
-        """All addresses of the name, or none. UnverifiedCardError: one of them is outside of the mesh."""
+        """All addresses of the name. UnverifiedCardError: one of them is outside of the mesh."""
         host, port = request.url.raw_host.decode("ascii"), request.url.port or DEFAULT_PORTS["http"]
         seconds = request.extensions.get("timeout", {}).get("connect")
 
@@ -304,7 +309,7 @@ class _Requests:
             return _cause(error)
 
     async def _fetched(self, card_url: str, request: httpx.Request) -> httpx.Response:
-        """The card at a URL that nobody has vouched for, or an error in its place, within the deadline."""
+        """The card at a URL that no verified card names, or an error in its place, within the deadline."""
         bare = _bare_request(card_url, request)
         try:
             with self._network.within(_FETCH_SECONDS):
@@ -341,7 +346,7 @@ _LockT = TypeVar("_LockT")
 
 
 class _Turns(Generic[_LockT]):
-    """One lock for each destination, for as long as somebody holds it or waits for it."""
+    """One lock for each destination, as long as a request holds it or waits for it."""
 
     def __init__(self, make: Callable[[], _LockT]) -> None:
         self._make = make
@@ -370,8 +375,8 @@ def _may_be_call(request: httpx.Request) -> bool:
 def _check_stream(body: bytearray) -> None:
     if len(body) > MAX_BYTES:
         raise MalformedError(
-            f"body: a stream of more than {MAX_BYTES} bytes that may be JSON may call for a card further on; give it "
-            "as bytes, or with a Content-Type that is not JSON"
+            f"body: a stream of more than {MAX_BYTES} bytes of JSON cannot be checked for calls of a card; pass it as "
+            "bytes, or with a Content-Type that is not JSON"
         )
 
 
@@ -427,13 +432,16 @@ def _cause(error: httpx.RequestError) -> TrustError:
 
 def _check_head(response: httpx.Response) -> None:
     if not response.is_success:
-        raise MalformedError(f"card: status {response.status_code} leads to one that has not come through here")
+        raise MalformedError(
+            f"card: status {response.status_code} leads to a card that does not come through here, so it cannot be "
+            "verified"
+        )
     if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise MalformedError("card: it is compressed although only identity was accepted")
 
 
 def _too_slow() -> FetchError:
-    return FetchError(f"card: it has not come within {_FETCH_SECONDS:g} seconds")
+    return FetchError(f"card: it did not arrive within {_FETCH_SECONDS:g} seconds")
 
 
 def _check_size(card: bytearray) -> None:

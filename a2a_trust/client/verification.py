@@ -1,6 +1,6 @@
-"""What a card has to pass before it is anybody's card: the keys for its origin, the proof, the memory.
+"""The checks of a card, in order: the keys for its origin, its signatures, the memory.
 
-It is the same for cards that are fetched here and for those that pass through a client of others.
+They are the same for cards that are fetched here and for cards that pass through an existing client.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ ANY_KEY: Final = AnyKey()
 WHOLE_CARD: Final = Coverage.WHOLE_CARD
 
 _SHORT: Final = 8_192
-"""Documents up to here, in bytes, are verified at once; one of 60 KB can take half a second when it means harm."""
+"""Documents up to this size, in bytes, are verified at once; a hostile one of 60 KB can take half a second."""
 
 
 def check_first_use(on_first_use: TrustOnFirstUse | None, memory: CardMemory | None) -> None:
-    """ConfigurationError when nothing would remember the first use."""
+    """ConfigurationError: there is no memory for the first use."""
     if on_first_use is not None and memory is None:
         raise ConfigurationError(
-            "on_first_use: without a memory every use would be the first; pass memory=SqliteCardMemory(path)"
+            "on_first_use: without a memory every use would be the first use; pass memory=SqliteCardMemory(path)"
         )
 
 
 def check_whole(verified: VerifiedCard) -> None:
-    """Refuse a proof with open ends: who reads the card as it came takes an absent requirement for none."""
+    """Reject a card that is only partly signed: its reader would take a removed requirement for "no requirement"."""
     if verified.unverified:
         raise UncoveredFieldsError(
-            f"the card is signed in the form {verified.form}, which cannot prove {shown(verified.unverified)}; have it "
-            "signed by a2a-sign, or read what is verified of it with fetch_card",
+            f"the card is signed in the form {verified.form}, which does not cover {shown(verified.unverified)}; ask "
+            "its operator to sign it with a2a-sign, or use only its verified part, with fetch_card",
             verified.unverified,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """Who is trusted, what is remembered and what is demanded. ``clock`` gives seconds since the epoch."""
+    """The trusted keys, the memory and the policy for cards. ``clock`` gives seconds since the epoch."""
 
     trust: TrustSource
     memory: CardMemory | None = None
@@ -80,12 +80,10 @@ class Verification:
         url: str,
         check: Callable[[VerifiedCard, TrustStore], None] = lambda verified, store: None,  # noqa: ARG005
     ) -> Flow[VerifiedCard]:
-        """The proof of a card that was asked from that URL; the errors are those of ``verify_card`` and the memory.
+        """Verify a card from that URL. The errors are those of ``verify_card`` and the memory.
 
-        ConfigurationError: there is a memory, and the URL is not one of an agent location.
-
-        ``check`` raises when something else is against the card, before it is remembered. It gets the trusted keys by
-        which the card was verified, without those of a first use.
+        ``check`` may raise for another reason, before the card is remembered. It gets the trusted keys that verified
+        the card, without those of a first use. ConfigurationError: with a memory, the URL is not an agent location.
         """
         if self.memory is not None:
             url = named_location(url)
@@ -97,8 +95,8 @@ class Verification:
             if self.on_first_use is not None and self.on_first_use.applies_to(url, store):
                 store = yield from self._published(self.on_first_use, url, store)
         except KeySourceUnavailableError as error:
-            # No end: the keys that are known may do. Nor a first use: of a host whose keys are configured and out of
-            # reach the trust store says nothing.
+            # Not fatal: the known keys may be enough. But no first use either, because the host's keys are configured
+            # and unreachable.
             trusted = store = self.trust.trust_store()
             unreachable = error
         now = self.clock()
@@ -109,7 +107,8 @@ class Verification:
         except UnsignedCardError:
             if self.memory is not None and (yield InThread(partial(self.memory.expects_signature, url))):
                 raise UnsignedCardError(
-                    "the card is not signed, and cards from there were: its signatures have been taken off"
+                    "the card is not signed, and earlier cards from there were, so its signatures may have been "
+                    "removed; ask the agent's operator"
                 ) from None
             raise
         except CardVerificationError as error:
@@ -120,15 +119,15 @@ class Verification:
         return verified
 
     def _published(self, on_first_use: TrustOnFirstUse, url: str, store: TrustStore) -> Flow[TrustStore]:
-        """The keys that the origin itself publishes, for the host of which the trust store says nothing."""
+        """The keys that the origin itself publishes, for a host without an entry in the trust store."""
         try:
             fetched = yield Get(url=f"{origin_of(url)}{JWKS_PATH}")
-            # 256 keys take 200 ms, and a stranger has chosen them.
+            # A hostile set of 256 keys takes 200 ms.
             published = (yield InThread(partial(read_jwks, fetched.body))).keys
         except (FetchError, MalformedError) as error:
             raise KeySourceUnavailableError(f"the key set of the card's own origin: {error}") from error
         return on_first_use.trust_store(published, url, store)
 
     def without_memory(self) -> Verification:
-        """The same for extended cards: when each was signed says nothing about the public one, nor about each other."""
+        """The same for extended cards: the times of their signatures are independent of the public card's."""
         return replace(self, memory=None, on_first_use=None)

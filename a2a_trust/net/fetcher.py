@@ -45,7 +45,16 @@ from a2a_trust.net.addresses import Address, is_loopback, is_private, is_public
 from a2a_trust.net.mesh import HttpWithin, check_private
 from a2a_trust.net.urls import DEFAULT_PORTS, read_url
 
-__all__ = ["MAX_ATTEMPTS", "Fetched", "Fetcher", "FormAnswer", "Resolver", "SystemResolver", "addresses_of"]
+__all__ = [
+    "MAX_ATTEMPTS",
+    "Fetched",
+    "Fetcher",
+    "FormAnswer",
+    "Resolver",
+    "SystemResolver",
+    "addresses_of",
+    "check_fetcher",
+]
 
 _log: Final = logging.getLogger(__name__)
 
@@ -589,3 +598,13 @@ def _reason(error: BaseException) -> str:
             f"its certificate is rejected ({error.__context__.verify_message}); a private authority needs ssl_context"
         )
     return f"it cannot be reached, or does not speak correct HTTP ({type(error).__name__})"
+
+
+def check_fetcher(fetcher: object) -> None:
+    """Return when an argument is a fetcher, or None for the usual one; else ConfigurationError."""
+    if fetcher is not None and (isinstance(fetcher, type) or not callable(getattr(fetcher, "fetch", None))):
+        kind = fetcher.__name__ if isinstance(fetcher, type) else type(fetcher).__name__
+        raise ConfigurationError(
+            f"fetcher: {kind} is not a fetcher; write Fetcher(), as in "
+            "fetcher=Fetcher(private_origins=['https://login.internal'])"
+        )

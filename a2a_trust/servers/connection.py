@@ -1,4 +1,4 @@
-"""What a connection says for sure, for the scopes of its requests: the socket's peer, and what TLS has proven."""
+"""The certain facts of a connection, for the scopes of its requests: the socket's peer, and the TLS connection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["extensions_of", "with_extensions"]
 
 
 def extensions_of(transport: asyncio.BaseTransport) -> dict[str, Any]:
-    """Extensions for every scope of the connection, by their names: the peer's, and for TLS ``tls`` (ASGI TLS 0.2)."""
+    """Extensions for every scope of the connection, by name: the peer, and for TLS ``tls`` (ASGI TLS 0.2)."""
     name = transport.get_extra_info("peername")
     sock = transport.get_extra_info("socket")
     is_unix = sock is not None and sock.family == getattr(socket, "AF_UNIX", None)
@@ -26,7 +26,7 @@ def extensions_of(transport: asyncio.BaseTransport) -> dict[str, Any]:
 
 
 def with_extensions(app: Any, extensions: dict[str, Any]) -> Any:
-    """``app``, whose scopes have these extensions too, each its own; what else it is called with is handed on."""
+    """``app``, with a copy of these extensions in every scope; other arguments are passed on."""
 
     async def telling(scope: Any, *others: Any) -> None:
         scope["extensions"] = {
@@ -42,7 +42,7 @@ def _tls(connection: ssl.SSLObject) -> dict[str, Any]:
     leaf = connection.getpeercert(binary_form=True)
     cipher = connection.cipher()
     return {
-        "server_cert": None,  # Python's ssl does not tell which certificate it has shown
+        "server_cert": None,  # Python's ssl does not say which certificate it sent
         "client_cert_chain": () if leaf is None else tuple(map(ssl.DER_cert_to_PEM_cert, _chain(connection, leaf))),
         "client_cert_name": None if leaf is None else subject_of(leaf),
         "client_cert_error": None,  # with an error there is no connection
@@ -52,8 +52,8 @@ def _tls(connection: ssl.SSLObject) -> dict[str, Any]:
 
 
 def _chain(connection: ssl.SSLObject, leaf: bytes) -> list[bytes]:
-    """The certificates that the client has sent, its own first. Before Python 3.13, and in a session that TLS has
-    resumed, that is known of its own alone.
+    """The certificates that the client has sent, its own first. Before Python 3.13, and in a resumed TLS session, only
+    its own certificate is known.
     """
     sent: list[bytes] = list(getattr(connection, "get_unverified_chain", list)())
     return sent if sent[:1] == [leaf] else [leaf]
@@ -64,7 +64,7 @@ _suites: Final[dict[str, int]] = {}
 
 
 def _suite(context: ssl.SSLContext, name: str) -> int | None:
-    """The number of a cipher suite (RFC 8446 B.4); OpenSSL keeps it in the lower half of its own."""
+    """The number of a cipher suite (RFC 8446 B.4), which is the lower half of OpenSSL's id."""
     if name not in _suites:
         _suites.update((each["name"], each["id"] & 0xFFFF) for each in context.get_ciphers())
     return _suites.get(name)

@@ -1,14 +1,14 @@
-"""hypercorn, telling who is really at the other end of the connection.
+"""Runs hypercorn so that it records the real peer of a connection and its certificate.
 
 ::
 
     python -m a2a_trust.servers.hypercorn agent:app --bind 0.0.0.0:8443 --certfile server.pem --keyfile server.key \\
         --ca-certs ca.pem --verify-mode CERT_OPTIONAL
 
-takes what the command ``hypercorn`` takes, and ``serve`` what ``hypercorn.asyncio.serve`` does. Every scope, of HTTP/2
-and of websockets too, has the socket's peer and the client's certificate (ASGI TLS extension 0.2), which ``FromTls()``
-reads. ``CERT_OPTIONAL`` asks callers for a certificate, ``CERT_REQUIRED`` talks to nobody without. HTTP/3 and the
-workers of trio tell neither, so ``FromTls()`` refuses what comes that way.
+The command has the arguments of ``hypercorn``, and ``serve`` those of ``hypercorn.asyncio.serve``. Every scope, also of
+HTTP/2 and websockets, has the socket's peer and the client's certificate (ASGI TLS extension 0.2), which ``FromTls()``
+reads. ``CERT_OPTIONAL`` asks callers for a certificate; ``CERT_REQUIRED`` rejects connections without one. HTTP/3 and
+trio workers record neither, so ``FromTls()`` rejects their requests.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["asyncio_worker", "main", "serve", "uvloop_worker"]
 
 
 class _TellingServer(TCPServer):
-    """One connection; hypercorn begins it when TLS is through."""
+    """One connection; hypercorn makes it after the TLS handshake."""
 
     def __init__(self, app: Any, loop: Any, config: Any, context: Any, state: Any, reader: Any, writer: Any) -> None:
         telling = with_extensions(app, extensions_of(writer.transport))
@@ -36,13 +36,13 @@ class _TellingServer(TCPServer):
 
 
 async def serve(app: Any, config: Config, **options: Any) -> None:
-    """``hypercorn.asyncio.serve``, telling of connections; from then on every hypercorn of this process does."""
+    """``hypercorn.asyncio.serve``, which records peers; from then on every hypercorn of this process does."""
     _begin_to_tell()
     await _asyncio.serve(app, config, **options)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command ``hypercorn``, telling of connections."""
+    """The command ``hypercorn``, which records peers."""
     # hypercorn starts its workers by these names, in processes that import this module for them.
     _run.asyncio_worker, _run.uvloop_worker = asyncio_worker, uvloop_worker
     return command.main(arguments)
@@ -64,7 +64,7 @@ _ASYNCIO, _UVLOOP = _run.asyncio_worker, _run.uvloop_worker
 
 
 def _begin_to_tell() -> None:
-    vars(_run)["TCPServer"] = _TellingServer  # the name by which hypercorn makes one for every connection
+    vars(_run)["TCPServer"] = _TellingServer  # hypercorn makes one by this name for every connection
 
 
 if __name__ == "__main__":

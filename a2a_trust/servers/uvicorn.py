@@ -1,16 +1,16 @@
-"""Protocol classes for uvicorn that tell who is really at the other end of the connection.
+"""Protocol classes for uvicorn that record the real peer of a connection and its certificate.
 
 ::
 
     uvicorn --http a2a_trust.servers.uvicorn:HttpToolsProtocol agent:app
     uvicorn --http a2a_trust.servers.uvicorn:H11Protocol agent:app
 
-and from code ``uvicorn.run(app, http=H11Protocol)``. They put two things into every scope, of websockets too:
+and from code ``uvicorn.run(app, http=H11Protocol)``. They add two things to every scope, also of websockets:
 
-- The socket's peer. ``scope["client"]`` is no proof of that: uvicorn writes into it what X-Forwarded-For says, from
-  loopback peers by default and from everybody with ``--forwarded-allow-ips='*'``.
+- The socket's peer. ``scope["client"]`` is not certain: uvicorn writes X-Forwarded-For into it, by default from
+  loopback peers, and from every peer with ``--forwarded-allow-ips='*'``.
 - The client's certificate (ASGI TLS extension 0.2), which ``FromTls()`` reads. uvicorn asks callers for one with
-  ``--ssl-ca-certs ca.pem`` and ``--ssl-cert-reqs 1``, or ``2`` to talk to nobody without.
+  ``--ssl-ca-certs ca.pem`` and ``--ssl-cert-reqs 1``; with ``2`` it rejects connections without a certificate.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from a2a_trust.servers.connection import extensions_of, with_extensions
 
 try:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as _HttpToolsProtocol
-except ModuleNotFoundError:  # uvicorn without its extra "standard" has h11 alone
+except ModuleNotFoundError:  # uvicorn without its extra "standard" has only h11
     _HttpToolsProtocol = None  # type: ignore[assignment,misc]
 
 __all__ = ["H11Protocol", "HttpToolsProtocol"]
@@ -49,7 +49,7 @@ if _HttpToolsProtocol is not None:
 
         def on_headers_complete(self) -> None:
             super().on_headers_complete()
-            # Trailers that come with the head would be added to the request's own list, and be taken for headers.
+            # Otherwise, trailers that come with the head would be added to the request's headers.
             self.headers: list[tuple[bytes, bytes]] = self.headers.copy()
 
 
@@ -61,7 +61,7 @@ def _tell(protocol: Any, transport: Any) -> None:
 
 
 def _upgraded(kind: Any, extensions: dict[str, Any], **settings: Any) -> Any:
-    """The protocol that takes the connection over when it becomes a websocket."""
+    """The protocol of a connection that becomes a websocket."""
     protocol = kind(**settings)
     protocol.app = with_extensions(protocol.app, extensions)
     return protocol

@@ -1,4 +1,4 @@
-"""Agents in memory: requests to an application without a server, and an agent for tests of its clients."""
+"""Agents in memory: a client for an application without a server, and an agent for tests of clients."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ _URL: Final = "https://agent.test"
 async def memory_client(
     app: ASGIApp, *, base_url: str = _URL, headers: Mapping[str, str] | None = None
 ) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of ``app``, in memory: its lifespan has started in the block, and ends with it.
+    """A client of ``app`` in memory. The lifespan of ``app`` starts and ends with the block.
 
-    Requests to other origins than that of ``base_url`` are an ``httpx.ConnectError``. Exceptions of the application
-    come out of the request. A stream comes as a whole, when it has ended. RuntimeError: the lifespan has failed.
+    Requests to other origins than that of ``base_url`` raise ``httpx.ConnectError``. Exceptions of the application are
+    raised by the request. A stream arrives as a whole, at its end. RuntimeError: the lifespan failed.
     """
     state: dict[str, Any] = {}
     lifespan = Lifespan(app, {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": state})
@@ -80,7 +80,7 @@ def _check(what: str, failure: str) -> None:
 
 
 class _Memory(httpx.ASGITransport):
-    """The application, at one origin of a world in which there is nothing else."""
+    """The application at one origin; all other origins are unreachable."""
 
     def __init__(self, app: ASGIApp, url: str) -> None:
         super().__init__(app=app)
@@ -88,19 +88,19 @@ class _Memory(httpx.ASGITransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         if origin_of(str(request.url)) != self._origin:
-            raise httpx.ConnectError(f"in memory there is only {self._origin}", request=request)
+            raise httpx.ConnectError(f"only {self._origin} can be reached in memory", request=request)
         return await super().handle_async_request(request)
 
 
 class InMemoryAgent:
     """An agent behind its signed card, in memory, for tests of clients.
 
-    It answers each message over JSON-RPC, of A2A 1.0 and 0.3, streamed or not, with what ``answer`` makes of the text
-    and the caller. Its card demands an API key with ``scopes``.
+    It answers each message with the result of ``answer(text, caller)``, over JSON-RPC of A2A 1.0 and 0.3, streamed or
+    not. Its card demands an API key with ``scopes``.
     """
 
     def __init__(self, answer: Callable[[str, Principal], str], *, url: str = _URL, scopes: Iterable[str] = ()) -> None:
-        """``url`` is an origin, as in ``"https://agent.test"``. ConfigurationError: it is none."""
+        """``url`` is an origin, as in ``"https://agent.test"``. ConfigurationError: it is not an origin."""
         if origin_of(url) != url:
             raise ConfigurationError(f"url: write an origin, such as {origin_of(url)!r}, not {url!r:.128}")
         self._answer = answer
@@ -124,7 +124,7 @@ class InMemoryAgent:
         return self._keys.create(owner=owner, scopes=scopes).text
 
     def client(self, key: str) -> httpx.AsyncClient:
-        """A client with that API key that verifies the card, as ``verifying_client`` makes one for the network."""
+        """A client with that API key that verifies the card, like ``verifying_client`` for the network."""
         return httpx.AsyncClient(
             transport=AsyncVerifyingTransport(self.transport, self.trust),
             auth=CardAuth(self.card, {"key": ApiKey(key, origins=[self.url])}),
@@ -134,7 +134,7 @@ class InMemoryAgent:
     async def _rpc(self, request: Request) -> Response:
         call, caller, said = call_of(request.scope), principal_of(request), await request.json()
         if call is None or not isinstance(caller, Principal):
-            raise ConfigurationError("InMemoryAgent: use .app as it is; its guard judges every request")
+            raise ConfigurationError("InMemoryAgent: the request did not come through its guard; use .app unchanged")
         result: dict[str, Any] = {"jsonrpc": "2.0", "id": said.get("id")}
         is_stream = call.operation is Operation.SEND_STREAMING_MESSAGE
         if is_stream or call.operation is Operation.SEND_MESSAGE:

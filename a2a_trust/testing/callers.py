@@ -1,4 +1,4 @@
-"""Callers for tests of handlers and executors, as they are behind the guard. Nobody is authenticated here."""
+"""Callers for tests of handlers and executors, as behind the guard. They are not authenticated."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ def fake_principal(
     scopes: Iterable[str] = (),
     claims: Mapping[str, Any] = _NO_CLAIMS,
 ) -> Principal:
-    """A caller as the guard makes it of one credential, for the scheme of that name in the card.
+    """A caller with one credential, as the guard would make it. ``scheme`` is the scheme's name in the card.
 
     ``issuer`` is ``"api-keys"`` for API keys, and the issuer's URL for tokens. ConfigurationError: a claim has a type
-    that may be changed.
+    that can be changed.
     """
     identity = Identity(issuer=issuer, subject=subject, scopes=frozenset(listed("scopes", scopes)), claims=claims)
     return Principal(identities=((scheme, identity),))
 
 
 def as_caller(app: ASGIApp, caller: Caller) -> ASGIApp:
-    """``app``, where every request is from that caller: for tests of handlers without a card.
+    """``app``, where every request is from that caller, for tests of handlers without a card.
 
-    It authenticates nobody, so never serve it. ConfigurationError: ``app`` is protected; test it with a credential, or
-    make the application in a function, and wrap one that is not protected. A request that has come through a guard is
-    a ConfigurationError, too.
+    It does not authenticate, so never serve it. ConfigurationError: ``app`` is protected, or a request has come through
+    a guard. Test a protected application with a credential, or build the application in a function, and wrap it before
+    ``protect``.
     """
     check_app(app)
     _check_caller(caller)
     if is_protected(app):
         raise ConfigurationError(
-            "as_caller: the application is protected; send it a credential (MemoryApiKeys, TokenIssuer), or make the "
+            "as_caller: the application is protected; send it a credential (MemoryApiKeys, TokenIssuer), or build the "
             "application in a function, and wrap one that is not protected"
         )
 
@@ -65,7 +65,9 @@ def as_caller(app: ASGIApp, caller: Caller) -> ASGIApp:
             await app(scope, receive, send)
             return
         if is_public(scope) or _has_caller(scope):
-            raise ConfigurationError("as_caller: a guard has judged this request; as_caller is for tests without one")
+            raise ConfigurationError(
+                "as_caller: this request has come through a guard already; use as_caller without protect"
+            )
         inner = {**scope}
         set_caller(inner, CallerCredentials(caller))
         with Running(caller, this_task()):
@@ -75,10 +77,10 @@ def as_caller(app: ASGIApp, caller: Caller) -> ASGIApp:
 
 
 def fake_request(caller: Caller, *, path: str = "/") -> Request:
-    """A GET of that path without headers, from that caller, for handlers that are called as functions.
+    """A GET request of that caller, without headers, for tests that call handlers as functions.
 
-    The a2a-sdk makes its contexts from requests: ``DefaultServerCallContextBuilder().build(fake_request(caller))`` is a
-    ``ServerCallContext`` from that caller.
+    For the a2a-sdk, ``DefaultServerCallContextBuilder().build(fake_request(caller))`` is a ``ServerCallContext`` of
+    that caller.
     """
     _check_caller(caller)
     scope: dict[str, Any] = {

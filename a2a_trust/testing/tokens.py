@@ -1,4 +1,4 @@
-"""An issuer of access tokens for tests: good ones, and bad ones of every kind."""
+"""An issuer of access tokens for tests, valid and invalid ones."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["TokenIssuer"]
 
 
 class TokenIssuer:
-    """An issuer with a key of its own, and the verifier of its tokens, which needs no network.
+    """An issuer with its own key, and a verifier for its tokens that needs no network.
 
-    All issuers name their key alike, so another one with the same ``url`` makes forged tokens.
+    All test issuers use the same ``kid``, so a second one with the same ``url`` makes forged tokens.
     """
 
     def __init__(self, url: str = "https://idp.test") -> None:
@@ -29,15 +29,15 @@ class TokenIssuer:
 
     @property
     def jwks(self) -> dict[str, Any]:
-        """The key set of the issuer, as it publishes it."""
+        """The key set that the issuer publishes."""
         return publish_jwks([self._signer.public_key])
 
     def token(
         self, subject: str = "ann", *, audience: str, scopes: Iterable[str] = (), expires_in: float = 300, **claims: Any
     ) -> str:
-        """An access token (RFC 9068) for that audience. ``expires_in`` is in seconds; below zero it has expired.
+        """An access token (RFC 9068) for that audience.
 
-        ``claims`` are further claims, or replace those that it has.
+        ``expires_in`` is in seconds; a negative value makes an expired token. ``claims`` add or replace claims.
         """
         now = int(time.time())
         known = {
@@ -54,7 +54,7 @@ class TokenIssuer:
         return signed_jwt(header, {**known, **claims}, self._signer)
 
     def verifier(self, audience: str) -> JwtVerifier:
-        """For ``protect(verifiers={…})``: takes the tokens of this issuer for that audience."""
+        """A verifier of this issuer's tokens for that audience, for ``protect(verifiers={…})``."""
 
         async def load() -> tuple[bytes, float | None]:
             return json.dumps(self.jwks).encode(), None

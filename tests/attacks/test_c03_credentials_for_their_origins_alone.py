@@ -236,10 +236,10 @@ def test_a_credential_for_plain_http_to_another_machine_makes_no_client(servers:
     card = card_with(origin, {"s": key_scheme()}, {"s": []})
     for kind in KINDS:
         credentials = {"s": credential_of(kind, servers, origin)}
-        with pytest.raises(ConfigurationError, match="http is for this machine only"):
+        with pytest.raises(ConfigurationError, match="http is only for this machine"):
             CardAuth(card, credentials)
         for mesh in ((), ["svc.cluster.local"]):
-            with pytest.raises(ConfigurationError, match="http is for this machine only"):
+            with pytest.raises(ConfigurationError, match="http is only for this machine"):
                 verifying_client(origin, trust=trusting(VICTIM), credentials=credentials, http_within=mesh)
 
 

@@ -160,7 +160,7 @@ def test_a_look_alike_is_neither_looked_up_nor_asked(call: Call, host: str) -> N
 def test_credentials_for_a_look_alike_make_no_client() -> None:
     for host in ("evilsvc.cluster.local", f"{NAME}.evil.com"):
         key = {"key": ApiKey(KEY, origins=[f"http://{NAME}", f"http://{host}"])}
-        with pytest.raises(ConfigurationError, match="http is for this machine only"):
+        with pytest.raises(ConfigurationError, match="http is only for this machine"):
             verifying_client(f"http://{NAME}", trust=trusting(NAME), credentials=key, http_within=[MESH])
 
 
@@ -244,7 +244,7 @@ def test_a_url_out_of_a_document_does_not_profit_from_the_mesh(agent: Agent, vic
 
 def test_no_credential_goes_over_http_by_a_client_that_checks_no_address(agent: Agent) -> None:
     card = verify_card(signed(card_of(here(agent))), trusting(NAME), origin=here(agent))
-    with pytest.raises(ConfigurationError, match="http is for this machine only"):
+    with pytest.raises(ConfigurationError, match="http is only for this machine"):
         CardAuth(card, {"key": ApiKey(KEY, origins=[here(agent)])})
     auth = CardAuth(card, {"key": ApiKey(KEY, origins=[f"https://{NAME}"])})
     with httpx.Client(auth=auth) as http, pytest.raises(CredentialsError, match="neither https, nor http"):

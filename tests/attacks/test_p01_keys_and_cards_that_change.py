@@ -111,7 +111,7 @@ def test_the_refusal_of_another_key_says_all_that_a_person_needs(
     assert text.startswith(f"THE KEY OF {AGENT} HAS CHANGED")
     assert f"remembered since 2027-01-15T08:00:00Z: {owner.public_key.thumbprint}" in text
     assert f"signed the card now: {mallory.public_key.thumbprint}" in text
-    assert "Ask whoever runs the agent, not the agent" in text
+    assert "Ask the agent's operator, not the agent" in text
     command = text.splitlines()[-1].strip()
     if isinstance(memory, SqliteCardMemory):
         assert command.startswith("a2a-sign memory accept --file ")

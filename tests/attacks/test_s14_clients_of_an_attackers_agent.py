@@ -186,7 +186,7 @@ def test_an_unsigned_card_after_a_signed_one(agent: Agent, ask: Ask) -> None:
     ask(VICTIM, memory)
     for unsigned in (card_of(origin), {**card_of(origin), "signatures": []}, {**card_of(origin), "signatures": {}}):
         agent.pages[NEW] = json.dumps(unsigned).encode()
-        refused(ask, UnsignedCardError, VICTIM, memory, "have been taken off")
+        refused(ask, UnsignedCardError, VICTIM, memory, "may have been removed")
 
 
 def test_what_the_attacker_serves_at_his_own_host_says_nothing_about_the_victims(agent: Agent, ask: Ask) -> None:

@@ -232,7 +232,7 @@ async def test_the_log_says_what_is_wrong_and_quotes_nothing(caplog: pytest.LogC
             (issuer.metadata(issuer="https://SECRET.example"), "does not name the issuer"),
             (issuer.metadata(jwks_uri=...), "has no jwks_uri"),
             (issuer.metadata(jwks_uri=["SECRET"]), "has no jwks_uri"),
-            (b'{"SECRET": 1, "SECRET": 2}', "not JSON that can be read"),
+            (b'{"SECRET": 1, "SECRET": 2}', "malformed JSON"),
         ):
             issuer.pages[OPENID] = page
             caplog.clear()

@@ -82,7 +82,7 @@ def test_quiet_keeps_errors_and_reports(run: Run, card: Path, key: Path) -> None
 def test_verbose_logs_on_standard_error(run: Run, tmp_path: Path) -> None:
     done = run("memory", "accept", "https://agent.example.com", "A" * 43, "-v", "--file", "cards.db", "--json")
     assert (done.code, done.json["ok"]) == (0, True)
-    assert done.err == f"made a memory of cards at {tmp_path}/cards.db; nothing is remembered yet\n"
+    assert done.err == f"made a memory of cards at {tmp_path}/cards.db; it has no records yet\n"
     (tmp_path / "cards.db").unlink()
     assert run("memory", "accept", "https://agent.example.com", "A" * 43, "--file", "cards.db").err == ""
 

@@ -164,7 +164,7 @@ def test_a_header_that_no_key_is_sent_in(header: str) -> None:
 
 
 def test_two_credentials_in_one_place() -> None:
-    with pytest.raises(MissingCredentialsError, match="basic and bearer would stand in the same place"):
+    with pytest.raises(MissingCredentialsError, match="basic and bearer need the same place in the request"):
         answered(view_of(["basic", "bearer"]), basic=BASIC, bearer=TOKEN)
     twin = {"key": HEADER, "twin": HEADER}
     with pytest.raises(MissingCredentialsError, match="key and twin would stand in the same place"):
@@ -194,7 +194,7 @@ def test_a_skill_adds_its_demands() -> None:
 def test_skills_that_cannot_be_asked_for() -> None:
     demands: list[list[dict[str, list[str]]]] = [[{f"x{i}{j}": []} for j in range(5)] for i in range(4)]
     view = view_of(["key"], skills=[skill(f"s{i}", *each) for i, each in enumerate(demands)])
-    with pytest.raises(ConfigurationError, match="the card has no skill 'none'"):
+    with pytest.raises(ConfigurationError, match="the card has no skill with the id 'none'"):
         demands_of(view, ["s1", "none"])
     assert len(demands_of(view, ["s0", "s1", "s2"])) == 125
     with pytest.raises(ConfigurationError, match="more than 256 combinations"):
@@ -203,7 +203,7 @@ def test_skills_that_cannot_be_asked_for() -> None:
 
 @pytest.mark.parametrize("given", [None, ["key"], "key", {"key": "text"}, {"key": None}, {"key": ApiKey}])
 def test_credentials_of_another_kind(given: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"write (them by the names|ApiKey\()"):
+    with pytest.raises(ConfigurationError, match=r"write (a dict by the names|ApiKey\()"):
         check_credentials(given)
     check_credentials({"key": KEY, "tls": CERTIFICATE})
 

@@ -270,7 +270,7 @@ def test_the_key_never_stands_in_a_file_unencrypted_and_no_file_stays(
 def test_a_key_among_the_certificates_is_refused_before_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     leaf = client("first")
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", lambda *_, **__: pytest.fail("it was written"))
-    with pytest.raises(ConfigurationError, match="among the certificates"):
+    with pytest.raises(ConfigurationError, match="the chain contains a private key"):
         client_context(CertificateInMemory(leaf.key_pem + leaf.pem, leaf.key_pem))
 
 

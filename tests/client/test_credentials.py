@@ -62,7 +62,7 @@ def test_a_secret_in_a_file_is_read_again(tmp_path: Path, caplog: pytest.LogCapt
     for broken in ("", "\n", "two\nlines", "sécret", " blank", "tab\there"):
         replace(path, broken)
         assert secret.read() == "second"
-        assert "the previous secret stays in use: the file has no text" in caplog.messages[-1]
+        assert "the previous secret stays in use: the file is empty" in caplog.messages[-1]
     path.unlink()
     assert secret.read() == "second"
     assert "stays in use: No such file" in caplog.messages[-1]
@@ -75,7 +75,7 @@ def test_a_secret_in_a_file_is_read_again(tmp_path: Path, caplog: pytest.LogCapt
 @pytest.mark.parametrize("content", [b"", b"\n", b"a\nb", b"\xff", b"a" * 65_536 + b"\n b"])
 def test_a_file_that_is_no_secret(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "secret").write_bytes(content)
-    text = "larger than" if len(content) > 60_000 else "the file has no text, or one that is not a single line"
+    text = "larger than" if len(content) > 60_000 else "the file is empty, or is not a single line"
     with pytest.raises(ConfigurationError, match=text):
         SecretFile(tmp_path / "secret")
 
@@ -157,7 +157,7 @@ async def test_something_else_that_can_be_awaited_is_for_the_client_that_waits()
 @pytest.mark.parametrize("given", [None, b"secret", "", " a", "a\n", "é", 7])
 def test_a_function_that_gives_something_else(given: Any) -> None:
     for credential in (ApiKey(lambda: given, origins=[ORIGIN]), BearerToken(lambda: given, origins=[ORIGIN])):
-        with pytest.raises(ConfigurationError, match="a secret is a text of printable ASCII"):
+        with pytest.raises(ConfigurationError, match="the secret is not printable ASCII"):
             run(credential.obtain(NONE))
 
 

@@ -373,7 +373,7 @@ def test_origins_are_a_list_of_one_or_more(origins: Any) -> None:
     "origin", ["http://agent", "http://10.0.0.1:8000", "http://[fd12::1]", "http://169.254.169.254"]
 )
 def test_no_credential_is_for_http_to_an_address_or_a_name_of_one_label(origin: str) -> None:
-    with pytest.raises(ConfigurationError, match="http is for this machine, and for names within a service mesh, only"):
+    with pytest.raises(ConfigurationError, match="http is only for this machine, and for names within a service mesh"):
         named_origins([origin])
 
 
@@ -384,7 +384,7 @@ def test_a_credential_for_http_is_for_the_mesh_of_its_client_only(origin: str) -
     origins = named_origins([origin, "http://localhost:8000", "http://a.svc.cluster.local", "https://agent.example"])
     mesh = HttpWithin(["svc.cluster.local"])
     for within in (mesh, NO_MESH):
-        with pytest.raises(ConfigurationError, match=r"http is for this machine only.* http_within"):
+        with pytest.raises(ConfigurationError, match=r"http is only for this machine.* http_within"):
             check_plain(origins, within)
     check_plain(origins - {origin}, mesh)
 

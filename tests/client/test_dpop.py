@@ -538,7 +538,7 @@ def test_a_body_that_cannot_be_sent_twice_is_an_error_and_then_sent_with_the_non
     headers = {"Content-Length": "4"}
     server.pages["/rpc"] = wants("n")
     auth = auth_for(server)
-    with pytest.raises(CredentialsRejectedError, match="which cannot be sent twice: send the request again"):
+    with pytest.raises(CredentialsRejectedError, match="which cannot be sent twice: make the request again"):
         ask(auth, "POST", rpc(server), content=body(), headers=headers)
     assert ask(auth, "POST", rpc(server), content=body(), headers=headers).status_code == 200
     assert [asked.body for asked in server.asked] == [b"once", b"once"]

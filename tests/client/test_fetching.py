@@ -485,7 +485,7 @@ def test_who_strips_the_signatures_of_a_known_agent_is_told_on(fetch: Fetch, age
     agent.pages[NEW] = signed(card_of(agent.origin()))
     fetch(agent.origin(), trusting(HOST), fetcher=fetcher, memory=memory)
     agent.pages[NEW] = json.dumps(card_of(agent.origin())).encode()
-    with pytest.raises(UnsignedCardError, match="its signatures have been taken off"):
+    with pytest.raises(UnsignedCardError, match="its signatures may have been removed"):
         fetch(agent.origin(), trusting(HOST), fetcher=fetcher, memory=memory)
 
 
@@ -726,8 +726,8 @@ def test_the_tenant_of_the_card_goes_before_that_of_the_caller(agent: Agent, fet
         (b'{"jsonrpc": "2.0", "id": "extended-card"}', MalformedError, "either a result or an error"),
         (b'{"jsonrpc": "2.0", "id": "extended-card", "result": {}, "error": {}}', MalformedError, "either"),
         (b'{"jsonrpc": "2.0", "id": "other", "result": {}}', MalformedError, "another request"),
-        (b'{"jsonrpc": "2.0", "id": "extended-card", "result": []}', MalformedError, "no card"),
-        (b"[]", MalformedError, "none of JSON-RPC"),
+        (b'{"jsonrpc": "2.0", "id": "extended-card", "result": []}', MalformedError, "is not a card|another request"),
+        (b"[]", MalformedError, "not JSON-RPC"),
         (b'{"jsonrpc": "2.0", "id": "extended-card", "result": {}}', UnsignedCardError, "not signed"),
     ],
 )

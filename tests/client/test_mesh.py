@@ -260,10 +260,10 @@ def test_a_client_without_the_mesh_takes_no_credential_for_it() -> None:
     with pytest.raises(ConfigurationError, match=r"credentials\['key'\]: origins: .* http_within") as caught:
         verifying_client(origin, trust=trusting(NAME), credentials=key)
     assert KEY not in str(caught.value)
-    with pytest.raises(ConfigurationError, match="http is for this machine only"):
+    with pytest.raises(ConfigurationError, match="http is only for this machine"):
         verifying_client(origin, trust=trusting(NAME), credentials=key, http_within=["other.local"])
     card = verify_card(signed(card_at(origin)), trusting(NAME), origin=origin)
-    with pytest.raises(ConfigurationError, match="http is for this machine only"):
+    with pytest.raises(ConfigurationError, match="http is only for this machine"):
         CardAuth(card, key)
     auth = CardAuth(card, {"key": ApiKey(KEY, origins=[f"https://{NAME}"])})
     refused = pytest.raises(CredentialsError, match="neither https, nor http to this machine")

@@ -231,8 +231,8 @@ def test_resources_audience_and_scopes(server: Agent, client_of: Make) -> None:
 @pytest.mark.parametrize(
     ("page", "reason"),
     [
-        (Page(body=b"access_token=t1"), "not JSON that can be read"),
-        (Page(body=b'{"access_token": "t1", "access_token": "t2", "token_type": "bearer"}'), "not JSON that can be"),
+        (Page(body=b"access_token=t1"), "malformed JSON"),
+        (Page(body=b'{"access_token": "t1", "access_token": "t2", "token_type": "bearer"}'), "malformed JSON"),
         (Page(body=b'["t1"]'), "not a JSON object"),
         (given(token_type=None), "token_type is not bearer"),
         (given(token_type="mac"), "token_type is not bearer"),
@@ -734,7 +734,7 @@ def test_arguments_of_a_credential(client_of: Make) -> None:
     for scopes in ("read", ["a b"], [""], ['a"']):
         with pytest.raises(ConfigurationError, match="allowed_scopes: write a list of scopes"):
             own(client_of(), allowed_scopes=scopes)
-    with pytest.raises(ConfigurationError, match=r"ClientCredentials: write OAuthClient\(…\) first"):
+    with pytest.raises(ConfigurationError, match=r"ClientCredentials: the first argument is not an OAuthClient"):
         own("https://idp.example")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match='method is "client_secret_basic" or'):
         ClientSecret("s3cret", method="client_secret_jwt")  # type: ignore[arg-type]
@@ -745,7 +745,7 @@ def test_arguments_of_a_credential(client_of: Make) -> None:
     ):
         with pytest.raises(ConfigurationError, match="write its text, a function that returns it, or SecretFile"):
             make(None)  # a variable that is not set
-        with pytest.raises(ConfigurationError, match="a secret is a text of printable ASCII"):
+        with pytest.raises(ConfigurationError, match="the secret is not printable ASCII"):
             make("")
 
 

@@ -118,7 +118,7 @@ async def test_a_key_that_no_cookie_can_have_is_not_sent(agent: Agent, ask: Ask)
     auth = CardAuth(
         card(agent, securitySchemes=schemes), {"key": ApiKey("s3cret;x", origins=[agent.origin("127.0.0.1")])}
     )
-    with pytest.raises(CredentialsError, match="the key has characters that no cookie can have") as refused:
+    with pytest.raises(CredentialsError, match="the key has characters that a cookie must not have") as refused:
         await ask(auth)
     assert "s3cret" not in str(refused.value)
     assert not agent.asked
@@ -151,7 +151,7 @@ async def test_a_url_that_can_be_read_in_two_ways_is_not_asked(agent: Agent, aut
 
 
 def test_arguments(agent: Agent) -> None:
-    with pytest.raises(ConfigurationError, match="only a verified card is answered"):
+    with pytest.raises(ConfigurationError, match="it is not a VerifiedCard"):
         CardAuth(card_of("https://agent.example"), {})  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="skills: write a list"):
         CardAuth(card(agent), {}, skills="ask")
@@ -226,7 +226,7 @@ async def test_tasks_that_begin_at_once(agent: Agent, one_line: httpx.AsyncClien
 
 def test_two_certificates_for_one_connection() -> None:
     certificate = CertificateInMemory(b"", generate_signer("ES256"))
-    with pytest.raises(ConfigurationError, match="a connection shows one certificate"):
+    with pytest.raises(ConfigurationError, match="a connection uses one"):
         verifying_client(
             "https://agent.example", trust=trusting("agent.example"), credentials={"a": certificate, "b": certificate}
         )
@@ -272,7 +272,7 @@ async def test_the_next_request_has_the_scopes_that_a_stream_lacked(agent: Agent
         status=403, headers={"WWW-Authenticate": 'Bearer error="insufficient_scope", scope="more"'}
     )
     async with httpx.AsyncClient(verify=authority.client(), auth=auth) as http:
-        with pytest.raises(CredentialsRejectedError, match="send the request again"):
+        with pytest.raises(CredentialsRejectedError, match="make the request again"):
             await http.post(f"{origin}/rpc", content=later(), headers={"Content-Length": "2"})
     assert asked_for == [frozenset(), frozenset({"more"})]
 

@@ -255,7 +255,7 @@ def test_a_stream_that_may_be_a_call_is_read_to_a_bound(
     if headers.get("Content-Type") == "text/plain":
         assert client.ask("POST", url + "/rpc", content=content, headers={**headers, **length}).status_code == 200
         return
-    with pytest.raises(UnverifiedCardError, match="give it as bytes"):
+    with pytest.raises(UnverifiedCardError, match="pass it as bytes"):
         client.ask("POST", url + "/rpc", content=content, headers={**headers, **length})
     assert (agent.asked, chunks) == ([], 17)
     assert client.ask("POST", url + "/rpc", content=b" " * 2_000_000, headers=headers).status_code == 200
@@ -409,13 +409,13 @@ def test_a_card_that_drips_is_given_up(monkeypatch: pytest.MonkeyPatch, method: 
         ) as http:
             await http.request(method, f"https://{HOST}{NEW}")
 
-    with pytest.raises(UnverifiedCardError, match=r"not come within 0\.1 seconds"):
+    with pytest.raises(UnverifiedCardError, match=r"not arrive within 0\.1 seconds"):
         asyncio.run(ask())
     with (
         httpx.Client(
             transport=VerifyingTransport(httpx.MockTransport(answer), trusting(HOST)), timeout=timeout
         ) as http,
-        pytest.raises(UnverifiedCardError, match=r"not come within 0\.1 seconds") as caught,
+        pytest.raises(UnverifiedCardError, match=r"not arrive within 0\.1 seconds") as caught,
     ):
         http.request(method, f"https://{HOST}{NEW}")
     cause = caught.value.__cause__
@@ -588,7 +588,7 @@ def test_the_memory_sees_public_cards(make: Make, agent: Agent, url: str) -> Non
     assert client.get(url + EXTENDED[0]).status_code == 200
     agent.pages[NEW] = signed(card_of(url), iat=now + 50)
     agent.pages[OLD] = json.dumps(card_of(url)).encode()
-    assert "taken off" in str(client.refusal(UnsignedCardError, url + OLD))
+    assert "may have been removed" in str(client.refusal(UnsignedCardError, url + OLD))
     assert [record.issued for record in memory.records()] == [now]
     assert issubclass(RolledBackCardError, CardMemoryError)
 

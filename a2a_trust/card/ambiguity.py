@@ -239,7 +239,7 @@ class _Message:
         return single
 
     def _other(self, name: str, members: JSONObject, path: Path) -> _Member | None:
-        """What a member means that is not of 1.0 by its JSON name; None when A2A knows no such member."""
+        """The meaning of a member that is not a JSON name of 1.0; None when A2A knows no such member."""
         member = self.others.get(name)
         if member is not None:
             field = member.field
@@ -384,7 +384,7 @@ _CHECKS: Final[Mapping[Kind, _Check]] = {
 def _check_no_empty_twin(members: JSONObject, path: Path) -> None:
     """Refuse requirements of 1.0 that are there with nothing in them beside those of 0.3.
 
-    The form of the specification drops them, so whoever serves a signed card may add them; and a2a-python reads
+    The form of the specification drops them, so the server of a signed card may add them; and a2a-python reads
     ``security`` only where they are not there.
     """
     for twin in ("securityRequirements", "security_requirements"):
@@ -396,7 +396,7 @@ def _check_no_empty_twin(members: JSONObject, path: Path) -> None:
 def _check_no_null_twin(card: JSONObject) -> None:
     """Refuse an extended card of 1.0 that is null beside the one that 0.3 promises.
 
-    The form of the specification drops null, so whoever serves a signed card may add it; and a2a-python then reads
+    The form of the specification drops null, so the server of a signed card may add it; and a2a-python then reads
     that there is none.
     """
     found = card.get("capabilities")

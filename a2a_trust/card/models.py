@@ -132,7 +132,7 @@ class AgentProvider(CardModel):
 
 
 class AgentCapabilities(CardModel):
-    """What the agent can do beside answering."""
+    """Capabilities of the agent beside answering."""
 
     streaming: StrictBool | None = None
     push_notifications: StrictBool | None = None
@@ -322,7 +322,7 @@ class AgentInterface03(CardModel):
 
 
 class AgentCapabilities03(CardModel):
-    """What the agent can do beside answering."""
+    """Capabilities of the agent beside answering."""
 
     extensions: Sequence[AgentExtension03] | None = None
     push_notifications: StrictBool | None = None

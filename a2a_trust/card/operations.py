@@ -148,7 +148,7 @@ TENANTS: Final[TenantFields] = {
     # Readers of protobuf know both spellings of a member.
     "configuration": {"taskPushNotificationConfig": _PUSH_CONFIG, "task_push_notification_config": _PUSH_CONFIG},
 }
-"""Where the parameters of an operation can name a tenant: None at a member that does, else the members within it."""
+"""Where the parameters of an operation can name a tenant: a member that can has None, another the members within it."""
 
 
 def folded_name(name: str) -> str:

@@ -37,7 +37,7 @@ class _Container:
 
     wanted: _Wanted | None
     index: int | None
-    """Of the next element of an array; None in an object."""
+    """The index of the next element of an array; None in an object."""
     name: _Wanted | None = None
     """In an object, the wanted step of the member whose name was read last."""
     expects_name: bool = True

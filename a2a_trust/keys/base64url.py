@@ -31,7 +31,7 @@ def decode(text: str, what: str) -> bytes:
         octets = binascii.a2b_base64(letters.replace(b"-", b"+").replace(b"_", b"/") + b"=" * (-len(letters) % 4))
     except (UnicodeEncodeError, binascii.Error):
         octets = letters = b""
-    # This also refuses what the decoder skips over or takes for the same: blanks, other letters, "+" and "/".
+    # This also rejects characters that the decoder skips or treats alike: blanks, other letters, "+" and "/".
     if encode_bytes(octets) != letters or len(letters) != len(text):
         raise MalformedError(f"{what} is not canonical base64url without padding")
     return octets

@@ -41,7 +41,7 @@ Members of ``[[revoked]]``:
 - ``entry``: the name or ``jwks_url`` of an entry, if the key is revoked in that entry only,
 - ``at`` and ``reason``, for people.
 
-Of all URLs only the ``jwks_url`` of this file are ever fetched.
+No URL is ever fetched except each ``jwks_url`` of this file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""IP addresses: which of them are public, and which hosts some readers take for addresses.
+"""IP addresses: which of them are public, and which hosts some readers read as addresses.
 
 Source: the IANA special-purpose address registries (RFC 6890), RFC 1918, RFC 6598, RFC 4193, RFC 6052.
 """

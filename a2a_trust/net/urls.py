@@ -2,7 +2,7 @@
 
 It reads ``scheme://host:port/path?query#fragment``, and addresses of gRPC, ``host:port``. It rejects user information,
 blanks, backslashes, control and non-ASCII characters (names are written in their xn-- form), percent escapes and empty
-labels in the host, and hosts that only some readers take for an IPv4 address, such as ``127.1``. The host comes back in
+labels in the host, and hosts that only some readers read as an IPv4 address, such as ``127.1``. The host comes back in
 lower case and in one spelling; path, query and fragment are unchanged.
 
 The callers decide which hosts and schemes are allowed, and when two paths are the same: ``keys.origins`` (trust),

@@ -1,1 +1,1 @@
-"""What a server has to tell of a connection, since an application cannot see it: classes for uvicorn, and hypercorn."""
+"""Facts about a connection that only its server knows: classes for uvicorn, and hypercorn."""

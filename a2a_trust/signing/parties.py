@@ -57,7 +57,7 @@ def _one_of_each_party(signatures: list[VerifiedSignature], policy: Threshold) -
         if party is not None:
             offers.setdefault(party, []).append(signature)
     group_of = _groups([signature for offered in offers.values() for signature in offered])
-    taken: dict[int, tuple[str, VerifiedSignature]] = {}  # group -> the party that it counts for
+    taken: dict[int, tuple[str, VerifiedSignature]] = {}  # group -> its party
 
     def satisfy(party: str, seen: set[int]) -> bool:
         for signature in offers[party]:

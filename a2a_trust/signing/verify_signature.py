@@ -70,7 +70,7 @@ class _RefusedError(Exception):
 def verify_signatures(
     served: UnambiguousCard, trust: TrustStore, host: str | None, now: float
 ) -> tuple[list[VerifiedSignature], tuple[SignatureFailure, ...]]:
-    """The signatures that count for this host at this moment, once for each trusted key, and why others do not.
+    """The signatures that are accepted for this host at this moment, once for each trusted key, and why others do not.
 
     UnsignedCardError: the card has no signatures. MalformedError: it has too many.
     """
@@ -111,7 +111,7 @@ def _verify_by_keys(
     return verified
 
 
-#: Of several refusals, the one for the key that made the signature is reported, not those for other keys of its kid.
+#: With several rejections, the one for the key that made the signature is reported, not those for other keys of its kid.
 _LEAST_TELLING: Final = {FailureReason.PARTIAL: 0, FailureReason.BAD_SIGNATURE: 2}
 
 

@@ -161,7 +161,7 @@ def _without_escapes(text: bytes) -> bytes:
 
 def _delimiters(text: bytes) -> int:
     """The number of quotation marks that open or close a string."""
-    # What can follow a backslash is kept, so that the rest, a quarter of the text, is escaped as the whole was.
+    # Characters that can follow a backslash stay, so that the rest, a quarter of the text, is escaped as the whole was.
     return _without_escapes(text.translate(None, _NOT_IN_ESCAPES) if b"\\" in text else text).count(b'"')
 
 

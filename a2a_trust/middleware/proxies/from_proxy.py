@@ -175,5 +175,5 @@ def _only(lines: Lines, name: str) -> bytes:
     if len(lines) > 1:
         raise InvalidCredentialsError(f"the header {name} came more than once")
     value = lines[0]
-    assert value is not None  # noqa: S101  for the type checker: None was looked for
+    assert value is not None  # noqa: S101  for the type checker: the case None ended above
     return value.strip(b" \t")

@@ -48,7 +48,7 @@ def _counted(
 def _one_of_each_party(signatures: list[VerifiedSignature], policy: Threshold) -> list[VerifiedSignature]:
     """The largest possible number of signatures by different parties, keys and signatures, best first.
 
-    A key may be in the entries of several parties, and several keys may verify one signature. All of these count for
+    A key may be in the entries of several parties, and several keys may verify one signature. All of these belong to
     one party, chosen so that the most parties are satisfied (a maximum matching, by augmenting paths).
     """
     offers: dict[str, list[VerifiedSignature]] = {}

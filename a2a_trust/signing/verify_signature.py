@@ -111,7 +111,7 @@ def _verify_by_keys(
     return verified
 
 
-#: With several rejections, the one for the key that made the signature is reported, not those for other keys of its kid.
+#: Among several rejections, that of the key that made the signature is reported, not those of other keys of its kid.
 _LEAST_TELLING: Final = {FailureReason.PARTIAL: 0, FailureReason.BAD_SIGNATURE: 2}
 
 

@@ -139,14 +139,18 @@ class IntrospectionVerifier(BoundVerifier[str]):
         remember: int = 32_768,
         hints: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """``client_id`` and ``authentication`` are those of this agent, as a client of the server; ``fetcher`` has the
-        private origins and the certificate of the agent.
+        """The arguments:
 
-        ``knows_access_tokens_only``: the endpoint answers for access tokens only, so an answer need not show that it is
-        about one. ``marked_by``: what shows it at this server. ``allow_missing_audience``: tokens without ``aud`` are
-        accepted, although they may have been issued for another agent. ``signed_answers``: the keys of the issuer; only
-        answers that it signed are accepted then. ``remember_for`` is in seconds, 30 at most: so long a revoked token
-        counts. ``remember`` bounds the memory, in tokens. ``hints`` add to errors about the claims that they are for.
+        - ``client_id``, ``authentication``: of this agent, as a client of the server.
+        - ``fetcher``: has the private origins and the certificate of the agent.
+        - ``knows_access_tokens_only``: the endpoint answers only for access tokens, so an answer need not show that its
+          token is one. ``marked_by``: the claims that show it at this server.
+        - ``allow_missing_audience``: accepts tokens without ``aud``, which may have been issued for another agent.
+        - ``signed_answers``: the keys of the issuer; then only answers that it signed are accepted.
+        - ``remember_for``: how long an answer is cached, in seconds, 30 at most. A revoked token is accepted for that
+          long.
+        - ``remember``: the largest number of cached tokens.
+        - ``hints``: texts that are added to errors, by the claims that they are about.
         """
         _check_issuer(issuer)
         _check_bool("knows_access_tokens_only", knows_access_tokens_only)
@@ -188,12 +192,12 @@ class IntrospectionVerifier(BoundVerifier[str]):
 
     @property
     def issuers(self) -> tuple[str, ...]:
-        """Whose tokens are taken."""
+        """The issuer whose tokens are accepted."""
         return (self._issuer,)
 
     @property
     def binding(self) -> TokenBinding:
-        """Whether tokens have to be bound to a key."""
+        """Whether tokens must be bound to a key."""
         return self._binding
 
     @property

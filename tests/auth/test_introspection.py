@@ -139,8 +139,8 @@ async def test_an_async_function_may_give_the_secret() -> None:
         ({"events": {}}, "ID token or a logout token"),
         ({"cnf": {"jwk": {}}}, "not understood"),
         ({"cnf": {"jkt": "short"}}, "no SHA-256 thumbprint|not canonical"),
-        ({"sub": ""}, "sub names nobody"),
-        ({"sub": 7}, "sub names nobody"),
+        ({"sub": ""}, "sub is missing or empty"),
+        ({"sub": 7}, "sub is missing or empty"),
         ({"sub": ..., "client_id": ...}, "no sub, username or client_id"),
         ({"scope": 7}, "scope is neither"),
     ],
@@ -591,7 +591,7 @@ async def test_who_waits_too_long_for_a_turn_is_no_outage(
         storm = [asyncio.create_task(verifier.verify(f"t{number}", NOW)) for number in range(20)]
         done, _ = await asyncio.wait(storm, timeout=0.5)
         assert {str(each.exception()).partition(": ")[2] for each in done} == {
-            "too many unknown tokens came to ask about them now"
+            "too many unknown tokens wait to be introspected"
         }
         assert len(done) == 4
         server.open.set()
@@ -806,7 +806,7 @@ def test_no_other_credentials_come_where_the_server_is_asked_about_all() -> None
 
     keys = ApiKeyVerifier(MemoryApiKeys())
     for second in (keys, Sessions()):
-        with pytest.raises(ConfigurationError, match=r"would send it the credentials of 'a', which come there too"):
+        with pytest.raises(ConfigurationError, match=r"the credentials of 'a' come there, too"):
             Guard(card_with(a=BEARER, b=OAUTH), {"a": second, "b": opaque()})
     header = {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}}
     Guard(card_with(a=header, b=OAUTH), {"a": keys, "b": opaque()})

@@ -138,7 +138,7 @@ def keycloak() -> Vendor:
                 scopes=scopes - {"invoices:read"},
             ),
             Shape(
-                name="a lightweight one", claims=light, refused=r'sub names nobody; Keycloak: .*"basic".*lightweight'
+                name="a lightweight one", claims=light, refused=r'sub is missing or empty; Keycloak: .*"basic".*lightweight'
             ),
             Shape(
                 name="one without audience mapper",

@@ -497,7 +497,7 @@ async def test_a_card_that_exists_late_is_served_with_all_documents_of_its_agent
 
 def test_security_and_a_source_of_cards_are_not_for_each_other() -> None:
     security = CardSecurity(schemes=CARD["securitySchemes"], requirements=CARD["securityRequirements"])
-    with pytest.raises(ConfigurationError, match="security: .* serves cards as they are"):
+    with pytest.raises(ConfigurationError, match=r"security: .* serves cards as they are"):
         ProtectedAgent(card=FixedCard(CARD), verifiers=verifiers(), security=security)
 
 

@@ -116,7 +116,7 @@ def test_a_verdict_that_is_missing_or_bad(told: Told) -> None:
             with pytest.raises(InvalidCredentialsError, match="did not send its verdict"):
                 chain(told.form, rest)
             for bad in ("", "NONE", "GENEROUS", "FAILED:unable to verify", "success", "10", "00", "(null)", "SUCCES"):
-                with pytest.raises(InvalidCredentialsError, match="the proxy.s verdict is"):
+                with pytest.raises(InvalidCredentialsError, match=r"the proxy.s verdict is"):
                     chain(told.form, [*rest, (name, bad)])
 
 

@@ -301,7 +301,7 @@ class IntrospectionVerifier(BoundVerifier[str]):
     # 4 to 7
 
     def _identity(self, answer: JSONObject, credential: str, now: float) -> tuple[Identity, float]:
-        """The identity that an answer tells of, and the moment from which the token is good."""
+        """The identity in an answer, and the time from which the token is valid."""
         if answer.get("active") is not True:
             raise InvalidCredentialsError("token: not active; it is unknown to the issuer, expired or revoked")
         claims = {name: value for name, value in _without(answer, credential).items() if value is not None}
@@ -312,7 +312,9 @@ class IntrospectionVerifier(BoundVerifier[str]):
             raise InvalidCredentialsError("token: it is a DPoP token, and the answer names no key for it (cnf.jkt)")
         self._check_is_access_token(claims)
         if bound_to is None and self._binding is TokenBinding.REQUIRED:
-            raise InvalidCredentialsError("token: it is bound to no key (cnf), and only bound tokens are taken here")
+            raise InvalidCredentialsError(
+                "token: it is not bound to a key (cnf), and this agent accepts only bound tokens"
+            )
         issuer, subject = self._caller(claims)
         identity = Identity(
             issuer=issuer,
@@ -365,7 +367,9 @@ class IntrospectionVerifier(BoundVerifier[str]):
             if subject is None:
                 continue
             if type(subject) is not str or not subject:
-                raise InvalidCredentialsError(self._with_hint("sub", f"token: {name} names nobody"))
+                raise InvalidCredentialsError(
+                    self._with_hint("sub", f"token: {name} is missing, empty or not a string")
+                )
             return f"{self._issuer}{suffix}", subject
         raise InvalidCredentialsError(self._with_hint("sub", "token: the answer has no sub, username or client_id"))
 

@@ -313,7 +313,7 @@ class JwtVerifier(BoundVerifier[str]):
         self._check_audience(claims)
         subject = claims.get("sub")
         if type(subject) is not str or not subject:
-            raise InvalidCredentialsError(self._with_hint("sub", "token: sub is missing or empty"))
+            raise InvalidCredentialsError(self._with_hint("sub", "token: sub is missing, empty or not a string"))
         good_from, good_until = moments_of(claims, now, self._skew)
         if good_until is None:
             raise InvalidCredentialsError("token: it has no exp")

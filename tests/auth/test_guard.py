@@ -695,7 +695,7 @@ BEARER: dict[str, Any] = {"type": "http", "scheme": "bearer"}
 @pytest.mark.parametrize("scheme", [SCHEMES["oauth"], SCHEMES["oidc"], SCHEMES["mtls"]])
 def test_api_keys_are_verified_only_where_the_card_declares_them(scheme: dict[str, Any]) -> None:
     card = {"name": "n", "securitySchemes": {"s": scheme}, "security": [{"s": []}]}
-    with pytest.raises(ConfigurationError, match=r"the verifier of 's' is for API keys, and the card demands .*; pass "):
+    with pytest.raises(ConfigurationError, match=r"the verifier of 's' is for API keys, and the card .*; pass "):
         Guard(read_card(card), {"s": API_KEYS})
 
 
@@ -706,7 +706,9 @@ def test_http_bearer_is_for_either(verifier: ApiKeyVerifier | JwtVerifier) -> No
 
 @pytest.mark.parametrize("name", ["key", "query", "sid", "mtls"])
 def test_tokens_are_verified_only_where_the_card_declares_them(name: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"that of '{name}' is for tokens, and the card demands .*; pass "):
+    with pytest.raises(
+        ConfigurationError, match=f"the verifier of '{name}' is for tokens, and the card demands .*; pass "
+    ):
         guard({name: []}, given={name: TOKENS})
 
 

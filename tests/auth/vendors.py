@@ -138,7 +138,9 @@ def keycloak() -> Vendor:
                 scopes=scopes - {"invoices:read"},
             ),
             Shape(
-                name="a lightweight one", claims=light, refused=r'sub is missing or empty; Keycloak: .*"basic".*lightweight'
+                name="a lightweight one",
+                claims=light,
+                refused=r'sub is missing, empty or not a string; Keycloak: .*"basic".*lightweight',
             ),
             Shape(
                 name="one without audience mapper",

@@ -114,6 +114,19 @@ class IntrospectionVerifier(BoundVerifier[str]):
         )
 
     Why this is a class: it remembers answers.
+
+    The arguments:
+
+    - ``client_id``, ``authentication``: of this agent, as a client of the server.
+    - ``fetcher``: has the private origins and the certificate of the agent.
+    - ``knows_access_tokens_only``: the endpoint answers only for access tokens, so an answer need not show that its
+      token is one. ``marked_by``: the claims that show it at this server.
+    - ``allow_missing_audience``: accepts tokens without ``aud``, which may have been issued for another agent.
+    - ``signed_answers``: the keys of the issuer; then only answers that it signed are accepted.
+    - ``remember_for``: how long an answer is cached, in seconds, 30 at most. A revoked token is accepted for that
+      long.
+    - ``remember``: the largest number of cached tokens.
+    - ``hints``: texts that are added to errors, by the claims that they are about.
     """
 
     kind = CredentialKind.ACCESS_TOKEN
@@ -139,19 +152,6 @@ class IntrospectionVerifier(BoundVerifier[str]):
         remember: int = 32_768,
         hints: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """The arguments:
-
-        - ``client_id``, ``authentication``: of this agent, as a client of the server.
-        - ``fetcher``: has the private origins and the certificate of the agent.
-        - ``knows_access_tokens_only``: the endpoint answers only for access tokens, so an answer need not show that its
-          token is one. ``marked_by``: the claims that show it at this server.
-        - ``allow_missing_audience``: accepts tokens without ``aud``, which may have been issued for another agent.
-        - ``signed_answers``: the keys of the issuer; then only answers that it signed are accepted.
-        - ``remember_for``: how long an answer is cached, in seconds, 30 at most. A revoked token is accepted for that
-          long.
-        - ``remember``: the largest number of cached tokens.
-        - ``hints``: texts that are added to errors, by the claims that they are about.
-        """
         _check_issuer(issuer)
         _check_bool("knows_access_tokens_only", knows_access_tokens_only)
         _check_bool("allow_missing_audience", allow_missing_audience)

@@ -56,11 +56,9 @@ def given_card(card: GivenCard, *, what: str = "card") -> bytes | Mapping[str, A
             members = _dumped(card)
             if isinstance(members, dict):
                 return members
-    if isinstance(card, str):
-        raise ConfigurationError(
-            f"{what}: the text {card[:128]!a} is not a JSON object; for a file write Path({card[:128]!a})"
-        )
     kind = f"the class {card.__name__}" if isinstance(card, type) else type(card).__name__
+    if isinstance(card, str):
+        kind = f"the text {card[:64]!a}"
     raise ConfigurationError(
         f"{what}: {kind} is not a card; write a dict, bytes, JSON text, Path('card.json') or an "
         "AgentCard of a2a-sdk or a2a_trust.card.models"

@@ -177,7 +177,7 @@ async def test_an_answer_about_a_valid_access_token_for_us(changes: dict[str, An
 
 async def test_what_contradicts_an_access_token_counts_also_where_nothing_needs_to_show_it() -> None:
     lenient = {"knows_access_tokens_only": True, "marked_by": AccessTokenMark("kind", "at")}
-    assert 'kind is "rt": no access token' in await rejection_of(active(kind="rt"), **lenient)
+    assert 'kind is "rt": not an access token' in await rejection_of(active(kind="rt"), **lenient)
     for changes in ({"token_type": "refresh_token"}, {"typ": "Refresh"}, {"token_use": "refresh_token"}):
         assert "not that of an access token" in await rejection_of(active(kind="at", **changes), **lenient)
 
@@ -466,7 +466,7 @@ async def test_an_answer_that_cannot_be_used_is_503_and_not_remembered(
         server.failing, server.content_type = (status, body), content_type
         with pytest.raises(KeySourceUnavailableError):
             await verifier.verify("good", NOW)
-        with pytest.raises(KeySourceUnavailableError, match="out of reach"):
+        with pytest.raises(KeySourceUnavailableError, match="unreachable"):
             await verifier.verify("other", NOW)
         assert server.asked[0] == "good"
         assert len(server.asked) == 2  # the second was about a token that nobody has
@@ -481,7 +481,7 @@ async def test_a_server_that_hangs_is_an_outage() -> None:
         server.open.clear()
         with pytest.raises(KeySourceUnavailableError, match="no whole answer"):
             await verifier.verify("good", NOW)
-        with pytest.raises(KeySourceUnavailableError, match="out of reach"):
+        with pytest.raises(KeySourceUnavailableError, match="unreachable"):
             await verifier.verify("other", NOW)
         assert server.asked[0] == "good"
         assert len(server.asked) == 2, "the other question was about a token that nobody has"

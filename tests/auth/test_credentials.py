@@ -68,7 +68,7 @@ def test_a_header_that_came_twice_is_refused(values: tuple[bytes, bytes]) -> Non
         extract(KEY, scope(("x-api-key", values[0]), ("X-Api-Key", values[1])))
 
 
-@pytest.mark.parametrize("underscores", ["x_api_key", "X_API_KEY", "x-api_key", "x_api-key"])
+@pytest.mark.parametrize("alias", ["x_api_key", "X_API_KEY", "x-api_key", "x_api-key"])
 def test_an_alias_with_underscores_is_refused_alone_and_beside_the_real_one(alias: str) -> None:
     for headers in ([(alias, b"a")], [(alias, b"a"), ("x-api-key", b"a")], [("x-api-key", b"a"), (alias, b"a")]):
         with pytest.raises(InvalidCredentialsError, match="underscores"):

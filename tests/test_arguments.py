@@ -84,7 +84,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: CardVerifier(TRUST_FILE, clock=lambda: 0), r"trust must be TrustFile"),
     (lambda: sign_card(SWAPPED_SIGNER, SWAPPED_CARD), r"bytes is not a signer; write sign_card\(card, signer\)"),
     (lambda: sign_card(SWAPPED_SIGNER, SIGNER), r"the first argument: \w+ is not a card; write a dict, bytes"),
-    (lambda: sign_card(CARD_FILE, SIGNER), r"str is not a card; write .* Path\('card.json'\)"),
+    (lambda: sign_card(CARD_FILE, SIGNER), r"the text .* is not a card; write .* Path\('card.json'\)"),
     (lambda: sign_card(CARD, KEY), r"str is not a signer; .* load_private_key\(path\)"),
     (lambda: sign_card(CARD, SIGNERS), r"list is not a signer; .*\*signers"),
     (lambda: fetch_card(SWAPPED_TRUST, SWAPPED_CARD), "trust must be TrustFile"),

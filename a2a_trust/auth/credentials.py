@@ -1,7 +1,7 @@
-"""Take the credentials out of a request: exactly where the card says, and exactly once.
+"""Reads the credentials of a request, exactly at the places that the card names.
 
-Works on the raw lists of an ASGI scope (byte strings as they came), so that no framework's idea of a header gets in
-between. What came twice, joined, oddly spaced or under an alias is refused, never picked from.
+It works on the raw bytes of an ASGI scope, without a framework's interpretation of headers. A credential that came
+twice, joined, with odd blanks or under an alias is rejected.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ _TOKEN68: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234567
 
 
 class Extractor(Protocol):
-    """Where a request carries the credential of one scheme."""
+    """The place of one scheme's credential in requests."""
 
     @property
     def header(self) -> bytes | None:
-        """The header that is read, in lower case; None for one that is none."""
+        """The header that is read, in lower case; None if the credential is not in a header."""
         ...
 
     def take(self, lines: Lines, scope: Any) -> str | CertificateChain | None:
-        """The credential; None when the request has none; InvalidCredentialsError when it has an unusable one.
+        """The credential; None if the request has none. InvalidCredentialsError: it is malformed.
 
-        ``lines`` are those of ``header``, as ``HeaderLines`` has found them.
+        ``lines`` are the lines of ``header``, from ``HeaderLines``.
         """
         ...
 
@@ -102,8 +102,8 @@ def _only(lines: Lines, where: str) -> bytes | None:
         return None
     value = lines[0]
     if None in lines:
-        # Gateways of the CGI kind take X_Api_Key for X-Api-Key; nobody sends that by accident.
-        raise InvalidCredentialsError(f"{where}: an alias with underscores came")
+        # CGI gateways read X_Api_Key as X-Api-Key; clients do not send that by accident.
+        raise InvalidCredentialsError(f"{where}: it came with underscores in the name of its header")
     if len(lines) > 1:
         raise InvalidCredentialsError(f"{where}: it came more than once")
     return value
@@ -127,8 +127,8 @@ class InHeader:
     def __post_init__(self) -> None:
         if not _HEADER_NAME.fullmatch(self.name) or _UNSAFE_HEADERS.fullmatch(self.name.lower()):
             raise ConfigurationError(
-                f"the header {self.name[:64]!a} is not one that an API key can safely travel in; "
-                'declare another in the card, as in {"location": "header", "name": "X-API-Key"}'
+                f"the header {self.name[:64]!a} is not safe for an API key; "
+                'declare another header in the card, as in {"location": "header", "name": "X-API-Key"}'
             )
 
     def __str__(self) -> str:
@@ -247,7 +247,7 @@ class HttpAuthorization:
         if scheme.lower() != self._word:
             return None
         if not blank or not _is_token68(credential):
-            raise InvalidCredentialsError("authorization: not a scheme, one blank and one credential")
+            raise InvalidCredentialsError("authorization: expected a scheme, one blank and one credential")
         return credential.decode("ascii")
 
 
@@ -288,12 +288,12 @@ class ClientCertificate:
 def _check_parameter(name: str) -> None:
     if not _PARAMETER_NAME.fullmatch(name):
         raise ConfigurationError(
-            f"{name[:64]!a} is no name for a parameter or a cookie; use letters, digits and - . _ ~"
+            f"{name[:64]!a} cannot be the name of a parameter or a cookie; use letters, digits and - . _ ~"
         )
 
 
 def extractor_for(scheme: SecurityScheme) -> Extractor:
-    """Where requests carry the credential of a declared scheme; ConfigurationError for what cannot be enforced."""
+    """The place of a declared scheme's credential; ConfigurationError: the scheme cannot be enforced."""
     if isinstance(scheme, ApiKeyScheme):
         places = {place.location: place for place in (InHeader, InQuery, InCookie)}
         try:

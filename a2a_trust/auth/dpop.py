@@ -3,16 +3,16 @@
 The rules, in the order in which they are applied (4.3):
 
 1. One header line ``DPoP``, and in it one compact JWS.
-2. ``typ`` is dpop+jwt, ``alg`` one of our asymmetric ones, ``jwk`` a sound public key for it, without private members.
+2. ``typ`` is dpop+jwt, ``alg`` one of our asymmetric ones, ``jwk`` a valid public key for it, without private members.
 3. The key is the one that the token is bound to, by its RFC 7638 thumbprint, and the signature is the key's.
 4. ``htm`` is the request's method.
 5. ``htu`` is the configured public URL with the path that the request has. No header says where the agent lives.
-6. ``ath`` is the digest of the very token.
-7. ``nonce`` is one of ours, where nonces are given.
-8. ``iat`` is of now, give or take the window.
-9. ``jti`` was not used before with this key. It is remembered now, after everything else, and until the window ends.
+6. ``ath`` is the digest of this token.
+7. ``nonce`` is one of ours and not expired, if nonces are configured.
+8. ``iat`` differs from the current time by the window at most.
+9. ``jti`` was not used before with this key. It is remembered only now, until the window ends.
 
-The token itself was verified before: strangers reach none of this.
+The token is verified before, so a caller without a valid token cannot fill this memory.
 """
 
 from __future__ import annotations
@@ -61,28 +61,28 @@ _MIN_SECRET: Final = 32
 
 
 class ServerNonces:
-    """Nonces that proofs must hold (RFC 9449 8 and 9): a proof cannot be made long before it is used, by somebody who
-    has the key for a moment and sets ``iat`` as they like.
+    """Nonces that proofs must have (RFC 9449 8 and 9). An attacker with short access to a key cannot make proofs with
+    later ``iat`` for later use.
 
-    Each is good for the five minutes in which it is given and for the next five, in which whoever uses it is given
-    another with the answer. Nothing is stored: they are made of ``secret``, at least 32 random bytes, which all
-    processes of one agent share.
+    A nonce is valid for the five minutes in which it is given, and for the next five; in these, the answer has a new
+    nonce. Nonces are not stored. They are computed from ``secret``, at least 32 random bytes, which all processes of
+    one agent share.
     """
 
     def __init__(self, secret: bytes) -> None:
         if type(secret) is not bytes or len(secret) < _MIN_SECRET:
             raise ConfigurationError(
-                f"ServerNonces: the secret must be bytes, at least {_MIN_SECRET}; make some by "
-                "secrets.token_bytes(32), and give all processes of the agent the same"
+                f"ServerNonces: the secret must be {_MIN_SECRET} bytes or more; make one with "
+                "secrets.token_bytes(32), and give the same one to all processes of the agent"
             )
         self._secret = secret
 
     def given(self, now: float) -> str:
-        """The nonce that callers are given now."""
+        """The nonce that callers get now."""
         return self._of(int(now // _PERIOD))
 
     def take(self, nonce: str, now: float) -> bool:
-        """Whether the nonce is one that was given lately."""
+        """Whether the nonce is one of ours and not expired."""
         period, octets = int(now // _PERIOD), nonce.encode()
         return any(hmac.compare_digest(octets, self._of(each).encode()) for each in (period, period - 1))
 
@@ -92,15 +92,16 @@ class ServerNonces:
 
 
 class DPoP:
-    """Takes access tokens that are bound to a key of their client, with a proof of that key in every request.
+    """Accepts access tokens that are bound to a key of their client, with a proof of that key in every request.
 
-    ``url`` is what the URLs that clients call have in front of the paths that this application sees, from
-    configuration: ``https://agent.example``, and ``https://agent.example/team`` where a proxy takes ``/team`` away, or
-    the application is mounted there. ``window`` is by how many seconds the time of a proof may be off, either way: so
-    long can it be used. ``memory`` is where used proofs are remembered: agents of several processes need one in common.
-    With ``nonces`` a proof must also hold a nonce of ours; callers get their first with a refusal.
+    - ``url``: the beginning of the public URLs, before the paths that this application sees:
+      ``https://agent.example``, or ``https://agent.example/team`` if a proxy removes ``/team``, or the application is
+      mounted there.
+    - ``window``: by how many seconds the time of a proof may differ from now. A proof can be used for that long.
+    - ``memory``: remembers used proofs. An agent with several processes needs a shared one.
+    - ``nonces``: a proof must also have a nonce of ours; callers get the first one with a rejection.
 
-    Why this is a class: it holds the memory. Source: RFC 9449 4.3, 7, 9, 11.1.
+    Source: RFC 9449 4.3, 7, 9, 11.1.
     """
 
     def __init__(
@@ -114,11 +115,13 @@ class DPoP:
         base = _normal(url) if type(url) is str and "?" not in url and "#" not in url else None
         if base is None:
             raise ConfigurationError(
-                f"DPoP: {url!a:.128} is not the beginning of an agent's URLs; write url='https://host', or "
-                "'https://host/prefix' where a proxy takes the prefix away"
+                f"DPoP: url {url!a:.128} is not the beginning of an agent's URLs; write url='https://host', or "
+                "'https://host/prefix' if a proxy removes the prefix"
             )
         if not 0 < window <= MAX_WINDOW:
-            raise ConfigurationError(f"DPoP: window must be above 0, and at most {MAX_WINDOW:.0f} seconds")
+            raise ConfigurationError(
+                f"DPoP: window={window!r:.40} must be above 0, and at most {MAX_WINDOW:.0f} seconds"
+            )
         if nonces is not None and not isinstance(nonces, ServerNonces):
             raise ConfigurationError("DPoP: write nonces=ServerNonces(secret)")
         memory = VolatileProofMemory() if memory is None else memory
@@ -131,11 +134,11 @@ class DPoP:
 
     @property
     def url(self) -> str:
-        """What the URLs of requests begin with."""
+        """The beginning of the URLs of requests."""
         return self._base
 
     def nonce(self, now: float) -> str | None:
-        """The nonce that callers are given now; None where no nonces are."""
+        """The nonce that callers get now; None without nonces."""
         return None if self._nonces is None else self._nonces.given(now)
 
     async def check(self, lines: Lines, scope: MutableMapping[str, Any], *, token: str, jkt: str, now: float) -> None:
@@ -163,7 +166,7 @@ class DPoP:
         """Everything but the memory: the claims of a proof that is good if it is new."""
         # 1
         if not lines:
-            raise _refused("there is none, and the token is bound to a key")
+            raise _refused("it is missing, and the token is bound to a key")
         if len(lines) > 1 or lines[0] is None:
             raise _refused("it came more than once")
         proof = lines[0].strip(b" \t")
@@ -177,10 +180,10 @@ class DPoP:
         try:
             verify_jws(protected=protected, payload=payload, signature=signature, key=key)
         except InvalidSignatureError:
-            raise _refused("the signature is not that of its key") from None
+            raise _refused("the signature is not by the key in its header") from None
         claims = strict_json.parse(payload, what="claims", max_bytes=MAX_PROOF)
         if type(claims) is not dict:
-            raise _refused("the claims are no JSON object")
+            raise _refused("the claims are not a JSON object")
         # 4 and 5
         if claims.get("htm") != scope.get("method", "GET"):  # the handshake of a websocket is a GET
             raise _refused("htm is not the method of this request")
@@ -192,13 +195,13 @@ class DPoP:
         # 7
         nonce = claims.get("nonce")
         if self._nonces is not None and not (type(nonce) is str and self._nonces.take(nonce, now)):
-            raise _refused("its nonce is none that was given lately", "use_dpop_nonce")
+            raise _refused("its nonce is missing, unknown or expired", "use_dpop_nonce")
         # 8
         iat, jti = claims.get("iat"), claims.get("jti")
         if (type(iat) is not int and type(iat) is not float) or not abs(now - iat) <= self._window:
-            raise _refused("iat is not of now")
+            raise _refused(f"iat differs from the current time by more than {self._window:g} seconds")
         if type(jti) is not str or not 0 < len(jti) <= MAX_JTI:
-            raise _refused("jti is missing, or no name of a usual length")
+            raise _refused(f"jti is missing, or longer than {MAX_JTI} characters")
         return claims
 
     def _key(self, protected: str, jkt: str) -> PublicKey:
@@ -208,7 +211,7 @@ class DPoP:
             return known[1]
         key = _read_key(protected)
         if key.thumbprint != jkt:
-            raise _refused("it is by another key than the one that the token is bound to", "invalid_token")
+            raise _refused("it is by another key than the token's (cnf)", "invalid_token")
         if len(protected) <= _USUAL_HEADER:
             self._keys.put(jkt, (protected, key))
         return key
@@ -228,7 +231,7 @@ class DPoP:
 
 
 def _refused(why: str, oauth_error: str = "invalid_dpop_proof") -> InvalidCredentialsError:
-    """The refusal of a proof; ``oauth_error`` is what callers are told (RFC 9449 7.1, 9)."""
+    """The rejection of a proof; ``oauth_error`` is the error for callers (RFC 9449 7.1, 9)."""
     return InvalidCredentialsError(f"DPoP proof: {why}", oauth_error=oauth_error)
 
 
@@ -244,7 +247,7 @@ def _read_key(protected: str) -> PublicKey:
         raise MalformedError("typ is not dpop+jwt")
     algorithm = algorithm_of(header["alg"])
     if algorithm is None:
-        raise MalformedError("alg is none that is accepted")
+        raise MalformedError("its alg is not accepted")
     return public_key_from_jwk(header.get("jwk"), alg=algorithm.name)
 
 

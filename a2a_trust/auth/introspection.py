@@ -114,6 +114,19 @@ class IntrospectionVerifier(BoundVerifier[str]):
         )
 
     Why this is a class: it remembers answers.
+
+    The arguments:
+
+    - ``client_id``, ``authentication``: of this agent, as a client of the server.
+    - ``fetcher``: has the private origins and the certificate of the agent.
+    - ``knows_access_tokens_only``: the endpoint answers only for access tokens, so an answer need not show that its
+      token is one. ``marked_by``: the claims that show it at this server.
+    - ``allow_missing_audience``: accepts tokens without ``aud``, which may have been issued for another agent.
+    - ``signed_answers``: the keys of the issuer; then only answers that it signed are accepted.
+    - ``remember_for``: how long an answer is cached, in seconds, 30 at most. A revoked token is accepted for that
+      long.
+    - ``remember``: the largest number of cached tokens.
+    - ``hints``: texts that are added to errors, by the claims that they are about.
     """
 
     kind = CredentialKind.ACCESS_TOKEN
@@ -139,15 +152,6 @@ class IntrospectionVerifier(BoundVerifier[str]):
         remember: int = 32_768,
         hints: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """``client_id`` and ``authentication`` are those of this agent, as a client of the server; ``fetcher`` has the
-        private origins and the certificate of the agent.
-
-        ``knows_access_tokens_only``: the endpoint answers for access tokens only, so an answer need not show that it is
-        about one. ``marked_by``: what shows it at this server. ``allow_missing_audience``: tokens without ``aud`` are
-        accepted, although they may have been issued for another agent. ``signed_answers``: the keys of the issuer; only
-        answers that it signed are accepted then. ``remember_for`` is in seconds, 30 at most: so long a revoked token
-        counts. ``remember`` bounds the memory, in tokens. ``hints`` add to errors about the claims that they are for.
-        """
         _check_issuer(issuer)
         _check_bool("knows_access_tokens_only", knows_access_tokens_only)
         _check_bool("allow_missing_audience", allow_missing_audience)
@@ -188,12 +192,12 @@ class IntrospectionVerifier(BoundVerifier[str]):
 
     @property
     def issuers(self) -> tuple[str, ...]:
-        """Whose tokens are taken."""
+        """The issuer whose tokens are accepted."""
         return (self._issuer,)
 
     @property
     def binding(self) -> TokenBinding:
-        """Whether tokens have to be bound to a key."""
+        """Whether tokens must be bound to a key."""
         return self._binding
 
     @property
@@ -297,7 +301,7 @@ class IntrospectionVerifier(BoundVerifier[str]):
     # 4 to 7
 
     def _identity(self, answer: JSONObject, credential: str, now: float) -> tuple[Identity, float]:
-        """The identity that an answer tells of, and the moment from which the token is good."""
+        """The identity in an answer, and the time from which the token is valid."""
         if answer.get("active") is not True:
             raise InvalidCredentialsError("token: not active; it is unknown to the issuer, expired or revoked")
         claims = {name: value for name, value in _without(answer, credential).items() if value is not None}
@@ -308,7 +312,9 @@ class IntrospectionVerifier(BoundVerifier[str]):
             raise InvalidCredentialsError("token: it is a DPoP token, and the answer names no key for it (cnf.jkt)")
         self._check_is_access_token(claims)
         if bound_to is None and self._binding is TokenBinding.REQUIRED:
-            raise InvalidCredentialsError("token: it is bound to no key (cnf), and only bound tokens are taken here")
+            raise InvalidCredentialsError(
+                "token: it is not bound to a key (cnf), and this agent accepts only bound tokens"
+            )
         issuer, subject = self._caller(claims)
         identity = Identity(
             issuer=issuer,
@@ -361,7 +367,9 @@ class IntrospectionVerifier(BoundVerifier[str]):
             if subject is None:
                 continue
             if type(subject) is not str or not subject:
-                raise InvalidCredentialsError(self._with_hint("sub", f"token: {name} names nobody"))
+                raise InvalidCredentialsError(
+                    self._with_hint("sub", f"token: {name} is missing, empty or not a string")
+                )
             return f"{self._issuer}{suffix}", subject
         raise InvalidCredentialsError(self._with_hint("sub", "token: the answer has no sub, username or client_id"))
 

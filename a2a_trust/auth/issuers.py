@@ -1,4 +1,4 @@
-"""Several issuers for one security scheme, and what is asked of any verifier of tokens."""
+"""Several issuers for one security scheme."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class SeveralIssuers(BoundVerifier[str]):
 
         SeveralIssuers([JwtVerifier(OpenIdKeys(issuer, fetcher), issuer=issuer, audience=AGENT) for issuer in ISSUERS])
 
-    The verifiers are asked in their order, and the first that recognizes the token as its issuer's decides. So an
-    outage of one issuer changes nothing for the tokens of another. Opaque tokens do not say whose they are: only one
-    verifier may ask its issuer about them, because it would be told the tokens of the others.
+    The verifiers get the token in their order, and the first one that recognizes its issuer decides. So an outage of
+    one issuer does not affect the tokens of another. Opaque tokens do not name their issuer: only one verifier may
+    introspect, because its server would get the tokens of the others.
     """
 
     kind = CredentialKind.ACCESS_TOKEN
@@ -63,7 +63,7 @@ class SeveralIssuers(BoundVerifier[str]):
 
     @property
     def issuers(self) -> tuple[str, ...]:
-        """Whose tokens are taken."""
+        """The issuers whose tokens are accepted."""
         return tuple(dict.fromkeys(issuer for each in self._verifiers for issuer in each.issuers))
 
     @property
@@ -74,7 +74,7 @@ class SeveralIssuers(BoundVerifier[str]):
 
     @property
     def metadata_urls(self) -> tuple[str, ...]:
-        """Where the issuers publish their metadata; the card names one of them."""
+        """The URLs of the issuers' metadata; the card names one of them."""
         return tuple(dict.fromkeys(url for each in self._verifiers for url in each.metadata_urls))
 
     @property

@@ -3,12 +3,11 @@
 The rules, in the order in which they are applied:
 
 1. Three canonical base64url parts; a header without ``crit``; an asymmetric ``alg``.
-2. ``iss`` is exactly our issuer. A token of another issuer is for another verifier: no key is looked for.
-3. ``typ`` is that of an access token, and the claims are not those of another kind of token. ID tokens, refresh tokens
-   and logout tokens are no access tokens, whoever signed them. A JWT that does not say its kind in ``typ`` must show it
-   by its claims: ``scope`` or ``scp``, or a mark that the operator names.
-4. ``aud`` has one of our audiences; ``sub`` names somebody.
-5. ``exp`` lies ahead, ``nbf`` and ``iat`` do not.
+2. ``iss`` is exactly our issuer. A token of another issuer is for another verifier; no key is fetched for it.
+3. ``typ`` and the claims are those of an access token, not of an ID, refresh or logout token. A JWT without its kind in
+   ``typ`` must show it by a claim: ``scope``, ``scp``, or a mark that the operator names.
+4. ``aud`` has one of our audiences; ``sub`` is not empty.
+5. ``exp`` is in the future; ``nbf`` and ``iat`` are not.
 6. A token that is bound to a key or a certificate (``cnf``) proves nothing by itself: the guard demands the proof in
    every request, and ``verify``, which sees no requests, refuses it. What else ``cnf`` may say is not understood, and
    refused. A verifier may demand that tokens are bound (``TokenBinding.REQUIRED``).
@@ -67,7 +66,7 @@ from a2a_trust.strict_json import JSONObject
 __all__ = ["MAX_TOKEN", "IdTokenVerifier", "JwtVerifier", "TokenProfile"]
 
 MAX_TOKEN: Final = 16_384
-"""The longest token that is looked at, in characters."""
+"""The longest token, in characters."""
 
 MAX_SKEW: Final = 300.0
 """The most that clocks may differ, in seconds."""
@@ -78,15 +77,14 @@ _MEMORY_BYTES: Final = 4_096
 
 
 class TokenProfile(StrEnum):
-    """What an issuer writes into the access tokens that it signs."""
+    """The ``typ`` that an issuer writes into its access tokens."""
 
     RFC9068 = "at+jwt"
-    """``typ`` is at+jwt: an access token says so."""
+    """``typ`` is at+jwt, which marks an access token."""
 
     PLAIN_JWT = "JWT"
-    """``typ`` is JWT or absent, as Keycloak and Entra ID write it. Such a token is told from ID, refresh and logout
-    tokens by what it must have (``scope``, ``scp``, Entra's ``azpacr`` or ``appidacr``, or an ``AccessTokenMark``) and
-    must not have."""
+    """``typ`` is JWT or absent, as in Keycloak and Entra ID. Claims must show that it is an access token: ``scope``,
+    ``scp``, Entra's ``azpacr`` or ``appidacr``, or an ``AccessTokenMark``. Claims of other tokens are rejected."""
 
 
 #: Claims of ID tokens (OpenID Connect Core 3.3.2.11) and of logout tokens (Back-Channel Logout 2.4).
@@ -105,7 +103,7 @@ _FLAT: Final = frozenset({str, int, bool, type(None)})
 
 
 class _Header(NamedTuple):
-    """What a token's header says; ``typ`` in lower case and without ``application/``."""
+    """The members of a token's header; ``typ`` in lower case and without ``application/``."""
 
     kid: str | None
     kty: str
@@ -115,12 +113,12 @@ class _Header(NamedTuple):
 class _Verified(NamedTuple):
     identity: Identity
     signed: bytes
-    """The digest of what the issuer has signed: a signature can have other spellings, which are other tokens."""
+    """The digest of the signed part: one signed part can have several valid signatures."""
     generation: int
 
 
 class JwtVerifier(BoundVerifier[str]):
-    """Verifies access tokens of one issuer; issuer and audience are compared exactly.
+    """Verifies JWT access tokens of one issuer; issuer and audience must match exactly.
 
     ::
 
@@ -170,11 +168,13 @@ class JwtVerifier(BoundVerifier[str]):
                 "JwksCache(fetcher.loader(url, configured=True))"
             )
         if isinstance(keys, IssuerKeys) and keys.issuer != issuer:
-            raise ConfigurationError(f"JwtVerifier: the keys are those of {keys.issuer!a}; pass that as issuer")
+            raise ConfigurationError(
+                f"JwtVerifier: issuer is {issuer!a}, and the keys are those of {keys.issuer!a}; make both the same"
+            )
         if not 0 <= skew <= MAX_SKEW:
-            raise ConfigurationError(f"JwtVerifier: skew must be 0 to {MAX_SKEW:.0f} seconds")
+            raise ConfigurationError(f"JwtVerifier: skew={skew!r:.40} must be 0 to {MAX_SKEW:.0f} seconds")
         if type(remember) is not int or remember < 0:
-            raise ConfigurationError("JwtVerifier: remember is a number of tokens, 0 or more")
+            raise ConfigurationError(f"JwtVerifier: remember={remember!r:.40} must be a number of tokens, 0 or more")
         self._keys, self._issuer, self._skew = keys, issuer, skew
         self._audiences = audiences_of(audience, "JwtVerifier")
         self._profiles = {each.lower(): each for each in _profiles_of(profile)}
@@ -182,7 +182,7 @@ class JwtVerifier(BoundVerifier[str]):
         self._audience_from = audience_from
         if audience_from is not None and (not audience_from or not self._marks):
             raise ConfigurationError(
-                "audience_from: without aud only a mark tells access tokens from others; name it: "
+                "audience_from: it needs a claim that marks access tokens, because they have no aud; write "
                 'marked_by=AccessTokenMark("token_use", "access")'
             )
         self._binding = TokenBinding(binding)
@@ -192,28 +192,28 @@ class JwtVerifier(BoundVerifier[str]):
 
     @property
     def issuers(self) -> tuple[str, ...]:
-        """Whose tokens are taken."""
+        """The issuer whose tokens are accepted."""
         return (self._issuer,)
 
     @property
     def binding(self) -> TokenBinding:
-        """Whether tokens have to be bound to a key."""
+        """Whether tokens must be bound to a key."""
         return self._binding
 
     @property
     def metadata_urls(self) -> tuple[str, ...]:
-        """Where the keys are found; empty when their URL is configured. The guard compares it with the card's."""
+        """The URL of the issuer's metadata, which the guard compares with the card; empty if keys come another way."""
         return (self._keys.metadata_url,) if isinstance(self._keys, IssuerKeys) else ()
 
     async def verify_bound(self, credential: str, now: float) -> Identity:
-        """The identity in an access token; when it is ``bound_to`` keys, it counts for nothing without their proofs.
+        """The identity in an access token. If it is ``bound_to`` keys, the calling code must check their proofs.
 
-        InvalidCredentialsError, KeySourceUnavailableError.
+        InvalidCredentialsError, KeySourceUnavailableError: as for ``Verifier.verify``.
         """
         if len(credential) > MAX_TOKEN or not credential.isascii():
             raise InvalidCredentialsError("token: too long, or not ASCII")
         digest = hashlib.sha256(credential.encode()).digest()
-        # Read before the key is asked for: if a key is lost meanwhile, what it verified counts for nothing.
+        # Read before the key: if a key is lost meanwhile, the cached result is not used.
         generation = self._keys.generation
         verified = self._verified.get(digest, now)
         if verified is not None:
@@ -232,8 +232,8 @@ class JwtVerifier(BoundVerifier[str]):
         return identity
 
     def forget(self, credential: str) -> None:
-        """Drop what is remembered of a token, as after its revocation, and of every other token that differs from it
-        in nothing but the signature: of an ECDSA signature (r, s) anybody can make the second one, (r, n - s)."""
+        """Remove a token from the cache, for example after its revocation, and every token with the same signed part:
+        from an ECDSA signature (r, s) anybody can make a second one, (r, n - s)."""
         signed = _signed(credential)
         self._verified.remove_where(lambda verified: verified.signed == signed)
 
@@ -267,7 +267,9 @@ class JwtVerifier(BoundVerifier[str]):
         # 4 to 6
         identity, good_from = self._identity(claims, now)
         if identity.bound_to is None and self._binding is TokenBinding.REQUIRED:
-            raise InvalidCredentialsError("token: it is bound to no key (cnf), and only bound tokens are taken here")
+            raise InvalidCredentialsError(
+                "token: it is not bound to a key (cnf), and this agent accepts only bound tokens"
+            )
         # 7
         key = await (self._keys.only_key(kty) if kid is None else self._keys.key(kid, kty))
         if not key.is_valid_at(now):
@@ -290,28 +292,28 @@ class JwtVerifier(BoundVerifier[str]):
         for mark in self._marks:
             if mark.is_contradicted_by(claims):
                 said = shown(claims[mark.claim]) if mark.claim in claims else "missing"
-                why = f"token: {mark.claim} is {said}: no access token"
+                why = f"token: {mark.claim} is {said}, so it is not an access token"
                 raise InvalidCredentialsError(self._with_hint(mark.claim, why))
         kind = claim_of_kind(claims, NOT_ACCESS)
         if kind is not None:
-            raise InvalidCredentialsError(f"token: its own claim {kind} says that it is no access token")
+            raise InvalidCredentialsError(f"token: its claim {kind} says that it is not an access token")
         if profile is TokenProfile.PLAIN_JWT:
             said = claims.get("typ", _KEYCLOAK_ACCESS)
             if said != _KEYCLOAK_ACCESS and not (said == _KEYCLOAK_BOUND and "cnf" in claims):
-                raise InvalidCredentialsError(f"token: its own claim typ is {shown(said)}: no access token")
+                raise InvalidCredentialsError(f"token: its claim typ is {shown(said)}, so it is not an access token")
             if not is_marked and _OF_ACCESS_TOKENS.isdisjoint(claims):
-                why = "token: nothing shows that it is an access token, such as scope or scp"
+                why = "token: no claim shows that it is an access token, such as scope or scp"
                 option = (
                     "; name a claim that only access tokens of this issuer have: marked_by=AccessTokenMark('claim')"
                 )
                 raise InvalidCredentialsError(self._with_hint("scope", why if self._marks else f"{why}{option}"))
 
     def _identity(self, claims: JSONObject, now: float) -> tuple[Identity, float]:
-        """Rules 4 to 6: the identity that the claims tell of, and the moment from which the token is good."""
+        """Rules 4 to 6: the identity in the claims, and the moment from which the token is valid."""
         self._check_audience(claims)
         subject = claims.get("sub")
         if type(subject) is not str or not subject:
-            raise InvalidCredentialsError(self._with_hint("sub", "token: sub names nobody"))
+            raise InvalidCredentialsError(self._with_hint("sub", "token: sub is missing, empty or not a string"))
         good_from, good_until = moments_of(claims, now, self._skew)
         if good_until is None:
             raise InvalidCredentialsError("token: it has no exp")
@@ -357,7 +359,7 @@ class IdTokenVerifier(JwtVerifier):
     def _check_kind(self, claims: JSONObject, profile: TokenProfile) -> None:  # noqa: ARG002  it is the plain one
         is_other = "events" in claims or claims.get("typ", "ID") != "ID" or claim_of_kind(claims, NOT_ID) is not None
         if is_other or not _OF_ACCESS_TOKENS.isdisjoint(claims):
-            raise InvalidCredentialsError("token: a logout, refresh or access token is no ID token")
+            raise InvalidCredentialsError("token: it is a logout, refresh or access token, not an ID token")
         audience = claims.get("aud")
         is_for_several = type(audience) is list and len(audience) > 1
         if claims.get("azp", None if is_for_several else self._audience) != self._audience:
@@ -370,7 +372,7 @@ def _read_header(protected: str) -> _Header:
     header = read_header(protected)
     algorithm = algorithm_of(header["alg"])
     if algorithm is None:
-        raise InvalidCredentialsError("token: alg is none that is accepted")
+        raise InvalidCredentialsError("token: its alg is not accepted")
     kid, typ = header.get("kid"), header.get("typ", "JWT")
     if "kid" in header and type(kid) is not str:
         raise InvalidCredentialsError("token: kid is not a string")
@@ -409,7 +411,7 @@ def _read_claims(payload: bytes) -> JSONObject:
     if type(claims) is not dict or not _FLAT.issuperset(map(type, claims.values())):
         claims, _ = strict_json.read_numbers(payload, claims, text, what="claims")
         if type(claims) is not dict:
-            raise InvalidCredentialsError("token: the claims are no JSON object")
+            raise InvalidCredentialsError("token: the claims are not a JSON object")
     return claims
 
 

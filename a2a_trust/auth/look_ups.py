@@ -1,4 +1,4 @@
-"""Look-ups in a store, several together: one trip at a time, and who comes meanwhile shares the next one."""
+"""Batches look-ups in a store: one trip at a time; later look-ups share the next trip."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class _Waiting(Generic[_K, _V]):
 class LookUps(Generic[_K, _V]):
     """Looks keys up in a store, up to 100 in one trip.
 
-    A flood of unknown keys delays a good key only by the trips before it: trips are short, a key is looked up once for
-    all who wait for it, and the number of waiting keys is bounded. Keys that go ``first`` are in the next trips,
-    whatever else waits; the caller bounds their number.
+    A flood of unknown keys delays a valid key only by the trips before it: trips are short, a key is looked up once for
+    all waiting requests, and the number of waiting keys is bounded. Keys with ``first`` are in the next trips; the
+    caller bounds their number.
 
     One trip at a time for each event loop; loops of other threads make their own.
     """
@@ -84,7 +84,7 @@ class LookUps(Generic[_K, _V]):
         return future
 
     async def _work(self, waiting: _Waiting[_K, _V]) -> None:
-        """Trip after trip, until nobody waits. A trip that fails ends all of them: the next would fail as well."""
+        """Trip after trip, until no key waits. A trip that fails ends all of them: the next would fail, too."""
         try:
             while keys := tuple(islice(chain(waiting.first, waiting.then), _TOGETHER)):
                 found = await self._find(keys)
@@ -93,7 +93,7 @@ class LookUps(Generic[_K, _V]):
         except Exception as error:  # noqa: BLE001  it goes to those who wait
             for future in chain(waiting.first.values(), waiting.then.values()):
                 future.set_exception(error)
-                future.exception()  # nobody may wait for it
+                future.exception()  # retrieved, because perhaps no request waits for it any more
         finally:
             for future in chain(waiting.first.values(), waiting.then.values()):
                 future.cancel()  # with the loop; those that have a result keep it

@@ -1,8 +1,8 @@
-"""How many failed requests one credential name and one peer may make, before passwords are refused unverified.
+"""Limits failed requests by peer and by credential name; beyond a limit, passwords are rejected unverified.
 
-Only failures count. A credential that nobody can guess is verified whatever was counted; of others the verifier says
-whether one is remembered as verified. The peer is the address in the scope: that of the socket, or what a proxy has
-written there which the server trusts.
+Only failures count. A credential that cannot be guessed is always verified. For other credentials, the verifier knows
+whether one was verified a short while ago. The peer is the address in the scope: that of the socket, or one from a
+proxy that the server trusts.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ that no peer fills the queue alone."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureLimits:
-    """How many requests with a wrong password or API key are accepted in a time, as in ``"10/minute"``.
+    """How many requests with a wrong password or API key are accepted in a period, as in ``"10/minute"``.
 
-    ``by_credential`` counts for each pair of a peer and a user name (or key id), ``by_peer`` for each peer: an IPv4
-    address, or an IPv6 network of 64 bits. Credentials without a name count for their peer only.
+    ``by_credential`` is the limit for each pair of a peer and a user name (or key id), ``by_peer`` for each peer: an
+    IPv4 address, or an IPv6 network of 64 bits. Credentials without a name count only for their peer.
 
-    Beyond a limit the answer is 429, and passwords of this peer are not verified until the time has passed. API keys,
-    passwords that are remembered as verified, and tokens are verified anyway.
+    Beyond a limit the answer is 429, and passwords of this peer are not verified until the period ends. API keys,
+    tokens, and passwords that were verified a short while ago are still verified.
     """
 
     by_credential: str = "10/minute"
@@ -69,7 +69,7 @@ def _limit(limits: FailureLimits, option: str) -> _Limit:
         item = None
     if item is None or item.amount < 1:
         raise ConfigurationError(
-            f"failures: {option}={text!r:.64} is not one limit; write a number of failures, 1 or more, and a time, as "
+            f"failures: {option}={text!r:.64} is not a limit; write a number of failures, 1 or more, and a period, as "
             'in "10/minute", "100/hour" or "20/5 minutes"'
         )
     return _Limit(f"{option}={text}", item)

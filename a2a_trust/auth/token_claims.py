@@ -1,7 +1,7 @@
-"""What the claims of a token say: whom it is for, what it allows, what it is bound to, and that it is an access token.
+"""Reads the claims of a token: audience, scopes, binding, times, and the kind of token.
 
-Issuers write the same things in different claims. Each difference is named by the operator, or by a preset of
-``providers``; nothing is guessed. The claims may be unverified: whatever is read here can only reject a token.
+Issuers write the same facts in different claims. The operator or a preset of ``providers`` names each difference;
+nothing is guessed. The claims may be unverified here, so they can only cause a rejection.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ __all__ = [
 ]
 
 ScopesFrom: TypeAlias = str | Iterable[str] | Callable[[Mapping[str, Any]], Iterable[str]]
-"""Where the scopes of a token are: the name of a claim, several names, or a function of the verified claims.
+"""The place of a token's scopes: the name of a claim, several names, or a function of the verified claims.
 
-Dots in a name separate nested claims (``realm_access.roles``), except in a name with a colon or a slash, which is that
-of one claim (``https://example.com/roles``). A claim holds scopes as a string of words, as a list of strings, or, other
-than ``scope`` and ``scp``, as an object whose members are named for them; a member that is false, null, 0 or empty is
-no scope.
+Dots in a name separate nested claims (``realm_access.roles``). A name with a colon or a slash is one claim
+(``https://example.com/roles``). A claim has scopes as a string of words, or as a list of strings. A claim other than
+``scope`` and ``scp`` may also be an object: the names of its members are scopes, except members that are false, null, 0
+or empty.
 """
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class AccessTokenMark:
-    """A claim that all access tokens of an issuer have, or some of them, and none of its other tokens.
+    """A claim that only access tokens of an issuer have, and no other token of it.
 
     ::
 
@@ -52,8 +52,8 @@ class AccessTokenMark:
         AccessTokenMark("sub", prefix="spiffe://")    # the claim begins so
         AccessTokenMark("kubernetes.io")              # the claim is there
 
-    A token that has the claim with another value is no access token; with ``in_all``, a token without the claim is not
-    one either, whatever else it has. ``claim`` is the exact name of a claim at the top.
+    A token with another value of the claim is not an access token. With ``in_all``, a token without the claim is not
+    one either. ``claim`` is the exact name of a claim at the top level.
     """
 
     claim: str
@@ -65,7 +65,7 @@ class AccessTokenMark:
         texts = (claim, prefix, *values)
         if not all(type(text) is str for text in texts) or not claim or "" in values or (values and prefix):
             raise ConfigurationError(
-                "AccessTokenMark: write the name of a claim, and strings that are its values, or a prefix: "
+                "AccessTokenMark: write the name of a claim, and its values or a prefix as strings, as in "
                 'AccessTokenMark("use", "access")'
             )
         for name, value in (("claim", claim), ("values", values), ("prefix", prefix), ("in_all", in_all is True)):
@@ -141,11 +141,11 @@ _DIGEST_OCTETS: Final = 32
 def binding_of(cnf: object) -> KeyBinding:
     """What the token is bound to (RFC 7800 3.1); InvalidCredentialsError for what is not understood."""
     if type(cnf) is not dict or not cnf or not cnf.keys() <= _CONFIRMATIONS.keys():
-        raise InvalidCredentialsError("token: it is bound to a key (cnf) in a way that is not understood")
+        raise InvalidCredentialsError("token: it is bound to a key in a way that is not supported (cnf)")
     for name, thumbprint in cnf.items():
         what = f"it is bound to a key (cnf): {name}"
         if type(thumbprint) is not str or len(base64url.decode(thumbprint, what)) != _DIGEST_OCTETS:
-            raise InvalidCredentialsError(f"token: {what} is no SHA-256 thumbprint")
+            raise InvalidCredentialsError(f"token: {what} is not a SHA-256 thumbprint")
     return KeyBinding(**{_CONFIRMATIONS[name]: thumbprint for name, thumbprint in cnf.items()})
 
 
@@ -165,7 +165,7 @@ def moments_of(claims: Mapping[str, Any], now: float, skew: float) -> tuple[floa
 
 
 def shown(value: object) -> str:
-    """A claim for the audit trail: it is anybody's, so escaped, and cut."""
+    """A claim for the audit trail, escaped and cut, because a caller may have chosen it."""
     return json.dumps(value, default=repr)[:200]
 
 
@@ -223,7 +223,7 @@ class ScopeClaims:
         except Exception as error:  # noqa: BLE001  the function is anybody's
             raise InvalidCredentialsError(f"token: scopes_from raised {type(error).__name__}") from None
         if scopes is None or not all(type(scope) is str for scope in scopes):
-            raise InvalidCredentialsError("token: scopes_from returned something else than a list of strings")
+            raise InvalidCredentialsError("token: scopes_from did not return a list of strings")
         return scopes - _NO_SCOPE
 
 

@@ -57,6 +57,8 @@ def given_card(card: GivenCard, *, what: str = "card") -> bytes | Mapping[str, A
             if isinstance(members, dict):
                 return members
     kind = f"the class {card.__name__}" if isinstance(card, type) else type(card).__name__
+    if isinstance(card, str):
+        kind = f"the text {card[:64]!a}"
     raise ConfigurationError(
         f"{what}: {kind} is not a card; write a dict, bytes, JSON text, Path('card.json') or an "
         "AgentCard of a2a-sdk or a2a_trust.card.models"

@@ -247,7 +247,7 @@ class JwksCache:
 
     def _report(self, key_set: KeySet) -> None:
         level = logging.INFO if key_set.keys else logging.WARNING
-        _log.log(level, "%s: %d keys, %d not usable", self._name, len(key_set.keys), len(key_set.skipped))
+        _log.log(level, "%s: usable keys: %d, not usable: %d", self._name, len(key_set.keys), len(key_set.skipped))
 
 
 async def _result(flight: asyncio.Task[_Snapshot | None]) -> _Snapshot | None:

@@ -76,7 +76,7 @@ async def test_a_guard_that_is_not_seen_judges_all_the_same(hide: Callable[[Any]
 async def test_nobody_becomes_another_caller_behind_a_guard(path: str) -> None:
     app = protected(as_caller(agent(), ROOT))
     async with memory_client(app, base_url=HERE) as http:
-        with pytest.raises(ConfigurationError, match="a guard has judged this request"):
+        with pytest.raises(ConfigurationError, match="this request has come through a guard already"):
             await http.get(path, headers={"X-API-Key": KEY})
 
 

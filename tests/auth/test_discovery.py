@@ -139,7 +139,7 @@ async def test_an_authorization_server_may_have_it_at_any_place_of_rfc_8414(loca
     ],
 )
 async def test_a_metadata_url_that_is_not_the_issuers_is_a_mistake(url: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"can be one of https://a\.example/\.well-known/oauth-"):
+    with pytest.raises(ConfigurationError, match=r"write one of https://a\.example/\.well-known/oauth-"):
         OAuth2Keys("https://a.example/t", Fetcher(), metadata_url=url)
 
 
@@ -309,5 +309,5 @@ async def test_a_document_that_becomes_anothers_changes_no_keys() -> None:
 async def test_the_keys_of_one_issuer_prove_nothing_about_another(kind: type[JwtVerifier], other: str) -> None:
     keys = OpenIdKeys("https://idp.example", Fetcher())
     kind(keys, issuer="https://idp.example", audience="x")
-    with pytest.raises(ConfigurationError, match=r"those of 'https://idp\.example'; pass that as issuer"):
+    with pytest.raises(ConfigurationError, match=r"those of 'https://idp\.example'; make both the same"):
         kind(keys, issuer=other, audience="x")

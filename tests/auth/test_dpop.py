@@ -247,7 +247,7 @@ async def test_claims_that_are_no_one_object_are_refused(said: bytes) -> None:
     "lines", [[], [None], [b"x", b"x"], [proof(TOKEN).encode()] * 2, [proof(TOKEN).encode(), None]]
 )
 async def test_there_is_exactly_one_header_line(lines: list[bytes | None]) -> None:
-    with pytest.raises(InvalidCredentialsError, match=r"there is none|more than once"):
+    with pytest.raises(InvalidCredentialsError, match=r"it is missing|more than once"):
         await DPoP(url=BASE).check(lines, scope_of(), token=TOKEN, jkt=CLIENT.public_key.thumbprint, now=NOW)
 
 

@@ -128,5 +128,5 @@ def test_the_card_names_the_metadata_of_one_of_them() -> None:
         schemes = {"login": {"type": "openIdConnect", "openIdConnectUrl": url}}
         guard({"login": []}, given={"login": several()}, card={"securitySchemes": schemes})
     schemes = {"login": {"type": "openIdConnect", "openIdConnectUrl": "https://three.example/.well-known/x"}}
-    with pytest.raises(ConfigurationError, match=r"takes the keys of '.*one\.example.*' and '.*two\.example"):
+    with pytest.raises(ConfigurationError, match=r"uses the keys of '.*one\.example.*' and '.*two\.example"):
         guard({"login": []}, given={"login": several()}, card={"securitySchemes": schemes})

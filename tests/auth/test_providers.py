@@ -134,7 +134,7 @@ async def test_a_token_that_the_vendor_has_not_signed_is_refused(
 async def test_who_sends_the_id_token_is_told_so_in_the_log(name: str) -> None:
     vendor = next(vendor for vendor in VENDORS if vendor.name == name)
     bare: dict[str, Any] = {"aud": vendor.audience, "nonce": ..., "at_hash": ...}
-    with pytest.raises(InvalidCredentialsError, match="no access token; send the access token, not the ID token"):
+    with pytest.raises(InvalidCredentialsError, match="not an access token; send the access token, not the ID token"):
         await vendor.verifier(Fetcher()).verify(vendor.others[0].token(**bare), NOW)
 
 

@@ -86,9 +86,9 @@ def _raising(claims: Any) -> list[str]:
     ("function", "why"),
     [
         (_raising, "scopes_from raised KeyError$"),
-        (lambda claims: "admin", "returned something else"),
-        (lambda claims: [1], "returned something else"),
-        (lambda claims: {"a": 1}, "returned something else"),
+        (lambda claims: "admin", "did not return a list of strings"),
+        (lambda claims: [1], "did not return a list of strings"),
+        (lambda claims: {"a": 1}, "did not return a list of strings"),
         (lambda claims: None, "scopes_from raised TypeError"),
     ],
 )

@@ -138,7 +138,9 @@ def keycloak() -> Vendor:
                 scopes=scopes - {"invoices:read"},
             ),
             Shape(
-                name="a lightweight one", claims=light, refused=r'sub names nobody; Keycloak: .*"basic".*lightweight'
+                name="a lightweight one",
+                claims=light,
+                refused=r'sub is missing, empty or not a string; Keycloak: .*"basic".*lightweight',
             ),
             Shape(
                 name="one without audience mapper",
@@ -483,10 +485,12 @@ def spiffe() -> Vendor:
             Shape(
                 name="one of another domain",
                 claims={**svid, "sub": "spiffe://example.org.evil/a", "scope": "x"},
-                refused="sub is .* no access token",
+                refused="sub is .* not an access token",
             ),
             Shape(
-                name="one of no workload", claims={**svid, "sub": "spiffe://example.org/"}, refused="no access token"
+                name="one of no workload",
+                claims={**svid, "sub": "spiffe://example.org/"},
+                refused="not an access token",
             ),
         ),
         others=(

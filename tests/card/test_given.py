@@ -212,7 +212,7 @@ def test_the_checks_of_cards_are_for_models_too() -> None:
 
 
 def test_a_source_signs_by_itself() -> None:
-    with pytest.raises(ConfigurationError, match="a source of its own signs by itself; pass the card itself"):
+    with pytest.raises(ConfigurationError, match="the signer of serving= would not sign; pass the card itself"):
         protect(Starlette(), card=FixedCard(CARD), verifiers=VERIFIERS, serving=CardServing(signer=SIGNER))
 
 

@@ -167,7 +167,7 @@ def test_two_credentials_in_one_place() -> None:
     with pytest.raises(MissingCredentialsError, match="basic and bearer need the same place in the request"):
         answered(view_of(["basic", "bearer"]), basic=BASIC, bearer=TOKEN)
     twin = {"key": HEADER, "twin": HEADER}
-    with pytest.raises(MissingCredentialsError, match="key and twin would stand in the same place"):
+    with pytest.raises(MissingCredentialsError, match="key and twin need the same place"):
         answered(view_of(["key", "twin"], securitySchemes=twin), key=KEY, twin=KEY)
 
 

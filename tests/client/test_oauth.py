@@ -736,7 +736,7 @@ def test_arguments_of_a_credential(client_of: Make) -> None:
             own(client_of(), allowed_scopes=scopes)
     with pytest.raises(ConfigurationError, match=r"ClientCredentials: the first argument is not an OAuthClient"):
         own("https://idp.example")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match='method is "client_secret_basic" or'):
+    with pytest.raises(ConfigurationError, match='write "client_secret_basic" or'):
         ClientSecret("s3cret", method="client_secret_jwt")  # type: ignore[arg-type]
     for make in (
         lambda each: ClientSecret(each),

@@ -282,7 +282,7 @@ async def test_an_empty_set_is_believed(caplog: pytest.LogCaptureFixture) -> Non
     await world.settled()
     assert not await world.has("a")
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
-        "issuer: 0 keys, 0 not usable"
+        "issuer: usable keys: 0, not usable: 0"
     ]
 
 

@@ -103,7 +103,7 @@ async def test_of_what_a_login_gives_only_the_access_token_is_good(provider: Ope
 async def test_an_id_token_without_nonce_is_no_access_token(provider: OpenIdProvider, profile: TokenProfile) -> None:
     """Nothing in its claims is foreign to an access token, and it has no ``typ``."""
     tokens = await provider.login("ES256")
-    with pytest.raises(InvalidCredentialsError, match=r"typ is not at\+jwt|nothing shows that it is an access token"):
+    with pytest.raises(InvalidCredentialsError, match=r"typ is not at\+jwt|no claim shows that it is an access token"):
         await verified(verifier_of(provider, audience="web-ES256", profile=profile), tokens["id_token"])
 
 

@@ -88,7 +88,7 @@ async def test_an_application_without_a_lifespan_runs_too() -> None:
 @pytest.mark.parametrize("elsewhere", ["https://other.test/", "http://agent.test/", "https://agent.test:8443/"])
 async def test_there_is_nothing_at_another_origin(elsewhere: str) -> None:
     async with memory_client(living([])) as http:
-        with pytest.raises(httpx.ConnectError, match=r"in memory there is only https://agent\.test"):
+        with pytest.raises(httpx.ConnectError, match=r"only https://agent\.test can be reached"):
             await http.get(elsewhere)
 
 
@@ -214,7 +214,7 @@ async def test_a_client_asks_only_for_what_the_card_names() -> None:
 async def test_requests_to_other_origins_do_not_reach_the_agent() -> None:
     agent = InMemoryAgent(shout)
     async with httpx.AsyncClient(transport=agent.transport) as http:
-        with pytest.raises(httpx.ConnectError, match=r"in memory there is only https://agent\.test"):
+        with pytest.raises(httpx.ConnectError, match=r"only https://agent\.test can be reached"):
             await http.post("https://evil.test/rpc", json=call("SendMessage"), headers={"X-API-Key": agent.key()})
 
 

@@ -44,7 +44,7 @@ async def test_a_good_token_names_its_subject_with_scopes_and_claims() -> None:
         (lambda: TokenIssuer("https://other.test").token(audience=HERE), "iss is not the issuer"),
         (lambda: TokenIssuer().token(audience=HERE), "the signature is not the issuer's"),
         (lambda: IDP.token(audience=HERE, nbf=time.time() + 60), "it is not valid yet"),
-        (lambda: IDP.token(audience=HERE, sub=""), "sub names nobody"),
+        (lambda: IDP.token(audience=HERE, sub=""), "sub is missing, empty or not a string"),
         (lambda: IDP.token(audience=HERE, nonce="1"), "claims of an ID token"),
         (lambda: IDP.token(audience=HERE, cnf={"jkt": "A" * 43}), "bound to a key"),
     ],

@@ -1,4 +1,4 @@
-"""API keys: how one looks, what is kept of it, and the verifier that judges it by what is kept.
+"""API keys: their format, their records, and the verifier that checks keys against the records.
 
 A key is ``prefix_id_secret`` with a checksum, 55 characters with the default prefix::
 
@@ -6,10 +6,10 @@ A key is ``prefix_id_secret`` with a checksum, 55 characters with the default pr
     ───┬──────────── ────────────────┬────────── ──┬───
     its id, public     the secret, 190 bits     CRC-32 of all before it, in base 62
 
-The prefix is a word of the operator's, by which scanners find leaked keys; the checksum tells them, and tells us, a key
-from a lookalike and from a typo. The id stands in lists, logs and identities. Of the whole text only the SHA-256 is
-kept: it needs no salt and no slow hash, since nobody can guess 190 random bits. Keys that were made elsewhere can be
-imported; they are known by their digest alone, and are as good as they are random: that nobody can check here.
+The operator chooses the prefix, so that scanners find leaked keys. The checksum distinguishes a key from a similar text
+and from a typo. The id stands in lists, logs and identities. Only the SHA-256 of the whole text is stored; it needs no
+salt and no slow hash, because 190 random bits cannot be guessed. Keys from elsewhere can be imported. They are found by
+their digest, and their randomness cannot be checked here.
 """
 
 from __future__ import annotations
@@ -85,11 +85,11 @@ _log = logging.getLogger("a2a_trust")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKeyRecord:
-    """What is kept of a key: enough to know it again, and never the key.
+    """The record of a key in a store, without the key itself.
 
-    ``digest`` is the SHA-256 of its whole text. Moments are seconds since the epoch; the key is good until just before
+    ``digest`` is the SHA-256 of the key's whole text. Times are seconds since the epoch; the key is valid before
     ``expires``. ``replaced_by`` is the id of the key that a rotation made in its place. An ``imported`` key was made
-    elsewhere: its id is a name that was given to it here, and no part of its text.
+    elsewhere; its id was made here, and is not part of its text.
     """
 
     key_id: str
@@ -114,7 +114,7 @@ class ApiKeyRecord:
         if not all(_KEY_ID.fullmatch(each) for each in (self.key_id, self.replaced_by) if each is not None):
             raise ConfigurationError("API key: the id is a prefix, an underscore and 12 letters or digits")
         if len(self.digest) != sha256().digest_size:
-            raise ConfigurationError("API key: the digest is no SHA-256")
+            raise ConfigurationError("API key: the digest is not a SHA-256: expected 32 bytes")
         check_scopes(self.scopes, "API key")
         check_name(self.owner, "API key: the owner")
         check_moments("API key", self.expires, self.created)
@@ -126,9 +126,9 @@ class ApiKeyRecord:
 
 @dataclass(frozen=True, slots=True)
 class IssuedApiKey:
-    """A key that was just made. ``text`` is the key itself, which exists nowhere else: hand it over, and let it go.
+    """A new key. ``text`` is the key itself, which is stored nowhere: give it to its owner, and do not keep it.
 
-    ``replaces``: the record of the key that it replaces, as it was before.
+    ``replaces`` is the previous record of the key that it replaces.
     """
 
     record: ApiKeyRecord
@@ -140,10 +140,12 @@ class IssuedApiKey:
 
 
 def key_id_of(text: str) -> str:
-    """The id in a whole key of ours. MalformedError when the form or the checksum is not that of one."""
+    """The id in a key that was made here. MalformedError: its form or its checksum is wrong."""
     match = _KEY.fullmatch(text)
     if match is None or _checksum(text[:-_CHECKSUM_LENGTH]) != text[-_CHECKSUM_LENGTH:]:
-        raise MalformedError("this is no API key of ours, or one that was mistyped or cut: its checksum does not hold")
+        raise MalformedError(
+            "not an API key of this tool, or mistyped or cut: the checksum is wrong; write the whole key"
+        )
     return match[1]
 
 
@@ -171,25 +173,25 @@ def _new_id(prefix: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FoundApiKeys:
-    """What a look-up found. ``revision``: a value that the store never has twice; any change but that of a last use
-    gives it another one. It is of the same moment as the records, or earlier."""
+    """The result of a look-up. ``revision`` is a value that the store never repeats; every change except of a last use
+    gives a new one. It is as old as the records, or older."""
 
     revision: Hashable
     records: tuple[ApiKeyRecord, ...]
 
 
 class ApiKeyStore(Protocol):
-    """Where a verifier finds keys. Write your own over any database; these two methods are all that is asked."""
+    """The keys of a verifier. To use another database, write a class with these two methods."""
 
     async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
-        """The records with these digests, 100 at most, the refused ones included; digests without one are left out.
+        """The records with these digests, at most 100, also of revoked and expired keys; unknown digests are left out.
 
-        Any exception means that the keys cannot be read now. The verifier waits 5 seconds.
+        Any exception means that the keys cannot be read now. The verifier waits 5 seconds at most.
         """
         ...
 
     async def touch(self, used: Mapping[str, float]) -> None:
-        """Keep the moment of the last use, by key id, where it is later than the one that is kept."""
+        """Store the time of the last use by key id, if it is later than the stored one."""
         ...
 
 
@@ -202,10 +204,10 @@ class KeyTable(Protocol):
 
 
 class ApiKeyWrites:
-    """What an operator does with keys, the same in every store that can open a table for writing.
+    """The operator's changes of keys, for every store that can open a table for writing.
 
-    All of it is synchronous and safe in threads; in a running server: ``await asyncio.to_thread(store.revoke, id)``.
-    ConfigurationError when what is asked for cannot be; nothing was changed then.
+    All methods are synchronous and safe in threads; in a running server: ``await asyncio.to_thread(store.revoke, id)``.
+    ConfigurationError: an argument is wrong, or the change is not possible; nothing was changed.
     """
 
     def _writing(self) -> AbstractContextManager[KeyTable]:
@@ -236,7 +238,7 @@ class ApiKeyWrites:
                 "shorter ones can be guessed; make a new key instead"
             )
         if not _IMPORTABLE.fullmatch(text):
-            raise ConfigurationError("an imported key is visible ASCII characters without blanks")
+            raise ConfigurationError("an imported key must be visible ASCII characters without blanks")
         now, digest = time.time(), _digest(text)
         check_ahead(expires, now)
         record = ApiKeyRecord(
@@ -307,7 +309,7 @@ def _get(table: KeyTable, key_id: str) -> ApiKeyRecord:
     record = table.get(key_id)
     if record is None:
         # What was given is not repeated: it may be a key.
-        raise ConfigurationError("no key has this id; ids look like a2a_3kTMd9QxL0aB, and a list of the keys has them")
+        raise ConfigurationError("no key has this id; ids look like a2a_3kTMd9QxL0aB; list the keys to find it")
     return record
 
 
@@ -416,15 +418,15 @@ _NOBODY: Final = _Known(
 
 
 class ApiKeyVerifier:
-    """Proves API keys by the records of a store.
+    """Verifies API keys with the records of a store.
 
-    The identity's subject is the key's owner, so a caller stays the same when its key is rotated and owns what it
-    made before; ``claims["key_id"]`` says which key it was. Two verifiers over different stores need different
-    ``issuer`` names, else an owner of one is taken for an owner of the other.
+    The identity's subject is the key's owner, so a caller stays the same, and keeps its data, when its key is rotated.
+    ``claims["key_id"]`` is the key's id. Verifiers of different stores need different ``issuer`` names; otherwise
+    owners with the same name in both would be one caller.
 
-    Keys are kept in memory, as ``auth.record_cache`` says. So **a revoked key is refused at most** ``refresh``
-    **seconds after the revocation is in the store**, in every process, and a new key is known at once. While the store
-    cannot be read, a key in memory counts for ``stale_if_error`` seconds.
+    Keys are cached in memory (``auth.record_cache``). So **a revoked key is rejected at most** ``refresh`` **seconds
+    after the revocation is in the store**, in every process. A new key works at once. While the store cannot be read, a
+    cached key is accepted for ``stale_if_error`` seconds.
     """
 
     kind = CredentialKind.API_KEY
@@ -465,7 +467,7 @@ class ApiKeyVerifier:
     async def verify(self, credential: str, now: float) -> Identity:
         """The owner of the key. InvalidCredentialsError: unknown, expired or revoked; its text holds nothing secret."""
         if not credential.isascii():
-            raise InvalidCredentialsError("this is no API key: it is not ASCII")
+            raise InvalidCredentialsError("the API key is unknown: it is not ASCII")
         digest = sha256(credential.encode()).digest()
         key = self._known.get(digest)
         if key is None or self._clock() - key.reading.at >= self._look_again_after:
@@ -550,11 +552,11 @@ def _size_of(key: _Known) -> int:
 
 
 def _unknown(credential: str) -> str:
-    """Why a key is not known, in words for the log: the checksum tells a typo from a key of somebody else's."""
+    """Why a key is unknown, for the log: the checksum distinguishes a typo from a foreign key."""
     if not _KEY_ID.match(credential):
         return "the API key is unknown"
     try:
         key_id_of(credential)
     except MalformedError:
-        return "the API key is unknown: it was mistyped or cut, since its checksum does not hold"
-    return "the API key is unknown, though its checksum holds: it is deleted, of another store, or forged"
+        return "the API key is unknown: it was mistyped or cut, because its checksum is wrong"
+    return "the API key is unknown, though its checksum is right: it was deleted, is of another store, or is forged"

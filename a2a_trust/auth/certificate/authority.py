@@ -32,18 +32,18 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientAuthority:
-    """An authority that is trusted for clients: by which certificates, for whom.
+    """An authority that is trusted for client certificates.
 
-    ``certificates`` is a file of CA certificates in PEM. They are trusted as they are, roots or not; during a change of
-    the authority's key it holds the old one and the new one. ``name`` is the operator's own word for the authority and
-    a part of every identity that it vouches for: keep it. ``identity`` says whom a certificate names, ``allowed`` which
-    of those may call.
+    - ``name``: the operator's name for the authority. It is part of every identity, so do not change it.
+    - ``certificates``: a file of CA certificates in PEM, roots or not. While the authority changes its key, put the old
+      and the new certificate into the file.
+    - ``identity``: which name of a certificate identifies the caller.
+    - ``allowed``: which of these names may call.
+    - ``crls``: files of revocation lists in PEM or DER. With them, a certificate is accepted only if its issuer has a
+      current list, and so for all certificates up to the trusted one. A list for only a part is rejected.
 
-    With ``crls``, files in PEM or DER, no certificate counts without a list by its issuer that is in force now, the
-    certificates between the client's and the trusted one included. A list that covers a part only is refused.
-
-    A file that is emptied or deleted leaves what it said last: to trust the last one no more, put another one in its
-    place, or start the agent without.
+    If a file is emptied or deleted, its last content stays in force. To stop trusting an authority, replace its file,
+    or start the agent without it.
     """
 
     name: str
@@ -59,7 +59,7 @@ class ClientAuthority:
             if isinstance(given, type):
                 raise ConfigurationError(f"ClientAuthority {self.name}: write {given.__name__}(…), not the class")
         if isinstance(self.crls, str | Path):
-            raise ConfigurationError(f"ClientAuthority {self.name}: crls are several files; write crls=[…]")
+            raise ConfigurationError(f"ClientAuthority {self.name}: crls must be a list of files; write crls=[…]")
         if isinstance(self.allowed, OnlyIdentities):
             for name in self.allowed.names:
                 if _spelled_or_none(self.identity, name) != name:
@@ -150,9 +150,9 @@ class WatchedAuthority:
 
     def _tell(self, failure: Exception | None) -> None:
         if failure is None:
-            _log.info("client authority %s: its files were read again", self.authority.name)
+            _log.info("client authority %s: its files were reloaded", self.authority.name)
         else:
-            _log.error("client authority %s: the last files go on: %s", self.authority.name, failure)
+            _log.error("client authority %s: keeping the previous files: %s", self.authority.name, failure)
 
 
 def _content(path: Path) -> bytes:
@@ -183,7 +183,9 @@ def _check_authority(certificate: x509.Certificate, path: Path) -> None:
     where = f"{path}: the certificate with serial number {certificate.serial_number:x}"
     constraints = extension_of(certificate, x509.BasicConstraints)
     if constraints is None or not constraints.ca:
-        raise ConfigurationError(f"{where} is no authority's: it lacks basicConstraints CA:TRUE")
+        raise ConfigurationError(
+            f"{where} is not a CA certificate: it lacks basicConstraints CA:TRUE; name a file of CA certificates"
+        )
     usage = extension_of(certificate, x509.KeyUsage)
     if usage is None or not usage.key_cert_sign:
         raise ConfigurationError(
@@ -194,7 +196,7 @@ def _check_authority(certificate: x509.Certificate, path: Path) -> None:
     except MalformedError as error:
         raise ConfigurationError(f"{where}: {error}") from None
     if key.alg == "EdDSA":
-        raise ConfigurationError(f"{where}: authorities with Ed25519 keys are not taken; use P-256, P-384 or RSA")
+        raise ConfigurationError(f"{where}: authorities with Ed25519 keys are not supported; use P-256, P-384 or RSA")
 
 
 def _read_crls(path: Path) -> list[RevocationList]:
@@ -212,10 +214,10 @@ def _read_crls(path: Path) -> list[RevocationList]:
     except BROKEN:
         lists = []
     if not lists:
-        raise ConfigurationError(f"{path}: no revocation list (BEGIN X509 CRL, or DER) that can be read")
+        raise ConfigurationError(f"{path}: it has no readable revocation list; write PEM (BEGIN X509 CRL) or DER")
     if not strong:
         raise ConfigurationError(f"{path}: a revocation list that is not signed over SHA-256, SHA-384 or SHA-512")
     if partial:
         # Critical are what says that others are needed beside it: of changes only, for some reasons, of other issuers.
-        raise ConfigurationError(f"{path}: a revocation list of a part of what was revoked; give the whole one")
+        raise ConfigurationError(f"{path}: its revocation list is only partial; name the complete one")
     return lists

@@ -1,4 +1,4 @@
-"""Whom a client certificate names, and which of those may call."""
+"""Rules for the name in a client certificate, and for the names that may call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class IdentityRule(Protocol):
-    """Whom a certificate names. ``kind`` is the rule's own word in the issuers of identities."""
+    """The rule that reads the caller's name in a certificate. ``kind`` is its word in the issuers of identities."""
 
     @property
     def kind(self) -> str: ...
@@ -60,7 +60,7 @@ class FromUri:
 
     def __post_init__(self) -> None:
         if not _TRUST_DOMAIN.fullmatch(self.trust_domain):
-            raise ConfigurationError('FromUri: name the SPIFFE trust domain alone, as in FromUri("example.org")')
+            raise ConfigurationError('FromUri: write only the SPIFFE trust domain, as in FromUri("example.org")')
 
     @property
     def kind(self) -> str:
@@ -72,13 +72,13 @@ class FromUri:
     def spelled(self, name: str) -> str:
         id_of_domain = rf"spiffe://{re.escape(self.trust_domain)}(?:/{_SEGMENT})+"
         if len(name) > LONGEST_NAME or not re.fullmatch(id_of_domain, name):
-            raise InvalidCredentialsError("certificate: its URI is no SPIFFE ID of the trust domain")
+            raise InvalidCredentialsError("certificate: its URI is not a SPIFFE ID of the trust domain")
         return name
 
 
 @dataclass(frozen=True, slots=True)
 class FromDns:
-    """The only DNS name among the alternative names, in lower case; wildcards name nobody."""
+    """The only DNS name among the alternative names, in lower case; wildcards are rejected."""
 
     @property
     def kind(self) -> str:
@@ -90,7 +90,7 @@ class FromDns:
     def spelled(self, name: str) -> str:
         host = name.lower()
         if not name.isascii() or not _HOST.fullmatch(host):
-            raise InvalidCredentialsError("certificate: its DNS name is none of one host")
+            raise InvalidCredentialsError("certificate: its DNS name is not the name of one host")
         return host
 
 
@@ -109,7 +109,7 @@ class FromEmail:
         local, _, domain = name.rpartition("@")
         domain = domain.lower()
         if not name.isascii() or not _LOCAL_PART.fullmatch(local) or not _HOST.fullmatch(domain):
-            raise InvalidCredentialsError("certificate: its e-mail address is none")
+            raise InvalidCredentialsError("certificate: its e-mail address is malformed")
         return f"{local}@{domain}"
 
 
@@ -145,7 +145,8 @@ def _only(certificate: x509.Certificate, kind: type[x509.GeneralName], called: s
 
 @dataclass(frozen=True, slots=True)
 class OnlyIdentities:
-    """Certificates that name one of these may call, spelled as the rule spells them; of an empty set, nobody."""
+    """Only certificates with one of these names may call. Write names as the identity rule spells them. An empty set
+    admits no certificate."""
 
     names: Collection[str]
 
@@ -174,7 +175,7 @@ class OnlyThumbprints:
 
 @dataclass(frozen=True, slots=True)
 class AllIssued:
-    """Whoever has a certificate for clients of this authority, or of those below it, may call.
+    """Every client certificate of this authority, or of an authority below it, may call.
 
     To take those of one issuer out of many, let its own certificate be the authority's.
     """
@@ -194,4 +195,4 @@ def check_allowed(allowed: Allowed, name: str, thumbprint: bytes) -> None:
         return
     if name in allowed.names if isinstance(allowed, OnlyIdentities) else thumbprint.hex() in allowed.thumbprints:
         return
-    raise InvalidCredentialsError("certificate: it is good, and not among those that are allowed")
+    raise InvalidCredentialsError("certificate: it is valid, but not allowed to call (allowed=…)")

@@ -1,4 +1,4 @@
-"""Client certificates: which authorities are trusted for them, whom a certificate names, and which of those may call.
+"""Verifies client certificates: trusted authorities, the name in a certificate, and the names that may call.
 
 ::
 
@@ -11,10 +11,10 @@
         )
     )
 
-A certificate counts when a chain leads from it to a trusted authority now, as RFC 5280 6 has it, every key and every
-signature in it is strong, and its extended key usage names client authentication. Whom it names is told by one rule:
-exactly one name of that kind, or nobody; the common name is never taken for a host. Files are looked at every second
-and read again when they have changed.
+A certificate is valid if a chain leads from it to a trusted authority now (RFC 5280 6), every key and every signature
+in the chain is strong, and its extended key usage has client authentication. One rule reads its name: it must have
+exactly one name of that kind. The common name is never used as a host. Files are checked every second, and read again
+when they have changed.
 
 The identity's issuer is the rule and the authority's name, as in ``x509:uri:partners``: so the same name under another
 authority, or by another rule, is another caller, and an authority can renew its certificates and keep its callers.
@@ -69,10 +69,11 @@ class _Verified(NamedTuple):
 
 
 class CertificateVerifier:
-    """Verifies certificates whose keys the callers have proven to have; the first authority that vouches decides.
+    """Verifies client certificates. TLS has proven that the caller has the key. The first authority that issued the
+    certificate decides.
 
-    Why this is a class: it remembers what it has verified, until a file changes, a certificate or a revocation list is
-    over. It also remembers the certificates above a client's, since resumed TLS sessions show the client's alone.
+    Verified certificates are cached until a file changes, or a certificate or a revocation list expires. The
+    certificates above a client's are cached, too, because resumed TLS sessions have only the client's.
     """
 
     kind = CredentialKind.CERTIFICATE
@@ -80,9 +81,9 @@ class CertificateVerifier:
     def __init__(self, *authorities: ClientAuthority) -> None:
         """ConfigurationError: a file cannot be read, or is not what it is given for."""
         if not authorities:
-            raise ConfigurationError("CertificateVerifier: no authority is trusted; pass ClientAuthority(…)")
+            raise ConfigurationError("CertificateVerifier: there is no authority; pass ClientAuthority(…)")
         if len({authority.name for authority in authorities}) < len(authorities):
-            raise ConfigurationError("CertificateVerifier: two authorities have one name; give each its own")
+            raise ConfigurationError("CertificateVerifier: two authorities have the same name; give each its own")
         self._watched = tuple(map(WatchedAuthority, authorities))
         self._looked = float("-inf")
         self._looks = SingleFlight[None, None]()
@@ -90,9 +91,9 @@ class CertificateVerifier:
         self._above = BoundedCache[bytes, tuple[x509.Certificate, ...]](max_entries=_MEMORY_CERTIFICATES)
 
     async def verify(self, credential: CertificateChain, now: float) -> Identity:
-        """Whom the certificates name.
+        """The identity in the certificates.
 
-        InvalidCredentialsError. KeySourceUnavailableError: no revocation list is in force that would tell.
+        InvalidCredentialsError: they are not valid. KeySourceUnavailableError: a current revocation list is missing.
         """
         _check_chain(credential)
         if not 0 <= now - self._looked < LOOK_SECONDS:
@@ -105,12 +106,12 @@ class CertificateVerifier:
             try:
                 verified = self._verify(credential, now)
             except BROKEN:
-                raise InvalidCredentialsError("certificate: it cannot be read") from None
+                raise InvalidCredentialsError("certificate: it is malformed") from None
             memory.put(digest, verified, since=verified.good_from, until=verified.good_until)
         return verified.identity
 
     async def _look(self) -> None:
-        """Have the files looked at. Requests that come meanwhile are judged by what they said before."""
+        """Check the files for changes. Concurrent requests use the previous contents."""
         if self._looks.running(None) is None:
             await self._looks.run(None, self._look_again)
 
@@ -137,7 +138,10 @@ class CertificateVerifier:
             raise InvalidCredentialsError("certificate: one above it is not valid now")
         good_until = expires_at
         if isinstance(authority.identity, FromSubject) and any(map(_has_name_constraints, path)):
-            raise InvalidCredentialsError("certificate: subjects name nobody below an authority with name constraints")
+            raise InvalidCredentialsError(
+                "certificate: FromSubject cannot be used below an authority with name constraints; use FromUri or "
+                "FromDns"
+            )
         if authority.crls:
             good_until = min(expires_at, _unrevoked_until(path, watched.files.crls, now))
         check_allowed(authority.allowed, name, thumbprint)
@@ -153,7 +157,7 @@ class CertificateVerifier:
     def _path(
         self, leaf: x509.Certificate, above: Sequence[x509.Certificate], now: float
     ) -> tuple[WatchedAuthority, list[x509.Certificate]]:
-        """The first authority that vouches, and the certificates from the leaf to its own."""
+        """The first authority that the certificate leads to, and the certificates from the leaf to the authority's."""
         reasons: list[str] = []
         for watched in self._watched:
             builder = verification.PolicyBuilder().store(watched.files.store).time(datetime.fromtimestamp(now, UTC))
@@ -164,7 +168,7 @@ class CertificateVerifier:
                 # What follows in brackets is of the certificate, and its text may be anything.
                 reason = ascii(str(error).partition(" (")[0])[1:-1][:128]
                 reasons.append(f"{watched.authority.name}: {reason}")
-        raise InvalidCredentialsError(f"certificate: no authority vouches for it ({'; '.join(reasons)})")
+        raise InvalidCredentialsError(f"certificate: it is not issued by a trusted authority ({'; '.join(reasons)})")
 
 
 def _leaves() -> verification.ExtensionPolicy:
@@ -209,7 +213,7 @@ def _check_leaf(leaf: x509.Certificate, now: float) -> None:
     try:
         public_key_from_object(leaf.public_key())
     except MalformedError:
-        raise InvalidCredentialsError("certificate: its key is weak, or of a kind that is not taken") from None
+        raise InvalidCredentialsError("certificate: its key is weak, or of a kind that is not accepted") from None
 
 
 def _has_name_constraints(certificate: x509.Certificate) -> bool:
@@ -230,7 +234,7 @@ def _unrevoked_until(path: Iterable[x509.Certificate], crls: Sequence[Revocation
             ends.append(end)
         if not ends:
             raise KeySourceUnavailableError(
-                "certificate: no revocation list of its issuer is in force; renew the files in crls"
+                "certificate: its issuer has no current revocation list; renew the files in crls"
             )
         until = min(until, *ends)
     return until

@@ -96,7 +96,7 @@ class PostForm:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a function of the program returns; asynchronous ones are for programs with an event loop."""
+    """The result of a function of the program; asynchronous functions are for programs with an event loop."""
 
     function: Callable[[], Any]
 

@@ -71,7 +71,7 @@ _FAILED_SECONDS: Final = 10.0
 
 
 class Asked(Enum):
-    """What a request asks for."""
+    """The purpose of a request: a card, an extended card, or a call."""
 
     CARD = "card"
     EXTENDED = "extended card"

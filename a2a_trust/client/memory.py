@@ -84,7 +84,7 @@ class Admitted:
 
 
 class CardMemory(Protocol):
-    """What a client remembers of the cards that it has seen, location by location. Safe in threads."""
+    """The memory of a client about the cards that it has seen, by location. Safe in threads."""
 
     def admit(self, verified: VerifiedCard, url: str, *, now: float | None = None) -> Admitted:
         """Check a card against what is remembered of its location, and remember it.
@@ -130,7 +130,7 @@ class CardTable(Protocol):
     def get(self, location: Location) -> Remembered | None: ...
 
     def neighbours(self, location: Location) -> Iterable[Remembered]:
-        """What is remembered of the other locations of the same host, at every port."""
+        """The entries of the other locations of the same host, at every port."""
         ...
 
     def put(self, record: Remembered) -> None: ...

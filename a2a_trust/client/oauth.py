@@ -100,7 +100,7 @@ class _Authentication(ABC):
 
     @abstractmethod
     def authentication_of(self, client: EndpointClient) -> Flow[ClientAuth]:
-        """What adds the proof to a request."""
+        """The function that adds the proof to a request."""
 
     async def authenticated(self, client: EndpointClient, url: str, form: str) -> tuple[HiddenHeaders, bytes]:
         """The headers and the form of a request to ``url`` that proves who the client is, as
@@ -204,14 +204,14 @@ Parameters: TypeAlias = "dict[str, str | CredentialValue]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRequest:
-    """What is asked of the token endpoint. The token is remembered by ``key``; of requests of one ``flight``, one is
+    """A request to the token endpoint. The token is remembered by ``key``; of requests of one ``flight``, one is
     under way at a time."""
 
     key: tuple[object, ...]
     flight: tuple[object, ...]
     grant_type: str
     parameters: Callable[[], Flow[Parameters]]
-    """What the grant adds, asked for when the request is sent: a refresh token may be another one by then."""
+    """The parameters of the grant, made when the request is sent: the refresh token may have changed by then."""
     audience: str
     resources: tuple[str, ...]
     scopes: frozenset[str]

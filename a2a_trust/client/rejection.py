@@ -137,7 +137,7 @@ class Rejection:
             raise self.error("; the body is a stream, which cannot be sent twice: make the request again")
 
     def error(self, hint: str = "") -> CredentialsRejectedError:
-        """What the program gets; ``hint`` is added to the text."""
+        """The error for the program; ``hint`` is added to the text."""
         names = self._answer.schemes
         demanded = _NO_SCOPES.union(*[part.scopes for part in self._answer.parts])
         scopes = self.scopes

@@ -151,7 +151,7 @@ _EMPTY: Final[Mapping[Kind, Callable[[], JSON]]] = {
 
 
 def _read(card: Any, members: JSONObject) -> Any:
-    """What the SDK's own model reads in those members."""
+    """The members as the SDK's own model reads them."""
     if is_message(card):
         from google.protobuf.json_format import ParseDict
 

@@ -228,7 +228,7 @@ class _Requests:
         return _of_a_stranger(await self._fetched(sent_to(request), request))
 
     async def _decided(self, request: httpx.Request) -> tuple[Asked | None, bool]:
-        """What it asks for, and whether it goes as it is. The URL may hold a key, and tracebacks show locals: it is in
+        """The purpose of the request, and whether it is sent unchanged. The URL may hold a key, and tracebacks show locals: it is in
         no frame that is there while the request is sent."""
         body = await self._body(request) if _may_be_call(request) else b""
         url = sent_to(request)
@@ -302,7 +302,7 @@ class _Requests:
         return addresses
 
     async def _outcome(self, card_url: str, request: httpx.Request) -> str | TrustError:
-        """What came from the URL of a card."""
+        """The response from the URL of a card."""
         try:
             return _said(await self._fetched(card_url, request))
         except (UnverifiedCardError, httpx.TransportError) as error:

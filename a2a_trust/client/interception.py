@@ -71,7 +71,7 @@ _FAILED_SECONDS: Final = 10.0
 
 
 class Asked(Enum):
-    """The purpose of a request: a card, an extended card, or a call."""
+    """The purpose of a request: the card, or the extended card by GET or by JSON-RPC."""
 
     CARD = "card"
     EXTENDED = "extended card"

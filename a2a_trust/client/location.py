@@ -10,8 +10,8 @@ from the card. The rules:
    are left out. A percent sign without two hexadecimal digits is rejected.
 4. Dot segments are rejected in every spelling: httpx resolves ``..`` before it sends a request, ``Fetcher`` sends it
    unchanged, both send ``%2e%2e``, and servers read it differently.
-5. The query does not count, so that adding one does not give a new first use. It is part of the location for a URL that the user named
-   with it (``cards`` of the transports, ``a2a-sign memory``), as it is written there.
+5. The query is ignored, so that adding one does not give a new first use. It is part of the location only in a URL that
+   the user wrote with it (``cards`` of the transports, ``a2a-sign memory``), as it is written there.
 
 Source: RFC 3986 6.2.2 and 6.2.3, RFC 8615.
 """

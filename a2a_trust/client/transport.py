@@ -228,8 +228,10 @@ class _Requests:
         return _of_a_stranger(await self._fetched(sent_to(request), request))
 
     async def _decided(self, request: httpx.Request) -> tuple[Asked | None, bool]:
-        """The purpose of the request, and whether it is sent unchanged. The URL may hold a key, and tracebacks show locals: it is in
-        no frame that is there while the request is sent."""
+        """The purpose of the request, and whether it is sent unchanged.
+
+        The URL may hold a key, and tracebacks show locals: it is in no frame that is there while the request is sent.
+        """
         body = await self._body(request) if _may_be_call(request) else b""
         url = sent_to(request)
         asked = self._cards.asked(request.method, url, body)

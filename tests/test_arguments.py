@@ -73,8 +73,8 @@ def verified(card: Any = SIGNED, trust: Any = TRUST, **options: Any) -> Any:
 
 WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: verified(TRUST, SIGNED), r"write verify_card\(document, TrustFile"),
-    (lambda: verified("card.json"), "as the bytes that were served or as a dict, and this is str"),
-    (lambda: verified(Path("card.json")), r"this is \w*Path"),
+    (lambda: verified("card.json"), "as the bytes that were served or as a dict, and is str"),
+    (lambda: verified(Path("card.json")), r"and is \w*Path"),
     (lambda: verified(trust="trust.toml"), "a TrustStore or a TrustFile, and is str"),
     (lambda: verified(trust=[SIGNER.public_key]), "a TrustStore or a TrustFile, and is list"),
     (lambda: verified(policy="auditor"), r"policy: write named\(\"bank\"\)"),
@@ -87,7 +87,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: sign_card(CARD_FILE, SIGNER), r"the text .* is not a card; write .* Path\('card.json'\)"),
     (lambda: sign_card(CARD, KEY), r"str is not a signer; .* load_private_key\(path\)"),
     (lambda: sign_card(CARD, SIGNERS), r"list is not a signer; .*\*signers"),
-    (lambda: fetch_card(SWAPPED_TRUST, SWAPPED_CARD), "trust must be TrustFile"),
+    (lambda: fetch_card(SWAPPED_TRUST, SWAPPED_CARD), "trust: write TrustFile"),
     (lambda: fetch_card(URL_BYTES, TRUST), "url: write the URL of the agent"),
     (
         lambda: protect(app, card=CARD, verifiers={}, serving=CardServing(signer=KEY)),

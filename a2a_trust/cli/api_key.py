@@ -127,7 +127,7 @@ def _given(name: str) -> str:
         return read_secret(name, "key").decode("ascii").rstrip("\r\n")
     except UnicodeDecodeError:
         raise ConfigurationError(
-            "the key to import has characters that are not ASCII; write visible ASCII characters without blanks"
+            "an imported key must be visible ASCII characters without blanks, and this one has other characters"
         ) from None
 
 

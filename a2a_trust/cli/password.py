@@ -114,7 +114,7 @@ def _given(name: str) -> str:
         return read_secret(name, "password").decode()
     except UnicodeDecodeError:
         pass  # the error holds the password
-    raise ConfigurationError("the password to import is not UTF-8 text; write it in UTF-8")
+    raise ConfigurationError("the imported password is not UTF-8 text; write it in UTF-8")
 
 
 def _state(record: PasswordRecord) -> str:

@@ -195,7 +195,7 @@ class SqliteFile:
             application = version = None
         if application != self.application_id:
             raise ConfigurationError(
-                f"{self.path} is not this kind of file ({self.what}), or is damaged; it was not changed. Check the path"
+                f"{self.path} is not a valid {self.what}: another file, or damaged; it was not changed. Check the path"
             )
         if version != self.version:
             way_out = "or move the file away to begin with an empty one" if version < self.version else "or a newer one"

@@ -53,7 +53,7 @@ def header_of_length(length: int) -> bytes:
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 def test_a_document_is_larger_than_what_is_read(trust: TrustStore, read: Callable[[bytes, TrustStore], object]) -> None:
     for document in (b"\xff" * (MAX_BYTES + 1), b"[" * (MAX_BYTES + 1), b" " * (MAX_BYTES + 1)):
-        with pytest.raises(MalformedError, match="more than the 1048576"):
+        with pytest.raises(MalformedError, match="more than the limit of 1048576"):
             read(document, trust)
 
 
@@ -61,7 +61,7 @@ def test_the_owner_has_signed_a_card_that_is_too_large(card: JSONObject, owner: 
     card["description"] = "x" * MAX_BYTES
     made = entry(BASE, canonical(card), signs(owner.private_key, "ES256"))
     for document in (served(card, made), {**card, "signatures": [made]}):
-        refusal(MalformedError, document, trust, match="more than the 1048576")
+        refusal(MalformedError, document, trust, match="more than the limit of 1048576")
     with pytest.raises((MalformedError, SigningError)):
         sign_card(json.dumps(card).encode(), owner)
 

@@ -173,7 +173,7 @@ def test_a_file_is_read_once_and_to_a_limit(tmp_path: Path) -> None:
     assert parse(source.document(0.0).body) == CARD
     path.write_bytes(b" " * (2 * MAX_BYTES))
     assert len(given_card(path)) == MAX_BYTES + 1
-    with pytest.raises(MalformedError, match="more than the 1048576 that are read"):
+    with pytest.raises(MalformedError, match="more than the limit of 1048576"):
         FixedCard(path)
 
 

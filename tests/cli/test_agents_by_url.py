@@ -271,7 +271,7 @@ def test_what_the_agent_does_not_publish_is_not_believed_and_the_reason_is_told(
             "--allow-private works only with the URL of an agent",
         ),
         (["inspect", "card.json", "--allow-private"], 2, "--allow-private works only with the URL of an agent"),
-        (["verify", "{url}", *KEYS, "--memory", "keys.json"], 2, "is no memory of cards"),
+        (["verify", "{url}", *KEYS, "--memory", "keys.json"], 2, "is not a valid memory of cards"),
         (["verify", "{url}", *KEYS, "--memory", "no/folder/a.db"], 6, "No such file"),
         (["inspect", "{url}", "--origin", "{url}"], 2, "need keys to verify with"),
     ],

@@ -119,7 +119,7 @@ def test_a_key_is_imported_from_standard_input_or_a_file(ending: str, run: Run, 
 def test_what_is_no_long_word_is_not_imported(content: bytes, run: Run, tmp_path: Path) -> None:
     done = run("api-key", "import", *STORE, "--owner", "alice", "--json", stdin=content)
     assert (done.code, done.json["error"]["class"]) == (2, "usage")
-    assert "the key to import" in done.json["error"]["message"]
+    assert "an imported key" in done.json["error"]["message"]
     assert "xxxx" not in done.out + done.err
 
 

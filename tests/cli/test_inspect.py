@@ -137,7 +137,7 @@ def test_each_signature_is_judged_alone(run: Run, tmp_path: Path) -> None:
         in done.out
     )
     assert "valid in the form spec; covers the whole card" in done.out
-    assert "does not count: no trusted EC key has this kid" in done.out
+    assert "rejected: no trusted EC key has this kid" in done.out
     assert "a companion for SDKs; others ignore it" in done.out
     assert "signed:       unreadable: protected header: alg is missing or not a string" in done.out
     assert "trusted:      verified, for invoice.example.com" in done.out

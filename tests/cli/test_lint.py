@@ -45,10 +45,11 @@ def test_a_finding_is_one_line_with_place_severity_rule_and_message_and_one_with
     done = run("lint", "card.json")
     assert done.code == 0
     assert done.out.splitlines() == [
-        "card.json:/documentationUrl note explicit-default: it says nothing, and the card has several forms: SDKs that "
-        "sign the card as it is served cover it, the specification leaves it out",
-        "    Leave it out; signing does so too.",
-        "card.json:/iconUrl note http-link: whoever is on the way can change what people are shown",
+        "card.json:/documentationUrl note explicit-default: the member has no meaning, but gives the card several "
+        "canonical forms: SDKs that sign the card as it is served sign it, the form of the specification leaves it out",
+        "    Remove it, with a2a-sign lint --fix; signing removes it, too.",
+        "card.json:/iconUrl note http-link: the connection is not encrypted: anybody on the network path can change "
+        "the page that people see",
         "    Write https.",
         "card.json: 2 notes",
         "  1 can be fixed with --fix; the meaning of the card stays the same",

@@ -208,7 +208,7 @@ def test_a_damaged_memory_is_told_and_left_as_it_is(run: Run, memory: SqliteCard
     path.write_bytes(b"x" * 9000)
     done = run("memory", "accept", *FILE, AGENT, "y" * 43)
     assert (done.code, path.read_bytes()) == (2, b"x" * 9000)
-    assert "is no memory of cards, or is damaged" in done.err
+    assert "is not a valid memory of cards" in done.err
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_signatures_that_dropping_may_break_are_told_with_the_option(command: Co
     Path("card.json").write_text(json.dumps(card | {"documentationUrl": None}))
     save_private_key("other.jwk", generate_signer(kid="other"), format="jwk")
     done = command("card.json", "--key", "other.jwk")
-    assert (done.code, "drop their signatures: --drop-broken" in done.err, "drop_broken" in done.err) == (
+    assert (done.code, "remove their signatures with --drop-broken" in done.err, "drop_broken" in done.err) == (
         1,
         True,
         False,

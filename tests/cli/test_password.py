@@ -123,7 +123,7 @@ def test_a_password_is_imported_from_standard_input_or_a_file(ending: str, run: 
 def test_what_is_no_password_is_not_imported(content: bytes, run: Run, tmp_path: Path) -> None:
     done = run("password", "import", *STORE, "--user", "ann", "--json", stdin=content)
     assert (done.code, done.json["error"]["class"]) == (2, "usage")
-    assert "the password to import" in done.json["error"]["message"]
+    assert "password is" in done.json["error"]["message"]
     assert "xxxx" not in done.out + done.err
 
 
@@ -191,7 +191,7 @@ def test_a_store_of_something_else_is_left_as_it_is(run: Run, tmp_path: Path) ->
     run("api-key", "create", "--store", "keys.db", "--owner", "ann")
     before = (tmp_path / "keys.db").read_bytes()
     done = run("password", "create", "--store", "keys.db", "--user", "ann")
-    assert (done.code, "no password store" in done.err) == (2, True)
+    assert (done.code, "not a valid password store" in done.err) == (2, True)
     assert (tmp_path / "keys.db").read_bytes() == before
 
 

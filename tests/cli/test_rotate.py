@@ -326,7 +326,7 @@ def test_a_list_says_what_each_key_does_and_when_that_changes(run: Run, ring: Pa
     assert [row[2] for row in rows] == ["STATE", "revoked", "retired", "active", "next"]
     assert [row[3:5] for row in rows[1:]] == [
         ["since", rows[1][4]],
-        ["signs", "no"],
+        ["does", "not"],
         ["signs", "until"],
         ["published,", "signs"],
     ]

@@ -508,7 +508,7 @@ def test_a_card_that_contradicts_itself_is_signed_only_by_naming_the_exception(
     done = run("card.json", "--key", "key.pem")
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith(
-        "a2a-sign: error: card.json: the card is ambiguous or contradictory, and was not signed:\n"
+        "a2a-sign: error: card.json: the card is ambiguous or contradictory, so it was not signed:\n"
     )
     assert f"\n  {pointer} {rule}: " in done.err
     assert done.err.endswith(f"\n  to sign it as it is: --allow {rule}\n")

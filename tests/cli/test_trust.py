@@ -219,7 +219,7 @@ def test_adding_a_revoked_key_says_that_it_proves_nothing(a2a_sign: A2aSign) -> 
     [
         ("--origin 'https://a b/' --public-key ann.jwk", 2, "--origin: URL"),
         ("--origin '*.com' --public-key ann.jwk", 2, "error: --origin: '*.com': write \"*.\" and a parent"),
-        ("--origin a.example/path --public-key ann.jwk", 2, "error: --origin: 'a.example/path': write a host alone"),
+        ("--origin a.example/path --public-key ann.jwk", 2, "error: --origin: 'a.example/path': write only a host"),
         ("--origin '' --public-key ann.jwk", 2, "only a host"),
         ("--public-key ann.jwk", 2, "--origin"),
         ("--origin a.example", 2, "--public-key --jwks --jwks-url"),
@@ -232,18 +232,22 @@ def test_adding_a_revoked_key_says_that_it_proves_nothing(a2a_sign: A2aSign) -> 
             2,
             "--not-after: write a later moment than that of --not",
         ),
-        ("--origin a.example --public-key ann.jwk --not-after 2020-01-01", 2, "--not-after: this moment has passed"),
+        (
+            "--origin a.example --public-key ann.jwk --not-after 2020-01-01",
+            2,
+            "--not-after '2020-01-01': this moment has passed",
+        ),
         (
             "--origin a.example --public-key ann.jwk --not-before 0001-01-01T00:00:00+14:00",
             2,
-            "--not-before: this moment is out",
+            ": this moment is outside of the years",
         ),
         (
             "--origin a.example --public-key ann.jwk --not-after 9999-12-31T23:59:59-14:00",
             2,
-            "--not-after: this moment is out",
+            ": this moment is outside of the years",
         ),
-        ("--origin a.example --public-key ann.jwk --not-before soon", 2, "--not-before: write 90d"),
+        ("--origin a.example --public-key ann.jwk --not-before soon", 2, "--not-before 'soon': write 90d"),
         ("--origin a.example --public-key ann.jwk --signer pruned", 2, "invalid choice"),
         ("--origin a.example --public-key ann.jwk --name ''", 2, "error: --name: write 1 to 128 printable characters"),
         (
@@ -285,7 +289,7 @@ def test_bad_keys_of_a_set_are_told_and_the_others_added(a2a_sign: A2aSign) -> N
 
 def test_removing_takes_the_lines_of_the_entry_and_no_others(a2a_sign: A2aSign, by_hand: Path) -> None:
     done = a2a_sign("trust remove trust.toml ann")
-    assert (done.code, done.out) == (0, f"removed ann\n  it spoke for {HOST}, *.agents.example.com\n")
+    assert (done.code, done.out) == (0, f"removed ann\n  it was trusted for {HOST}, *.agents.example.com\n")
     begins, ends = BY_HAND.index("[[trust]]   # Ann's"), BY_HAND.index("\n# Travel")
     assert by_hand.read_text() == BY_HAND[:begins] + BY_HAND[ends:]
     assert a2a_sign("trust remove trust.toml https://travel.example.com/jwks.json").code == 0
@@ -370,7 +374,7 @@ def test_revoking_it_again_changes_nothing(a2a_sign: A2aSign, by_hand: Path) -> 
     assert a2a_sign("trust revoke trust.toml ann").code == 0
     before = stamp_of_path(by_hand)
     done = a2a_sign("trust revoke trust.toml ann --reason later")
-    assert (done.code, done.out) == (0, "revoked ann\n  it was revoked already; nothing was changed\n")
+    assert (done.code, done.out) == (0, "revoked ann\n  it was revoked before; nothing was changed\n")
     assert stamp_of_path(by_hand) == before
 
 
@@ -487,7 +491,7 @@ def test_the_list_says_who_may_speak_for_whom(a2a_sign: A2aSign) -> None:
         ["ann", "ES256", "Ann", HOST, "a2a-python", until, "trusted", "here"],
         ["(of the set)", "a.example", later, "not yet valid", "https://keys.example.com/k"],
     ]
-    assert policy == "policy: cards of *.example.com need all of Ann"
+    assert policy == "policy: cards of *.example.com need signatures by all of Ann"
     assert re.fullmatch(r"revoked: bob since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ: gone", revoked)
     report = a2a_sign("trust list trust.toml --json").json
     assert [(entry["kid"], entry["state"]) for entry in report["entries"]] == [
@@ -526,8 +530,8 @@ def test_nothing_in_the_file_steers_the_terminal(a2a_sign: A2aSign) -> None:
 BROKEN = [
     ("version = 1\n[[trust]\n", "in TOML: .*line 2"),
     ("version = 2\n", "line 1: version: write version = 1"),
-    ("version = 1\n\n[[trsut]]\n", r"line 3: trsut: it is not known"),
-    ("version = 1\n[[trust]]\norigins = ['a.example']\nkey = 'k'\n", r"line 4: trust\[0\]\.key: it is not known"),
+    ("version = 1\n\n[[trsut]]\n", r"line 3: trsut: unknown member"),
+    ("version = 1\n[[trust]]\norigins = ['a.example']\nkey = 'k'\n", r"line 4: trust\[0\]\.key: unknown member"),
     ("version = 1\ntrust = [{jwks_url = 'https://a.example/k', origins = ['a.example']}]\n", r"line 2: trust: begin"),
     ("version = 1\n[[revoked]]\nkid = 7\n", r"line 3: revoked\[0\]\.kid: write a text"),
 ]  # fmt: skip

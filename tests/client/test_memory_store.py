@@ -115,7 +115,7 @@ def test_a_memory_that_was_kept_by_origin_is_refused_with_what_to_do(path: Path)
 @pytest.mark.parametrize("content", [b"", b"\0" * 8192, b"The quick brown fox jumps over the lazy dog. " * 100])
 def test_a_file_that_is_no_memory_is_refused_and_left_alone(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-    with pytest.raises(ConfigurationError, match="no memory of cards, or is damaged"):
+    with pytest.raises(ConfigurationError, match="not a valid memory of cards"):
         SqliteCardMemory(path, create=True)
     assert path.read_bytes() == content
     assert [file.name for file in path.parent.iterdir()] == [path.name]
@@ -124,7 +124,7 @@ def test_a_file_that_is_no_memory_is_refused_and_left_alone(path: Path, content:
 def test_a_database_of_something_else_is_refused(path: Path) -> None:
     with closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE card (origin)")
-    with pytest.raises(ConfigurationError, match="no memory of cards"):
+    with pytest.raises(ConfigurationError, match="not a valid memory of cards"):
         SqliteCardMemory(path, create=True)
 
 

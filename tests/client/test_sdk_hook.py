@@ -175,7 +175,7 @@ def test_the_origin_is_needed(origin: Any) -> None:
 
 
 def test_wrong_arguments_say_what_to_write() -> None:
-    with pytest.raises(ConfigurationError, match="trust must be TrustFile"):
+    with pytest.raises(ConfigurationError, match="trust: write TrustFile"):
         signature_verifier(OWNER, origin=ORIGIN)  # type: ignore[arg-type]
     for card in (GOOD, json.dumps(GOOD), None):
         with pytest.raises(ConfigurationError, match="is not an AgentCard of the a2a-sdk; for bytes and dicts, use"):

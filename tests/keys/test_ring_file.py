@@ -272,7 +272,7 @@ def encrypt(path: Path) -> None:
         (lambda path: path.write_bytes(path.read_bytes().replace(b'"private_key": "', b'"')), "a2a-sign keys list"),
         (lambda path: path.write_bytes(b""), "a2a-sign keys list"),
         (lambda path: path.chmod(0o604), "chmod 600"),
-        (lambda path: path.unlink(), "No such file"),
+        (lambda path: path.unlink(), "no such key ring"),
         (lambda path: (path.unlink(), path.mkdir()), "Is a directory"),
         (encrypt, "no passphrase was given"),
     ],

@@ -55,7 +55,7 @@ def test_policies_count_the_keys_that_they_name() -> None:
         assert len(verified.keys) == policy.count
         assert {key.kid for key in verified.keys} <= policy.parties
     for policy in (all_of("alice", "carol"), n_of(3, "alice", "bob", "carol"), named("carol"), named("bob-2")):
-        with pytest.raises(CardVerificationError, match=f" of the {policy.count} parties that the policy demands"):
+        with pytest.raises(CardVerificationError, match=f" of the {policy.count} parties that the policy requires"):
             verify(by_two, trust, policy=policy)
 
 

@@ -196,7 +196,8 @@ def test_the_note_of_a_companion_names_what_others_can_strip_requirements_first(
     assert places == sorted(places)
     assert "(without them clients send no credentials): /securityRequirements" in note
     assert "a2a-python and a2a-js" in note
-    assert "--no-companion" in note
+    assert "companion=False" in note
+    assert "--no-companion" not in note
 
 
 @pytest.mark.parametrize("card", [many_formed_card(), legacy_card(), merged_card()], ids=lambda c: c["name"])

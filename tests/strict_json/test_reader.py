@@ -330,7 +330,7 @@ def test_the_limit_of_bytes_is_checked_before_reading() -> None:
 
 @pytest.mark.parametrize("given", ["{}", bytearray(b"{}"), memoryview(b"{}"), None, {}], ids=lambda v: type(v).__name__)
 def test_only_bytes_are_read(given: Any) -> None:
-    with pytest.raises(TypeError, match="card: give the bytes as they came"):
+    with pytest.raises(TypeError, match="card: pass the bytes of the document"):
         parse(given, what="card")
 
 

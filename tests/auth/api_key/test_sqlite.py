@@ -144,13 +144,13 @@ def test_a_missing_store_is_an_error_and_is_not_made(path: Path) -> None:
 def test_a_file_of_something_else_is_refused_and_left_alone(path: Path) -> None:
     path.write_bytes(b"The quick brown fox jumps over the lazy dog. " * 100)
     before = path.read_bytes()
-    with pytest.raises(ConfigurationError, match="no API key store"):
+    with pytest.raises(ConfigurationError, match="not a valid API key store"):
         SqliteApiKeys(path, create=True)
     assert path.read_bytes() == before
     path.unlink()
     with closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE api_key (id)")
-    with pytest.raises(ConfigurationError, match="no API key store"):
+    with pytest.raises(ConfigurationError, match="not a valid API key store"):
         SqliteApiKeys(path, create=True)
 
 
@@ -234,7 +234,7 @@ async def test_while_somebody_writes_readers_go_on_and_writers_say_so(path: Path
         other.execute("ROLLBACK")
         other.execute("BEGIN")
         other.execute("SELECT * FROM api_key").fetchall()
-        with pytest.raises(KeySourceUnavailableError, match=r"another process reads or writes it.* run this again"):
+        with pytest.raises(KeySourceUnavailableError, match=r"another process has read or written it.* Run this again"):
             store.revoke(issued.record.key_id)
         other.execute("ROLLBACK")
     assert store.revoke(issued.record.key_id).revoked is not None

@@ -793,9 +793,9 @@ async def test_a_key_is_in_no_repr_pickle_exception_or_log(caplog: pytest.LogCap
     for secret in (issued.text[17:40], FOREIGN, issued.record.digest.hex()):
         assert secret not in text
     assert issued.text[17:40].encode() not in pickle.dumps(store.records())
-    with pytest.raises(TypeError, match="cannot be pickled"):
+    with pytest.raises(TypeError, match="not pickled"):
         pickle.dumps(issued)
-    with pytest.raises(TypeError, match="cannot be pickled"):
+    with pytest.raises(TypeError, match="not pickled"):
         copy.copy(issued)
 
 

@@ -103,7 +103,7 @@ def test_a_file_that_is_no_store_of_passwords_does_not_start(tmp_path: Path) -> 
     with pytest.raises(ConfigurationError, match="a2a-sign password create"):
         SqlitePasswords(tmp_path / "none.db")
     SqliteApiKeys(tmp_path / "keys.db", create=True)
-    with pytest.raises(ConfigurationError, match="is no password store"):
+    with pytest.raises(ConfigurationError, match="is not a valid password store"):
         SqlitePasswords(tmp_path / "keys.db")
 
 

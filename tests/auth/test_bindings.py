@@ -231,8 +231,6 @@ async def test_what_is_missing_at_the_agent_is_said_to_whoever_reads_its_log() -
     thine = token(claims(cnf={"x5t#S256": X5T}))
     hint = r"has no certificate; to accept certificates, pass client_certificates=FromTls\(\)"
     await refused(guard_of(), bearer(thine), hint)
-        guard_of(), bearer(thine), r"has no certificate; to accept certificates, pass client_certificates=FromTls\(\)"
-    )
     told_of_none = request(bearer(thine)) | {"a2a_trust.client_certificate": ()}
     assert str((await refusal_of(guard_of(), told_of_none, NOW)).error).endswith("has no certificate")
     hint = r"to accept DPoP, pass dpop=DPoP\(url='https://agent.example'\)"

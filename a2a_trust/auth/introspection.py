@@ -352,7 +352,7 @@ class IntrospectionVerifier(BoundVerifier[str]):
         for mark in self._marks:
             if mark.is_contradicted_by(claims):
                 said = shown(claims[mark.claim]) if mark.claim in claims else "missing"
-                raise InvalidCredentialsError(f"token: {mark.claim} is {said}: no access token")
+                raise InvalidCredentialsError(f"token: {mark.claim} is {said}, so it is not an access token")
         if not (is_named or self._knows_access_tokens_only or any(mark.is_in(claims) for mark in self._marks)):
             raise InvalidCredentialsError(
                 "token: nothing in the answer shows that it is an access token (token_type Bearer); pass "

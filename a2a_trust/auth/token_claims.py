@@ -141,7 +141,7 @@ _DIGEST_OCTETS: Final = 32
 def binding_of(cnf: object) -> KeyBinding:
     """What the token is bound to (RFC 7800 3.1); InvalidCredentialsError for what is not understood."""
     if type(cnf) is not dict or not cnf or not cnf.keys() <= _CONFIRMATIONS.keys():
-        raise InvalidCredentialsError("token: it is bound to a key in a way that is not supported (cnf)")
+        raise InvalidCredentialsError("token: it is bound to a key (cnf) in a way that is not supported")
     for name, thumbprint in cnf.items():
         what = f"it is bound to a key (cnf): {name}"
         if type(thumbprint) is not str or len(base64url.decode(thumbprint, what)) != _DIGEST_OCTETS:

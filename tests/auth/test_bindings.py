@@ -221,7 +221,7 @@ async def test_a_token_that_is_bound_to_a_certificate_needs_it_as_the_leaf_each_
     for _ in range(2):
         assert (await let_in(guard, bearer(thine), DER)).is_authenticated
         assert (await let_in(guard, bearer(thine), DER, b"its issuer")).is_authenticated
-        await refused(guard, bearer(thine), "none was shown")
+        await refused(guard, bearer(thine), "has no certificate")
         await refused(guard, bearer(thine), "another certificate", b"mallory's")
         await refused(guard, bearer(thine), "another certificate", b"mallory's", DER)
         await refused(guard, bearer(thine), "another certificate", CERTIFICATE.encode())
@@ -229,10 +229,11 @@ async def test_a_token_that_is_bound_to_a_certificate_needs_it_as_the_leaf_each_
 
 async def test_what_is_missing_at_the_agent_is_said_to_whoever_reads_its_log() -> None:
     thine = token(claims(cnf={"x5t#S256": X5T}))
-    await refused(guard_of(), bearer(thine), r"none was shown; to take any, pass client_certificates=FromTls\(\)")
+    hint = r"has no certificate; to accept certificates, pass client_certificates=FromTls\(\)"
+    await refused(guard_of(), bearer(thine), hint)
     told_of_none = request(bearer(thine)) | {"a2a_trust.client_certificate": ()}
-    assert str((await refusal_of(guard_of(), told_of_none, NOW)).error).endswith("none was shown")
-    hint = r"to take DPoP, pass dpop=DPoP\(url='https://agent.example'\)"
+    assert str((await refusal_of(guard_of(), told_of_none, NOW)).error).endswith("has no certificate")
+    hint = r"to accept DPoP, pass dpop=DPoP\(url='https://agent.example'\)"
     for headers in (by_dpop(thine), [(b"authorization", b"Basic x"), *by_dpop(thine)]):
         with pytest.raises(MissingCredentialsError, match=hint):
             await let_in(guard_of(KEY, judge=Says(None)), headers)
@@ -293,7 +294,7 @@ async def test_an_unbound_token_is_as_good_with_a_certificate() -> None:
 
 async def test_a_token_that_is_bound_to_both_needs_both() -> None:
     guard, thine = guard_of(dpop=taking()), token(claims(cnf={"jkt": JKT, "x5t#S256": X5T}))
-    await refused(guard, by_dpop(thine, proof(thine)), "none was shown")
+    await refused(guard, by_dpop(thine, proof(thine)), "has no certificate")
     await refused(guard, by_dpop(thine, proof(thine)), "another certificate", b"mallory's")
     await refused(guard, by_dpop(thine), "there is none", DER)
     await refused(guard, by_dpop(thine, proof(thine, OTHER)), "another key", DER)
@@ -305,7 +306,7 @@ async def test_the_scope_that_is_judged_is_the_one_that_tells_of_certificates() 
     """No header can say what the scope says."""
     thine = token(claims(cnf={"x5t#S256": X5T}))
     claimed = [(name, b":" + CERTIFICATE.encode() + b":") for name in (b"client-cert", b"a2a_trust.client_certificate")]
-    await refused(guard_of(), [*bearer(thine), *claimed], "none was shown")
+    await refused(guard_of(), [*bearer(thine), *claimed], "has no certificate")
 
 
 # Which schemes take DPoP
@@ -320,7 +321,7 @@ async def test_oauth_and_openid_take_bound_tokens_as_dpop_and_others_as_bearer(s
     assert (await let_in(guard, bearer(token()))).is_authenticated
     other_case = [(b"authorization", b"dPoP " + thine.encode()), (b"dpop", proof(thine).encode())]
     assert (await let_in(guard, other_case)).is_authenticated
-    assert await refused(guard, by_dpop(token(), proof(token())), "bound to no key") == (True, "invalid_token")
+    assert await refused(guard, by_dpop(token(), proof(token())), "not bound to a key") == (True, "invalid_token")
     assert await refused(guard, bearer(thine), "bound to a key") == (False, "invalid_token")
     assert await refused(guard, by_dpop("x.y.z"), "token: ") == (True, "invalid_token")
 
@@ -403,7 +404,7 @@ async def test_any_verifier_may_bind_and_the_guard_sees_to_it() -> None:
     await refused(guard, by_dpop("opaque", proof("other")), "ath")
     keys = guard_of(KEY, judge=Says(KeyBinding(x5t_s256=X5T)))
     assert (await let_in(keys, [(b"x-api-key", b"k")], DER)).is_authenticated
-    await refused(keys, [(b"x-api-key", b"k")], "none was shown")
+    await refused(keys, [(b"x-api-key", b"k")], "has no certificate")
     keys = guard_of(KEY, judge=Says(KeyBinding(jkt=JKT)))
     await refused(keys, [(b"x-api-key", b"k")], "bound to a key")
 
@@ -422,9 +423,9 @@ async def test_one_token_cannot_be_bound_to_two_keys() -> None:
 
 async def test_where_bound_tokens_are_demanded_a_bearer_token_lets_nobody_in() -> None:
     guard = guard_of(judge=verifier(binding=TokenBinding.REQUIRED), dpop=taking())
-    assert await refused(guard, bearer(token()), "bound to no key") == (False, "invalid_token")
+    assert await refused(guard, bearer(token()), "not bound to a key") == (False, "invalid_token")
     made = bound_token()
     assert isinstance(await let_in(guard, by_dpop(made, proof(made))), Principal)
-    await refused(guard, bearer(made), "no proof of it is taken here")
+    await refused(guard, bearer(made), "proofs of keys are not accepted")
     certified = token(claims(cnf={"x5t#S256": X5T}))
     assert isinstance(await let_in(guard, bearer(certified), DER), Principal)

@@ -448,7 +448,7 @@ def test_a_scheme_without_a_verifier_does_not_start() -> None:
 
 
 def test_a_requirement_that_names_no_declared_scheme_does_not_start() -> None:
-    with pytest.raises(ConfigurationError, match=r"does not declare it; write  \"securitySchemes\": \{\"kee\": …\}"):
+    with pytest.raises(ConfigurationError, match=r"does not declare it; write \"securitySchemes\": \{\"kee\": …\}"):
         guard({"kee": []}, given={})
 
 
@@ -471,7 +471,7 @@ def test_a_declared_scheme_that_nothing_demands_need_not_be_enforceable() -> Non
 
 def test_an_unsafe_header_for_a_key_does_not_start() -> None:
     unsafe = {"key": {"type": "apiKey", "in": "header", "name": "Host"}}
-    with pytest.raises(ConfigurationError, match=r'declare another in the card, as in \{"location": "header"'):
+    with pytest.raises(ConfigurationError, match=r'declare another header in the card, as in \{"location": "header"'):
         guard({"key": []}, card={"securitySchemes": unsafe})
 
 

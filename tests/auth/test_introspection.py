@@ -137,7 +137,7 @@ async def test_an_async_function_may_give_the_secret() -> None:
         ({"c_hash": "x"}, "ID token or a logout token"),
         ({"s_hash": "x"}, "ID token or a logout token"),
         ({"events": {}}, "ID token or a logout token"),
-        ({"cnf": {"jwk": {}}}, "not understood"),
+        ({"cnf": {"jwk": {}}}, "not supported"),
         ({"cnf": {"jkt": "short"}}, "no SHA-256 thumbprint|not canonical"),
         ({"sub": ""}, "sub is missing, empty or not a string"),
         ({"sub": 7}, "sub is missing, empty or not a string"),
@@ -177,7 +177,7 @@ async def test_an_answer_about_a_valid_access_token_for_us(changes: dict[str, An
 
 async def test_what_contradicts_an_access_token_counts_also_where_nothing_needs_to_show_it() -> None:
     lenient = {"knows_access_tokens_only": True, "marked_by": AccessTokenMark("kind", "at")}
-    assert 'kind is "rt": not an access token' in await rejection_of(active(kind="rt"), **lenient)
+    assert 'kind is "rt", so it is not an access token' in await rejection_of(active(kind="rt"), **lenient)
     for changes in ({"token_type": "refresh_token"}, {"typ": "Refresh"}, {"token_use": "refresh_token"}):
         assert "not that of an access token" in await rejection_of(active(kind="at", **changes), **lenient)
 

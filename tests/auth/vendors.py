@@ -259,7 +259,7 @@ def auth0() -> Vendor:
                 typ="at+jwt",
                 subject="c@clients",
             ),
-            Shape(name="a user's without scope", claims={**user, "scope": ...}, refused="nothing shows .*; Auth0: "),
+            Shape(name="a user's without scope", claims={**user, "scope": ...}, refused="no claim shows .*; Auth0: "),
             Shape(
                 name="one for the Management API",
                 claims={**machine, "aud": f"{issuer}api/v2/"},

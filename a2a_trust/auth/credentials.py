@@ -152,7 +152,7 @@ _BROKEN_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 @dataclass(frozen=True, slots=True)
 class InQuery:
-    """A parameter of the query. Whatever else the query holds is not read, and may be anything."""
+    """A parameter of the query. Other parts of the query are not read, and may be anything."""
 
     location: ClassVar[str] = "query"
     name: str

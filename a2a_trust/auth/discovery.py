@@ -3,10 +3,10 @@
 The rules:
 
 1. The operator names the issuer. Where its metadata lies follows from its name; no URL out of a card is followed.
-2. The document's ``issuer`` must be that name, character by character (Discovery 4.3, RFC 8414 3.3): else whoever can
-   write one page on a host could name keys for another issuer of that host.
-3. ``jwks_uri`` is fetched by the rules of the fetcher; the issuer that the operator named vouches for it. Plain http
-   within a service mesh (``net.mesh``) is for the issuer's own origin: a document must not choose among its servers.
+2. The document's ``issuer`` must be that name, character by character (Discovery 4.3, RFC 8414 3.3). Otherwise
+   the writer of one page on a host could name keys for another issuer of that host.
+3. ``jwks_uri`` comes from the metadata of that issuer, and is fetched by the rules of the fetcher. Plain http within
+   a service mesh (``net.mesh``) is for the issuer's own origin: a document must not choose among its servers.
 4. The two documents are always read together, as one load of ``JwksCache``: a ``jwks_uri`` that moved is found as soon
    as a key that is only there, what fails leaves the known keys as they are for a bounded time, and single flight,
    back-off and cool-down hold for both. ``signed_metadata`` is not read.
@@ -139,7 +139,7 @@ _METADATA: Final = re.compile(r"/\.well-known/(?:openid-configuration|oauth-auth
 
 def check_issuer(issuer: str) -> None:
     """ConfigurationError for the URL of an issuer's metadata: tokens name the issuer itself. And for a fragment, which
-    no issuer has (RFC 8414 2): identities whose subject is no ``sub`` are told from others by one."""
+    no issuer has (RFC 8414 2): identities whose subject is not a ``sub`` differ from others by it."""
     if "#" in issuer:
         raise ConfigurationError(f"issuer {issuer[:128]!a}: write it as tokens have it in iss, without a fragment")
     name = _METADATA.sub("", issuer)

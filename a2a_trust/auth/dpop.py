@@ -225,7 +225,7 @@ class DPoP:
         claimed = _normal(htu)
         if claimed is None:
             return False
-        # Whoever takes a prefix away leaves "/" of it, whether or not a slash came after it.
+        # A server that removes a prefix leaves "/", whether or not a slash came after the prefix.
         paths = ("/", "") if path == "/" else (path,)
         return claimed in [_normal(f"{self._base}{each}") for each in paths]
 
@@ -259,7 +259,7 @@ _PATH: Final = re.compile(r"(?:/(?:[^\x00-\x20\x7f-\U0010ffff%?#\\]|%[0-9A-Fa-f]
 
 def _normal(url: str) -> str | None:
     """The URL without query and fragment in its one spelling (RFC 3986 6.2.2, 6.2.3); None for what is no http URL, or
-    one that readers could take for different ones: with user names, dot segments, backslashes or stray signs.
+    one that readers could read differently: with user names, dot segments, backslashes or stray signs.
 
     Not ``net.urls.read_url``: that rejects an empty port, which is the default one here, reads 0443 as 443, which is
     another port here, and has a limit of its own for the length.
@@ -275,7 +275,7 @@ def _normal(url: str) -> str | None:
 
 
 def _path_of(scope: Mapping[str, Any]) -> str | None:
-    """The path that the request has behind the ``root_path``, as it came; None for one that cannot be told for sure."""
+    """The path that the request has behind the ``root_path``, as it came; None if it is uncertain."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
     raw_path: bytes | None = scope.get("raw_path")

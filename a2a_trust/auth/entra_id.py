@@ -1,4 +1,4 @@
-"""What is special about the tokens of Microsoft Entra ID: permissions of users, and keys of other tenants."""
+"""Special rules for the tokens of Microsoft Entra ID: permissions of users, and keys of other tenants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Load: TypeAlias = Callable[[], Awaitable[tuple[bytes, float | None]]]
 
 
 def entra_scopes(claims: Mapping[str, Any]) -> Iterable[str]:
-    """What the client may do. ``scp`` is only in tokens with a user. ``roles`` of those are what the user may do; in a
+    """The permissions of the client. ``scp`` is only in tokens with a user. Its ``roles`` belong to the user; in a
     token without a user, whose subject is the application itself, they are the client's own permissions."""
     if "scp" in claims:
         scp = claims["scp"]

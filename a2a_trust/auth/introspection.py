@@ -4,7 +4,7 @@ The rules, in the order in which they are applied:
 
 1. A remembered token is answered from memory. No question of anybody else delays that.
 2. A JWT of another issuer is for another verifier, and is sent nowhere. One that has expired, or is an ID, refresh or
-   logout token by its own claims, is rejected without a question. What is unverified can only reject a token.
+   logout token by its own claims, is rejected without a question. Unverified claims can only reject a token.
 3. The server is asked by the rules of ``introspection_endpoint``; all who bring the same token wait for one question.
 4. ``active`` is true. ``iss`` and ``aud``, where the answer has them, are ours; ``exp`` lies ahead, ``nbf`` and ``iat``
    do not.
@@ -15,7 +15,7 @@ The rules, in the order in which they are applied:
 
 A valid token is remembered by the digest of the whole token, for ``remember_for`` seconds at most: so long it counts
 after its revocation, and while the server is down. Invalid ones are remembered for ten seconds, in a memory of their
-own: junk evicts no valid token. What the server could not answer is not remembered.
+own: junk evicts no valid token. A question without an answer is not remembered.
 """
 
 from __future__ import annotations
@@ -74,15 +74,15 @@ _INVALID_BYTES: Final = 512
 
 #: Claims of ID tokens (OpenID Connect Core 2 and 3.3.2.11) and of logout tokens (Back-Channel Logout 2.4).
 _OF_OTHER_TOKENS: Final = frozenset({"at_hash", "c_hash", "s_hash", "events"})
-#: What says which kind of token it is, and its values for access tokens, in lower case: RFC 7662 2.2 with RFC 6749 7.1
+#: The claims for the kind of a token, and their values for access tokens, in lower case: RFC 7662 2.2 with RFC 6749 7.1
 #: and RFC 9449 5, Ory Hydra, and Keycloak.
 _KINDS: Final[Mapping[str, frozenset[str]]] = {
     "token_type": frozenset({"bearer", "dpop"}),
     "token_use": frozenset({"access_token", "access"}),
     "typ": frozenset({"bearer", "dpop"}),
 }
-#: What names the caller, best first, and what is added to the issuer for it: a user, a client and a subject of the same
-#: name are three callers.
+#: The claims that name the caller, best first, and the addition to the issuer: a user, a client and a subject of the
+#: same name are three callers.
 _SUBJECTS: Final = (("sub", ""), ("username", "#username"), ("client_id", "#client_id"))
 
 
@@ -206,7 +206,7 @@ class IntrospectionVerifier(BoundVerifier[str]):
         return ()
 
     async def verify_bound(self, credential: str, now: float) -> Identity:
-        """The identity that the server's answer gives; when it is ``bound_to`` keys, it counts for nothing without
+        """The identity that the server's answer gives; when it is ``bound_to`` keys, it is not valid without
         their proofs.
 
         InvalidCredentialsError, KeySourceUnavailableError.
@@ -272,7 +272,7 @@ class IntrospectionVerifier(BoundVerifier[str]):
         return question.result()
 
     async def _question(self, credential: str, key: tuple[int, bytes], now: float) -> _Outcome:
-        """What comes of a question, remembered where it may be. Errors are values here: several callers raise them."""
+        """The result of a question, remembered if allowed. Errors are values: several callers raise them."""
         forgotten, digest = key
         answer = await self._endpoint.ask(credential, now, was_valid=self._were_valid.get(digest, now) is not None)
         if isinstance(answer, NoAnswer):

@@ -8,7 +8,7 @@ The rules:
 3. At most 16 questions are under way at once. Those that wait give up after five seconds, and a question after ten. At
    most 1,000 wait. Tokens that were valid before wait in a queue of their own, which comes first: junk keeps nobody
    out whose token has to be asked about again.
-4. While the server is out of reach, or answers nothing usable, nobody waits for it: after each failure there is no
+4. While the server is unreachable, or answers nothing usable, nobody waits for it: after each failure there is no
    question for a second, then for two, then for five. Then one question finds out whether it answers again. The log has
    one line for the outage and one for its end.
 5. Anybody can send a token that the server fails on, or for which a firewall in front of it cuts the connection. So
@@ -192,7 +192,7 @@ class IntrospectionEndpoint:
         return None
 
     async def ask(self, token: str, now: float, *, was_valid: bool) -> JSONObject | NoAnswer:
-        """What the server says about a token; one that ``was_valid`` before is asked about first."""
+        """The server's answer about a token; one that ``was_valid`` before is asked about first."""
         turns = self._turns.setdefault(asyncio.get_running_loop(), _Turns())
         if not await turns.take(first=was_valid):
             return NoAnswer(f"{self._name}: too many unknown tokens wait to be introspected")

@@ -9,7 +9,7 @@ The rules, in the order in which they are applied:
 4. ``aud`` has one of our audiences; ``sub`` is not empty.
 5. ``exp`` is in the future; ``nbf`` and ``iat`` are not.
 6. A token that is bound to a key or a certificate (``cnf``) proves nothing by itself: the guard demands the proof in
-   every request, and ``verify``, which sees no requests, refuses it. What else ``cnf`` may say is not understood, and
+   every request, and ``verify``, which sees no requests, refuses it. Other members of ``cnf`` are not understood, and
    refused. A verifier may demand that tokens are bound (``TokenBinding.REQUIRED``).
 7. The key is one of the issuer's, by ``kid`` and key type, and valid now; ``alg`` is its own, and so is the signature.
 
@@ -17,8 +17,8 @@ Rules 2 to 6 read an unverified token, and can only reject it: a token that coul
 keys and no signature check. Nothing counts before rule 7.
 
 The verified claims of a token are cached under the digest of the whole token, for five minutes at most. The loss of any
-of the issuer's keys ends that, so a withdrawn key counts for five minutes at most. The cache is bounded in tokens and
-in bytes; the token that was verified first leaves it first.
+of the issuer's keys ends that, so a withdrawn key stays valid for five minutes at most. The cache is bounded in tokens
+and in bytes; the token that was verified first leaves it first.
 """
 
 from __future__ import annotations

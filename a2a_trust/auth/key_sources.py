@@ -139,7 +139,7 @@ class SeveralKeySources:
         found: set[PublicKey] = set()
         async for sets in _as_they_come([source.keys() for source in self._sources]):
             found |= pick([key for keys in sets if isinstance(keys, tuple) for key in keys], time.time())
-            if found:  # a set that is slow, or out of reach, is not waited for
+            if found:  # a set that is slow or unreachable is not waited for
                 break
         outage: KeySourceUnavailableError | None = None
         if not found:
@@ -159,8 +159,10 @@ _EXPECTED: Final = (InvalidCredentialsError, KeySourceUnavailableError)
 async def _as_they_come(
     works: Iterable[Coroutine[Any, Any, _T]],
 ) -> AsyncGenerator[list[_T | InvalidCredentialsError | KeySourceUnavailableError]]:
-    """The results, or the errors of a key source, of those that have ended, in groups. What is left when the caller
-    stops is cancelled; a load that was begun goes on."""
+    """The results, or the errors of a key source, of the loads that have ended, in groups.
+
+    When the caller stops, the other tasks are cancelled; a load that was begun continues.
+    """
     pending: set[asyncio.Task[_T]] = {asyncio.create_task(work) for work in works}
     try:
         while pending:

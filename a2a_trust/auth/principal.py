@@ -55,7 +55,7 @@ class KeyBinding:
 class Identity:
     """The identity from one verified credential.
 
-    - ``issuer`` and ``subject``: who issued the credential (an issuer URL, the name of a key store), and for whom.
+    - ``issuer`` and ``subject``: who issued the credential (an issuer URL, the name of a key store), and its owner.
       Together they identify the caller; no two callers share them.
     - ``scopes``: what the credential allows.
     - ``expires_at``: the credential is valid before this moment, in seconds since the epoch.
@@ -293,7 +293,7 @@ class Principal:
 
     @property
     def scopes(self) -> frozenset[str]:
-        """The scopes that all identities have in common, so that one scheme's scopes never count for another's."""
+        """The scopes that all identities have in common, so that the scopes of one scheme never extend another."""
         (_, first), *others = self.identities
         return first.scopes.intersection(*[identity.scopes for _, identity in others]) if others else first.scopes
 

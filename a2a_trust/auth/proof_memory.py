@@ -45,7 +45,7 @@ class ProofMemory(Protocol):
 
 def digest_of(*parts: str) -> bytes:
     """16 bytes that stand for a proof or a key. To be taken for another one takes a second preimage; it would refuse a
-    good proof, and let no used one through."""
+    valid proof, and accept no used one."""
     return hashlib.sha256(" ".join(parts).encode()).digest()[:16]
 
 
@@ -55,7 +55,7 @@ class Room:
 
     capacity: int
     call: str
-    """What makes the memory, for people; ``…`` stands for arguments."""
+    """The call that makes the memory, for people; ``…`` stands for arguments."""
 
     def __post_init__(self) -> None:
         if type(self.capacity) is not int or self.capacity < 1:

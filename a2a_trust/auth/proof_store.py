@@ -70,7 +70,7 @@ class SqliteProofMemory:
     """Remembers proofs in one SQLite file, which the processes of one machine share and which outlives them.
 
     A kill of the process loses nothing. KeySourceUnavailableError (503) when the file cannot be written in time, when
-    it is damaged, or when another file lies in its place: a memory out of reach is never taken for an empty one.
+    it is damaged, or when another file lies in its place: an unreachable memory is never treated as an empty one.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class _Writer:
                 self._is_at_work = bool(batch)
             if not batch:
                 return
-            # Whoever waits no more is refused already, and the proof was not used.
+            # A caller that no longer waits was rejected already, and the proof was not used.
             self._answer([use for use in batch if use.answer.set_running_or_notify_cancel()])
 
     def _answer(self, batch: list[_Use]) -> None:
@@ -177,7 +177,7 @@ class _Writer:
                 use.answer.set_exception(answer)
 
     def _complaint(self, error: Exception) -> str:
-        """What is wrong, without what a proof says."""
+        """The fault, without the content of a proof."""
         if isinstance(error, sqlite3.Error | OSError):
             return self._file.complaint(error)
         return f"{self._name}: {error if isinstance(error, ConfigurationError) else type(error).__name__}"

@@ -1,8 +1,8 @@
 """One line for the tokens of each well-known identity provider.
 
 A preset knows what an issuer writes into its access tokens: its name, where its keys are, the claim with the scopes,
-and the claim by which an access token is told from the ID and refresh tokens that the same keys sign. A refusal says
-what the provider's console has to change. Whatever a preset does not offer, the verifiers that it is made of do.
+and the claim that distinguishes an access token from ID and refresh tokens of the same keys. A refusal says
+what the provider's console has to change. The verifiers below the presets offer everything else.
 
 docs/providers has a page for each of them: the steps in the console, the card, what is refused and why.
 """
@@ -348,7 +348,7 @@ def github_actions(*, audience: Audience, owners: Mapping[str, int], fetcher: Fe
     )
 
 
-# What the presets share
+# Shared by the presets
 
 
 def _verifier(

@@ -6,7 +6,7 @@ asked for. A request waits for the store only when its record is not in memory, 
 seconds. So a change counts at most ``refresh`` seconds after it is in the store, in every process, and a new record
 counts at once.
 
-While the store cannot be read, a record in memory still counts for at most ``stale_if_error`` seconds after it was last
+While the store cannot be read, a record in memory stays valid for at most ``stale_if_error`` seconds after it was last
 confirmed. Then it is KeySourceUnavailableError; so is one that is not in memory, because nobody can tell.
 """
 
@@ -38,7 +38,7 @@ _log = logging.getLogger("a2a_trust")
 
 @dataclass(slots=True, eq=False)
 class Reading:
-    """What was read while the store had one ``revision``, and the last time, on the cache's clock, when it had it.
+    """The records that were read while the store had one ``revision``, and the last time of that, by the cache's clock.
 
     As long as the store has it, one look confirms every record that was read then.
     """
@@ -60,7 +60,7 @@ _C = TypeVar("_C", bound=CachedRecord)
 
 
 class FoundRecords(Protocol[_R]):
-    """What a look-up found. ``revision``: a value that the store never has twice. It is of the same moment as the
+    """The result of a look-up. ``revision``: a value that the store never has twice. It is of the same moment as the
     records, or earlier."""
 
     @property
@@ -98,7 +98,7 @@ class RecordCache(Generic[_K, _R, _C]):
         self._stale_if_error = stale_if_error
         self._clock = clock
         self.known: BoundedCache[_K, _C] = BoundedCache(max_entries=_MOST_RECORDS, max_bytes=_MOST_BYTES)
-        """What is in memory, whatever its age."""
+        """The records in memory, of any age."""
         self._look_ups = LookUps(self._find)
         self._reading = Reading(None, -math.inf)
         self._retry_at = -math.inf

@@ -33,7 +33,7 @@ _COUNTERS: Final = 32_768
 """Counters in memory: 12 MB."""
 
 _NAMED: Final = 64
-"""IPv6 addresses are told apart by so many bits: whoever has one address has all addresses of its /64."""
+"""The bits by which IPv6 addresses differ: the owner of one address has all addresses of its /64."""
 
 
 _AT_ONCE: Final = 16
@@ -83,7 +83,7 @@ class _Limit(NamedTuple):
 
 
 class _Counter(NamedTuple):
-    """What is counted: for a limit, the failures of a peer, or of a name that a peer tries."""
+    """The counted attempts: for a limit, the failures of a peer, or of a name that a peer tries."""
 
     limit: _Limit
     owner: str
@@ -93,8 +93,8 @@ class Throttle:
     """Counts the failed requests of each peer, and of each name that a peer tries.
 
     ``begin`` is for credentials that somebody might guess. While those of other requests are being verified, no more
-    are begun than may still fail, and no more than 16; the rest wait for the outcome. So a limit is exact, many good
-    passwords at once are not refused, and no peer takes all the time of the hashes.
+    are begun than may still fail, and no more than 16; the rest wait for the outcome. So a limit is exact, many valid
+    passwords at once are not rejected, and no peer takes all the time of the hashes.
 
     The windows are fixed ones: each begins with its first failure. A sliding window takes two counters and 1.4 times
     the time, and its end is an estimate, where ``Retry-After`` has to be true. The price is that around the end of a
@@ -118,7 +118,7 @@ class Throttle:
     async def begin(self, scope: Mapping[str, Any], names: Collection[str]) -> Callable[[], None]:
         """Wait until a request's credentials of these names may be verified; call what this returns at their end.
 
-        TooManyRequestsError: too many failed before. The outcome is told by ``failed``, before the end.
+        TooManyRequestsError: too many failed before. Call ``failed`` before the end if the credentials were rejected.
         """
         peer = peer_of(scope)
         counters = self._counters_of(peer, names)

@@ -93,10 +93,10 @@ def marks_of(marked_by: AccessTokenMark | Iterable[AccessTokenMark]) -> tuple[Ac
     return marks
 
 
-#: What issuers call the claim with the kind of a token: RFC 6749 7.1, Cognito and Ory Hydra, Casdoor, PingAM, Oracle,
+#: The names of the claim with the kind of a token: RFC 6749 7.1, Cognito and Ory Hydra, Casdoor, PingAM, Oracle,
 #: Curity, and Keycloak.
 _KIND_CLAIMS: Final = ("token_type", "token_use", "tokenType", "tokenName", "tok_type", "purpose", "typ")
-#: What they write there, without hyphens and underscores.
+#: Its values, without hyphens and underscores.
 _OF_NEITHER: Final = frozenset({"refresh", "refreshtoken", "rt", "offline", "offlinetoken", "logout", "logouttoken"})
 NOT_ACCESS: Final = _OF_NEITHER | {"id", "idtoken", "it"}
 NOT_ID: Final = _OF_NEITHER | {"access", "accesstoken", "at"}
@@ -139,7 +139,7 @@ _DIGEST_OCTETS: Final = 32
 
 
 def binding_of(cnf: object) -> KeyBinding:
-    """What the token is bound to (RFC 7800 3.1); InvalidCredentialsError for what is not understood."""
+    """The keys that the token is bound to (RFC 7800 3.1); InvalidCredentialsError if it is not understood."""
     if type(cnf) is not dict or not cnf or not cnf.keys() <= _CONFIRMATIONS.keys():
         raise InvalidCredentialsError("token: it is bound to a key (cnf) in a way that is not supported")
     for name, thumbprint in cnf.items():

@@ -308,7 +308,7 @@ def _revoked(record: ApiKeyRecord) -> ApiKeyRecord:
 def _get(table: KeyTable, key_id: str) -> ApiKeyRecord:
     record = table.get(key_id)
     if record is None:
-        # What was given is not repeated: it may be a key.
+        # The given text is not repeated: it may be a key.
         raise ConfigurationError("no key has this id; ids look like a2a_3kTMd9QxL0aB; list the keys to find it")
     return record
 

@@ -26,11 +26,11 @@ __all__ = ["NOBODY", "Hashing", "hash_of", "hashing", "is_hash"]
 _FORM: Final = re.compile(r"\$argon2id\$v=19\$m=65536,t=3,p=4\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}")
 
 NOBODY: Final = f"$argon2id$v=19$m=65536,t=3,p=4${'A' * 22}${'A' * 43}"
-"""Stands in for users who do not exist: it costs the same, and no password is known for it. None is let in by it."""
+"""Stands in for users who do not exist: it costs the same, and no password matches it."""
 
 _THREADS: Final = 2
 _MOST_WAITING: Final = 64
-"""Each hash takes 64 MiB, so two run at once; whoever comes when 64 wait, the work of some seconds, is sent away."""
+"""Each hash takes 64 MiB, so two run at once. When 64 wait, some seconds of work, others are rejected."""
 
 _log = logging.getLogger("a2a_trust")
 

@@ -1,6 +1,6 @@
 """Passwords: what is kept of one, what operators do with them, and the store in memory.
 
-Of a password only a slow hash is kept (``hashing``). Those that are made here are random: 28 letters and digits without
+Only a slow hash of a password is kept (``hashing``). Those that are made here are random: 28 letters and digits without
 those that look alike, in groups of four, 138 bits. A password that a person chose can be imported.
 """
 
@@ -38,7 +38,7 @@ _SHORTEST_IMPORT: Final = 15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PasswordRecord:
-    """What is kept of a password: enough to know it again, and never the password.
+    """The record of a password: enough to verify it, and never the password.
 
     ``user`` is the caller's name, compared exactly, in Unicode Normalization Form C. ``hash`` is argon2id, in its
     encoded form. Moments are seconds since the epoch: ``changed`` is when this password was set, and it is good until
@@ -88,7 +88,7 @@ class IssuedPassword:
 
 @dataclass(frozen=True, slots=True)
 class FoundPasswords:
-    """What a look-up found. ``revision``: a value that the store never has twice; any change gives it another one. It
+    """The result of a look-up. ``revision``: a value that the store never has twice; each change gives another one. It
     is of the same moment as the records, or earlier."""
 
     revision: Hashable
@@ -114,7 +114,7 @@ class PasswordTable(Protocol):
 
 
 class PasswordWrites:
-    """What an operator does with passwords, the same in every store that can open a table for writing.
+    """Operations on passwords, the same in every store that can open a table for writing.
 
     A user has one password. All of it is synchronous and safe in threads; in a running server:
     ``await asyncio.to_thread(store.revoke, user)``. ConfigurationError when what is asked for cannot be; nothing was
@@ -206,7 +206,7 @@ def _revoked(record: PasswordRecord) -> PasswordRecord:
 def _get(table: PasswordTable, user: str) -> PasswordRecord:
     record = table.get(normalized(user))
     if record is None:
-        # What was given is not repeated: it may be a password.
+        # The given text is not repeated: it may be a password.
         raise ConfigurationError("no user has this name; list the passwords to see the names")
     return record
 

@@ -30,7 +30,7 @@ class UserPass(NamedTuple):
 def read_user_pass(credential: str) -> UserPass:
     """The name and the password in the credential of a request, in Unicode Normalization Form C.
 
-    Base64 has one spelling here, and the text is UTF-8. The name ends at the first colon. Clients are told to send that
+    Base64 has one spelling here, and the text is UTF-8. The name ends at the first colon. Clients should send that
     form (RFC 7617 2.1), and not all do: a name or a password that is typed on another machine must stay the same.
     InvalidCredentialsError, which holds nothing of it.
     """

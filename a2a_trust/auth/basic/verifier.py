@@ -46,7 +46,7 @@ class BasicVerifier:
     stores need different ``issuer`` names, else a user of one is taken for a user of the other. Records are kept in
     memory, as ``auth.record_cache`` says: **a revoked or changed password is rejected at most** ``refresh`` **seconds
     after the change is in the store**, and a new one counts at once. While the store cannot be read, a record in memory
-    counts for ``stale_if_error`` seconds.
+    stays valid for ``stale_if_error`` seconds.
 
     A password is hashed in threads of its own, and for unknown, revoked and expired users as well. One that
     was right is remembered for five minutes, so that not every request costs a hash: as a keyed digest of it, of the

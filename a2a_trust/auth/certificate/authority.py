@@ -112,7 +112,7 @@ class RevocationList:
 
 
 class _Files(NamedTuple):
-    """What an authority's files say."""
+    """The content of an authority's files."""
 
     store: verification.Store
     crls: tuple[RevocationList, ...]
@@ -179,7 +179,7 @@ def _read_authorities(path: Path) -> list[x509.Certificate]:
 
 
 def _check_authority(certificate: x509.Certificate, path: Path) -> None:
-    """What the verification would refuse of every chain that ends here is said at once."""
+    """Report at once what the verification would reject in every chain that ends here."""
     where = f"{path}: the certificate with serial number {certificate.serial_number:x}"
     constraints = extension_of(certificate, x509.BasicConstraints)
     if constraints is None or not constraints.ca:

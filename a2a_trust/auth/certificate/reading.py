@@ -14,7 +14,7 @@ __all__ = ["BROKEN", "LONGEST_NAME", "extension_of", "is_certificate", "subject_
 LONGEST_NAME: Final = 2048
 """The longest name of a holder, in characters."""
 
-#: What reading a broken certificate raises; Warning, since warnings about odd ones may be made errors.
+#: The exceptions of reading a broken certificate; Warning, since warnings about odd ones may be made errors.
 BROKEN: Final = (
     ValueError,
     TypeError,

@@ -165,7 +165,7 @@ class CertificateVerifier:
             try:
                 return watched, builder.build_client_verifier().verify(leaf, list(above)).chain
             except verification.VerificationError as error:
-                # What follows in brackets is of the certificate, and its text may be anything.
+                # The text in brackets comes from the certificate, and may be anything.
                 reason = ascii(str(error).partition(" (")[0])[1:-1][:128]
                 reasons.append(f"{watched.authority.name}: {reason}")
         raise InvalidCredentialsError(f"certificate: it is not issued by a trusted authority ({'; '.join(reasons)})")
@@ -199,7 +199,7 @@ def _check_chain(chain: CertificateChain) -> None:
 
 
 def _check_leaf(leaf: x509.Certificate, now: float) -> None:
-    """What the verification of chains does not demand of the client's own certificate."""
+    """Demands on the client's own certificate that the verification of chains does not make."""
     if now < leaf.not_valid_before_utc.timestamp():
         raise InvalidCredentialsError("certificate: it is not valid yet")
     if now >= leaf.not_valid_after_utc.timestamp():

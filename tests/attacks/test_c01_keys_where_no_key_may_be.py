@@ -125,7 +125,7 @@ def test_two_keys_do_not_stand_in_one_header(servers: Servers, asks: Ask, names:
     schemes = {"a": key_scheme(names[0]), "b": key_scheme(names[1])}
     card = card_with(servers.origin, schemes, {"a": [], "b": []})
     keys = {name: ApiKey(f"{KEY}-{name}", origins=[servers.origin]) for name in schemes}
-    with pytest.raises(CredentialsError, match="would stand in the same place"):
+    with pytest.raises(CredentialsError, match="need the same place in the request"):
         asks(CardAuth(card, keys), f"{servers.origin}/rpc")
     assert not servers.agent.asked
 

@@ -259,7 +259,7 @@ async def test_an_interface_elsewhere_gets_no_credentials(agent: Agent, authorit
     document = signed(card_of(agent.origin(), supportedInterfaces=[interface]))
     trust = trusting(HOST, "other.test")
     card = verify_card(document, trust, origin=agent.origin(), now=time.time())
-    with pytest.raises(FetchError, match="credentials are sent nowhere else"):
+    with pytest.raises(FetchError, match="credentials are sent to no other host"):
         await async_fetch_extended_card(
             card, trust, credentials=KEY, options=FetchOptions(fetcher=fetcher_for(agent, authority))
         )

@@ -64,7 +64,7 @@ def test_an_agent_that_lets_everybody_in_cannot_promise_one(flag: dict[str, obje
     for requirements in choices:
         card = {**CARD, "securityRequirements": requirements, **flag}
         given = verifiers() if len(requirements) > 1 else {}
-        with pytest.raises(ConfigurationError, match="take extendedAgentCard out of the capabilities"):
+        with pytest.raises(ConfigurationError, match="remove extendedAgentCard from the capabilities"):
             guarded(Agent(), card, verifiers=given, allow_anonymous=True)
 
 
@@ -72,5 +72,5 @@ def test_an_agent_that_lets_everybody_in_cannot_promise_one(flag: dict[str, obje
     "path", [*PATHS, "/a/b/c/extendedAgentCard", "/x/y/v1/card", "/v1/card/", "/tasks", "/r/tasks/5"]
 )
 def test_it_cannot_be_made_public_by_its_path(path: str) -> None:
-    with pytest.raises(ConfigurationError, match="for known callers only"):
+    with pytest.raises(ConfigurationError, match="is an operation of A2A, for callers only"):
         guarded(Agent(), PROMISING, public_paths=[path])

@@ -144,7 +144,7 @@ def test_the_key_of_the_other_agent_that_the_trust_store_names_is_told(
     seen(memory, by(owner, card), trust, A)
     seen(memory, by(mallory, card), trust, B)
     (warning,) = seen(memory, by(mallory, card), trust, A).warnings
-    assert warning.startswith(f"{A}: its card is signed by another key than before, which is that of {B}; ")
+    assert warning.startswith(f"{A}: its card is signed by another key than before, the key of {B}; ")
 
 
 def test_a_card_says_nothing_of_where_it_is_remembered(memory: Memory, card: JSONObject, owner: LocalSigner) -> None:
@@ -284,7 +284,7 @@ def test_a_path_that_servers_read_differently_is_no_location(
 ) -> None:
     verified = verify_card(by(owner, card), named(owner), origin=SITE, now=NOW)
     for use in (lambda: memory.admit(verified, SITE + path, now=NOW), lambda: memory.expects_signature(SITE + path)):
-        with pytest.raises(ConfigurationError, match="dot segment, or a percent sign"):
+        with pytest.raises(ConfigurationError, match="dot segment, or an invalid percent sign"):
             use()
     assert memory.records() == ()
 

@@ -136,7 +136,7 @@ def test_credentials_are_sent_over_no_interface_that_is_not_encrypted(
         ssl_context=authority.client(),
         resolver=Names(agent_test=[["127.0.0.1"]]),
     )
-    with pytest.raises(FetchError, match="credentials are sent nowhere else"):
+    with pytest.raises(FetchError, match="credentials are sent to no other host"):
         fetch_extended_card(
             card, trusting("agent.test"), credentials={"X-API-Key": "secret"}, options=FetchOptions(fetcher=fetcher)
         )

@@ -296,9 +296,9 @@ async def test_a_token_that_is_bound_to_both_needs_both() -> None:
     guard, thine = guard_of(dpop=taking()), token(claims(cnf={"jkt": JKT, "x5t#S256": X5T}))
     await refused(guard, by_dpop(thine, proof(thine)), "has no certificate")
     await refused(guard, by_dpop(thine, proof(thine)), "another certificate", b"mallory's")
-    await refused(guard, by_dpop(thine), "there is none", DER)
+    await refused(guard, by_dpop(thine), "it is missing", DER)
     await refused(guard, by_dpop(thine, proof(thine, OTHER)), "another key", DER)
-    await refused(guard, bearer(thine, proof(thine)), "did not come as DPoP", DER)
+    await refused(guard, bearer(thine, proof(thine)), "did not come as Authorization: DPoP", DER)
     assert (await let_in(guard, by_dpop(thine, proof(thine)), DER)).is_authenticated
 
 

@@ -193,7 +193,7 @@ async def test_a_weak_key_proves_nothing() -> None:
 
 
 async def test_the_key_is_that_of_the_token_and_the_signature_that_of_the_key() -> None:
-    error = await refused(proof(TOKEN, OTHER), "another key than the one that the token is bound to")
+    error = await refused(proof(TOKEN, OTHER), "another key than the token's")
     assert error.oauth_error == "invalid_token"
     signed_by_another = proof(TOKEN, OTHER, header={"jwk": dict(CLIENT.public_key.jwk)})
     await refused(signed_by_another, "signature")

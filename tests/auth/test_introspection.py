@@ -138,7 +138,7 @@ async def test_an_async_function_may_give_the_secret() -> None:
         ({"s_hash": "x"}, "ID token or a logout token"),
         ({"events": {}}, "ID token or a logout token"),
         ({"cnf": {"jwk": {}}}, "not supported"),
-        ({"cnf": {"jkt": "short"}}, "no SHA-256 thumbprint|not canonical"),
+        ({"cnf": {"jkt": "short"}}, "not a SHA-256 thumbprint|not canonical"),
         ({"sub": ""}, "sub is missing, empty or not a string"),
         ({"sub": 7}, "sub is missing, empty or not a string"),
         ({"sub": ..., "client_id": ...}, "no sub, username or client_id"),

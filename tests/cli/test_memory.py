@@ -147,7 +147,7 @@ def test_a_forgotten_agent_is_seen_for_the_first_time_again(
     assert memory.records() == ()
     again = run("memory", "forget", *FILE, AGENT)
     assert (again.code, again.out) == (2, "")
-    assert f"nothing is remembered of {AGENT}" in again.err
+    assert f"there is no record of {AGENT}" in again.err
     admit(memory, proof(second))
     done = run("memory", "forget", *FILE, AGENT)
     assert (done.code, done.out.splitlines()[:2]) == (0, [f"forgot {AGENT}", f"  its keys were: {thumbprint(second)}"])

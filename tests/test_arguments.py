@@ -109,7 +109,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: TrustedKey(key=SWAPPED_SIGNER, origins=ANYWHERE), r"key=signer\.public_key"),
     (lambda: principal_of(KEY), r"did not come through protect"),
     (lambda: protect(CLASS, card=CARD, verifiers={}), r"app: Starlette is a class; write Starlette\(\)"),
-    (lambda: protect(MAKER, card=CARD, verifiers={}), r"if it makes one, call it: new_app\(\)"),
+    (lambda: protect(MAKER, card=CARD, verifiers={}), r"if it returns one, call it: new_app\(\)"),
     (lambda: protect(NO_APP, card=CARD, verifiers={}), r"does not take \(scope, receive, send\)"),
 ]
 

@@ -272,7 +272,7 @@ async def test_a_card_that_is_bound_to_no_host_leads_credentials_nowhere(agent: 
     anywhere = TrustStore([TrustedKey(key=OWNER.public_key, origins=UnsafeAnyOrigin())])
     for trust, origin in ((anywhere, agent.origin()), (trusting(HOST), UnsafeAnyOrigin())):
         card = verify_card(document, trust, origin=origin, now=time.time())
-        with pytest.raises(ConfigurationError, match="not bound to a host"):
+        with pytest.raises(ConfigurationError, match="verified without a host"):
             await async_fetch_extended_card(
                 card, trust, credentials=KEY, options=FetchOptions(fetcher=fetcher_for(agent, authority))
             )

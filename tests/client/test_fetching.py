@@ -786,3 +786,9 @@ def test_uncovered_members_of_an_extended_card_are_refused(agent: Agent, fetcher
     key = TrustedKey(key=OWNER.public_key, origins=Origins(HOST), signer=SigningTool.A2A_PYTHON)
     with pytest.raises(UncoveredFieldsError):
         fetch_extended_card(card, TrustStore([key]), credentials=KEY, options=FetchOptions(fetcher=fetcher))
+
+
+@pytest.mark.parametrize("given", ["x", Fetcher])
+def test_what_is_no_fetcher_says_what_to_write(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"fetcher: \w+ is not a fetcher; write Fetcher\(\)"):
+        FetchOptions(fetcher=given)

@@ -196,7 +196,7 @@ def test_a_promise_that_nothing_can_keep_does_not_start() -> None:
 
 @pytest.mark.parametrize("source", ["card.json", 5, [EXTENDED]])
 def test_what_is_no_source_does_not_start(source: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"extended card: \w+ is not a card; write .* a2a-sdk"):
+    with pytest.raises(ConfigurationError, match=r"extended card: .* is not a card; write .* a2a-sdk"):
         Agent(source)
 
 

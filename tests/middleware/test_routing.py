@@ -91,6 +91,13 @@ def test_a_path_that_a_lenient_router_takes_for_the_interfaces_is_not_the_applic
     assert meaning(of, "GET", path) == Other(is_json_rpc=True)
 
 
+def test_a_slash_at_the_end_is_named_and_cannot_be_an_other_path() -> None:
+    found = meaning(interfaces(*BOTH), "POST", "/a2a/rpc/")
+    assert isinstance(found, Undeclared)
+    assert 'only by a slash at its end; call "/a2a/rpc", or correct the URL in the card' in found.why
+    assert not found.may_be_named
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -53,7 +53,7 @@ class Newcomer:
         """Name of the file, "" for commands; language; text."""
         for port, here in self._here.items():
             text = text.replace(port, here)
-        for block in re.finditer(r"(?ms)^```(\w+)\n(.*?)^```$", text):
+        for block in re.finditer(r"(?ms)^```(console|json|python)\n(.*?)^```$", text):
             named = re.search(r"`([\w.]+)`:\n\n$", text[: block.start()])
             yield named[1] if named else "", block[1], block[2]
 

@@ -34,7 +34,10 @@ RUN_BY: Final = {
     "docs/deployment.md": ["tests/docs/test_deployment.py"],
     "docs/dpop.md": ["tests/examples/test_dpop_guide.py"],
     "docs/errors.md": ["tests/docs/test_reference.py"],
-    "docs/frameworks/": ["tests/frameworks"],
+    **{
+        f"docs/frameworks/{page.name}": [f"tests/frameworks/test_{page.stem.replace('-', '_')}.py"]
+        for page in (ROOT / "docs" / "frameworks").glob("*.md")
+    },
     "docs/lint.md": ["tests/docs/test_pages.py"],
     "docs/memory.md": ["tests/client/test_clients_guide.py"],
     "docs/mtls.md": ["tests/examples/test_mtls_guide.py", "tests/real/test_proxies.py"],

@@ -770,7 +770,7 @@ def test_headers_that_are_not_credentials_are_refused(agent: Agent, fetcher: Fet
 @pytest.mark.parametrize("value", ["a\r\nb", "s\u00e9cret", "", " secret", "secret\n"])
 def test_a_value_that_is_no_header_is_refused_and_not_repeated(agent: Agent, fetcher: Fetcher, value: str) -> None:
     card = public(agent, fetcher)
-    with pytest.raises(ConfigurationError, match="the value of X-API-Key is not") as caught:
+    with pytest.raises(ConfigurationError, match="the value of X-API-Key must be") as caught:
         fetch_extended_card(
             card, trusting(HOST), credentials={"X-API-Key": value}, options=FetchOptions(fetcher=fetcher)
         )

@@ -235,8 +235,8 @@ def huge_in_pieces(request: Request) -> Response:
         (PlainTextResponse("x", 500), "the application answers 500 at"),
         (JSONResponse(CARD, 201), "the application answers 201 at"),
         (Response(status_code=307, headers={"location": "/"}), "the application answers 307 at"),
-        (huge, f"no complete answer of at most {MAX_BYTES} bytes at"),
-        (huge_in_pieces, f"no complete answer of at most {MAX_BYTES} bytes at"),
+        (huge, f"no whole answer of at most {MAX_BYTES} bytes at"),
+        (huge_in_pieces, f"no whole answer of at most {MAX_BYTES} bytes at"),
         (PlainTextResponse("hello"), "card: "),
         (JSONResponse([]), "card: : a JSON object is needed"),
         (JSONResponse({"status": "starting"}), "it names no interface, so it is no card"),
@@ -261,7 +261,7 @@ async def test_an_application_that_returns_without_an_answer_fails_the_start(mes
         for kind in messages:
             await send({"type": kind, "status": 200, "headers": []})
 
-    with pytest.raises(ConfigurationError, match="no complete answer"):
+    with pytest.raises(ConfigurationError, match="no whole answer"):
         await application.card_of_application(app, FromApplication("/x"), "", None, {})
 
 

@@ -366,8 +366,7 @@ def _allow_open(count: int) -> None:
     if soft in range(needed):
         if hard in range(needed):
             raise ConfigurationError(
-                f"{count // 2} files at a time need {needed} open files, and this system allows {hard}; name fewer "
-                "files"
+                f"{count // 2} files at once need {needed} open files, and this system allows {hard}; name fewer files"
             )
         setrlimit(RLIMIT_NOFILE, (needed, hard))
 

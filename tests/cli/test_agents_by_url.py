@@ -392,7 +392,7 @@ def test_keys_of_first_use_come_from_the_origin_that_was_typed(run: Run, plain: 
         ("https://[fd00:ec2::254]/latest/agent.json", "link-local, metadata"),
         ("https://[::ffff:127.0.0.1]", "link-local, metadata"),
         ("http://127.1", "URL: ambiguous"),
-        ("ftp://localhost", "URL: of a is not fetched"),
+        ("ftp://localhost", "URL: the scheme 'ftp' is not fetched"),
     ],
 )
 def test_what_stays_refused_on_this_machine_and_elsewhere(run: Run, tmp_path: Path, url: str, why: str) -> None:

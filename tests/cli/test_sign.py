@@ -511,7 +511,7 @@ def test_a_card_that_contradicts_itself_is_signed_only_by_naming_the_exception(
         "a2a-sign: error: card.json: the card is ambiguous or contradictory, so it was not signed:\n"
     )
     assert f"\n  {pointer} {rule}: " in done.err
-    assert done.err.endswith(f"\n  to sign it as it is: --allow {rule}\n")
+    assert done.err.endswith(f"\n  fix it, or sign it as it is with --allow {rule}\n")
     error = run("card.json", "--key", "key.pem", "--json").json["results"][0]
     assert [(finding["rule"], finding["pointer"]) for finding in error["findings"]] == [(rule, pointer)]
     others = [f"--allow={other}" for other in REJECTED if other != rule]

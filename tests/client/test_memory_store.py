@@ -142,9 +142,9 @@ def test_a_damaged_memory_is_refused_and_never_taken_for_an_empty_one(
     assert len(content) > 12_288
     damaged = content[:start] + (b"" if end is None else b"\0" * (end - start) + content[end:])
     path.write_bytes(damaged)
-    with pytest.raises((CardMemoryUnavailableError, ConfigurationError), match="is damaged"):
+    with pytest.raises((CardMemoryUnavailableError, ConfigurationError), match="damaged"):
         SqliteCardMemory(path, create=True)
-    with pytest.raises((CardMemoryUnavailableError, ConfigurationError), match="is damaged"):
+    with pytest.raises((CardMemoryUnavailableError, ConfigurationError), match="damaged"):
         memory.records()
     assert path.read_bytes() == damaged
 

@@ -131,7 +131,7 @@ def test_control_the_same_program_without_the_hook_takes_them_all(outcomes: dict
 def test_the_error_says_what_to_do_instead(outcomes: dict[Any, Any]) -> None:
     text = outcomes["changed", True]["text"]
     assert "verify the bytes that the agent serves, with AsyncVerifyingTransport or fetch_card" in text
-    assert "signature 0 (kid owner): not by this key over this card" in text
+    assert "signature 0 (kid owner): not a signature by this key over this card" in text
 
 
 # The same in this process, with models of ours in the place of those of the SDK.

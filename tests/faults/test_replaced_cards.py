@@ -101,7 +101,7 @@ def test_of_several_cards_none_is_written_when_one_was_replaced(
             refused += 1
             assert (folder / "2.json").read_bytes() == theirs
             is_written = (folder / "1.json").read_bytes() != before
-            assert ("signed and written before this error: 1.json" in said) is is_written
+            assert ("these cards were signed and written before the error: 1.json" in said) is is_written
             too_late += is_written
     assert refused - too_late > 3
     assert too_late <= 16  # points in the calls that put the first card in place

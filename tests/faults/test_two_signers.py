@@ -120,7 +120,7 @@ def test_two_names_of_one_card_by_a_hard_link_are_refused(commands: Server, file
     os.link(folder / "a.json", folder / "same.json")
     before = (folder / "a.json").read_bytes()
     code, said = commands.run(folder, "a.json", "same.json", "--key", "one.jwk")
-    assert (code, "a.json and same.json are one file, by a hard link; name one of them" in said) == (2, True)
+    assert (code, "a.json and same.json are the same file (a hard link); name one of them" in said) == (2, True)
     assert (folder / "a.json").read_bytes() == before
     assert commands.run(folder, "same.json", "--key", "one.jwk")[0] == 0
     assert (signers_of(folder / "same.json"), (folder / "a.json").read_bytes()) == ({"one"}, before)

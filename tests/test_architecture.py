@@ -291,6 +291,14 @@ def test_the_page_of_public_names_has_each_of_them_once() -> None:
         assert sorted(listed) == sorted(public_names_of(import_module(name)) - (set() if name == "a2a_trust" else top))
 
 
+def test_the_page_of_public_names_shows_where_to_import_them() -> None:
+    text = (PACKAGE.parent / "docs" / "api.md").read_text(encoding="utf-8")
+    (imports,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names: dict[str, object] = {}
+    exec(imports, names)
+    assert names["verify_card"] is a2a_trust.verify_card
+
+
 def test_a_package_without_its_stub_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(ImportError, match=r"not installed whole: .*__init__\.pyi is missing"):
         public_names(str(tmp_path / "__init__.py"))

@@ -26,6 +26,7 @@ RUN_BY: Final = {
     "README.md": ["tests/cli/test_readme.py"],
     "docs/a2a-sign.md": ["tests/cli/test_reference.py"],
     "docs/agents.md": ["tests/examples/test_agents_guide.py"],
+    "docs/api.md": ["tests/test_architecture.py"],
     "docs/canonical-forms.md": ["tests/docs/test_canonical_forms.py"],
     "docs/cards.md": ["tests/serving_cards/test_cards_guide.py"],
     "docs/clients.md": ["tests/client/test_clients_guide.py"],

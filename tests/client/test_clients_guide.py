@@ -226,7 +226,7 @@ def test_the_programs_of_the_sdk_run_and_refuse(
 
 
 def test_what_the_guides_table_calls_a_card_is_verified(agent: Agent, authority: Authority) -> None:
-    (row,) = re.findall(r"^\| extended cards: (.*?) \|", GUIDE, re.MULTILINE)
+    (row,) = re.findall(r"^Extended cards are answers to GET of (.*?)\.$", GUIDE, re.MULTILINE | re.DOTALL)
     named = re.findall(r"`(.*?)`", row)
     assert len(named) == 5
     url = agent.origin(HOST)

@@ -134,7 +134,7 @@ async def test_several_agents_have_their_own_rules_and_documents(key: str) -> No
             (await http.post(f"/{name}/rpc", headers=known, json=CALL)).status_code for name in ("billing", "ops")
         ]
         assert statuses == [200, 403]
-        (readings,) = re.findall(r"another agent's is 404: (.*)\.$", GUIDE, re.MULTILINE)
+        (readings,) = re.findall(r"route to another agent is 404: (.*)\.$", GUIDE, re.MULTILINE)
         for reading in [*re.findall(r"`(.*?)`", readings), "/.well-known/agent-card.json", "/docs", "/billing/other"]:
             assert await status_of(app, reading, key) == 404, reading
         assert (await http.get("/healthz")).json() == "/healthz"

@@ -425,7 +425,7 @@ WITH_PASSWORD = {**EITHER, "securitySchemes": {"key": {"httpAuthSecurityScheme":
         ),
         ("nobody gives", PROMISING, KEYED, PROMISING, {**KEYED, "extended_card": ExtendedCard(PROMISING)}),
         (
-            "`keep_subject_token=True`, and no verifier is for access tokens",
+            "`keep_subject_token=True` without a verifier for access tokens",
             CARD,
             {**KEYED, "keep_subject_token": True},
             CARD,

@@ -113,7 +113,7 @@ def test_the_times_of_key_sets_are_those_of_the_guide() -> None:
     times = JwksCacheTimes()
     assert (times.min_max_age, times.max_max_age, times.default_max_age) == (60, 86_400, 300)
     assert times.stale_if_error == 3_600
-    said = "between a minute and a day, 5 minutes when it says nothing; while it is out of reach, up to an hour longer"
+    said = "between a minute and a day, 5 minutes when it says nothing; while it is unreachable, up to an hour longer"
     assert said in " ".join(GUIDE.split())
 
 

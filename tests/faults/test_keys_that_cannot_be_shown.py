@@ -63,7 +63,8 @@ def test_a_new_key_that_nobody_saw_is_revoked_again(
     assert code == 6
     assert record.revoked is not None
     assert said.splitlines() == [
-        f"a2a-sign: error: the new key could not be shown ({why}); {record.key_id} was revoked at once"
+        f"a2a-sign: error: the new key could not be shown ({why}); {record.key_id} was revoked at once. "
+        "Run the command again"
     ]
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,8 +19,9 @@ REFERENCE = (ROOT / "docs" / "a2a-sign.md").read_text(encoding="utf-8")
 FIRST, LEAKED = re.findall(r"```console\n(.*?)```", REFERENCE, re.DOTALL)
 
 
-def test_the_session_runs_from_a_key_to_a_revocation(tmp_path: Path) -> None:
+def test_the_session_runs_from_a_key_to_a_revocation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     run(FIRST, "console", tmp_path)
     printed = run(LEAKED, "console", tmp_path)
     assert "the key is revoked" in printed

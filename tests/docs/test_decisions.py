@@ -33,7 +33,14 @@ ROWS = re.findall(r"(?m)^\| (a .*?) \| (passes|\d{3})", PAGE)
 
 idp = TokenIssuer("https://login.example.com")
 keys = MemoryApiKeys()
-UNREACHABLE = idp.token("ann", audience=HERE, scopes=["read"])
+
+
+def token(*scopes: str) -> str:
+    """A token that outlives a run of all tests, since it is made when they are collected."""
+    return idp.token("ann", audience=HERE, scopes=scopes, expires_in=86_400)
+
+
+UNREACHABLE = token("read")
 
 
 class Issuer:
@@ -47,12 +54,12 @@ class Issuer:
         return await self._reachable.verify(credential, now)
 
 
-def bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
+def bearer(text: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {text}"}
 
 
 KEY = {"X-API-Key": keys.create(owner="ann").text}
-READ = bearer(idp.token("ann", audience=HERE, scopes=["read"]))
+READ = bearer(token("read"))
 CERTIFICATE = {
     "X-SSL-Client-Cert": quote(Authority().issue(subject="ann").pem),
     "X-SSL-Client-Verify": "SUCCESS",
@@ -60,7 +67,7 @@ CERTIFICATE = {
 }
 REQUESTS = {
     "a valid token with the scope `read`": READ,
-    "a valid token without the scope": bearer(idp.token("ann", audience=HERE)),
+    "a valid token without the scope": bearer(token()),
     "a valid API key": KEY,
     "a valid API key and a valid certificate": {**KEY, **CERTIFICATE},
     "a valid token with `read`, and an invalid API key": {**READ, "X-API-Key": "wrong"},

@@ -12,6 +12,7 @@ import pytest
 
 from a2a_trust.cli.arguments import COMMANDS
 from a2a_trust.cli.report import Exit, class_of
+from a2a_trust.cli.sources import default_key_path, default_memory_path
 from tests.cli.test_readme import run
 from tests.conftest import ROOT
 
@@ -25,7 +26,22 @@ def test_the_session_runs_from_a_key_to_a_revocation(tmp_path: Path, monkeypatch
     run(FIRST, "console", tmp_path)
     printed = run(LEAKED, "console", tmp_path)
     assert "the key is revoked" in printed
-    assert printed.index("NOT VERIFIED") < printed.index("rejected, and it says why") < printed.index(": verified: ")
+    assert printed.index("NOT VERIFIED") < printed.index("\nnot verified\n") < printed.index(": verified: ")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the page has the names on Linux")
+def test_the_default_files_are_those_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    files = [Path(name).expanduser() for name in re.findall(r"^- `(~/.*?)`:", REFERENCE, re.MULTILINE)]
+    assert files == [default_key_path(), default_memory_path()]
+
+
+def test_the_variables_are_those_that_the_command_reads() -> None:
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "a2a_trust" / "cli").glob("*.py"))
+    read = set(re.findall(r'"(A2A_SIGN_KEY\w*|CI|NO_COLOR)"', sources))
+    table = REFERENCE.partition("| variable |")[2].partition("## ")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == read
 
 
 @pytest.mark.parametrize("command", COMMANDS)

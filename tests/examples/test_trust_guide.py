@@ -27,10 +27,10 @@ from tests.cli.conftest import CARD
 from tests.conftest import ROOT
 
 GUIDE = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
-FIRST, ERROR = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
+FIRST, NEW_KEY, REVOKED, ERROR = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
 (FILE,) = re.findall(r"```toml\n(.*?)```", GUIDE, re.DOTALL)
 (PROGRAM,) = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
-FINANCE = generate_signer(kid="finance-2026")
+FINANCE, NEXT = generate_signer(kid="finance-2026"), generate_signer(kid="finance-2027")
 ORIGIN = "https://invoice.example.com"
 
 
@@ -38,9 +38,12 @@ ORIGIN = "https://invoice.example.com"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What the guide begins with: the keys of those who run the agent, and its card."""
     (tmp_path / "finance.jwks.json").write_text(json.dumps(publish_jwks([FINANCE.public_key])))
+    both = publish_jwks([FINANCE.public_key, NEXT.public_key])
+    (tmp_path / "finance-new.jwks.json").write_text(json.dumps(both))
     (tmp_path / "card.json").write_bytes(signed(FINANCE))
-    broken = 'version = 1\n[[trust]]\njwks_url = "https://a.example.com/k"\norigins = ["https://a.example.com"]\n'
-    (tmp_path / "broken.toml").write_text(broken)
+    (tmp_path / "new-card.json").write_bytes(signed(NEXT))
+    broken = 'version = 1\n[[trust]]\njwks_url = "https://a.test/k"\norigins = ["https://a.test"]\n'
+    (tmp_path / "bad.toml").write_text(broken)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -49,10 +52,11 @@ def signed(signer: LocalSigner) -> bytes:
     return json.dumps(sign_card(CARD, signer).card).encode()
 
 
-@pytest.mark.parametrize(("session", "codes"), [(FIRST, [0, 0, 0, 0]), (ERROR, [2])])
-def test_the_commands_say_what_the_guide_shows(folder: Path, session: str, codes: list[int]) -> None:
+def test_the_commands_say_what_the_guide_shows(folder: Path) -> None:
+    codes = [0, 0, 0, 0, 0, 0, 0, 4, 2]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "XDG_DATA_HOME": str(folder / "data")}
+    session = FIRST + NEW_KEY + REVOKED + ERROR
     commands = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", session, re.MULTILINE)
     for (command, shown), code in zip(commands, codes, strict=True):
         done = subprocess.run(command, shell=True, env=environment, capture_output=True, text=True, check=False)
@@ -83,7 +87,7 @@ def test_the_table_of_members_is_whole() -> None:
     assert found == {"": {"version"}, **_MEMBERS}
 
 
-def test_the_program_proves_cards_and_follows_the_file(folder: Path) -> None:
+def test_the_program_verifies_cards_and_follows_the_file(folder: Path) -> None:
     trust = folder / "trust.toml"
     shutil.copy("finance.jwks.json", "keys.json")
     trust.write_text('version = 1\n[[trust]]\norigins = ["invoice.example.com"]\nkeys = "keys.json"\n')
@@ -91,7 +95,7 @@ def test_the_program_proves_cards_and_follows_the_file(folder: Path) -> None:
     exec(compile(PROGRAM, "docs/trust.md", "exec"), names)
 
     def prove() -> Any:
-        return asyncio.run(names["prove"](signed(FINANCE), ORIGIN))
+        return asyncio.run(names["verified_card"](signed(FINANCE), ORIGIN))
 
     assert prove()["name"] == CARD["name"]
     sound = trust.read_text()
@@ -112,8 +116,11 @@ def test_the_program_proves_cards_and_follows_the_file(folder: Path) -> None:
 def test_the_times_of_key_sets_are_those_of_the_guide() -> None:
     times = JwksCacheTimes()
     assert (times.min_max_age, times.max_max_age, times.default_max_age) == (60, 86_400, 300)
-    assert times.stale_if_error == 3_600
-    said = "between a minute and a day, 5 minutes when it says nothing; while it is unreachable, up to an hour longer"
+    assert (times.revalidate, times.stale_if_error) == (300, 3_600)
+    said = (
+        "at least a minute and at most a day, and for 5 minutes if the server says nothing. For 5 more minutes a call "
+        "may still get the old set while the new one is fetched. If the set is unreachable, its keys stay valid for an"
+    )
     assert said in " ".join(GUIDE.split())
 
 

@@ -1,12 +1,13 @@
 """Who accepts whose signature on which kind of card: asked of the real SDKs, and printed into docs/interop.md.
 
-``python -m tests.interop.matrix`` writes the tables anew; a test holds them to what the SDKs say.
+``python -m tests.interop.matrix`` writes the tables; a test compares them with the answers of the SDKs.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from copy import deepcopy
@@ -25,7 +26,6 @@ from a2a_trust import (
     sign_card,
     verify_card,
 )
-from a2a_trust.card.view import generation_of
 from a2a_trust.errors import PartialSignatureError, UncoveredFieldsError
 from a2a_trust.keys import LocalSigner, SigningTool, UnsafeAnyOrigin
 from a2a_trust.keys.jwk import private_key_to_jwk
@@ -115,26 +115,26 @@ class Signer:
 
 
 OURS: Final = "a2a-trust"
-TYPED: Final = "a2a-js 1.3.0, typed card"
+TYPED: Final = "a2a-js, typed"
 SIGNERS: Final = (
     Signer(name="a2a-python 1.3.0", sdk="python-1.3.0", tool=SigningTool.A2A_PYTHON),
     Signer(name="a2a-python 1.1.3", sdk="python-1.1.3", tool=SigningTool.A2A_PYTHON),
     Signer(name="a2a-python 1.0.0", sdk="python-1.0.0", tool=SigningTool.A2A_PYTHON),
     Signer(name="a2a-python 0.3.26", sdk="python-0.3.26", tool=SigningTool.A2A_PYTHON),
-    Signer(name="a2a-js 1.3.0, plain object", sdk="js-1.3.0", tool=SigningTool.A2A_JS),
+    Signer(name="a2a-js, plain", sdk="js-1.3.0", tool=SigningTool.A2A_JS),
     Signer(name=TYPED, sdk="js-1.3.0", tool=SigningTool.A2A_JS, wire="typed"),
 )
 
 NO_SIGNER: Final = "a2a-trust"
-NAMED_SIGNER: Final = "a2a-trust, signer named"
-JS_RESOLVER: Final = "a2a-js 1.3.0, its resolver"
-JS_PLAIN: Final = "a2a-js 1.3.0, plain object"
+NAMED_SIGNER: Final = "signer named"
+JS_RESOLVER: Final = "js resolver"
+JS_PLAIN: Final = "js plain"
 #: Column, then the SDK and how it reads the card.
 SDK_COLUMNS: Final = {
-    "a2a-python 1.3.0": ("python-1.3.0", "resolver"),
-    "a2a-python 1.1.3": ("python-1.1.3", "resolver"),
-    "a2a-python 1.0.0": ("python-1.0.0", "resolver"),
-    "a2a-python 0.3.26": ("python-0.3.26", "resolver"),
+    "python 1.3.0": ("python-1.3.0", "resolver"),
+    "python 1.1.3": ("python-1.1.3", "resolver"),
+    "python 1.0.0": ("python-1.0.0", "resolver"),
+    "python 0.3.26": ("python-0.3.26", "resolver"),
     JS_PLAIN: ("js-1.3.0", "plain"),
     JS_RESOLVER: ("js-1.3.0", "resolver"),
 }
@@ -173,30 +173,30 @@ class Table:
 _REASONS: Final = {
     "partial": "`PartialSignatureError`: nothing shows that the signature covers the whole card, and the trust entry "
     "does not name the signer.",
-    "cannot read": "a2a-python 0.3 reads only cards with the `url` of 0.3, and what is served has none.",
-    "own form": "a2a-python 0.3 verifies its own form alone: members of 0.3, without those that are at the default of "
-    "its models. Beside those, only the companion that a2a-trust adds to cards of 0.3 is in it.",
-    "0.3 signed": "It was signed over members of 0.3. Readers of 1.0 drop them or turn them into those of 1.0 before "
-    "they verify.",
-    "0.3 pruned": "a2a-js signs of a card of 0.3 what 1.0 knows of it: neither `url` nor `security`. a2a-python turns "
-    "these into members of 1.0 before it verifies.",
-    "encoders": "a2a-python before 1.1.4 signs and verifies what `json.dumps` prints, with ASCII escapes; the others "
-    "RFC 8785. The two differ in letters beyond ASCII, in whole numbers and in exponents.",
-    "resolver": "The resolver of a2a-js turns a card with security schemes of 1.0 into its typed form, and its "
-    "verifier then loses them: it takes only what was signed without them.",
-    "typed": "a2a-js signs everything in a typed card but the security schemes, and serves them: only a reader that "
-    "loses them too takes the signature. Sign plain objects.",
+    "unreadable": "a2a-python 0.3 reads only cards with the `url` of 0.3, and the served card has none.",
+    "own form": "a2a-python 0.3 verifies only its own form: members of 0.3, without those at the default of its "
+    "models. Its own signatures have this form, and so has the companion that a2a-trust adds to cards of 0.3.",
+    "0.3 signed": "The signature is over members of 0.3. Readers of 1.0 drop them, or turn them into members of 1.0, "
+    "before they verify.",
+    "0.3 pruned": "a2a-js signs only those members of a card of 0.3 that 1.0 has, too: neither `url` nor `security`. "
+    "a2a-python turns these into members of 1.0 before it verifies.",
+    "encoders": "a2a-python before 1.1.4 signs and verifies the output of `json.dumps`, with ASCII escapes; the others "
+    "use RFC 8785. The two differ in letters beyond ASCII, in whole numbers and in exponents.",
+    "resolver": "The resolver of a2a-js turns a card with security schemes of 1.0 into its typed form. Its verifier "
+    "then loses these schemes, so it accepts only a signature that does not cover them.",
+    "typed": "a2a-js signs all members of a typed card except the security schemes, and serves the schemes. Only a "
+    "reader that loses them, too, accepts the signature. Sign plain objects.",
     "unsigned": "a2a-python 0.3 cannot read a card of 1.0, so it cannot sign it.",
 }
 
 
 def _reason(kind: str, signer: Signer | None, column: str, verdicts: Mapping[str, str]) -> str:
-    """Why a card is refused; the reasons were found by reading what each SDK canonicalizes."""
+    """Why a card is rejected; the reasons were found by reading what each SDK canonicalizes."""
     verdict = verdicts[column]
     name = signer.name if signer else OURS
     sdk, _ = SDK_COLUMNS.get(column, ("", ""))
-    if verdict == "cannot read":
-        return "cannot read"
+    if verdict == "unreadable":
+        return "unreadable"
     if verdict == "partial":
         return "partial"
     if name == TYPED:
@@ -208,9 +208,9 @@ def _reason(kind: str, signer: Signer | None, column: str, verdicts: Mapping[str
     if kind == "0.3":
         return "0.3 pruned"
     by_json_dumps = signer is not None and signer.sdk in _BY_JSON_DUMPS
-    if by_json_dumps is not (sdk in _BY_JSON_DUMPS) and (column != JS_RESOLVER or verdicts[JS_PLAIN] == "refuses"):
+    if by_json_dumps is not (sdk in _BY_JSON_DUMPS) and (column != JS_RESOLVER or verdicts[JS_PLAIN] == "rejects"):
         return "encoders"
-    assert column == JS_RESOLVER, f"{kind}: {name}'s card is refused by {column}, and nobody knows why"
+    assert column == JS_RESOLVER, f"{kind}: {name}'s card is rejected by {column}, and nobody knows why"
     return "resolver"
 
 
@@ -223,17 +223,16 @@ def tables(sdks: Mapping[str, SdkProcess]) -> list[Table]:
         table = Table(kind=kind)
         made.append(table)
         signed = sign_card(card, signer)
-        way = "full signature and companion" if signed.companion else "one signature"
-        if generation_of(card).is_legacy:
-            way = f"{way}, as served"
-        table.rows[f"{OURS}: {way}"] = _row(kind, signed.card, None, signer, sdks)
+        table.rows[f"{OURS}, {'with companion' if signed.companion else 'one signature'}"] = _row(
+            kind, signed.card, None, signer, sdks
+        )
         for each in SIGNERS:
             text = sdks[each.sdk].sign(json.dumps(card), private, reader="resolver", wire=each.wire)
             table.rows[each.name] = None if text is None else _row(kind, json.loads(text), each, signer, sdks)
     return made
 
 
-#: Asks one verifier about a card: the verdict, and what is to be said about it.
+#: Asks one verifier about a card: the verdict, and a note about it.
 _Ask: TypeAlias = Callable[[Any], tuple[str, str]]
 
 
@@ -270,14 +269,13 @@ def _ask_us(signer: LocalSigner, tool: SigningTool | None, card: Any) -> tuple[s
         return "partial", ""
     except UncoveredFieldsError as error:
         return "in part", (
-            "`UncoveredFieldsError` names what is served and not signed, and "
-            "`Coverage.SIGNED_PART_ONLY` takes the rest: "
-            f"{_listed(error.pointers)}."
+            "`UncoveredFieldsError` names members that are served and not signed; `Coverage.SIGNED_PART_ONLY` drops "
+            f"them: {_listed(error.pointers)}."
         )
     except CardVerificationError:
-        return "refuses", ""
+        return "rejects", ""
     except MalformedError:
-        return "cannot read", ""
+        return "unreadable", ""
     return ("accepts, unverified" if verified.unverified else "accepts"), ""
 
 
@@ -285,7 +283,7 @@ def _ask_sdk(sdk: SdkProcess, reader: str, key: dict[str, Any], card: Any) -> tu
     refusal = sdk.refusal(json.dumps(card), key, reader=reader)
     if refusal is None:
         return "accepts", ""
-    return ("cannot read" if refusal in _UNREADABLE else "refuses"), ""
+    return ("unreadable" if refusal in _UNREADABLE else "rejects"), ""
 
 
 def _removable(document: dict[str, Any], ask: _Ask) -> list[str]:
@@ -337,8 +335,14 @@ def printed(made: list[Table]) -> str:
                 texts = [cell(each.verdict, each.note) for each in cells]
             lines.append(f"| {name} | {' | '.join(texts)} |")
         lines.append("")
-    lines += ["### Notes", "", *(f"{number}. {note}" for note, number in notes.items())]
+    lines += ["### Notes", "", *(_wrapped(f"{number}. ", note) for note, number in notes.items())]
     return "\n".join(lines)
+
+
+def _wrapped(start: str, text: str) -> str:
+    """An item of a list, in lines that are not too long."""
+    indent = " " * len(start)
+    return textwrap.fill(text, 120, initial_indent=start, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def main() -> None:

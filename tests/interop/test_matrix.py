@@ -36,7 +36,7 @@ def test_the_documentation_says_who_accepts_whose_signature(made: list[Table]) -
     _, _, rest = DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)
     text, end, _ = rest.partition(END)
     assert end
-    assert text.strip() == printed(made), "the tables are others now: python -m tests.interop.matrix writes them anew"
+    assert text.strip() == printed(made), "the tables have changed: python -m tests.interop.matrix writes them"
 
 
 def test_nothing_can_be_taken_from_a_card_that_is_accepted_here(made: list[Table]) -> None:
@@ -58,7 +58,7 @@ def test_without_a_word_on_its_signer_only_what_was_signed_here_is_accepted(made
                 if row and name.startswith(OURS):
                     assert row[at].verdict == "accepts", (table.kind, name)
                 elif row:
-                    assert row[at].verdict in {"partial" if not accepted else "in part", "refuses", *accepted}
+                    assert row[at].verdict in {"partial" if not accepted else "in part", "rejects", *accepted}
 
 
 def test_whatever_is_signed_here_is_accepted_by_every_sdk_of_its_generation_that_reads_what_is_served(
@@ -71,14 +71,14 @@ def test_whatever_is_signed_here_is_accepted_by_every_sdk_of_its_generation_that
         for name, row in table.rows.items()
         if name.startswith(OURS) and row
         for column, cell in zip(COLUMNS, row, strict=True)
-        if cell.verdict != "accepts" and table.kind != "0.3" and column != "a2a-python 0.3.26"
+        if cell.verdict != "accepts" and table.kind != "0.3" and column != "python 0.3.26"
     }
     not_ascii = next(table.kind for table in made if "ASCII" in table.kind)
     with_schemes = {table.kind for table in made if table.kind.startswith("1.0") and "no security" not in table.kind}
     assert refusing == {
-        (not_ascii, "a2a-python 1.1.3"),
-        (not_ascii, "a2a-python 1.0.0"),
-        *((kind, "a2a-js 1.3.0, its resolver") for kind in with_schemes),
+        (not_ascii, "python 1.1.3"),
+        (not_ascii, "python 1.0.0"),
+        *((kind, "js resolver") for kind in with_schemes),
     }
 
 
@@ -89,8 +89,8 @@ def test_every_cell_that_does_not_accept_says_why(made: list[Table]) -> None:
         "accepts, unverified",
         "partial",
         "in part",
-        "refuses",
-        "cannot read",
+        "rejects",
+        "unreadable",
     }
     assert all(cell.note for cell in cells if not cell.is_accepted)
     assert len(cells) > 300

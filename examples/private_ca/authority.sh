@@ -4,8 +4,8 @@
 #   authority.sh new                                        ca.pem, ca.key and an empty list of revoked certificates
 #   authority.sh server NAME HOST                           NAME.pem and NAME.key for a server at that host
 #   authority.sh client NAME ID                             NAME.pem and NAME.key for a caller, with a SPIFFE ID
-#   authority.sh revoke NAME                                NAME.pem counts no more where ca.crl is read
-#   authority.sh list                                       ca.crl anew: it is good for a week
+#   authority.sh revoke NAME                                NAME.pem is rejected where ca.crl is read
+#   authority.sh list                                       a new ca.crl, valid for a week
 #
 # Whoever has ca.key makes callers: keep it where neither agents nor callers run, and encrypt it there
 # (openssl pkey -aes256 -in ca.key -out ca.encrypted.key). Certificates of callers are good for a day: renew them by the

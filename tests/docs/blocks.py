@@ -60,7 +60,7 @@ _BROKEN_SETTING: Final = "{broken: [\n"
 LANGUAGES: Final = {
     "apache": _BROKEN_SETTING,
     "caddyfile": _BROKEN_SETTING,
-    "console": "$ echo this block runs; exit 97\n",
+    "console": "$ a2a-sign --no-such-option; exit 97\n",
     "haproxy": _BROKEN_SETTING,
     "json": _BROKEN_SETTING,
     "nginx": _BROKEN_SETTING,

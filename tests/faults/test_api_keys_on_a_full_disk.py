@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from a2a_trust import Origins, TrustedKey, TrustStore, generate_signer, sign_card, verify_card
 from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyVerifier
 from a2a_trust.client.memory_store import SqliteCardMemory
@@ -192,11 +193,18 @@ def _served_to_a_stranger(path: Path) -> None:
 
 
 @TMPFS
-def test_a_memory_of_cards_is_read_on_a_read_only_mount(tmp_path: Path) -> None:
+def test_a_memory_of_cards_is_read_on_a_read_only_mount_and_admits_no_card(tmp_path: Path) -> None:
+    url, signer = "https://agent.example.com", generate_signer()
+    interface = {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    signed = sign_card({"name": "Agent", "supportedInterfaces": [interface]}, signer).card
+    key = TrustedKey(key=signer.public_key, origins=Origins("agent.example.com"))
+    verified = verify_card(signed, TrustStore([key]), origin=url)
     with small_disk(tmp_path / "disk") as disk:
         memory = SqliteCardMemory(disk.path / "cards.db", create=True)
-        memory.accept("https://agent.example.com", ["A" * 43], now=NOW)
+        memory.admit(verified, url)
         with disk.read_only():
+            with pytest.raises(CardMemoryUnavailableError, match="readonly"):
+                memory.admit(verified, url)  # a known agent, and nothing has changed
             assert SqliteCardMemory(disk.path / "cards.db").expects_signature("https://agent.example.com")
             with pytest.raises(CardMemoryUnavailableError, match="readonly"):
                 memory.accept("https://other.example.com", ["A" * 43], now=NOW)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from time import perf_counter
 
 import pytest
 
@@ -33,9 +32,7 @@ async def test_a_storm_makes_few_questions_at_once_and_a_remembered_token_does_n
         server.open.clear()  # as slow as a server can be
         storm = [asyncio.create_task(verifier.verify(f"junk-{number}", NOW)) for number in range(3_000)]
         await until(lambda: sum(task.done() for task in storm) >= 3_000 - 16 - 1_000)
-        begun = perf_counter()
-        assert await verifier.verify("good", NOW) is good
-        assert perf_counter() - begun < 0.05
+        assert await verifier.verify("good", NOW) is good  # the server answers nothing before ``open`` is set
         assert len(server.asked) <= 1 + 16
         assert sum(task.done() for task in storm) == 3_000 - 16 - 1_000
         server.open.set()

@@ -122,7 +122,8 @@ def test_a_journal_that_is_cut_off_or_of_another_kind_of_file_is_refused(path: P
         SqliteCardMemory(foreign)
     page = content.index(b"SQLite format 3\0")
     of_other_kind = content[: page + 68] + b"Else" + content[page + 72 :]
-    of_other_time = content[: page + 24] + bytes(4) + content[page + 28 :]
+    much_later = int.from_bytes(before[24:28]) + 1000  # than the file, by the count of its changes
+    of_other_time = content[: page + 24] + much_later.to_bytes(4) + content[page + 28 :]
     cut = (content[:512], content[:600], content[:8] + bytes.fromhex("00ffffff") + content[12:600])
     for part in (*cut, of_other_kind, of_other_time):
         journal.write_bytes(part)

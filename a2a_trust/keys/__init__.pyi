@@ -12,6 +12,7 @@ from a2a_trust.keys.jwks_cache import JwksCacheTimes as JwksCacheTimes
 from a2a_trust.keys.keyset import KeySet as KeySet
 from a2a_trust.keys.keyset import publish_jwks as publish_jwks
 from a2a_trust.keys.keyset import read_jwks as read_jwks
+from a2a_trust.keys.origins import OriginFromCard as OriginFromCard
 from a2a_trust.keys.origins import Origins as Origins
 from a2a_trust.keys.origins import UnsafeAnyOrigin as UnsafeAnyOrigin
 from a2a_trust.keys.policy import Policy as Policy

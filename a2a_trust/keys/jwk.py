@@ -99,6 +99,11 @@ class PublicKey:
     def __hash__(self) -> int:
         return hash(self._identity)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy in another process is made of the JWK: a key of ``cryptography`` cannot be pickled."""
+        limits = self.algorithms, self.not_before, self.not_after, self.revoked
+        return _copy_of, (tuple(self.jwk.items()), self.alg, self.kid, *limits)
+
     @property
     def _identity(self) -> tuple[object, ...]:
         return (self.alg, self.kid, self.thumbprint, self.not_before, self.not_after, self.revoked)
@@ -136,6 +141,20 @@ class PublicKey:
     def to_pem(self) -> bytes:
         """The key as SubjectPublicKeyInfo in PEM."""
         return self.native.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+@lru_cache(maxsize=4096)  # each of many verified cards names its key
+def _copy_of(
+    members: tuple[tuple[str, str], ...],
+    alg: str,
+    kid: str,
+    algorithms: tuple[str, ...],
+    not_before: float,
+    not_after: float,
+    revoked: bool,
+) -> PublicKey:
+    key = public_key_from_jwk({**dict(members), "kid": kid, "alg": alg})
+    return replace(key, algorithms=algorithms, not_before=not_before, not_after=not_after, revoked=revoked)
 
 
 def public_key_from_jwk(jwk: object, *, alg: str | None = None, kid: str | None = None) -> PublicKey:

@@ -27,6 +27,7 @@ from a2a_trust.net.addresses import address_of
 from a2a_trust.net.urls import Url, read_host, read_url
 
 __all__ = [
+    "OriginFromCard",
     "Origins",
     "UnsafeAnyOrigin",
     "host_of",
@@ -187,6 +188,19 @@ class UnsafeAnyOrigin:
 
     def __hash__(self) -> int:
         return hash(UnsafeAnyOrigin)
+
+
+class OriginFromCard:
+    """As the ``origin`` of a verification: the card is from the host of its first interface.
+
+    It is for cards whose origin is not known otherwise. As for every card, the signing key must be trusted for that
+    host and for the hosts of all other interfaces. So only the trust entry of the key binds the card.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "OriginFromCard()"
 
 
 def overlap(one: Origins | UnsafeAnyOrigin, other: Origins | UnsafeAnyOrigin) -> bool:

@@ -1,5 +1,7 @@
 # The public names of a2a_trust.signing.
 from a2a_trust.signing.forms import Form as Form
+from a2a_trust.signing.many import sign_cards as sign_cards
+from a2a_trust.signing.many import verify_cards as verify_cards
 from a2a_trust.signing.sign import SignedCard as SignedCard
 from a2a_trust.signing.sign import sign_card as sign_card
 from a2a_trust.signing.verifier import CardVerifier as CardVerifier

@@ -45,7 +45,7 @@ from a2a_trust.signing.verify import seconds, verify_card
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.jcs import MAX_SAFE_INTEGER, canonicalize
 
-__all__ = ["SignedCard", "check_own_work", "sign_card"]
+__all__ = ["SignedCard", "check_own_work", "checked_claims", "sign_card"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +153,7 @@ def sign_card(
     Source: A2A 8.4.2.
     """
     # 1.
-    _check_signers(signers)
-    claims = _claims(iat, exp, jku)
+    claims = checked_claims(signers, iat, exp, jku)
     # 2.
     original, generation = _read(card)
     entries, discarded = _entries(original)
@@ -199,8 +198,11 @@ def _check_signers(signers: tuple[Signer, ...]) -> None:
         raise ConfigurationError("sign_card: two signers have the same key, which verifiers count once; leave one out")
 
 
-def _claims(iat: float | datetime | None, exp: float | datetime | None, jku: str | None) -> dict[str, Any]:
-    """The members of every protected header that the caller chooses."""
+def checked_claims(
+    signers: tuple[Signer, ...], iat: float | datetime | None, exp: float | datetime | None, jku: str | None
+) -> dict[str, Any]:
+    """The members of every protected header that the caller chooses; ConfigurationError if an argument is wrong."""
+    _check_signers(signers)
     times = {name: seconds(value) for name, value in (("iat", iat), ("exp", exp)) if value is not None}
     if not all(abs(moment) <= MAX_SAFE_INTEGER for moment in times.values()):
         raise ConfigurationError("sign_card: write iat and exp as seconds since the epoch, or as aware datetimes")

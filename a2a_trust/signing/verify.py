@@ -23,9 +23,10 @@ from a2a_trust.errors import (
     PolicyNotMetError,
     SignatureFailure,
     UncoveredFieldsError,
+    with_option,
 )
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.origins import UnsafeAnyOrigin, host_of, interface_host, is_unencrypted
+from a2a_trust.keys.origins import OriginFromCard, UnsafeAnyOrigin, host_of, interface_host, is_unencrypted
 from a2a_trust.keys.policy import AnyKey, Policy, Threshold, is_thumbprint
 from a2a_trust.keys.trust import TrustSource, TrustStore
 from a2a_trust.net.addresses import is_this_machine
@@ -36,7 +37,7 @@ from a2a_trust.signing.verify_signature import VerifiedSignature, verify_signatu
 from a2a_trust.strict_json import JSONObject
 from a2a_trust.strict_json.jcs import canonicalize_received
 
-__all__ = ["Coverage", "VerifiedCard", "seconds", "verify_card"]
+__all__ = ["Coverage", "VerifiedCard", "checked_store", "seconds", "verify_card"]
 
 
 class Coverage(Enum):
@@ -98,7 +99,7 @@ def verify_card(
     document: bytes | Mapping[str, Any],
     trust: TrustSource,
     *,
-    origin: str | UnsafeAnyOrigin,
+    origin: str | UnsafeAnyOrigin | OriginFromCard,
     now: float | datetime | None = None,
     policy: Policy = AnyKey(),  # noqa: B008  frozen and without fields
     coverage: Coverage = Coverage.WHOLE_CARD,
@@ -109,7 +110,7 @@ def verify_card(
       that occur twice.
     - ``trust``: a ``TrustStore`` or a ``TrustFile``. A ``TrustFile`` verifies with the key sets that its ``fetch``
       fetched last.
-    - ``origin``: the URL or host from which the card was fetched.
+    - ``origin``: the URL or host from which the card was fetched; ``OriginFromCard()`` if that is not known.
     - ``now``: the moment of the verification, an aware datetime or seconds since the epoch. Default: the current time.
     - ``policy``: a policy that the card must satisfy, in addition to the policies of the trust store.
     - ``coverage``: how much of the card must be signed.
@@ -132,10 +133,12 @@ def verify_card(
     Source: A2A 8.4.3.
     """
     # 1.
-    store = _checked_arguments(trust, policy, coverage)
+    store = checked_store(trust, policy, coverage)
     host, moment = _host_asked(origin), time.time() if now is None else seconds(now)
     # 2.
     served = read_unambiguous(document if isinstance(document, bytes) else _printed(document))
+    if isinstance(origin, OriginFromCard):
+        host = _host_of_card(served.card)
     # 3.
     verified, failures = verify_signatures(served, store, host, moment)
     # 4.
@@ -261,7 +264,7 @@ def _printed(document: Mapping[str, Any]) -> bytes:
     return canonicalize_received(dict(document))
 
 
-def _checked_arguments(trust: TrustSource, policy: Policy, coverage: Coverage) -> TrustStore:
+def checked_store(trust: TrustSource, policy: Policy, coverage: Coverage) -> TrustStore:
     """The keys that are trusted now. ConfigurationError: an argument is wrong, or the policy names unknown parties."""
     if not callable(getattr(trust, "trust_store", None)):
         raise ConfigurationError(
@@ -284,14 +287,26 @@ def _checked_arguments(trust: TrustSource, policy: Policy, coverage: Coverage) -
     return store
 
 
-def _host_asked(origin: str | UnsafeAnyOrigin) -> str | None:
+def _host_asked(origin: str | UnsafeAnyOrigin | OriginFromCard) -> str | None:
     try:
-        return None if isinstance(origin, UnsafeAnyOrigin) else host_of(origin)
+        return None if isinstance(origin, UnsafeAnyOrigin | OriginFromCard) else host_of(origin)
     except (MalformedError, TypeError):
         raise ConfigurationError(
             'origin: write the URL or host from which the card was fetched, as in origin="https://agent.example.com", '
-            "or UnsafeAnyOrigin() if that is not known"
+            "or OriginFromCard() if that is not known"
         ) from None
+
+
+def _host_of_card(card: JSONObject) -> str:
+    """The host of the first interface; MalformedError if there is no interface, or its URL has no clear host."""
+    urls = interface_urls(card)
+    if not urls:
+        text = "card: no interface, so no host can be read from it; if it is an Agent Card, "
+        raise with_option(
+            MalformedError(f'{text}write origin="https://…" instead of OriginFromCard()'),
+            f"{text}write --origin URL instead of --origin-from-card",
+        )
+    return interface_host(urls[0][1])
 
 
 def seconds(now: float | datetime) -> float:

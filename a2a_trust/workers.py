@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
 
-__all__ = ["CHUNK", "WorkerEndedError", "Workers", "chunks_of", "usable_cores"]
+__all__ = ["CHUNK", "WorkerEndedError", "Workers", "chunks_of", "in_threads", "usable_cores"]
 
 _S = TypeVar("_S")
 _C = TypeVar("_C")
@@ -41,6 +41,8 @@ CHUNK: Final = 100
 _AHEAD: Final = 4
 """So many chunks of each worker may be done before an earlier chunk of another one is."""
 _JOIN_SECONDS: Final = 5.0
+_THREADS: Final = 16
+"""For work that waits for the network."""
 
 
 class WorkerEndedError(OSError):
@@ -58,6 +60,32 @@ def chunks_of(items: Iterable[_C]) -> Iterator[list[_C]]:
     rest = iter(items)
     while chunk := list(islice(rest, CHUNK)):
         yield chunk
+
+
+def in_threads(work: Callable[[_C], _R], items: Iterable[_C]) -> Iterator[_R]:
+    """The result of ``work`` for each item, in order, for work that waits for the network.
+
+    A single item is worked on in the thread of the caller.
+    """
+    rest = iter(items)
+    first = list(islice(rest, 2))
+    if len(first) < 2:
+        yield from map(work, first)
+        return
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    waiting: deque[Future[_R]] = deque()
+    with ThreadPoolExecutor(_THREADS) as threads:
+        try:
+            for item in chain(first, rest):
+                waiting.append(threads.submit(work, item))
+                if len(waiting) >= _AHEAD * _THREADS:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
 
 
 class Workers(Generic[_S]):

@@ -148,6 +148,12 @@ def _add_verify(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="trust the keys that an agent publishes itself when its first card comes; later cards need the same keys",
     )
+    _add_cards_from(command)
+    command.add_argument(
+        "--report",
+        metavar="FILE",
+        help="write a JSON line for each card, without the card; a run that was killed goes on with the same FILE",
+    )
     _add_quiet(command)
     _add_verbose(command)
     _add_json_of_cards(command)
@@ -355,6 +361,14 @@ def _add_files(command: argparse.ArgumentParser, metavar: str, help: str) -> Non
         "--files-from",
         metavar="FILE",
         help="file with the names of cards, one per line or separated by NUL; - is standard input",
+    )
+
+
+def _add_cards_from(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--cards-from",
+        metavar="FILE",
+        help="JSON Lines with a card in each line, or an object with the members card and origin; - is standard input",
     )
 
 

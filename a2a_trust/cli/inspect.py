@@ -51,7 +51,7 @@ from a2a_trust.errors import (
     UncoveredFieldsError,
     UnsignedCardError,
 )
-from a2a_trust.keys.origins import UnsafeAnyOrigin
+from a2a_trust.keys.origins import OriginFromCard, UnsafeAnyOrigin
 from a2a_trust.keys.trust import TrustStore
 from a2a_trust.signing.signature import parse_signature, signature_entries
 from a2a_trust.signing.verify import Coverage, VerifiedCard, verify_card
@@ -260,11 +260,11 @@ class _Proof(NamedTuple):
     """The keys and the origin that a card is verified with."""
 
     trust: TrustStore
-    origin: str | UnsafeAnyOrigin
+    origin: str | OriginFromCard | UnsafeAnyOrigin
 
     @classmethod
     def of(cls, document: bytes, keys: TrustedKeys, name: str) -> _Proof:
-        origin = keys.origin_of(name, document)
+        origin = keys.origin_of(name)
         return cls(keys.store_for(document, origin), origin)
 
 

@@ -198,7 +198,8 @@ class _Parser(argparse.ArgumentParser):
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:  # argparse leaves them to the outer parser, which would show the usage of all commands
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
-        if getattr(options, "files", None) == [] and options.files_from is None:
+        sources = (getattr(options, name, None) for name in ("files", "files_from", "cards_from"))
+        if "files" in options and not any(source is not None and source != [] for source in sources):
             self.error("the following arguments are required: FILE, or --files-from FILE")
         return options, unknown
 

@@ -1,4 +1,4 @@
-"""The cards that the arguments of a command name: files, directories, globs, and lists of names.
+"""The cards that the arguments of a command name: files, directories, globs, lists of names, and lines of JSON.
 
 The first rule that fits decides what a name means:
 
@@ -20,14 +20,14 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final, NamedTuple
 
 from a2a_trust.errors import ConfigurationError
 
-__all__ = ["is_url", "named_cards"]
+__all__ = ["GivenCard", "given_cards", "is_url", "named_cards"]
 
 _MAGIC: Final = re.compile(r"[*?\[]")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -38,20 +38,72 @@ def is_url(name: str) -> bool:
     return _SCHEME.match(name) is not None
 
 
+class GivenCard(NamedTuple):
+    """A card to read: its name, or its line with the name of the line."""
+
+    name: str
+    line: bytes | None = None
+
+
+def given_cards(options: argparse.Namespace) -> Iterator[GivenCard]:
+    """The cards of ``named_cards``, which are in ``options.files`` now, and the lines of --cards-from.
+
+    ConfigurationError: no line has a card. OSError: the file cannot be read.
+    """
+    yield from map(GivenCard, options.files)
+    if options.cards_from is None:
+        return
+    name, count = options.cards_from, 0
+    if name == "-":
+        if sys.stdin is None:
+            raise OSError("standard input is closed")
+        lines = _lines(sys.stdin.buffer)
+    else:
+        lines = _lines_of_file(Path(name))
+    for number, line in lines:
+        count += 1
+        yield GivenCard(f"{name}:{number}", line)
+    if not count:
+        raise ConfigurationError(f"--cards-from {name}: no line with a card; run the command only when there are cards")
+
+
+def _lines_of_file(path: Path) -> Iterator[tuple[int, bytes]]:
+    with path.open("rb") as file:
+        yield from _lines(file)
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Number and content of each line that is not blank; a line that is too long is cut, and still too long."""
+    from a2a_trust.signing.lines import MAX_LINE_BYTES
+
+    number = 0
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        rest = line
+        while len(rest) > MAX_LINE_BYTES and not rest.endswith(b"\n"):
+            rest = file.readline(MAX_LINE_BYTES + 1)
+        if not line.isspace():
+            yield number, line.rstrip(b"\r\n")
+
+
 def named_cards(options: argparse.Namespace) -> list[str]:
     """The names of the cards, each once; those of a directory or a glob in alphabetical order.
 
     ConfigurationError: a directory, a glob or a list has no card. OSError: a list or a directory cannot be read.
     """
     given = list(options.files)
+    cards_from = getattr(options, "cards_from", None)  # not every command reads lines
+    sources = [*options.files, options.files_from, cards_from]
     if options.files_from is not None:
         given += _listed(options.files_from)
-    if [*options.files, options.files_from].count("-") > 1 or given.count("-") > 1:
+    if sources.count("-") > 1 or given.count("-") > 1:
         raise ConfigurationError("- (standard input) can be read only once")
     if options.files_from == "-" and "-" in given:
         raise ConfigurationError(
             "--files-from -: standard input is the list, so it cannot be a card, too; remove the name - from the list"
         )
+    if cards_from == "-" and "-" in given:
+        raise ConfigurationError("--cards-from -: standard input has the cards, so remove the name - from the list")
     return list(dict.fromkeys(name for each in given for name in _meant(each)))
 
 

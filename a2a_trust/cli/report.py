@@ -32,6 +32,7 @@ __all__ = [
     "exit_of",
     "exit_of_setup",
     "failed",
+    "json_line",
     "log_shown",
     "mark",
     "mark_verified",
@@ -148,8 +149,17 @@ def put_json(
     form: str = "object",
 ) -> None:
     """Write the value as JSON to the stream; in one line for the ``form`` ``lines``."""
-    text = json.dumps(value, indent=None if form == "lines" else 2)
-    put(text.replace("##", "#\\u0023"), stream)  # within strings only; see printable
+    put(json_line(value) if form == "lines" else _harmless(json.dumps(value, indent=2)), stream)
+
+
+def json_line(value: dict[str, Any]) -> str:
+    """The value as JSON in one line, without line end."""
+    return _harmless(json.dumps(value))
+
+
+def _harmless(text: str) -> str:
+    """The JSON without commands for pipelines, which can be in strings only; see ``printable``."""
+    return text.replace("##", "#\\u0023")
 
 
 def put_report(
@@ -176,23 +186,37 @@ class Results:
     ) -> None:
         self.counts: Counter[str] = Counter()
         self.exit: Exit = Exit.OK
+        self.failed: int = 0
         self._command = command
         self._form = form
         self._stream = stream
         self._entries: list[dict[str, Any]] = []
 
-    def add(self, entry: dict[str, Any], code: Exit, outcome: str) -> None:
-        """Add a card. ``outcome`` is its word in the summary. The first code that is not OK is the exit code."""
+    def add(self, entry: dict[str, Any] | str, code: Exit, outcome: str) -> None:
+        """Add a card. ``outcome`` is its word in the summary. The first code that is not OK is the exit code.
+
+        ``entry`` may be the whole JSON line, if the form is ``lines``.
+        """
+        self.count(code, outcome)
+        if self._form == "lines":
+            put(entry if isinstance(entry, str) else json_line({"command": self._command, **entry}), self._stream)
+        elif self._form and not isinstance(entry, str):
+            self._entries.append(entry)
+
+    def count(self, code: Exit, outcome: str) -> None:
+        """Count a card whose entry is elsewhere."""
         self.counts[outcome] += 1
         self.exit = self.exit or code
-        if self._form == "lines":
-            put_json({"command": self._command, **entry}, self._stream, form="lines")
-        elif self._form:
-            self._entries.append(entry)
+        self.failed += code != Exit.OK
+
+    @property
+    def total(self) -> int:
+        """The number of cards so far."""
+        return self.counts.total()
 
     def put(self, *, quiet: bool = False) -> Exit:
         """Write the end of the report, for people the totals when there are several cards; return the exit code."""
-        total = self.counts.total()
+        total = self.total
         if self._form:
             members = {"cards": total} if self._form == "lines" else {"results": self._entries}
             put_report(self._command, self.exit, members, self._stream, form=self._form)

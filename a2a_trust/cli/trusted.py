@@ -7,6 +7,7 @@ import errno
 import os
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from a2a_trust.cli.report import warn
 from a2a_trust.cli.sources import given_alg, making_trust_file, needing_client, public_key, public_keys
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, MalformedError, TrustError
 from a2a_trust.keys.jwk import PublicKey
-from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, host_of, interface_host
+from a2a_trust.keys.origins import OriginFromCard, Origins, UnsafeAnyOrigin, host_of, interface_host
 from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustStore
 from a2a_trust.strict_json import parse
 
@@ -31,44 +32,27 @@ __all__ = ["TrustedKeys", "trusted_keys"]
 class TrustedKeys:
     """The trusted keys, and the URL or host that all cards are from, if the arguments name it.
 
-    With ``origin_from_card`` a card is from the host of its first interface. As for every card, the signing key must be
-    trusted for that host and for the hosts of all other interfaces.
+    ``store`` is the trust file as it was at the start; ``file`` is set if it names key sets on the network.
     """
 
-    origin: str | None
-    origin_from_card: bool = False
+    origin: str | OriginFromCard | UnsafeAnyOrigin | None
+    store: TrustStore | None = None
     file: TrustFile | None = None
     keys: tuple[PublicKey, ...] = ()
     signer: SigningTool | None = None
 
-    def origin_of(self, name: str, document: bytes) -> str | UnsafeAnyOrigin:
-        """Where the card of that name is from, if that is known. A fetched card is from the URL of its agent.
-
-        MalformedError: the origin is to come from the card, and the card has no interface.
-        """
-        if self.origin is not None:
-            return self.origin
-        if is_url(name):
+    def origin_of(self, name: str) -> str | OriginFromCard | UnsafeAnyOrigin:
+        """Where the card of that name is from. A fetched card is from the URL of its agent."""
+        if is_url(name) and not isinstance(self.origin, str):
             return name
-        if not self.origin_from_card:
-            return UnsafeAnyOrigin()
-        card = parse(document, what="card")
-        check_card(card)
-        urls = interface_urls(card)
-        if not urls:
-            raise MalformedError(
-                "card: no interface, so --origin-from-card finds no host; if it is an Agent Card, write --origin URL "
-                "instead"
-            )
-        return interface_host(urls[0][1])
+        return UnsafeAnyOrigin() if self.origin is None else self.origin
 
-    def store_for(self, document: bytes, origin: str | UnsafeAnyOrigin) -> TrustStore:
+    def store_for(self, document: bytes, origin: str | OriginFromCard | UnsafeAnyOrigin) -> TrustStore:
         """The keys for a card. Key sets on the network are fetched for its hosts; a failure is a warning."""
+        if self.store is not None:
+            return self.store
         if self.file is None:
-            origins = Origins(host_of(origin)) if isinstance(origin, str) else origin
-            return TrustStore(TrustedKey(key=key, origins=origins, signer=self.signer) for key in self.keys)
-        if not self.file.document.urls:
-            return self.file.trust_store()
+            return _store_of(self.keys, self.signer, origin if isinstance(origin, str) else None)
         import asyncio  # slow, and only needed for the network
 
         hosts = [origin] if isinstance(origin, str) else _hosts_in(document)
@@ -79,16 +63,34 @@ class TrustedKeys:
                 warn(f"continuing without the keys of this key set: {error}")
         return self.file.trust_store()
 
+    def described(self) -> str:
+        """All that decides which cards these keys verify, as a text; for a trust file with URLs, without their keys."""
+        parts: list[object] = [self.origin, self.keys, self.signer]
+        store = self.store if self.file is None else self.file.trust_store()
+        if store is not None:
+            parts += [store.keys, store.spoken_for, sorted(store.revoked), sorted(store.names)]
+            for each in store.policies:
+                policy = each.policy
+                parts += [each.origins, policy.count, sorted(policy.parties)]
+        return repr(parts)
+
     def names_no_signer(self, kids: set[str | None]) -> bool:
         """Whether the signer of one of these keys is not named."""
-        if self.file is None:
+        store = self.store if self.file is None else self.file.trust_store()
+        if store is None:
             return self.signer is None
-        return any(each.signer is None for each in self.file.trust_store().keys if each.key.kid in kids)
+        return any(each.signer is None for each in store.keys if each.key.kid in kids)
+
+
+@lru_cache(maxsize=1024)  # many cards of one origin
+def _store_of(keys: tuple[PublicKey, ...], signer: SigningTool | None, origin: str | None) -> TrustStore:
+    origins = UnsafeAnyOrigin() if origin is None else Origins(host_of(origin))
+    return TrustStore(TrustedKey(key=key, origins=origins, signer=signer) for key in keys)
 
 
 def trusted_keys(options: argparse.Namespace) -> TrustedKeys:
     """The keys that the arguments name; ConfigurationError, MalformedError, OSError."""
-    inputs = [*options.files, *options.jwks, *options.public_key]
+    inputs = [*options.files, *options.jwks, *options.public_key, getattr(options, "cards_from", None)]
     if [*inputs, options.files_from].count("-") > 1:
         raise ConfigurationError("- (standard input) can be read only once")
     if options.trust is not None and (
@@ -98,10 +100,13 @@ def trusted_keys(options: argparse.Namespace) -> TrustedKeys:
             "--trust already names keys and signers; leave out --jwks, --public-key, --kid, --alg and --signer"
         )
     _check_origin(options)
+    unbound = UnsafeAnyOrigin() if options.any_origin else None
+    origin = OriginFromCard() if options.origin_from_card else options.origin or unbound
     if options.trust is not None:
-        return TrustedKeys(options.origin, options.origin_from_card, _trust_file(Path(options.trust)))
+        file = _trust_file(Path(options.trust))
+        return TrustedKeys(origin, file=file) if file.document.urls else TrustedKeys(origin, file.trust_store())
     signer = None if options.signer is None else SigningTool(options.signer)
-    return TrustedKeys(options.origin, keys=_named_keys(options), signer=signer)
+    return TrustedKeys(origin, keys=_named_keys(options), signer=signer)
 
 
 def _check_origin(options: argparse.Namespace) -> None:

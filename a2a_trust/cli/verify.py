@@ -1,14 +1,23 @@
-"""``a2a-sign verify``: verify cards with keys that the caller trusts, and report what is verified."""
+"""``a2a-sign verify``: verify cards with keys that the caller trusts, and report what is verified.
+
+Many cards are verified on all cores, and cards of URLs by several threads. The results come in the order of the cards.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from a2a_trust.cli.agents import Agents, agents, received
-from a2a_trust.cli.named_cards import is_url, named_cards
+from a2a_trust.cli.named_cards import GivenCard, given_cards, is_url, named_cards
+from a2a_trust.cli.progress import Progress
 from a2a_trust.cli.report import (
     Exit,
     Results,
@@ -16,6 +25,7 @@ from a2a_trust.cli.report import (
     exit_of,
     exit_of_setup,
     failed,
+    json_line,
     mark,
     mark_verified,
     printable,
@@ -25,6 +35,7 @@ from a2a_trust.cli.report import (
     warn,
     word_of,
 )
+from a2a_trust.cli.run_report import RunReport, digest_of
 from a2a_trust.cli.trusted import TrustedKeys, trusted_keys
 from a2a_trust.errors import (
     CardVerificationError,
@@ -32,110 +43,202 @@ from a2a_trust.errors import (
     FailureReason,
     PartialSignatureError,
     TrustError,
-    UncoveredFieldsError,
 )
+from a2a_trust.signing.lines import origin_in, read_line, report_of_error, report_of_verified
 from a2a_trust.signing.verify import VerifiedCard, verify_card
+from a2a_trust.workers import Workers, chunks_of, in_threads
 
 __all__ = ["run"]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    """The outcome for one card, ready to be written. ``word`` is its word in the summary.
+
+    ``entry`` is for --json, or its line for --json-lines; ``reported`` is the line for --report. ``lines`` are for
+    people, and ``warnings`` for standard error.
+    """
+
+    code: Exit
+    word: str
+    entry: dict[str, Any] | str
+    reported: str
+    lines: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Verifying:
+    """How all cards are verified. ``now`` is the moment for cards that are not fetched; None is the current time."""
+
+    options: argparse.Namespace
+    keys: TrustedKeys
+    asked: Agents | None
+    now: float | None
+
+    def outcome(self, card: GivenCard) -> _Outcome:
+        """Read and verify a card."""
+        data = None
+        try:
+            data = self.data_of(card)
+            verified = self._verified(card, data)
+        except (TrustError, OSError) as error:
+            return self._failure(card.name, data, error)
+        return self._success(card.name, data, verified)
+
+    def data_of(self, card: GivenCard) -> bytes:
+        """The card or its line, unverified; errors as of ``received``."""
+        return received(card.name, allow_private=self.options.allow_private) if card.line is None else card.line
+
+    def _verified(self, card: GivenCard, data: bytes) -> VerifiedCard:
+        document, origin = data, self.keys.origin_of(card.name)
+        if card.line is not None:
+            line = read_line(data)
+            document, origin = line.card, origin_in(line, self.keys.origin)
+        trust = self.keys.store_for(document, origin)
+        if self.asked is not None and is_url(card.name) and isinstance(origin, str):
+            return self.asked.verify(document, card.name, origin, trust)
+        return verify_card(document, trust, origin=origin, now=self.now)
+
+    def _success(self, name: str, data: bytes, verified: VerifiedCard) -> _Outcome:
+        lines, warnings = tuple[str, ...](), tuple[str, ...]()
+        if not (self.options.json or self.options.quiet):
+            lines = tuple(_lines_of_success(name, verified, verbose=self.options.verbose))
+            warnings = tuple(
+                f"{name}: {warning}"
+                for warning in verified.warnings
+                if not warning.startswith("origin:")  # the line says so
+            )
+        word = "verified in part" if verified.unverified else "verified"
+        return self._outcome(name, data, Exit.OK, word, report_of_verified(verified), lines, warnings)
+
+    def _failure(self, name: str, data: bytes | None, error: TrustError | OSError) -> _Outcome:
+        code = exit_of(error)
+        report = (
+            report_of_error(error, said(error, name))
+            if isinstance(error, TrustError)
+            else {"code": word_of(error), "message": said(error, name)}
+        )
+        lines = () if self.options.json else tuple(_lines_of_failure(name, error, code, self.keys))
+        return self._outcome(name, data, code, class_of(code), report, lines)
+
+    def _outcome(
+        self,
+        name: str,
+        data: bytes | None,
+        code: Exit,
+        word: str,
+        report: dict[str, Any],
+        lines: tuple[str, ...],
+        warnings: tuple[str, ...] = (),
+    ) -> _Outcome:
+        options, reported = self.options, ""
+        members = {"file": name, "ok": code == Exit.OK, "class": class_of(code), **report}
+        entry: dict[str, Any] | str = members if options.json else ""
+        if options.report is not None:
+            digest = None if data is None else digest_of(data)
+            without_card = {member: value for member, value in members.items() if member != "card"}
+            reported = json_line({**without_card, "sha256": digest})
+        if options.json == "lines":
+            entry = json_line({"command": "verify", **members})
+        return _Outcome(code=code, word=word, entry=entry, reported=reported, lines=lines, warnings=warnings)
+
+
 def run(options: argparse.Namespace) -> int:
     """Verify every card; the exit code is that of the first card that fails."""
-    try:
-        if options.trust is None and not (options.jwks or options.public_key or options.on_first_use):
-            raise ConfigurationError("name the keys that you trust: --trust FILE, --jwks FILE or --public-key FILE")
-        options.files = named_cards(options)
-        keys = trusted_keys(options)
-        asked = agents(options)
-    except (TrustError, OSError) as error:
-        return failed("verify", error, as_json=options.json, code=exit_of_setup(error))
-    results = Results("verify", options.json)
-    for name in options.files:
+    with ExitStack() as stack:
         try:
-            verified = _verified(name, options, keys, asked)
+            verifying, report = _prepared(options, stack)
         except (TrustError, OSError) as error:
-            code = exit_of(error)
-            results.add(_failure(name, error, code), code, class_of(code))
-            if not options.json:
-                _put_failure(name, error, code, keys)
-        else:
-            results.add(_success(name, verified), Exit.OK, "verified in part" if verified.unverified else "verified")
-            if not (options.json or options.quiet):
-                _put_success(name, verified, verbose=options.verbose)
-    return results.put(quiet=options.quiet)
+            return failed("verify", error, as_json=options.json, code=exit_of_setup(error))
+        try:
+            return _run(verifying, report)
+        except BrokenPipeError:
+            raise
+        except (TrustError, OSError) as error:
+            return failed("verify", error, as_json=options.json, code=exit_of(error))
 
 
-def _verified(name: str, options: argparse.Namespace, keys: TrustedKeys, asked: Agents | None) -> VerifiedCard:
-    document = received(name, allow_private=options.allow_private)
-    origin = keys.origin_of(name, document)
-    trust = keys.store_for(document, origin)
-    if asked is not None and is_url(name) and isinstance(origin, str):
-        return asked.verify(document, name, origin, trust)
-    return verify_card(document, trust, origin=origin, now=time.time())
+def _prepared(options: argparse.Namespace, stack: ExitStack) -> tuple[_Verifying, RunReport | None]:
+    if options.trust is None and not (options.jwks or options.public_key or options.on_first_use):
+        raise ConfigurationError("name the keys that you trust: --trust FILE, --jwks FILE or --public-key FILE")
+    options.files = named_cards(options)
+    keys = trusted_keys(options)
+    asked = agents(options)
+    report = None
+    if options.report is not None:
+        report = stack.enter_context(RunReport(Path(options.report), "verify", keys.described()))
+    now = time.time() if report is None else report.at
+    return _Verifying(options=options, keys=keys, asked=asked, now=now), report
 
 
-def _success(name: str, verified: VerifiedCard) -> dict[str, Any]:
-    return {
-        "file": name,
-        "ok": True,
-        "class": "ok",
-        "kid": verified.key.kid,
-        "alg": verified.key.alg,
-        "thumbprint": verified.key.thumbprint,
-        "form": verified.form,
-        "origin": verified.origin,
-        "on_first_use": verified.on_first_use,
-        "dropped": list(verified.dropped),
-        "unverified": list(verified.unverified),
-        "warnings": list(verified.warnings),
-        "ignored": [_signature(failure) for failure in verified.ignored],
-        "card": verified.card,
-    }
+def _run(verifying: _Verifying, report: RunReport | None) -> Exit:
+    options = verifying.options
+    results = Results("verify", options.json)
+    cards = given_cards(options)
+    if report is not None:
+        cards = report.remaining(cards, verifying.data_of, partial(_add_earlier, results))
+        if results.total and not (options.json or options.quiet):
+            put(f"{results.total} cards are in {printable(options.report)} already; going on after them")
+    with Progress(None if options.cards_from else len(options.files)) as progress:
+        for outcome in _outcomes(verifying, cards):
+            if outcome.lines or outcome.warnings or options.json == "lines":
+                progress.hide()
+            results.add(outcome.entry, outcome.code, outcome.word)
+            for line in outcome.lines:
+                put(line)
+            for warning in outcome.warnings:
+                warn(warning)
+            if report is not None:
+                report.add(outcome.reported)
+            progress.show(results.total, results.failed)
+    code = results.put(quiet=options.quiet)
+    if report is not None:
+        report.end(results.total, code)
+    return code
 
 
-def _failure(name: str, error: Exception, code: Exit) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "file": name,
-        "ok": False,
-        "class": class_of(code),
-        "code": word_of(error),
-        "message": error.message if isinstance(error, CardVerificationError) else said(error, name),
-    }
-    if isinstance(error, CardVerificationError):
-        entry["failures"] = [_signature(failure) for failure in error.failures]
-    if isinstance(error, UncoveredFieldsError):
-        entry["pointers"] = list(error.pointers)
-    return entry
+def _add_earlier(results: Results, entry: dict[str, Any]) -> None:
+    """Count a card that an earlier part of the run verified or rejected."""
+    code = next(each for each in Exit if class_of(each) == entry["class"])
+    results.count(code, ("verified in part" if entry["unverified"] else "verified") if entry["ok"] else entry["class"])
 
 
-def _signature(failure: Any) -> dict[str, Any]:
-    return {"index": failure.index, "kid": failure.kid, "reason": failure.reason, "detail": failure.detail}
+def _outcomes(verifying: _Verifying, cards: Iterator[GivenCard]) -> Iterator[_Outcome]:
+    names = verifying.options.files
+    if verifying.keys.file is not None or any(map(is_url, names)):
+        yield from in_threads(verifying.outcome, cards)
+        return
+    with Workers(nullcontext(verifying), 1 if "-" in names else None) as workers:  # only we can read standard input
+        for outcomes in workers.map(_chunk, chunks_of(cards)):
+            yield from outcomes
 
 
-def _put_success(name: str, verified: VerifiedCard, *, verbose: bool) -> None:
-    put(
+def _chunk(verifying: _Verifying, cards: list[GivenCard]) -> list[_Outcome]:
+    return list(map(verifying.outcome, cards))
+
+
+def _lines_of_success(name: str, verified: VerifiedCard, *, verbose: bool) -> Iterator[str]:
+    yield (
         f"{printable(name)}: {mark_verified(in_part=bool(verified.unverified))}: "
         f"signed by {printable(verified.key.kid)} ({verified.key.alg}), form {verified.form}, "
         f"origin {verified.origin or 'not bound'}"
     )
     if verified.unverified:
-        put(f"  {mark('unverified', 'yellow', sys.stdout)}: {', '.join(verified.unverified)}")
+        yield f"  {mark('unverified', 'yellow', sys.stdout)}: {', '.join(verified.unverified)}"
     for failure in verified.ignored if verbose else ():
         if failure.reason is not FailureReason.COMPANION:  # normal: a companion stands beside our full signatures
-            put(f"  ignored: {printable(failure)}")
-    for warning in verified.warnings:
-        if not warning.startswith("origin:"):  # the line above says so
-            warn(f"{name}: {warning}")
+            yield f"  ignored: {printable(failure)}"
 
 
-def _put_failure(name: str, error: Exception, code: Exit, keys: TrustedKeys) -> None:
+def _lines_of_failure(name: str, error: Exception, code: Exit, keys: TrustedKeys) -> Iterator[str]:
     label, text = mark("NOT VERIFIED", "red", sys.stdout), said(error, name)
     if isinstance(error, CardVerificationError):  # a companion is always ignored, so it is not why the card fails
         others = [str(each) for each in error.failures if each.reason is not FailureReason.COMPANION]
         text = "\n  ".join([error.message, *others]) if others else text
-    put(f"{printable(name)}: {label} ({class_of(code)}): {printable_lines(text)}")
+    yield f"{printable(name)}: {label} ({class_of(code)}): {printable_lines(text)}"
     # A caller who named the signer knows how it signs, and needs no hint.
     if isinstance(error, PartialSignatureError) and keys.names_no_signer({each.kid for each in error.failures}):
-        put('  accept it: --signer a2a-python or --signer a2a-js; in a trust file, signer = "a2a-python" in the entry')
+        yield '  accept it: --signer a2a-python or --signer a2a-js; in a trust file, signer = "a2a-python" in the entry'
     if isinstance(error.__cause__, TrustError):
-        put(f"  cause:     {printable(error.__cause__)}")
+        yield f"  cause:     {printable(error.__cause__)}"

@@ -32,7 +32,16 @@ from typing import BinaryIO, Final, Self
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.files.watched import Stamp, stamp_of, stamp_of_path
 
-__all__ = ["FileToWrite", "Over", "is_reserved", "is_taken", "locked", "locked_together", "write_atomically"]
+__all__ = [
+    "FileToWrite",
+    "Over",
+    "is_reserved",
+    "is_taken",
+    "lock_now",
+    "locked",
+    "locked_together",
+    "write_atomically",
+]
 
 _ADVICE: Final = {
     errno.ENOSPC: "free some space and run the command again; nothing was written",
@@ -397,6 +406,11 @@ class _Lock(Enum):
     HELD = auto()
     BUSY = auto()
     UNAVAILABLE = auto()
+
+
+def lock_now(descriptor: int) -> bool:
+    """Lock an open file; False if another process has locked it. True also where files cannot be locked."""
+    return _flock(descriptor) is not _Lock.BUSY
 
 
 def _waited_for(descriptor: int, path: Path) -> _Lock:

@@ -1,5 +1,6 @@
 # The public names of a2a_trust.signing.
 from a2a_trust.signing.forms import Form as Form
+from a2a_trust.signing.lines import verify_lines as verify_lines
 from a2a_trust.signing.many import sign_cards as sign_cards
 from a2a_trust.signing.many import verify_cards as verify_cards
 from a2a_trust.signing.sign import SignedCard as SignedCard

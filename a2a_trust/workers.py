@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from itertools import chain, islice
+from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
@@ -36,8 +37,8 @@ _S = TypeVar("_S")
 _C = TypeVar("_C")
 _R = TypeVar("_R")
 
-CHUNK: Final = 100
-"""The number of cards in a chunk: some 20 ms of work, so the way through the pipe takes little of it."""
+CHUNK: Final = 250
+"""The number of cards in a chunk: some 40 ms of work, so the way through the pipe takes little of it."""
 _AHEAD: Final = 4
 """So many chunks of each worker may be done before an earlier chunk of another one is."""
 _JOIN_SECONDS: Final = 5.0
@@ -149,30 +150,30 @@ class Workers(Generic[_S]):
         return [worker.receive() for worker in self._workers]
 
     def _by_workers(self, work: Callable[[_S, _C], _R], chunks: Iterator[_C]) -> Iterator[_R]:
-        """A worker has at most one chunk: it never waits for us while we wait until it takes the next one."""
+        """A worker has one chunk and the next one, so it does not wait for us."""
         from multiprocessing.connection import wait
 
-        workers, room = self._workers, _AHEAD * len(self._workers)
-        by_connection = {worker.connection: worker for worker in workers}
-        given: dict[_Worker, int] = {}
+        by_connection = {worker.connection: worker for worker in self._workers}
+        free = deque([*self._workers, *self._workers])
+        given: dict[_Worker, deque[int]] = {worker: deque() for worker in self._workers}
         done: dict[int, _R] = {}
-        free, number, following = deque(workers), 0, 0
+        numbered = enumerate(chunks)
+        following = 0
         is_over = False
         while True:
-            while free and not is_over and number < following + room:
-                try:
-                    chunk = next(chunks)
-                except StopIteration:
-                    is_over = True
-                    break
-                worker = free.popleft()
-                worker.send((work, chunk))
-                given[worker], number = number, number + 1
-            if not given:
+            while free and not is_over and sum(map(len, given.values())) + len(done) < _AHEAD * len(self._workers):
+                number, chunk = next(numbered, (-1, None))
+                is_over = number < 0
+                if chunk is not None:
+                    worker = free.popleft()
+                    worker.send((work, chunk))
+                    given[worker].append(number)
+            busy = [worker.connection for worker in self._workers if given[worker]]
+            if not busy:
                 return
-            for ready in wait([worker.connection for worker in given]):
+            for ready in wait(busy):
                 worker = by_connection[ready]  # type: ignore[index]  # what was given comes back
-                done[given.pop(worker)] = worker.receive()
+                done[given[worker].popleft()] = worker.receive()
                 free.append(worker)
             while following in done:
                 yield done.pop(following)
@@ -243,11 +244,21 @@ def _serve(connection: Connection, inherited: list[Connection], shared: Abstract
     gc.freeze()  # a collection would write to every page that this process shares with its parent
     for each in inherited:
         each.close()
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt), shared as state:
-        while True:
-            work, *chunk = connection.recv()
+    tasks: SimpleQueue[tuple[Any, ...] | None] = SimpleQueue()
+    threading.Thread(target=_receive, args=(connection, tasks), daemon=True).start()
+    with suppress(BrokenPipeError, ConnectionResetError, KeyboardInterrupt), shared as state:
+        while (task := tasks.get()) is not None:
+            work, *chunk = task
             try:
                 result = work(state, *chunk), ""
             except Exception:  # noqa: BLE001  of a defect here: the parent raises it again
                 result = None, traceback.format_exc()
             connection.send(result)
+
+
+def _receive(connection: Connection, tasks: SimpleQueue[tuple[Any, ...] | None]) -> None:
+    """Take tasks out of the pipe at once: if both ends waited until the other one reads, they would wait for ever."""
+    with suppress(EOFError, OSError):
+        while True:
+            tasks.put(connection.recv())
+    tasks.put(None)

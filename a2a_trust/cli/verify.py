@@ -109,39 +109,45 @@ class _Verifying:
                 for warning in verified.warnings
                 if not warning.startswith("origin:")  # the line says so
             )
+        report = report_of_verified(verified) if self._reports else {}
+        card = {"card": verified.card} if self.options.json else {}
         word = "verified in part" if verified.unverified else "verified"
-        return self._outcome(name, data, Exit.OK, word, report_of_verified(verified), lines, warnings)
+        return _Outcome(
+            code=Exit.OK,
+            word=word,
+            entry=self._entry(name, Exit.OK, {**report, **card}),
+            reported=self._reported(name, data, Exit.OK, report),
+            lines=lines,
+            warnings=warnings,
+        )
 
     def _failure(self, name: str, data: bytes | None, error: TrustError | OSError) -> _Outcome:
-        code = exit_of(error)
-        report = (
-            report_of_error(error, said(error, name))
-            if isinstance(error, TrustError)
-            else {"code": word_of(error), "message": said(error, name)}
+        code, report = exit_of(error), {"code": word_of(error), "message": said(error, name)}
+        if isinstance(error, TrustError):
+            report = report_of_error(error, said(error, name))
+        return _Outcome(
+            code=code,
+            word=class_of(code),
+            entry=self._entry(name, code, report),
+            reported=self._reported(name, data, code, report),
+            lines=() if self.options.json else tuple(_lines_of_failure(name, error, code, self.keys)),
         )
-        lines = () if self.options.json else tuple(_lines_of_failure(name, error, code, self.keys))
-        return self._outcome(name, data, code, class_of(code), report, lines)
 
-    def _outcome(
-        self,
-        name: str,
-        data: bytes | None,
-        code: Exit,
-        word: str,
-        report: dict[str, Any],
-        lines: tuple[str, ...],
-        warnings: tuple[str, ...] = (),
-    ) -> _Outcome:
-        options, reported = self.options, ""
-        members = {"file": name, "ok": code == Exit.OK, "class": class_of(code), **report}
-        entry: dict[str, Any] | str = members if options.json else ""
-        if options.report is not None:
-            digest = None if data is None else digest_of(data)
-            without_card = {member: value for member, value in members.items() if member != "card"}
-            reported = json_line({**without_card, "sha256": digest})
-        if options.json == "lines":
-            entry = json_line({"command": "verify", **members})
-        return _Outcome(code=code, word=word, entry=entry, reported=reported, lines=lines, warnings=warnings)
+    @property
+    def _reports(self) -> bool:
+        return bool(self.options.json) or self.options.report is not None
+
+    def _entry(self, name: str, code: Exit, report: dict[str, Any]) -> dict[str, Any] | str:
+        entry = {"file": name, "ok": code == Exit.OK, "class": class_of(code), **report}
+        if self.options.json == "lines":
+            return json_line({"command": "verify", **entry})
+        return entry if self.options.json else ""
+
+    def _reported(self, name: str, data: bytes | None, code: Exit, report: dict[str, Any]) -> str:
+        if self.options.report is None:
+            return ""
+        digest = None if data is None else digest_of(data)
+        return json_line({"file": name, "ok": code == Exit.OK, "class": class_of(code), **report, "sha256": digest})
 
 
 def run(options: argparse.Namespace) -> int:

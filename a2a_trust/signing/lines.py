@@ -158,7 +158,7 @@ def _report(data: bytes, store: TrustStore, origin: OriginFromCard | UnsafeAnyOr
         verified = verify_card(line.card, store, origin=origin_in(line, origin), now=now)
     except TrustError as error:
         return {"name": name, "ok": False, **report_of_error(error, str(error))}
-    return {"name": name, "ok": True, **report_of_verified(verified)}
+    return {"name": name, "ok": True, **report_of_verified(verified), "card": verified.card}
 
 
 def origin_in(
@@ -173,7 +173,7 @@ def origin_in(
 
 
 def report_of_verified(verified: VerifiedCard) -> JSONObject:
-    """The members of a report on a verified card, as plain JSON types."""
+    """The members of a report on a verified card, without the card, as plain JSON types."""
     return {
         "kid": verified.key.kid,
         "alg": verified.key.alg,
@@ -185,7 +185,6 @@ def report_of_verified(verified: VerifiedCard) -> JSONObject:
         "unverified": list(verified.unverified),
         "warnings": list(verified.warnings),
         "ignored": [_signature(failure) for failure in verified.ignored],
-        "card": verified.card,
     }
 
 

@@ -58,7 +58,7 @@ def verify_cards(
     - ``trust``: as it is now. A ``TrustFile`` that changes later changes nothing in this run.
     - ``now``: the moment of all verifications. Default: the time of the call.
     - ``policy``, ``coverage``: as for ``verify_card``.
-    - ``workers``: the number of processes. Default: one for each usable core. With 1, or up to 100 cards, all is
+    - ``workers``: the number of processes. Default: one for each usable core. With 1, or up to 250 cards, all is
       done in this process.
 
     An error in place of a card is the one that ``verify_card`` raises; it has no ``card``, so it cannot be taken for

@@ -10,15 +10,18 @@ import argparse
 import os
 import sys
 import time
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, TextIO
+from types import TracebackType
+from typing import Any, Final, Self, TextIO
 
 from a2a_trust import strict_json
 from a2a_trust.cli.card_text import rewritten
 from a2a_trust.cli.moments import duration, moment
 from a2a_trust.cli.named_cards import named_cards
+from a2a_trust.cli.progress import Progress
 from a2a_trust.cli.report import (
     Exit,
     Results,
@@ -36,10 +39,11 @@ from a2a_trust.cli.sources import check_not_secret, load_signers, read_input
 from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, TrustError
 from a2a_trust.files.atomic import FileToWrite, Over, locked_together
 from a2a_trust.keys.signer import LocalSigner
-from a2a_trust.lint.findings import Finding, Severity
-from a2a_trust.lint.linter import lint_card
+from a2a_trust.lint.findings import Finding
+from a2a_trust.lint.linter import errors_in
 from a2a_trust.signing.renewal import reason_to_sign
 from a2a_trust.signing.sign import SignedCard, check_own_work, sign_card
+from a2a_trust.workers import CHUNK, Workers, chunks_of, usable_cores
 
 __all__ = ["run"]
 
@@ -59,7 +63,7 @@ _SHOWN: Final = 5
 class _RejectedCardError(SigningError):
     """Lint finds errors, so the card is not signed."""
 
-    def __init__(self, name: str, findings: list[Finding]) -> None:
+    def __init__(self, name: str, findings: Sequence[Finding]) -> None:
         self.findings = findings
         lines = ["the card is ambiguous or contradictory, so it was not signed:"]
         for finding in findings[:_SHOWN]:
@@ -74,10 +78,11 @@ class _RejectedCardError(SigningError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """One card, and its signed form or the error.
+    """One card, and the outcome of signing it, or the error.
 
-    ``data`` is the signed text. ``reason`` says why the card has to be signed; None when it stays as it is.
-    ``findings`` are errors of lint that --allow names, or that do not forbid to sign.
+    ``data`` is the signed text, until it is written. ``reason`` says why the card has to be signed; None when it stays
+    as it is. ``findings`` are errors of lint that --allow names, or that do not forbid to sign. ``entry`` has members
+    for a JSON report. ``notes`` are for people, and for JSON; ``is_noted`` stands for them where nobody reads them.
     """
 
     name: str
@@ -85,8 +90,10 @@ class _Work:
     error: TrustError | OSError | None = None
     data: bytes = b""
     reason: str | None = None
-    signed: SignedCard | None = None
     findings: tuple[Finding, ...] = ()
+    entry: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    is_noted: bool = False
 
 
 class _Status(StrEnum):
@@ -120,6 +127,12 @@ class _Progress:
 
     at: str | None = None
     written: list[str] = field(default_factory=list)
+
+    def check(self, failure: _Failure | None) -> None:
+        """Raise the error of the failure, if there is one."""
+        if failure is not None:
+            self.at = failure.at
+            raise failure.error
 
 
 def run(options: argparse.Namespace) -> int:
@@ -158,6 +171,69 @@ def _job(options: argparse.Namespace) -> _Job:
     return _Job(options=options, signers=_signers(options, now), now=now, exp=exp, until=until)
 
 
+class _Signing:
+    """The signing of all cards, in each process that takes part in it.
+
+    Each process prepares the new content of its cards. Nothing is written before all processes are told to write.
+    """
+
+    def __init__(self, job: _Job, files: dict[str, FileToWrite]) -> None:
+        self._job, self._files = job, files
+        self._new: dict[FileToWrite, str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in self._new:
+            file.discard()
+
+    def sign(self, names: list[str]) -> tuple[list[_Work], _Failure | None]:
+        """Read cards, sign them, and prepare the files of those that have to be signed."""
+        works: list[_Work] = []
+        for name in names:
+            file = self._files.get(name)
+            work = _work(name, file, self._job)
+            if file is not None and file not in self._new and work.error is None and work.reason is not None:
+                try:
+                    file.prepare(work.data)
+                except (TrustError, OSError) as error:
+                    return works, _Failure(work.target, error)
+                self._new[file] = work.target
+            works.append(replace(work, data=b"") if self._files else work)
+        return works, None
+
+    def check(self) -> _Failure | None:
+        """Whether all prepared files can be written."""
+        for file, target in self._new.items():
+            try:
+                file.check()
+            except OSError as error:
+                return _Failure(target, error)
+        return None
+
+    def write(self) -> tuple[list[str], _Failure | None]:
+        """Write the prepared files; returns the files that were written."""
+        written: list[str] = []
+        for file, target in self._new.items():
+            try:
+                file.commit()
+            except OSError as error:
+                return written, _Failure(target, error)
+            written.append(target)
+        return written, None
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """An error that ends the command, and the card at which it came."""
+
+    at: str
+    error: TrustError | OSError
+
+
 def _sign_all(job: _Job, progress: _Progress) -> list[_Work]:
     """Sign every card under its lock, which lasts from reading to writing; then write the cards that have changed.
 
@@ -165,24 +241,31 @@ def _sign_all(job: _Job, progress: _Progress) -> list[_Work]:
     """
     options = job.options
     files = {} if options.check else _files_to_write(options)
-    with locked_together(list(dict.fromkeys(files.values()))):
-        works = [_work(name, files.get(name), job) for name in options.files]
+    to_lock = list(dict.fromkeys(files.values()))
+    # Only we can read standard input, and write a file of two names once.
+    is_alone = "-" in options.files or len(to_lock) < len(files) or len(files) <= CHUNK
+    count = 1 if is_alone else usable_cores()
+    with (
+        locked_together(to_lock, writers=count),
+        Workers(_Signing(job, files), count, is_picklable=False) as workers,
+        Progress(len(options.files)) as shown,
+    ):
+        works: list[_Work] = []
+        for done, failure in workers.map(_Signing.sign, chunks_of(options.files)):
+            works += done
+            progress.check(failure)
+            shown.show(len(works), sum(work.error is not None for work in done))
         if options.check or any(work.error is not None for work in works):
             return works
         if not files:
             progress.at = "-"
             _write(works[0].data)
-        new = {files[work.name]: work for work in works if files and work.reason is not None}
-        for file, work in new.items():
-            progress.at = work.target
-            file.prepare(work.data)
-        for file, work in new.items():
-            progress.at = work.target
-            file.check()
-        for file, work in new.items():
-            progress.at = work.target
-            file.commit()
-            progress.written.append(work.target)
+        for failure in workers.each(_Signing.check):
+            progress.check(failure)
+        outcomes = workers.each(_Signing.write)
+        progress.written += [name for written, _ in outcomes for name in written]
+        for _, failure in outcomes:
+            progress.check(failure)
     return works
 
 
@@ -194,7 +277,8 @@ def _work(name: str, file: FileToWrite | None, job: _Job) -> _Work:
         data = file.read(strict_json.MAX_BYTES + 1) if file is not None and in_place else read_input(name)
         return _signed(name, target, data, job)
     except (TrustError, OSError) as error:
-        return _Work(name=name, target=target, error=error)
+        findings = {"findings": list(map(asdict, error.findings))} if isinstance(error, _RejectedCardError) else {}
+        return _Work(name=name, target=target, error=error, entry=findings)
 
 
 def _files_to_write(options: argparse.Namespace) -> dict[str, FileToWrite]:
@@ -274,21 +358,30 @@ def _signed(name: str, target: str, data: bytes, job: _Job) -> _Work:
     reason: str | None = ""
     if options.check or options.if_needed:
         reason = reason_to_sign(data, original, signed, job.signers, now=job.now, until=job.until)
-        if reason is None:
-            return _Work(name=name, target=target, data=data, signed=signed, findings=findings)
-    # sign_card has verified the object. The text is what will be written, so verify it too.
-    result = rewritten(data.decode("utf-8"), original, signed.card).encode("utf-8")
-    check_own_work(result, signed.payload, job.signers, job.now)
-    return _Work(name=name, target=target, data=result, reason=reason, signed=signed, findings=findings)
+    if reason is not None:
+        # sign_card has verified the object. The text is what will be written, so verify it too.
+        data = rewritten(data.decode("utf-8"), original, signed.card).encode("utf-8")
+        check_own_work(data, signed.payload, job.signers, job.now)
+    notes = _notes(signed, options)
+    return _Work(
+        name=name,
+        target=target,
+        data=data,
+        reason=reason,
+        findings=findings,
+        entry=_entry(signed, findings) if options.json else {},
+        notes=notes if options.json or len(options.files) == 1 else (),
+        is_noted=bool(notes),
+    )
 
 
 def _errors(name: str, data: bytes, allowed: list[str]) -> tuple[Finding, ...]:
     """The errors that lint finds in the card; _RejectedCardError when one of them forbids to sign."""
-    errors = [finding for finding in lint_card(data) if finding.severity is Severity.ERROR]
+    errors = errors_in(data)
     rejected = [finding for finding in errors if finding.rule in _REJECTED and finding.rule not in allowed]
     if rejected:
         raise _RejectedCardError(name, rejected)
-    return tuple(errors)
+    return errors
 
 
 def _report(works: list[_Work], job: _Job, stream: TextIO | None) -> Exit:
@@ -297,15 +390,16 @@ def _report(works: list[_Work], job: _Job, stream: TextIO | None) -> Exit:
     results, is_given_up = Results("sign", options.json, stream), any(work.error is not None for work in works)
     for work in works:
         status, code = _status(work, options, is_given_up=is_given_up)
-        notes = _notes(work, options) if status in (_Status.SIGNED, _Status.TO_SIGN) else []
+        is_new = status in (_Status.SIGNED, _Status.TO_SIGN)
+        notes = list(work.notes) if is_new else []
         is_done = status in (_Status.SIGNED, _Status.UNCHANGED)
         outcome = None if status is _Status.NOT_WRITTEN else class_of(code)
-        entry = {**_entry(work, job.signers), "ok": is_done, "class": outcome, "status": status, "notes": notes}
+        entry = {**_members(work, job.signers), "ok": is_done, "class": outcome, "status": status, "notes": notes}
         results.add(entry, code, status.replace("-", " "))
         if not options.json:
             _put(work, status, job, stream)
         if not (options.json or options.quiet):
-            noted += bool(notes)
+            noted += is_new and work.is_noted
             for note in notes if len(works) == 1 else ():
                 put(f"  note: {printable(note)}", stream)
     if noted and len(works) > 1:
@@ -343,27 +437,31 @@ def _put(work: _Work, status: _Status, job: _Job, stream: TextIO | None) -> None
         warn(f"{work.name}:{finding.pointer} {finding.rule}: {finding.message}")
 
 
-def _notes(work: _Work, options: argparse.Namespace) -> list[str]:
+def _notes(signed: SignedCard, options: argparse.Namespace) -> tuple[str, ...]:
     without_iat = (
         "signed without iat: clients that remember an earlier iat of this agent reject the card, and other clients do "
         "not detect an older card that is served in its place. To add iat, leave out --no-iat"
     )
-    notes = () if work.signed is None else work.signed.notes_naming("--no-companion")
-    return [*notes, *([without_iat] if options.no_iat else [])]
+    return (*signed.notes_naming("--no-companion"), *([without_iat] if options.no_iat else []))
 
 
-def _entry(work: _Work, signers: list[LocalSigner]) -> dict[str, Any]:
-    if work.signed is None:
-        error = work.error or AssertionError("a card is signed, or there is an error")
-        rejected = {"findings": list(map(asdict, error.findings))} if isinstance(error, _RejectedCardError) else {}
-        return {"file": work.name, "code": word_of(error), "message": said(error, work.name), **rejected}
+def _entry(signed: SignedCard, findings: tuple[Finding, ...]) -> dict[str, Any]:
+    return {
+        "companion": signed.companion,
+        "left_open": list(signed.left_open),
+        "normalized": list(signed.normalized),
+        "findings": list(map(asdict, findings)),
+    }
+
+
+def _members(work: _Work, signers: list[LocalSigner]) -> dict[str, Any]:
+    """The members of a JSON report."""
+    if work.error is not None:
+        return {"file": work.name, "code": word_of(work.error), "message": said(work.error, work.name), **work.entry}
     return {
         "file": work.name,
         "output": work.target,
         "reason": work.reason or None,
         "keys": [{"kid": signer.kid, "alg": signer.alg} for signer in signers],
-        "companion": work.signed.companion,
-        "left_open": list(work.signed.left_open),
-        "normalized": list(work.signed.normalized),
-        "findings": list(map(asdict, work.findings)),
+        **work.entry,
     }

@@ -22,7 +22,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum, auto
 from pathlib import Path
@@ -149,15 +149,16 @@ class FileToWrite:
         with self.path.open("rb") as file:
             return file.read(size)
 
-    def prepare(self, data: bytes, *, mode: int | None = None) -> None:
-        """Write the new content to the disk, beside the old one. FileExistsError as ``commit``."""
+    def prepare(self, data: bytes | Iterable[bytes], *, mode: int | None = None) -> None:
+        """Write the new content, or its parts, to the disk, beside the old one. FileExistsError as ``commit``."""
+        parts = (data,) if isinstance(data, bytes) else data
         with _naming(self.path, _ADVICE):
             if is_reserved(self.path) or is_reserved(_followed(self.path)):
                 raise OSError(errno.EINVAL, "such names are reserved for temporary files; name another file")
             self.check()  # otherwise a removed file would be made again, with the default rights
             old = self._replaced()
             if old is not None and self._file is None and not _has_a_name(old):
-                self._for_device, self._is_secret = data, mode is not None
+                self._for_device, self._is_secret = b"".join(parts), mode is not None
                 self._check_device(old)
                 return
             if self.over is not Over.NOTHING:
@@ -170,7 +171,7 @@ class FileToWrite:
             # Never more than the final rights: others must not read a secret, not even for a moment.
             self._open_new(0o666 if mode is None else mode & 0o600)
             with os.fdopen(self._descriptor, "wb", closefd=False) as file:
-                file.write(data)
+                file.writelines(parts)
                 file.flush()
                 acl = None if old is None else _acl_of(self._target if self._file is None else self._file.fileno())
                 _give_rights(self._descriptor, mode, old, acl)
@@ -347,14 +348,14 @@ def locked(path: Path) -> Iterator[FileToWrite]:
 
 
 @contextmanager
-def locked_together(files: Sequence[FileToWrite]) -> Iterator[None]:
+def locked_together(files: Sequence[FileToWrite], *, writers: int = 1) -> Iterator[None]:
     """In the block, all existing files are locked, as ``FileToWrite.lock`` does; at the end all are discarded.
 
     A process never waits while it holds a lock: it frees its locks, and begins with the lock that it could not get. So
-    two processes never wait for each other, whatever the order of their files. ConfigurationError: two of the files are
-    the same, or they are more than this process may open.
+    two processes never wait for each other, whatever the order of their files. ``writers`` is the number of forks that
+    share the writing. ConfigurationError: two of the files are the same, or they are more than a process may open.
     """
-    _allow_open(2 * len(files))
+    _allow_open(len(files), writers)
     with ExitStack() as stack:
         for file in files:
             stack.enter_context(file)
@@ -365,19 +366,23 @@ def locked_together(files: Sequence[FileToWrite]) -> Iterator[None]:
         yield
 
 
-def _allow_open(count: int) -> None:
-    """Raise the limit of this process for open files, if it is lower: each file needs two."""
+def _allow_open(count: int, writers: int) -> None:
+    """Raise the limit of this process for open files, if it is lower.
+
+    Each file needs two: one with its lock, in all forks, and one with its new content, in one of them.
+    """
     if sys.platform == "win32":
         return
     from resource import RLIMIT_NOFILE, getrlimit, setrlimit
 
-    needed, (soft, hard) = count + 64, getrlimit(RLIMIT_NOFILE)
-    if soft in range(needed):
-        if hard in range(needed):
-            raise ConfigurationError(
-                f"{count // 2} files at once need {needed} open files, and this system allows {hard}; name fewer files"
-            )
-        setrlimit(RLIMIT_NOFILE, (needed, hard))
+    needed, (soft, hard) = count + count // writers + 64, getrlimit(RLIMIT_NOFILE)
+    if hard in range(needed):
+        raise ConfigurationError(
+            f"{count} files at once need {needed} open files, and this system allows {hard}; name fewer files, or "
+            "raise the limit (ulimit -n)"
+        )
+    if soft in range(2 * count + 64):
+        setrlimit(RLIMIT_NOFILE, (2 * count + 64 if hard not in range(2 * count + 64) else hard, hard))
 
 
 def _lock_all(files: Sequence[FileToWrite]) -> FileToWrite | None:

@@ -42,7 +42,7 @@ from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.lint.findings import Finding
 from a2a_trust.lint.linter import errors_in
 from a2a_trust.signing.renewal import reason_to_sign
-from a2a_trust.signing.sign import SignedCard, check_own_work, sign_card
+from a2a_trust.signing.sign import SignedCard, check_own_work, sign_unverified
 from a2a_trust.workers import CHUNK, Workers, chunks_of, usable_cores
 
 __all__ = ["run"]
@@ -339,7 +339,7 @@ def _check_targets(options: argparse.Namespace) -> None:
 
 def _signed(name: str, target: str, data: bytes, job: _Job) -> _Work:
     options = job.options
-    signed = sign_card(
+    signed = sign_unverified(
         data,
         *job.signers,
         jku=options.jku,
@@ -359,7 +359,7 @@ def _signed(name: str, target: str, data: bytes, job: _Job) -> _Work:
     if options.check or options.if_needed:
         reason = reason_to_sign(data, original, signed, job.signers, now=job.now, until=job.until)
     if reason is not None:
-        # sign_card has verified the object. The text is what will be written, so verify it too.
+        # The text is what will be written, so that is verified.
         data = rewritten(data.decode("utf-8"), original, signed.card).encode("utf-8")
         check_own_work(data, signed.payload, job.signers, job.now)
     notes = _notes(signed, options)

@@ -14,27 +14,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import orjson
 
-from a2a_trust.card.ambiguity import check_card, read_unambiguous
+from a2a_trust.card.ambiguity import UnambiguousCard, read_unambiguous
 from a2a_trust.card.given import GivenCard, given_card
-from a2a_trust.card.schema import LEGACY_MEMBERS, REQUIREMENT_MEMBERS, SCHEME_MEMBERS, Generation
-from a2a_trust.card.view import generation_of, interface_urls, read_card
+from a2a_trust.card.schema import LEGACY_MEMBERS, REQUIREMENT_MEMBERS, SCHEME_MEMBERS
+from a2a_trust.card.view import interface_urls, read_card
 from a2a_trust.errors import (
     CardVerificationError,
     ConfigurationError,
+    FailureReason,
     InvalidSignatureError,
     MalformedError,
     SigningError,
     with_option,
 )
 from a2a_trust.keys import base64url
+from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import signing_input, verify_jws
 from a2a_trust.keys.origins import UnsafeAnyOrigin, host_of, interface_scheme
-from a2a_trust.keys.policy import all_of
+from a2a_trust.keys.policy import Policy, all_of
 from a2a_trust.keys.signer import Signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
 from a2a_trust.signing.forms import Form, Projection, present_members, project, shown
@@ -43,9 +46,9 @@ from a2a_trust.signing.python_resolver import rewritten_members
 from a2a_trust.signing.signature import MAX_SIGNATURES, content_type, parse_signature
 from a2a_trust.signing.verify import seconds, verify_card
 from a2a_trust.strict_json import JSON, JSONObject
-from a2a_trust.strict_json.jcs import MAX_SAFE_INTEGER, canonicalize
+from a2a_trust.strict_json.jcs import MAX_SAFE_INTEGER, canonicalize, canonicalize_parsed
 
-__all__ = ["SignedCard", "check_own_work", "checked_claims", "sign_card"]
+__all__ = ["SignedCard", "check_own_work", "checked_claims", "sign_card", "sign_unverified"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,24 +155,40 @@ def sign_card(
 
     Source: A2A 8.4.2.
     """
+    signed = sign_unverified(card, *signers, jku=jku, iat=iat, exp=exp, drop_broken=drop_broken, companion=companion)
+    # 7.
+    check_own_work(orjson.dumps(signed.card), signed.payload, signers, 0.0 if iat is None else seconds(iat))
+    return signed
+
+
+def sign_unverified(
+    card: GivenCard,
+    *signers: Signer,
+    jku: str | None = None,
+    iat: float | datetime | None = None,
+    exp: float | datetime | None = None,
+    drop_broken: bool = False,
+    companion: bool = True,
+) -> SignedCard:
+    """As ``sign_card``, without its step 7: a caller that writes the card as text verifies that text."""
     # 1.
     claims = checked_claims(signers, iat, exp, jku)
     # 2.
-    original, generation = _read(card)
-    entries, discarded = _entries(original)
+    original = _read(card)
+    entries, discarded = _entries(original.card)
     # 3.
-    full = _full(original, generation)
+    full = _full(original)
     # 4.
     kept = _kept(entries, signers, full.dropped, drop_broken=drop_broken)
     # 5.
-    second, rejections = _companion(full, is_wanted=companion)
+    second, rejections = _companion(full, has_one_form=original.has_one_form, is_wanted=companion)
     # 6.
     made = [_signature(signer, form, claims) for form in (full, second) if form is not None for signer in signers]
-    signed_card = _with_signatures(original, full.members, [*kept, *made])
-    # 7.
-    check_own_work(orjson.dumps(signed_card), full.payload, signers, claims.get("iat", 0.0))
+    if second is not None:  # our verifier does not count companions, so nothing verifies them later
+        for signer, companion_signature in zip(signers, made[len(signers) :], strict=True):
+            _check_signature(signer, second, companion_signature)
     return SignedCard(
-        card=signed_card,
+        card=_with_signatures(original.card, full.members, [*kept, *made]),
         payload=full.payload,
         normalized=full.dropped,
         companion=None if second is None else second.form,
@@ -226,28 +245,23 @@ def _check_jku(jku: str) -> None:
         raise with_option(ConfigurationError(text), f"--{text}")
 
 
-def _read(card: GivenCard) -> tuple[JSONObject, Generation]:
+def _read(card: GivenCard) -> UnambiguousCard:
     """A copy of the card in plain JSON types, in its own order; MalformedError if readers could read it differently.
 
     A merged card with contradicting generations is rejected, too: one signature must not cover two meanings.
     """
     given = given_card(card, what="sign_card: the first argument")
-    if isinstance(given, bytes):
-        original = read_unambiguous(given).card
-    else:
-        original = _copy(given)
-        check_card(original)
-    generation = generation_of(original)
-    if not generation.is_legacy and not LEGACY_MEMBERS.isdisjoint(original):
-        read_card(original)
-    return original, generation
+    original = read_unambiguous(given if isinstance(given, bytes) else _printed(given))
+    if not original.generation.is_legacy and not LEGACY_MEMBERS.isdisjoint(original.card):
+        read_card(original.card)
+    return original
 
 
-def _copy(card: Mapping[str, Any]) -> JSON:
-    """A copy in plain JSON types, in the same order; values that are not JSON are rejected."""
+def _printed(card: Mapping[str, Any]) -> bytes:
+    """The card as text, in its own order; values that are not JSON are rejected."""
     members = dict(card)
     canonicalize(members)
-    return orjson.loads(orjson.dumps(members))
+    return orjson.dumps(members)
 
 
 def _entries(card: JSONObject) -> tuple[list[JSON], int]:
@@ -267,17 +281,16 @@ def _is_signature(entry: JSON) -> bool:
     return type(entry) is dict and type(entry.get("protected")) is type(entry.get("signature")) is str
 
 
-def _full(card: JSONObject, generation: Generation) -> Projection:
+def _full(original: UnambiguousCard) -> Projection:
     """The form for a full signature: the card without the members that the specification drops.
 
     A card of 0.1 to 0.3 is signed as it is. SigningError: an interface has a scheme that all verifiers reject.
     MalformedError: an integer that readers would round.
     """
-    members = {name: value for name, value in card.items() if name != "signatures"}
-    if generation.is_legacy:
-        form, normalized = Form.SERVED, tuple[str, ...]()
-    else:
-        form, (members, normalized) = Form.SPEC, present_members(members)
+    members = {name: value for name, value in original.card.items() if name != "signatures"}
+    form, normalized = Form.SERVED if original.generation.is_legacy else Form.SPEC, tuple[str, ...]()
+    if form is Form.SPEC and not original.has_one_form:
+        members, normalized = present_members(members)
     for pointer, url in interface_urls(members):
         try:
             interface_scheme(url)
@@ -285,7 +298,8 @@ def _full(card: JSONObject, generation: Generation) -> Projection:
             raise SigningError(
                 f"{pointer}: {error}. The card was not signed, because verifiers would reject it"
             ) from None
-    return Projection(form, generation, members, canonicalize(members), dropped=normalized)
+    payload = canonicalize_parsed(members, plain=True) if original.is_plain else canonicalize(members)
+    return Projection(form, original.generation, members, payload, dropped=normalized)
 
 
 def _kept(
@@ -317,10 +331,12 @@ def _others(entries: list[JSON], kids: set[str]) -> list[JSON]:
     return others
 
 
-def _companion(full: Projection, *, is_wanted: bool) -> tuple[Projection | None, tuple[str, ...]]:
+def _companion(full: Projection, *, has_one_form: bool, is_wanted: bool) -> tuple[Projection | None, tuple[str, ...]]:
     """The form for the companion (None without one), and sentences about the SDKs that reject the card."""
     form = Form.V0_3_PYTHON if full.generation.is_legacy else Form.PRUNED
     rejections = _rejections_by_resolver(full.members)
+    if has_one_form and not full.generation.is_legacy:
+        return None, rejections
     unread = unread_in_0_3(full.members) if form is Form.V0_3_PYTHON else None
     companion = project(full.members, form)
     if unread is not None:
@@ -347,18 +363,29 @@ def _rejections_by_resolver(members: JSONObject) -> tuple[str, ...]:
 
 
 def _signature(signer: Signer, projection: Projection, claims: JSONObject) -> JSONObject:
-    """One AgentCardSignature. It is verified here, which detects a signer with another form of signature."""
+    """One AgentCardSignature, not verified yet."""
     header = {"alg": signer.alg, "kid": signer.kid, "typ": "JOSE", "cty": content_type(projection.form), **claims}
     protected = base64url.encode(orjson.dumps(header, option=orjson.OPT_SORT_KEYS))
-    signature = base64url.encode(signer.sign(signing_input(protected, projection.payload)))
+    return {
+        "protected": protected,
+        "signature": base64url.encode(signer.sign(signing_input(protected, projection.payload))),
+    }
+
+
+def _check_signature(signer: Signer, projection: Projection, made: JSONObject) -> None:
+    """SigningError if the signature does not verify, as from a signer with another form of signature."""
     try:
-        verify_jws(protected=protected, payload=projection.payload, signature=signature, key=signer.public_key)
+        verify_jws(
+            protected=made["protected"],
+            payload=projection.payload,
+            signature=made["signature"],
+            key=signer.public_key,
+        )
     except (InvalidSignatureError, MalformedError) as error:
         raise SigningError(
             f"the signer {signer.kid!a} returned a signature that does not verify with its public key ({error}); "
             "sign() must return the JOSE form, for ECDSA r || s of fixed length, not DER"
         ) from None
-    return {"protected": protected, "signature": signature}
 
 
 def _with_signatures(original: JSONObject, members: JSONObject, signatures: list[JSON]) -> JSONObject:
@@ -374,11 +401,27 @@ def _with_signatures(original: JSONObject, members: JSONObject, signatures: list
 
 def check_own_work(document: bytes, payload: bytes, signers: Sequence[Signer], now: float) -> None:
     """Verify a signed card as a stranger would; SigningError if it does not verify, or has not this ``payload``."""
-    trust = TrustStore(TrustedKey(key=signer.public_key, origins=UnsafeAnyOrigin()) for signer in signers)
-    policy = all_of(*(signer.public_key.thumbprint for signer in signers))
+    trust, policy = _all_of(tuple([signer.public_key for signer in signers]))
     try:
         verified = verify_card(document, trust, origin=UnsafeAnyOrigin(), now=now, policy=policy)
     except CardVerificationError as error:
+        wrong = {failure.kid for failure in error.failures if failure.reason in _OF_SIGNERS}
+        for signer in signers:
+            if ascii(signer.kid[:64])[1:-1] in wrong:
+                raise SigningError(
+                    f"the signer {signer.kid!a} returned a signature that does not verify with its public key; sign() "
+                    "must return the JOSE form, for ECDSA r || s of fixed length, not DER"
+                ) from None
         raise SigningError(f"the signed card does not verify: {error}") from None
     if verified.payload != payload:
         raise SigningError("the signed card differs from the card that was given; nothing was signed")
+
+
+_OF_SIGNERS: Final = (FailureReason.BAD_SIGNATURE, FailureReason.MALFORMED)
+
+
+@lru_cache(maxsize=64)
+def _all_of(keys: tuple[PublicKey, ...]) -> tuple[TrustStore, Policy]:
+    """Trust in these keys, and the policy that all of them have signed."""
+    trust = TrustStore(TrustedKey(key=key, origins=UnsafeAnyOrigin()) for key in keys)
+    return trust, all_of(*(key.thumbprint for key in keys))

@@ -88,6 +88,7 @@ def _add_sign(command: argparse.ArgumentParser) -> None:
         metavar="RULE",
         help="sign although lint finds an error of this rule; may be repeated",
     )
+    _add_cards_from(command)
     _add_quiet(command)
     _add_json_of_cards(command)
 

@@ -10,17 +10,20 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Any, Final, Self, TextIO
 
 from a2a_trust import strict_json
 from a2a_trust.cli.card_text import rewritten
 from a2a_trust.cli.moments import duration, moment
-from a2a_trust.cli.named_cards import named_cards
+from a2a_trust.cli.named_cards import GivenCard, given_cards, named_cards
 from a2a_trust.cli.progress import Progress
 from a2a_trust.cli.report import (
     Exit,
@@ -37,10 +40,11 @@ from a2a_trust.cli.report import (
 )
 from a2a_trust.cli.sources import check_not_secret, load_signers, read_input
 from a2a_trust.errors import ConfigurationError, MalformedError, SigningError, TrustError
-from a2a_trust.files.atomic import FileToWrite, Over, locked_together
+from a2a_trust.files.atomic import FileToWrite, Over, flush_folders, locked_together
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.lint.findings import Finding
 from a2a_trust.lint.linter import errors_in
+from a2a_trust.signing.lines import read_line
 from a2a_trust.signing.renewal import reason_to_sign
 from a2a_trust.signing.sign import SignedCard, check_own_work, sign_unverified
 from a2a_trust.workers import CHUNK, Workers, chunks_of, usable_cores
@@ -145,7 +149,7 @@ def run(options: argparse.Namespace) -> int:
             stream = sys.stderr
         _check_targets(options)
         job = _job(options)
-        works = _sign_all(job, progress)
+        works = _sign_all(job, progress) if options.cards_from is None else _sign_lines(job, progress)
     except BrokenPipeError:
         raise
     except (TrustError, OSError) as error:
@@ -217,13 +221,16 @@ class _Signing:
     def write(self) -> tuple[list[str], _Failure | None]:
         """Write the prepared files; returns the files that were written."""
         written: list[str] = []
+        failure = None
         for file, target in self._new.items():
             try:
-                file.commit()
+                file.commit(flushes=False)
             except OSError as error:
-                return written, _Failure(target, error)
+                failure = _Failure(target, error)
+                break
             written.append(target)
-        return written, None
+        flush_folders(islice(self._new, len(written)))
+        return written, failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +276,64 @@ def _sign_all(job: _Job, progress: _Progress) -> list[_Work]:
     return works
 
 
+def _sign_lines(job: _Job, progress: _Progress) -> list[_Work]:
+    """Sign the card in each line, and write the lines to --output when all are signed."""
+    options = job.options
+    works: list[_Work] = []
+
+    def signed_lines() -> Iterator[bytes]:
+        has_error = False
+        with (
+            Workers(nullcontext(job), is_picklable=False) as workers,
+            Progress(None) as shown,
+        ):
+            for done in workers.map(_signed_lines, chunks_of(given_cards(options))):
+                works.extend(replace(work, data=b"") for work in done)
+                has_error = has_error or any(work.error is not None for work in done)
+                shown.show(len(works), 0)
+                if not has_error:
+                    yield b"".join(b"%b\n" % work.data for work in done)
+
+    if options.check:
+        for _ in signed_lines():
+            pass
+        return works
+    progress.at = options.output
+    if options.output == "-":
+        with TemporaryFile() as file:
+            file.writelines(signed_lines())
+            file.seek(0)
+            if not any(work.error is not None for work in works):
+                while part := file.read(1_048_576):
+                    _write(part)
+        return works
+    with FileToWrite(Path(options.output), Over.ANYTHING) as target:
+        target.lock()
+        target.prepare(signed_lines())
+        if not any(work.error is not None for work in works):
+            target.commit()
+    return works
+
+
+def _signed_lines(job: _Job, cards: list[GivenCard]) -> list[_Work]:
+    return [_signed_line(card.name, card.line or b"", job) for card in cards]
+
+
+def _signed_line(name: str, data: bytes, job: _Job) -> _Work:
+    """The outcome for the card in a line; its ``data`` is the whole line."""
+    try:
+        line = read_line(data)
+        work = _signed(name, name, line.card, job)
+    except (TrustError, OSError) as error:
+        return _refused(name, name, error)
+    return replace(work, data=line.with_card(work.data))
+
+
+def _refused(name: str, target: str, error: TrustError | OSError) -> _Work:
+    findings = {"findings": list(map(asdict, error.findings))} if isinstance(error, _RejectedCardError) else {}
+    return _Work(name=name, target=target, error=error, entry=findings)
+
+
 def _work(name: str, file: FileToWrite | None, job: _Job) -> _Work:
     """Read one card, and sign it if it has to be signed."""
     target = job.options.output or name
@@ -277,8 +342,7 @@ def _work(name: str, file: FileToWrite | None, job: _Job) -> _Work:
         data = file.read(strict_json.MAX_BYTES + 1) if file is not None and in_place else read_input(name)
         return _signed(name, target, data, job)
     except (TrustError, OSError) as error:
-        findings = {"findings": list(map(asdict, error.findings))} if isinstance(error, _RejectedCardError) else {}
-        return _Work(name=name, target=target, error=error, entry=findings)
+        return _refused(name, target, error)
 
 
 def _files_to_write(options: argparse.Namespace) -> dict[str, FileToWrite]:
@@ -320,11 +384,13 @@ def _write(data: bytes) -> None:
 
 
 def _check_targets(options: argparse.Namespace) -> None:
+    if options.cards_from is not None:
+        _check_lines(options)
     if options.output and len(options.files) > 1:
         raise ConfigurationError("-o works with one card only; sign several cards in place, or run once for each card")
     if options.files.count("-") and len(options.files) > 1:
         raise ConfigurationError("- (standard input) must be the only card; name files, or run once for each card")
-    if options.output and (options.check or options.if_needed):
+    if options.output and (options.check or options.if_needed) and options.cards_from is None:
         raise ConfigurationError("--check and --if-needed are for cards that are signed in place; leave out -o")
     if options.expires_within is not None and not (options.check or options.if_needed):
         raise ConfigurationError("--expires-within works only with --if-needed or --check; add one of them")
@@ -335,6 +401,18 @@ def _check_targets(options: argparse.Namespace) -> None:
     for rule in options.allow:
         if rule not in _REJECTED:
             raise ConfigurationError(f"--allow {rule}: this rule cannot be allowed; these can: {', '.join(_REJECTED)}")
+
+
+def _check_lines(options: argparse.Namespace) -> None:
+    if options.files:
+        raise ConfigurationError(
+            "--cards-from: the lines are the cards; leave out the other files, or run once for each"
+        )
+    if bool(options.output) == options.check:
+        raise ConfigurationError("--cards-from needs -o FILE for the signed lines (- is standard output), or --check")
+    paths = [Path(name) for name in (options.cards_from, options.output) if name and name != "-"]
+    if len(paths) == 2 and all(path.exists() for path in paths) and paths[0].samefile(paths[1]):
+        raise ConfigurationError("--cards-from and -o are one file; write the signed lines to another file")
 
 
 def _signed(name: str, target: str, data: bytes, job: _Job) -> _Work:

@@ -182,10 +182,11 @@ class FileToWrite:
         if self.over is Over.WHAT_WAS_READ and self._seen not in (None, stamp_of_path(self.path)):
             raise _changed_meanwhile(self.path)
 
-    def commit(self) -> None:
+    def commit(self, *, flushes: bool = True) -> None:
         """Put the new content in place, and flush it to the disk. FileExistsError: it exists, with ``Over.NOTHING``.
 
-        OSError: also as ``check``.
+        ``flushes=False``: the caller flushes the folder, once for many files: ``flush_folders``. OSError: also as
+        ``check``.
         """
         with _naming(self.path, _ADVICE):
             if self._for_device is not None:
@@ -193,14 +194,9 @@ class FileToWrite:
                     self._check_device(os.fstat(device.fileno()))
                     device.write(self._for_device)
                 return
-            folder = _opened_folder(self._target.parent)
-            try:
-                self._put_in_place()
-                if folder is not None:
-                    os.fsync(folder)
-            finally:
-                if folder is not None:
-                    os.close(folder)
+            self._put_in_place()
+            if flushes:
+                flush_folders([self])
 
     def discard(self) -> None:
         """Remove the prepared content that was not committed."""
@@ -221,6 +217,11 @@ class FileToWrite:
             self.discard()
         finally:
             self.unlock()
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder in which the content is; None for a device."""
+        return self._target.parent if self._for_device is None else None
 
     @property
     def _descriptor(self) -> int:
@@ -305,6 +306,17 @@ class FileToWrite:
                 self._clear(temporary)
             else:
                 return temporary
+
+
+def flush_folders(files: Iterable[FileToWrite]) -> None:
+    """Flush the folders of these files to the disk, so that their new content is in place after a power cut, too."""
+    for folder in dict.fromkeys(file.folder for file in files if file.folder is not None):
+        descriptor = _opened_folder(folder)
+        if descriptor is not None:
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
 
 def is_reserved(path: Path) -> bool:

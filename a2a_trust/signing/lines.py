@@ -97,7 +97,10 @@ def read_line(line: bytes) -> CardLine:
         )
     origin = _text(parts, "origin")
     if origin is not None:
-        host_of(origin)
+        try:
+            host_of(origin)
+        except MalformedError as error:
+            raise MalformedError(f"line: origin: {error}") from None
     return CardLine(parts["card"], _text(parts, "name"), origin, is_card=False)
 
 

@@ -109,7 +109,7 @@ class Workers(Generic[_S]):
         self._count = usable_cores() if count is None else count
         self._is_picklable = is_picklable
         self._workers: list[_Worker] = []
-        self._here: _S | None = None
+        self._here: tuple[_S] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -136,7 +136,7 @@ class Workers(Generic[_S]):
         here = self._start(is_wanted=len(first) > 1)
         if here is not None:
             for chunk in chain(first, rest):
-                yield work(here, chunk)
+                yield work(here[0], chunk)
             return
         yield from self._by_workers(work, chain(first, rest))
 
@@ -144,7 +144,7 @@ class Workers(Generic[_S]):
         """The result of ``work`` in every worker."""
         here = self._start(is_wanted=False)
         if here is not None:
-            return [work(here)]
+            return [work(here[0])]
         for worker in self._workers:
             worker.send((work,))
         return [worker.receive() for worker in self._workers]
@@ -179,13 +179,13 @@ class Workers(Generic[_S]):
                 yield done.pop(following)
                 following += 1
 
-    def _start(self, *, is_wanted: bool) -> _S | None:
-        """Start the workers if they are wanted and possible; without workers, the state that was entered here."""
+    def _start(self, *, is_wanted: bool) -> tuple[_S] | None:
+        """Start the workers if they are wanted and possible; otherwise return the state, which is entered here."""
         if self._workers or self._here is not None:
             return self._here
         can_fork = sys.platform == "linux" and threading.active_count() == 1
         if not is_wanted or self._count == 1 or not (can_fork or self._is_picklable):
-            self._here = self._state.__enter__()
+            self._here = (self._state.__enter__(),)
             return self._here
         import multiprocessing  # slow, and not needed for a few cards
 

@@ -88,8 +88,9 @@ def test_few_chunks_are_read_ahead(count: int) -> None:
 
     def numbers() -> Iterator[int]:
         nonlocal read
-        for read in range(1, 1_001):
-            yield read
+        for number in range(1, 1_001):
+            read = number
+            yield number
 
     with Workers(nullcontext(), count) as workers:
         for number in workers.map(slow_for_even, numbers()):
@@ -211,8 +212,9 @@ def test_threads_keep_the_order_and_read_few_ahead() -> None:
 
     def numbers() -> Iterator[int]:
         nonlocal read
-        for read in range(1, 301):
-            yield read
+        for number in range(1, 301):
+            read = number
+            yield number
 
     names = set()
     for number, (result, name) in enumerate(in_threads(slow_named, numbers()), 1):

@@ -1,0 +1,213 @@
+"""Runs over many cards: JSON Lines, worker processes, the report that a killed run resumes, the line of progress."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_trust.workers import CHUNK
+from tests.cli.conftest import CARD, COMMAND, Run
+
+NUMBER = 2 * CHUNK + 40
+
+
+def host(number: int) -> str:
+    return f"agent-{number}.example.com"
+
+
+def card(number: int) -> dict[str, Any]:
+    interface = {"url": f"https://{host(number)}/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    return {**CARD, "name": f"Agent {number}", "supportedInterfaces": [interface]}
+
+
+@pytest.fixture
+def lines(tmp_path: Path, key: Path, run: Run) -> Path:
+    """Lines with unsigned cards of as many agents, and a trust file for all their hosts."""
+    path = tmp_path / "cards.jsonl"
+    path.write_text(
+        "".join(f'{{"origin": "https://{host(n)}", "card": {json.dumps(card(n))}}}\n' for n in range(NUMBER))
+    )
+    assert run("trust", "add", "trust.toml", "--origin", "*.example.com", "--jwks", "key.jwks.json").code == 0
+    return path
+
+
+@pytest.fixture
+def signed(lines: Path, run: Run) -> Path:
+    """The same lines, signed by the command."""
+    done = run("--cards-from", lines, "-o", "signed.jsonl", "--key", "key.pem", "-q")
+    assert (done.code, done.out, done.err) == (0, "", "")
+    return lines.with_name("signed.jsonl")
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def test_lines_are_signed_and_verified(signed: Path, lines: Path, run: Run) -> None:
+    before, after = read(lines), read(signed)
+    assert [line["origin"] for line in after] == [line["origin"] for line in before]
+    for old, new in zip(before, after, strict=True):
+        assert {name: value for name, value in new["card"].items() if name != "signatures"} == old["card"]
+    done = run("verify", "--cards-from", "signed.jsonl", "--trust", "trust.toml", "--json-lines")
+    reports = [json.loads(line) for line in done.out.splitlines()]
+    assert reports.pop() == {"command": "verify", "ok": True, "exit": 0, "cards": NUMBER}
+    assert [report["file"] for report in reports] == [f"signed.jsonl:{number}" for number in range(1, NUMBER + 1)]
+    assert [report["origin"] for report in reports] == [host(number) for number in range(NUMBER)]
+
+
+def test_lines_come_from_standard_input_and_go_to_standard_output(signed: Path, lines: Path, run: Run) -> None:
+    done = run("--cards-from", "-", "-o", "-", "--key", "key.pem", "--if-needed", stdin=signed.read_bytes())
+    assert (done.code, done.out) == (0, signed.read_text())
+    assert done.err.splitlines()[-1] == f"{NUMBER} cards: {NUMBER} unchanged"
+    done = run("verify", "--cards-from=-", "--trust=trust.toml", "-q", stdin=b"\n\n" + signed.read_bytes() + b"\r\n")
+    assert (done.code, done.out, done.err) == (0, "", "")
+    done = run("--cards-from", lines, "--check", "--key", "key.pem", "--json")
+    assert (done.code, {entry["status"] for entry in done.json["results"]}) == (1, {"to-sign"})
+
+
+def test_one_wrong_line_and_nothing_is_written(lines: Path, run: Run, tmp_path: Path) -> None:
+    written = lines.read_text().splitlines(keepends=True)
+    written[CHUNK + 3] = '{"card": {"name": "x", "name": "y"}}\n'
+    lines.write_text("".join(written))
+    (tmp_path / "there.jsonl").write_text("as it was")
+    for output in ("new.jsonl", "there.jsonl", "-"):
+        done = run("--cards-from", lines, "-o", output, "--key", "key.pem", "-q")
+        assert (done.code, f"cards.jsonl:{CHUNK + 4}: card: the member 'name'" in done.err) == (1, True)
+        assert done.out == ""
+    assert sorted(path.name for path in tmp_path.glob("*.jsonl")) == ["cards.jsonl", "there.jsonl"]
+    assert (tmp_path / "there.jsonl").read_text() == "as it was"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        ("--cards-from cards.jsonl", "--cards-from needs -o FILE"),
+        ("--cards-from cards.jsonl -o x --check", "--cards-from needs -o FILE for the signed lines"),
+        ("--cards-from cards.jsonl -o cards.jsonl", "are one file; write the signed lines to another file"),
+        ("--cards-from cards.jsonl -o key.pem", "is the private key, and would be overwritten"),
+        ("--cards-from cards.jsonl card.json -o x", "leave out the other files"),
+        ("--cards-from empty -o x", "no line with a card"),
+        ("verify --cards-from empty --trust trust.toml", "no line with a card"),
+        ("verify --cards-from gone --trust trust.toml", "gone"),
+        ("verify --cards-from - - --trust trust.toml --any-origin", "can be read only once"),
+        ("verify --cards-from - --jwks - --any-origin", "can be read only once"),
+        ("verify --cards-from - --files-from list --trust trust.toml --any-origin", "remove the name - from the list"),
+        ("verify --trust trust.toml", "the following arguments are required"),
+    ],
+)
+def test_arguments_that_do_not_fit(arguments: str, what: str, lines: Path, run: Run) -> None:
+    lines.with_name("empty").write_text("\n \n")
+    lines.with_name("list").write_text("-\n")
+    done = run(*arguments.split(), *([] if "verify" in arguments else ["--key", "key.pem"]))
+    assert (done.code, what in done.err) == (6 if "gone" in what else 2, True), done.err
+    assert not lines.with_name("x").exists()
+
+
+def test_lines_without_an_origin_need_a_word_on_it(signed: Path, run: Run) -> None:
+    bare = signed.with_name("bare.jsonl")
+    bare.write_text("".join(f"{json.dumps(line['card'])}\n" for line in read(signed)[:3]))
+    done = run("verify", "--cards-from", bare, "--trust", "trust.toml")
+    assert (done.code, done.out.count("line: no origin; write")) == (1, 3)
+    assert "--origin-from-card" in done.out
+    done = run("verify", "--cards-from", bare, "--trust", "trust.toml", "--origin-from-card")
+    assert (done.code, f"origin {host(2)}" in done.out) == (0, True)
+    done = run("verify", "--cards-from", bare, "--jwks", "key.jwks.json", "--origin", host(0))
+    assert (done.code, done.out.splitlines()[-1]) == (4, "3 cards: 1 verified, 2 untrusted")
+
+
+def folder_of(signed: Path) -> Path:
+    folder = signed.with_name("agents")
+    folder.mkdir()
+    for number, line in enumerate(read(signed)):
+        (folder / f"{number:04}.json").write_text(json.dumps(line["card"]))
+    return folder
+
+
+def test_a_directory_of_many_cards_is_signed_by_several_processes_or_not_at_all(
+    lines: Path, run: Run, tmp_path: Path
+) -> None:
+    folder = folder_of(lines)
+    middle = folder / f"{CHUNK + 1:04}.json"
+    whole = middle.read_text()
+    middle.write_text('{"name": "x", "name": "y"}')
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    done = run("agents", "--key", "key.pem")
+    assert (done.code, done.out.splitlines()[-1]) == (1, f"{NUMBER} cards: {NUMBER - 1} not written, 1 refused")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    middle.write_text(whole)
+    assert run("agents", "--key", "key.pem", "-q").code == 0
+    assert run("agents", "--key", "key.pem", "--if-needed").out.endswith(f"{NUMBER} cards: {NUMBER} unchanged\n")
+    assert run("verify", "agents", "--trust", "trust.toml", "--origin-from-card", "-q").code == 0
+    assert len(list(folder.iterdir())) == NUMBER
+
+
+VERIFY = ("verify", "agents", "--trust", "trust.toml", "--origin-from-card")
+
+
+def test_a_killed_run_goes_on_and_the_report_is_as_of_one_run(signed: Path, run: Run, tmp_path: Path) -> None:
+    folder = folder_of(signed)
+    changed = folder / f"{CHUNK // 2:04}.json"
+    changed.write_text(changed.read_text().replace("Reads", "Writes"))
+    for number in range(NUMBER, 12 * CHUNK):  # enough for a kill in between
+        (folder / f"{number:04}.json").write_bytes((folder / f"{number % 50:04}.json").read_bytes())
+    with subprocess.Popen([COMMAND, *VERIFY, "--report", "r.jsonl", "-q"], cwd=tmp_path, stdout=-1) as process:
+        report = tmp_path / "r.jsonl"
+        until = time.monotonic() + 30
+        while not report.exists() or report.stat().st_size < 30_000:
+            assert time.monotonic() < until
+            time.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+    cut = report.read_text().splitlines()
+    assert process.returncode == -signal.SIGKILL
+    assert CHUNK // 2 < len(cut) < 12 * CHUNK
+    report.write_text("\n".join([*cut[:-1], cut[-1][:40]]))  # the last line was being written
+    done = run(*VERIFY, "--report", "r.jsonl")
+    assert done.out.splitlines()[0] == f"{len(cut) - 2} cards are in r.jsonl already; going on after them"
+    assert (done.code, done.out.splitlines()[-1]) == (1, f"{12 * CHUNK} cards: {12 * CHUNK - 1} verified, 1 invalid")
+    assert run(*VERIFY, "--report", "whole.jsonl", "-q").code == 1
+    first, *rest = read(report)
+    begun, *whole = read(tmp_path / "whole.jsonl")
+    assert rest == whole
+    assert {**first, "at": 0} == {**begun, "at": 0}
+    assert rest[-1] == {"command": "verify", "ok": False, "exit": 1, "cards": 12 * CHUNK}
+    assert not any("card" in line for line in rest)
+
+
+def on_terminal(folder: Path, *arguments: str) -> str:
+    """What the command writes to standard error when that is a terminal."""
+    ours, its = pty.openpty()
+    with subprocess.Popen(
+        [COMMAND, *arguments], cwd=folder, stderr=its, stdout=subprocess.DEVNULL, stdin=-1
+    ) as process:
+        os.close(its)
+        assert process.stdin is not None
+        for _ in range(5):
+            process.stdin.write((folder / "signed.jsonl").read_bytes())
+            process.stdin.flush()
+            time.sleep(0.7)
+        process.stdin.close()
+        written = b""
+        try:
+            while part := os.read(ours, 65536):
+                written += part
+        except OSError:  # the other end is closed
+            pass
+        finally:
+            os.close(ours)
+    return written.decode()
+
+
+def test_a_terminal_shows_how_far_a_long_run_is(signed: Path, tmp_path: Path) -> None:
+    shown = on_terminal(tmp_path, "verify", "--cards-from", "-", "--trust", "trust.toml", "-q")
+    assert re.match(r"\r[\d,]+ cards, [\d,]+ a second\x1b\[K\r", shown), shown
+    assert shown.endswith("\r\x1b[K")
+    assert "\n" not in shown

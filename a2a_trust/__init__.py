@@ -11,6 +11,7 @@ The parts of the package, from the ground up; each imports only from parts befor
 - ``strict_json``: a strict reader for JSON from strangers, canonical JSON (RFC 8785), JSON pointers
 - ``dates``: moments in the form that people read
 - ``cache``: bounded caches, and single flight
+- ``workers``: work on many things in worker processes or threads
 - ``files``: atomic writes, watched files, file permissions, SQLite
 - ``net``: the fetcher, which is the only way to the network; URLs; which addresses are public
 - ``card``: cards of every generation: their content, ambiguous members, two generations in one card

@@ -23,7 +23,7 @@ PACKAGE = Path(a2a_trust.__file__).parent
 #: From the ground up; a room imports from its own and from lower floors only.
 FLOORS = (
     ("errors", "dates", "exports"),
-    ("cache", "files", "strict_json"),
+    ("cache", "files", "strict_json", "workers"),
     ("net", "card"),
     ("keys",),
     ("signing", "auth"),
@@ -55,7 +55,7 @@ HOMES = {
         "middleware/rules.py",
     ),
     "limits": ("auth/throttle.py",),
-    "msgspec": ("middleware/calls.py",),
+    "msgspec": ("middleware/calls.py", "signing/lines.py"),
     "httpx": (
         "client/attachment.py",
         "client/card_auth.py",
@@ -84,9 +84,9 @@ HOMES = {
 STANDARD = {
     "abc", "asyncio", "base64", "binascii", "bisect", "codecs", "collections", "concurrent", "contextlib",
     "contextvars", "copy", "dataclasses", "datetime", "decimal", "email", "enum", "errno", "fcntl", "fnmatch",
-    "functools", "__future__", "getpass", "hashlib", "hmac", "importlib", "inspect", "io", "ipaddress",
-    "itertools", "json", "logging", "math", "os", "pathlib", "re", "resource", "secrets", "shlex", "shutil",
-    "signal", "socket", "ssl", "stat", "sys", "tempfile", "textwrap", "threading", "time", "tomllib",
+    "functools", "__future__", "gc", "getpass", "hashlib", "hmac", "importlib", "inspect", "io", "ipaddress",
+    "itertools", "json", "logging", "math", "multiprocessing", "os", "pathlib", "queue", "re", "resource", "secrets", "shlex", "shutil",
+    "signal", "socket", "ssl", "stat", "sys", "tempfile", "textwrap", "threading", "time", "tomllib", "traceback",
     "types", "typing", "unicodedata", "urllib", "uuid", "warnings", "weakref", "zlib",
 }  # fmt: skip
 

@@ -178,7 +178,7 @@ def _job(options: argparse.Namespace) -> _Job:
 class _Signing:
     """The signing of all cards, in each process that takes part in it.
 
-    Each process prepares the new content of its cards. Nothing is written before all processes are told to write.
+    Each process prepares the new content of its cards. Nothing is written before every process has prepared all of its cards.
     """
 
     def __init__(self, job: _Job, files: dict[str, FileToWrite]) -> None:
@@ -282,17 +282,14 @@ def _sign_lines(job: _Job, progress: _Progress) -> list[_Work]:
     works: list[_Work] = []
 
     def signed_lines() -> Iterator[bytes]:
-        has_error = False
         with (
             Workers(nullcontext(job), is_picklable=False) as workers,
             Progress(None) as shown,
         ):
             for done in workers.map(_signed_lines, chunks_of(given_cards(options))):
                 works.extend(replace(work, data=b"") for work in done)
-                has_error = has_error or any(work.error is not None for work in done)
                 shown.show(len(works), 0)
-                if not has_error:
-                    yield b"".join(b"%b\n" % work.data for work in done)
+                yield b"".join(b"%b\n" % work.data for work in done)
 
     if options.check:
         for _ in signed_lines():

@@ -77,6 +77,12 @@ def test_a_card_that_came_meanwhile_is_verified() -> None:
     assert [card["ok"] for card in lines()[1:-1]] == [True, False, *[True] * 9]
 
 
+def test_a_card_is_reported_under_its_name() -> None:
+    Path("cards/9.json").rename("cards/99.json")
+    assert again() == 0
+    assert [card["file"] for card in lines()[1:-1]] == [f"cards/{name}.json" for name in (*range(9), 99)]
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -97,7 +103,7 @@ def test_a_report_of_other_keys_or_options_is_refused(options: list[str], capsys
 
 def test_a_key_that_was_revoked_meanwhile_verifies_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     kid = json.loads(Path("key.jwks.json").read_text())["keys"][0]["kid"]
-    assert main(["trust", "revoke", "trust.toml", kid]) == 0
+    assert main(["trust", "revoke", "trust.toml", f"--thumbprint={kid}"]) == 0
     assert again() == 2
     assert "other keys or options" in capsys.readouterr().err
 

@@ -40,6 +40,7 @@ RUN_BY: Final = {
         for page in (ROOT / "docs" / "frameworks").glob("*.md")
     },
     "docs/lint.md": ["tests/docs/test_pages.py"],
+    "docs/many-cards.md": ["tests/docs/test_many_cards.py"],
     "docs/memory.md": ["tests/client/test_clients_guide.py"],
     "docs/mtls.md": ["tests/examples/test_mtls_guide.py", "tests/real/test_proxies.py"],
     "docs/operations.md": ["tests/docs/test_pages.py"],

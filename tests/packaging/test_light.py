@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-CORE = {"cffi", "cryptography", "joserfc", "orjson", "platformdirs", "pycparser"}
+CORE = {"cffi", "cryptography", "joserfc", "msgspec", "orjson", "platformdirs", "pycparser"}
 BROUGHT = {
     "core": set[str](),
     "server": {
-        *("anyio", "certifi", "deprecated", "h11", "httpcore", "idna", "limits", "msgspec", "packaging", "starlette"),
+        *("anyio", "certifi", "deprecated", "h11", "httpcore", "idna", "limits", "packaging", "starlette"),
         *("typing-extensions", "wrapt"),
     },
     "client": {"anyio", "authlib", "certifi", "h11", "httpcore", "httpx", "idna", "typing-extensions"},

@@ -55,7 +55,7 @@ HOMES = {
         "middleware/rules.py",
     ),
     "limits": ("auth/throttle.py",),
-    "msgspec": ("middleware/calls.py", "signing/lines.py"),
+    "msgspec": ("card/usual.py", "middleware/calls.py", "signing/lines.py", "strict_json/reader.py"),
     "httpx": (
         "client/attachment.py",
         "client/card_auth.py",
@@ -85,9 +85,10 @@ STANDARD = {
     "abc", "asyncio", "base64", "binascii", "bisect", "codecs", "collections", "concurrent", "contextlib",
     "contextvars", "copy", "dataclasses", "datetime", "decimal", "email", "enum", "errno", "fcntl", "fnmatch",
     "functools", "__future__", "gc", "getpass", "hashlib", "hmac", "importlib", "inspect", "io", "ipaddress",
-    "itertools", "json", "logging", "math", "multiprocessing", "os", "pathlib", "queue", "re", "resource", "secrets", "shlex", "shutil",
-    "signal", "socket", "ssl", "stat", "sys", "tempfile", "textwrap", "threading", "time", "tomllib", "traceback",
-    "types", "typing", "unicodedata", "urllib", "uuid", "warnings", "weakref", "zlib",
+    "itertools", "json", "logging", "math", "multiprocessing", "operator", "os", "pathlib", "queue", "re", "resource",
+    "secrets", "shlex", "shutil", "signal", "socket", "ssl", "stat", "sys", "tempfile", "textwrap", "threading",
+    "time", "tomllib", "traceback", "types", "typing", "unicodedata", "urllib", "uuid", "warnings", "weakref",
+    "zlib",
 }  # fmt: skip
 
 

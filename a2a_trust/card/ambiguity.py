@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from a2a_trust import strict_json
 from a2a_trust.card.schema import LEGACY, MESSAGES, Field, Generation, Kind, Presence
-from a2a_trust.card.view import generation_of
+from a2a_trust.card.usual import UsualCard, usual_card
+from a2a_trust.card.view import generation_of, interface_urls
 from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.pointer import Path, pointer_of, steps_to
@@ -26,7 +27,7 @@ from a2a_trust.strict_json.pointer import Path, pointer_of, steps_to
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["UnambiguousCard", "check_card", "field_of", "is_full", "is_simple", "read_unambiguous"]
+__all__ = ["UnambiguousCard", "check_card", "field_of", "is_full", "read_unambiguous"]
 
 
 #: The name that a2a-js loses, and how a refusal says so.
@@ -34,132 +35,57 @@ _LOST_NAME: Final = "__proto__"
 _LOST: Final = "JavaScript clients lose a member of this name and do not verify it; rename or remove it"
 
 
-def is_simple(card: JSON) -> bool:
-    """Whether a card is simple, as most cards are, so that it needs no further check. False says nothing about it.
+class UnambiguousCard:
+    """A card that all readers read in the same way.
 
-    Without this check, verifying a simple card takes a fifth more time; other cards take 7 % less.
-
-    A simple card passes ``check_card`` with True. It has members of 1.0 under their JSON names, texts and booleans,
-    free names in ASCII, no ``params``, and signatures of two texts each. So it has no numbers, and no more depth than
-    A2A has.
+    - ``has_one_form``: whether all its canonical forms are the same bytes, as ``check_card`` says.
+    - ``is_plain``: whether its numbers and names are plain, as ``strict_json.read`` says.
+    - ``payload``: its canonical bytes without ``signatures``, if they are known already.
     """
-    try:
-        return _is_simple_card(card)
-    except (TypeError, ValueError):  # by str.join for a value that is not a text; by _one_variant for two variants
-        return False
 
+    __slots__ = ("_card", "_document", "_usual", "generation", "has_one_form", "is_plain", "payload")
 
-def _simple(name: str) -> Callable[[JSON], bool]:
-    """The check of one message, made of the checks of its fields when this module is loaded."""
-    fields = MESSAGES[name].values()
-    texts = frozenset(field.name for field in fields if field.kind is Kind.STRING)
-    others = {field.name: _simple_field(field) for field in fields if field.name not in texts}
-    if any(field.oneof for field in fields):
-        return _one_variant(others)
-    if name == "AgentCard":
-        others["signatures"] = _are_simple_signatures
+    def __init__(self, document: bytes, usual: UsualCard | None = None) -> None:
+        self._document, self._usual = document, usual
+        self._card: JSONObject | None = None
+        self.generation, self.has_one_form, self.payload = Generation.V1_0, True, None
+        if usual is not None:
+            self.is_plain, self.payload = usual.is_plain, usual.payload
+            return
+        self._card, self.is_plain = strict_json.read(document, what="card")
+        self.has_one_form = check_card(self._card)
+        self.generation = generation_of(self._card)
 
-    def check(members: JSON) -> bool:
-        if type(members) is not dict or not members:
-            return False
-        for name, value in members.items():
-            if name in texts:
-                if type(value) is not str or not value:
-                    return False
-            else:
-                is_right = others.get(name)
-                if is_right is None or not is_right(value):
-                    return False
-        return True
+    @property
+    def card(self) -> JSONObject:
+        """The card in the order of the document. A usual card is read on first use, for nobody else needs it."""
+        if self._card is None:
+            self._card = strict_json.parse_printed(self._document)  # usual_card has read the same members
+        return self._card
 
-    return check
+    @property
+    def signatures(self) -> JSON:
+        """The member ``signatures``; None if it is absent."""
+        return self.card.get("signatures") if self._usual is None else self._usual.signatures
 
-
-def _one_variant(variants: Mapping[str, Callable[[JSON], bool]]) -> Callable[[JSON], bool]:
-    """The check of a message whose fields exclude each other: ValueError unless exactly one member is there."""
-
-    def check(members: JSON) -> bool:
-        if type(members) is not dict:
-            return False
-        ((name, value),) = members.items()
-        return name in variants and variants[name](value)
-
-    return check
-
-
-def _simple_field(field: Field) -> Callable[[JSON], bool]:
-    if field.kind is Kind.STRINGS:
-        return _are_full_strings
-    if field.kind is Kind.BOOL:
-        return _is_bool if field.presence is Presence.EXPLICIT else _is_true
-    if field.kind is Kind.STRING_MAP:
-        return _is_simple_string_map
-    if field.kind is Kind.STRUCT:
-        return _never
-    is_right = _simple(field.message)
-    if field.kind is Kind.MESSAGES:
-        return lambda value: type(value) is list and bool(value) and all(map(is_right, value))
-    if field.kind is Kind.MESSAGE_MAP:
-        return lambda value: _has_ascii_names(value) and all(map(is_right, value.values()))
-    return is_right
-
-
-def _are_full_strings(value: JSON) -> bool:
-    return type(value) is list and "".join(value) != "" and all(value)
-
-
-def _is_simple_string_map(value: JSON) -> bool:
-    return _has_ascii_names(value) and "".join(value.values()) != "" and all(value.values())
-
-
-def _has_ascii_names(value: JSON) -> bool:
-    return type(value) is dict and bool(value) and _LOST_NAME not in value and "".join(value).isascii()
-
-
-def _is_bool(value: JSON) -> bool:
-    return type(value) is bool
-
-
-def _is_true(value: JSON) -> bool:
-    return value is True
-
-
-def _never(value: JSON) -> bool:  # noqa: ARG001
-    return False
-
-
-def _are_simple_signatures(value: JSON) -> bool:
-    return type(value) is list and all(
-        type(entry) is dict
-        and len(entry) == 2
-        and type(entry.get("protected")) is str
-        and type(entry.get("signature")) is str
-        for entry in value
-    )
-
-
-_is_simple_card: Final = _simple("AgentCard")
-
-
-class UnambiguousCard(NamedTuple):
-    """A card that all readers read in the same way."""
-
-    card: JSONObject
-    generation: Generation
-    has_one_form: bool
-    """Whether all its canonical forms are the same bytes: the result of ``check_card``."""
-    is_plain: bool
-    """Whether its numbers and names are plain: the result of ``strict_json.read``."""
+    @property
+    def interfaces(self) -> list[tuple[str, str]]:
+        """As ``interface_urls``."""
+        return interface_urls(self.card) if self._usual is None else self._usual.interfaces
 
 
 def read_unambiguous(document: bytes) -> UnambiguousCard:
     """The card in a document, read strictly; MalformedError as from ``strict_json.read`` and ``check_card``."""
-    card, text = strict_json.read_members(document, what="card")
-    if is_simple(card):
-        return UnambiguousCard(card, Generation.V1_0, has_one_form=True, is_plain=True)
-    card, is_plain = strict_json.read_numbers(document, card, text, what="card")
-    has_one_form = check_card(card)
-    return UnambiguousCard(card, generation_of(card), has_one_form=has_one_form, is_plain=is_plain)
+    if not isinstance(document, bytes):
+        raise TypeError(f"card: pass the bytes of the document, not {type(document).__name__}")
+    return UnambiguousCard(document, usual_card(document, _are_usual_params))
+
+
+def _are_usual_params(value: JSON) -> bool:
+    try:
+        return _check_struct(value, None)
+    except MalformedError:
+        return False
 
 
 def check_card(card: JSON) -> bool:

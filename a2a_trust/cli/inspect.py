@@ -270,7 +270,7 @@ class _Proof(NamedTuple):
 
 def _signatures(card: JSONObject, proof: _Proof | None) -> list[dict[str, Any]]:
     try:
-        entries = signature_entries(card)
+        entries = signature_entries(card.get("signatures"))
     except (UnsignedCardError, MalformedError) as error:
         given = card.get("signatures")
         return [] if given is None or given == [] else [{"problem": str(error)}]

@@ -178,7 +178,7 @@ def _job(options: argparse.Namespace) -> _Job:
 class _Signing:
     """The signing of all cards, in each process that takes part in it.
 
-    Each process prepares the new content of its cards. Nothing is written before every process has prepared all of its cards.
+    Each process prepares the new content of its cards. Nothing is written before all of them have done so.
     """
 
     def __init__(self, job: _Job, files: dict[str, FileToWrite]) -> None:

@@ -96,6 +96,8 @@ def interface_scheme(url: str) -> str:
 
     MalformedError: the scheme is not one of those in which a host is expected.
     """
+    if url.startswith("https://"):  # as most are
+        return "https"
     name, _, rest = url.strip().lower().partition(":")
     has_authority = rest.startswith("//")
     if has_authority and name in _INTERFACE_SCHEMES:
@@ -110,7 +112,7 @@ def interface_scheme(url: str) -> str:
 
 def is_unencrypted(url: str) -> bool:
     """Whether requests to the URL are not encrypted, because its scheme is ``http`` or ``ws``."""
-    return url.strip().lower().startswith(_UNENCRYPTED)
+    return not url.startswith("https://") and url.strip().lower().startswith(_UNENCRYPTED)
 
 
 class Origins:

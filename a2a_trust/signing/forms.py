@@ -23,8 +23,9 @@ import json
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from itertools import islice
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
+from a2a_trust import strict_json
 from a2a_trust.card.ambiguity import is_full
 from a2a_trust.card.schema import (
     DEFAULTS_0_3,
@@ -89,19 +90,43 @@ class Form(StrEnum):
         return self is not Form.SERVED and self is not Form.SPEC
 
 
-class Projection(NamedTuple):
-    """One form of one card: the bytes that are signed, and the members of the card that are not in them."""
+class Projection:
+    """One form of one card: the bytes that are signed, and the members of the card that are not in them.
 
-    form: Form
-    generation: Generation
-    """The generation of the card."""
-    members: JSONObject
-    """The members of the card that are in the form."""
-    payload: bytes
-    dropped: tuple[str, ...] = ()
-    """JSON pointers (RFC 6901) into the served card, ``signatures`` excepted."""
-    uncovered: tuple[str, ...] = ()
-    """The members of ``dropped`` that have a meaning, because the ``spec`` form keeps them."""
+    - ``generation``: the generation of the card.
+    - ``dropped``: JSON pointers (RFC 6901) into the served card, ``signatures`` excepted.
+    - ``uncovered``: the members of ``dropped`` that have a meaning, because the ``spec`` form keeps them.
+    """
+
+    __slots__ = ("_members", "dropped", "form", "generation", "payload", "uncovered")
+
+    def __init__(
+        self,
+        form: Form,
+        generation: Generation,
+        members: JSONObject | None,
+        payload: bytes,
+        *,
+        dropped: tuple[str, ...] = (),
+        uncovered: tuple[str, ...] = (),
+    ) -> None:
+        """``members`` may be left out: they are read from ``payload`` when they are needed, which is seldom."""
+        self.form, self.generation, self.payload = form, generation, payload
+        self._members = members
+        self.dropped, self.uncovered = dropped, uncovered
+
+    @property
+    def members(self) -> JSONObject:
+        """The members of the card that are in the form."""
+        if self._members is None:
+            self._members = strict_json.parse_printed(self.payload)
+        return self._members
+
+    def named(self, form: Form) -> Projection:
+        """The same under the name of another form, which has the same bytes."""
+        return Projection(
+            form, self.generation, self._members, self.payload, dropped=self.dropped, uncovered=self.uncovered
+        )
 
     def shows_whole(self) -> bool:
         """Whether the members hold an empty value that both known pruners drop. Then the signer drops no members.

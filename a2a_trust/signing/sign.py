@@ -298,7 +298,10 @@ def _full(original: UnambiguousCard) -> Projection:
             raise SigningError(
                 f"{pointer}: {error}. The card was not signed, because verifiers would reject it"
             ) from None
-    payload = canonicalize_parsed(members, plain=True) if original.is_plain else canonicalize(members)
+    if original.payload is not None:
+        payload = original.payload
+    else:
+        payload = canonicalize_parsed(members, plain=True) if original.is_plain else canonicalize(members)
     return Projection(form, original.generation, members, payload, dropped=normalized)
 
 

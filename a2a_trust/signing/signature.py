@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from a2a_trust.errors import MalformedError, UnsignedCardError
 from a2a_trust.keys.jws import check_unprotected, read_header
 from a2a_trust.signing.forms import Form
-from a2a_trust.strict_json import JSON, JSONObject
+from a2a_trust.strict_json import JSON
 
 __all__ = ["MARKS", "MAX_SIGNATURES", "Signature", "content_type", "parse_signature", "signature_entries"]
 
@@ -49,21 +49,16 @@ class Signature(NamedTuple):
     kid: str
     alg: str
     unprotected: Mapping[str, Any] | None
-
-    @property
-    def mark(self) -> Form | None:
-        """The form that the mark names; None without a mark, as in signatures of other tools."""
-        cty = self.header.get("cty")
-        return MARKS.get(cty) if type(cty) is str else None  # every other cty is from another tool
+    mark: Form | None
+    """The form that the mark names; None without a mark, as in signatures of other tools."""
 
     @property
     def is_companion(self) -> bool:
         return self.mark is not None and self.mark.is_lossy
 
 
-def signature_entries(card: JSONObject) -> list[JSON]:
-    """The list ``signatures`` of a card; UnsignedCardError if it is absent, null, empty, or not a list."""
-    entries = card.get("signatures")
+def signature_entries(entries: JSON) -> list[JSON]:
+    """The member ``signatures`` of a card as a list; UnsignedCardError if it is absent, null, empty, or not a list."""
     if type(entries) is not list or not entries:
         raise UnsignedCardError("the card is not signed: it needs a non-empty list of signatures")
     if len(entries) > MAX_SIGNATURES:
@@ -80,7 +75,7 @@ def parse_signature(entry: JSON) -> Signature:
         raise MalformedError("signature: protected and signature must be strings")
     header = read_header(protected)
     check_unprotected(unprotected, header)
-    kid, typ = header.get("kid"), header.get("typ", "JOSE")
+    kid, typ, cty = header.get("kid"), header.get("typ", "JOSE"), header.get("cty")
     if type(kid) is not str or not kid:
         raise MalformedError("protected header: kid is missing or not a string (A2A 8.4.2)")
     # RFC 7515 4.1.9: a media type, so case does not matter, and it may begin with "application/".
@@ -96,4 +91,5 @@ def parse_signature(entry: JSON) -> Signature:
         kid=kid,
         alg=header["alg"],
         unprotected=unprotected,
+        mark=MARKS.get(cty) if type(cty) is str else None,  # every other cty is from another tool
     )

@@ -16,7 +16,6 @@ from typing import Any
 
 from a2a_trust import strict_json
 from a2a_trust.card.ambiguity import read_unambiguous
-from a2a_trust.card.view import interface_urls
 from a2a_trust.errors import (
     ConfigurationError,
     MalformedError,
@@ -138,11 +137,11 @@ def verify_card(
     # 2.
     served = read_unambiguous(document if isinstance(document, bytes) else _printed(document))
     if isinstance(origin, OriginFromCard):
-        host = _host_of_card(served.card)
+        host = _host_of_card(served.interfaces)
     # 3.
     verified, failures = verify_signatures(served, store, host, moment)
     # 4.
-    counted = counted_signatures(verified, [policy, *_policies_of_store(store, host, served.card)], failures)
+    counted = counted_signatures(verified, [policy, *_policies_of_store(store, host, served.interfaces)], failures)
     # 5.
     common = _covered_by_all(counted, failures)
     # 6.
@@ -152,13 +151,13 @@ def verify_card(
     return _result(common, counted, failures, host, is_whole=is_whole)
 
 
-def _policies_of_store(trust: TrustStore, host: str | None, card: JSONObject) -> list[Policy]:
+def _policies_of_store(trust: TrustStore, host: str | None, interfaces: list[tuple[str, str]]) -> list[Policy]:
     """The policies of the store for a card from that host with these interfaces."""
     if not trust.policies:
         return []
     hosts = set() if host is None else {host}
     try:
-        hosts |= {interface_host(url) for _, url in interface_urls(card)}
+        hosts |= {interface_host(url) for _, url in interfaces}
     except MalformedError:
         return [each.policy for each in trust.policies]  # the hosts are unknown, so all policies apply
     return [each.policy for each in trust.policies if any(map(each.origins.covers, hosts))]
@@ -297,9 +296,8 @@ def _host_asked(origin: str | UnsafeAnyOrigin | OriginFromCard) -> str | None:
         ) from None
 
 
-def _host_of_card(card: JSONObject) -> str:
+def _host_of_card(urls: list[tuple[str, str]]) -> str:
     """The host of the first interface; MalformedError if there is no interface, or its URL has no clear host."""
-    urls = interface_urls(card)
     if not urls:
         text = "card: no interface, so no host can be read from it; if it is an Agent Card, "
         raise with_option(

@@ -77,7 +77,7 @@ def verify_signatures(
     verified: list[VerifiedSignature] = []
     failures: list[SignatureFailure] = []
     forms = _Forms(served)
-    for position, entry in enumerate(signature_entries(served.card)):
+    for position, entry in enumerate(signature_entries(served.signatures)):
         kid = None
         try:
             signature = parse_signature(entry)
@@ -124,7 +124,7 @@ def _verify_by_key(
     _check_algorithm(signature, trusted)
     signed_forms = forms.signed_by(signature, trusted.key)
     projection, is_whole = _covered(signed_forms, signature.mark, trusted.signer)
-    interfaces = interface_urls(projection.members)
+    interfaces = forms.interfaces(projection)
     _check_interfaces(interfaces, trusted.origins)
     return VerifiedSignature(
         position=position,
@@ -228,6 +228,12 @@ class _Forms:
             )
         return fits
 
+    def interfaces(self, projection: Projection) -> list[tuple[str, str]]:
+        """JSON pointer and URL of every interface in a form of the card."""
+        if projection.payload is self._served.payload:
+            return self._served.interfaces
+        return interface_urls(projection.members)
+
     def _fitting(self, signature: Signature, key: PublicKey) -> dict[Form, Projection]:
         forms = _WEAKEST_FIRST if signature.mark is None else (signature.mark,)
         tried: list[bytes] = []
@@ -247,10 +253,13 @@ class _Forms:
         if made is None:
             if self._served.has_one_form and form in (Form.SPEC, Form.PRUNED):
                 # The card has nothing that any form would drop.
-                made = self._project(Form.SERVED)._replace(form=form)
+                made = self._project(Form.SERVED).named(form)
             else:
-                card, generation, _, plain = self._served
-                made = project(card, form, generation=generation, plain=plain)
+                served = self._served
+                if form is Form.SERVED and served.payload is not None:
+                    made = Projection(form, served.generation, None, served.payload)
+                else:
+                    made = project(served.card, form, generation=served.generation, plain=served.is_plain)
             self._made[form] = made
         return made
 
@@ -297,7 +306,7 @@ def _covered(fits: Mapping[Form, Projection], mark: Form | None, signer: Signing
             return fits[form], False
     if full is not None and signer in _FORMS_OF:
         # A newer SDK may know members that are unknown here, and still prune others.
-        return full._replace(form=Form.PRUNED), False
+        return full.named(Form.PRUNED), False
     raise _RefusedError(FailureReason.PARTIAL, _why_partial(fits, signer))
 
 

@@ -16,6 +16,7 @@ import math
 import re
 from typing import Any, Final, NoReturn, TypeAlias
 
+import msgspec.json
 import orjson
 
 from a2a_trust.errors import MalformedError
@@ -25,6 +26,7 @@ __all__ = [
     "MAX_BYTES",
     "MAX_DEPTH",
     "JSONObject",
+    "has_plain_names",
     "is_too_deep",
     "parse",
     "parse_printed",
@@ -106,17 +108,18 @@ def read_numbers(data: bytes, value: JSON, compact: bytes, *, what: str = "docum
     numbers = _around_strings(compact)
     if _MAY_BE_ROUNDED.search(numbers):
         return _parse_exactly(data, what), False
-    plain = not _FRACTION.search(numbers) and _has_plain_names(compact)
+    plain = not _FRACTION.search(numbers) and has_plain_names(compact)
     _check_depth(value, compact, what)
     return value, plain
 
 
 def parse_printed(data: bytes) -> JSON:
-    """The value of a document that this package has printed, so it needs no checks."""
-    return orjson.loads(data)
+    """The value of a document that this package has printed or read before, so it needs no checks."""
+    return msgspec.json.decode(data)
 
 
-def _has_plain_names(compact: bytes) -> bool:
+def has_plain_names(compact: bytes) -> bool:
+    """Whether no member of compact JSON has a name with a character above U+FFFF, where orders of names differ."""
     if compact.isascii() or not compact.translate(None, _BELOW_ASTRAL):
         return True
     return not any(match[1] for match in _REST_OF_ASTRAL_STRING.finditer(compact))

@@ -120,17 +120,6 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
     ): _ONLY_TIME,
     ("client/memory.py", "TableCardMemory._writing", "dropped: raise NotImplementedError"): "every memory has its own",
     ("client/memory.py", "TableCardMemory._way_out", "dropped: raise NotImplementedError"): "every memory has its own",
-    ("card/ambiguity.py", "read_unambiguous", "True  ->  False"): _ONLY_TIME,
-    (
-        "card/ambiguity.py",
-        "_simple",
-        "any((field.oneof for field in fields))  ->  all((field.oneof for field in fields))",
-    ): "of every message all fields exclude each other, or none",
-    (
-        "card/ambiguity.py",
-        "_simple_field",
-        "return _never  ->  return None",
-    ): "a member without a check is not simple either",
     (
         "signing/parties.py",
         "_one_of_each_party",

@@ -233,6 +233,6 @@ def test_signatures_are_a_list_that_is_not_empty(signatures: Any) -> None:
 
 
 def test_signatures_are_bounded_in_number() -> None:
-    assert len(signature_entries({"signatures": [None] * MAX_SIGNATURES})) == MAX_SIGNATURES
+    assert len(signature_entries([None] * MAX_SIGNATURES)) == MAX_SIGNATURES
     with pytest.raises(MalformedError, match="more than 16"):
-        signature_entries({"signatures": [None] * (MAX_SIGNATURES + 1)})
+        signature_entries([None] * (MAX_SIGNATURES + 1))

@@ -1,0 +1,169 @@
+"""Read the usual card: one that has a single meaning and a single canonical form, as most cards do.
+
+``usual_card`` only says "surely". Whatever it does not accept, ``card.ambiguity`` reads and decides, which is the
+definition. It is fast because msgspec checks the card while it reads it, with a Struct for each message of the schema:
+
+- Members of 1.0 only, under their JSON names, of the right types; none is empty, null, unknown, or at a default.
+- Exactly one variant of a oneof. Nothing that is nested deeper than the schema, except in ``params``.
+- Each signature is an object of two texts.
+
+The fields of a Struct are in the order of their names, so printing it prints the canonical form (RFC 8785): there are
+no numbers. ``params`` of extensions may have numbers, so they are read, checked and printed by the definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from operator import attrgetter
+from typing import Annotated, Any, Final, Union
+
+from msgspec import UNSET, Meta, MsgspecError, Raw, Struct, UnsetType, defstruct
+from msgspec.json import Decoder, Encoder
+
+from a2a_trust import strict_json
+from a2a_trust.card.schema import MESSAGES, Field, Kind, Presence
+from a2a_trust.errors import MalformedError
+from a2a_trust.strict_json import JSON, MAX_BYTES, MAX_DEPTH, has_plain_names
+from a2a_trust.strict_json.jcs import canonicalize_parsed
+
+__all__ = ["UsualCard", "usual_card"]
+
+_Text = Annotated[str, Meta(min_length=1)]
+_Texts = Annotated[list[_Text], Meta(min_length=1)]
+_TextMap = Annotated[dict[str, _Text], Meta(min_length=1)]
+_SIMPLE: Final[dict[Kind, Any]] = {
+    Kind.STRING: _Text,
+    Kind.BOOL: bool,
+    Kind.STRINGS: _Texts,
+    Kind.STRING_MAP: _TextMap,
+    Kind.STRUCT: Raw,
+}
+#: Members that are false by default: to write that down is not usual.
+_DEFAULTS: Final = tuple(
+    f'"{field.name}":false'.encode()
+    for fields in MESSAGES.values()
+    for field in fields.values()
+    if field.kind is Kind.BOOL and field.presence is not Presence.EXPLICIT
+)
+
+
+class _Signature(Struct, forbid_unknown_fields=True, gc=False):
+    protected: str
+    signature: str
+
+
+class UsualCard(Struct, frozen=True, gc=False):
+    """A usual card: its canonical bytes without ``signatures``, its signatures, and the URLs of its interfaces.
+
+    ``is_plain``: it has no ``params``, so no numbers.
+    """
+
+    payload: bytes
+    signatures: list[dict[str, str]] | None
+    interfaces: list[tuple[str, str]]
+    is_plain: bool
+
+
+def usual_card(document: bytes, are_usual_params: Callable[[JSON], bool]) -> UsualCard | None:
+    """The card, if it is a usual one; None says nothing about it.
+
+    ``are_usual_params`` is the check of ``params``: whether they are unambiguous, and have nothing empty in them.
+    """
+    # An escaped quotation mark in this spelling would be printed as another one, and they are counted below.
+    if len(document) > MAX_BYTES or b"\\u0022" in document:
+        return None
+    try:
+        card = _decoder().decode(document)
+    except (MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    signatures: list[_Signature] | UnsetType = card.signatures
+    card.signatures = UNSET
+    extensions = card.capabilities.extensions
+    has_params = extensions is not UNSET and any(each.params is not UNSET for each in extensions)
+    if has_params and not all(_has_usual_params(each, are_usual_params) for each in extensions):
+        return None
+    payload = _encode(card)
+    # msgspec keeps the last of two members with one name: the quotation marks of the others are missing then.
+    quotes = payload.count(b'"') + (0 if signatures is UNSET else 2 + 8 * len(signatures))
+    if document.count(b'"') != quotes or b"{}" in payload or b'"__proto__":' in payload:
+        return None
+    if b'":false' in payload and any(default in payload for default in _DEFAULTS):
+        return None
+    if not has_plain_names(payload):
+        return None
+    return UsualCard(
+        payload,
+        None
+        if signatures is UNSET
+        else [{"protected": each.protected, "signature": each.signature} for each in signatures],
+        [(f"/supportedInterfaces/{at}/url", each.url) for at, each in enumerate(card.supportedInterfaces)],
+        not has_params,
+    )
+
+
+def _has_usual_params(extension: Any, are_usual: Callable[[JSON], bool]) -> bool:
+    """Put the canonical form of ``params`` in their place, if they are usual."""
+    if extension.params is UNSET:
+        return True
+    text = bytes(extension.params)
+    if text.count(b"{") + text.count(b"[") > MAX_DEPTH // 2:  # then they are not too deep, wherever they are
+        return False
+    try:
+        value, is_plain = strict_json.read(text)
+    except MalformedError:
+        return False
+    if not are_usual(value):
+        return False
+    extension.params = Raw(canonicalize_parsed(value, plain=is_plain))
+    return True
+
+
+@cache
+def _decoder() -> Decoder[Any]:
+    """Made on first use: it takes a millisecond, and few commands read a card."""
+    return Decoder(_struct("AgentCard"))
+
+
+_encode: Final = Encoder(order="deterministic").encode
+
+
+@cache
+def _struct(message: str) -> type[Struct]:
+    """The Struct of a message, with its fields in the order of their names."""
+    fields = MESSAGES[message]
+    types = {name: _type_of(field) for name, field in fields.items()}
+    if message == "AgentCard":
+        types["signatures"] = list[_Signature]
+    defined = [
+        (name, types[name])
+        if name in fields and fields[name].presence is Presence.REQUIRED
+        else (name, Union[types[name], UnsetType], UNSET)  # noqa: UP007  a type at run time, which need not have the operator
+        for name in sorted(types)
+    ]
+    variants = [name for name, field in fields.items() if field.oneof]
+    values_of = attrgetter(*variants) if variants else None
+
+    def check_variant(self: Struct) -> None:
+        if values_of is not None and values_of(self).count(UNSET) != len(variants) - 1:
+            raise ValueError("exactly one variant is needed")
+
+    return defstruct(
+        message,
+        defined,
+        namespace={"__post_init__": check_variant} if variants else {},
+        forbid_unknown_fields=True,
+        kw_only=True,
+        gc=False,
+    )
+
+
+def _type_of(field: Field) -> Any:
+    if field.kind in _SIMPLE:
+        return _SIMPLE[field.kind]
+    inner = _struct(field.message)
+    if field.kind is Kind.MESSAGES:
+        return Annotated[list[inner], Meta(min_length=1)]  # type: ignore[valid-type]
+    if field.kind is Kind.MESSAGE_MAP:
+        return Annotated[dict[str, inner], Meta(min_length=1)]  # type: ignore[valid-type]
+    return inner

@@ -1,0 +1,26 @@
+"""A plugin of pytest: the fast way to read a card is taken out, so every card is read by the definition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from a2a_trust.card import ambiguity
+from a2a_trust.strict_json import JSON
+
+_asked = 0
+
+
+def _none(document: bytes, are_usual_params: Callable[[JSON], bool]) -> None:
+    global _asked
+    _asked += 1
+
+
+def pytest_configure() -> None:
+    setattr(ambiguity, "usual_card", _none)  # noqa: B010  it is not a name of that module for type checkers
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _asked > 100:
+        terminalreporter.write_line("the fast way was asked, and knew nothing")

@@ -15,7 +15,7 @@ Requirements are an OR of ANDs, as in OpenAPI. The rules:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +24,7 @@ from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.guard_config import (
     ConfiguredScheme,
     CredentialAt,
+    GuardConfig,
     configured,
 )
 from a2a_trust.auth.principal import Anonymous, Identity, Principal, Verifier
@@ -117,6 +118,9 @@ class Guard:
         self._may_be_guessed = any(scheme.is_remembered for scheme in config.schemes)
         headers = {place.header for place in self.places if place.header is not None}
         self._lines = HeaderLines(headers | {b"authorization"} | self.proof_headers)
+        self._at_once = _at_once(config)
+        #: The principal of each identity that verifiers have in their memory: ``remembered`` makes it once.
+        self._principals: dict[int, tuple[Identity, Principal]] = {}
 
     @property
     def schemes(self) -> tuple[SecurityScheme, ...]:
@@ -145,6 +149,42 @@ class Guard:
     def takes_dpop(self, name: str) -> bool:
         """Whether the tokens of a used scheme may also come as ``Authorization: DPoP``, with a proof."""
         return self._schemes[name].takes_dpop
+
+    def remembered(self, scope: Any, now: float) -> Principal | None:
+        """The result of ``authenticate``, at once, for most callers that were here before; else None.
+
+        That is a request with one credential, in a header that is for one scheme only. The verifier of the scheme has
+        the identity in its memory, the identity is bound to no key, and it satisfies an alternative alone. There is
+        nothing to count, to bind or to reject then.
+        """
+        lines = self._lines.find(scope["headers"])
+        if len(lines) != 1:
+            return None
+        ((header, came),) = lines.items()
+        found = self._at_once.get(header)
+        if found is None:
+            return None
+        scheme, known = found
+        try:
+            credential = scheme.place.take(came, scope)
+        except InvalidCredentialsError:
+            return None
+        identity = None if credential is None else known(credential, now)
+        if identity is None or identity.bound_to is not None or not now < identity.expires_at:
+            return None
+        made = self._principals.get(id(identity))
+        return made[1] if made is not None and made[0] is identity else self._principal_of(scheme.name, identity)
+
+    def _principal_of(self, scheme: str, identity: Identity) -> Principal | None:
+        """The principal with this identity alone, which is kept; None if that satisfies no alternative."""
+        scopes_of = [each.schemes[0][1] for each in self._config.alternatives if [*dict(each.schemes)] == [scheme]]
+        if not any(scopes <= identity.scopes for scopes in scopes_of):
+            return None
+        if len(self._principals) >= _MOST_PRINCIPALS:
+            self._principals.clear()  # those of callers who are gone, too; the others cost a little once
+        principal = Principal(identities=((scheme, identity),))
+        self._principals[id(identity)] = identity, principal
+        return principal
 
     async def authenticate(self, scope: Any, now: float) -> Principal | Anonymous | Refused:
         """The caller of the request, or why it is rejected.
@@ -362,6 +402,24 @@ class Guard:
                 f"the credentials of the request satisfy no alternative of the card; missing: {', or '.join(missing)}"
             )
         )
+
+
+_MOST_PRINCIPALS: Final = 4096
+
+
+def _at_once(config: GuardConfig) -> dict[bytes, tuple[ConfiguredScheme, Callable[[Any, float], Identity | None]]]:
+    """Header -> the scheme of its credential and the memory of its verifier.
+
+    Only headers of one scheme. Empty if a credential may be outside of headers: every request has to be searched then.
+    """
+    if not all(scheme.header for scheme in config.schemes):
+        return {}
+    headers = [scheme.header for scheme in config.schemes]
+    return {
+        scheme.header: (scheme, scheme.remembered)
+        for scheme in config.schemes
+        if scheme.remembered is not None and headers.count(scheme.header) == 1
+    }
 
 
 async def _verify(carried: Iterable[_Carried], now: float) -> _Evidence:

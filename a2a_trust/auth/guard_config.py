@@ -15,7 +15,7 @@ from a2a_trust.auth.basic.user_pass import user_of
 from a2a_trust.auth.credentials import ClientCertificate, Extractor, HttpAuthorization, Lines, extractor_for
 from a2a_trust.auth.dpop import DPoP
 from a2a_trust.auth.issuers import asks_issuer
-from a2a_trust.auth.principal import SCOPE, CredentialKind, Identity, Verifier, verification_of
+from a2a_trust.auth.principal import SCOPE, CredentialKind, Identity, Verifier, memory_of, verification_of
 from a2a_trust.card.schema import SCHEME_TYPES
 from a2a_trust.card.view import (
     Alternative,
@@ -62,6 +62,9 @@ class ConfiguredScheme:
     verify: Callable[[Any, float], Awaitable[Identity]] = field(init=False)
     """``verification_of`` the verifier."""
 
+    remembered: Callable[[Any, float], Identity | None] | None = field(init=False)
+    """``memory_of`` the verifier."""
+
     name_of: Callable[[Any], str] | None = field(init=False)
     """``credential_name`` of the verifier, if failures are counted."""
 
@@ -76,6 +79,7 @@ class ConfiguredScheme:
         kind = getattr(self.verifier, "kind", None)
         object.__setattr__(self, "is_for_access_tokens", kind is CredentialKind.ACCESS_TOKEN)
         object.__setattr__(self, "verify", verification_of(self.verifier))
+        object.__setattr__(self, "remembered", memory_of(self.verifier))
         name_of = getattr(self.verifier, "credential_name", None)
         is_remembered = getattr(self.verifier, "is_remembered", None)
         if self.place == _BASIC:  # a password can be guessed, also with a user's verifier

@@ -231,6 +231,14 @@ class JwtVerifier(BoundVerifier[str]):
         self._verified.put(digest, verified, since=good_from, until=good_until, size=size)
         return identity
 
+    def remembered(self, credential: str, now: float) -> Identity | None:
+        """The result of ``verify_bound``, if the cache has it; else None."""
+        if len(credential) > MAX_TOKEN or not credential.isascii():
+            return None
+        generation = self._keys.generation
+        verified = self._verified.get(hashlib.sha256(credential.encode()).digest(), now)
+        return None if verified is None or verified.generation != generation else verified.identity
+
     def forget(self, credential: str) -> None:
         """Remove a token from the cache, for example after its revocation, and every token with the same signed part:
         from an ECDSA signature (r, s) anybody can make a second one, (r, n - s)."""

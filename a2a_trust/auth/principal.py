@@ -28,6 +28,7 @@ __all__ = [
     "TokenBinding",
     "TokenVerifier",
     "Verifier",
+    "memory_of",
     "verification_of",
 ]
 
@@ -256,6 +257,21 @@ def verification_of(verifier: Verifier[Credential]) -> Callable[[Credential, flo
     if isinstance(verifier, BoundVerifier) and getattr(verify, "__func__", None) is BoundVerifier.verify:
         return verifier.verify_bound
     return verify
+
+
+def memory_of(verifier: Verifier[Credential]) -> Callable[[Credential, float], Identity | None] | None:
+    """``remembered`` of the verifier: the identity that its cache has for a credential now, else None, at once.
+
+    None unless the class that has ``remembered`` also has the method of ``verification_of``: a subclass or an object
+    that overrides that method may reject more, so it must be called.
+    """
+    method = getattr(verification_of(verifier), "__func__", None)
+    for kind in type(verifier).__mro__:
+        if "remembered" in vars(kind):
+            is_own = method is not None and vars(kind).get(method.__name__) is method
+            remembered: Callable[[Credential, float], Identity | None] = verifier.remembered  # type: ignore[attr-defined]
+            return remembered if is_own and getattr(remembered, "__func__", None) is vars(kind)["remembered"] else None
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,9 +60,12 @@ class Front:
 
     def __init__(self, documents: Mapping[str, ASGIApp], app: ASGIApp) -> None:
         self._documents, self._paths, self._app = documents, frozenset(documents), app
+        self._endings = tuple(documents)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and is_exactly(self._paths, scope) and _is_read(scope):
+        # The first test decides for nearly all requests, and is fast.
+        is_near = scope["type"] == "http" and scope["path"].endswith(self._endings)
+        if is_near and is_exactly(self._paths, scope) and _is_read(scope):
             await self._documents[route_path(scope)](scope, receive, send)
         else:
             await self._app(scope, receive, send)

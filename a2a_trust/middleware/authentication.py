@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from functools import lru_cache
 from time import time
 from typing import Any, Final
 from urllib.parse import unquote_plus
@@ -133,21 +134,26 @@ class CardEnforcementMiddleware:
         if kind == "http" and self._is_public(scope):
             await self._pass_public(scope, receive, send)
             return
+        # A copy of the headers that are checked is passed on: uvicorn's httptools adds trailers to its list later.
+        inner = {**scope, "headers": [*scope["headers"]]}
+        inner.pop(CERTIFICATES, None)
+        if self._certificates is None:
+            known = self._guard.remembered(inner, self._clock())
+            if known is not None:
+                await self._answer(self._checked_page(inner, known), scope, inner, receive, send)
+                return
         ahead = ReadAhead(receive, self._room)
         try:
-            await self._judge(scope, ahead, send)
+            await self._answer(await self._decide(inner, ahead), scope, inner, ahead.receive, send)
         except ClientGoneError:
             return
         finally:
             ahead.close()
 
-    async def _judge(self, scope: Scope, ahead: ReadAhead, send: Send) -> None:
-        # A copy of the headers that were checked is passed on: uvicorn's httptools adds trailers to its list later.
-        inner = {**scope, "headers": [*scope["headers"]]}
-        inner.pop(CERTIFICATES, None)
-        caller = await self._decide(inner, ahead)
+    async def _answer(self, caller: Caller | Refused, scope: Scope, inner: Scope, receive: Receive, send: Send) -> None:
+        """Refuse the request, or pass ``inner`` on to the application."""
         if isinstance(caller, Refused):
-            await self._refuse(caller, scope, ahead.receive, send)
+            await self._refuse(caller, scope, receive, send)
             return
         if audit.is_heard():
             audit.request_allowed(scope, caller)
@@ -159,7 +165,7 @@ class CardEnforcementMiddleware:
             send = _giving(inner.pop(NEXT_NONCE), send)
         self._hide_credentials(inner)
         with Running(caller, this_task()):
-            await self._app(inner, ahead.receive, self._caching.applied(send))
+            await self._app(inner, receive, self._caching.applied(send))
 
     async def _pass_lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -201,9 +207,11 @@ class CardEnforcementMiddleware:
             caller = await (ahead.during(decision) if scope["type"] == "http" else decision)
         except (AuthenticationError, AuthorizationError, TooManyRequestsError, KeySourceUnavailableError) as error:
             return Refused(error)  # of the source of certificates, or of a user's verifier
-        is_attached = isinstance(caller, Principal) and any(name in self._attached for name, _ in caller.identities)
-        if isinstance(caller, Principal) and is_attached:
-            # The browser attached the credential by itself, perhaps for a page of another site.
+        return self._checked_page(scope, caller) if isinstance(caller, Principal) else caller
+
+    def _checked_page(self, scope: Scope, caller: Principal) -> Principal | Refused:
+        """The caller, unless a browser attached the credential by itself, for a page of another site."""
+        if self._attached and any(name in self._attached for name, _ in caller.identities):
             try:
                 self._browsers.check(scope)
             except CrossSiteError as error:
@@ -341,7 +349,13 @@ def _without_body(receive: Receive) -> Receive:
 
 def lines_without(names: frozenset[bytes], headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """The headers without these names, and without their aliases with underscores, which CGI does not tell apart."""
-    return [line for line in headers if line[0].lower().replace(b"_", b"-") not in names]
+    lengths = _lengths(names)  # of nearly all other headers it is another one
+    return [line for line in headers if len(line[0]) not in lengths or line[0].lower().replace(b"_", b"-") not in names]
+
+
+@lru_cache(maxsize=256)
+def _lengths(names: frozenset[bytes]) -> frozenset[int]:
+    return frozenset(map(len, names))
 
 
 def _without_cookies(names: frozenset[bytes], headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:

@@ -7,12 +7,16 @@ another header, in a cookie or in the query, or a client certificate.
 from __future__ import annotations
 
 from collections.abc import Iterable, MutableMapping
-from typing import Any
+from typing import Any, Final
 
 from a2a_trust.auth.credentials import Extractor, HttpAuthorization
 from a2a_trust.middleware.documents import Send
 
 __all__ = ["CachingRules"]
+
+
+_CACHE_CONTROL: Final = len("cache-control")
+_VARY: Final = len("vary")
 
 
 class CachingRules:
@@ -26,6 +30,7 @@ class CachingRules:
         places = [place for place in places if not isinstance(place, HttpAuthorization)]
         self._is_needed = bool(places)
         self._vary = sorted({place.header for place in places if place.header is not None})
+        self._both = [(b"cache-control", b"private"), *([(b"vary", b", ".join(self._vary))] if self._vary else [])]
 
     def applied(self, send: Send) -> Send:
         """``send``, with these headers in the answer; ``send`` itself where they are not needed."""
@@ -40,6 +45,10 @@ class CachingRules:
         return sent
 
     def _headers(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        lengths = [len(name) for name, _ in headers]
+        if _CACHE_CONTROL not in lengths and _VARY not in lengths:  # as in most answers
+            headers += self._both
+            return headers
         if not any(name.lower() == b"cache-control" for name, _ in headers):
             headers.append((b"cache-control", b"private"))
         lists = b",".join(value for name, value in headers if name.lower() == b"vary")

@@ -12,8 +12,7 @@ import re
 import threading
 from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
 from msgspec import DecodeError, Raw, ValidationError
@@ -54,8 +53,7 @@ class CallRefusedError(Exception):
         self.call_id: bytes = call_id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(NamedTuple):
     """The call that a request of an interface makes.
 
     ``generation`` and ``operation`` are None for a method of JSON-RPC that A2A does not have. ``method`` is the name of
@@ -92,7 +90,7 @@ def read_call(target: Target, body: bytes, query: bytes) -> Call:
             task_id=target.task_id,
         )
     named = tenants_in_query(query)
-    return replace(call, tenants=call.tenants | named) if named else call
+    return call._replace(tenants=call.tenants | named) if named else call
 
 
 _MEDIA_TYPE: Final = re.compile(
@@ -100,9 +98,16 @@ _MEDIA_TYPE: Final = re.compile(
 )
 
 
+_CONTENT_TYPE: Final = len("content-type")
+
+
 def check_media_type(headers: Iterable[tuple[bytes, bytes]]) -> None:
     """Return when the media type is JSON in UTF-8."""
-    said = [value for name, value in headers if name.lower() in (b"content-type", b"content_type")]
+    said = [
+        value
+        for name, value in headers
+        if len(name) == _CONTENT_TYPE and name.lower() in (b"content-type", b"content_type")
+    ]
     if len(said) != 1 or not _MEDIA_TYPE.fullmatch(said[0].strip(b" \t")):
         shown = b", ".join(said)[:128].decode("latin-1")
         raise CallRefusedError(MEDIA_TYPE, f"the Content-Type is {shown!a}, not application/json")
@@ -135,8 +140,11 @@ def _read_json_rpc(body: bytes) -> Call:
     try:
         if request.get("jsonrpc") != _VERSION:
             raise CallRefusedError(INVALID, 'jsonrpc is not the string "2.0"')
-        method = _read_text(request.get("method"), "method", INVALID)
-        _check_method(method)
+        named = request.get("method")
+        method = _METHOD_OF.get(named, "") if type(named) is bytes else ""
+        if not method:
+            method = _read_text(named, "method", INVALID)
+            _check_method(method)
         generation, operation = METHODS.get(method, (None, None))
         given = request.get("params", _NULL)
         params = {} if given == _NULL else _read_object(given, "params")
@@ -159,6 +167,8 @@ def _read_json_rpc(body: bytes) -> Call:
 _NULL: Final = b"null"
 _VERSION: Final = b'"2.0"'
 
+#: The methods of A2A as JSON, in the spelling that clients use.
+_METHOD_OF: Final[dict[bytes, str]] = {f'"{name}"'.encode(): name for name in METHODS}
 _KNOWN: Final = {folded_name(name): name for name in METHODS}
 
 

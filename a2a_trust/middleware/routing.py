@@ -71,6 +71,10 @@ _JSON_RPC: Final = Target(binding=Binding.JSONRPC)
 _READ: Final = ("GET", "HEAD")
 
 
+_LONGEST_KEPT: Final = 256
+"""Characters of a path; with a thousand meanings, these are some megabytes at most."""
+
+
 def route_path(scope: Mapping[str, Any]) -> str:
     """The path as Starlette's router sees it: without ``root_path``, if it begins with that, in whole segments."""
     path: str = scope["path"]
@@ -109,6 +113,7 @@ class Interfaces:
             interface.generation is Generation.V0_1 for interface in guarded
         )
         self._below = lru_cache(maxsize=16)(self._paths_below)
+        self._meanings = lru_cache(maxsize=1024)(self._meaning)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -126,8 +131,14 @@ class Interfaces:
         return self._served[0].url if self._served else None
 
     def meaning(self, scope: Mapping[str, Any], method: str) -> Meaning:
-        """The meaning of a request with this method; "WEBSOCKET" for the handshake of a websocket."""
+        """The meaning of a request with this method; "WEBSOCKET" for the handshake of a websocket.
+
+        Meanings of usual paths are kept, so call this behind the guard: strangers would replace them all the time.
+        """
         path, root = route_path(scope) or "/", scope.get("root_path", "")
+        return (self._meanings if len(path) <= _LONGEST_KEPT else self._meaning)(path, root, method)
+
+    def _meaning(self, path: str, root: str, method: str) -> Meaning:
         if not is_foldable(path):
             return Undeclared(
                 f"{quoted(path)} is too long for a path with escapes or letters beyond ASCII", may_be_named=False

@@ -13,7 +13,6 @@ use it. Without ``may_use_tenant``, a request must not name a tenant. Source: A2
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -168,13 +167,14 @@ class RulesMiddleware:
     def _check_other(self, meaning: Other | Undeclared, scope: Scope) -> None:
         """Return when the application may have a request of no interface."""
         path = route_path(scope) or "/"
-        advice = f"if it is the application's own, write rules=RequestRules(other_paths=[{quoted(path)}])"
         if isinstance(meaning, Undeclared):
             if meaning.may_be_named and self._other.names_operation(path):
                 return
-            raise CallRefusedError(NOT_FOUND, f"{meaning.why}; {advice}" if meaning.may_be_named else meaning.why)
+            raise CallRefusedError(
+                NOT_FOUND, f"{meaning.why}; {_advice(path)}" if meaning.may_be_named else meaning.why
+            )
         if self._must_be_named and not self._other.has(path):
-            raise CallRefusedError(NOT_FOUND, f"{quoted(path)} belongs to no interface of the card; {advice}")
+            raise CallRefusedError(NOT_FOUND, f"{quoted(path)} belongs to no interface of the card; {_advice(path)}")
 
     async def _refuse(
         self,
@@ -198,6 +198,10 @@ _REASONS: Final = {
     404: audit.Reason.UNDECLARED_PATH,
     413: audit.Reason.TOO_LARGE,
 }
+
+
+def _advice(path: str) -> str:
+    return f"if it is the application's own, write rules=RequestRules(other_paths=[{quoted(path)}])"
 
 
 class OtherPaths:
@@ -263,7 +267,11 @@ def _check_entry(option: str, entry: Any, interfaces: Sequence[str]) -> None:
 
 async def _read(receive: Receive, most: int, scope: Scope) -> bytes:
     """The whole body, of ``most`` bytes at most; CallRefusedError for a longer one."""
-    announced = next((value for name, value in scope["headers"] if name.lower() == b"content-length"), b"0")
+    announced = b"0"
+    for name, value in scope["headers"]:
+        if len(name) == _CONTENT_LENGTH and name.lower() == b"content-length":
+            announced = value
+            break
     body: bytes | bytearray = b""
     if not (announced.isdigit() and len(announced) < _MANY_DIGITS and int(announced) <= most):
         raise _too_large(most)
@@ -282,6 +290,7 @@ async def _read(receive: Receive, most: int, scope: Scope) -> bytes:
             body += chunk
 
 
+_CONTENT_LENGTH: Final = len("content-length")
 _MANY_DIGITS: Final = 20
 
 
@@ -295,9 +304,13 @@ def _too_large(most: int) -> CallRefusedError:
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
     """The body in one message, then the real messages: an early http.disconnect would end a streamed answer."""
-    waiting = deque[Message]([{"type": "http.request", "body": body, "more_body": False}])
+    waiting: Message | None = {"type": "http.request", "body": body, "more_body": False}
 
     async def again() -> Message:
-        return waiting.popleft() if waiting else await receive()
+        nonlocal waiting
+        if waiting is None:
+            return await receive()
+        message, waiting = waiting, None
+        return message
 
     return again

@@ -120,7 +120,7 @@ class Guard:
         self._lines = HeaderLines(headers | {b"authorization"} | self.proof_headers)
         self._at_once = _at_once(config)
         #: The principal of each identity that verifiers have in their memory: ``remembered`` makes it once.
-        self._principals: dict[int, tuple[Identity, Principal]] = {}
+        self._principals: dict[int, Principal] = {}
 
     @property
     def schemes(self) -> tuple[SecurityScheme, ...]:
@@ -172,8 +172,8 @@ class Guard:
         identity = None if credential is None else known(credential, now)
         if identity is None or identity.bound_to is not None or not now < identity.expires_at:
             return None
-        made = self._principals.get(id(identity))
-        return made[1] if made is not None and made[0] is identity else self._principal_of(scheme.name, identity)
+        # The principal holds its identity, so no other identity has the same id as long as it is kept.
+        return self._principals.get(id(identity)) or self._principal_of(scheme.name, identity)
 
     def _principal_of(self, scheme: str, identity: Identity) -> Principal | None:
         """The principal with this identity alone, which is kept; None if that satisfies no alternative."""
@@ -183,7 +183,7 @@ class Guard:
         if len(self._principals) >= _MOST_PRINCIPALS:
             self._principals.clear()  # those of callers who are gone, too; the others cost a little once
         principal = Principal(identities=((scheme, identity),))
-        self._principals[id(identity)] = identity, principal
+        self._principals[id(identity)] = principal
         return principal
 
     async def authenticate(self, scope: Any, now: float) -> Principal | Anonymous | Refused:

@@ -989,3 +989,44 @@ async def test_the_lifespan_of_a_real_server_reaches_the_application(http: str) 
         request = f"POST /rpc HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-API-Key: {KEY}\r\n\r\n"
         assert (await raw_exchange(origin, request.encode()))[0] == 200
     assert [scope["type"] for scope in agent.scopes] == ["lifespan", "http"]
+
+
+class NoSource:
+    """A source of certificates that rejects every second request."""
+
+    headers: frozenset[bytes] = frozenset({b"x-client-cert"})
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def chain(self, scope: Any) -> tuple[bytes, ...]:
+        self.asked += 1
+        if self.asked % 2 == 0:
+            raise InvalidCredentialsError("two certificates")
+        return ()
+
+
+async def test_the_source_of_certificates_is_asked_also_for_callers_who_were_here_before() -> None:
+    agent, source = Agent(), NoSource()
+    app = guarded(agent, client_certificates=source)
+    async with client(app) as http:
+        assert [(await http.post(RPC, headers=GOOD)).status_code for _ in range(4)] == [200, 401, 200, 401]
+    assert source.asked == 4
+
+
+async def test_a_caller_who_was_here_before_meets_the_same_application() -> None:
+    """All that the application sees is the same as on the whole way, which the first request takes."""
+    agent = Agent()
+    app = guarded(agent)
+    carried = {**GOOD, "Cookie": "a=b", "X-Other": "1"}
+    scope = http_scope(carried=carried)
+    for _ in range(2):
+        await called(app, {**scope, "headers": [*scope["headers"]]}, {"type": "http.request", "body": b""})
+    whole, at_once = agent.scopes
+    assert app._guard.remembered(http_scope(carried=carried), NOW) is principal_of(at_once)
+    for name in whole.keys() | at_once.keys():
+        if name != "auth":
+            assert whole[name] == at_once[name]
+    assert whole["auth"].scopes == at_once["auth"].scopes
+    assert whole["auth"].caller == at_once["auth"].caller
+    assert dict(at_once["headers"]).keys() == {b"cookie", b"x-other"}

@@ -25,7 +25,7 @@ from a2a_trust.middleware.protection import ProtectedAgent, protect, protect_age
 from benchmarks.peers import Peers
 from benchmarks.tokens import AUDIENCE, ISSUER, OneKey, token_of
 
-__all__ = ["GUARDS", "app_of", "credential_of", "protected", "served"]
+__all__ = ["GUARDS", "app_of", "credential_of", "enforced", "protected", "protected_agents", "served"]
 
 CARD: Final[dict[str, Any]] = {
     "name": "Bench",
@@ -59,8 +59,16 @@ async def hello(request: Request) -> PlainTextResponse:  # noqa: ARG001
     return PlainTextResponse("hello")
 
 
+async def call(request: Request) -> PlainTextResponse:
+    await request.body()
+    return PlainTextResponse("hello")
+
+
+_ROUTES: Final = [Route("/", hello), Route("/rpc", call, methods=["POST"])]
+
+
 def bare() -> Any:
-    return Starlette(routes=[Route("/", hello)])
+    return Starlette(routes=_ROUTES)
 
 
 def _verifiers() -> dict[str, Any]:
@@ -74,7 +82,11 @@ def _verifiers() -> dict[str, Any]:
 
 
 def ours() -> Any:
-    return CardMiddleware(bare(), card=CARD, verifiers=_verifiers())
+    return enforced(bare())
+
+
+def enforced(app: Any) -> Any:
+    return CardMiddleware(app, card=CARD, verifiers=_verifiers())
 
 
 def protected(app: Any) -> Any:
@@ -112,7 +124,7 @@ class ByKey(AuthenticationBackend):
 
 
 def starlettes() -> Any:
-    return Starlette(routes=[Route("/", hello)], middleware=[Middleware(AuthenticationMiddleware, backend=ByKey())])
+    return Starlette(routes=_ROUTES, middleware=[Middleware(AuthenticationMiddleware, backend=ByKey())])
 
 
 class ByBase(BaseHTTPMiddleware):

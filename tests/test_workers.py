@@ -17,6 +17,7 @@ import pytest
 
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.workers import CHUNK, WorkerEndedError, Workers, chunks_of, in_threads, usable_cores
+from tests.conftest import ROOT
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="workers are forks on Linux only")
 
@@ -97,8 +98,14 @@ def test_few_chunks_are_read_ahead(count: int) -> None:
             assert read - number <= 4 * count
 
 
-@linux
-def test_a_worker_goes_on_with_what_it_has_kept() -> None:
+def in_a_process_without_threads(check: str) -> None:
+    """Run a function of this module where nothing else runs: pytest with xdist has threads."""
+    script = f"from tests.test_workers import {check}; {check}()"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def goes_on_with_what_it_has_kept() -> None:
     with Workers(nullcontext(Kept()), 2, is_picklable=False) as workers:
         taken = dict(workers.map(Kept.take, range(40)))
         kept = dict(workers.each(Kept.all))
@@ -107,10 +114,19 @@ def test_a_worker_goes_on_with_what_it_has_kept() -> None:
     assert {number: process for process, seen in kept.items() for number in seen} == taken
 
 
-@linux
-def test_a_fork_has_state_that_cannot_be_pickled() -> None:
+def has_state_that_cannot_be_pickled() -> None:
     with Workers(nullcontext(threading.Lock()), 2, is_picklable=False) as workers:
         assert os.getpid() not in set(workers.map(process_of, range(4)))
+
+
+@linux
+def test_a_worker_goes_on_with_what_it_has_kept() -> None:
+    in_a_process_without_threads("goes_on_with_what_it_has_kept")
+
+
+@linux
+def test_a_fork_has_state_that_cannot_be_pickled() -> None:
+    in_a_process_without_threads("has_state_that_cannot_be_pickled")
 
 
 @pytest.mark.parametrize(("count", "chunks"), [(1, 4), (2, 1), (2, 0)])
@@ -171,6 +187,8 @@ _PARENT = """
 import os, signal, sys, time
 from contextlib import nullcontext
 from a2a_trust.workers import Workers
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
 
 def work(_, number):
     with open(sys.argv[1], "a") as file:

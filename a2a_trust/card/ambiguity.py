@@ -48,7 +48,10 @@ class UnambiguousCard:
     def __init__(self, document: bytes, usual: UsualCard | None = None) -> None:
         self._document, self._usual = document, usual
         self._card: JSONObject | None = None
-        self.generation, self.has_one_form, self.payload = Generation.V1_0, True, None
+        self.generation: Generation = Generation.V1_0
+        self.has_one_form: bool = True
+        self.payload: bytes | None = None
+        self.is_plain: bool = True
         if usual is not None:
             self.is_plain, self.payload = usual.is_plain, usual.payload
             return

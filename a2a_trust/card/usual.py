@@ -1,7 +1,8 @@
 """Read the usual card: one that has a single meaning and a single canonical form, as most cards do.
 
-``usual_card`` only says "surely". Whatever it does not accept, ``card.ambiguity`` reads and decides, which is the
-definition. It is fast because msgspec checks the card while it reads it, with a Struct for each message of the schema:
+``usual_card`` only says "surely". A card that it does not accept is read by ``card.ambiguity``, which is the
+definition and decides. It is fast because msgspec checks the card while it reads it, with a Struct for each message of
+the schema:
 
 - Members of 1.0 only, under their JSON names, of the right types; none is empty, null, unknown, or at a default.
 - Exactly one variant of a oneof. Nothing that is nested deeper than the schema, except in ``params``.

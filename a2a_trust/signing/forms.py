@@ -111,9 +111,12 @@ class Projection:
         uncovered: tuple[str, ...] = (),
     ) -> None:
         """``members`` may be left out: they are read from ``payload`` when they are needed, which is seldom."""
-        self.form, self.generation, self.payload = form, generation, payload
+        self.form: Form = form
+        self.generation: Generation = generation
+        self.payload: bytes = payload
+        self.dropped: tuple[str, ...] = dropped
+        self.uncovered: tuple[str, ...] = uncovered
         self._members = members
-        self.dropped, self.uncovered = dropped, uncovered
 
     @property
     def members(self) -> JSONObject:

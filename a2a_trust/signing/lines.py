@@ -34,7 +34,6 @@ from a2a_trust.errors import (
 )
 from a2a_trust.keys.origins import OriginFromCard, UnsafeAnyOrigin, host_of
 from a2a_trust.keys.trust import TrustStore
-from a2a_trust.keys.trust_file import read_trust
 from a2a_trust.signing.verify import VerifiedCard, seconds, verify_card
 from a2a_trust.strict_json import JSONObject
 
@@ -144,6 +143,8 @@ def verify_lines(
 
 @lru_cache(maxsize=8)
 def _store_of(trust: str) -> TrustStore:
+    from a2a_trust.keys.trust_file import read_trust  # slow, and the commands do not need it here
+
     document = read_trust(trust.encode(), "trust")
     if document.urls or any(entry.file is not None for entry in document.entries):
         raise ConfigurationError(

@@ -16,12 +16,10 @@ import gc
 import os
 import sys
 import threading
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from itertools import chain, islice
-from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
@@ -30,6 +28,7 @@ from a2a_trust.errors import ConfigurationError
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
+    from queue import SimpleQueue
 
 __all__ = ["CHUNK", "WorkerEndedError", "Workers", "chunks_of", "in_threads", "usable_cores"]
 
@@ -241,6 +240,9 @@ class _Worker:
 
 def _serve(connection: Connection, inherited: list[Connection], shared: AbstractContextManager[Any]) -> None:
     """The life of a worker. ``inherited`` are the ends of pipes that only its parent may hold."""
+    import traceback  # these two are slow, and only workers need them
+    from queue import SimpleQueue
+
     gc.freeze()  # a collection would write to every page that this process shares with its parent
     for each in inherited:
         each.close()

@@ -55,7 +55,7 @@ HOMES = {
         "middleware/rules.py",
     ),
     "limits": ("auth/throttle.py",),
-    "msgspec": ("card/usual.py", "middleware/calls.py", "signing/lines.py", "strict_json/reader.py"),
+    "msgspec": ("card/usual.py", "middleware/calls.py", "signing/lines.py"),
     "httpx": (
         "client/attachment.py",
         "client/card_auth.py",

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from a2a_trust import strict_json
 from a2a_trust.card.schema import LEGACY, MESSAGES, Field, Generation, Kind, Presence
-from a2a_trust.card.usual import UsualCard, usual_card
 from a2a_trust.card.view import generation_of, interface_urls
 from a2a_trust.errors import MalformedError
 from a2a_trust.strict_json import JSON, JSONObject
@@ -26,6 +25,8 @@ from a2a_trust.strict_json.pointer import Path, pointer_of, steps_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+    from a2a_trust.card.usual import UsualCard
 
 __all__ = ["UnambiguousCard", "check_card", "field_of", "is_full", "read_unambiguous"]
 
@@ -81,7 +82,21 @@ def read_unambiguous(document: bytes) -> UnambiguousCard:
     """The card in a document, read strictly; MalformedError as from ``strict_json.read`` and ``check_card``."""
     if not isinstance(document, bytes):
         raise TypeError(f"card: pass the bytes of the document, not {type(document).__name__}")
-    return UnambiguousCard(document, usual_card(document, _are_usual_params))
+    return UnambiguousCard(document, _usual(document))
+
+
+_FIRST: Final = 8
+_first = iter(range(_FIRST))
+
+
+def _usual(document: bytes) -> UsualCard | None:
+    """As ``usual_card``, but None for the first cards of a program: to import msgspec takes as long as to read a
+    hundred cards by the definition, and most commands read one."""
+    if next(_first, None) is not None:
+        return None
+    from a2a_trust.card.usual import usual_card
+
+    return usual_card(document, _are_usual_params)
 
 
 def _are_usual_params(value: JSON) -> bool:

@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Any, Final, Self, TextIO
 
@@ -44,7 +43,6 @@ from a2a_trust.files.atomic import FileToWrite, Over, flush_folders, locked_toge
 from a2a_trust.keys.signer import LocalSigner
 from a2a_trust.lint.findings import Finding
 from a2a_trust.lint.linter import errors_in
-from a2a_trust.signing.lines import read_line
 from a2a_trust.signing.renewal import reason_to_sign
 from a2a_trust.signing.sign import SignedCard, check_own_work, sign_unverified
 from a2a_trust.workers import CHUNK, Workers, chunks_of, usable_cores
@@ -297,6 +295,8 @@ def _sign_lines(job: _Job, progress: _Progress) -> list[_Work]:
         return works
     progress.at = options.output
     if options.output == "-":
+        from tempfile import TemporaryFile  # slow to import
+
         with TemporaryFile() as file:
             file.writelines(signed_lines())
             file.seek(0)
@@ -318,6 +318,8 @@ def _signed_lines(job: _Job, cards: list[GivenCard]) -> list[_Work]:
 
 def _signed_line(name: str, data: bytes, job: _Job) -> _Work:
     """The outcome for the card in a line; its ``data`` is the whole line."""
+    from a2a_trust.signing.lines import read_line  # msgspec is slow to import
+
     try:
         line = read_line(data)
         work = _signed(name, name, line.card, job)

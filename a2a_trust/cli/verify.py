@@ -44,7 +44,7 @@ from a2a_trust.errors import (
     PartialSignatureError,
     TrustError,
 )
-from a2a_trust.signing.lines import origin_in, read_line, report_of_error, report_of_verified
+from a2a_trust.signing.reports import report_of_error, report_of_verified
 from a2a_trust.signing.verify import VerifiedCard, verify_card
 from a2a_trust.workers import Workers, chunks_of, in_threads
 
@@ -93,6 +93,8 @@ class _Verifying:
     def _verified(self, card: GivenCard, data: bytes) -> VerifiedCard:
         document, origin = data, self.keys.origin_of(card.name)
         if card.line is not None:
+            from a2a_trust.signing.lines import origin_in, read_line  # msgspec is slow to import
+
             line = read_line(data)
             document, origin = line.card, origin_in(line, self.keys.origin)
         trust = self.keys.store_for(document, origin)

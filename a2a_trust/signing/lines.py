@@ -17,24 +17,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from msgspec import MsgspecError, Raw
 from msgspec.json import Decoder
 
 from a2a_trust import strict_json
-from a2a_trust.errors import (
-    CardVerificationError,
-    ConfigurationError,
-    MalformedError,
-    SignatureFailure,
-    TrustError,
-    UncoveredFieldsError,
-    with_option,
-)
+from a2a_trust.errors import ConfigurationError, MalformedError, TrustError, with_option
 from a2a_trust.keys.origins import OriginFromCard, UnsafeAnyOrigin, host_of
 from a2a_trust.keys.trust import TrustStore
-from a2a_trust.signing.verify import VerifiedCard, seconds, verify_card
+from a2a_trust.keys.trust_file import read_trust
+from a2a_trust.signing.reports import report_of_error, report_of_verified
+from a2a_trust.signing.verify import seconds, verify_card
 from a2a_trust.strict_json import JSONObject
 
 __all__ = [
@@ -42,8 +36,6 @@ __all__ = [
     "CardLine",
     "origin_in",
     "read_line",
-    "report_of_error",
-    "report_of_verified",
     "verify_lines",
 ]
 
@@ -143,8 +135,6 @@ def verify_lines(
 
 @lru_cache(maxsize=8)
 def _store_of(trust: str) -> TrustStore:
-    from a2a_trust.keys.trust_file import read_trust  # slow, and the commands do not need it here
-
     document = read_trust(trust.encode(), "trust")
     if document.urls or any(entry.file is not None for entry in document.entries):
         raise ConfigurationError(
@@ -174,33 +164,3 @@ def origin_in(
         text = 'line: no origin; write {"origin": "https://…", "card": {…}}, or '
         raise with_option(MalformedError(f"{text}origin=OriginFromCard()"), f"{text}--origin-from-card")
     return found
-
-
-def report_of_verified(verified: VerifiedCard) -> JSONObject:
-    """The members of a report on a verified card, without the card, as plain JSON types."""
-    return {
-        "kid": verified.key.kid,
-        "alg": verified.key.alg,
-        "thumbprint": verified.key.thumbprint,
-        "form": verified.form,
-        "origin": verified.origin,
-        "on_first_use": verified.on_first_use,
-        "dropped": list(verified.dropped),
-        "unverified": list(verified.unverified),
-        "warnings": list(verified.warnings),
-        "ignored": [_signature(failure) for failure in verified.ignored],
-    }
-
-
-def report_of_error(error: TrustError, message: str) -> dict[str, Any]:
-    """The members of a report on a card that is not verified, as plain JSON types."""
-    report: dict[str, Any] = {"code": error.code, "message": message}
-    if isinstance(error, CardVerificationError):
-        report |= {"message": error.message, "failures": [_signature(failure) for failure in error.failures]}
-    if isinstance(error, UncoveredFieldsError):
-        report["pointers"] = list(error.pointers)
-    return report
-
-
-def _signature(failure: SignatureFailure) -> dict[str, Any]:
-    return {"index": failure.index, "kid": failure.kid, "reason": failure.reason, "detail": failure.detail}

@@ -16,7 +16,6 @@ import math
 import re
 from typing import Any, Final, NoReturn, TypeAlias
 
-import msgspec.json
 import orjson
 
 from a2a_trust.errors import MalformedError
@@ -115,7 +114,7 @@ def read_numbers(data: bytes, value: JSON, compact: bytes, *, what: str = "docum
 
 def parse_printed(data: bytes) -> JSON:
     """The value of a document that this package has printed or read before, so it needs no checks."""
-    return msgspec.json.decode(data)
+    return orjson.loads(data)
 
 
 def has_plain_names(compact: bytes) -> bool:

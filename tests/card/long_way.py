@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from a2a_trust.card import usual
+from a2a_trust.card import ambiguity
 from a2a_trust.strict_json import JSON
 
 _asked = 0
@@ -18,7 +18,7 @@ def _none(document: bytes, are_usual_params: Callable[[JSON], bool]) -> None:
 
 
 def pytest_configure() -> None:
-    usual.usual_card = _none
+    ambiguity._usual = _none
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from a2a_trust.card import ambiguity
-from a2a_trust.strict_json import JSON
 
 _asked = 0
 
 
-def _none(document: bytes, are_usual_params: Callable[[JSON], bool]) -> None:
+def _none(document: bytes) -> None:
     global _asked
     _asked += 1
 

@@ -20,7 +20,7 @@ from a2a_trust import strict_json
 from a2a_trust.card.schema import LEGACY, MESSAGES, Field, Generation, Kind, Presence
 from a2a_trust.card.view import generation_of, interface_urls
 from a2a_trust.errors import MalformedError
-from a2a_trust.strict_json import JSON, JSONObject
+from a2a_trust.strict_json import JSON, JSONObject, Plain
 from a2a_trust.strict_json.pointer import Path, pointer_of, steps_to
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ class UnambiguousCard:
         self.generation: Generation = Generation.V1_0
         self.has_one_form: bool = True
         self.payload: bytes | None = None
-        self.is_plain: bool = True
+        self.is_plain: Plain = Plain.YES
         if usual is not None:
-            self.is_plain, self.payload = usual.is_plain, usual.payload
+            self.is_plain, self.payload = Plain.YES if usual.is_plain else Plain.NO, usual.payload
             return
         self._card, self.is_plain = strict_json.read(document, what="card")
         self.has_one_form = check_card(self._card)
@@ -64,7 +64,9 @@ class UnambiguousCard:
     def card(self) -> JSONObject:
         """The card in the order of the document. A usual card is read on first use, for nobody else needs it."""
         if self._card is None:
-            self._card = strict_json.parse_printed(self._document)  # usual_card has read the same members
+            # Without numbers there is nothing to round, and usual_card has checked the rest.
+            read = strict_json.parse_printed if self.is_plain else strict_json.parse
+            self._card = read(self._document)
         return self._card
 
     @property

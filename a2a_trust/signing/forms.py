@@ -39,7 +39,7 @@ from a2a_trust.card.schema import (
     proto_name,
 )
 from a2a_trust.card.view import generation_of
-from a2a_trust.strict_json import JSON, JSONObject
+from a2a_trust.strict_json import JSON, JSONObject, Plain
 from a2a_trust.strict_json.jcs import canonicalize_parsed, canonicalize_received
 from a2a_trust.strict_json.pointer import Path, pointer_of, steps_to
 
@@ -143,7 +143,7 @@ class Projection:
 
 
 def project(
-    card: JSONObject, form: Form, *, generation: Generation | None = None, plain: bool | None = None
+    card: JSONObject, form: Form, *, generation: Generation | None = None, plain: Plain | None = None
 ) -> Projection:
     """The card in one form. The card must be unambiguous; it is not changed.
 

@@ -298,10 +298,10 @@ def _full(original: UnambiguousCard) -> Projection:
             raise SigningError(
                 f"{pointer}: {error}. The card was not signed, because verifiers would reject it"
             ) from None
-    if original.payload is not None:
+    if original.payload is not None and original.is_plain:
         payload = original.payload
-    else:
-        payload = canonicalize_parsed(members, plain=True) if original.is_plain else canonicalize(members)
+    else:  # an integer beyond 53 bits was read, and must not be signed
+        payload = canonicalize_parsed(members, plain=original.is_plain) if original.is_plain else canonicalize(members)
     return Projection(form, original.generation, members, payload, dropped=normalized)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 import orjson
 
 from a2a_trust.errors import MalformedError
-from a2a_trust.strict_json.reader import JSON, MAX_DEPTH, is_too_deep
+from a2a_trust.strict_json.reader import JSON, MAX_DEPTH, Plain, is_too_deep, without_whole_fractions
 
 __all__ = ["MAX_SAFE_INTEGER", "canonicalize", "canonicalize_parsed", "canonicalize_received", "es6_number"]
 
@@ -49,9 +49,12 @@ def canonicalize_received(value: JSON) -> bytes:
     return _canonicalize(value, doubles=True)
 
 
-def canonicalize_parsed(value: JSON, *, plain: bool) -> bytes:
+def canonicalize_parsed(value: JSON, *, plain: Plain) -> bytes:
     """As ``canonicalize_received``, for a value of ``strict_json.read`` or a part of it, with its result ``plain``."""
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS) if plain else _canonicalize(value, doubles=True)
+    if not plain:
+        return _canonicalize(value, doubles=True)
+    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    return text if plain is Plain.YES else without_whole_fractions(text)
 
 
 def _canonicalize(value: JSON, *, doubles: bool) -> bytes:

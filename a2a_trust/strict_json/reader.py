@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from enum import IntEnum
 from typing import Any, Final, NoReturn, TypeAlias
 
 import orjson
@@ -25,6 +26,7 @@ __all__ = [
     "MAX_BYTES",
     "MAX_DEPTH",
     "JSONObject",
+    "Plain",
     "has_plain_names",
     "is_too_deep",
     "parse",
@@ -32,6 +34,7 @@ __all__ = [
     "read",
     "read_members",
     "read_numbers",
+    "without_whole_fractions",
 ]
 
 JSON: TypeAlias = Any
@@ -50,13 +53,26 @@ _NUMBER_STARTS: Final = bytes(
     ord("0") if char in "-0123456789" else ord(",") if char in ",[" else ord(char) if char in '":' else ord(" ")
     for char in map(chr, range(256))
 )
-_FRACTION: Final = re.compile(rb"[0-9]\.")
+#: A whole double as orjson prints it.
+_WHOLE: Final = re.compile(rb"\.0(?![0-9])")
+#: They go, so that less is searched; never the character before a number.
+_LETTERS: Final = bytes(byte for byte in range(256) if byte > 0x7F or chr(byte).isalpha())
 #: Numbers that orjson may not have read exactly, such as an integer as a double.
 _MAY_BE_ROUNDED: Final = re.compile(rb"[0-9][eE]|[0-9]{16}")
-#: From a character above U+FFFF to the end of its string, and the colon that follows if it is a name.
-_REST_OF_ASTRAL_STRING: Final = re.compile(rb'[\xf0-\xf4][^"\\]*+(?:\\.[^"\\]*+)*+"(:?)')
-_BELOW_ASTRAL: Final = bytes(range(0xF0))
-_NOT_IN_ESCAPES: Final = bytes(byte for byte in range(256) if byte not in b'"\\\\/bfnrtu')
+#: The rest of a string, and the colon that follows if it is a name.
+_REST_OF_STRING: Final = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+"(:?)')
+_ASTRAL: Final = tuple(bytes([lead]) for lead in range(0xF0, 0xF5))
+"""The first bytes of characters above U+FFFF."""
+_ESCAPE: Final = re.compile(rb"(?s)\\.")
+
+
+class Plain(IntEnum):
+    """Whether orjson with sorted keys prints the RFC 8785 form of a value."""
+
+    NO = 0
+    YES = 1
+    BUT_WHOLE = 2
+    """Yes, except for whole doubles: it prints ``1.0`` for ``1``."""
 
 
 def parse(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) -> JSON:
@@ -67,11 +83,12 @@ def parse(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) ->
     return read(data, what=what, max_bytes=max_bytes)[0]
 
 
-def read(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) -> tuple[JSON, bool]:
+def read(data: bytes, *, what: str = "document", max_bytes: int = MAX_BYTES) -> tuple[JSON, Plain]:
     """As ``parse``, and whether the value is plain, so that orjson with sorted keys prints its RFC 8785 form.
 
-    The two differ in fractions, exponents and integers beyond 53 bits, and in the order of names with characters above
-    U+FFFF: by code points in orjson, by UTF-16 code units in RFC 8785.
+    The two differ in whole doubles, exponents and integers beyond 53 bits, and in the order of names with characters
+    above U+FFFF: by code points in orjson, by UTF-16 code units in RFC 8785. A fraction without exponent has one layout
+    of its shortest digits, and both print the shortest digits.
     """
     value, compact = read_members(data, what=what, max_bytes=max_bytes)
     return read_numbers(data, value, compact, what=what)
@@ -100,16 +117,18 @@ def read_members(data: bytes, *, what: str = "document", max_bytes: int = MAX_BY
     return None, b""
 
 
-def read_numbers(data: bytes, value: JSON, compact: bytes, *, what: str = "document") -> tuple[JSON, bool]:
+def read_numbers(data: bytes, value: JSON, compact: bytes, *, what: str = "document") -> tuple[JSON, Plain]:
     """The second half of ``read``, for the result of ``read_members``: exact numbers, depth, and reasons for errors."""
     if not compact:
-        return _parse_exactly(data, what), False
+        return _parse_exactly(data, what), Plain.NO
     numbers = _around_strings(compact)
     if _MAY_BE_ROUNDED.search(numbers):
-        return _parse_exactly(data, what), False
-    plain = not _FRACTION.search(numbers) and has_plain_names(compact)
+        return _parse_exactly(data, what), Plain.NO
     _check_depth(value, compact, what)
-    return value, plain
+    # orjson has its own forms of minus zero, and perhaps of doubles below 0.0001.
+    if b"-0.0," in numbers or b"0.0000" in numbers or not has_plain_names(compact):
+        return value, Plain.NO
+    return value, Plain.BUT_WHOLE if b".0," in numbers else Plain.YES
 
 
 def parse_printed(data: bytes) -> JSON:
@@ -118,20 +137,38 @@ def parse_printed(data: bytes) -> JSON:
 
 
 def has_plain_names(compact: bytes) -> bool:
-    """Whether no member of compact JSON has a name with a character above U+FFFF, where orders of names differ."""
-    if compact.isascii() or not compact.translate(None, _BELOW_ASTRAL):
+    """Whether no name in a text without blanks has a character above U+FFFF."""
+    if compact.isascii():
         return True
-    return not any(match[1] for match in _REST_OF_ASTRAL_STRING.finditer(compact))
+    for lead in _ASTRAL:
+        at = compact.find(lead)
+        while at >= 0:
+            rest = _REST_OF_STRING.match(compact, at)
+            if rest is None or rest[1]:
+                return False
+            at = compact.find(lead, rest.end())
+    return True
+
+
+def without_whole_fractions(text: bytes) -> bytes:
+    """Compact JSON with ``1`` for ``1.0``; numbers with exponents must not be in it."""
+    parts, start, is_in_string = [], 0, False
+    for match in _WHOLE.finditer(text):
+        part = text[start : match.start()]
+        is_in_string ^= _delimiters(part) % 2 == 1
+        parts.append(part)
+        start = match.start() if is_in_string else match.end()
+    return b"".join([*parts, text[start:]])
 
 
 def _around_strings(compact: bytes) -> bytes:
-    """The text outside of the strings; empty if it can have no number."""
+    """The text outside of the strings, a comma after each number; empty if there can be no number."""
     # A number is at the start, after the name of a member, or after "," or "[". This quick search also looks into
     # strings. It saves a fifth of reading and canonicalizing a card without numbers.
-    starts = compact.translate(_NUMBER_STARTS)
+    starts = compact.translate(_NUMBER_STARTS, _LETTERS)
     if b'":0' not in starts and b",0" not in starts and starts[:1] != b"0":
         return b""
-    return b"".join(_without_escapes(compact).split(b'"')[::2])
+    return b"".join(_without_escapes(compact).split(b'"')[::2]).translate(None, b"{}[]:") + b","
 
 
 def _check_depth(value: JSON, compact: bytes, what: str) -> None:
@@ -157,14 +194,13 @@ def is_too_deep(value: JSON) -> bool:
 
 
 def _without_escapes(text: bytes) -> bytes:
-    """The text without escaped quotation marks and backslashes: every remaining mark opens or closes a string."""
-    return text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
+    """The text without escapes: every remaining quotation mark opens or closes a string."""
+    return _ESCAPE.sub(b"", text) if b"\\" in text else text
 
 
 def _delimiters(text: bytes) -> int:
     """The number of quotation marks that open or close a string."""
-    # Characters that can follow a backslash stay, so that the rest, a quarter of the text, is escaped as the whole was.
-    return _without_escapes(text.translate(None, _NOT_IN_ESCAPES) if b"\\" in text else text).count(b'"')
+    return _without_escapes(text).count(b'"')
 
 
 def _parse_exactly(data: bytes, what: str) -> JSON:

@@ -489,7 +489,9 @@ def test_one_key_under_two_names_is_not_taken_for_two_signers() -> None:
 
 @pytest.mark.parametrize("number", [2**53, -(2**53), 2**63, 10**30])
 def test_integers_that_readers_round_are_not_signed(number: int) -> None:
-    for card in ({**full_card(), "x-vendor": number}, {"capabilities": {"extensions": [{"params": {"n": [number]}}]}}):
+    usual = full_card()
+    usual["capabilities"]["extensions"] = [{"uri": "https://example.com/x", "params": {"n": [number]}}]
+    for card in ({**full_card(), "x-vendor": number}, {"capabilities": usual["capabilities"]}, usual):
         for document in (card, served(card)):
             with pytest.raises(MalformedError, match="an integer is beyond"):
                 sign_card(document, ALICE)

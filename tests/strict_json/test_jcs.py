@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import orjson
 import pytest
 import rfc8785
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from a2a_trust import strict_json
@@ -110,7 +110,38 @@ def test_different_values_have_different_bytes(one: Any, other: Any) -> None:
 def test_a_plain_document_has_its_canonical_bytes_on_the_short_way(value: Any) -> None:
     read, plain = strict_json.read(json.dumps(value, ensure_ascii=False).encode())
     if plain:
-        assert canonicalize_parsed(read, plain=True) == jcs._write(read).encode()
+        assert canonicalize_parsed(read, plain=plain) == jcs._write(read).encode()
+
+
+@settings(max_examples=500)
+@given(
+    st.recursive(
+        st.one_of(
+            st.floats(-1e6, 1e6),
+            st.integers(-(10**6), 10**6).map(float),
+            st.decimals(-(10**6), 10**6, places=3).map(float),
+            st.text('1.0,:]}"\\x\U0001f6a2'),
+        ),
+        lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text('1.0,:]}"\\'), inner)),
+    )
+)
+def test_fractions_are_printed_on_the_short_way_as_the_definition_prints_them(value: Any) -> None:
+    read, plain = strict_json.read(json.dumps(value, ensure_ascii=False).encode())
+    assert canonicalize_parsed(read, plain=plain) == jcs._write(read).encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        (b"1.0", b"1"),
+        (b"[1.0,2.05,-3.0]", b"[1,2.05,-3]"),
+        (b'{"a 1.0,":"1.0,2.0}","b":1.0}', b'{"a 1.0,":"1.0,2.0}","b":1}'),
+        (b'["\\"1.0,",1.0,"\\\\",1.0]', b'["\\"1.0,",1,"\\\\",1]'),
+        (b'["1.0"]', b'["1.0"]'),
+    ],
+)
+def test_only_numbers_lose_their_zeros(text: bytes, printed: bytes) -> None:
+    assert strict_json.reader.without_whole_fractions(text) == printed
 
 
 @given(canonicalizable)

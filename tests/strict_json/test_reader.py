@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from a2a_trust import strict_json
 from a2a_trust.errors import MalformedError
-from a2a_trust.strict_json import MAX_BYTES, MAX_DEPTH, is_too_deep, parse, reader
+from a2a_trust.strict_json import MAX_BYTES, MAX_DEPTH, Plain, is_too_deep, parse, reader
 from tests.signing.json_values import NAMES, documents, nested, spell, texts, write
 
 #: A slow machine must not make a property false.
@@ -50,7 +50,7 @@ def test_the_fast_way_reads_as_the_exact_way(value: Any, random: Random) -> None
 def test_a_value_that_is_called_plain_goes_through_orjson_unchanged(value: Any) -> None:
     read, plain = strict_json.read(json.dumps(value).encode())
     assert repr(read) == repr(value)
-    if plain:
+    if plain is Plain.YES:
         compact = orjson.dumps(value)
         assert repr(strict_json.parse_printed(compact)) == repr(value)
 
@@ -58,33 +58,42 @@ def test_a_value_that_is_called_plain_goes_through_orjson_unchanged(value: Any) 
 @pytest.mark.parametrize(
     ("document", "plain"),
     [
-        (b"{}", True),
-        (b'{"a":[1,-1,true,null,"x",123456789012345]}', True),
-        (b"7", True),
-        (b"-7", True),
-        (b'"1.5"', True),
-        (b'["1.5e5,:1.5",":1234567890123456","[1.5"]', True),
-        (b'["\\\\",":1.5","\\"",",1.5"]', True),
-        ('{"é":"\uffff"}'.encode(), True),
-        (b"1.5", False),
-        (b"-1.5", False),
-        (b"1e5", False),
-        (b"[1.0]", False),
-        (b'{"a":-0.0}', False),
-        (b"1234567890123456", False),
-        (b"[-1234567890123456]", False),
-        (b'{"a":{"b":[0,[1e300]]}}', False),
-        (b'["\\\\",1.5]', False),
-        (b'{"\\\\\\"":1.5}', False),
-        (b'["x",1.5,"y"]', False),
-        ('{"😀":1}'.encode(), False),
-        ('{"a":[{"b\\"\\\\":{"x😀":1}}]}'.encode(), False),
-        (b'{"\\ud83d\\ude00":1}', False),
-        (b'"\\ud83d\\ude00"', True),
-        ('{"a":["😀",{"b":":😀","c\\"":"😀\\""}]}'.encode(), True),
+        (b"{}", Plain.YES),
+        (b'{"a":[1,-1,true,null,"x",123456789012345]}', Plain.YES),
+        (b"7", Plain.YES),
+        (b"-7", Plain.YES),
+        (b'"1.5"', Plain.YES),
+        (b'["1.5e5,:1.5",":1234567890123456","[1.5"]', Plain.YES),
+        (b'["\\\\",":1.5","\\"",",1.5"]', Plain.YES),
+        ('{"é":"\uffff"}'.encode(), Plain.YES),
+        (b"1.5", Plain.YES),
+        (b"-1.5", Plain.YES),
+        (b"0.0001", Plain.YES),
+        (b"[-10.05,100.0001]", Plain.YES),
+        (b"0.00001", Plain.NO),
+        (b"[-0.00009]", Plain.NO),
+        (b"1e5", Plain.BUT_WHOLE),
+        (b"1e16", Plain.NO),
+        (b"-0.0", Plain.NO),
+        (b"[1.0]", Plain.BUT_WHOLE),
+        (b'{"a":1.50,"b":-20.00}', Plain.BUT_WHOLE),
+        (b'["1.0,",1.5]', Plain.YES),
+        (b'{"a":-0.0}', Plain.NO),
+        (b"1234567890123456", Plain.NO),
+        (b"[-1234567890123456]", Plain.NO),
+        (b'{"a":{"b":[0,[1e300]]}}', Plain.NO),
+        (b'["\\\\",1.0]', Plain.BUT_WHOLE),
+        (b'{"\\\\\\"":1.0}', Plain.BUT_WHOLE),
+        (b'["x",1.0,"y"]', Plain.BUT_WHOLE),
+        (b'["x",1e-5,"y"]', Plain.NO),
+        ('{"😀":1}'.encode(), Plain.NO),
+        ('{"a":[{"b\\"\\\\":{"x😀":1}}]}'.encode(), Plain.NO),
+        (b'{"\\ud83d\\ude00":1}', Plain.NO),
+        (b'"\\ud83d\\ude00"', Plain.YES),
+        ('{"a":["😀",{"b":":😀","c\\"":"😀\\""}]}'.encode(), Plain.YES),
     ],
 )
-def test_numbers_that_need_care_and_astral_names_are_not_plain(document: bytes, plain: bool) -> None:
+def test_numbers_that_need_care_and_astral_names_are_not_plain(document: bytes, plain: Plain) -> None:
     assert strict_json.read(document) == (json.loads(document), plain)
 
 

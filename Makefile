@@ -54,7 +54,7 @@ pythons: .venv/ready  ## the tests that need no real servers, with the wheel in 
 lowest: .venv/ready  ## the same tests with the lowest versions that pyproject.toml allows
 	$(BIN)/python -m tests.packaging.pythons --lowest
 
-bench: .venv/ready  ## ratios against the peers, interleaved; RESULTS=benchmarks/results.jsonl for docs/performance.md
+bench: .venv/ready  ## ratios against the peers, interleaved; RESULTS=benchmarks/results.jsonl for docs/benchmarks.md
 	$(BIN)/python -m benchmarks $(if $(RESULTS),--results $(RESULTS))
 
 docs: .sdk/docs/ready  ## the documentation as a site, in site/: open site/index.html

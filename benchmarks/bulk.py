@@ -33,7 +33,6 @@ def rows(setting: Setting) -> Iterator[Row]:
         _registry(here, number)
         raw = _raw(setting.es256)
         yield _row(
-            setting,
             f"{number:,} cards, verified from the command line",
             ("cryptography verify, one core (floor)", raw),
             number,
@@ -43,7 +42,6 @@ def rows(setting: Setting) -> Iterator[Row]:
             target=0.4 * usable_cores(),
         )
         yield _row(
-            setting,
             f"{number:,} cards, signed from the command line",
             ("cryptography sign, one core (floor)", _raw_sign(setting.es256)),
             number,
@@ -79,7 +77,6 @@ def _fresh(here: Path) -> None:
 
 
 def _row(
-    setting: Setting,
     title: str,
     floor: tuple[str, Timer],
     number: int,

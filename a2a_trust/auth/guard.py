@@ -170,7 +170,8 @@ class Guard:
         except InvalidCredentialsError:
             return None
         identity = None if credential is None else known(credential, now)
-        if identity is None or identity.bound_to is not None or not now < identity.expires_at:
+        # A user's verifier may return anything.
+        if not isinstance(identity, Identity) or identity.bound_to is not None or not now < identity.expires_at:
             return None
         # The principal holds its identity, so no other identity has the same id as long as it is kept.
         return self._principals.get(id(identity)) or self._principal_of(scheme.name, identity)
@@ -410,7 +411,7 @@ _MOST_PRINCIPALS: Final = 4096
 def _at_once(config: GuardConfig) -> dict[bytes, tuple[ConfiguredScheme, Callable[[Any, float], Identity | None]]]:
     """Header -> the scheme of its credential and the memory of its verifier.
 
-    Only headers of one scheme. Empty if a credential may be outside of headers: every request has to be searched then.
+    Only headers of one scheme, whose credentials cannot be guessed: guesses are counted. Empty if a credential may be outside of headers: every request has to be searched then.
     """
     if not all(scheme.header for scheme in config.schemes):
         return {}
@@ -418,7 +419,7 @@ def _at_once(config: GuardConfig) -> dict[bytes, tuple[ConfiguredScheme, Callabl
     return {
         scheme.header: (scheme, scheme.remembered)
         for scheme in config.schemes
-        if scheme.remembered is not None and headers.count(scheme.header) == 1
+        if scheme.remembered is not None and scheme.is_remembered is None and headers.count(scheme.header) == 1
     }
 
 

@@ -185,7 +185,11 @@ class Verifier(Protocol[Credential]):
       credentials that can be guessed, such as passwords: after too many failures, other credentials are rejected
       unverified.
 
-    Both methods must return at once and must not raise.
+    - ``remembered(credential, now)``: the identity that ``verify`` would return now, if no wait is needed to know that;
+      else None. With it, callers who were here before are answered faster. It is not called if a subclass overrides
+      ``verify`` without it.
+
+    These methods must return at once and must not raise.
     """
 
     async def verify(self, credential: Credential, now: float) -> Identity:

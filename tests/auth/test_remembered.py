@@ -143,6 +143,24 @@ def test_schemes_that_share_a_header_or_have_none_are_for_the_whole_decision() -
     assert beside.remembered(asking((b"x-api-key", b"ann")), NOW) is None
 
 
+def test_credentials_that_can_be_guessed_are_for_the_whole_decision() -> None:
+    """It counts the guesses, and beyond the limit it rejects even the right one."""
+
+    class Guessed(Remembering):
+        async def verify(self, credential: str, now: float) -> Identity:
+            return await super().verify(credential, now)
+
+        def remembered(self, credential: str, now: float) -> Identity | None:
+            return super().remembered(credential, now)
+
+        def is_remembered(self, credential: str, now: float) -> bool:  # noqa: ARG002
+            return False
+
+    found = guard({"key": ["read"]}, given={"key": Guessed("keys", ann="read")})
+    assert memory_of(Guessed("keys", ann="read")) is not None
+    assert found.remembered(asking((b"x-api-key", b"ann")), NOW) is None
+
+
 class Stricter(Remembering):
     async def verify(self, credential: str, now: float) -> Identity:
         raise InvalidCredentialsError("not today")
@@ -166,6 +184,19 @@ def test_a_verify_that_was_overridden_is_called() -> None:
 
     assert memory_of(JwtVerifier(Keys(EC), issuer=ISSUER, audience=AUDIENCE)) is not None
     assert memory_of(StricterJwt(Keys(EC), issuer=ISSUER, audience=AUDIENCE)) is None
+
+
+@pytest.mark.parametrize("answer", ["ann", True, {"subject": "ann"}, object()])
+def test_an_answer_that_is_no_identity_is_for_the_whole_decision(answer: Any) -> None:
+    class Odd(Words):
+        async def verify(self, credential: str, now: float) -> Identity:
+            return await super().verify(credential, now)
+
+        def remembered(self, credential: str, now: float) -> Any:  # noqa: ARG002
+            return answer
+
+    found = guard({"key": ["read"]}, given={"key": Odd("keys", ann="read")})
+    assert found.remembered(asking((b"x-api-key", b"ann")), NOW) is None
 
 
 async def test_api_keys_are_answered_at_once_while_nothing_is_to_be_looked_up_or_noted() -> None:

@@ -411,7 +411,8 @@ _MOST_PRINCIPALS: Final = 4096
 def _at_once(config: GuardConfig) -> dict[bytes, tuple[ConfiguredScheme, Callable[[Any, float], Identity | None]]]:
     """Header -> the scheme of its credential and the memory of its verifier.
 
-    Only headers of one scheme, whose credentials cannot be guessed: guesses are counted. Empty if a credential may be outside of headers: every request has to be searched then.
+    Only headers of one scheme, whose credentials cannot be guessed: guesses are counted. Empty if a credential may be
+    outside of headers: every request has to be searched then.
     """
     if not all(scheme.header for scheme in config.schemes):
         return {}

@@ -153,7 +153,7 @@ def test_credentials_that_can_be_guessed_are_for_the_whole_decision() -> None:
         def remembered(self, credential: str, now: float) -> Identity | None:
             return super().remembered(credential, now)
 
-        def is_remembered(self, credential: str, now: float) -> bool:  # noqa: ARG002
+        def is_remembered(self, credential: str, now: float) -> bool:
             return False
 
     found = guard({"key": ["read"]}, given={"key": Guessed("keys", ann="read")})
@@ -192,7 +192,7 @@ def test_an_answer_that_is_no_identity_is_for_the_whole_decision(answer: Any) ->
         async def verify(self, credential: str, now: float) -> Identity:
             return await super().verify(credential, now)
 
-        def remembered(self, credential: str, now: float) -> Any:  # noqa: ARG002
+        def remembered(self, credential: str, now: float) -> Any:
             return answer
 
     found = guard({"key": ["read"]}, given={"key": Odd("keys", ann="read")})

@@ -1,8 +1,8 @@
 """Canonical JSON: the bytes of RFC 8785, the JSON Canonicalization Scheme.
 
 ``_write`` is the definition, clause by clause. ``canonicalize`` produces the same bytes faster: orjson with sorted keys
-prints RFC 8785, except for numbers, and for member names with characters above U+FFFF (it sorts by code points, 3.2.3
-by UTF-16 code units). Numbers are replaced by their text first.
+prints RFC 8785, except for some numbers, and for member names with characters above U+FFFF (it sorts by code points,
+3.2.3 by UTF-16 code units). ``_plainness`` says whether it does.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ __all__ = ["MAX_SAFE_INTEGER", "canonicalize", "canonicalize_parsed", "canonical
 MAX_SAFE_INTEGER: Final = 2**53 - 1
 """The largest integer up to which every integer has its own double (RFC 7493 2.2)."""
 
-#: The types that orjson prints as RFC 8785 does.
-_AS_IT_IS: Final = frozenset({str, bool, type(None)})
+_TYPES: Final = frozenset({dict, list, str, int, float, bool, type(None)})
+_CONTAINERS: Final = frozenset({dict, list})
+_NUMBERS: Final = frozenset({int, float})
 
 _ESCAPES: Final = {ord(char): f"\\u{ord(char):04x}" for char in map(chr, range(0x20))} | {
     ord("\b"): "\\b",
@@ -59,31 +60,55 @@ def canonicalize_parsed(value: JSON, *, plain: Plain) -> bytes:
 
 def _canonicalize(value: JSON, *, doubles: bool) -> bytes:
     try:
-        return orjson.dumps(_lower(value, doubles, 0), option=orjson.OPT_SORT_KEYS)
+        text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)  # first, because it ends for values within themselves
+        plain = _plainness(value)
     except TypeError:
-        pass  # the definition below reports the error, or prints the value
+        plain = Plain.NO
+    if plain:
+        return text if plain is Plain.YES else without_whole_fractions(text)
+    # The definition reports the error, or prints the value.
     if is_too_deep(value):
         raise MalformedError(f"canonical form: nested deeper than {MAX_DEPTH} levels")
     return _write(value, doubles).encode()
 
 
-def _lower(value: JSON, doubles: bool, depth: int) -> JSON:
-    """The value with texts in place of its numbers; TypeError if orjson cannot print the rest."""
-    kind = type(value)
-    if kind is dict and depth < MAX_DEPTH:
-        names = "".join(value)
-        if names.isascii() or max(names) <= "\uffff":
-            return {
-                name: item if type(item) in _AS_IT_IS else _lower(item, doubles, depth + 1)
-                for name, item in value.items()
-            }
-    elif kind is list and depth < MAX_DEPTH:
-        return [item if type(item) in _AS_IT_IS else _lower(item, doubles, depth + 1) for item in value]
-    elif kind is int or kind is float:
-        return orjson.Fragment(_number(value, doubles))
-    elif kind in _AS_IT_IS:
-        return value
-    raise TypeError
+def _plainness(value: JSON) -> Plain:
+    """Whether orjson prints the canonical form of a value; NO also for other types than those of JSON."""
+    plain = Plain.YES
+    names: list[str] = []
+    level: list[JSON] = [[value]]
+    for _ in range(MAX_DEPTH + 1):
+        items: list[JSON] = []
+        for container in level:
+            if type(container) is dict:
+                names += container
+                items += container.values()
+            else:
+                items += container
+        kinds = set(map(type, items))
+        if not kinds <= _TYPES:
+            return Plain.NO
+        if not kinds.isdisjoint(_NUMBERS):
+            of_numbers = _plainness_of_numbers(items)
+            if of_numbers is Plain.NO:
+                return of_numbers
+            plain = max(plain, of_numbers)
+        if _CONTAINERS.isdisjoint(kinds):
+            letters = "".join(names)
+            return plain if letters.isascii() or max(letters) <= "\uffff" else Plain.NO
+        level = [item for item in items if type(item) in _CONTAINERS]
+    return Plain.NO
+
+
+def _plainness_of_numbers(items: list[JSON]) -> Plain:
+    integers = [item for item in items if type(item) is int]
+    doubles = [item for item in items if type(item) is float]
+    if not all(-MAX_SAFE_INTEGER <= integer <= MAX_SAFE_INTEGER for integer in integers):
+        return Plain.NO
+    # Between these limits both print the shortest digits without an exponent, and orjson prints minus zero as it is.
+    if not all(1e-4 <= abs(double) < 1e15 or repr(double) == "0.0" for double in doubles):
+        return Plain.NO
+    return Plain.BUT_WHOLE if any(map(float.is_integer, doubles)) else Plain.YES
 
 
 def _check_text(value: object) -> None:

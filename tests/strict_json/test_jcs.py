@@ -130,6 +130,11 @@ def test_fractions_are_printed_on_the_short_way_as_the_definition_prints_them(va
     assert canonicalize_parsed(read, plain=plain) == jcs._write(read).encode()
 
 
+@pytest.mark.parametrize("value", [[1.0, [2.5]], [2.5, [1.0]], {"a": 0.0, "b": [-0.0]}, [-0.0], [1e-5, 1.0], [1e15]])
+def test_doubles_at_every_depth_are_printed_as_the_definition_prints_them(value: Any) -> None:
+    assert canonicalize(value) == jcs._write(value).encode()
+
+
 @pytest.mark.parametrize(
     ("text", "printed"),
     [

@@ -87,6 +87,8 @@ def test_a_value_that_is_called_plain_goes_through_orjson_unchanged(value: Any) 
         (b'["x",1.0,"y"]', Plain.BUT_WHOLE),
         (b'["x",1e-5,"y"]', Plain.NO),
         ('{"😀":1}'.encode(), Plain.NO),
+        ('["😀",{"😀":1}]'.encode(), Plain.NO),
+        ('{"\U00100000":1}'.encode(), Plain.NO),
         ('{"a":[{"b\\"\\\\":{"x😀":1}}]}'.encode(), Plain.NO),
         (b'{"\\ud83d\\ude00":1}', Plain.NO),
         (b'"\\ud83d\\ude00"', Plain.YES),

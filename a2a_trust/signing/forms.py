@@ -218,19 +218,19 @@ def _present(members: JSONObject, message: str, path: Path, dropped: list[Path])
             kept[name] = value  # unknown members stay
             continue
         here = (path, name)
-        if value is None or (field.presence is Presence.IMPLICIT and _is_default(value)):
+        if not value and (value is None or (field.presence is Presence.IMPLICIT and _is_default(value))):
             dropped.append(here)
+        elif not field.message:
+            kept[name] = value
         elif field.kind is Kind.MESSAGE:
             kept[name] = _present(value, field.message, here, dropped)
         elif field.kind is Kind.MESSAGES:
             kept[name] = [_present(item, field.message, (here, index), dropped) for index, item in enumerate(value)]
-        elif field.kind is Kind.MESSAGE_MAP:
+        else:
             kept[name] = {
                 key: _present(item, field.message, (here, key), dropped) if type(item) is dict else item
                 for key, item in value.items()
             }
-        else:
-            kept[name] = value
     return kept
 
 
@@ -246,12 +246,11 @@ _Messages: TypeAlias = Mapping[str, Mapping[str, Field]]
 
 def _prune(members: JSONObject, messages: _Messages, message: str, path: Path, dropped: list[Path]) -> JSONObject:
     fields = messages[message]
-    by_proto_name = {field.proto_name: field for field in fields.values()}
     kept: JSONObject = {}
     for name, value in members.items():
         here = (path, name)
         before = len(dropped)
-        field = fields.get(name) or by_proto_name.get(name)
+        field = fields.get(name) or _by_proto_name(fields, name)
         pruned = _GONE if field is None else _prune_field(value, messages, field, here, dropped)
         if field is None or pruned is _GONE:
             dropped[before:] = [here]
@@ -260,8 +259,14 @@ def _prune(members: JSONObject, messages: _Messages, message: str, path: Path, d
     return kept
 
 
+def _by_proto_name(fields: Mapping[str, Field], name: str) -> Field | None:
+    return next((field for field in fields.values() if field.proto_name == name), None)
+
+
 def _prune_field(value: JSON, messages: _Messages, field: Field, here: Path, dropped: list[Path]) -> JSON:
     kind = field.kind
+    if kind is Kind.STRING or (kind is Kind.STRINGS and value and all(value)):  # most fields: nothing empty is within
+        return value or _GONE
     if kind is Kind.BOOL:
         return value if value or (value is False and field.presence is Presence.EXPLICIT) else _GONE
     if kind is Kind.MESSAGE and type(value) is dict:

@@ -51,6 +51,9 @@ def _one_of_each_party(signatures: list[VerifiedSignature], policy: Threshold) -
     A key may be in the entries of several parties, and several keys may verify one signature. All of these belong to
     one party, chosen so that the most parties are satisfied (a maximum matching, by augmenting paths).
     """
+    if len(signatures) == 1:
+        trusted = signatures[0].trusted
+        return signatures if policy.party_of(trusted.key.thumbprint, trusted.name) is not None else []
     offers: dict[str, list[VerifiedSignature]] = {}
     for signature in signatures:
         party = policy.party_of(signature.trusted.key.thumbprint, signature.trusted.name)

@@ -168,6 +168,8 @@ def _covered_by_all(counted: list[VerifiedSignature], failures: tuple[SignatureF
 
     The number of dropped members does not decide, because of two pruned forms of a card neither may contain the other.
     """
+    if len(counted) == 1:
+        return counted[0]
     for signature in sorted(counted, key=_openness, reverse=True):
         if all(
             signature.projection.payload == other.projection.payload

@@ -75,6 +75,12 @@ class UnambiguousCard:
         return self.card.get("signatures") if self._usual is None else self._usual.signatures
 
     @property
+    def is_printed_alike(self) -> bool:
+        """Whether Python's ``json.dumps`` is known to print its one form, too: ASCII only, and no numbers."""
+        payload = self.payload
+        return payload is not None and bool(self.is_plain) and payload.isascii() and b"\x7f" not in payload
+
+    @property
     def interfaces(self) -> list[tuple[str, str]]:
         """As ``interface_urls``."""
         return interface_urls(self.card) if self._usual is None else self._usual.interfaces

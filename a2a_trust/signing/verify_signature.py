@@ -251,15 +251,15 @@ class _Forms:
     def _project(self, form: Form) -> Projection:
         made = self._made.get(form)
         if made is None:
-            if self._served.has_one_form and form in (Form.SPEC, Form.PRUNED):
+            served = self._served
+            is_one = form in (Form.SPEC, Form.PRUNED) or (form is Form.PRUNED_LEGACY and served.is_printed_alike)
+            if served.has_one_form and is_one:
                 # The card has nothing that any form would drop.
                 made = self._project(Form.SERVED).named(form)
+            elif form is Form.SERVED and served.payload is not None:
+                made = Projection(form, served.generation, None, served.payload)
             else:
-                served = self._served
-                if form is Form.SERVED and served.payload is not None:
-                    made = Projection(form, served.generation, None, served.payload)
-                else:
-                    made = project(served.card, form, generation=served.generation, plain=served.is_plain)
+                made = project(served.card, form, generation=served.generation, plain=served.is_plain)
             self._made[form] = made
         return made
 

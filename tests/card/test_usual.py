@@ -45,6 +45,8 @@ def is_right(document: bytes) -> bool:
     assert (found.signatures, found.interfaces) == (long.signatures, long.interfaces)
     assert found.is_plain <= long.is_plain
     fast = UnambiguousCard(document, found)
+    if fast.is_printed_alike:
+        assert found.payload == project(card, Form.PRUNED_LEGACY).payload
     assert fast.card == card
     assert json.dumps(fast.card) == json.dumps(card)  # in the same order
     return True
@@ -70,6 +72,21 @@ def card() -> Card:
 )
 def test_a_usual_card_is_taken_however_it_is_spelled(spelled: Callable[[Card], str]) -> None:
     assert is_right(spelled(card()).encode())
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_alike"),
+    [({}, True), ({"description": "é"}, False), ({"description": "\x7f"}, False), ({"description": "\x00\n"}, True)],
+)
+def test_older_sdks_print_most_usual_cards_alike(changes: Card, is_alike: bool) -> None:
+    given = card()
+    del given["capabilities"]["extensions"]
+    given |= changes
+    document = json.dumps({**given, "securitySchemes": {"k": card()["securitySchemes"]["bearer"]}}).encode()
+    found = UnambiguousCard(document, usual(document))
+    assert (found.payload is not None, found.is_printed_alike) == (True, is_alike)
+    assert is_right(document)
+    assert UnambiguousCard(document).is_printed_alike is False  # the long way knows nothing of it
 
 
 PARAMS: list[Any] = [

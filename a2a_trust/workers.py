@@ -2,7 +2,7 @@
 
 Threads would not help: the interpreter runs one at a time, and the work is computing.
 
-- A worker is a fork where that is safe: POSIX, and no other thread in this process. It has the state from the start,
+- A worker is a fork where that is safe: on Linux, and with no other thread of Python. It has the state from the start,
   with open files, locks and private keys, which are never copied through a pipe.
 - Otherwise a worker is a new interpreter, and the state is pickled. State that cannot be pickled is worked on here.
 - One chunk is worked on here as well: to start workers takes longer.

@@ -58,7 +58,7 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
     (
         "signing/verify_signature.py",
         "_Forms._project",
-        "condition self._served.has_one_form and form in (Form.SPEC, Form.PRUNED) is False",
+        "condition served.has_one_form and is_one is False",
     ): _ONLY_TIME,
     (
         "signing/verify_signature.py",
@@ -108,11 +108,6 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
         "CardEnforcementMiddleware._hide_credentials",
         "condition self._hidden_headers is True",
     ): _ONLY_TIME,
-    (
-        "middleware/authentication.py",
-        "CardEnforcementMiddleware._decide",
-        "isinstance(caller, Principal) and is_attached  ->  is_attached",
-    ): "what is attached is a Principal; for the type checker",
     (
         "middleware/authentication.py",
         "CardEnforcementMiddleware._is_public",

@@ -415,8 +415,18 @@ def _check_different(files: Sequence[FileToWrite]) -> None:
             status = _regular(file.path)
         if status is not None:
             first = paths.setdefault((status.st_dev, status.st_ino), file.path)
-            if first is not file.path:
+            if first is not file.path and _is_one_file(first, file.path):
                 raise ConfigurationError(f"{first} and {file.path} are the same file (a hard link); name one of them")
+
+
+def _is_one_file(one: Path, other: Path) -> bool:
+    """Whether both paths lead to one file. Both are open at once: else the second could be a new file in the place of
+    the first, which another process has just replaced."""
+    try:
+        with one.open("rb") as first, other.open("rb") as second:
+            return os.path.samestat(os.fstat(first.fileno()), os.fstat(second.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 class _Lock(Enum):

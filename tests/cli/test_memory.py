@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from a2a_trust import Origins, TrustedKey, TrustStore, VerifiedCard, generate_signer, sign_card, verify_card
+from a2a_trust import Origins, TrustedKey, TrustStore, VerifiedCard, sign_card, verify_card
 from a2a_trust.cli.report import Exit, exit_of
 from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.memory_store import SqliteCardMemory
@@ -21,6 +21,7 @@ from a2a_trust.errors import (
     TrustError,
 )
 from a2a_trust.keys import LocalSigner
+from a2a_trust.keys.rotation import new_ring_key
 from tests.cli.conftest import CARD, Run
 
 AGENT = "https://invoice.example.com"
@@ -30,12 +31,12 @@ FILE = ("--file", "cards.db")
 
 @pytest.fixture(scope="module")
 def first() -> LocalSigner:
-    return generate_signer("ES256")
+    return new_ring_key("ES256")  # its thumbprint, which is an argument here, does not begin with a dash
 
 
 @pytest.fixture(scope="module")
 def second() -> LocalSigner:
-    return generate_signer("ES256")
+    return new_ring_key("ES256")  # its thumbprint, which is an argument here, does not begin with a dash
 
 
 @pytest.fixture

@@ -436,6 +436,24 @@ def test_threads_that_lock_the_same_files_in_any_order_all_get_them(tmp_path: Pa
     assert [name.read_bytes() for name in names] == [b"80"] * 3
 
 
+def test_a_file_in_the_place_of_one_that_was_replaced_is_no_hard_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two looks another process replaces the first file, and its inode comes back as the second."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    for name in (one, two):
+        name.write_bytes(b"0")
+    status = one.stat()
+    monkeypatch.setattr(atomic, "_regular", lambda path: status)
+    with locked_together([FileToWrite(name, Over.WHAT_WAS_READ) for name in (one, two)]):
+        pass
+    two.unlink()
+    two.hardlink_to(one)
+    with pytest.raises(ConfigurationError, match="hard link"):
+        with locked_together([FileToWrite(name, Over.WHAT_WAS_READ) for name in (one, two)]):
+            pass
+
+
 def test_no_reserved_name_reaches_an_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", str(temporary(path)))

@@ -449,9 +449,9 @@ def test_a_file_in_the_place_of_one_that_was_replaced_is_no_hard_link(
         pass
     two.unlink()
     two.hardlink_to(one)
-    with pytest.raises(ConfigurationError, match="hard link"):
-        with locked_together([FileToWrite(name, Over.WHAT_WAS_READ) for name in (one, two)]):
-            pass
+    files = [FileToWrite(name, Over.WHAT_WAS_READ) for name in (one, two)]
+    with pytest.raises(ConfigurationError, match="hard link"), locked_together(files):
+        pass
 
 
 def test_no_reserved_name_reaches_an_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ from itertools import count
 from pathlib import Path
 from time import perf_counter
 
-from a2a_trust.auth.proof_memory import ProofMemory, VolatileProofMemory
-from a2a_trust.auth.proof_store import SqliteProofMemory
+from a2a_trust.auth.proofs.memory import ProofMemory, VolatileProofMemory
+from a2a_trust.auth.proofs.sqlite import SqliteProofMemory
 from benchmarks.rounds import Contender, Row, Timer
 from benchmarks.setting import Setting
 

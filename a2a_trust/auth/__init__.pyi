@@ -37,9 +37,9 @@ from a2a_trust.auth.principal import Principal as Principal
 from a2a_trust.auth.principal import TokenBinding as TokenBinding
 from a2a_trust.auth.principal import TokenVerifier as TokenVerifier
 from a2a_trust.auth.principal import Verifier as Verifier
-from a2a_trust.auth.proof_memory import ProofMemory as ProofMemory
-from a2a_trust.auth.proof_memory import VolatileProofMemory as VolatileProofMemory
-from a2a_trust.auth.proof_store import SqliteProofMemory as SqliteProofMemory
+from a2a_trust.auth.proofs.memory import ProofMemory as ProofMemory
+from a2a_trust.auth.proofs.memory import VolatileProofMemory as VolatileProofMemory
+from a2a_trust.auth.proofs.sqlite import SqliteProofMemory as SqliteProofMemory
 from a2a_trust.auth.subject_token import SubjectToken as SubjectToken
 from a2a_trust.auth.throttle import FailureLimits as FailureLimits
 from a2a_trust.auth.token_claims import AccessTokenMark as AccessTokenMark

@@ -26,7 +26,7 @@ from urllib.parse import quote, unquote
 
 from a2a_trust import strict_json
 from a2a_trust.auth.credentials import Lines
-from a2a_trust.auth.proof_memory import MAX_WINDOW, ProofMemory, VolatileProofMemory
+from a2a_trust.auth.proofs.memory import MAX_WINDOW, ProofMemory, VolatileProofMemory
 from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import (
     ConfigurationError,

@@ -14,7 +14,7 @@ import pytest
 from a2a_trust import generate_signer
 from a2a_trust.auth.dpop import DPoP, ServerNonces, _read_key
 from a2a_trust.auth.jwt import JwtVerifier
-from a2a_trust.auth.proof_memory import VolatileProofMemory
+from a2a_trust.auth.proofs.memory import VolatileProofMemory
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.middleware.authentication import CardEnforcementMiddleware
 from tests.auth.proofs import BASE, CLIENT, OTHER, bound_token, by_dpop, proof

@@ -15,7 +15,7 @@ from a2a_trust.auth.guard import Guard
 from a2a_trust.auth.guard_config import CredentialAt
 from a2a_trust.auth.jwt import JwtVerifier
 from a2a_trust.auth.principal import Anonymous, Identity, KeyBinding, Principal, TokenBinding
-from a2a_trust.auth.proof_memory import VolatileProofMemory
+from a2a_trust.auth.proofs.memory import VolatileProofMemory
 from a2a_trust.card.view import read_card
 from a2a_trust.errors import (
     AuthorizationError,

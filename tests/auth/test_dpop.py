@@ -22,7 +22,7 @@ from a2a_trust.auth.dpop import (
     ServerNonces,
     _read_key,
 )
-from a2a_trust.auth.proof_memory import VolatileProofMemory
+from a2a_trust.auth.proofs.memory import VolatileProofMemory
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError
 from a2a_trust.keys import LocalSigner
 from a2a_trust.keys.jwk import PublicKey

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from a2a_trust.auth.proof_memory import DroppedTimes, ProofMemory, VolatileProofMemory
-from a2a_trust.auth.proof_store import SqliteProofMemory
+from a2a_trust.auth.proofs.memory import DroppedTimes, ProofMemory, VolatileProofMemory
+from a2a_trust.auth.proofs.sqlite import SqliteProofMemory
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TooManyRequestsError
 from tests.auth.test_jwt import NOW
 

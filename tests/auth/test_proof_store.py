@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from a2a_trust.auth import proof_store
-from a2a_trust.auth.proof_store import SqliteProofMemory
+from a2a_trust.auth.proofs.sqlite import SqliteProofMemory
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 from tests.auth.test_jwt import NOW
 

@@ -12,8 +12,8 @@ import pytest
 
 from a2a_trust import DPoP, JwtVerifier
 from a2a_trust.auth import ServerNonces, VolatileProofMemory
-from a2a_trust.auth.proof_memory import ProofMemory
-from a2a_trust.auth.proof_store import SqliteProofMemory
+from a2a_trust.auth.proofs.memory import ProofMemory
+from a2a_trust.auth.proofs.sqlite import SqliteProofMemory
 from tests.auth.proofs import BASE, bound_token, by_dpop, proof
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
 from tests.faults.agent_process import OAUTH, AgentFiles

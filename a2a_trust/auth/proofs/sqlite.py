@@ -7,7 +7,7 @@ the file keeps the event loop waiting: a caller waits ``timeout`` seconds, and i
 A transaction is in the file for every process, also after a kill, but it does not wait for the disk: with that,
 requests took 3 to 100 times as long, by what else the disk had to do. A power cut may damage the file.
 
-The rules are those of ``auth.proof_memory``.
+The rules are those of ``auth.proofs.memory``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from a2a_trust.auth.proof_memory import MAX_WINDOW, DroppedTimes, Room, digest_of, kept_seconds
+from a2a_trust.auth.proofs.memory import MAX_WINDOW, DroppedTimes, Room, digest_of, kept_seconds
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TooManyRequestsError, TrustError
 from a2a_trust.files.sqlite import SqliteFile
 

@@ -144,7 +144,7 @@ class VolatileProofMemory:
 
     def __init__(self, capacity: int = 1_000_000) -> None:
         """``capacity``: for how many proofs at once there is room. ConfigurationError when that is not 1 or more."""
-        self._room = Room(capacity, "VolatileProofMemory(capacity=…)")
+        self.room = Room(capacity, "VolatileProofMemory(capacity=…)")
         self._used: dict[bytes, _Holder] = {}
         self._holders: dict[str, _Holder] = {}
         #: Second -> the proofs of that time, so that nobody has to look through all of them.
@@ -162,11 +162,19 @@ class VolatileProofMemory:
                 return False
             self._dropped.check(second)
             holder = self._holders.get(jkt) or _Holder(jkt)
-            self._room.check(jkt, by_key=holder.used, by_all=len(self._used))
+            self.room.check(jkt, by_key=holder.used, by_all=len(self._used))
             holder.used += 1
             self._holders[jkt] = self._used[digest] = holder
             self._by_time.setdefault(second, []).append(digest)
         return True
+
+    def forget(self, jkt: str, jti: str, *, issued: float) -> None:
+        """Drop a proof that was not used after all."""
+        digest = digest_of(jkt, jti)
+        with self._lock:
+            if digest in self._used:
+                self._remove(digest)
+                self._by_time[int(issued)].remove(digest)
 
     def _drop(self, now: float, window: float) -> None:
         self._dropped_at = int(now)
@@ -174,7 +182,10 @@ class VolatileProofMemory:
         for second in [second for second in self._by_time if not first <= second <= last]:
             self._dropped.add(second)
             for digest in self._by_time.pop(second):
-                holder = self._used.pop(digest)
-                holder.used -= 1
-                if not holder.used:
-                    del self._holders[holder.jkt]
+                self._remove(digest)
+
+    def _remove(self, digest: bytes) -> None:
+        holder = self._used.pop(digest)
+        holder.used -= 1
+        if not holder.used:
+            del self._holders[holder.jkt]

@@ -1,0 +1,1 @@
+"""Which DPoP proofs were used: in memory, in SQLite, in Redis and in PostgreSQL."""

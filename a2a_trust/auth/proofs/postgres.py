@@ -1,0 +1,101 @@
+"""Used DPoP proofs in PostgreSQL.
+
+A proof counts when its transaction is on the disk of the server (``synchronous_commit = on``). A standby without the
+last transactions that takes the place of the server is another timeline, so proofs are refused for a while then
+(``auth.proofs.shared``, rule 3).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from a2a_trust.auth.proofs.shared import SharedProofMemory, State, Use
+from a2a_trust.databases.postgres import Postgres
+from a2a_trust.errors import KeySourceUnavailableError
+
+__all__ = ["PostgresProofMemory"]
+
+#: In one statement, so in one trip. Rows of others that are committed meanwhile are neither added nor seen: replays.
+#: In the order of digests, so that two transactions never wait for each other.
+_REMEMBER: Final = """
+WITH added AS (
+    INSERT INTO a2a_trust.proof (digest, attempt, issued, ends)
+    SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::float8[], $4::float8[]) ORDER BY 1
+    ON CONFLICT (digest) DO NOTHING RETURNING digest, attempt
+), first AS (
+    SELECT digest, attempt FROM added
+    UNION ALL SELECT digest, attempt FROM a2a_trust.proof WHERE digest = ANY ($1::bytea[])
+)
+SELECT
+    (SELECT system_identifier FROM pg_control_system()) || '/'
+        || left(pg_walfile_name(pg_current_wal_lsn()), 8) AS server,
+    extract(epoch FROM clock_timestamp())::float8 AS at,
+    store.server AS known_server, store.since, store.dropped,
+    ARRAY (SELECT digest FROM first ORDER BY digest, attempt) AS digests,
+    ARRAY (SELECT attempt FROM first ORDER BY digest, attempt) AS attempts
+FROM (SELECT) AS one LEFT JOIN a2a_trust.proof_store AS store ON true
+"""
+
+_MARK: Final = """
+INSERT INTO a2a_trust.proof_store (server, since, dropped) VALUES ($1, $2, $3)
+ON CONFLICT (only_row) DO UPDATE SET server = excluded.server, since = excluded.since,
+    dropped = greatest(proof_store.dropped, excluded.dropped)
+"""
+
+_DROP: Final = """
+WITH ended AS (
+    SELECT digest FROM a2a_trust.proof WHERE ends < $1 ORDER BY ends LIMIT 1000 FOR UPDATE SKIP LOCKED
+), gone AS (
+    DELETE FROM a2a_trust.proof WHERE digest IN (SELECT digest FROM ended) RETURNING issued
+)
+UPDATE a2a_trust.proof_store SET dropped = greatest(dropped, (SELECT max(issued) FROM gone))
+WHERE EXISTS (SELECT FROM gone)
+"""
+
+_DROP_EVERY: Final = 0.25
+"""Ended proofs are dropped this often, in seconds: 4,000 a second by each process."""
+
+
+class PostgresProofMemory(SharedProofMemory):
+    """Remembers proofs in one PostgreSQL database, for all processes and machines of an agent.
+
+    KeySourceUnavailableError (503) when the database does not answer in time, or cannot tell.
+    """
+
+    def __init__(self, url: str, *, capacity: int = 1_000_000, timeout: float = 0.25) -> None:
+        """``url``: ``postgresql://USER@HOST/DATABASE``, prepared with ``a2a-sign database migrate``. ``capacity``: for
+        how many proofs of this process at once there is room. ``timeout``: the longest, in seconds, that a request
+        waits for the database. ConfigurationError: an argument is wrong.
+        """
+        self._database = Postgres(
+            url, what="memory of DPoP proofs", unavailable=KeySourceUnavailableError, timeout=timeout
+        )
+        self._drop_at = -math.inf
+        super().__init__(self._database.what, capacity, "PostgresProofMemory(…, capacity=…)")
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        await self._database.aclose()
+
+    async def _remember(self, uses: tuple[Use, ...]) -> tuple[State, Mapping[bytes, bytes]]:
+        columns = zip(*((use.digest, use.attempt, use.issued, use.ends) for use in uses), strict=True)
+        async with self._database.session() as connection:
+            (row,) = await connection.fetch(_REMEMBER, *map(list, columns))
+            state = State(
+                server=row["server"],
+                at=row["at"],
+                known_server=row["known_server"],
+                since=math.inf if row["since"] is None else row["since"],
+                dropped=-math.inf if row["dropped"] is None else row["dropped"],
+            )
+            if time.monotonic() >= self._drop_at:
+                self._drop_at = time.monotonic() + _DROP_EVERY
+                await connection.execute(_DROP, state.at)
+        return state, dict(zip(row["digests"], row["attempts"], strict=True))
+
+    async def _mark(self, state: State) -> None:
+        async with self._database.session() as connection:
+            await connection.execute(_MARK, state.known_server, state.since, state.dropped)

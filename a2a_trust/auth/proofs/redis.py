@@ -1,0 +1,68 @@
+"""Used DPoP proofs in Redis or Valkey.
+
+A proof is one key that expires: about 140 bytes until then. A restart may lose proofs of the last second, or all, so
+after one they are refused for a while, as after a failover (``auth.proofs.shared``, rule 3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from a2a_trust.auth.proofs.shared import SharedProofMemory, State, Use
+from a2a_trust.databases.redis import RedisServer
+from a2a_trust.errors import KeySourceUnavailableError
+
+__all__ = ["RedisProofMemory"]
+
+_STATE: Final = "a2a:proofs"
+
+
+class RedisProofMemory(SharedProofMemory):
+    """Remembers proofs in one Redis server, for all processes and machines of an agent.
+
+    KeySourceUnavailableError (503) when the server does not answer in time, drops keys to make room, or cannot tell.
+    """
+
+    def __init__(self, url: str, *, capacity: int = 1_000_000, timeout: float = 0.25) -> None:
+        """``url``: ``rediss://HOST:6379/0``, or ``redis://…`` without TLS. ``capacity``: for how many proofs of this
+        process at once there is room. ``timeout``: the longest, in seconds, that a request waits for the server.
+        ConfigurationError: an argument is wrong.
+        """
+        self._server = RedisServer(
+            url, what="memory of DPoP proofs", unavailable=KeySourceUnavailableError, timeout=timeout
+        )
+        super().__init__(self._server.what, capacity, "RedisProofMemory(…, capacity=…)")
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        await self._server.aclose()
+
+    async def _remember(self, uses: tuple[Use, ...]) -> tuple[State, Mapping[bytes, bytes]]:
+        first: dict[bytes, bytes] = {}
+        async with self._server.session() as client, client.pipeline(transaction=False) as pipeline:
+            for use in uses:
+                pipeline.set(_key(use), use.attempt, nx=True, get=True, pxat=int(use.ends * 1000))
+            pipeline.time()
+            pipeline.hmget(_STATE, ["server", "since", "dropped"])
+            pipeline.info("server")
+            *before, (seconds, microseconds), (server, since, dropped), info = await pipeline.execute()
+        for use, attempt in zip(uses, before, strict=True):
+            first.setdefault(use.digest, use.attempt if attempt is None else attempt)
+        return State(
+            server=info["run_id"],
+            at=seconds + microseconds / 1e6,
+            known_server=None if server is None else server.decode(),
+            since=math.inf if since is None else float(since),
+            dropped=-math.inf if dropped is None else float(dropped),
+        ), first
+
+    async def _mark(self, state: State) -> None:
+        async with self._server.session() as client:
+            facts = [("server", str(state.known_server)), ("since", repr(state.since)), ("dropped", repr(state.dropped))]
+            await client.hset(_STATE, items=[part for fact in facts for part in fact])
+
+
+def _key(use: Use) -> bytes:
+    return b"a2a:proof:" + use.digest

@@ -1,0 +1,144 @@
+"""Used DPoP proofs in a database, so that of any number of replicas exactly one accepts a proof.
+
+The rules, beside those of ``auth.proofs.memory``, which each process applies to the proofs that came to it:
+
+1. The database remembers a proof, and says whether it was there, in one step. Every request has an ``attempt`` of its
+   own, so a command that is sent again, because its answer was lost, is no replay.
+2. The clocks of this machine and of the database differ by at most ten seconds, so a proof is remembered for longer
+   than any replica accepts it. Else: 503.
+3. A database that is new, was restored, or took the place of another may lack proofs that were used before. It says so
+   by its name for itself (``server``). Proofs that may be older than this change are refused with 503.
+4. The times of dropped proofs are kept. Where such a time comes again, because clocks were set back, or the window
+   grew: 503.
+5. A database that cannot be reached in time is no empty one: 503.
+
+The proofs that come while the database works on others share the next trip.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from a2a_trust.auth.look_ups import LookUps
+from a2a_trust.auth.proofs.memory import Room, VolatileProofMemory, digest_of
+from a2a_trust.dates import date_of
+from a2a_trust.errors import KeySourceUnavailableError
+
+__all__ = ["SKEW", "SharedProofMemory", "State", "Use"]
+
+SKEW: Final = 10.0
+"""By how many seconds the clocks of a replica and of the database may differ."""
+
+GRAIN: Final = 5.0
+"""So many seconds the time of the last dropped proof may be behind."""
+
+_IN_TIME: Final = 0.1
+"""A trip that failed within this time, in seconds, is made once more: a connection was lost, and another may work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Use:
+    """A proof that a request brings; times are in seconds since the epoch."""
+
+    digest: bytes
+    attempt: bytes
+    now: float
+    issued: float
+    window: float
+
+    @property
+    def ends(self) -> float:
+        """When the database may drop it: then no replica accepts it any more."""
+        return self.issued + self.window + 2 * SKEW
+
+
+class State(NamedTuple):
+    """The database at the moment of a trip.
+
+    ``server`` is its name for itself, ``at`` its time. ``known_server`` and ``since`` are those of the last change;
+    ``dropped`` is the time of the youngest dropped proof.
+    """
+
+    server: str
+    at: float
+    known_server: str | None
+    since: float
+    dropped: float
+
+
+class SharedProofMemory:
+    """The base of memories in a database."""
+
+    def __init__(self, what: str, capacity: int, call: str) -> None:
+        """``what`` it is, for people; ``capacity`` and ``call`` as for ``Room``, for the proofs of this process."""
+        self._what = what
+        self._own = VolatileProofMemory(capacity)
+        self._own.room = Room(capacity, call)
+        self._trips = LookUps(self._trip)
+
+    async def _remember(self, uses: tuple[Use, ...]) -> tuple[State, Mapping[bytes, bytes]]:
+        """Remember the proofs, and return by digest the first attempt, of these and of those before."""
+        raise NotImplementedError
+
+    async def _mark(self, state: State) -> None:
+        """Remember ``known_server``, ``since`` and ``dropped`` of the state."""
+        raise NotImplementedError
+
+    async def first_use(self, jkt: str, jti: str, *, now: float, issued: float, window: float) -> bool:
+        """As ``ProofMemory.first_use``."""
+        if not await self._own.first_use(jkt, jti, now=now, issued=issued, window=window):
+            return False
+        use = Use(digest=digest_of(jkt, jti), attempt=os.urandom(16), now=now, issued=issued, window=window)
+        try:
+            answer = await self._trips.find(use)
+        except BaseException:
+            self._own.forget(jkt, jti, issued=issued)  # nobody learned that it was used
+            raise
+        if isinstance(answer, str):
+            self._own.forget(jkt, jti, issued=issued)
+            raise KeySourceUnavailableError(f"the {self._what}: {answer}")
+        return answer is True
+
+    async def _trip(self, uses: tuple[Use, ...]) -> Mapping[Use, bool | str]:
+        """For each proof whether this is its first use, or why nobody can tell."""
+        begun = time.monotonic()
+        try:
+            state, first = await self._remember(uses)
+        except KeySourceUnavailableError:
+            if time.monotonic() - begun > _IN_TIME:
+                raise
+            state, first = await self._remember(uses)
+        state = await self._marked(state, uses[0].window)
+        return {use: _doubt(use, state) or first.get(use.digest) == use.attempt for use in uses}
+
+    async def _marked(self, state: State, window: float) -> State:
+        """The state, after what has changed was remembered."""
+        dropped = state.at - window - 2 * SKEW
+        if state.known_server != state.server:
+            state = state._replace(known_server=state.server, since=state.at, dropped=max(dropped, state.dropped))
+            await self._mark(state)
+        elif dropped > state.dropped + GRAIN:
+            await self._mark(state._replace(dropped=dropped))
+        return state
+
+
+def _doubt(use: Use, state: State) -> str:
+    """Why nobody can tell whether the proof was used before; "" when the database can."""
+    if not abs(state.at - use.now) <= SKEW:
+        return (
+            f"its clock and that of this machine differ by {abs(state.at - use.now):.0f} seconds, and {SKEW:.0f} are "
+            "allowed; look at their time services"
+        )
+    certain = state.since + use.window + 2 * SKEW
+    if use.issued <= certain:
+        return (
+            "it is new, was restarted or took the place of another, which may have known more proofs; proofs count "
+            f"again from {date_of(certain)} on"
+        )
+    if use.issued <= state.dropped + GRAIN:
+        return "it no longer has the proofs of this time: a clock was set back, or another window was configured before"
+    return ""

@@ -1,0 +1,79 @@
+"""The addresses of databases: URLs whose passwords never reach an error or a log."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
+
+from a2a_trust.errors import ConfigurationError
+from a2a_trust.net.addresses import is_this_machine
+
+__all__ = ["DatabaseUrl", "is_database_url"]
+
+_POSTGRES: Final = ("postgresql", "postgres")
+_REDIS: Final = ("redis", "rediss", "unix")
+_REDIS_OPTIONS: Final = {"db"}
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseUrl:
+    """A URL of a database, checked. ``text`` is secret; ``shown``, without password and options, is for people."""
+
+    text: str = field(repr=False)
+    shown: str
+    has_password: bool
+    is_local: bool
+    """Whether the connection stays on this machine."""
+    names_tls: bool
+    """Whether the URL, or the environment, says how the connection is encrypted."""
+
+    @classmethod
+    def postgres(cls, text: str) -> DatabaseUrl:
+        """ConfigurationError: not a URL of PostgreSQL."""
+        return cls._read(text, _POSTGRES, "postgresql://USER@HOST/DATABASE")
+
+    @classmethod
+    def redis(cls, text: str) -> DatabaseUrl:
+        """ConfigurationError: not a URL of Redis, or with options that would change how we use it."""
+        read = cls._read(text, _REDIS, "rediss://HOST:6379/0, or redis://… without TLS")
+        unknown = {name for name, _ in parse_qsl(urlsplit(text).query, keep_blank_values=True)} - _REDIS_OPTIONS
+        if unknown:
+            raise ConfigurationError(f"the URL {read.shown} has options; write it without what follows the ?")
+        return read
+
+    @classmethod
+    def _read(cls, text: str, schemes: tuple[str, ...], example: str) -> DatabaseUrl:
+        wrong = ConfigurationError(f"not the URL of a database; write {example}")
+        if type(text) is not str or not text.isprintable():
+            raise wrong
+        try:
+            parts = urlsplit(text)
+            user = parts.username or ""
+        except ValueError:
+            raise wrong from None
+        if parts.scheme not in schemes or "#" in text:
+            raise wrong
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        place = parts.netloc.rpartition("@")[2]
+        hosts = place or options.get("host") or (os.environ.get("PGHOST", "") if schemes is _POSTGRES else "")
+        return cls(
+            text=text,
+            shown=f"{parts.scheme}://{f'{user}@' if user else ''}{place}{parts.path}",
+            has_password=parts.password is not None or "password" in options,
+            is_local=all(map(_is_local, hosts.split(","))),
+            names_tls="sslmode" in options or "PGSSLMODE" in os.environ,
+        )
+
+
+def is_database_url(text: str) -> bool:
+    """Whether an argument names a database, and not a file."""
+    scheme, mark, _ = text.partition("://")
+    return bool(mark) and scheme in (*_POSTGRES, *_REDIS)
+
+
+def _is_local(host: str) -> bool:
+    """Whether that is a socket of this machine, or a loopback address; ``host`` may have a port."""
+    name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
+    return not name or name.startswith("/") or is_this_machine(name.lower())

@@ -1,0 +1,241 @@
+"""PostgreSQL: connections for the event loops and the threads of every process, with short time limits.
+
+- Connections are opened when they are first needed, in each event loop and in each process: a fork inherits none.
+- A request waits for ``timeout`` seconds at most, for a connection and for its answer together. Nothing is tried again
+  in secret, and after an outage the next request connects again.
+- Without ``sslmode`` in the URL, a connection to another machine is encrypted, and its certificate must be valid.
+- Synchronous code uses an event loop in a thread of its own, one in each process.
+
+Queries name the schema, and values are parameters: a search path or a value changes no query.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import threading
+from asyncio import AbstractEventLoop
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, Final, Protocol, TypeVar
+
+from a2a_trust.databases.addresses import DatabaseUrl
+from a2a_trust.databases.availability import Availability
+from a2a_trust.databases.schema import VERSION_QUERY, check_version
+from a2a_trust.errors import ConfigurationError, TrustError
+
+__all__ = ["REQUEST_SECONDS", "Connection", "Postgres", "Session"]
+
+REQUEST_SECONDS: Final = 0.25
+"""How long a request waits for a database."""
+
+_CONNECTIONS: Final = 8
+"""The most connections of one event loop. PostgreSQL allows 100 in all by default."""
+
+_SPOKEN: Final = ("08", "28", "3D", "3F", "42", "53", "57")
+"""Classes of SQLSTATE whose messages name roles, databases and tables, and never a value: connection, authorization,
+names and rights, resources, and an operator's intervention."""
+
+_T = TypeVar("_T")
+
+
+class Connection(Protocol):
+    """A connection of asyncpg, as far as queries use it; ``values`` are the parameters $1, $2 ..."""
+
+    async def fetch(self, query: str, *values: object) -> list[Any]: ...
+    async def execute(self, query: str, *values: object) -> str: ...
+
+
+class Postgres:
+    """A database whose schema is that of this release (``databases.schema``).
+
+    All methods that use it raise ``unavailable`` in place of errors of the connection and the database.
+    """
+
+    def __init__(self, url: str, *, what: str, unavailable: type[TrustError], timeout: float = REQUEST_SECONDS) -> None:
+        """``what`` the database holds is for people ("API keys"). ConfigurationError: the URL is not one of PostgreSQL,
+        or the extra is not installed. Nothing is connected yet.
+        """
+        try:
+            import asyncpg  # type: ignore[import-untyped]
+        except ImportError:
+            raise ConfigurationError('PostgreSQL needs asyncpg: pip install "a2a-trust[postgres]"') from None
+        if not timeout > 0:
+            raise ConfigurationError(f"PostgreSQL: timeout={timeout!r:.40} must be above 0, in seconds")
+        self._asyncpg: Final = asyncpg
+        self.url: Final = DatabaseUrl.postgres(url)
+        self.what: Final = f"{what} in {self.url.shown}"
+        self._unavailable = unavailable
+        self._timeout = timeout
+        self._availability = Availability(self.what)
+        self._process = os.getpid()
+        self._pools: dict[AbstractEventLoop, Any] = {}
+        self._errors: Final = (asyncpg.PostgresError, asyncpg.InterfaceError)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Connection]:
+        """A connection of the running event loop for the block, which must end in time, too."""
+        pool = await self._pool()
+        async with (
+            self._translated(),
+            asyncio.timeout(self._timeout),
+            pool.acquire(timeout=self._timeout) as connection,
+        ):
+            try:
+                yield connection
+            except (TimeoutError, asyncio.CancelledError):
+                connection.terminate()  # else its release would wait for the answer
+                raise
+
+    @asynccontextmanager
+    async def unchecked(self) -> AsyncIterator[Any]:
+        """A connection of its own for the block, to tables of any version."""
+        async with self._translated():
+            connection = await self._asyncpg.connect(self.url.text, **self._options())
+            try:
+                yield connection
+            finally:
+                connection.terminate()
+
+    @asynccontextmanager
+    async def listening(self, channel: str, heard: Callable[[], None]) -> AsyncIterator[asyncio.Event]:
+        """A connection that calls ``heard`` for each notification of the channel. The event is its end."""
+        async with self.unchecked() as connection:
+            lost = asyncio.Event()
+            connection.add_termination_listener(lambda _: lost.set())
+            await connection.add_listener(channel, lambda *_: heard())
+            yield lost
+
+    @contextmanager
+    def transaction(self) -> Iterator[Session]:
+        """A transaction for synchronous code. It is undone when the block raises."""
+        background = _background()
+        opened = self._transaction()
+        connection = background.result(opened.__aenter__())
+        try:
+            yield Session(self, background, connection)
+        except BaseException as error:
+            with suppress(BaseException):
+                background.result(opened.__aexit__(type(error), error, error.__traceback__))
+            raise
+        background.result(opened.__aexit__(None, None, None))
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[Connection]:
+        pool = await self._pool()
+        async with (
+            self._translated(),
+            pool.acquire(timeout=self._timeout) as connection,
+            connection.transaction(),
+        ):
+            yield connection
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop. The next use opens new ones."""
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            pool.terminate()
+
+    async def _pool(self) -> Any:
+        loop = asyncio.get_running_loop()
+        if self._process != os.getpid():
+            _INHERITED.append(self._pools)
+            self._process, self._pools = os.getpid(), {}
+        pool = self._pools.get(loop)
+        if pool is None:
+            for closed in [each for each in [*self._pools] if each.is_closed()]:
+                self._pools.pop(closed, None)
+            pool = self._pools[loop] = self._asyncpg.create_pool(
+                self.url.text, min_size=0, max_size=_CONNECTIONS, init=self._check, reset=_nothing, **self._options()
+            )
+            await pool  # which does not wait: it opens no connection yet
+        return pool
+
+    def _options(self) -> dict[str, Any]:
+        options: dict[str, Any] = {
+            "timeout": self._timeout,
+            "command_timeout": self._timeout,
+            "server_settings": {"application_name": "a2a-trust", "search_path": "", "synchronous_commit": "on"},
+        }
+        if not self.url.is_local and not self.url.names_tls:
+            options["ssl"] = ssl.create_default_context()
+        return options
+
+    async def _check(self, connection: Connection) -> None:
+        """Each new connection: the tables are those that this release knows."""
+        rows = await connection.fetch(VERSION_QUERY)
+        check_version(rows[0][0] if rows else None, rows[0][1] if rows else None, self.url.shown)
+
+    @asynccontextmanager
+    async def _translated(self) -> AsyncIterator[None]:
+        """Errors of the connection and of the database become ``unavailable``."""
+        try:
+            yield
+        except (OSError, TimeoutError, ConfigurationError, *self._errors) as error:
+            why = self._reason(error)
+            self._availability.lost(why)
+            raise self._unavailable(f"the {self.what} cannot be used now: {why}") from None
+        self._availability.works()
+
+    def _reason(self, error: Exception) -> str:
+        """The fault, without a value of a query or a password."""
+        if isinstance(error, ConfigurationError):
+            return str(error)
+        state = getattr(error, "sqlstate", None)
+        text = str(error.args[0]) if state is not None and state.startswith(_SPOKEN) and error.args else ""
+        if isinstance(error, TimeoutError):
+            text = f"no answer within {self._timeout:g} seconds"
+        elif isinstance(error, OSError):
+            text = error.strerror or ""
+        advice = f"; run: a2a-sign database migrate {self.url.shown}" if (state or "").startswith(("3F", "42P")) else ""
+        return f"{text or type(error).__name__}{advice}"
+
+
+class Session:
+    """A transaction in the hands of synchronous code."""
+
+    def __init__(self, database: Postgres, background: _Background, connection: Connection) -> None:
+        self._database, self._background, self._connection = database, background, connection
+
+    def fetch(self, query: str, *values: object) -> list[Any]:
+        """The rows of a query."""
+        return self._background.result(self._do(self._connection.fetch, query, *values))
+
+    def execute(self, query: str, *values: object) -> None:
+        """Run a statement."""
+        self._background.result(self._do(self._connection.execute, query, *values))
+
+    async def _do(self, method: Callable[..., Coroutine[Any, Any, _T]], query: str, *values: object) -> _T:
+        async with self._database._translated():
+            return await method(query, *values)
+
+
+class _Background:
+    """An event loop in a thread of its own, for synchronous code."""
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="a2a_trust.databases", daemon=True).start()
+
+    def result(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """The result of a coroutine, which runs in that thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+_lock: Final = threading.Lock()
+_running: list[_Background] = []
+#: Of the parent, in a fork: kept, since closing them there would end the connections of the parent.
+_INHERITED: Final[list[object]] = []
+
+
+def _background() -> _Background:
+    with _lock:
+        if not _running or _running[-1].process != os.getpid():
+            _running.append(_Background())
+        return _running[-1]
+
+
+async def _nothing(connection: object) -> None:
+    """No session changes its settings, so there is nothing to reset, which saves a trip."""

@@ -1,0 +1,162 @@
+"""Redis and Valkey: connections for the event loops and the threads of every process, with short time limits.
+
+- Connections are opened when they are first needed, in each event loop and in each process: a fork inherits none.
+- A request waits for ``timeout`` seconds at most. Nothing is tried again in secret, and after an outage the next
+  request connects again.
+- Each new connection checks that the server drops nothing to make room: a dropped record counts as one that never was.
+
+One server, or a failover behind one address; no cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from asyncio import AbstractEventLoop
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from a2a_trust.databases.addresses import DatabaseUrl
+from a2a_trust.databases.availability import Availability
+from a2a_trust.errors import ConfigurationError, TrustError
+
+if TYPE_CHECKING:
+    import redis.asyncio
+
+__all__ = ["RedisServer"]
+
+_CONNECTIONS: Final = 16
+"""The most connections of one event loop."""
+
+
+class RedisServer:
+    """A Redis server.
+
+    All methods that use it raise ``unavailable`` in place of errors of the connection and the server.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        what: str,
+        unavailable: type[TrustError],
+        timeout: float,
+        may_drop: bool = False,
+    ) -> None:
+        """``what`` the server holds is for people ("API keys"); ``may_drop`` says that it may forget it. Nothing is
+        connected yet. ConfigurationError: the URL is not one of Redis, or the extra is not installed.
+        """
+        try:
+            import redis
+            import redis.asyncio
+        except ImportError:
+            raise ConfigurationError('Redis needs redis: pip install "a2a-trust[redis]"') from None
+        if not timeout > 0:
+            raise ConfigurationError(f"Redis: timeout={timeout!r:.40} must be above 0, in seconds")
+        self._redis: Final = redis
+        self.url: Final = DatabaseUrl.redis(url)
+        self.what: Final = f"{what} in {self.url.shown}"
+        self._unavailable, self._timeout, self._may_drop = unavailable, timeout, may_drop
+        self._availability = Availability(self.what)
+        self._process = os.getpid()
+        self._clients: dict[AbstractEventLoop, redis.asyncio.Redis] = {}
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[redis.asyncio.Redis]:
+        """The client of the running event loop for the block, which must end in time, too."""
+        client = self._client()
+        with self._translated():
+            async with asyncio.timeout(self._timeout):
+                yield client
+
+    @contextmanager
+    def blocking(self) -> Iterator[redis.Redis]:
+        """A client for synchronous code, for the block."""
+        with self._translated(), self._redis.Redis.from_url(self.url.text, **self._options()) as client:
+            if not self._may_drop:
+                self._check_room(client.execute_command("INFO", "memory", NEVER_DECODE=True).decode())
+            yield client
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop. The next use opens new ones."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
+
+    def _client(self) -> redis.asyncio.Redis:
+        loop = asyncio.get_running_loop()
+        if self._process != os.getpid():
+            _INHERITED.append(self._clients)
+            self._process, self._clients = os.getpid(), {}
+        client = self._clients.get(loop)
+        if client is None:
+            for closed in [each for each in [*self._clients] if each.is_closed()]:
+                self._clients.pop(closed, None)
+            pool = self._redis.asyncio.BlockingConnectionPool.from_url(
+                self.url.text,
+                max_connections=_CONNECTIONS,
+                timeout=self._timeout,
+                redis_connect_func=self._connected,
+                **self._options(),
+            )
+            client = self._clients[loop] = self._redis.asyncio.Redis.from_pool(pool)
+        return client
+
+    def _options(self) -> dict[str, Any]:
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
+        return {
+            "socket_timeout": self._timeout,
+            "socket_connect_timeout": self._timeout,
+            "retry": Retry(NoBackoff(), 0),
+        }
+
+    async def _connected(self, connection: Any) -> None:
+        """Each new connection: log in, and check the server."""
+        await connection.on_connect()
+        if not self._may_drop:
+            await connection.send_command("INFO", "memory")
+            self._check_room((await connection.read_response()).decode())
+
+    def _check_room(self, memory: str) -> None:
+        """redis.ConnectionError, which closes the connection: the server would drop records to make room."""
+        said = dict(line.partition(":")[::2] for line in memory.split("\r\n"))
+        if said.get("maxmemory") != "0" and said.get("maxmemory_policy") != "noeviction":
+            raise self._redis.ConnectionError(
+                "the server drops records when its memory is full (maxmemory-policy is "
+                f"{said.get('maxmemory_policy', 'unknown')}); set maxmemory-policy noeviction"
+            )
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Errors of the connection and of the server become ``unavailable``."""
+        try:
+            yield
+        except (OSError, TimeoutError, self._redis.RedisError) as error:
+            why = self._reason(error)
+            self._availability.lost(why)
+            raise self._unavailable(f"the {self.what} cannot be used now: {why}") from None
+        self._availability.works()
+
+    def _reason(self, error: Exception) -> str:
+        """The fault, without an argument of a command."""
+        if isinstance(error, TimeoutError | self._redis.TimeoutError):
+            return f"no answer within {self._timeout:g} seconds"
+        if isinstance(error, self._redis.AuthenticationError):
+            return "the server rejects the user name or the password"
+        if isinstance(error, self._redis.ConnectionError):
+            return str(error)
+        code = _CODE.search(str(error))
+        return type(error).__name__ if code is None else f"the server answered {code[1]}"
+
+
+#: The first word of an answer, which in a pipeline follows the command.
+_CODE: Final = re.compile(r"(?:^|caused error: )([A-Z]{2,})\b")
+
+
+#: Of the parent, in a fork: kept, since closing them there would end the connections of the parent.
+_INHERITED: Final[list[object]] = []

@@ -1,0 +1,105 @@
+"""The tables in PostgreSQL, and how one release's tables become those of the next.
+
+Each migration is a step of its own transaction, and no step is ever changed. ``schema_version`` says which step was
+done last, and with which oldest release the tables still work: during an upgrade, servers of both releases run.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from a2a_trust.errors import ConfigurationError
+
+__all__ = ["MIGRATIONS", "VERSION", "VERSION_QUERY", "Migration", "check_version"]
+
+
+class Migration(NamedTuple):
+    """One step: its SQL, and the oldest version of the tables whose releases work with the result."""
+
+    sql: str
+    works_from: int
+
+
+_REVISION: Final = """
+CREATE TABLE a2a_trust.{table}_revision (value uuid NOT NULL DEFAULT gen_random_uuid());
+INSERT INTO a2a_trust.{table}_revision DEFAULT VALUES;
+CREATE FUNCTION a2a_trust.{table}_changed() RETURNS trigger LANGUAGE plpgsql SET search_path = '' AS $$
+BEGIN
+    UPDATE a2a_trust.{table}_revision SET value = gen_random_uuid();
+    PERFORM pg_notify('a2a_trust_{table}', '');
+    RETURN NULL;
+END $$;
+CREATE TRIGGER changed AFTER INSERT OR DELETE OR UPDATE OF {columns} ON a2a_trust.{table}
+    FOR EACH STATEMENT EXECUTE FUNCTION a2a_trust.{table}_changed();
+CREATE TRIGGER emptied AFTER TRUNCATE ON a2a_trust.{table}
+    FOR EACH STATEMENT EXECUTE FUNCTION a2a_trust.{table}_changed();
+"""
+
+_API_KEYS: Final = """
+CREATE SCHEMA a2a_trust;
+CREATE TABLE a2a_trust.schema_version (version integer NOT NULL, works_from integer NOT NULL);
+INSERT INTO a2a_trust.schema_version VALUES (0, 0);
+
+CREATE TABLE a2a_trust.api_key (
+    id text NOT NULL PRIMARY KEY,
+    digest bytea NOT NULL UNIQUE CHECK (length(digest) = 32),
+    owner text NOT NULL,
+    scopes text NOT NULL,
+    created double precision NOT NULL,
+    expires double precision NOT NULL,
+    revoked double precision,
+    replaced_by text,
+    imported boolean NOT NULL,
+    last_used double precision
+);
+CREATE INDEX api_key_owner ON a2a_trust.api_key (owner);
+"""
+
+_PROOFS_AND_CARDS: Final = """
+CREATE TABLE a2a_trust.proof (
+    digest bytea NOT NULL PRIMARY KEY CHECK (length(digest) = 16),
+    attempt bytea NOT NULL CHECK (length(attempt) = 16),
+    issued double precision NOT NULL,
+    ends double precision NOT NULL
+);
+CREATE INDEX proof_ends ON a2a_trust.proof (ends);
+CREATE TABLE a2a_trust.proof_store (
+    only_row boolean NOT NULL PRIMARY KEY DEFAULT true CHECK (only_row),
+    server text NOT NULL,
+    since double precision NOT NULL,
+    dropped double precision NOT NULL
+);
+
+CREATE TABLE a2a_trust.card (
+    location text NOT NULL PRIMARY KEY,
+    host text NOT NULL,
+    thumbprints text NOT NULL CHECK (length(thumbprints) >= 43),
+    issued double precision,
+    version text,
+    first_seen double precision NOT NULL,
+    last_seen double precision NOT NULL,
+    on_first_use boolean NOT NULL
+);
+CREATE INDEX card_host ON a2a_trust.card (host);
+"""
+
+_KEY_COLUMNS: Final = "id, digest, owner, scopes, created, expires, revoked, replaced_by, imported"
+
+MIGRATIONS: Final = (
+    Migration(_API_KEYS + _REVISION.format(table="api_key", columns=_KEY_COLUMNS) + _PROOFS_AND_CARDS, works_from=1),
+)
+VERSION: Final = len(MIGRATIONS)
+VERSION_QUERY: Final = "SELECT version, works_from FROM a2a_trust.schema_version"
+
+
+def check_version(version: int | None, works_from: int | None, shown: str) -> None:
+    """ConfigurationError: this release does not know tables of that version. ``shown`` is the URL for people."""
+    if version is None or works_from is None or version < VERSION:
+        raise ConfigurationError(
+            f"the tables of a2a-trust in {shown} are of an older release; run: a2a-sign database migrate {shown}"
+        )
+    if works_from > VERSION:
+        raise ConfigurationError(
+            f"the tables of a2a-trust in {shown} are of a newer release, with which this one does not work; "
+            "install the newer release"
+        )

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from a2a_trust.auth.proofs.memory import DroppedTimes, ProofMemory, VolatileProofMemory
+from a2a_trust.auth.proofs.postgres import PostgresProofMemory
+from a2a_trust.auth.proofs.redis import RedisProofMemory
+from a2a_trust.auth.proofs.shared import SharedProofMemory, State, Use
 from a2a_trust.auth.proofs.sqlite import SqliteProofMemory
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TooManyRequestsError
 from tests.auth.test_jwt import NOW
+from tests.databases import postgres, postgres_url, redis_server, redis_url  # noqa: F401  fixtures
 
 pytestmark = pytest.mark.anyio
 
@@ -28,11 +31,69 @@ DAY = 86_400.0
 Make = Callable[..., ProofMemory]
 
 
-@pytest.fixture(params=["volatile", "sqlite"])
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    if request.param == "volatile":
-        return VolatileProofMemory
-    return lambda **options: SqliteProofMemory(tmp_path / "proofs.db", create=True, timeout=60, **options)
+class OfTheTest(SharedProofMemory):
+    """A memory in a database whose clock is that of the test; it closes its connections when nothing waits."""
+
+    waiting = 0
+
+    async def first_use(self, jkt: str, jti: str, **times: float) -> bool:
+        self.waiting += 1
+        try:
+            return await super().first_use(jkt, jti, **times)
+        finally:
+            self.waiting -= 1
+            if not self.waiting:
+                await self.aclose()  # type: ignore[attr-defined]
+
+    async def _remember(self, uses: tuple[Use, ...]) -> tuple[State, Any]:
+        state, first = await super()._remember(uses)
+        return state._replace(at=uses[0].now), first
+
+
+class OfRedis(OfTheTest, RedisProofMemory):
+    pass
+
+
+class OfPostgres(OfTheTest, PostgresProofMemory):
+    pass
+
+
+def _sqlite(request: pytest.FixtureRequest) -> Make:
+    path = request.getfixturevalue("tmp_path") / "proofs.db"
+    return lambda **options: SqliteProofMemory(path, create=True, timeout=60, **options)
+
+
+def _redis(request: pytest.FixtureRequest) -> Make:
+    url = request.getfixturevalue("redis_url")
+    return lambda **options: OfRedis(url, timeout=60, **options)
+
+
+def _postgres(request: pytest.FixtureRequest) -> Make:
+    url = request.getfixturevalue("postgres_url")
+    return lambda **options: OfPostgres(url, timeout=60, **options)
+
+
+LOCAL: dict[str, Callable[[pytest.FixtureRequest], Make]] = {
+    "volatile": lambda _: VolatileProofMemory,
+    "sqlite": _sqlite,
+}
+SHARED: dict[str, Callable[[pytest.FixtureRequest], Make]] = {"redis": _redis, "postgres": _postgres}
+
+
+@pytest.fixture(params=[*LOCAL, *SHARED])
+def make(request: pytest.FixtureRequest) -> Make:
+    return {**LOCAL, **SHARED}[request.param](request)
+
+
+@pytest.fixture(params=LOCAL)
+def local(request: pytest.FixtureRequest) -> Make:
+    """Memories of one machine, whose one clock says what was dropped."""
+    return LOCAL[request.param](request)
+
+
+@pytest.fixture(params=SHARED)
+def shared(request: pytest.FixtureRequest) -> Make:
+    return SHARED[request.param](request)
 
 
 async def use(
@@ -138,9 +199,9 @@ async def test_where_the_clock_goes_back_to_dropped_times_nobody_can_tell(make: 
 
 
 @pytest.mark.parametrize("ahead", [0, 30, 300, 5_000])
-async def test_a_clock_that_ran_ahead_for_some_time_and_came_back_refuses_nobody(make: Make, ahead: int) -> None:
+async def test_a_clock_that_ran_ahead_for_some_time_and_came_back_refuses_nobody(local: Make, ahead: int) -> None:
     """Everything counted as used until the clock had caught up: for a day."""
-    memory = make()
+    memory = local()
     assert await use(memory, "before")
     for passed in range(0, ahead + 1, 10):
         assert await use(memory, f"ahead {passed}", now=NOW + DAY + passed)
@@ -152,6 +213,21 @@ async def test_a_clock_that_ran_ahead_for_some_time_and_came_back_refuses_nobody
         assert await _told(use(memory, f"ahead {passed}", now=NOW + DAY + passed)) is not True
 
 
+async def test_clocks_that_all_ran_ahead_refuse_until_they_are_there_again(shared: Make) -> None:
+    """A database drops proofs by its own clock, so all times before the latest one are uncertain."""
+    memory, another = shared(), shared()
+    assert await use(another, "before")
+    assert await use(memory, "ahead", now=NOW + DAY)
+    for jti in ("before", "after"):
+        with pytest.raises(KeySourceUnavailableError, match="clock"):
+            await use(memory, jti, now=NOW + 1, iat=NOW)
+        with pytest.raises(KeySourceUnavailableError, match="a clock was set back"):
+            await use(another, f"{jti} {jti}", now=NOW + 1, iat=NOW)
+    started_later = shared()
+    assert not await use(started_later, "ahead", now=NOW + DAY)
+    assert await use(started_later, "after", now=NOW + DAY)
+
+
 async def _told(work: Any) -> object:
     try:
         return await work
@@ -159,8 +235,8 @@ async def _told(work: Any) -> object:
         return error
 
 
-async def test_proofs_of_a_clock_that_ran_ahead_take_no_room(make: Make) -> None:
-    memory = make(capacity=16)
+async def test_proofs_of_a_clock_that_ran_ahead_take_no_room(local: Make) -> None:
+    memory = local(capacity=16)
     for number in range(16):
         assert await use(memory, str(number), jkt=f"key {number}", now=NOW + DAY)
     for number in range(16):

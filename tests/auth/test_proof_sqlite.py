@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from a2a_trust.auth import proof_store
+from a2a_trust.auth.proofs import sqlite as proofs_in_sqlite
 from a2a_trust.auth.proofs.sqlite import SqliteProofMemory
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 from tests.auth.test_jwt import NOW
@@ -102,7 +102,7 @@ async def test_what_has_ended_makes_room_in_the_file(path: Path) -> None:
 
 
 async def test_one_transaction_removes_a_bounded_number_of_rows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proof_store, "_MAX_DROPPED", 30)
+    monkeypatch.setattr(proofs_in_sqlite, "_MAX_DROPPED", 30)
     memory = SqliteProofMemory(path, create=True)
     await asyncio.gather(*[use(memory, str(number)) for number in range(100)])
     for number, left in enumerate((71, 42, 13, 4)):
@@ -112,13 +112,13 @@ async def test_one_transaction_removes_a_bounded_number_of_rows(path: Path, monk
 
 async def test_proofs_that_come_at_once_share_transactions(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commits: list[int] = []
-    remember = proof_store._Writer._remember
+    remember = proofs_in_sqlite._Writer._remember
 
-    def counted(writer: proof_store._Writer, batch: list[proof_store._Use]) -> object:
+    def counted(writer: proofs_in_sqlite._Writer, batch: list[proofs_in_sqlite._Use]) -> object:
         commits.append(len(batch))
         return remember(writer, batch)
 
-    monkeypatch.setattr(proof_store._Writer, "_remember", counted)
+    monkeypatch.setattr(proofs_in_sqlite._Writer, "_remember", counted)
     memory = SqliteProofMemory(path, create=True, timeout=60)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
@@ -163,7 +163,7 @@ async def test_a_caller_that_goes_away_uses_nothing_up_and_stops_nobody(path: Pa
 
 
 async def test_a_flood_does_not_wait_without_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proof_store, "_MAX_WAITING", 10)
+    monkeypatch.setattr(proofs_in_sqlite, "_MAX_WAITING", 10)
     memory = SqliteProofMemory(path, create=True, timeout=0.5)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")

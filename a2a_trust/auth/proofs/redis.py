@@ -60,7 +60,11 @@ class RedisProofMemory(SharedProofMemory):
 
     async def _mark(self, state: State) -> None:
         async with self._server.session() as client:
-            facts = [("server", str(state.known_server)), ("since", repr(state.since)), ("dropped", repr(state.dropped))]
+            facts = [
+                ("server", str(state.known_server)),
+                ("since", repr(state.since)),
+                ("dropped", repr(state.dropped)),
+            ]
             await client.hset(_STATE, items=[part for fact in facts for part in fact])
 
 

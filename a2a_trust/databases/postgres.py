@@ -21,14 +21,11 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final, Protocol, TypeVar
 
 from a2a_trust.databases.addresses import DatabaseUrl
-from a2a_trust.databases.availability import Availability
-from a2a_trust.databases.schema import VERSION_QUERY, check_version
+from a2a_trust.databases.availability import REQUEST_SECONDS, Availability
+from a2a_trust.databases.schema import VERSION_QUERY, WrongTables, check_version
 from a2a_trust.errors import ConfigurationError, TrustError
 
-__all__ = ["REQUEST_SECONDS", "Connection", "Postgres", "Session"]
-
-REQUEST_SECONDS: Final = 0.25
-"""How long a request waits for a database."""
+__all__ = ["Connection", "Postgres", "Session"]
 
 _CONNECTIONS: Final = 8
 """The most connections of one event loop. PostgreSQL allows 100 in all by default."""
@@ -78,7 +75,7 @@ class Postgres:
         """A connection of the running event loop for the block, which must end in time, too."""
         pool = await self._pool()
         async with (
-            self._translated(),
+            self._translated(tells=True),
             asyncio.timeout(self._timeout),
             pool.acquire(timeout=self._timeout) as connection,
         ):
@@ -168,19 +165,21 @@ class Postgres:
         check_version(rows[0][0] if rows else None, rows[0][1] if rows else None, self.url.shown)
 
     @asynccontextmanager
-    async def _translated(self) -> AsyncIterator[None]:
-        """Errors of the connection and of the database become ``unavailable``."""
+    async def _translated(self, *, tells: bool = False) -> AsyncIterator[None]:
+        """Errors of the connection and of the database become ``unavailable``, which ``tells`` the audit trail."""
         try:
             yield
-        except (OSError, TimeoutError, ConfigurationError, *self._errors) as error:
+        except (OSError, TimeoutError, WrongTables, *self._errors) as error:
             why = self._reason(error)
-            self._availability.lost(why)
+            if tells:
+                self._availability.lost(why)
             raise self._unavailable(f"the {self.what} cannot be used now: {why}") from None
-        self._availability.works()
+        if tells:
+            self._availability.works()
 
     def _reason(self, error: Exception) -> str:
         """The fault, without a value of a query or a password."""
-        if isinstance(error, ConfigurationError):
+        if isinstance(error, WrongTables):
             return str(error)
         state = getattr(error, "sqlstate", None)
         text = str(error.args[0]) if state is not None and state.startswith(_SPOKEN) and error.args else ""

@@ -17,7 +17,8 @@ from a2a_trust.auth.api_key.rows import COLUMNS, record_of, row_of
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites, FoundApiKeys, KeyTable
 from a2a_trust.auth.records import readable_of, unreadable_of
 from a2a_trust.cache import SingleFlight
-from a2a_trust.databases.postgres import REQUEST_SECONDS, Postgres, Session
+from a2a_trust.databases.availability import REQUEST_SECONDS
+from a2a_trust.databases.postgres import Postgres, Session
 from a2a_trust.errors import KeySourceUnavailableError
 
 __all__ = ["PostgresApiKeys"]

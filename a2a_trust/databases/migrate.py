@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final, NamedTuple
 
-from a2a_trust.databases.postgres import Connection, Postgres
+from a2a_trust.databases.postgres import Connection, Postgres, background
 from a2a_trust.databases.schema import MIGRATIONS, VERSION, VERSION_QUERY, WrongTables, check_version
 from a2a_trust.errors import ConfigurationError, TrustError
 
@@ -42,7 +41,7 @@ def migrate(url: str, *, unavailable: type[TrustError], timeout: float, only_che
                     await connection.execute(_DONE, number, migration.works_from)
             return Migrated(before, before if only_check else max(before, VERSION))
 
-    return asyncio.run(work())
+    return background().result(work())
 
 
 async def _version(connection: Connection, shown: str) -> int:

@@ -25,7 +25,7 @@ from a2a_trust.databases.availability import REQUEST_SECONDS, Availability
 from a2a_trust.databases.schema import VERSION_QUERY, WrongTables, check_version
 from a2a_trust.errors import ConfigurationError, TrustError
 
-__all__ = ["Connection", "Postgres", "Session"]
+__all__ = ["Connection", "Postgres", "Session", "background"]
 
 _CONNECTIONS: Final = 8
 """The most connections of one event loop. PostgreSQL allows 100 in all by default."""
@@ -107,16 +107,16 @@ class Postgres:
     @contextmanager
     def transaction(self) -> Iterator[Session]:
         """A transaction for synchronous code. It is undone when the block raises."""
-        background = _background()
+        own = background()
         opened = self._transaction()
-        connection = background.result(opened.__aenter__())
+        connection = own.result(opened.__aenter__())
         try:
-            yield Session(self, background, connection)
+            yield Session(self, own, connection)
         except BaseException as error:
             with suppress(BaseException):
-                background.result(opened.__aexit__(type(error), error, error.__traceback__))
+                own.result(opened.__aexit__(type(error), error, error.__traceback__))
             raise
-        background.result(opened.__aexit__(None, None, None))
+        own.result(opened.__aexit__(None, None, None))
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Connection]:
@@ -229,7 +229,8 @@ _running: list[_Background] = []
 _INHERITED: Final[list[object]] = []
 
 
-def _background() -> _Background:
+def background() -> _Background:
+    """The event loop of this process for synchronous code."""
     with _lock:
         if not _running or _running[-1].process != os.getpid():
             _running.append(_Background())

@@ -81,9 +81,15 @@ class RedisServer:
     def transaction(self, watched: str) -> Iterator[Any]:
         """Commands for the block. After ``multi()`` they are gathered, and carried out together at its end.
 
-        If another program changed ``watched`` meanwhile, none is carried out, and ``unavailable`` says so.
+        Other transactions wait for it, up to ``timeout`` seconds. If ``watched`` was changed all the same, nothing is
+        carried out, and ``unavailable`` says so.
         """
-        with self.blocking() as client, client.pipeline() as pipeline:
+        seconds = self._timeout
+        with (
+            self.blocking() as client,
+            client.lock(f"{watched}:lock", timeout=4 * seconds, blocking_timeout=seconds, sleep=0.01),
+            client.pipeline() as pipeline,
+        ):
             pipeline.watch(watched)
             yield pipeline
             try:
@@ -162,6 +168,8 @@ class RedisServer:
         """The fault, without an argument of a command."""
         if isinstance(error, TimeoutError | self._redis.TimeoutError):
             return f"no answer within {self._timeout:g} seconds"
+        if isinstance(error, self._redis.exceptions.LockError):
+            return f"other programs change them, for longer than {self._timeout:g} seconds; run the command again"
         if isinstance(error, self._redis.AuthenticationError):
             return "the server rejects the user name or the password"
         if isinstance(error, self._redis.ConnectionError):

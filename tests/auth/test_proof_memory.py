@@ -16,7 +16,6 @@ from a2a_trust.auth.proofs.shared import SharedProofMemory, State, Use
 from a2a_trust.auth.proofs.sqlite import SqliteProofMemory
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError, TooManyRequestsError
 from tests.auth.test_jwt import NOW
-from tests.databases import postgres, postgres_url, redis_server, redis_url  # noqa: F401  fixtures
 
 pytestmark = pytest.mark.anyio
 

@@ -170,14 +170,23 @@ class RedisServer:
             return f"no answer within {self._timeout:g} seconds"
         if isinstance(error, self._redis.exceptions.LockError):
             return f"other programs change them, for longer than {self._timeout:g} seconds; run the command again"
-        if isinstance(error, self._redis.AuthenticationError):
-            return "the server rejects the user name or the password"
+        for kind, why in _FAULTS.items():
+            if isinstance(error, getattr(self._redis.exceptions, kind)):
+                return why
         if isinstance(error, self._redis.ConnectionError):
             return str(error)
         code = _CODE.search(str(error))
         return type(error).__name__ if code is None else f"the server answered {code[1]}"
 
 
+#: By classes of ``redis.exceptions``, the first that fits; their own texts may repeat arguments.
+_FAULTS: Final = {
+    "AuthenticationError": "the server rejects the user name or the password",
+    "NoPermissionError": "the user lacks the right to a command that is needed (ACL)",
+    "OutOfMemoryError": "its memory is full (maxmemory)",
+    "ReadOnlyError": "it is a replica that cannot be written to",
+    "BusyLoadingError": "it is still loading its data",
+}
 #: The first word of an answer, which in a pipeline follows the command.
 _CODE: Final = re.compile(r"(?:^|caused error: )([A-Z]{2,})\b")
 

@@ -1,0 +1,245 @@
+"""D2: a database that replicas share forgets used proofs, and somebody sends one of them again.
+
+It is restarted, replaced or emptied, drops keys to make room, or runs by another clock. Each time the answer is 503
+until no forgotten proof can be valid any more: an unreachable or an empty memory is never a memory without replays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from a2a_trust.auth import PostgresProofMemory, ProofMemory, RedisProofMemory
+from a2a_trust.auth.proofs.shared import SKEW, Use
+from a2a_trust.errors import KeySourceUnavailableError, TooManyRequestsError
+from tests.databases import (
+    PostgresServer,
+    RedisServer,
+    has_known_proofs_for_long,
+    installed,
+    temporary_folder,
+)
+
+pytestmark = pytest.mark.anyio
+
+WINDOW = 60.0
+
+Memory = RedisProofMemory | PostgresProofMemory
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@asynccontextmanager
+async def memories(kind: type[Memory], url: str, count: int = 1) -> AsyncIterator[list[Memory]]:
+    """As of so many replicas."""
+    made = [kind(url) for _ in range(count)]
+    try:
+        yield made
+    finally:
+        for each in made:
+            await each.aclose()
+
+
+async def use(memory: ProofMemory, jti: str, *, ahead: float = 0.0, iat: float = 0.0) -> bool:
+    """A proof of ``iat`` seconds from now, at a replica whose clock is so many seconds ahead."""
+    now = time.time()
+    return await memory.first_use("key", jti, now=now + ahead, issued=now + iat, window=WINDOW)
+
+
+async def refused(memory: ProofMemory, jti: str, why: str) -> None:
+    with pytest.raises(KeySourceUnavailableError, match=why):
+        await use(memory, jti)
+
+
+@pytest.fixture
+def own_redis() -> Iterator[RedisServer]:
+    """A server that the test may end."""
+    with temporary_folder() as folder:
+        server = RedisServer(folder, keeps=True)
+        server.start()
+        yield server
+        server.kill()
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[PostgresServer]:
+    """A server that the test may end."""
+    with temporary_folder() as folder:
+        server = PostgresServer(folder)
+        server.make()
+        server.start("-c", "wal_level=replica", "-c", "max_wal_senders=2")
+        yield server
+        server.kill()
+
+
+async def test_a_redis_that_was_emptied_or_restarted(own_redis: RedisServer) -> None:
+    async with memories(RedisProofMemory, own_redis.url, 3) as (one, two, three):
+        await refused(one, "1", "it is new, was restarted")
+        own_redis.has_run_for_long()
+        assert await use(one, "2")
+        assert not await use(two, "2")
+        with own_redis.client() as client:
+            client.flushall()  # as a failover to a replica that got nothing yet
+        for _ in range(2):
+            await refused(three, "2", "it is new, was restarted")
+            await refused(three, "new", "it is new, was restarted")
+        own_redis.has_run_for_long()
+        assert await use(one, "3")
+        own_redis.kill()  # the last writes may be lost, and those before are there
+        await refused(two, "3", "cannot be used now")
+        own_redis.start()
+        await refused(two, "3", "it is new, was restarted")
+        await refused(two, "new", "it is new, was restarted")
+
+
+async def test_redis_counts_again_when_no_forgotten_proof_can_be_valid(
+    redis_server: RedisServer, redis_url: str
+) -> None:
+    async with memories(RedisProofMemory, redis_url) as (memory,):
+        with redis_server.client() as client:
+            client.hset("a2a:proofs", "since", repr(time.time() - WINDOW - 2 * SKEW + 2))
+        await refused(memory, "early", "proofs count again from")
+        assert await use(memory, "late", iat=3)
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl", "allkeys-random"])
+async def test_a_redis_that_drops_keys_to_make_room(redis_server: RedisServer, redis_url: str, policy: str) -> None:
+    with redis_server.client() as client:
+        client.config_set("maxmemory", "100mb")
+        client.config_set("maxmemory-policy", policy)
+        try:
+            async with memories(RedisProofMemory, redis_url) as (memory,):
+                await refused(memory, "1", "maxmemory-policy noeviction")
+                await refused(memory, "1", "maxmemory-policy noeviction")  # also by the same connections
+                client.config_set("maxmemory-policy", "noeviction")
+                assert await use(memory, "1")
+        finally:
+            client.config_set("maxmemory", "0")
+            client.config_set("maxmemory-policy", "noeviction")
+
+
+async def test_a_full_redis(redis_server: RedisServer, redis_url: str) -> None:
+    async with memories(RedisProofMemory, redis_url) as (memory,):
+        assert await use(memory, "1")
+        with redis_server.client() as client:
+            client.config_set("maxmemory", "1mb")
+            try:
+                await refused(memory, "2", "its memory is full")
+                await refused(memory, "3", "its memory is full")
+            finally:
+                client.config_set("maxmemory", "0")
+        assert await use(memory, "2")
+        assert not await use(memory, "1")
+
+
+async def test_a_standby_that_takes_the_place_of_postgresql(own_postgres: PostgresServer) -> None:
+    """It may lack the last proofs; a standby is another timeline once it is the server."""
+    url = own_postgres.database()
+    has_known_proofs_for_long(own_postgres, url)
+    async with memories(PostgresProofMemory, url) as (memory,):
+        assert await use(memory, "1")
+        with temporary_folder() as folder:
+            standby = PostgresServer(folder)
+            copy = installed("pg_basebackup", "postgresql", "/usr/lib/postgresql/15/bin")
+            subprocess.run([copy, "-D", standby.data, "-d", own_postgres.url(), "-R", "-c", "fast"], check=True)
+            shutil.chown(standby.data, "postgres")
+            for each in standby.data.rglob("*"):
+                shutil.chown(each, "postgres")
+            own_postgres.kill()
+            standby.port = own_postgres.port
+            standby.start()
+            try:
+                await refused(memory, "0", "cannot be used now")  # it cannot be written to yet
+                standby.sql("SELECT pg_promote()")
+                for jti in ("0", "new"):
+                    await refused(memory, jti, "took the place of another")
+            finally:
+                standby.kill()
+
+
+async def test_a_postgresql_without_its_tables(postgres: PostgresServer) -> None:
+    url = postgres.database()
+    name = url.rpartition("/")[2]
+    async with memories(PostgresProofMemory, url) as (memory,):
+        await refused(memory, "1", "it is new")
+        postgres.sql("TRUNCATE a2a_trust.proof, a2a_trust.proof_store", name)
+        await refused(memory, "1", "it is new")
+        postgres.sql("DROP SCHEMA a2a_trust CASCADE", name)
+        await refused(memory, "1", "run: a2a-sign database migrate")
+
+
+@pytest.mark.parametrize("ahead", [-11.0, 11.0, 3_600.0])
+async def test_replicas_whose_clocks_differ_too_much(redis_url: str, postgres_url: str, ahead: float) -> None:
+    for kind, url in ((RedisProofMemory, redis_url), (PostgresProofMemory, postgres_url)):
+        async with memories(kind, url) as (memory,):
+            with pytest.raises(KeySourceUnavailableError, match="differ by"):
+                await use(memory, "1", ahead=ahead, iat=ahead)
+            assert await use(memory, "2", ahead=ahead / abs(ahead) * 9)
+
+
+@pytest.mark.parametrize("first", [-SKEW, 0.0, SKEW])
+@pytest.mark.parametrize("then", [-SKEW, 0.0, SKEW])
+@pytest.mark.parametrize("iat", [-WINDOW, 0.0, WINDOW])
+def test_a_proof_is_kept_for_longer_than_any_replica_accepts_it(first: float, then: float, iat: float) -> None:
+    """By the clock of the database: used at 0 by one replica, and sent again to another one."""
+    used = Use(digest=b"", attempt=b"", now=first, issued=first + iat, window=WINDOW)
+    accepted_until = used.issued + WINDOW - then
+    assert used.ends >= accepted_until
+    # After a loss at 0, those that were accepted before are refused: `since` is 0.
+    assert used.issued <= 0 + WINDOW + 2 * SKEW
+
+
+async def test_a_holder_of_one_token_cannot_fill_the_database(redis_url: str) -> None:
+    memory = RedisProofMemory(redis_url, capacity=64)
+    for number in range(4):
+        assert await use(memory, str(number))
+    with pytest.raises(TooManyRequestsError):
+        await use(memory, "more")
+    await memory.aclose()
+
+
+async def test_a_command_that_is_sent_again_is_no_replay_and_a_request_is(redis_url: str, postgres_url: str) -> None:
+    """The answer to the first command is lost, after the database has remembered the proof."""
+    for kind, url in ((RedisProofMemory, redis_url), (PostgresProofMemory, postgres_url)):
+        async with memories(kind, url, 2) as (one, two):
+            remember, lost = one._remember, list[int]()
+
+            async def losing(uses: tuple[Use, ...], remember: object = remember, lost: list[int] = lost) -> object:
+                answer = await remember(uses)  # type: ignore[operator]
+                if not lost:
+                    lost.append(1)
+                    raise KeySourceUnavailableError("the answer was lost")
+                return answer
+
+            one._remember = losing  # type: ignore[method-assign, assignment]
+            assert await use(one, "1")
+            assert lost
+            assert not await use(one, "1")
+            assert not await use(two, "1")
+
+
+async def test_of_proofs_that_replicas_get_at_once_each_is_accepted_once(redis_url: str, postgres_url: str) -> None:
+    for kind, url in ((RedisProofMemory, redis_url), (PostgresProofMemory, postgres_url)):
+        async with memories(kind, url, 4) as replicas:
+            uses = [use(memory, str(number)) for number in range(100) for memory in replicas]
+            assert sum(await asyncio.gather(*uses)) == 100
+
+
+async def test_a_request_that_is_cancelled_leaves_no_room_taken(redis_url: str) -> None:
+    memory = RedisProofMemory(redis_url, capacity=16)
+    for number in range(50):
+        task = asyncio.create_task(use(memory, f"cancelled {number}"))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+    assert await use(memory, "1")
+    await memory.aclose()

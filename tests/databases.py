@@ -288,10 +288,18 @@ class Line:
         self._call(cut())
 
     def close(self) -> None:
-        self._server.close()
+        async def end() -> None:
+            self._server.close()
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
         self.cut()
+        self._call(end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(SECONDS)
+        self._loop.close()
 
     def _call(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(SECONDS)

@@ -18,6 +18,8 @@ BROUGHT = {
     "basic": {"argon2-cffi", "argon2-cffi-bindings"},
     "uvicorn": {"click", "h11", "uvicorn"},
     "models": {"annotated-types", "pydantic", "pydantic-core", "typing-extensions", "typing-inspection"},
+    "postgres": {"asyncpg"},
+    "redis": {"hiredis", "redis"},
     "completion": {"shtab"},
 }
 

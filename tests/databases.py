@@ -195,6 +195,11 @@ class PostgresServer(Process):
         with ThreadPoolExecutor(1) as thread:  # the caller may be in an event loop
             return thread.submit(asyncio.run, run()).result()
 
+    def sql_ignored(self, text: str) -> None:
+        """Run it, whatever comes of it."""
+        with suppress(Exception):
+            self.sql(text)
+
     def database(self, *, tables: bool = True) -> str:
         """The URL of a new database."""
         self._count += 1
@@ -218,6 +223,7 @@ def has_known_proofs_for_long(server: PostgresServer, url: str) -> None:
 def temporary_folder() -> Iterator[Path]:
     """A folder that another user may enter: those of pytest are for the one who runs the tests."""
     folder = tempfile.mkdtemp(prefix="a2a-trust-")
+    Path(folder).chmod(0o755)
     try:
         yield Path(folder)
     finally:

@@ -19,7 +19,7 @@ BROUGHT = {
     "uvicorn": {"click", "h11", "uvicorn"},
     "models": {"annotated-types", "pydantic", "pydantic-core", "typing-extensions", "typing-inspection"},
     "postgres": {"asyncpg"},
-    "redis": {"hiredis", "redis"},
+    "redis": {"async-timeout", "hiredis", "redis"},
     "completion": {"shtab"},
 }
 

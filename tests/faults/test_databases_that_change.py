@@ -1,0 +1,170 @@
+"""Tables of older and newer releases, servers that start before their database, and disks that are full."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from a2a_trust.auth import PostgresApiKeys, PostgresProofMemory
+from a2a_trust.databases import migrate as migrations
+from a2a_trust.databases.migrate import Migrated, migrate
+from a2a_trust.databases.schema import MIGRATIONS, Migration
+from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
+from tests.databases import PostgresServer, has_known_proofs_for_long, temporary_folder
+from tests.faults.folders import TMPFS, small_disk
+from tests.faults.replicas import Load, proof_now, replicas, token_now
+
+pytestmark = pytest.mark.anyio
+
+TOKEN = token_now()
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def command(*arguments: str) -> tuple[int, str]:
+    """The exit code and the output of ``a2a-sign database``."""
+    done = subprocess.run(
+        [sys.executable, "-m", "a2a_trust", "database", *arguments], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def of_version(postgres: PostgresServer, url: str, version: int, works_from: int) -> None:
+    postgres.sql(
+        f"UPDATE a2a_trust.schema_version SET version = {version}, works_from = {works_from}", url.rpartition("/")[2]
+    )
+
+
+def test_a_command_makes_the_tables_once(postgres: PostgresServer) -> None:
+    url = postgres.database(tables=False)
+    assert command("check", url)[0] == 1
+    assert command("migrate", url)[0] == 0
+    key = PostgresApiKeys(url, timeout=20).create(owner="ann").record
+    code, text = command("migrate", "--json", url)
+    assert (code, json.loads(text)["before"], json.loads(text)["version"]) == (0, 1, 1)
+    assert command("check", url)[0] == 0
+    assert PostgresApiKeys(url, timeout=20).records() == (key,)
+
+
+def test_several_commands_at_once_make_the_tables_once(postgres: PostgresServer) -> None:
+    url = postgres.database(tables=False)
+    started = [
+        subprocess.Popen([sys.executable, "-m", "a2a_trust", "database", "migrate", url], stdout=subprocess.DEVNULL)
+        for _ in range(4)
+    ]
+    assert [each.wait(60) for each in started] == [0] * 4
+    assert [tuple(row) for row in postgres.sql("SELECT * FROM a2a_trust.schema_version", url.rpartition("/")[2])] == [
+        (1, 1)
+    ]
+
+
+def test_a_migration_that_fails_changes_nothing(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = postgres.database()
+    broken = Migration("CREATE TABLE a2a_trust.more (); SELECT no_such_function();", works_from=1)
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, broken))
+    with pytest.raises(KeySourceUnavailableError, match="no_such_function"):
+        migrate(url, unavailable=KeySourceUnavailableError, timeout=20)
+    name = url.rpartition("/")[2]
+    assert not postgres.sql("SELECT FROM pg_tables WHERE schemaname = 'a2a_trust' AND tablename = 'more'", name)
+    assert tuple(postgres.sql("SELECT * FROM a2a_trust.schema_version", name)[0]) == (1, 1)
+
+
+async def test_during_an_upgrade_both_releases_work_if_the_tables_allow_it(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next release adds a column; this one works with its tables, and does not undo it."""
+    url = postgres.database()
+    added = Migration("ALTER TABLE a2a_trust.api_key ADD COLUMN note text NOT NULL DEFAULT ''", works_from=1)
+    with monkeypatch.context() as next_release:
+        next_release.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, added))
+        next_release.setattr(migrations, "VERSION", 2)
+        assert migrate(url, unavailable=KeySourceUnavailableError, timeout=20) == Migrated(1, 2)
+    keys = PostgresApiKeys(url, timeout=20)
+    issued = keys.create(owner="ann")
+    assert (await keys.find((issued.record.digest,))).records == (issued.record,)
+    await keys.aclose()
+    assert migrate(url, unavailable=KeySourceUnavailableError, timeout=20) == Migrated(2, 2)
+    assert command("check", url)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "works_from", "says"),
+    [(2, 2, "of a newer release"), (0, 0, "of an older release; run: a2a-sign database migrate postgresql://")],
+)
+async def test_tables_of_another_release_are_not_used(
+    postgres: PostgresServer, version: int, works_from: int, says: str
+) -> None:
+    url = postgres.database()
+    of_version(postgres, url, version, works_from)
+    keys, proofs = PostgresApiKeys(url, timeout=20), PostgresProofMemory(url, timeout=20)
+    with pytest.raises(KeySourceUnavailableError, match=says):
+        await keys.find(())
+    with pytest.raises(KeySourceUnavailableError, match=says):
+        await proofs.first_use("key", "1", now=time.time(), issued=time.time(), window=60)
+    with pytest.raises(KeySourceUnavailableError, match=says):
+        keys.create(owner="ann")
+    if version > 1:
+        code, text = command("migrate", url)
+        assert (code, "install the newer release" in text) == (2, True)
+        with pytest.raises(ConfigurationError):
+            migrate(url, unavailable=KeySourceUnavailableError, timeout=20)
+    of_version(postgres, url, 1, 1)
+    assert (await keys.find(())).records == ()  # without a restart
+    await keys.aclose()
+    await proofs.aclose()
+
+
+async def test_replicas_start_before_their_database(tmp_path: Path) -> None:
+    with temporary_folder() as folder:
+        server = PostgresServer(folder)
+        server.make()
+        server.start()
+        url = server.database()
+        has_known_proofs_for_long(server, url)
+        key = PostgresApiKeys(url, timeout=20).create(owner="ann").text
+        server.kill()
+        with replicas(tmp_path, proofs=url, keys=url) as (replica,):
+            load = Load([replica.origin], TOKEN, key)
+            async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+                assert [await load.ask(client, replica.origin, used) for used in (proof_now(TOKEN), "")] == [503, 503]
+                server.start()
+                time.sleep(1.1)  # the pause after a failed look-up of keys
+                assert [await load.ask(client, replica.origin, used) for used in (proof_now(TOKEN), "")] == [200, 200]
+        server.kill()
+
+
+@TMPFS
+async def test_a_full_disk_of_postgresql(tmp_path: Path) -> None:
+    """It may end the server; what it said to have remembered is there again when there is room."""
+    with temporary_folder() as folder, small_disk(folder / "disk", "96m") as disk:
+        server = PostgresServer(disk.path)
+        server.make()
+        server.start("-c", "min_wal_size=32MB", "-c", "max_wal_size=32MB")
+        url = server.database()
+        has_known_proofs_for_long(server, url)
+        key = PostgresApiKeys(url, timeout=20).create(owner="ann").text
+        with replicas(tmp_path, proofs=url, keys=url) as (replica,):
+            load = Load([replica.origin], TOKEN, key)
+            await load.run(1)
+            disk.fill()
+            server.sql_ignored("CREATE TABLE full_disk AS SELECT repeat('x', 1000) FROM generate_series(1, 100000)")
+            await load.run(2)
+            disk.empty()
+            server.kill()
+            server.start()
+            await load.run(2)
+            assert set(load.statuses["proof"]) <= {200, 503}
+            assert set(load.statuses["key"]) <= {200, 503}
+            assert 503 in load.statuses["proof"]
+            assert load.used
+            assert set(await load.replay()) == {401}
+        server.kill()

@@ -15,6 +15,7 @@ The parts of the package, from the ground up; each imports only from parts befor
 - ``files``: atomic writes, watched files, file permissions, SQLite
 - ``net``: the fetcher, which is the only way to the network; URLs; which addresses are public
 - ``card``: cards of every generation: their content, ambiguous members, two generations in one card
+- ``databases``: connections to PostgreSQL and Redis, which replicas share
 - ``keys``: algorithms, JWK and PEM, key sets, JWS, signers, key rings, origins, trust
 - ``signing``: canonical forms, signatures, sign, verify
 - ``auth``: API keys, passwords, access tokens, client certificates, DPoP, and the guard that applies a card

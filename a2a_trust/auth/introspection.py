@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -33,6 +34,7 @@ from a2a_trust.auth.introspection_endpoint import EndpointAuthentication, Intros
 from a2a_trust.auth.jwt import MAX_TOKEN, bytes_of
 from a2a_trust.auth.key_sources import KeySource
 from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, TokenBinding
+from a2a_trust.auth.shared_answers import RedisAnswers
 from a2a_trust.auth.token_claims import (
     NOT_ACCESS,
     AccessTokenMark,
@@ -66,6 +68,8 @@ MAX_REMEMBERED: Final = 30.0
 _WAS_VALID_SECONDS: Final = 3_600.0
 _SKEW: Final = 30.0
 """By how many seconds ``nbf`` and ``iat`` may lie ahead."""
+_CLOCKS: Final = 10.0
+"""By how many seconds the clock of another replica may be ahead."""
 _MEMORY_BYTES: Final = 4_096
 _INVALID_SECONDS: Final = 10.0
 _INVALID_TOKENS: Final = 16_384
@@ -126,6 +130,7 @@ class IntrospectionVerifier(BoundVerifier[str]):
     - ``remember_for``: how long an answer is cached, in seconds, 30 at most. A revoked token is accepted for that
       long.
     - ``remember``: the largest number of cached tokens.
+    - ``shared``: answers that replicas share, so that only one of them asks about a token.
     - ``hints``: texts that are added to errors, by the claims that they are about.
     """
 
@@ -151,6 +156,7 @@ class IntrospectionVerifier(BoundVerifier[str]):
         remember_for: float = MAX_REMEMBERED,
         remember: int = 32_768,
         hints: Mapping[str, str] = MappingProxyType({}),
+        shared: RedisAnswers | None = None,
     ) -> None:
         _check_issuer(issuer)
         _check_bool("knows_access_tokens_only", knows_access_tokens_only)
@@ -178,6 +184,9 @@ class IntrospectionVerifier(BoundVerifier[str]):
             signed_answers=signed_answers,
         )
         self._seconds = remember_for
+        self._shared = shared if remember_for else None
+        #: What decides about an answer before it is an answer: verifiers that differ here share none.
+        self._rules = json.dumps([endpoint, issuer, client_id, signed_answers is not None])
         self._valid: BoundedCache[bytes, _Remembered] = BoundedCache(
             max_entries=remember, max_bytes=remember * _MEMORY_BYTES
         )
@@ -229,11 +238,18 @@ class IntrospectionVerifier(BoundVerifier[str]):
         return outcome
 
     def forget(self, credential: str) -> None:
-        """Drop what is remembered of a token, as after its revocation; of a JWT in every spelling of its signature."""
+        """Drop what is remembered of a token, as after its revocation; of a JWT in every spelling of its signature.
+
+        With ``shared`` call it in an event loop. It drops the shared answer for this spelling, and not what other
+        replicas remember.
+        """
         self._forgotten += 1
         signed = _signed(credential)
         self._valid.remove_where(lambda remembered: remembered.signed == signed)
-        self._invalid.remove(hashlib.sha256(credential.encode()).digest())
+        digest = hashlib.sha256(credential.encode()).digest()
+        self._invalid.remove(digest)
+        if self._shared is not None:
+            self._shared.forget(digest, self._rules)
 
     # 2
 
@@ -274,7 +290,8 @@ class IntrospectionVerifier(BoundVerifier[str]):
     async def _question(self, credential: str, key: tuple[int, bytes], now: float) -> _Outcome:
         """The result of a question, remembered if allowed. Errors are values: several callers raise them."""
         forgotten, digest = key
-        answer = await self._endpoint.ask(credential, now, was_valid=self._were_valid.get(digest, now) is not None)
+        shared = await self._shared_answer(digest, now)
+        answer, asked_at = shared or (await self._ask(credential, digest, now), now)
         if isinstance(answer, NoAnswer):
             if answer.is_for_one_token and answer.status == 400:
                 return _Refusal(InvalidCredentialsError, f"token: the issuer cannot read it: {answer.reason}")
@@ -293,10 +310,21 @@ class IntrospectionVerifier(BoundVerifier[str]):
         self._were_valid.put(digest, True, until=min(identity.expires_at, now + _WAS_VALID_SECONDS))
         if is_current:
             # In both directions of the clock: what was asked while it ran ahead is asked again.
-            since, until = max(good_from, now - self._seconds), min(identity.expires_at, now + self._seconds)
+            since, until = max(good_from, now - self._seconds), min(identity.expires_at, asked_at + self._seconds)
             size = bytes_of(answer, identity.scopes)
             self._valid.put(digest, _Remembered(identity, _signed(credential)), since=since, until=until, size=size)
+            if self._shared is not None and shared is None:
+                mine = _without(answer, credential)
+                await self._shared.put(digest, self._rules, mine, at=now, seconds=until - now)
         return identity
+
+    async def _ask(self, credential: str, digest: bytes, now: float) -> JSONObject | NoAnswer:
+        return await self._endpoint.ask(credential, now, was_valid=self._were_valid.get(digest, now) is not None)
+
+    async def _shared_answer(self, digest: bytes, now: float) -> tuple[JSONObject, float] | None:
+        """The answer that another replica got, if this one would still remember it; clocks differ a bit."""
+        found = None if self._shared is None else await self._shared.get(digest, self._rules)
+        return found if found is not None and -_CLOCKS <= now - found[1] < self._seconds else None
 
     # 4 to 7
 

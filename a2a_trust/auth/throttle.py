@@ -13,9 +13,9 @@ import math
 import re
 import time
 from asyncio import AbstractEventLoop, Future
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address, ip_network
 from threading import Lock
 from typing import Any, Final, NamedTuple
@@ -24,6 +24,7 @@ from limits import RateLimitItem, WindowStats, parse_many
 from limits.storage import Storage
 from limits.strategies import FixedWindowRateLimiter
 
+from a2a_trust.auth.shared_failures import RedisFailures
 from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import ConfigurationError, TooManyRequestsError
 
@@ -48,16 +49,21 @@ class FailureLimits:
     ``by_credential`` is the limit for each pair of a peer and a user name (or key id), ``by_peer`` for each peer: an
     IPv4 address, or an IPv6 network of 64 bits. Credentials without a name count only for their peer.
 
+    Each process counts for itself; with ``shared`` the replicas also count together.
+
     Beyond a limit the answer is 429, and passwords of this peer are not verified until the period ends. API keys,
     tokens, and passwords that were verified a short while ago are still verified.
     """
 
     by_credential: str = "10/minute"
     by_peer: str = "100/minute"
+    shared: RedisFailures | None = None
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            _limit(self, each.name)
+        for option in ("by_credential", "by_peer"):
+            _limit(self, option)
+        if self.shared is not None and not callable(getattr(self.shared, "seconds_over", None)):
+            raise ConfigurationError('failures: write shared=RedisFailures("rediss://HOST:6379/0")')
 
 
 def _limit(limits: FailureLimits, option: str) -> _Limit:
@@ -88,6 +94,9 @@ class _Counter(NamedTuple):
     limit: _Limit
     owner: str
 
+    def key(self) -> tuple[RateLimitItem, str]:
+        return self.limit.item, self.owner
+
 
 class Throttle:
     """Counts the failed requests of each peer, and of each name that a peer tries.
@@ -107,6 +116,7 @@ class Throttle:
         """``clock`` gives seconds that never run backwards."""
         self._by_peer = _limit(limits, "by_peer")
         self._by_credential = _limit(limits, "by_credential")
+        self._shared = limits.shared
         self._clock = clock
         self._counters = _Counters(clock)
         self._counted = FixedWindowRateLimiter(self._counters)
@@ -122,6 +132,10 @@ class Throttle:
         """
         peer = peer_of(scope)
         counters = self._counters_of(peer, names)
+        if self._shared is not None:
+            over = await self._shared.seconds_over(map(_Counter.key, counters))
+            if over:
+                raise _refusal(peer, [each for each in counters if each.key() in over], max(over.values()))
         while (full := self._begin(peer, counters)) is not None:
             await full
         return lambda: self._end(counters)
@@ -132,7 +146,10 @@ class Throttle:
         by_peer, *by_name = self._counters_of(peer, names)
         # Names are not counted beyond the limit of their peer: it would drive out the counters of others by inventing
         # names.
-        over = [by_peer] if not self._hit(by_peer) else [each for each in by_name if not self._hit(each)]
+        is_peer_over = not self._hit(by_peer)
+        over = [by_peer] if is_peer_over else [each for each in by_name if not self._hit(each)]
+        if self._shared is not None and not is_peer_over:
+            self._shared.count(each.key() for each in (by_peer, *by_name))
         return self._refusal(peer, over) if over else None
 
     def _counters_of(self, peer: str, names: Collection[str]) -> tuple[_Counter, ...]:
@@ -186,14 +203,17 @@ class Throttle:
         return woken
 
     def _refusal(self, peer: str, over: Collection[_Counter]) -> TooManyRequestsError:
-        """The error when these counters have reached their limits. Its text, which the audit trail counts by, is the
-        same for all names that a peer tries."""
-        ends = max(self._window(counter).reset_time for counter in over)
-        limits = sorted({counter.limit.option for counter in over})
-        return TooManyRequestsError(
-            f"too many failed credentials from {peer or 'peers without address'} ({', '.join(limits)})",
-            retry_after=max(1, math.ceil(ends - self._clock())),
-        )
+        return _refusal(peer, over, max(self._window(counter).reset_time for counter in over) - self._clock())
+
+
+def _refusal(peer: str, over: Iterable[_Counter], seconds: float) -> TooManyRequestsError:
+    """The error when these counters have reached their limits, which end in so many seconds. Its text, which the audit
+    trail counts by, is the same for all names that a peer tries."""
+    limits = sorted({counter.limit.option for counter in over})
+    return TooManyRequestsError(
+        f"too many failed credentials from {peer or 'peers without address'} ({', '.join(limits)})",
+        retry_after=max(1, math.ceil(seconds)),
+    )
 
 
 def _wake(future: Future[None]) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+import sys
 import threading
 from asyncio import AbstractEventLoop
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -71,7 +72,7 @@ class Postgres:
         self._availability = Availability(self.what)
         self._process = os.getpid()
         self._pools: dict[AbstractEventLoop, Any] = {}
-        self._errors: Final = (asyncpg.PostgresError, asyncpg.InterfaceError)
+        self._errors: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Connection]:
@@ -109,27 +110,38 @@ class Postgres:
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
-        """A transaction for synchronous code. It is undone when the block raises."""
-        background = _background()
-        opened = self._transaction()
-        connection = background.result(opened.__aenter__())
-        try:
-            yield Session(self, background, connection)
-        except BaseException as error:
-            with suppress(BaseException):
-                background.result(opened.__aexit__(type(error), error, error.__traceback__))
-            raise
-        background.result(opened.__aexit__(None, None, None))
+        """A transaction for synchronous code, which must end in time, too. It is undone when the block raises.
 
-    @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[Connection]:
+        It is READ COMMITTED, whatever is the default of the server: a query sees all that was committed before it, so
+        what follows a lock sees what the holder before has written.
+        """
+        background = _background()
+        session = background.result(self._begin(background))
+        try:
+            yield session
+        except BaseException:
+            with suppress(TrustError):
+                session._end(commit=False)
+            raise
+        session._end(commit=True)
+
+    async def _begin(self, background: _Background) -> Session:
+        ends = asyncio.get_running_loop().time() + self._timeout
         pool = await self._pool()
-        async with (
-            self._translated(),
-            pool.acquire(timeout=self._timeout) as connection,
-            connection.transaction(),
-        ):
-            yield connection
+        async with self._translated(), asyncio.timeout_at(ends):
+            connection = await pool.acquire(timeout=self._timeout)
+            try:
+                transaction = connection.transaction(isolation="read_committed")
+                await transaction.start()
+            except BaseException:
+                self._drop(connection)
+                raise
+            return Session(self, background, pool, connection, transaction, ends)
+
+    def _drop(self, connection: Any) -> None:
+        """End a connection without waiting for the server; the pool makes another one in its place."""
+        with suppress(self._asyncpg.InterfaceError):  # it was dropped before
+            connection.terminate()
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop. The next use opens new ones."""
@@ -153,11 +165,21 @@ class Postgres:
         return pool
 
     def _options(self) -> dict[str, Any]:
+        given_up = str(int(min(self._timeout * 2000, 2**31 - 1)) + 1)
         options: dict[str, Any] = {
             "timeout": self._timeout,
             "command_timeout": self._timeout,
-            "server_settings": {"application_name": "a2a-trust", "search_path": "", "synchronous_commit": "on"},
+            "server_settings": {
+                "application_name": "a2a-trust",
+                "search_path": "",
+                "synchronous_commit": "on",
+                # The locks of a process that was stopped, or cut off, must not stay; in milliseconds.
+                "idle_in_transaction_session_timeout": given_up,
+                "statement_timeout": given_up,
+            },
         }
+        if not self.url.names_role:
+            options["target_session_attrs"] = "primary"  # a standby lacks what was written a moment ago
         if not self.url.is_local and not self.url.names_tls:
             options["ssl"] = ssl.create_default_context()
         return options
@@ -195,8 +217,12 @@ class Postgres:
 class Session:
     """A transaction in the hands of synchronous code."""
 
-    def __init__(self, database: Postgres, background: _Background, connection: Connection) -> None:
-        self._database, self._background, self._connection = database, background, connection
+    def __init__(
+        self, database: Postgres, background: _Background, pool: Any, connection: Any, transaction: Any, ends: float
+    ) -> None:
+        """``ends`` is when the transaction must have ended, by the clock of the background's loop."""
+        self._database, self._background, self._ends = database, background, ends
+        self._pool, self._connection, self._transaction = pool, connection, transaction
 
     def fetch(self, query: str, *values: object) -> list[Any]:
         """The rows of a query."""
@@ -206,9 +232,24 @@ class Session:
         """Run a statement."""
         self._background.result(self._do(self._connection.execute, query, *values))
 
-    async def _do(self, method: Callable[..., Coroutine[Any, Any, _T]], query: str, *values: object) -> _T:
-        async with self._database._translated():
-            return await method(query, *values)
+    async def _do(self, method: Callable[..., Coroutine[Any, Any, _T]], *arguments: object) -> _T:
+        async with self._database._translated(), asyncio.timeout_at(self._ends):
+            try:
+                return await method(*arguments)
+            except (TimeoutError, asyncio.CancelledError):
+                self._database._drop(self._connection)  # else its end would wait for the answer
+                raise
+
+    def _end(self, *, commit: bool) -> None:
+        self._background.result(self._ended(self._transaction.commit if commit else self._transaction.rollback))
+
+    async def _ended(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await self._do(end)
+        except BaseException:
+            self._database._drop(self._connection)
+            raise
+        await self._pool.release(self._connection)
 
 
 class _Background:
@@ -220,11 +261,18 @@ class _Background:
         threading.Thread(target=self._loop.run_forever, name="a2a_trust.databases", daemon=True).start()
 
     def result(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """The result of a coroutine, which runs in that thread."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        """The result of a coroutine, which runs in that thread; it is canceled when a signal ends the wait."""
+        running = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return running.result()
+        except BaseException:
+            running.cancel()
+            raise
 
 
 _lock: Final = threading.Lock()
+if sys.platform != "win32":  # a lock that another thread holds during a fork would never be free in the child
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 _running: list[_Background] = []
 #: Of the parent, in a fork: kept, since closing them there would end the connections of the parent.
 _INHERITED: Final[list[object]] = []

@@ -65,7 +65,9 @@ class DatabaseUrl:
             user = parts.username or ""
         except ValueError:
             raise wrong from None
-        if parts.scheme not in schemes or "#" in text:
+        # A password with / or ? in it would end up in the path, and be shown.
+        is_cut = "@" not in parts.netloc and "@" in f"{parts.path}{parts.query}"
+        if parts.scheme not in schemes or "#" in text or is_cut:
             raise wrong
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
         place = parts.netloc.rpartition("@")[2]
@@ -74,12 +76,13 @@ class DatabaseUrl:
         shown = f"{parts.scheme}://{f'{user}@' if user else ''}{place}{parts.path}"
         safe = urlencode([(name, value) for name, value in options.items() if name in _SAFE_OPTIONS], safe="/,")
         hosts = place or options.get("host") or (os.environ.get("PGHOST", "") if schemes is _POSTGRES else "")
+        has_service = "service" in options or "PGSERVICE" in os.environ  # whose file may name another machine
         return cls(
             text=text,
             shown=shown,
             argument=f"{shown}?{safe}" if safe else shown,
-            has_password=parts.password is not None or "password" in options,
-            is_local=all(map(_is_local, hosts.split(","))),
+            has_password=parts.password is not None or not options.keys().isdisjoint(("password", "sslpassword")),
+            is_local=not has_service and all(map(_is_local, hosts.split(","))),
             names_tls="sslmode" in options or "PGSSLMODE" in os.environ,
             names_role="target_session_attrs" in options or "PGTARGETSESSIONATTRS" in os.environ,
         )

@@ -274,7 +274,7 @@ _lock: Final = threading.Lock()
 if sys.platform != "win32":  # a lock that another thread holds during a fork would never be free in the child
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 _running: list[_Background] = []
-#: Of the parent, in a fork: kept, since closing them there would end the connections of the parent.
+#: After a fork, the pools of the parent: kept, since closing them would end the connections of the parent.
 _INHERITED: Final[list[object]] = []
 
 

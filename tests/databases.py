@@ -290,6 +290,7 @@ class Line:
         self.cut()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(SECONDS)
+        self._loop.close()
 
     def _call(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(SECONDS)

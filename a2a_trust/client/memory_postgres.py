@@ -28,19 +28,18 @@ __all__ = ["PostgresCardMemory"]
 _SELECT: Final = (
     "SELECT location, thumbprints, issued, version, first_seen, last_seen, on_first_use FROM a2a_trust.card"
 )
-_GET: Final = f"{_SELECT} WHERE digest = $1"
-_NEIGHBOURS: Final = f"{_SELECT} WHERE host = $1 AND digest <> $2 ORDER BY location"
+_GET: Final = f"{_SELECT} WHERE location = $1"
+_NEIGHBOURS: Final = f"{_SELECT} WHERE host = $1 AND location <> $2 ORDER BY location"
 _ALL: Final = f"{_SELECT} ORDER BY location"
 _LOCK: Final = "SELECT pg_advisory_xact_lock($1)"
 _PUT: Final = """
-INSERT INTO a2a_trust.card
-    (digest, location, host, thumbprints, issued, version, first_seen, last_seen, on_first_use)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-ON CONFLICT (digest) DO UPDATE SET
+INSERT INTO a2a_trust.card (location, host, thumbprints, issued, version, first_seen, last_seen, on_first_use)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (location) DO UPDATE SET
     thumbprints = excluded.thumbprints, issued = excluded.issued, version = excluded.version,
     first_seen = excluded.first_seen, last_seen = excluded.last_seen, on_first_use = excluded.on_first_use
 """
-_REMOVE: Final = "DELETE FROM a2a_trust.card WHERE digest = $1"
+_REMOVE: Final = "DELETE FROM a2a_trust.card WHERE location = $1"
 
 
 class PostgresCardMemory(TableCardMemory):
@@ -64,7 +63,7 @@ class PostgresCardMemory(TableCardMemory):
     def expects_signature(self, url: str) -> bool:
         location = named_location(url)
         with self._database.transaction() as session:
-            return bool(_records(session, _GET, _digest(location)))
+            return bool(_records(session, _GET, location))
 
     @contextmanager
     def _writing(self) -> Iterator[CardTable]:
@@ -87,18 +86,17 @@ class _Table:
 
     def get(self, location: Location) -> Remembered | None:
         self._lock(location)
-        return next(iter(_records(self._session, _GET, _digest(location))), None)
+        return next(iter(_records(self._session, _GET, location)), None)
 
     def neighbours(self, location: Location) -> tuple[Remembered, ...]:
         self._lock(location)
-        return _records(self._session, _NEIGHBOURS, location.host, _digest(location))
+        return _records(self._session, _NEIGHBOURS, location.host, location)
 
     def put(self, record: Remembered) -> None:
         self._lock(record.location)
         self._session.execute(
             _PUT,
-            _digest(record.location),
-            str(record.location),
+            record.location,
             record.location.host,
             " ".join(sorted(record.thumbprints)),
             record.issued,
@@ -110,7 +108,7 @@ class _Table:
 
     def remove(self, location: Location) -> None:
         self._lock(location)
-        self._session.execute(_REMOVE, _digest(location))
+        self._session.execute(_REMOVE, location)
 
     def _lock(self, location: Location) -> None:
         host = location.host
@@ -120,17 +118,12 @@ class _Table:
             self._locked.add(host)
 
 
-def _digest(location: Location) -> bytes:
-    """The key of a record. A location may be longer than a key of an index can be."""
-    return sha256(location.encode()).digest()
-
-
 def _lock_of(host: str) -> int:
     """The number of the host's lock; two hosts with the same number wait for each other, and nothing else."""
     return int.from_bytes(sha256(f"a2a_trust.card {host}".encode()).digest()[:8], "big", signed=True)
 
 
-def _records(session: Session, query: str, *values: str | bytes) -> tuple[Remembered, ...]:
+def _records(session: Session, query: str, *values: str) -> tuple[Remembered, ...]:
     return tuple(map(_record, session.fetch(query, *values)))
 
 

@@ -235,6 +235,8 @@ class Session:
     async def _do(self, method: Callable[..., Coroutine[Any, Any, _T]], *arguments: object) -> _T:
         async with self._database._translated(), asyncio.timeout_at(self._ends):
             try:
+                if asyncio.get_running_loop().time() > self._ends:
+                    raise TimeoutError  # before it is sent: a late commit would count, and be reported as a failure
                 return await method(*arguments)
             except (TimeoutError, asyncio.CancelledError):
                 self._database._drop(self._connection)  # else its end would wait for the answer

@@ -73,8 +73,7 @@ CREATE TABLE a2a_trust.proof_store (
 );
 
 CREATE TABLE a2a_trust.card (
-    digest bytea NOT NULL PRIMARY KEY CHECK (digest = sha256(convert_to(location, 'UTF8'))),
-    location text COLLATE "C" NOT NULL,
+    location text COLLATE "C" NOT NULL PRIMARY KEY CHECK (location ~ '^https?://'),
     host text COLLATE "C" NOT NULL CHECK (length(host) > 0),
     thumbprints text COLLATE "C" NOT NULL CHECK (thumbprints ~ '^[A-Za-z0-9_-]{43}( [A-Za-z0-9_-]{43})*$'),
     issued double precision,

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -191,7 +192,8 @@ class PostgresServer(Process):
             finally:
                 await connection.close()
 
-        return asyncio.run(run())
+        with ThreadPoolExecutor(1) as thread:  # the caller may be in an event loop
+            return thread.submit(asyncio.run, run()).result()
 
     def database(self, *, tables: bool = True) -> str:
         """The URL of a new database."""

@@ -1,4 +1,6 @@
 # The public names of a2a_trust.auth.
+from a2a_trust.auth.api_key.postgres import PostgresApiKeys as PostgresApiKeys
+from a2a_trust.auth.api_key.redis import RedisApiKeys as RedisApiKeys
 from a2a_trust.auth.api_key.sqlite import SqliteApiKeys as SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord as ApiKeyRecord
 from a2a_trust.auth.api_key.verifier import ApiKeyStore as ApiKeyStore
@@ -39,6 +41,8 @@ from a2a_trust.auth.principal import TokenVerifier as TokenVerifier
 from a2a_trust.auth.principal import Verifier as Verifier
 from a2a_trust.auth.proofs.memory import ProofMemory as ProofMemory
 from a2a_trust.auth.proofs.memory import VolatileProofMemory as VolatileProofMemory
+from a2a_trust.auth.proofs.postgres import PostgresProofMemory as PostgresProofMemory
+from a2a_trust.auth.proofs.redis import RedisProofMemory as RedisProofMemory
 from a2a_trust.auth.proofs.sqlite import SqliteProofMemory as SqliteProofMemory
 from a2a_trust.auth.subject_token import SubjectToken as SubjectToken
 from a2a_trust.auth.throttle import FailureLimits as FailureLimits

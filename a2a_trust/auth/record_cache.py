@@ -101,6 +101,9 @@ class RecordCache(Generic[_K, _R, _C]):
         """The records in memory, of any age."""
         self._look_ups = LookUps(self._find)
         self._reading = Reading(None, -math.inf)
+        #: All that may be younger than ``refresh``, for ``look_again``.
+        self._readings = [self._reading]
+        self._changed_at = -math.inf
         self._retry_at = -math.inf
         self._outage = ""
 
@@ -116,6 +119,16 @@ class RecordCache(Generic[_K, _R, _C]):
         if self._clock() < self._retry_at:
             raise KeySourceUnavailableError(f"the {self._what} cannot be read now")
         return await self._look_ups.find(key, first=self.known.get(key) is not None)
+
+    def look_again(self) -> None:
+        """The store has changed: from now on each record is looked up once more before it counts.
+
+        While the store cannot be read, records count as they would without this call.
+        """
+        self._changed_at = self._clock()
+        stale = self._changed_at - self._refresh
+        for reading in self._readings:
+            reading.at = min(reading.at, stale)
 
     async def look_up(self, key: _K, known: _C | None) -> _C | None:
         """The record as the store has it, or, as long as it may count, ``known``, which is in memory."""
@@ -155,11 +168,15 @@ class RecordCache(Generic[_K, _R, _C]):
         return records
 
     def _reading_of(self, revision: Hashable, at: float) -> Reading:
+        if at <= self._changed_at:  # what was read may be of before the change
+            at = min(at, self._changed_at - self._refresh)
         last = self._reading
         if last.revision != revision:
             reading = Reading(revision, at)
             if at >= last.at:  # else a later look-up was faster
                 self._reading = reading
+            self._readings = [each for each in self._readings if at - each.at < self._refresh]
+            self._readings.append(reading)
             return reading
         last.at = max(last.at, at)
         return last

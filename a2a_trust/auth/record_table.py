@@ -7,17 +7,14 @@ look confirms all that was read before.
 from __future__ import annotations
 
 import asyncio
-import logging
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from a2a_trust.errors import ConfigurationError
-from a2a_trust.files.sqlite import SqliteFile, SqliteReader, text_of
+from a2a_trust.auth.records import readable_of, text_of, unreadable_of
+from a2a_trust.files.sqlite import SqliteFile, SqliteReader
 
 __all__ = ["RecordTable"]
-
-_log = logging.getLogger("a2a_trust")
 
 _R = TypeVar("_R")
 
@@ -30,7 +27,7 @@ class RecordTable(Generic[_R]):
     """
 
     def __init__(
-        self, file: SqliteFile, name: str, columns: str, *, key: str, record: Callable[[tuple[Any, ...]], _R]
+        self, file: SqliteFile, name: str, columns: str, *, key: str, record: Callable[[Sequence[Any]], _R]
     ) -> None:
         self._file = file
         self._reader = SqliteReader(file)
@@ -42,16 +39,12 @@ class RecordTable(Generic[_R]):
     def records(self, where: str = "", *values: str) -> tuple[_R, ...]:
         """The records, in order of creation; those that ``unreadable`` names are left out."""
         with self._file.connection() as connection:
-            rows = self._rows(connection, where, *values)
-        read = map(self._read, rows)
-        return tuple(record for record in read if not isinstance(record, ConfigurationError))
+            return readable_of(self._rows(connection, where, *values), self._record)
 
     def unreadable(self) -> tuple[tuple[str, str], ...]:
         """The records that were made or damaged by hand: what each is called, and what is wrong."""
         with self._file.connection() as connection:
-            rows = self._rows(connection)
-        found = ((row, self._read(row)) for row in rows)
-        return tuple((text_of(row[0]), str(why)) for row, why in found if isinstance(why, ConfigurationError))
+            return unreadable_of(self._rows(connection), self._record)
 
     async def find(self, keys: tuple[str | bytes, ...]) -> tuple[bytes, tuple[_R, ...]]:
         """The revision, and the records with these keys."""
@@ -60,14 +53,8 @@ class RecordTable(Generic[_R]):
     def _find(self, keys: tuple[str | bytes, ...]) -> tuple[bytes, tuple[_R, ...]]:
         with self._reader.reading() as connection:
             (revision,) = connection.execute("SELECT value FROM revision").fetchone()
-            records: list[_R] = []
-            for row in (row for key in keys for row in self._rows(connection, self._by_key, key)):
-                record = self._read(row)
-                if isinstance(record, ConfigurationError):
-                    _log.warning("a record in the %s %s does not count: %s", self._file.what, self._file.path, record)
-                else:
-                    records.append(record)
-            return revision, tuple(records)
+            rows = [row for key in keys for row in self._rows(connection, self._by_key, key)]
+            return revision, readable_of(rows, self._record, what=f"{self._file.what} {self._file.path}")
 
     def get(self, connection: sqlite3.Connection, where: str, value: str) -> _R | None:
         """The one record, inside a transaction. ConfigurationError: it is unreadable."""
@@ -77,9 +64,3 @@ class RecordTable(Generic[_R]):
     def _rows(self, connection: sqlite3.Connection, where: str = "", *values: str | bytes) -> list[tuple[Any, ...]]:
         connection.text_factory = text_of
         return connection.execute(f"{self._select} {where} {self._order}", values).fetchall()
-
-    def _read(self, row: tuple[Any, ...]) -> _R | ConfigurationError:
-        try:
-            return self._record(row)
-        except ConfigurationError as error:
-            return error

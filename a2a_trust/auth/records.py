@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 from a2a_trust.auth.principal import SCOPE
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 
-__all__ = ["check_ahead", "check_moments", "check_name", "check_scopes", "reason", "scope_set"]
+__all__ = [
+    "check_ahead",
+    "check_moments",
+    "check_name",
+    "check_scopes",
+    "readable_of",
+    "reason",
+    "scope_set",
+    "text_of",
+    "unreadable_of",
+]
+
+_log: Final = logging.getLogger("a2a_trust")
+
+_R = TypeVar("_R")
 
 _LONGEST_NAME = 256
 _YEAR_10000 = 253_402_300_800
@@ -50,3 +66,35 @@ def scope_set(scopes: Iterable[str], what: str) -> frozenset[str]:
 def reason(error: Exception) -> str:
     """The text of our own errors, which contain no secret; only the type of other errors."""
     return str(error) if isinstance(error, KeySourceUnavailableError | ConfigurationError) else type(error).__name__
+
+
+def text_of(value: object) -> str:
+    """The value as text. Bytes that are not UTF-8 become surrogates, which no record may hold."""
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)
+
+
+def readable_of(
+    rows: Iterable[Sequence[Any]], record: Callable[[Sequence[Any]], _R], *, what: str = ""
+) -> tuple[_R, ...]:
+    """The records in rows of a database. Damaged ones are left out, with a warning if ``what`` holds them is given."""
+    found: list[_R] = []
+    for row in rows:
+        try:
+            found.append(record(row))
+        except ConfigurationError as error:
+            if what:
+                _log.warning("a record in the %s does not count: %s", what, error)
+    return tuple(found)
+
+
+def unreadable_of(
+    rows: Iterable[Sequence[Any]], record: Callable[[Sequence[Any]], object]
+) -> tuple[tuple[str, str], ...]:
+    """The damaged records in rows of a database, each by its first column, and what is wrong with it."""
+    found: list[tuple[str, str]] = []
+    for row in rows:
+        try:
+            record(row)
+        except ConfigurationError as error:
+            found.append((text_of(row[0]), str(error)))
+    return tuple(found)

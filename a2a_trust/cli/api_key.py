@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, IssuedApiKey
 from a2a_trust.cli.issuing import Unseen, check_output, expiry, read_secret, run_action, signals_held
 from a2a_trust.cli.moments import duration, written
 from a2a_trust.cli.report import Exit, mark, printable, put, put_report, put_table, warn
+from a2a_trust.cli.stores import ApiKeys, api_keys
 from a2a_trust.errors import ConfigurationError
 
 __all__ = ["run"]
@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
 def _create(options: argparse.Namespace) -> None:
     expires = expiry(options.expires)
     check_output("key")
-    store = SqliteApiKeys(options.store, create=True)
+    store = api_keys(options.store, create=True)
     with signals_held() as release:
         issued = store.create(owner=options.owner, scopes=options.scope, expires=expires, prefix=options.prefix)
         _show(issued, store, options, release)
@@ -35,7 +35,7 @@ def _create(options: argparse.Namespace) -> None:
 
 def _import(options: argparse.Namespace) -> dict[str, Any]:
     expires, text = expiry(options.expires), _given(options.file)
-    store = SqliteApiKeys(options.store, create=True)
+    store = api_keys(options.store, create=True)
     record = store.import_key(text, owner=options.owner, scopes=options.scope, expires=expires, prefix=options.prefix)
     if not options.json:
         put(f"{mark('imported', 'green', sys.stdout)} {_line(record)}")
@@ -43,7 +43,7 @@ def _import(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _list(options: argparse.Namespace) -> dict[str, Any]:
-    store = SqliteApiKeys(options.store)
+    store = api_keys(options.store)
     records, unreadable = store.records(), store.unreadable()
     if not options.json:
         heads = ("ID", "OWNER", "STATE", "EXPIRES", "LAST USED", "SCOPES")
@@ -62,7 +62,7 @@ def _list(options: argparse.Namespace) -> dict[str, Any]:
 def _rotate(options: argparse.Namespace) -> None:
     expires = None if options.expires is None else expiry(options.expires)
     check_output("key")
-    store = SqliteApiKeys(options.store)
+    store = api_keys(options.store)
     overlap = duration(options.overlap, "--overlap")
     with signals_held() as release:
         issued = store.rotate(options.id, overlap=overlap, expires=expires)
@@ -70,16 +70,14 @@ def _rotate(options: argparse.Namespace) -> None:
 
 
 def _revoke(options: argparse.Namespace) -> dict[str, Any]:
-    record = SqliteApiKeys(options.store).revoke(options.id)
+    record = api_keys(options.store).revoke(options.id)
     if not options.json:
         put(f"{mark('revoked', 'green', sys.stdout)} {_line(record)}")
         put("  running servers reject it within 2 seconds, unless they set another refresh")
     return _entry(record)
 
 
-def _show(
-    issued: IssuedApiKey, store: SqliteApiKeys, options: argparse.Namespace, release: Callable[[], object]
-) -> None:
+def _show(issued: IssuedApiKey, store: ApiKeys, options: argparse.Namespace, release: Callable[[], object]) -> None:
     """Show a new key, only this once. If that fails, the key is revoked."""
     record, before = issued.record, issued.replaces
     unseen = Unseen(

@@ -225,7 +225,12 @@ def _add_keys(command: argparse.ArgumentParser) -> None:
 def _add_api_key(command: argparse.ArgumentParser) -> None:
     command.description = "Make, import, list, rotate and revoke the API keys in a store."
     every = type(command)(add_help=False)
-    every.add_argument("--store", required=True, metavar="FILE", help="the store: a file with records of the keys")
+    every.add_argument(
+        "--store",
+        required=True,
+        metavar="FILE",
+        help="the store: a file with records of the keys, or postgresql://USER@HOST/DATABASE, or rediss://HOST:6379/0",
+    )
     _add_verbose(every)
     _add_json(every)
     new = type(command)(add_help=False)
@@ -256,6 +261,20 @@ def _add_api_key(command: argparse.ArgumentParser) -> None:
     )
     revoke = actions.add("revoke", "revoke a key at once")
     revoke.add_argument("id", metavar="ID", help="ID of the key; see api-key list")
+
+
+def _add_database(command: argparse.ArgumentParser) -> None:
+    command.description = "Make the tables of agents on several machines in PostgreSQL, or bring them up to date."
+    every = type(command)(add_help=False)
+    every.add_argument(
+        "url",
+        metavar="URL",
+        help="postgresql://USER@HOST/DATABASE; the password comes from PGPASSWORD, PGPASSFILE or ~/.pgpass",
+    )
+    _add_json(every)
+    actions = _Actions(command, every)
+    actions.add("migrate", "make the tables of this release, or change older ones into them; all or nothing")
+    actions.add("check", "change nothing; exit with 1 if the tables are older than this release needs")
 
 
 def _add_password(command: argparse.ArgumentParser) -> None:
@@ -490,5 +509,6 @@ COMMANDS: Final = {
     "api-key": ("manage the API keys that an agent accepts", _add_api_key),
     "password": ("manage the passwords that an agent accepts", _add_password),
     "trust": ("manage a trust file: which keys are trusted for which hosts", _add_trust),
+    "database": ("make the tables of agents on several machines in PostgreSQL, or update them", _add_database),
     "memory": ("manage the card memory: what is remembered of agents", _add_memory),
 }

@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from a2a_trust.cli.card_memory import check_memory, opened_memory
 from a2a_trust.cli.moments import written
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_report, put_table
 from a2a_trust.cli.sources import default_memory_path, naming
+from a2a_trust.cli.stores import card_memory, memory_name
 from a2a_trust.client.memory import Remembered, acceptance
 from a2a_trust.errors import TrustError
 
@@ -22,7 +22,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the action on the card memory ``options.file``."""
     command = f"memory {options.action}"
     try:
-        name = str(default_memory_path()) if options.file is None else check_memory(options.file, "--file")
+        name = str(default_memory_path()) if options.file is None else memory_name(options.file)
         with naming(name):
             report = _ACTIONS[options.action](options.file or name, options)
     except BrokenPipeError:
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(memory: str, options: argparse.Namespace) -> dict[str, Any]:
-    records = opened_memory(memory).records()
+    records = card_memory(memory).records()
     if not options.json:
         heads = ("LOCATION", "KEYS FROM", "SIGNED", "VERSION", "FIRST SEEN", "LAST SEEN", "THUMBPRINTS")
         put_table(heads, map(_row, records))
@@ -46,7 +46,7 @@ def _accept(memory: str, options: argparse.Namespace) -> dict[str, Any]:
     acceptance(options.location, options.thumbprints)  # check the arguments before a file is made
     if options.file is None:
         Path(memory).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    record = opened_memory(memory, create=True).accept(options.location, options.thumbprints, now=time.time())
+    record = card_memory(memory, create=True).accept(options.location, options.thumbprints, now=time.time())
     if not options.json:
         put(f"{mark('accepted', 'green', sys.stdout)} {record.location}")
         put(f"  only these keys are trusted there on first use: {_thumbprints(record)}")
@@ -57,7 +57,7 @@ def _accept(memory: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _forget(memory: str, options: argparse.Namespace) -> dict[str, Any]:
-    record = opened_memory(memory).forget(options.location)
+    record = card_memory(memory).forget(options.location)
     if not options.json:
         put(f"{mark('forgot', 'green', sys.stdout)} {record.location}")
         put(f"  its keys were: {_thumbprints(record)}")

@@ -20,7 +20,8 @@ from typing import Any, Final
 
 from a2a_trust.client.location import Location, named_location
 from a2a_trust.client.memory import CardTable, Remembered, TableCardMemory
-from a2a_trust.databases.postgres import REQUEST_SECONDS, Postgres, Session
+from a2a_trust.databases.availability import REQUEST_SECONDS
+from a2a_trust.databases.postgres import Postgres, Session
 from a2a_trust.errors import CardMemoryUnavailableError
 
 __all__ = ["PostgresCardMemory"]
@@ -57,17 +58,17 @@ class PostgresCardMemory(TableCardMemory):
 
     def records(self) -> tuple[Remembered, ...]:
         """All records, by location."""
-        with self._database.transaction() as session:
+        with self._database.transaction(tells=True) as session:
             return _records(session, _ALL)
 
     def expects_signature(self, url: str) -> bool:
         location = named_location(url)
-        with self._database.transaction() as session:
+        with self._database.transaction(tells=True) as session:
             return bool(_records(session, _GET, location))
 
     @contextmanager
     def _writing(self) -> Iterator[CardTable]:
-        with self._database.transaction() as session:
+        with self._database.transaction(tells=True) as session:
             yield _Table(session)
 
     def _way_out(self, action: str, location: str, thumbprints: Iterable[str] = ()) -> str:

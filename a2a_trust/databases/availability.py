@@ -1,11 +1,14 @@
-"""One event in the audit trail when a database is lost, and one when it is back."""
+"""How long requests wait for a database; one event in the audit trail when it is lost, and one when it is back."""
 
 from __future__ import annotations
 
 import logging
 from typing import Final
 
-__all__ = ["Availability"]
+__all__ = ["REQUEST_SECONDS", "Availability"]
+
+REQUEST_SECONDS: Final = 0.25
+"""How long a request waits for a database, where nothing else is asked for."""
 
 _log: Final = logging.getLogger("a2a_trust.audit")
 """The logger of ``middleware.audit``, which lists all events."""

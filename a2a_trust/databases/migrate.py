@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final, NamedTuple
 
-from a2a_trust.databases.postgres import Connection, Postgres
-from a2a_trust.databases.schema import MIGRATIONS, VERSION, VERSION_QUERY, check_version
+from a2a_trust.databases.postgres import Connection, Postgres, background
+from a2a_trust.databases.schema import MIGRATIONS, VERSION, VERSION_QUERY, WrongTables, check_version
 from a2a_trust.errors import ConfigurationError, TrustError
 
 __all__ = ["Migrated", "migrate"]
@@ -42,7 +41,7 @@ def migrate(url: str, *, unavailable: type[TrustError], timeout: float, only_che
                     await connection.execute(_DONE, number, migration.works_from)
             return Migrated(before, before if only_check else max(before, VERSION))
 
-    return asyncio.run(work())
+    return background().result(work())
 
 
 async def _version(connection: Connection, shown: str) -> int:
@@ -51,8 +50,11 @@ async def _version(connection: Connection, shown: str) -> int:
         return 0
     rows = await connection.fetch(VERSION_QUERY)
     if len(rows) != 1:
-        raise ConfigurationError(f"the tables of a2a-trust in {shown} are damaged: schema_version has no single row")
+        raise ConfigurationError(f"the tables of a2a-trust in {shown} are damaged: schema_version has not one row")
     version, works_from = int(rows[0][0]), int(rows[0][1])
     if version > VERSION:
-        check_version(version, works_from, shown)
+        try:
+            check_version(version, works_from, shown)
+        except WrongTables as error:
+            raise ConfigurationError(str(error)) from None
     return version

@@ -19,17 +19,15 @@ import threading
 from asyncio import AbstractEventLoop
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 from a2a_trust.databases.addresses import DatabaseUrl
-from a2a_trust.databases.availability import Availability
-from a2a_trust.databases.schema import VERSION_QUERY, check_version
+from a2a_trust.databases.availability import REQUEST_SECONDS, Availability
+from a2a_trust.databases.schema import VERSION_QUERY, WrongTables, check_version
 from a2a_trust.errors import ConfigurationError, TrustError
 
-__all__ = ["REQUEST_SECONDS", "Connection", "Postgres", "Session"]
-
-REQUEST_SECONDS: Final = 0.25
-"""How long a request waits for a database."""
+__all__ = ["Connection", "Postgres", "Session", "background"]
 
 _CONNECTIONS: Final = 8
 """The most connections of one event loop. PostgreSQL allows 100 in all by default."""
@@ -79,7 +77,7 @@ class Postgres:
         """A connection of the running event loop for the block, which must end in time, too."""
         pool = await self._pool()
         async with (
-            self._translated(),
+            self._translated(tells=True),
             asyncio.timeout(self._timeout),
             pool.acquire(timeout=self._timeout) as connection,
         ):
@@ -109,14 +107,14 @@ class Postgres:
             yield lost
 
     @contextmanager
-    def transaction(self) -> Iterator[Session]:
+    def transaction(self, *, tells: bool = False) -> Iterator[Session]:
         """A transaction for synchronous code, which must end in time, too. It is undone when the block raises.
 
         It is READ COMMITTED, whatever is the default of the server: a query sees all that was committed before it, so
-        what follows a lock sees what the holder before has written.
+        what follows a lock sees what the holder before has written. ``tells``: the audit trail hears of a loss.
         """
-        background = _background()
-        session = background.result(self._begin(background))
+        own = background()
+        session = own.result(self._begin(own, tells=tells))
         try:
             yield session
         except BaseException:
@@ -125,10 +123,10 @@ class Postgres:
             raise
         session._end(commit=True)
 
-    async def _begin(self, background: _Background) -> Session:
+    async def _begin(self, own: _Background, *, tells: bool) -> Session:
         ends = asyncio.get_running_loop().time() + self._timeout
         pool = await self._pool()
-        async with self._translated(), asyncio.timeout_at(ends):
+        async with self._translated(tells=tells, is_part=True), asyncio.timeout_at(ends):
             connection = await pool.acquire(timeout=self._timeout)
             try:
                 transaction = connection.transaction(isolation="read_committed")
@@ -136,7 +134,15 @@ class Postgres:
             except BaseException:
                 self._drop(connection)
                 raise
-            return Session(self, background, pool, connection, transaction, ends)
+            return Session(
+                database=self,
+                own=own,
+                pool=pool,
+                connection=connection,
+                transaction=transaction,
+                ends=ends,
+                tells=tells,
+            )
 
     def _drop(self, connection: Any) -> None:
         """End a connection without waiting for the server; the pool makes another one in its place."""
@@ -190,19 +196,23 @@ class Postgres:
         check_version(rows[0][0] if rows else None, rows[0][1] if rows else None, self.url.shown)
 
     @asynccontextmanager
-    async def _translated(self) -> AsyncIterator[None]:
-        """Errors of the connection and of the database become ``unavailable``."""
+    async def _translated(self, *, tells: bool = False, is_part: bool = False) -> AsyncIterator[None]:
+        """Errors of the connection and of the database become ``unavailable``, which ``tells`` the audit trail. After
+        a part of a request nobody knows yet if the database works.
+        """
         try:
             yield
-        except (OSError, TimeoutError, ConfigurationError, *self._errors) as error:
+        except (OSError, TimeoutError, WrongTables, *self._errors) as error:
             why = self._reason(error)
-            self._availability.lost(why)
+            if tells:
+                self._availability.lost(why)
             raise self._unavailable(f"the {self.what} cannot be used now: {why}") from None
-        self._availability.works()
+        if tells and not is_part:
+            self._availability.works()
 
     def _reason(self, error: Exception) -> str:
         """The fault, without a value of a query or a password."""
-        if isinstance(error, ConfigurationError):
+        if isinstance(error, WrongTables):
             return str(error)
         state = getattr(error, "sqlstate", None)
         text = str(error.args[0]) if state is not None and state.startswith(_SPOKEN) and error.args else ""
@@ -214,44 +224,46 @@ class Postgres:
         return f"{text or type(error).__name__}{advice}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Session:
-    """A transaction in the hands of synchronous code."""
+    """A transaction in the hands of synchronous code. It must have ended at ``ends``, by the clock of ``own``."""
 
-    def __init__(
-        self, database: Postgres, background: _Background, pool: Any, connection: Any, transaction: Any, ends: float
-    ) -> None:
-        """``ends`` is when the transaction must have ended, by the clock of the background's loop."""
-        self._database, self._background, self._ends = database, background, ends
-        self._pool, self._connection, self._transaction = pool, connection, transaction
+    database: Postgres
+    own: _Background
+    pool: Any
+    connection: Any
+    transaction: Any
+    ends: float
+    tells: bool
 
     def fetch(self, query: str, *values: object) -> list[Any]:
         """The rows of a query."""
-        return self._background.result(self._do(self._connection.fetch, query, *values))
+        return self.own.result(self._do(self.connection.fetch, query, *values))
 
     def execute(self, query: str, *values: object) -> None:
         """Run a statement."""
-        self._background.result(self._do(self._connection.execute, query, *values))
+        self.own.result(self._do(self.connection.execute, query, *values))
 
-    async def _do(self, method: Callable[..., Coroutine[Any, Any, _T]], *arguments: object) -> _T:
-        async with self._database._translated(), asyncio.timeout_at(self._ends):
+    async def _do(self, method: Callable[..., Coroutine[Any, Any, _T]], *values: object, is_part: bool = True) -> _T:
+        async with self.database._translated(tells=self.tells, is_part=is_part), asyncio.timeout_at(self.ends):
             try:
-                if asyncio.get_running_loop().time() > self._ends:
+                if asyncio.get_running_loop().time() > self.ends:
                     raise TimeoutError  # before it is sent: a late commit would count, and be reported as a failure
-                return await method(*arguments)
+                return await method(*values)
             except (TimeoutError, asyncio.CancelledError):
-                self._database._drop(self._connection)  # else its end would wait for the answer
+                self.database._drop(self.connection)  # else its end would wait for the answer
                 raise
 
     def _end(self, *, commit: bool) -> None:
-        self._background.result(self._ended(self._transaction.commit if commit else self._transaction.rollback))
+        self.own.result(self._ended(commit=commit))
 
-    async def _ended(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _ended(self, *, commit: bool) -> None:
         try:
-            await self._do(end)
+            await self._do(self.transaction.commit if commit else self.transaction.rollback, is_part=not commit)
         except BaseException:
-            self._database._drop(self._connection)
+            self.database._drop(self.connection)
             raise
-        await self._pool.release(self._connection)
+        await self.pool.release(self.connection)
 
 
 class _Background:
@@ -280,7 +292,8 @@ _running: list[_Background] = []
 _INHERITED: Final[list[object]] = []
 
 
-def _background() -> _Background:
+def background() -> _Background:
+    """The event loop of this process for synchronous code."""
     with _lock:
         if not _running or _running[-1].process != os.getpid():
             _running.append(_Background())

@@ -14,16 +14,13 @@ import asyncio
 import os
 import re
 from asyncio import AbstractEventLoop
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from a2a_trust.databases.addresses import DatabaseUrl
 from a2a_trust.databases.availability import Availability
 from a2a_trust.errors import ConfigurationError, TrustError
-
-if TYPE_CHECKING:
-    import redis.asyncio
 
 __all__ = ["RedisServer"]
 
@@ -62,23 +59,46 @@ class RedisServer:
         self._unavailable, self._timeout, self._may_drop = unavailable, timeout, may_drop
         self._availability = Availability(self.what)
         self._process = os.getpid()
-        self._clients: dict[AbstractEventLoop, redis.asyncio.Redis] = {}
+        self._clients: dict[AbstractEventLoop, Any] = {}
 
     @asynccontextmanager
-    async def session(self) -> AsyncIterator[redis.asyncio.Redis]:
+    async def session(self) -> AsyncIterator[Any]:
         """The client of the running event loop for the block, which must end in time, too."""
         client = self._client()
-        with self._translated():
+        with self._translated(tells=True):
             async with asyncio.timeout(self._timeout):
                 yield client
 
     @contextmanager
-    def blocking(self) -> Iterator[redis.Redis]:
+    def blocking(self) -> Iterator[Any]:
         """A client for synchronous code, for the block."""
         with self._translated(), self._redis.Redis.from_url(self.url.text, **self._options()) as client:
             if not self._may_drop:
-                self._check_room(client.execute_command("INFO", "memory", NEVER_DECODE=True).decode())
+                self._check_room(client.info("memory"))
             yield client
+
+    @contextmanager
+    def transaction(self, watched: str) -> Iterator[Any]:
+        """Commands for the block. After ``multi()`` they are gathered, and carried out together at its end.
+
+        Other transactions wait for it, up to ``timeout`` seconds. If ``watched`` was changed all the same, nothing is
+        carried out, and ``unavailable`` says so.
+        """
+        seconds = self._timeout
+        with (
+            self.blocking() as client,
+            client.lock(f"{watched}:lock", timeout=4 * seconds, blocking_timeout=seconds, sleep=0.01),
+            client.pipeline() as pipeline,
+        ):
+            pipeline.watch(watched)
+            yield pipeline
+            try:
+                pipeline.execute()
+            except self._redis.WatchError:
+                raise self._unavailable(
+                    f"the {self.what} were changed by another program at the same moment, so nothing was changed; "
+                    "run the command again"
+                ) from None
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop. The next use opens new ones."""
@@ -86,7 +106,7 @@ class RedisServer:
         if client is not None:
             await client.aclose()
 
-    def _client(self) -> redis.asyncio.Redis:
+    def _client(self) -> Any:
         loop = asyncio.get_running_loop()
         if self._process != os.getpid():
             _INHERITED.append(self._clients)
@@ -120,32 +140,36 @@ class RedisServer:
         await connection.on_connect()
         if not self._may_drop:
             await connection.send_command("INFO", "memory")
-            self._check_room((await connection.read_response()).decode())
+            lines = (await connection.read_response()).decode().split("\r\n")
+            self._check_room(dict(line.partition(":")[::2] for line in lines))
 
-    def _check_room(self, memory: str) -> None:
+    def _check_room(self, said: Mapping[str, object]) -> None:
         """redis.ConnectionError, which closes the connection: the server would drop records to make room."""
-        said = dict(line.partition(":")[::2] for line in memory.split("\r\n"))
-        if said.get("maxmemory") != "0" and said.get("maxmemory_policy") != "noeviction":
+        if str(said.get("maxmemory")) != "0" and said.get("maxmemory_policy") != "noeviction":
             raise self._redis.ConnectionError(
                 "the server drops records when its memory is full (maxmemory-policy is "
                 f"{said.get('maxmemory_policy', 'unknown')}); set maxmemory-policy noeviction"
             )
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Errors of the connection and of the server become ``unavailable``."""
+    def _translated(self, *, tells: bool = False) -> Iterator[None]:
+        """Errors of the connection and of the server become ``unavailable``, which ``tells`` the audit trail."""
         try:
             yield
         except (OSError, TimeoutError, self._redis.RedisError) as error:
             why = self._reason(error)
-            self._availability.lost(why)
+            if tells:
+                self._availability.lost(why)
             raise self._unavailable(f"the {self.what} cannot be used now: {why}") from None
-        self._availability.works()
+        if tells:
+            self._availability.works()
 
     def _reason(self, error: Exception) -> str:
         """The fault, without an argument of a command."""
         if isinstance(error, TimeoutError | self._redis.TimeoutError):
             return f"no answer within {self._timeout:g} seconds"
+        if isinstance(error, self._redis.exceptions.LockError):
+            return f"other programs change them, for longer than {self._timeout:g} seconds; run the command again"
         if isinstance(error, self._redis.AuthenticationError):
             return "the server rejects the user name or the password"
         if isinstance(error, self._redis.ConnectionError):

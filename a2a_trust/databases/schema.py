@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from a2a_trust.errors import ConfigurationError
+__all__ = ["MIGRATIONS", "VERSION", "VERSION_QUERY", "Migration", "WrongTables", "check_version"]
 
-__all__ = ["MIGRATIONS", "VERSION", "VERSION_QUERY", "Migration", "check_version"]
+
+class WrongTables(Exception):  # noqa: N818  never leaves this room
+    """The tables are of another release; the text says what to do."""
 
 
 class Migration(NamedTuple):
@@ -95,13 +97,13 @@ VERSION_QUERY: Final = "SELECT version, works_from FROM a2a_trust.schema_version
 
 
 def check_version(version: int | None, works_from: int | None, shown: str) -> None:
-    """ConfigurationError: this release does not know tables of that version. ``shown`` is the URL for people."""
+    """WrongTables: this release does not know tables of that version. ``shown`` is the URL for people."""
     if version is None or works_from is None or version < VERSION:
-        raise ConfigurationError(
+        raise WrongTables(
             f"the tables of a2a-trust in {shown} are of an older release; run: a2a-sign database migrate {shown}"
         )
     if works_from > VERSION:
-        raise ConfigurationError(
+        raise WrongTables(
             f"the tables of a2a-trust in {shown} are of a newer release, with which this one does not work; "
             "install the newer release"
         )

@@ -30,7 +30,7 @@ from a2a_trust.errors import ConfigurationError, TrustError, with_option
 from a2a_trust.files.atomic import write_atomically
 from a2a_trust.files.rights import check_writers
 
-__all__ = ["SqliteFile", "SqliteReader", "revision_of", "text_of"]
+__all__ = ["SqliteFile", "SqliteReader", "revision_of"]
 
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -66,11 +66,6 @@ def revision_of(table: str, columns: str) -> str:
     )
     table_of_it = "CREATE TABLE revision (value BLOB NOT NULL); INSERT INTO revision VALUES (randomblob(16));"
     return "\n".join((table_of_it, *triggers))
-
-
-def text_of(value: object) -> str:
-    """The value as text. Bytes that are not UTF-8 become surrogates, which no record may hold."""
-    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

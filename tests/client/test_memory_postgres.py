@@ -350,7 +350,11 @@ def test_tables_that_are_missing_old_new_or_gone_are_an_error(
         PostgresCardMemory(url, timeout=SECONDS).expects_signature(AGENT)
 
 
-def test_a_role_without_rights_is_an_error(postgres: PostgresServer, memory: PostgresCardMemory) -> None:  # noqa: F811
+def test_a_role_without_rights_is_an_error(
+    postgres: PostgresServer,  # noqa: F811
+    memory: PostgresCardMemory,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     database = name_of(memory._database.url.text)
     role = f"reader_of_{database}"
     postgres.sql(f"CREATE ROLE {role} LOGIN", database)
@@ -361,10 +365,13 @@ def test_a_role_without_rights_is_an_error(postgres: PostgresServer, memory: Pos
     postgres.sql(f"GRANT SELECT ON a2a_trust.card, a2a_trust.schema_version TO {role}", database)
     reader = PostgresCardMemory(url, timeout=SECONDS)
     assert reader.records() == ()
-    with pytest.raises(CardMemoryUnavailableError, match="permission denied for table card"):
-        reader.admit(proof(ALICE), AGENT, now=NOW)
+    for _ in range(2):
+        with pytest.raises(CardMemoryUnavailableError, match="permission denied for table card"):
+            reader.admit(proof(ALICE), AGENT, now=NOW)
     postgres.sql(f"GRANT INSERT, UPDATE, DELETE ON a2a_trust.card TO {role}", database)
     assert reader.admit(proof(ALICE), AGENT, now=NOW).before is None  # as docs/memory.md says, this is enough
+    events = [each.audit["event"] for each in caplog.records if hasattr(each, "audit")]
+    assert events == ["store-lost", "store-lost", "store-found"]  # of two memories; one event for each change
 
 
 def test_the_database_itself_refuses_what_is_no_record(

@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from a2a_trust.auth.api_key.rows import COLUMNS, record_of, row_of
 from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites, FoundApiKeys, KeyTable
 from a2a_trust.auth.record_table import RecordTable
 from a2a_trust.errors import KeySourceUnavailableError
@@ -25,8 +26,6 @@ from a2a_trust.files.sqlite import SqliteFile, revision_of
 __all__ = ["SqliteApiKeys"]
 
 _APPLICATION_ID: Final = 0x41324B79  # "A2Ky"
-
-_COLUMNS: Final = "id, digest, owner, scopes, created, expires, revoked, replaced_by, imported, last_used"
 
 _TABLES: Final = f"""
 CREATE TABLE api_key (
@@ -42,7 +41,7 @@ CREATE TABLE api_key (
     last_used REAL CHECK (typeof(last_used) IN ('real', 'null'))
 );
 CREATE INDEX api_key_owner ON api_key (owner);
-{revision_of("api_key", _COLUMNS.removesuffix(", last_used"))}"""
+{revision_of("api_key", COLUMNS.removesuffix(", last_used"))}"""
 
 _USES: Final = 100
 """Last uses of one transaction: few enough that readers hardly wait for it."""
@@ -68,7 +67,7 @@ class SqliteApiKeys(ApiKeyWrites):
             timeout=timeout,
             unavailable=KeySourceUnavailableError,
         )
-        self._table = RecordTable(self._file, "api_key", _COLUMNS, key="digest", record=_record)
+        self._table = RecordTable(self._file, "api_key", COLUMNS, key="digest", record=record_of)
         first = f"make one with its first key: a2a-sign api-key create --store {path} --owner NAME"
         self._file.open_or_make(path, create=create, if_missing=first)
 
@@ -121,35 +120,8 @@ class _Writable:
 
     def put(self, record: ApiKeyRecord) -> None:
         self.connection.execute(
-            f"INSERT INTO api_key ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  a constant
+            f"INSERT INTO api_key ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  a constant
             " ON CONFLICT (id) DO UPDATE SET"
             " expires = excluded.expires, revoked = excluded.revoked, replaced_by = excluded.replaced_by",
-            (
-                record.key_id,
-                record.digest,
-                record.owner,
-                " ".join(sorted(record.scopes)),
-                record.created,
-                record.expires,
-                record.revoked,
-                record.replaced_by,
-                record.imported,
-                record.last_used,
-            ),
+            row_of(record),
         )
-
-
-def _record(row: tuple[Any, ...]) -> ApiKeyRecord:
-    key_id, digest, owner, scopes, created, expires, revoked, replaced_by, imported, last_used = row
-    return ApiKeyRecord(
-        key_id=key_id,
-        digest=digest,
-        owner=owner,
-        scopes=frozenset(scopes.split()),  # of bytes, where it is none; no record takes them
-        created=created,
-        expires=expires,
-        revoked=revoked,
-        replaced_by=replaced_by,
-        imported=bool(imported),
-        last_used=last_used,
-    )

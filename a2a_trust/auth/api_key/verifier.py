@@ -181,7 +181,10 @@ class FoundApiKeys:
 
 
 class ApiKeyStore(Protocol):
-    """The keys of a verifier. To use another database, write a class with these two methods."""
+    """The keys of a verifier. To use another database, write a class with these two methods.
+
+    A store that learns of changes at once may have a third: ``watch(changed)`` has ``changed()`` called after each.
+    """
 
     async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
         """The records with these digests, at most 100, also of revoked and expired keys; unknown digests are left out.
@@ -460,6 +463,9 @@ class ApiKeyVerifier:
         )
         self._known, self._look_again_after = self._records.known, self._records.look_again_after
         self._uses = _Uses(store, clock)
+        watch = getattr(store, "watch", None)
+        if watch is not None:
+            watch(self._records.look_again)
 
     def _made(self, record: ApiKeyRecord, reading: Reading) -> tuple[bytes, _Known]:
         return record.digest, _known(record, self._issuer, reading)

@@ -6,7 +6,7 @@ How they share it is in ``files.sqlite``. Servers need the right to read only.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,7 +103,7 @@ class _Writable:
         )
 
 
-def _record(row: tuple[Any, ...]) -> PasswordRecord:
+def _record(row: Sequence[Any]) -> PasswordRecord:
     user, hashed, scopes, created, changed, expires, revoked = row
     return PasswordRecord(
         user=user,

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from a2a_trust.auth.proofs.shared import SharedProofMemory, State, Use
+from a2a_trust.databases.availability import REQUEST_SECONDS
 from a2a_trust.databases.postgres import Postgres
 from a2a_trust.errors import KeySourceUnavailableError
 
@@ -65,7 +66,7 @@ class PostgresProofMemory(SharedProofMemory):
     KeySourceUnavailableError (503) when the database does not answer in time, or cannot tell.
     """
 
-    def __init__(self, url: str, *, capacity: int = 1_000_000, timeout: float = 0.25) -> None:
+    def __init__(self, url: str, *, capacity: int = 1_000_000, timeout: float = REQUEST_SECONDS) -> None:
         """``url``: ``postgresql://USER@HOST/DATABASE``, prepared with ``a2a-sign database migrate``. ``capacity``: for
         how many proofs of this process at once there is room. ``timeout``: the longest, in seconds, that a request
         waits for the database. ConfigurationError: an argument is wrong.

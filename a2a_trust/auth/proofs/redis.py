@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from a2a_trust.auth.proofs.shared import SharedProofMemory, State, Use
+from a2a_trust.databases.availability import REQUEST_SECONDS
 from a2a_trust.databases.redis import RedisServer
 from a2a_trust.errors import KeySourceUnavailableError
 
@@ -25,7 +26,7 @@ class RedisProofMemory(SharedProofMemory):
     KeySourceUnavailableError (503) when the server does not answer in time, drops keys to make room, or cannot tell.
     """
 
-    def __init__(self, url: str, *, capacity: int = 1_000_000, timeout: float = 0.25) -> None:
+    def __init__(self, url: str, *, capacity: int = 1_000_000, timeout: float = REQUEST_SECONDS) -> None:
         """``url``: ``rediss://HOST:6379/0``, or ``redis://…`` without TLS. ``capacity``: for how many proofs of this
         process at once there is room. ``timeout``: the longest, in seconds, that a request waits for the server.
         ConfigurationError: an argument is wrong.
@@ -60,7 +61,11 @@ class RedisProofMemory(SharedProofMemory):
 
     async def _mark(self, state: State) -> None:
         async with self._server.session() as client:
-            facts = [("server", str(state.known_server)), ("since", repr(state.since)), ("dropped", repr(state.dropped))]
+            facts = [
+                ("server", str(state.known_server)),
+                ("since", repr(state.since)),
+                ("dropped", repr(state.dropped)),
+            ]
             await client.hset(_STATE, items=[part for fact in facts for part in fact])
 
 

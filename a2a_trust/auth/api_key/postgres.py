@@ -1,0 +1,143 @@
+"""API keys in PostgreSQL, for all processes and machines of an agent.
+
+Keys are looked up by digest, through an index, so a look-up costs the same however many there are. A trigger replaces
+the ``revision`` with every change but that of a last use, also with one that is made by hand, and notifies those who
+listen: so a revocation counts within milliseconds, and without notifications within ``refresh`` seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from a2a_trust.auth.api_key.rows import COLUMNS, record_of, row_of
+from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites, FoundApiKeys, KeyTable
+from a2a_trust.auth.records import readable_of, unreadable_of
+from a2a_trust.cache import SingleFlight
+from a2a_trust.databases.availability import REQUEST_SECONDS
+from a2a_trust.databases.postgres import Postgres, Session
+from a2a_trust.errors import KeySourceUnavailableError
+
+__all__ = ["PostgresApiKeys"]
+
+_SELECT: Final = f"SELECT {COLUMNS} FROM a2a_trust.api_key"  # noqa: S608  a constant
+_ORDER: Final = "ORDER BY created, id"
+_FIND: Final = f"""
+SELECT revision.value, {COLUMNS} FROM a2a_trust.api_key_revision AS revision
+LEFT JOIN a2a_trust.api_key ON digest = ANY ($1::bytea[])
+"""  # noqa: S608  a constant
+_PUT: Final = f"""
+INSERT INTO a2a_trust.api_key ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+ON CONFLICT (id) DO UPDATE
+SET expires = excluded.expires, revoked = excluded.revoked, replaced_by = excluded.replaced_by
+"""  # noqa: S608  a constant
+#: A row that another replica writes at this moment gets its last use from that one.
+_TOUCH: Final = """
+WITH used AS (SELECT * FROM unnest($1::text[], $2::float8[]) AS given (id, at)),
+free AS (SELECT id FROM a2a_trust.api_key WHERE id = ANY ($1::text[]) FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE a2a_trust.api_key AS api_key SET last_used = used.at FROM used, free
+WHERE api_key.id = used.id AND free.id = used.id AND (last_used IS NULL OR last_used < used.at)
+"""
+#: Others may read, and write no keys until the end of the transaction.
+_LOCK: Final = "LOCK TABLE a2a_trust.api_key IN SHARE ROW EXCLUSIVE MODE"
+
+_CHANNEL: Final = "a2a_trust_api_key"
+_USES: Final = 1_000
+"""Last uses of one transaction."""
+
+
+class PostgresApiKeys(ApiKeyWrites):
+    """The API keys in one database, for servers (``ApiKeyVerifier(PostgresApiKeys(url))``) and operators alike.
+
+    KeySourceUnavailableError when the database does not answer in time.
+    """
+
+    def __init__(self, url: str, *, timeout: float = REQUEST_SECONDS) -> None:
+        """``url``: ``postgresql://USER@HOST/DATABASE``, prepared with ``a2a-sign database migrate``. ``timeout``: the
+        longest, in seconds, that a read or a write waits for the database. ConfigurationError: an argument is wrong.
+        """
+        self._database = Postgres(url, what="API keys", unavailable=KeySourceUnavailableError, timeout=timeout)
+        self._changed: list[Callable[[], None]] = []
+        self._listening = SingleFlight[None, None]()
+
+    def records(self, *, owner: str | None = None) -> tuple[ApiKeyRecord, ...]:
+        """Every record, or every one of the owner, the last uses included, in order of creation.
+
+        Those that ``unreadable`` names are left out.
+        """
+        with self._database.transaction() as session:
+            if owner is None:
+                rows = session.fetch(f"{_SELECT} {_ORDER}")
+            else:
+                rows = session.fetch(f"{_SELECT} WHERE owner = $1 {_ORDER}", owner)
+        return readable_of(rows, record_of)
+
+    def unreadable(self) -> tuple[tuple[str, str], ...]:
+        """The records that were made or damaged by hand, whose keys are rejected: of each its id and what is wrong."""
+        with self._database.transaction() as session:
+            return unreadable_of(session.fetch(f"{_SELECT} {_ORDER}"), record_of)
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call ``changed`` after each change of the keys, as long as the database can be reached."""
+        self._changed.append(changed)
+
+    async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
+        if self._changed:
+            self._listening.begin(None, self._listen)
+        async with self._database.session() as connection:
+            rows = await connection.fetch(_FIND, digests)
+        if not rows:
+            raise KeySourceUnavailableError(f"the {self._database.what} have no revision; restore its row")
+        found = [row[1:] for row in map(tuple, rows) if row[1] is not None]
+        return FoundApiKeys(rows[0][0], readable_of(found, record_of, what=self._database.what))
+
+    async def touch(self, used: Mapping[str, float]) -> None:
+        uses = iter(used.items())
+        while some := [*islice(uses, _USES)]:
+            async with self._database.session() as connection:
+                await connection.execute(_TOUCH, *map(list, zip(*some, strict=True)))
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        listening = self._listening.running(None)
+        if listening is not None:
+            listening.cancel()
+        await self._database.aclose()
+
+    async def _listen(self) -> None:
+        """Until the connection ends. The next look-up begins again."""
+        with suppress(KeySourceUnavailableError):
+            async with self._database.listening(_CHANNEL, self._tell) as lost:
+                self._tell()  # of changes before this
+                await lost.wait()
+
+    def _tell(self) -> None:
+        for changed in self._changed:
+            changed()
+
+    @contextmanager
+    def _writing(self) -> Iterator[KeyTable]:
+        with self._database.transaction() as session:
+            session.execute(_LOCK)
+            yield _Writable(session)
+
+
+@dataclass(frozen=True, slots=True)
+class _Writable:
+    """The table inside a transaction."""
+
+    session: Session
+
+    def get(self, key_id: str) -> ApiKeyRecord | None:
+        rows = self.session.fetch(f"{_SELECT} WHERE id = $1", key_id)
+        return record_of(rows[0]) if rows else None
+
+    def id_of(self, digest: bytes) -> str | None:
+        rows = self.session.fetch("SELECT id FROM a2a_trust.api_key WHERE digest = $1", digest)
+        return str(rows[0][0]) if rows else None
+
+    def put(self, record: ApiKeyRecord) -> None:
+        self.session.execute(_PUT, *row_of(record))

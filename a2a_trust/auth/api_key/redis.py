@@ -1,0 +1,185 @@
+"""API keys in Redis or Valkey, for all processes and machines of an agent.
+
+A record is one value under the digest of its key, with an index by id and one by the time of creation. Every change but
+that of a last use replaces the ``revision`` in the same transaction. A server without a ``revision`` is not an empty
+store, but one that was lost: nobody can tell then, and no key is reported as unknown.
+
+The durability is that of the server: with ``appendonly yes`` and ``appendfsync always`` a change survives a power cut.
+A failover to a replica can lose the last changes, so after one repeat the last revocations.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import NoneType
+from typing import Any, Final
+from uuid import uuid4
+
+from a2a_trust.auth.api_key.rows import record_of, row_of
+from a2a_trust.auth.api_key.verifier import ApiKeyRecord, ApiKeyWrites, FoundApiKeys, KeyTable
+from a2a_trust.auth.records import readable_of, unreadable_of
+from a2a_trust.databases.availability import REQUEST_SECONDS
+from a2a_trust.databases.redis import RedisServer
+from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
+
+__all__ = ["RedisApiKeys"]
+
+_REVISION: Final = "a2a:keys:revision"
+_IDS: Final = "a2a:keys:ids"
+"""A hash: the id of each key -> its digest, in hex."""
+_USED: Final = "a2a:keys:used"
+"""A sorted set: the id of each key, by its last use."""
+_TOGETHER: Final = 1_000
+"""Records of one answer."""
+
+
+class RedisApiKeys(ApiKeyWrites):
+    """The API keys in one Redis server, for servers (``ApiKeyVerifier(RedisApiKeys(url))``) and operators alike.
+
+    KeySourceUnavailableError when the server does not answer in time, drops keys to make room, or has no store.
+    """
+
+    def __init__(self, url: str, *, create: bool = False, timeout: float = REQUEST_SECONDS) -> None:
+        """``url``: ``rediss://HOST:6379/0``, or ``redis://…`` without TLS. ``create`` makes the store with its first
+        key. ``timeout``: the longest, in seconds, that a read or a write waits for the server. ConfigurationError: an
+        argument is wrong.
+        """
+        self._server = RedisServer(url, what="API keys", unavailable=KeySourceUnavailableError, timeout=timeout)
+        self._create = create
+
+    def records(self, *, owner: str | None = None) -> tuple[ApiKeyRecord, ...]:
+        """Every record, or every one of the owner, the last uses included, in order of creation.
+
+        Those that ``unreadable`` names are left out.
+        """
+        rows = self._rows()
+        with self._server.blocking() as client:
+            used = {key_id.decode(): at for key_id, at in client.zrange(_USED, 0, -1, withscores=True)}
+        records = [
+            replace(record, last_used=used.get(record.key_id))
+            for record in readable_of(rows, _record)
+            if owner in (None, record.owner)
+        ]
+        return tuple(sorted(records, key=lambda record: (record.created, record.key_id)))
+
+    def unreadable(self) -> tuple[tuple[str, str], ...]:
+        """The records that were made or damaged by hand, whose keys are rejected: of each its digest in hex,
+        and what is wrong."""
+        return unreadable_of(
+            ((digest.hex(), value, digest) for value, digest in self._rows()), lambda row: _record(row[1:])
+        )
+
+    async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
+        async with self._server.session() as client, client.pipeline(transaction=True) as pipeline:
+            pipeline.get(_REVISION)
+            pipeline.mget(map(_name, digests))
+            revision, values = await pipeline.execute()
+        if revision is None:
+            raise self._lost()
+        rows = [row for row in zip(values, digests, strict=True) if row[0] is not None]
+        return FoundApiKeys(revision, readable_of(rows, _record, what=self._server.what))
+
+    async def touch(self, used: Mapping[str, float]) -> None:
+        async with self._server.session() as client:
+            await client.zadd(_USED, dict(used), gt=True)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        await self._server.aclose()
+
+    def _rows(self) -> list[tuple[bytes | None, bytes]]:
+        """What is stored of each key, and its digest."""
+        with self._server.blocking() as client:
+            if client.get(_REVISION) is None:
+                raise self._lost()
+            digests = [bytes.fromhex(value.decode()) for value in client.hvals(_IDS)]
+            rows: list[tuple[bytes | None, bytes]] = []
+            for first in range(0, len(digests), _TOGETHER):
+                some = digests[first : first + _TOGETHER]
+                rows += zip(client.mget(map(_name, some)), some, strict=True)
+        return rows
+
+    @contextmanager
+    def _writing(self) -> Iterator[KeyTable]:
+        with self._server.transaction(_REVISION) as pipeline:
+            if pipeline.get(_REVISION) is None and not self._create:
+                raise self._lost()
+            table = _Writable(pipeline, {})
+            yield table
+            table.write()
+
+    def _lost(self) -> KeySourceUnavailableError:
+        return KeySourceUnavailableError(
+            f"there are no {self._server.what}: the server is new, or lost its data; restore it, or make a first key: "
+            f"a2a-sign api-key create --store {self._server.url.shown} --owner NAME"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Writable:
+    """The keys inside a transaction. Reads go to the server at once, and writes all together at the end."""
+
+    pipeline: Any
+    changed: dict[str, ApiKeyRecord]
+
+    def get(self, key_id: str) -> ApiKeyRecord | None:
+        if key_id in self.changed:
+            return self.changed[key_id]
+        found = self.pipeline.hget(_IDS, key_id)
+        if found is None:
+            return None
+        digest = bytes.fromhex(found.decode())
+        return _record((self.pipeline.get(_name(digest)), digest))
+
+    def id_of(self, digest: bytes) -> str | None:
+        value = self.pipeline.get(_name(digest))
+        return None if value is None else _record((value, digest)).key_id
+
+    def put(self, record: ApiKeyRecord) -> None:
+        self.changed[record.key_id] = record
+
+    def write(self) -> None:
+        self.pipeline.multi()
+        for record in self.changed.values():
+            key_id, digest, *rest, _ = row_of(record)
+            self.pipeline.set(_name(digest), json.dumps([key_id, *rest]))
+            self.pipeline.hset(_IDS, key_id, digest.hex())
+        self.pipeline.set(_REVISION, uuid4().bytes)
+
+
+def _name(digest: bytes) -> bytes:
+    """The name of a record."""
+    return b"a2a:key:" + digest
+
+
+_NUMBER: Final = (float, int)
+_KINDS: Final[tuple[type | tuple[type, ...], ...]] = (
+    str,
+    str,
+    str,
+    float,
+    float,
+    (float, NoneType),
+    (str, NoneType),
+    bool,
+)
+
+
+def _record(row: Sequence[Any]) -> ApiKeyRecord:
+    """The record in a stored value, and the digest that it is stored under. ConfigurationError: it is damaged."""
+    value, digest = row
+    try:
+        stored = json.loads(value or b"")
+    except ValueError:
+        stored = None
+    if type(stored) is not list or len(stored) != len(_KINDS) or not _has_kinds(stored):
+        raise ConfigurationError("API key: the stored value is not a record")
+    key_id, *rest = stored
+    return record_of((key_id, digest, *rest, None))
+
+
+def _has_kinds(stored: list[object]) -> bool:
+    return all(isinstance(each, kind) for each, kind in zip(stored, _KINDS, strict=True))

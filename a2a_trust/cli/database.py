@@ -1,0 +1,48 @@
+"""``a2a-sign database``: make the tables in PostgreSQL, or bring them up to date."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_report
+from a2a_trust.cli.stores import COMMAND_SECONDS, postgres_url
+from a2a_trust.databases.migrate import Migrated, migrate
+from a2a_trust.databases.schema import VERSION
+from a2a_trust.errors import KeySourceUnavailableError, TrustError
+
+__all__ = ["run"]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Migrate the database ``options.url``, or check it."""
+    command = f"database {options.action}"
+    only_check = options.action == "check"
+    try:
+        done = migrate(
+            postgres_url(options.url),
+            unavailable=KeySourceUnavailableError,
+            timeout=COMMAND_SECONDS,
+            only_check=only_check,
+        )
+    except (TrustError, OSError) as error:
+        code = Exit.INPUT_OUTPUT if isinstance(error, KeySourceUnavailableError) else exit_of(error)
+        return failed(command, error, as_json=options.json, code=code)
+    code = Exit.OK if done.now >= VERSION else Exit.INVALID
+    if options.json:
+        put_report(command, code, {"before": done.before, "version": done.now, "needed": VERSION})
+    else:
+        _show(options.url, done)
+    return code
+
+
+def _show(url: str, done: Migrated) -> None:
+    name = printable(url)
+    if done.now < VERSION:
+        put(f"{mark('old', 'red', sys.stdout)} {name}: version {done.now}, and this release needs {VERSION}")
+        put(f"  run: a2a-sign database migrate {name}")
+    elif done.before == done.now:
+        put(f"{mark('ok', 'green', sys.stdout)} {name}: version {done.now}")
+    else:
+        put(f"{mark('migrated', 'green', sys.stdout)} {name}: from version {done.before} to {done.now}")
+        put("  allow the roles of servers what docs/operations.md lists: they need no right to change tables")

@@ -1,0 +1,295 @@
+"""The stores of API keys, in a file and in databases: what is true of all of them, with real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from a2a_trust.auth.api_key.postgres import PostgresApiKeys
+from a2a_trust.auth.api_key.redis import RedisApiKeys
+from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
+from a2a_trust.auth.api_key.verifier import ApiKeyStore, ApiKeyVerifier
+from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError, TrustError
+from tests.auth.test_jwt import NOW
+from tests.databases import PostgresServer, RedisServer
+
+pytestmark = pytest.mark.anyio
+
+FOREIGN = "sk-live-0123456789abcdef0123456789"
+
+Keys = SqliteApiKeys | PostgresApiKeys | RedisApiKeys
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@dataclass(frozen=True)
+class Store:
+    """A store, as an expression for programs, opened as often as wanted."""
+
+    opened: str
+    damage: Callable[[str], None]
+    """Replaces the owner in the record of this id by one that no record may have."""
+
+    def open(self) -> Keys:
+        names = {"SqliteApiKeys": SqliteApiKeys, "PostgresApiKeys": PostgresApiKeys, "RedisApiKeys": RedisApiKeys}
+        keys: Keys = eval(self.opened, names)
+        return keys
+
+
+def sqlite(request: pytest.FixtureRequest) -> Store:
+    path = request.getfixturevalue("tmp_path") / "keys.db"
+    SqliteApiKeys(path, create=True)
+
+    def damage(key_id: str) -> None:
+        command = f"UPDATE api_key SET owner = '' WHERE id = '{key_id}'"
+        subprocess.run(["sqlite3", path, command], check=True)
+
+    return Store(f"SqliteApiKeys({str(path)!r})", damage)
+
+
+def postgresql(request: pytest.FixtureRequest) -> Store:
+    server: PostgresServer = request.getfixturevalue("postgres")
+    url = server.database()
+
+    def damage(key_id: str) -> None:
+        server.sql(f"UPDATE a2a_trust.api_key SET owner = '' WHERE id = '{key_id}'", url.rpartition("/")[2])
+
+    return Store(f"PostgresApiKeys({url!r}, timeout=20)", damage)
+
+
+def redis(request: pytest.FixtureRequest) -> Store:
+    server: RedisServer = request.getfixturevalue("redis_server")
+    with server.client() as client:
+        client.flushall()
+
+    def damage(key_id: str) -> None:
+        with server.client() as client:
+            name = b"a2a:key:" + bytes.fromhex(client.hget("a2a:keys:ids", key_id).decode())
+            client.set(name, client.get(name).replace(b'"ann"', b'""'))
+            client.set("a2a:keys:revision", "by hand")
+
+    return Store(f"RedisApiKeys({server.url!r}, create=True, timeout=20)", damage)
+
+
+STORES = {"sqlite": sqlite, "postgres": postgresql, "redis": redis}
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest) -> Store:
+    return STORES[request.param](request)
+
+
+@pytest.fixture
+async def keys(store: Store) -> AsyncIterator[Keys]:
+    opened = store.open()
+    yield opened
+    if not isinstance(opened, SqliteApiKeys):
+        await opened.aclose()
+
+
+async def is_accepted(verifier: ApiKeyVerifier, text: str) -> bool:
+    try:
+        await verifier.verify(text, NOW)
+    except InvalidCredentialsError:
+        return False
+    return True
+
+
+async def found(keys: ApiKeyStore, *digests: bytes) -> list[str]:
+    return sorted(record.owner for record in (await keys.find(digests)).records)
+
+
+async def test_records_come_back_as_they_were(store: Store, keys: Keys) -> None:
+    endless = keys.create(owner="älice & co", scopes=["write", "read"]).record
+    ending = keys.create(owner="bob'; DROP TABLE api_key; --", expires=time.time() + 60, prefix="acme").record
+    imported = keys.import_key(FOREIGN, owner="carol")
+    assert store.open().records() == (endless, ending, imported)
+    assert store.open().records(owner="carol") == (imported,)
+    revoked = keys.revoke(ending.key_id)
+    successor = keys.rotate(endless.key_id, overlap=timedelta(hours=1)).record
+    old, second, _, newest = store.open().records()
+    assert (second, newest) == (revoked, successor)
+    assert old.replaced_by == successor.key_id
+    assert old.expires < math.inf
+    assert await found(keys, endless.digest, imported.digest, bytes(32)) == ["carol", "älice & co"]
+
+
+async def test_a_verifier_accepts_and_rejects_by_the_store(keys: Keys) -> None:
+    issued = keys.create(owner="ann", scopes=["read"])
+    verifier = ApiKeyVerifier(keys, refresh=0.02)
+    identity = await verifier.verify(issued.text, time.time())
+    assert (identity.subject, *identity.scopes) == ("ann", "read")
+    successor = keys.rotate(issued.record.key_id, overlap=timedelta(0))
+    await asyncio.sleep(0.05)
+    with pytest.raises(InvalidCredentialsError, match="expired"):
+        await verifier.verify(issued.text, time.time())
+    assert (await verifier.verify(successor.text, time.time())).subject == "ann"
+    keys.take_back(successor)
+    await asyncio.sleep(0.05)
+    assert (await verifier.verify(issued.text, time.time())).subject == "ann"
+    with pytest.raises(InvalidCredentialsError, match="revoked"):
+        await verifier.verify(successor.text, time.time())
+
+
+async def test_every_change_gives_a_new_revision_and_a_last_use_gives_none(keys: Keys) -> None:
+    issued = keys.create(owner="ann")
+    seen = [(await keys.find(())).revision]
+    await keys.touch({issued.record.key_id: NOW})
+    assert (await keys.find(())).revision == seen[0]
+    for change in (
+        lambda: keys.create(owner="bob"),
+        lambda: keys.import_key(FOREIGN, owner="bob"),
+        lambda: keys.rotate(issued.record.key_id, overlap=timedelta(1)),
+        lambda: keys.revoke(issued.record.key_id),
+    ):
+        change()
+        seen.append((await keys.find(())).revision)
+    assert len(set(seen)) == 5
+
+
+async def test_last_uses_only_grow(keys: Keys) -> None:
+    ann, bob = (keys.create(owner=owner).record.key_id for owner in ("ann", "bob"))
+    await keys.touch({ann: NOW, bob: NOW})
+    await keys.touch({ann: NOW + 60, bob: NOW - 60, "a2a_000000000000": NOW})
+    assert [record.last_used for record in keys.records()] == [NOW + 60, NOW]
+    keys.revoke(ann)
+    assert keys.records()[0].last_used == NOW + 60
+
+
+async def test_a_damaged_record_keeps_out_no_other(store: Store, keys: Keys, caplog: pytest.LogCaptureFixture) -> None:
+    damaged, good = keys.create(owner="ann"), keys.create(owner="bob")
+    store.damage(damaged.record.key_id)
+    with caplog.at_level(logging.WARNING):
+        assert await found(keys, damaged.record.digest, good.record.digest) == ["bob"]
+    assert "does not count" in caplog.text
+    assert [record.owner for record in keys.records()] == ["bob"]
+    ((name, why),) = keys.unreadable()
+    assert name in (damaged.record.key_id, damaged.record.digest.hex())
+    assert "owner" in why
+
+
+async def test_what_cannot_be_changed_changes_nothing(keys: Keys) -> None:
+    issued = keys.create(owner="ann")
+    keys.rotate(issued.record.key_id, overlap=timedelta(1))
+    keys.import_key(FOREIGN, owner="bob")
+    before, revision = keys.records(), (await keys.find(())).revision
+    for change in (
+        lambda: keys.rotate(issued.record.key_id, overlap=timedelta(1)),
+        lambda: keys.revoke("a2a_000000000000"),
+        lambda: keys.import_key(FOREIGN, owner="carol"),
+        lambda: keys.create(owner=""),
+    ):
+        with pytest.raises(ConfigurationError):
+            change()
+    assert (keys.records(), (await keys.find(())).revision) == (before, revision)
+
+
+async def test_of_two_rotations_at_once_one_is_done(keys: Keys) -> None:
+    """Each of a key of its own, in threads: two successors of one key would leave one that nobody knows of."""
+    for _ in range(5):
+        issued = keys.create(owner="ann")
+
+        def rotate(key_id: str = issued.record.key_id) -> str:
+            try:
+                return keys.rotate(key_id, overlap=timedelta(1)).record.key_id
+            except TrustError as error:
+                return type(error).__name__
+
+        with ThreadPoolExecutor(4) as threads:
+            results = list(threads.map(lambda _: rotate(), range(4)))
+        successors = [each for each in results if each.startswith("a2a_")]
+        assert len(successors) == 1, results
+        assert set(results) - {*successors} <= {"ConfigurationError", "KeySourceUnavailableError"}
+        (old,) = [record for record in keys.records() if record.key_id == issued.record.key_id]
+        assert old.replaced_by == successors[0]
+
+
+async def test_other_processes_see_a_change(store: Store, keys: Keys) -> None:
+    """The other process is made by a fork of one that used the store before."""
+    program = f"""
+import os, sys
+from a2a_trust.auth import PostgresApiKeys, RedisApiKeys, SqliteApiKeys
+keys = {store.opened}
+keys.create(owner="parent")
+child = os.fork()
+keys.create(owner="child" if not child else "parent again")
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+os._exit(0)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    assert sorted(record.owner for record in keys.records()) == ["child", "parent", "parent again"]
+
+
+async def test_a_key_that_is_revoked_in_postgresql_is_rejected_at_once(postgres: PostgresServer) -> None:
+    """A notification shortens the delay: without it the key would count for a minute."""
+    url = postgres.database()
+    keys = PostgresApiKeys(url, timeout=20)
+    issued = keys.create(owner="ann")
+    verifier = ApiKeyVerifier(keys, refresh=60, stale_if_error=60)
+    try:
+        await verifier.verify(issued.text, NOW)
+        while not postgres.sql("SELECT FROM pg_stat_activity WHERE query LIKE 'LISTEN%'", url.rpartition("/")[2]):
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.1)
+        await verifier.verify(issued.text, NOW)
+        await asyncio.to_thread(PostgresApiKeys(url, timeout=20).revoke, issued.record.key_id)
+        ends = time.monotonic() + 10
+        while await is_accepted(verifier, issued.text):
+            assert time.monotonic() < ends
+            await asyncio.sleep(0.005)
+    finally:
+        await keys.aclose()
+
+
+async def test_a_server_without_the_store_is_no_empty_store(redis_server: RedisServer) -> None:
+    """After a failover to an empty server, keys are not unknown: nobody can tell."""
+    keys = RedisApiKeys(redis_server.url, create=True)
+    issued = keys.create(owner="ann")
+    verifier = ApiKeyVerifier(keys, refresh=0.01, stale_if_error=0.3)
+    await verifier.verify(issued.text, NOW)
+    with redis_server.client() as client:
+        client.flushall()
+    await asyncio.sleep(0.02)
+    assert (await verifier.verify(issued.text, NOW)).subject == "ann"
+    await asyncio.sleep(0.4)
+    with pytest.raises(KeySourceUnavailableError):
+        await verifier.verify(issued.text, NOW)
+    with pytest.raises(KeySourceUnavailableError):
+        await verifier.verify("unknown", NOW)
+    with pytest.raises(KeySourceUnavailableError, match="the server is new, or lost its data"):
+        RedisApiKeys(redis_server.url).create(owner="bob")
+    await keys.aclose()
+
+
+async def test_the_databases_hold_digests_and_no_key(
+    postgres: PostgresServer,
+    redis_server: RedisServer,
+    tmp_path: Path,
+) -> None:
+    url = postgres.database()
+    for keys in (PostgresApiKeys(url, timeout=20), RedisApiKeys(redis_server.url, create=True)):
+        issued = keys.create(owner="ann")
+        keys.import_key(FOREIGN, owner="bob")
+        if isinstance(keys, PostgresApiKeys):
+            stored = repr(postgres.sql("SELECT * FROM a2a_trust.api_key", url.rpartition("/")[2]))
+        else:
+            with redis_server.client() as client:
+                stored = repr([(name, client.get(name)) for name in client.scan_iter("a2a:key:*")])
+        assert repr(issued.record.digest)[2:-1] in stored  # so what is looked for would be found
+        for secret in (issued.text[17:49], issued.text[-6:], FOREIGN):
+            assert secret not in stored

@@ -1,0 +1,142 @@
+"""Replicas that decide alike: 4 worker processes and 2 more servers, with one Redis and one PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from a2a_trust import Origins, TrustedKey, TrustStore, verify_card
+from a2a_trust.auth import PostgresApiKeys
+from a2a_trust.keys import KeyRing, update_key_ring
+from a2a_trust.keys.keyset import read_jwks
+from tests.databases import PostgresServer, RedisServer, has_known_proofs_for_long
+from tests.faults.replicas import Load, Replica, proof_now, replicas, token_now
+
+pytestmark = pytest.mark.anyio
+
+TOKEN = token_now()
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def store(postgres: PostgresServer) -> PostgresApiKeys:
+    url = postgres.database()
+    has_known_proofs_for_long(postgres, url)
+    return PostgresApiKeys(url, timeout=20)
+
+
+@pytest.fixture(scope="module")
+def agents(
+    tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer, store: PostgresApiKeys
+) -> Iterator[list[Replica]]:
+    redis_server.has_run_for_long()
+    folder = tmp_path_factory.mktemp("replicas")
+    ring = folder / "ring.json"
+    subprocess.run([sys.executable, "-m", "a2a_trust", "keys", "create", ring], check=True, stdout=subprocess.DEVNULL)
+    url = store._database.url.text
+    with replicas(folder, proofs=redis_server.url, keys=url, workers=(4, 1, 1), ring=ring) as started:
+        yield started
+
+
+async def raced(origins: list[str], proofs: list[str]) -> list[list[int]]:
+    """For each proof the answers of the replicas that got it at the same moment."""
+    load = Load(origins, TOKEN, "")
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+        return [await asyncio.gather(*[load.ask(client, origin, used) for origin in origins]) for used in proofs]
+
+
+async def test_of_2000_racing_tries_one_for_each_proof_is_accepted(agents: list[Replica]) -> None:
+    """Two for the four workers, which share a port, and one for each of the others."""
+    workers, *others = [each.origin for each in agents]
+    proofs = [proof_now(TOKEN) for _ in range(500)]
+    answers = await raced([workers, *others, workers], proofs)
+    assert Counter(map(tuple, map(sorted, answers))) == {(200, 401, 401, 401): 500}
+    load = Load([each.origin for each in agents], TOKEN, "", used=proofs[:100])
+    assert await load.replay() == {401: 100}
+
+
+async def test_the_same_with_postgresql(tmp_path: Path, postgres: PostgresServer, postgres_url: str) -> None:
+    with replicas(tmp_path, proofs=postgres_url, keys=postgres_url, workers=(1, 1)) as started:
+        answers = await raced([each.origin for each in started] * 2, [proof_now(TOKEN) for _ in range(100)])
+    assert Counter(map(tuple, map(sorted, answers))) == {(200, 401, 401, 401): 100}
+
+
+async def test_every_replica_knows_a_revoked_key_within_the_stated_delay(
+    agents: list[Replica], store: PostgresApiKeys
+) -> None:
+    """Two seconds, the ``refresh`` of the replicas. With notifications it takes milliseconds."""
+    issued = await asyncio.to_thread(store.create, owner="ann")
+    origins = [each.origin for each in agents]
+    load = Load(origins, TOKEN, issued.text)
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+        for _ in range(40):  # each worker of the first gets some
+            assert [await load.ask(client, origin, "") for origin in origins] == [200, 200, 200]
+        await asyncio.to_thread(store.revoke, issued.record.key_id)
+        revoked, last = time.monotonic(), 0.0
+        while time.monotonic() < revoked + 3:
+            begun = time.monotonic()
+            statuses = await asyncio.gather(*[load.ask(client, origin, "") for origin in origins * 3])
+            assert set(statuses) <= {200, 401, 429}  # after 100 rejections in a minute
+            if 200 in statuses:
+                last = begun - revoked
+    assert last < 2.0
+
+
+async def test_a_rotation_under_load_loses_no_request(agents: list[Replica], tmp_path: Path) -> None:
+    """The ring is changed on one machine and copied to the others, one after the other, within the overlap.
+
+    Verifiers keep the key set of one replica for a second, as its max-age says here, and fetch cards from all.
+    """
+    overlap, max_age = 4.0, 1.0
+    first, *others = [each.folder / "ring.json" for each in agents]
+    outcome: Counter[str] = Counter()
+    seen: set[str] = set()
+    begun = time.monotonic()
+
+    async def copy() -> None:
+        await asyncio.to_thread(update_key_ring, first, lambda ring: rotated(ring, overlap))
+        for each in others:
+            await asyncio.sleep(1.0)
+            shutil.copy2(first, each.with_suffix(".new"))
+            each.with_suffix(".new").replace(each)
+
+    async def verifier(client: httpx.AsyncClient, number: int) -> None:
+        order, trust, fetched = random.Random(number), TrustStore([]), -10.0
+        while time.monotonic() < begun + overlap + 3:
+            if time.monotonic() - fetched > max_age:
+                trust, fetched = await fetched_trust(client, order.choice(agents).origin), time.monotonic()
+            answer = await client.get(f"{order.choice(agents).origin}/.well-known/agent-card.json")
+            assert answer.status_code == 200
+            seen.update(key.kid for key in verify_card(answer.content, trust, origin="https://agent.example").keys)
+            outcome["verified"] += 1
+
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+        await asyncio.gather(copy(), *[verifier(client, number) for number in range(4)])
+    assert outcome["verified"] > 100
+    assert len(seen) == 2
+
+
+def rotated(ring: KeyRing, overlap: float) -> KeyRing:
+    return ring.rotate(time.time(), overlap=overlap, keep=3_600)
+
+
+async def fetched_trust(client: httpx.AsyncClient, origin: str) -> TrustStore:
+    document = (await client.get(f"{origin}/.well-known/jwks.json")).content
+    keys = read_jwks(document).keys
+    assert keys, json.loads(document)
+    return TrustStore(TrustedKey(key=key, origins=Origins("agent.example")) for key in keys)

@@ -220,6 +220,8 @@ class Postgres:
             text = f"no answer within {self._timeout:g} seconds"
         elif isinstance(error, OSError):
             text = error.strerror or ""
+        elif isinstance(error, self._asyncpg.TargetServerAttributeNotMatched):
+            text = "no server in the URL is the primary"
         advice = f"; run: a2a-sign database migrate {self.url.shown}" if (state or "").startswith(("3F", "42P")) else ""
         return f"{text or type(error).__name__}{advice}"
 

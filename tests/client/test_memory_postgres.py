@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from urllib.parse import quote
 
 import asyncpg  # type: ignore[import-untyped]
@@ -27,7 +28,16 @@ from a2a_trust.databases.migrate import migrate
 from a2a_trust.errors import CardMemoryUnavailableError, ConfigurationError, PinnedKeyError
 from a2a_trust.net.urls import MAX_URL
 from tests.client.test_memory import AGENT, ALICE, BOB, CARD, NOW, proof, thumbprint
-from tests.databases import SECONDS, PostgresServer, eventually, line, postgres, postgres_url  # noqa: F401  fixtures
+from tests.databases import (  # noqa: F401  fixtures
+    SECONDS,
+    PostgresServer,
+    eventually,
+    installed,
+    line,
+    postgres,
+    postgres_url,
+    temporary_folder,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +53,7 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-def memory(postgres_url: str) -> PostgresCardMemory:  # noqa: F811
+def memory(postgres_url: str) -> PostgresCardMemory:
     return PostgresCardMemory(postgres_url, timeout=SECONDS)
 
 
@@ -83,7 +93,7 @@ def inside(url: str, timeout: float) -> Iterator[subprocess.Popen[str]]:
 # --- several at once
 
 
-def test_processes_that_write_at_once_lose_nothing(postgres_url: str) -> None:  # noqa: F811
+def test_processes_that_write_at_once_lose_nothing(postgres_url: str) -> None:
     processes = [
         start(
             postgres_url,
@@ -125,7 +135,7 @@ def test_a_process_that_is_stopped_while_it_writes_holds_up_its_host_only_and_no
     assert {record.location for record in memory.records()} == {AGENT, OTHER_HOST}
 
 
-def test_who_is_slower_than_the_limit_writes_nothing(postgres_url: str) -> None:  # noqa: F811
+def test_who_is_slower_than_the_limit_writes_nothing(postgres_url: str) -> None:
     memory = PostgresCardMemory(postgres_url, timeout=0.2)
     record = memory.accept(OTHER_HOST, [KEY], now=NOW)
 
@@ -196,8 +206,8 @@ async def test_it_works_beside_a_running_event_loop(memory: PostgresCardMemory) 
 
 
 def test_a_server_that_dies_in_a_transaction_has_written_nothing_and_is_found_again(
-    postgres: PostgresServer,  # noqa: F811
-    postgres_url: str,  # noqa: F811
+    postgres: PostgresServer,
+    postgres_url: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     memory = PostgresCardMemory(postgres_url)
@@ -235,8 +245,8 @@ def test_a_server_that_dies_in_a_transaction_has_written_nothing_and_is_found_ag
 
 
 def test_a_server_that_is_frozen_is_an_error_in_time_and_is_found_again(
-    postgres: PostgresServer,  # noqa: F811
-    postgres_url: str,  # noqa: F811
+    postgres: PostgresServer,
+    postgres_url: str,
 ) -> None:
     memory = PostgresCardMemory(postgres_url)
     eventually(lambda: memory.accept(AGENT, [KEY], now=NOW))
@@ -259,8 +269,8 @@ def test_a_server_that_is_frozen_is_an_error_in_time_and_is_found_again(
 
 @pytest.mark.parametrize("at", ["query", "commit"])
 def test_a_server_that_freezes_in_a_transaction_is_an_error_in_time(
-    postgres: PostgresServer,  # noqa: F811
-    postgres_url: str,  # noqa: F811
+    postgres: PostgresServer,
+    postgres_url: str,
     at: str,
 ) -> None:
     memory = PostgresCardMemory(postgres_url)
@@ -286,8 +296,8 @@ def test_a_server_that_freezes_in_a_transaction_is_an_error_in_time(
 
 
 def test_a_line_that_is_cut_or_silent_is_an_error_and_no_new_first_use(
-    postgres: PostgresServer,  # noqa: F811
-    postgres_url: str,  # noqa: F811
+    postgres: PostgresServer,
+    postgres_url: str,
 ) -> None:
     with line(postgres.port) as between:
         memory = PostgresCardMemory(postgres_url.replace(str(postgres.port), str(between.port)))
@@ -311,6 +321,35 @@ def test_a_line_that_is_cut_or_silent_is_an_error_and_no_new_first_use(
             memory.admit(proof(BOB, on_first_use=True), AGENT, now=NOW)
 
 
+def test_a_standby_is_not_asked_and_is_found_when_it_is_promoted() -> None:
+    with temporary_folder() as one, temporary_folder() as two:
+        primary, standby = PostgresServer(one), PostgresServer(two)
+        try:
+            primary.make()
+            primary.start()
+            name = name_of(primary.database())
+            copy = installed("pg_basebackup", "postgresql", *map(str, Path("/usr/lib/postgresql").glob("*/bin")))
+            command = [copy, "-d", primary.url(), "-D", str(standby.data), "-R", "-c", "fast"]
+            subprocess.run(command, check=True, cwd=two, **standby._as_owner())
+            standby.start()
+            places = f"127.0.0.1:{standby.port},127.0.0.1:{primary.port}"
+            memory = PostgresCardMemory(f"postgresql://postgres@{places}/{name}", timeout=SECONDS)
+            record = memory.accept(AGENT, [KEY], now=NOW)
+            with pytest.raises(CardMemoryUnavailableError, match="no server in the URL is the primary"):
+                PostgresCardMemory(standby.url(name), timeout=SECONDS).expects_signature(AGENT)
+            eventually(lambda: standby.sql("SELECT 1 / count(*) FROM a2a_trust.card", name))
+            primary.kill()
+            with pytest.raises(CardMemoryUnavailableError):
+                memory.records()
+            standby.sql("SELECT pg_promote()")
+            eventually(memory.records)
+            assert memory.records() == (record,)
+            memory.accept(OTHER_HOST, [KEY], now=NOW)
+        finally:
+            primary.kill()
+            standby.kill()
+
+
 def test_a_refusal_is_no_loss_of_the_database(memory: PostgresCardMemory, caplog: pytest.LogCaptureFixture) -> None:
     memory.accept(AGENT, [KEY], now=NOW)
     caplog.set_level(logging.DEBUG)
@@ -325,7 +364,7 @@ def test_a_refusal_is_no_loss_of_the_database(memory: PostgresCardMemory, caplog
 
 
 def test_tables_that_are_missing_old_new_or_gone_are_an_error(
-    postgres: PostgresServer,  # noqa: F811
+    postgres: PostgresServer,
 ) -> None:
     url = postgres.database(tables=False)
     memory = PostgresCardMemory(url, timeout=SECONDS)
@@ -351,7 +390,7 @@ def test_tables_that_are_missing_old_new_or_gone_are_an_error(
 
 
 def test_a_role_without_rights_is_an_error(
-    postgres: PostgresServer,  # noqa: F811
+    postgres: PostgresServer,
     memory: PostgresCardMemory,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -375,7 +414,7 @@ def test_a_role_without_rights_is_an_error(
 
 
 def test_the_database_itself_refuses_what_is_no_record(
-    postgres: PostgresServer,  # noqa: F811
+    postgres: PostgresServer,
     memory: PostgresCardMemory,
 ) -> None:
     memory.accept(AGENT, [KEY], now=NOW)

@@ -53,7 +53,7 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-def memory(postgres_url: str) -> PostgresCardMemory:
+def memory(postgres_url: str) -> PostgresCardMemory:  # noqa: F811
     return PostgresCardMemory(postgres_url, timeout=SECONDS)
 
 
@@ -93,7 +93,7 @@ def inside(url: str, timeout: float) -> Iterator[subprocess.Popen[str]]:
 # --- several at once
 
 
-def test_processes_that_write_at_once_lose_nothing(postgres_url: str) -> None:
+def test_processes_that_write_at_once_lose_nothing(postgres_url: str) -> None:  # noqa: F811
     processes = [
         start(
             postgres_url,
@@ -135,7 +135,7 @@ def test_a_process_that_is_stopped_while_it_writes_holds_up_its_host_only_and_no
     assert {record.location for record in memory.records()} == {AGENT, OTHER_HOST}
 
 
-def test_who_is_slower_than_the_limit_writes_nothing(postgres_url: str) -> None:
+def test_who_is_slower_than_the_limit_writes_nothing(postgres_url: str) -> None:  # noqa: F811
     memory = PostgresCardMemory(postgres_url, timeout=0.2)
     record = memory.accept(OTHER_HOST, [KEY], now=NOW)
 
@@ -206,8 +206,8 @@ async def test_it_works_beside_a_running_event_loop(memory: PostgresCardMemory) 
 
 
 def test_a_server_that_dies_in_a_transaction_has_written_nothing_and_is_found_again(
-    postgres: PostgresServer,
-    postgres_url: str,
+    postgres: PostgresServer,  # noqa: F811
+    postgres_url: str,  # noqa: F811
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     memory = PostgresCardMemory(postgres_url)
@@ -245,8 +245,8 @@ def test_a_server_that_dies_in_a_transaction_has_written_nothing_and_is_found_ag
 
 
 def test_a_server_that_is_frozen_is_an_error_in_time_and_is_found_again(
-    postgres: PostgresServer,
-    postgres_url: str,
+    postgres: PostgresServer,  # noqa: F811
+    postgres_url: str,  # noqa: F811
 ) -> None:
     memory = PostgresCardMemory(postgres_url)
     eventually(lambda: memory.accept(AGENT, [KEY], now=NOW))
@@ -269,8 +269,8 @@ def test_a_server_that_is_frozen_is_an_error_in_time_and_is_found_again(
 
 @pytest.mark.parametrize("at", ["query", "commit"])
 def test_a_server_that_freezes_in_a_transaction_is_an_error_in_time(
-    postgres: PostgresServer,
-    postgres_url: str,
+    postgres: PostgresServer,  # noqa: F811
+    postgres_url: str,  # noqa: F811
     at: str,
 ) -> None:
     memory = PostgresCardMemory(postgres_url)
@@ -296,8 +296,8 @@ def test_a_server_that_freezes_in_a_transaction_is_an_error_in_time(
 
 
 def test_a_line_that_is_cut_or_silent_is_an_error_and_no_new_first_use(
-    postgres: PostgresServer,
-    postgres_url: str,
+    postgres: PostgresServer,  # noqa: F811
+    postgres_url: str,  # noqa: F811
 ) -> None:
     with line(postgres.port) as between:
         memory = PostgresCardMemory(postgres_url.replace(str(postgres.port), str(between.port)))
@@ -364,7 +364,7 @@ def test_a_refusal_is_no_loss_of_the_database(memory: PostgresCardMemory, caplog
 
 
 def test_tables_that_are_missing_old_new_or_gone_are_an_error(
-    postgres: PostgresServer,
+    postgres: PostgresServer,  # noqa: F811
 ) -> None:
     url = postgres.database(tables=False)
     memory = PostgresCardMemory(url, timeout=SECONDS)
@@ -390,7 +390,7 @@ def test_tables_that_are_missing_old_new_or_gone_are_an_error(
 
 
 def test_a_role_without_rights_is_an_error(
-    postgres: PostgresServer,
+    postgres: PostgresServer,  # noqa: F811
     memory: PostgresCardMemory,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -414,7 +414,7 @@ def test_a_role_without_rights_is_an_error(
 
 
 def test_the_database_itself_refuses_what_is_no_record(
-    postgres: PostgresServer,
+    postgres: PostgresServer,  # noqa: F811
     memory: PostgresCardMemory,
 ) -> None:
     memory.accept(AGENT, [KEY], now=NOW)

@@ -101,13 +101,13 @@ def agents(options: argparse.Namespace) -> Agents | None:
                 "--memory and --on-first-use work only with the URL of an agent (https://…); leave them out for files"
             )
         return None
-    from a2a_trust.client.memory_store import SqliteCardMemory
+    from a2a_trust.cli.stores import card_memory
 
     if options.memory is not None:
-        return Agents(SqliteCardMemory(options.memory, create=True), options.on_first_use, options.allow_private)
+        return Agents(card_memory(options.memory, create=True), options.on_first_use, options.allow_private)
     path = default_memory_path()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Agents(SqliteCardMemory(path, create=True), options.on_first_use, options.allow_private)
+        return Agents(card_memory(str(path), create=True), options.on_first_use, options.allow_private)
     except OSError as error:
         raise OSError(f"the card memory of this user cannot be made: {error}; name another: --memory FILE") from None

@@ -140,9 +140,9 @@ def _add_verify(command: argparse.ArgumentParser) -> None:
     _add_trusted(command)
     command.add_argument(
         "--memory",
-        metavar="FILE",
-        help="card memory: a card that is older than the last one of its agent is rejected (default: the memory of "
-        "this user)",
+        metavar="FILE|URL",
+        help="card memory, a file or postgresql://USER@HOST/DATABASE: a card that is older than the last one of its "
+        "agent is rejected (default: the memory of this user)",
     )
     command.add_argument(
         "--on-first-use",
@@ -357,7 +357,11 @@ def _add_memory(command: argparse.ArgumentParser) -> None:
         "Manage the card memory: show what is remembered of agents, accept new keys of an agent, and forget an agent."
     )
     every = type(command)(add_help=False)
-    every.add_argument("--file", metavar="FILE", help="the card memory (default: the memory of this user)")
+    every.add_argument(
+        "--file",
+        metavar="FILE|URL",
+        help="the card memory: a file, or postgresql://USER@HOST/DATABASE (default: the memory of this user)",
+    )
     _add_verbose(every)
     _add_json(every)
     agent = type(command)(add_help=False)

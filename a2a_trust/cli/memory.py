@@ -11,8 +11,8 @@ from typing import Any, Final
 from a2a_trust.cli.moments import written
 from a2a_trust.cli.report import Exit, exit_of, failed, mark, printable, put, put_report, put_table
 from a2a_trust.cli.sources import default_memory_path, naming
+from a2a_trust.cli.stores import card_memory, memory_name
 from a2a_trust.client.memory import Remembered, acceptance
-from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import TrustError
 
 __all__ = ["run"]
@@ -21,32 +21,32 @@ __all__ = ["run"]
 def run(options: argparse.Namespace) -> int:
     """Run the action on the card memory ``options.file``."""
     command = f"memory {options.action}"
-    path = default_memory_path() if options.file is None else Path(options.file)
     try:
-        with naming(str(path)):
-            report = _ACTIONS[options.action](path, options)
+        name = str(default_memory_path()) if options.file is None else memory_name(options.file)
+        with naming(name):
+            report = _ACTIONS[options.action](options.file or name, options)
     except BrokenPipeError:
         raise
     except (TrustError, OSError) as error:
         return failed(command, error, as_json=options.json, code=exit_of(error))
     if options.json:
-        put_report(command, Exit.OK, {"file": str(path), **report})
+        put_report(command, Exit.OK, {"file": name, **report})
     return Exit.OK
 
 
-def _list(path: Path, options: argparse.Namespace) -> dict[str, Any]:
-    records = SqliteCardMemory(path).records()
+def _list(memory: str, options: argparse.Namespace) -> dict[str, Any]:
+    records = card_memory(memory).records()
     if not options.json:
         heads = ("LOCATION", "KEYS FROM", "SIGNED", "VERSION", "FIRST SEEN", "LAST SEEN", "THUMBPRINTS")
         put_table(heads, map(_row, records))
     return {"records": [_entry(record) for record in records]}
 
 
-def _accept(path: Path, options: argparse.Namespace) -> dict[str, Any]:
+def _accept(memory: str, options: argparse.Namespace) -> dict[str, Any]:
     acceptance(options.location, options.thumbprints)  # check the arguments before a file is made
     if options.file is None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    record = SqliteCardMemory(path, create=True).accept(options.location, options.thumbprints, now=time.time())
+        Path(memory).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    record = card_memory(memory, create=True).accept(options.location, options.thumbprints, now=time.time())
     if not options.json:
         put(f"{mark('accepted', 'green', sys.stdout)} {record.location}")
         put(f"  only these keys are trusted there on first use: {_thumbprints(record)}")
@@ -56,8 +56,8 @@ def _accept(path: Path, options: argparse.Namespace) -> dict[str, Any]:
     return _entry(record)
 
 
-def _forget(path: Path, options: argparse.Namespace) -> dict[str, Any]:
-    record = SqliteCardMemory(path).forget(options.location)
+def _forget(memory: str, options: argparse.Namespace) -> dict[str, Any]:
+    record = card_memory(memory).forget(options.location)
     if not options.json:
         put(f"{mark('forgot', 'green', sys.stdout)} {record.location}")
         put(f"  its keys were: {_thumbprints(record)}")

@@ -244,6 +244,8 @@ def log_shown(*, verbose: bool) -> Iterator[None]:
 
     class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
+            if "audit" in vars(record):
+                return  # a database was lost: the error of the command says so, too
             if record.levelno >= logging.WARNING:
                 warn(record.getMessage())
             else:

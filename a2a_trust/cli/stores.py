@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from a2a_trust.databases.addresses import DatabaseUrl, is_database_url
@@ -11,13 +12,16 @@ if TYPE_CHECKING:
     from a2a_trust.auth.api_key.postgres import PostgresApiKeys
     from a2a_trust.auth.api_key.redis import RedisApiKeys
     from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
+    from a2a_trust.client.memory_postgres import PostgresCardMemory
+    from a2a_trust.client.memory_store import SqliteCardMemory
 
-__all__ = ["COMMAND_SECONDS", "ApiKeys", "api_keys", "postgres_url"]
+__all__ = ["COMMAND_SECONDS", "ApiKeys", "CardRecords", "api_keys", "card_memory", "memory_name", "postgres_url"]
 
 COMMAND_SECONDS: Final = 5.0
 """How long a command waits for a database."""
 
 ApiKeys: TypeAlias = "SqliteApiKeys | PostgresApiKeys | RedisApiKeys"
+CardRecords: TypeAlias = "SqliteCardMemory | PostgresCardMemory"
 
 
 def api_keys(name: str, *, create: bool = False) -> ApiKeys:
@@ -37,6 +41,25 @@ def api_keys(name: str, *, create: bool = False) -> ApiKeys:
     return RedisApiKeys(name, create=create, timeout=COMMAND_SECONDS)
 
 
+def card_memory(name: str, *, create: bool = False) -> CardRecords:
+    """The card memory that an argument names; ``create`` makes a missing file.
+
+    ConfigurationError, CardMemoryUnavailableError, OSError: it cannot be opened, or the name is not valid.
+    """
+    if not is_database_url(name):
+        from a2a_trust.client.memory_store import SqliteCardMemory
+
+        return SqliteCardMemory(name, create=create)
+    from a2a_trust.client.memory_postgres import PostgresCardMemory
+
+    return PostgresCardMemory(postgres_url(name), timeout=COMMAND_SECONDS)
+
+
+def memory_name(name: str) -> str:
+    """A card memory as messages name it: without a password. ConfigurationError: the name is not valid."""
+    return DatabaseUrl.postgres(postgres_url(name)).argument if is_database_url(name) else str(Path(name))
+
+
 def postgres_url(name: str) -> str:
     """The URL in an argument. ConfigurationError: not one of PostgreSQL, or with a password."""
     _check_no_password(DatabaseUrl.postgres(name), "set PGPASSWORD, or write it to ~/.pgpass or to PGPASSFILE")
@@ -47,5 +70,5 @@ def _check_no_password(url: DatabaseUrl, instead: str) -> None:
     if url.has_password:
         raise ConfigurationError(
             f"other users of this machine can read arguments, so a URL has no password here; treat it as known, and "
-            f"write {url.shown}, and for the password {instead}"
+            f"write {url.argument}, and for the password {instead}"
         )

@@ -20,6 +20,7 @@ from a2a_trust.client.grants import RefreshToken as RefreshToken
 from a2a_trust.client.grants import TokenExchange as TokenExchange
 from a2a_trust.client.memory import CardMemory as CardMemory
 from a2a_trust.client.memory import VolatileCardMemory as VolatileCardMemory
+from a2a_trust.client.memory_postgres import PostgresCardMemory as PostgresCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory as SqliteCardMemory
 from a2a_trust.client.oauth import ClientSecret as ClientSecret
 from a2a_trust.client.oauth import OAuthClient as OAuthClient

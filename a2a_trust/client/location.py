@@ -64,7 +64,9 @@ def location_of(url: str, *, with_query: bool = False) -> Location:
     if not query:
         return Location(plain)
     has_path = plain.count("/") > 2
-    return Location(f"{plain}?{query}" if has_path else f"{plain}/?{query}")
+    named = f"{plain}?{query}" if has_path else f"{plain}/?{query}"
+    _check_length(named)
+    return Location(named)
 
 
 def named_location(url: str, *, with_query: bool = False) -> Location:
@@ -93,6 +95,11 @@ def plain_url(url: str) -> str:
             "in https://agent.example.com/agents/a"
         )
     plain = "/".join([origin, *[quote(segment, safe=_PATH_CHARACTERS) for segment in segments]])
-    if len(plain) > MAX_URL:
-        raise MalformedError(f"location: longer than {MAX_URL} characters")
+    _check_length(plain)
     return plain
+
+
+def _check_length(location: str) -> None:
+    """MalformedError: no URL is that long, but escapes can make it so."""
+    if len(location) > MAX_URL:
+        raise MalformedError(f"location: longer than {MAX_URL} characters")

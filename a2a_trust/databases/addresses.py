@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.net.addresses import is_this_machine
 
 __all__ = ["DatabaseUrl", "is_database_url"]
 
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _POSTGRES: Final = ("postgresql", "postgres")
 _REDIS: Final = ("redis", "rediss", "unix")
 _REDIS_OPTIONS: Final = {"db"}
+#: Of PostgreSQL, those that say where the database is, and how to reach it.
+_SAFE_OPTIONS: Final = {
+    "host", "port", "dbname", "database", "user", "passfile", "service", "sslmode", "sslrootcert", "sslcert", "sslkey",
+    "sslcrl", "sslnegotiation", "ssl_min_protocol_version", "ssl_max_protocol_version", "target_session_attrs",
+    "krbsrvname", "gsslib",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +31,15 @@ class DatabaseUrl:
 
     text: str = field(repr=False)
     shown: str
+    argument: str
+    """For a command that a person copies: without the password, and with the options that hold no secret."""
     has_password: bool
     is_local: bool
     """Whether the connection stays on this machine."""
     names_tls: bool
     """Whether the URL, or the environment, says how the connection is encrypted."""
+    names_role: bool
+    """Whether the URL, or the environment, says if a standby will do."""
 
     @classmethod
     def postgres(cls, text: str) -> DatabaseUrl:
@@ -53,24 +65,38 @@ class DatabaseUrl:
             user = parts.username or ""
         except ValueError:
             raise wrong from None
-        if parts.scheme not in schemes or "#" in text:
+        # A password with / or ? in it would end up in the path, and be shown.
+        is_cut = "@" not in parts.netloc and "@" in f"{parts.path}{parts.query}"
+        if parts.scheme not in schemes or "#" in text or is_cut:
             raise wrong
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
         place = parts.netloc.rpartition("@")[2]
+        if not all(map(_has_good_port, place.split(","))):
+            raise wrong
+        shown = f"{parts.scheme}://{f'{user}@' if user else ''}{place}{parts.path}"
+        safe = urlencode([(name, value) for name, value in options.items() if name in _SAFE_OPTIONS], safe="/,")
         hosts = place or options.get("host") or (os.environ.get("PGHOST", "") if schemes is _POSTGRES else "")
+        has_service = "service" in options or "PGSERVICE" in os.environ  # whose file may name another machine
         return cls(
             text=text,
-            shown=f"{parts.scheme}://{f'{user}@' if user else ''}{place}{parts.path}",
-            has_password=parts.password is not None or "password" in options,
-            is_local=all(map(_is_local, hosts.split(","))),
+            shown=shown,
+            argument=f"{shown}?{safe}" if safe else shown,
+            has_password=parts.password is not None or not options.keys().isdisjoint(("password", "sslpassword")),
+            is_local=not has_service and all(map(_is_local, hosts.split(","))),
             names_tls="sslmode" in options or "PGSSLMODE" in os.environ,
+            names_role="target_session_attrs" in options or "PGTARGETSESSIONATTRS" in os.environ,
         )
 
 
 def is_database_url(text: str) -> bool:
-    """Whether an argument names a database, and not a file."""
-    scheme, mark, _ = text.partition("://")
-    return bool(mark) and scheme in (*_POSTGRES, *_REDIS)
+    """Whether an argument is a URL, and not a file. Also one of no database, which a path in an error would show."""
+    return _URL.match(text) is not None
+
+
+def _has_good_port(place: str) -> bool:
+    """Whether the port of ``host:port`` is a number that a port can be; it may be left out."""
+    _, _, port = place.rpartition("]")[2].partition(":")
+    return not port or (port.isascii() and port.isdigit() and 1 <= int(port[:6]) <= 65535)
 
 
 def _is_local(host: str) -> bool:

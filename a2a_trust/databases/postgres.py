@@ -14,10 +14,12 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+import sys
 import threading
 from asyncio import AbstractEventLoop
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 from a2a_trust.databases.addresses import DatabaseUrl
@@ -68,7 +70,7 @@ class Postgres:
         self._availability = Availability(self.what)
         self._process = os.getpid()
         self._pools: dict[AbstractEventLoop, Any] = {}
-        self._errors: Final = (asyncpg.PostgresError, asyncpg.InterfaceError)
+        self._errors: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Connection]:
@@ -105,28 +107,47 @@ class Postgres:
             yield lost
 
     @contextmanager
-    def transaction(self) -> Iterator[Session]:
-        """A transaction for synchronous code. It is undone when the block raises."""
-        own = background()
-        opened = self._transaction()
-        connection = own.result(opened.__aenter__())
-        try:
-            yield Session(self, own, connection)
-        except BaseException as error:
-            with suppress(BaseException):
-                own.result(opened.__aexit__(type(error), error, error.__traceback__))
-            raise
-        own.result(opened.__aexit__(None, None, None))
+    def transaction(self, *, tells: bool = False) -> Iterator[Session]:
+        """A transaction for synchronous code, which must end in time, too. It is undone when the block raises.
 
-    @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[Connection]:
+        It is READ COMMITTED, whatever is the default of the server: a query sees all that was committed before it, so
+        what follows a lock sees what the holder before has written. ``tells``: the audit trail hears of a loss.
+        """
+        own = background()
+        session = own.result(self._begin(own, tells=tells))
+        try:
+            yield session
+        except BaseException:
+            with suppress(TrustError):
+                session._end(commit=False)
+            raise
+        session._end(commit=True)
+
+    async def _begin(self, own: _Background, *, tells: bool) -> Session:
+        ends = asyncio.get_running_loop().time() + self._timeout
         pool = await self._pool()
-        async with (
-            self._translated(),
-            pool.acquire(timeout=self._timeout) as connection,
-            connection.transaction(),
-        ):
-            yield connection
+        async with self._translated(tells=tells, is_part=True), asyncio.timeout_at(ends):
+            connection = await pool.acquire(timeout=self._timeout)
+            try:
+                transaction = connection.transaction(isolation="read_committed")
+                await transaction.start()
+            except BaseException:
+                self._drop(connection)
+                raise
+            return Session(
+                database=self,
+                own=own,
+                pool=pool,
+                connection=connection,
+                transaction=transaction,
+                ends=ends,
+                tells=tells,
+            )
+
+    def _drop(self, connection: Any) -> None:
+        """End a connection without waiting for the server; the pool makes another one in its place."""
+        with suppress(self._asyncpg.InterfaceError):  # it was dropped before
+            connection.terminate()
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop. The next use opens new ones."""
@@ -150,11 +171,21 @@ class Postgres:
         return pool
 
     def _options(self) -> dict[str, Any]:
+        given_up = str(int(min(self._timeout * 2000, 2**31 - 1)) + 1)
         options: dict[str, Any] = {
             "timeout": self._timeout,
             "command_timeout": self._timeout,
-            "server_settings": {"application_name": "a2a-trust", "search_path": "", "synchronous_commit": "on"},
+            "server_settings": {
+                "application_name": "a2a-trust",
+                "search_path": "",
+                "synchronous_commit": "on",
+                # The locks of a process that was stopped, or cut off, must not stay; in milliseconds.
+                "idle_in_transaction_session_timeout": given_up,
+                "statement_timeout": given_up,
+            },
         }
+        if not self.url.names_role:
+            options["target_session_attrs"] = "primary"  # a standby lacks what was written a moment ago
         if not self.url.is_local and not self.url.names_tls:
             options["ssl"] = ssl.create_default_context()
         return options
@@ -165,8 +196,10 @@ class Postgres:
         check_version(rows[0][0] if rows else None, rows[0][1] if rows else None, self.url.shown)
 
     @asynccontextmanager
-    async def _translated(self, *, tells: bool = False) -> AsyncIterator[None]:
-        """Errors of the connection and of the database become ``unavailable``, which ``tells`` the audit trail."""
+    async def _translated(self, *, tells: bool = False, is_part: bool = False) -> AsyncIterator[None]:
+        """Errors of the connection and of the database become ``unavailable``, which ``tells`` the audit trail. After
+        a part of a request nobody knows yet if the database works.
+        """
         try:
             yield
         except (OSError, TimeoutError, WrongTables, *self._errors) as error:
@@ -174,7 +207,7 @@ class Postgres:
             if tells:
                 self._availability.lost(why)
             raise self._unavailable(f"the {self.what} cannot be used now: {why}") from None
-        if tells:
+        if tells and not is_part:
             self._availability.works()
 
     def _reason(self, error: Exception) -> str:
@@ -187,27 +220,52 @@ class Postgres:
             text = f"no answer within {self._timeout:g} seconds"
         elif isinstance(error, OSError):
             text = error.strerror or ""
+        elif isinstance(error, self._asyncpg.TargetServerAttributeNotMatched):
+            text = "no server in the URL is the primary"
         advice = f"; run: a2a-sign database migrate {self.url.shown}" if (state or "").startswith(("3F", "42P")) else ""
         return f"{text or type(error).__name__}{advice}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Session:
-    """A transaction in the hands of synchronous code."""
+    """A transaction in the hands of synchronous code. It must have ended at ``ends``, by the clock of ``own``."""
 
-    def __init__(self, database: Postgres, background: _Background, connection: Connection) -> None:
-        self._database, self._background, self._connection = database, background, connection
+    database: Postgres
+    own: _Background
+    pool: Any
+    connection: Any
+    transaction: Any
+    ends: float
+    tells: bool
 
     def fetch(self, query: str, *values: object) -> list[Any]:
         """The rows of a query."""
-        return self._background.result(self._do(self._connection.fetch, query, *values))
+        return self.own.result(self._do(self.connection.fetch, query, *values))
 
     def execute(self, query: str, *values: object) -> None:
         """Run a statement."""
-        self._background.result(self._do(self._connection.execute, query, *values))
+        self.own.result(self._do(self.connection.execute, query, *values))
 
-    async def _do(self, method: Callable[..., Coroutine[Any, Any, _T]], query: str, *values: object) -> _T:
-        async with self._database._translated():
-            return await method(query, *values)
+    async def _do(self, method: Callable[..., Coroutine[Any, Any, _T]], *values: object, is_part: bool = True) -> _T:
+        async with self.database._translated(tells=self.tells, is_part=is_part), asyncio.timeout_at(self.ends):
+            try:
+                if asyncio.get_running_loop().time() > self.ends:
+                    raise TimeoutError  # before it is sent: a late commit would count, and be reported as a failure
+                return await method(*values)
+            except (TimeoutError, asyncio.CancelledError):
+                self.database._drop(self.connection)  # else its end would wait for the answer
+                raise
+
+    def _end(self, *, commit: bool) -> None:
+        self.own.result(self._ended(commit=commit))
+
+    async def _ended(self, *, commit: bool) -> None:
+        try:
+            await self._do(self.transaction.commit if commit else self.transaction.rollback, is_part=not commit)
+        except BaseException:
+            self.database._drop(self.connection)
+            raise
+        await self.pool.release(self.connection)
 
 
 class _Background:
@@ -219,13 +277,20 @@ class _Background:
         threading.Thread(target=self._loop.run_forever, name="a2a_trust.databases", daemon=True).start()
 
     def result(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """The result of a coroutine, which runs in that thread."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        """The result of a coroutine, which runs in that thread; it is canceled when a signal ends the wait."""
+        running = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return running.result()
+        except BaseException:
+            running.cancel()
+            raise
 
 
 _lock: Final = threading.Lock()
+if sys.platform != "win32":  # a lock that another thread holds during a fork would never be free in the child
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 _running: list[_Background] = []
-#: Of the parent, in a fork: kept, since closing them there would end the connections of the parent.
+#: After a fork, the pools of the parent: kept, since closing them would end the connections of the parent.
 _INHERITED: Final[list[object]] = []
 
 

@@ -57,6 +57,8 @@ CREATE TABLE a2a_trust.api_key (
 CREATE INDEX api_key_owner ON a2a_trust.api_key (owner);
 """
 
+#: "C" is the order of bytes. An index in the order of a language is wrong after an upgrade of the system's libraries,
+#: and then records are not found, and every card is a first one.
 _PROOFS_AND_CARDS: Final = """
 CREATE TABLE a2a_trust.proof (
     digest bytea NOT NULL PRIMARY KEY CHECK (length(digest) = 16),
@@ -73,11 +75,11 @@ CREATE TABLE a2a_trust.proof_store (
 );
 
 CREATE TABLE a2a_trust.card (
-    location text NOT NULL PRIMARY KEY,
-    host text NOT NULL,
-    thumbprints text NOT NULL CHECK (length(thumbprints) >= 43),
+    location text COLLATE "C" NOT NULL PRIMARY KEY CHECK (location ~ '^https?://'),
+    host text COLLATE "C" NOT NULL CHECK (length(host) > 0),
+    thumbprints text COLLATE "C" NOT NULL CHECK (thumbprints ~ '^[A-Za-z0-9_-]{43}( [A-Za-z0-9_-]{43})*$'),
     issued double precision,
-    version text,
+    version json CHECK (json_typeof(version) = 'string'),
     first_seen double precision NOT NULL,
     last_seen double precision NOT NULL,
     on_first_use boolean NOT NULL

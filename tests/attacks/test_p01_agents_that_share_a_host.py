@@ -40,17 +40,18 @@ from a2a_trust.keys import LocalSigner
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs
 from tests.attacks.verifying import HOST, NOW
 from tests.client.agents import NEW, OLD, OWNER, Agent, card_of, serving_agent, signed, trusting
+from tests.client.memories import KINDS, Memory, memory_of
+from tests.databases import postgres, postgres_url  # noqa: F401  fixtures
 from tests.net.test_fetcher import Authority, Names
 
 SITE = f"https://{HOST}"
 A, B = f"{SITE}/a", f"{SITE}/b"
 TOFU, NOBODY = TrustOnFirstUse(), TrustStore(())
-Memory = VolatileCardMemory | SqliteCardMemory
 
 
-@pytest.fixture(params=["volatile", "sqlite"])
-def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Memory:
-    return VolatileCardMemory() if request.param == "volatile" else SqliteCardMemory(tmp_path / "cards.db", create=True)
+@pytest.fixture(params=KINDS)
+def memory(request: pytest.FixtureRequest) -> Memory:
+    return memory_of(request)
 
 
 def by(signer: LocalSigner, card: JSONObject, iat: float = NOW) -> bytes:

@@ -20,6 +20,7 @@ import pytest
 from a2a_trust import Origins, TrustedKey, TrustStore, generate_signer, verify_card
 from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.memory import Admitted, Remembered, VolatileCardMemory
+from a2a_trust.client.memory_postgres import PostgresCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import (
     CardMemoryError,
@@ -36,17 +37,17 @@ from a2a_trust.keys.policy import OriginPolicy
 from a2a_trust.keys.trust_file import read_trust
 from tests.attacks.forgery import JSONObject, b64, canonical, entry, pruned, served, signs
 from tests.attacks.verifying import HOST, NOW, ORIGIN
+from tests.client.memories import KINDS, Memory, memory_of
+from tests.databases import PostgresServer, postgres, postgres_url  # noqa: F401  fixtures
 
 AGENT = f"https://{HOST}"
 TOFU = TrustOnFirstUse()
 NOBODY = TrustStore(())
 
-Memory = VolatileCardMemory | SqliteCardMemory
 
-
-@pytest.fixture(params=["volatile", "sqlite"])
-def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Memory:
-    return VolatileCardMemory() if request.param == "volatile" else SqliteCardMemory(tmp_path / "cards.db", create=True)
+@pytest.fixture(params=KINDS)
+def memory(request: pytest.FixtureRequest) -> Memory:
+    return memory_of(request)
 
 
 def by(signer: LocalSigner, card: JSONObject, **header: Any) -> bytes:
@@ -113,7 +114,7 @@ def test_the_refusal_of_another_key_says_all_that_a_person_needs(
     assert f"signed the card now: {mallory.public_key.thumbprint}" in text
     assert "Ask the agent's operator, not the agent" in text
     command = text.splitlines()[-1].strip()
-    if isinstance(memory, SqliteCardMemory):
+    if not isinstance(memory, VolatileCardMemory):
         assert command.startswith("a2a-sign memory accept --file ")
         assert command.endswith(f"{AGENT} {mallory.public_key.thumbprint}")
     else:
@@ -430,10 +431,11 @@ import json, sys, time
 from pathlib import Path
 from a2a_trust import TrustStore, generate_signer, sign_card, verify_card
 from a2a_trust.client.first_use import TrustOnFirstUse
+from a2a_trust.client.memory_postgres import PostgresCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import PinnedKeyError
 
-folder, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+folder, name, count, place, path = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), *sys.argv[4:]
 signer, nobody, proofs = generate_signer("ES256"), TrustStore(()), {}
 for number in range(count):
     origin = f"https://agent-{number}.example.com"
@@ -441,11 +443,14 @@ for number in range(count):
         {"url": origin, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]}
     trust = TrustOnFirstUse().trust_store([signer.public_key], origin, nobody)
     signed = json.dumps(sign_card(card, signer, iat=time.time()).card).encode()
-    proofs[origin] = verify_card(signed, trust, origin=origin, now=time.time())
+    proofs[origin + path] = verify_card(signed, trust, origin=origin, now=time.time())
+if "://" in place:
+    memory = PostgresCardMemory(place, timeout=20)
+else:
+    memory = SqliteCardMemory(place, create=True, timeout=50)
 (folder / f"{name}.ready").touch()
 while not (folder / "go").exists():
     pass
-memory = SqliteCardMemory(folder / "cards.db", create=True, timeout=50)
 for origin, verified in proofs.items():
     try:
         memory.admit(verified, origin, now=time.time())
@@ -456,37 +461,60 @@ for origin, verified in proofs.items():
 """
 
 
-def test_of_two_processes_that_are_first_at_once_one_is_refused(card: JSONObject, tmp_path: Path) -> None:
-    """One has asked the agent, the other somebody in its place; both have verified what they got, and make the file."""
-    (tmp_path / "card.json").write_text(json.dumps(card))
-    count, names = 40, ("one", "two")
+def raced(place: str, folder: Path, card: JSONObject, paths: list[str], count: int) -> dict[str, list[list[str]]]:
+    """By host, each process's outcome, its key, and the key that is pinned for it; each asks at one of the paths."""
+    (folder / "card.json").write_text(json.dumps(card))
+    names = [f"racer-{number}" for number in range(len(paths))]
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", RACER, str(tmp_path), name, str(count)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", RACER, str(folder), name, str(count), place, path], stdout=subprocess.PIPE, text=True
         )
-        for name in names
+        for name, path in zip(names, paths, strict=True)
     ]
     deadline = time.monotonic() + 60
-    while not all((tmp_path / f"{name}.ready").exists() for name in names):
+    while not all((folder / f"{name}.ready").exists() for name in names):
         assert time.monotonic() < deadline
         assert all(process.poll() is None for process in processes)
         time.sleep(0.01)
-    (tmp_path / "go").touch()
+    (folder / "go").touch()
     outputs = [process.communicate(timeout=120)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0]
+    assert [process.returncode for process in processes] == [0] * len(paths)
     told: dict[str, list[list[str]]] = {}
     for line in "".join(outputs).splitlines():
-        origin, *rest = line.split()
-        told.setdefault(origin, []).append(rest)
-    remembered = {
-        str(record.location): record.thumbprints for record in SqliteCardMemory(tmp_path / "cards.db").records()
-    }
-    assert len(told) == len(remembered) == count
-    for origin, both in told.items():
-        (first, winner, _), (refused, loser, pinned) = sorted(both)
-        assert (first, refused) == ("first", "refused")
-        assert winner != loser
-        assert remembered[origin] == {winner} == {pinned}  # they agree
+        location, *rest = line.split()
+        told.setdefault(location.removesuffix("/b").removesuffix("/a"), []).append(rest)
+    return told
+
+
+@pytest.fixture(params=["sqlite", "read committed", "repeatable read", "serializable"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A file, or a database with this isolation level as its default."""
+    if request.param == "sqlite":
+        return str(tmp_path / "cards.db")
+    server: PostgresServer = request.getfixturevalue("postgres")
+    url = server.database()
+    server.sql(f"ALTER DATABASE {url.rpartition('/')[2]} SET default_transaction_isolation = '{request.param}'")
+    return url
+
+
+@pytest.mark.parametrize("paths", [["", ""], ["/a", "/b"], ["", "/a", "/b", "/b"]])
+def test_of_processes_that_are_first_at_once_one_wins(
+    card: JSONObject, tmp_path: Path, place: str, paths: list[str]
+) -> None:
+    """One has asked the agent, the others somebody in its place, or at another path of its host, where a first use is
+    limited to the keys of the host. All have verified what they got.
+    """
+    count = 40
+    told = raced(place, tmp_path, card, paths, count)
+    memory = PostgresCardMemory(place) if "://" in place else SqliteCardMemory(place)
+    remembered = {record.location.host: record.thumbprints for record in memory.records()}
+    assert len(memory.records()) == len(remembered) == len(told) == count  # one location of each host
+    for origin, outcomes in told.items():
+        (_, winner, _), *refused = sorted(outcomes)
+        assert sorted(outcome for outcome, _, _ in outcomes) == ["first"] + ["refused"] * (len(paths) - 1)
+        assert {pinned for _, _, pinned in refused} == {winner}  # they agree
+        assert remembered[origin.removeprefix("https://")] == {winner}
+        assert winner not in {loser for _, loser, _ in refused}
 
 
 def test_nothing_is_written_before_the_card_is_verified(

@@ -12,19 +12,19 @@ import pytest
 
 from a2a_trust import CardVerifier, Origins, TrustedKey, TrustStore
 from a2a_trust.client.first_use import TrustOnFirstUse
-from a2a_trust.client.memory import Admitted, VolatileCardMemory
+from a2a_trust.client.memory import Admitted
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import PinnedKeyError, RolledBackCardError, UnsignedCardError, UntrustedCardError
 from a2a_trust.keys import LocalSigner
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs, without_signatures
 from tests.attacks.verifying import HOST, NOW, ORIGIN
+from tests.client.memories import KINDS, Memory, memory_of
+from tests.databases import postgres, postgres_url  # noqa: F401  fixtures
 
-Memory = VolatileCardMemory | SqliteCardMemory
 
-
-@pytest.fixture(params=["volatile", "sqlite"])
-def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Memory:
-    return VolatileCardMemory() if request.param == "volatile" else SqliteCardMemory(tmp_path / "cards.db", create=True)
+@pytest.fixture(params=KINDS)
+def memory(request: pytest.FixtureRequest) -> Memory:
+    return memory_of(request)
 
 
 def signed(card: JSONObject, signer: LocalSigner, iat: float) -> bytes:

@@ -21,6 +21,7 @@ from a2a_trust.keys import LocalSigner
 from a2a_trust.signing import Form
 from tests.cli.conftest import Done, Run
 from tests.client.agents import NEW, OLD, OWNER, Agent, Page, card_of, serving_agent, signed
+from tests.databases import postgres, postgres_url  # noqa: F401  fixtures
 from tests.net.test_fetcher import Authority, Names
 from tests.signing.making import signed_in
 
@@ -206,6 +207,23 @@ def test_signatures_that_were_taken_off_are_told(command: Command, agent: Agent)
     done = command("verify", url, *KEYS)
     assert done.code == 3
     assert "its signatures may have been removed" in done.out
+
+
+def test_a_memory_in_a_database(command: Command, agent: Agent, postgres_url: str) -> None:  # noqa: F811
+    url = agent.origin(HOST)
+    at = ("--memory", postgres_url)
+    agent.pages[NEW] = signed(card_of(url), iat=time.time() - 10)
+    assert command("verify", url, *KEYS, *at).code == 0
+    agent.pages[NEW] = signed(card_of(url), iat=time.time() - 1000)
+    done = command("verify", url, *KEYS, *at)
+    assert done.code == 4
+    assert command("memory", "list", "--json").code == 2  # nothing is in the memory of this user
+    way_out = done.out[done.out.index("a2a-sign memory forget") :].strip()
+    assert shlex.split(way_out)[3:5] == ["--file", postgres_url]
+    assert command(*shlex.split(way_out)[1:]).code == 0
+    assert command("verify", url, *KEYS, *at).code == 0
+    agent.pages[NEW] = json.dumps(card_of(url)).encode()
+    assert command("verify", url, *KEYS, *at).code != 0  # an unsigned card after a signed one
 
 
 def test_another_memory_knows_nothing_of_this_one(command: Command, agent: Agent, tmp_path: Path) -> None:

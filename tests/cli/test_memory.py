@@ -12,6 +12,7 @@ import pytest
 from a2a_trust import Origins, TrustedKey, TrustStore, VerifiedCard, sign_card, verify_card
 from a2a_trust.cli.report import Exit, exit_of
 from a2a_trust.client.first_use import TrustOnFirstUse
+from a2a_trust.client.memory import TableCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import (
     CardMemoryError,
@@ -52,7 +53,7 @@ def proof(signer: LocalSigner, *, named: bool = False, **options: Any) -> Verifi
     return verify_card(signed, trust, origin=AGENT, now=NOW)
 
 
-def admit(memory: SqliteCardMemory, verified: VerifiedCard) -> None:
+def admit(memory: TableCardMemory, verified: VerifiedCard) -> None:
     memory.admit(verified, AGENT, now=NOW)
 
 

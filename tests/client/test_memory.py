@@ -1,29 +1,39 @@
-"""The rules of the memory, and that it keeps them wherever it is kept: in a process, or in a file."""
+"""The rules of the memory, and that it keeps them wherever it is kept: in a process, a file, or a database."""
 
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from a2a_trust import Origins, TrustedKey, TrustStore, VerifiedCard, generate_signer, sign_card, verify_card
 from a2a_trust.client.first_use import TrustOnFirstUse
 from a2a_trust.client.location import location_of
 from a2a_trust.client.memory import CardMemory, Remembered, VolatileCardMemory
+from a2a_trust.client.memory_postgres import PostgresCardMemory
 from a2a_trust.client.memory_store import SqliteCardMemory
 from a2a_trust.errors import ConfigurationError, PinnedKeyError, RolledBackCardError, TrustError
 from a2a_trust.keys import LocalSigner
 from a2a_trust.signing.verify_signature import CLOCK_SKEW
+from tests.client.memories import KINDS, Memory, memory_of
+from tests.databases import postgres, postgres_url  # noqa: F401  fixtures
 
 AGENT = "https://agent.example.com"
 NOW = 1_800_000_000.0
@@ -40,12 +50,10 @@ CARD: dict[str, Any] = {
 SIGNERS = tuple(generate_signer("EdDSA", kid=f"key-{number}") for number in range(3))
 ALICE, BOB, CAROL = SIGNERS
 
-Memory = VolatileCardMemory | SqliteCardMemory
 
-
-@pytest.fixture(params=["volatile", "sqlite"])
-def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Memory:
-    return VolatileCardMemory() if request.param == "volatile" else SqliteCardMemory(tmp_path / "cards.db", create=True)
+@pytest.fixture(params=KINDS)
+def memory(request: pytest.FixtureRequest) -> Memory:
+    return memory_of(request)
 
 
 def thumbprint(signer: LocalSigner) -> str:
@@ -354,24 +362,24 @@ PROOFS: dict[tuple[bool, tuple[int, ...]], VerifiedCard] = {
 class OneLife(RuleBasedStateMachine):
     """Both memories say and keep the same, and the rules hold as a third, naive one has them."""
 
+    def __init__(self, empty: Callable[[], Callable[[], Memory]]) -> None:
+        """``empty`` makes an empty store, and returns what opens it."""
+        super().__init__()
+        self.empty = empty
+
     @initialize()
     def begin(self) -> None:
-        self.folder = TemporaryDirectory()
-        self.path = Path(self.folder.name) / "cards.db"
+        self.open = self.empty()
         self.volatile = VolatileCardMemory()
-        self.sqlite = SqliteCardMemory(self.path, create=True)
+        self.kept = self.open()
         self.now = NOW
         self.keys: dict[str, frozenset[str]] = {}
         self.highest: dict[str, float | None] = {}
         self.unvouched: set[str] = set()
 
-    def teardown(self) -> None:
-        if hasattr(self, "folder"):
-            self.folder.cleanup()
-
     def both(self, use: Callable[[Memory], Any]) -> Any:
         outcomes = []
-        for memory in (self.volatile, self.sqlite):
+        for memory in (self.volatile, self.kept):
             try:
                 outcomes.append(use(memory))
             except (TrustError, ConfigurationError) as error:
@@ -437,15 +445,15 @@ class OneLife(RuleBasedStateMachine):
         self.keys.pop(location, None)
         self.unvouched.discard(location)
 
-    @precondition(lambda self: hasattr(self, "path"))
+    @precondition(lambda self: hasattr(self, "open"))
     @rule()
     def the_program_starts_anew(self) -> None:
-        self.sqlite = SqliteCardMemory(self.path)
+        self.kept = self.open()
         self.volatile = VolatileCardMemory(self.volatile.records())
 
     @invariant()
     def they_agree(self) -> None:
-        if not hasattr(self, "path"):
+        if not hasattr(self, "open"):
             return
         records = self.both(lambda memory: memory.records())
         assert {record.location: record.thumbprints for record in records} == self.keys
@@ -461,5 +469,24 @@ class OneLife(RuleBasedStateMachine):
         return memory.expects_signature(location)
 
 
-TestOneLife = OneLife.TestCase
-TestOneLife.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+LIVES = settings(max_examples=40, stateful_step_count=25, deadline=None)
+
+
+def test_one_life_in_a_file(tmp_path: Path) -> None:
+    def empty() -> Callable[[], Memory]:
+        path = tmp_path / f"{secrets.token_hex(8)}.db"
+        SqliteCardMemory(path, create=True)
+        return lambda: SqliteCardMemory(path)
+
+    run_state_machine_as_test(lambda: OneLife(empty), settings=LIVES)  # type: ignore[arg-type]
+
+
+def test_one_life_in_a_database(postgres_url: str) -> None:  # noqa: F811
+    memory = PostgresCardMemory(postgres_url, timeout=20)
+
+    def empty() -> Callable[[], Memory]:
+        for record in memory.records():
+            memory.forget(record.location)
+        return lambda: memory
+
+    run_state_machine_as_test(lambda: OneLife(empty), settings=LIVES)  # type: ignore[arg-type]

@@ -1,0 +1,140 @@
+"""The card memory in PostgreSQL, which the clients on several machines share.
+
+1. A transaction locks the host of a location before it reads, because a first use depends on all records of the host.
+   So a second client is checked against the record of the first. Other hosts do not wait.
+2. Transactions are READ COMMITTED, and the lock is a statement of its own: the query after it sees the records of the
+   client that had the lock before. PostgreSQL shows what is committed first, and frees the lock after that.
+3. A database that cannot be used in time is an error, because an empty memory would accept every key as a first use.
+4. The lock of a client that was stopped or cut off ends with its session, which the server closes after twice the time
+   limit (``databases.postgres``).
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Any, Final
+
+from a2a_trust.client.location import Location, named_location
+from a2a_trust.client.memory import CardTable, Remembered, TableCardMemory
+from a2a_trust.databases.availability import REQUEST_SECONDS
+from a2a_trust.databases.postgres import Postgres, Session
+from a2a_trust.errors import CardMemoryUnavailableError
+
+__all__ = ["PostgresCardMemory"]
+
+_SELECT: Final = (
+    "SELECT location, thumbprints, issued, version, first_seen, last_seen, on_first_use FROM a2a_trust.card"
+)
+_GET: Final = f"{_SELECT} WHERE location = $1"
+_NEIGHBOURS: Final = f"{_SELECT} WHERE host = $1 AND location <> $2 ORDER BY location"
+_ALL: Final = f"{_SELECT} ORDER BY location"
+_LOCK: Final = "SELECT pg_advisory_xact_lock($1)"
+_PUT: Final = """
+INSERT INTO a2a_trust.card (location, host, thumbprints, issued, version, first_seen, last_seen, on_first_use)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (location) DO UPDATE SET
+    thumbprints = excluded.thumbprints, issued = excluded.issued, version = excluded.version,
+    first_seen = excluded.first_seen, last_seen = excluded.last_seen, on_first_use = excluded.on_first_use
+"""
+_REMOVE: Final = "DELETE FROM a2a_trust.card WHERE location = $1"
+
+
+class PostgresCardMemory(TableCardMemory):
+    """The card memory in one PostgreSQL database, for all processes and machines of a client.
+
+    CardMemoryUnavailableError: the database cannot be used in time, or lacks the tables of this release.
+    """
+
+    def __init__(self, url: str, *, timeout: float = REQUEST_SECONDS) -> None:
+        """``url``: ``postgresql://USER@HOST/DATABASE``, prepared with ``a2a-sign database migrate``. ``timeout``: the
+        longest, in seconds, that a call waits for the database and for other clients. Nothing is connected yet.
+        ConfigurationError: an argument is wrong.
+        """
+        self._database = Postgres(url, what="memory of cards", unavailable=CardMemoryUnavailableError, timeout=timeout)
+
+    def records(self) -> tuple[Remembered, ...]:
+        """All records, by location."""
+        with self._database.transaction(tells=True) as session:
+            return _records(session, _ALL)
+
+    def expects_signature(self, url: str) -> bool:
+        location = named_location(url)
+        with self._database.transaction(tells=True) as session:
+            return bool(_records(session, _GET, location))
+
+    @contextmanager
+    def _writing(self) -> Iterator[CardTable]:
+        with self._database.transaction(tells=True) as session:
+            yield _Table(session)
+
+    def _way_out(self, action: str, location: str, thumbprints: Iterable[str] = ()) -> str:
+        arguments = [location, *sorted(thumbprints)]
+        if any(argument.startswith("-") for argument in arguments):
+            arguments.insert(0, "--")
+        return shlex.join(["a2a-sign", "memory", action, "--file", self._database.url.argument, *arguments])
+
+
+class _Table:
+    """The table inside a transaction. Every method locks the host first."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._locked: set[str] = set()
+
+    def get(self, location: Location) -> Remembered | None:
+        self._lock(location)
+        return next(iter(_records(self._session, _GET, location)), None)
+
+    def neighbours(self, location: Location) -> tuple[Remembered, ...]:
+        self._lock(location)
+        return _records(self._session, _NEIGHBOURS, location.host, location)
+
+    def put(self, record: Remembered) -> None:
+        self._lock(record.location)
+        self._session.execute(
+            _PUT,
+            record.location,
+            record.location.host,
+            " ".join(sorted(record.thumbprints)),
+            record.issued,
+            None if record.version is None else json.dumps(record.version),  # in ASCII: text cannot hold NUL
+            record.first_seen,
+            record.last_seen,
+            record.on_first_use,
+        )
+
+    def remove(self, location: Location) -> None:
+        self._lock(location)
+        self._session.execute(_REMOVE, location)
+
+    def _lock(self, location: Location) -> None:
+        host = location.host
+        if host not in self._locked:
+            # In a statement of its own: a statement sees what was committed when it began, and this one waits.
+            self._session.execute(_LOCK, _lock_of(host))
+            self._locked.add(host)
+
+
+def _lock_of(host: str) -> int:
+    """The number of the host's lock; two hosts with the same number wait for each other, and nothing else."""
+    return int.from_bytes(sha256(f"a2a_trust.card {host}".encode()).digest()[:8], "big", signed=True)
+
+
+def _records(session: Session, query: str, *values: str) -> tuple[Remembered, ...]:
+    return tuple(map(_record, session.fetch(query, *values)))
+
+
+def _record(row: Any) -> Remembered:
+    return Remembered(
+        location=Location(row["location"]),
+        thumbprints=frozenset(row["thumbprints"].split()),
+        issued=row["issued"],
+        version=None if row["version"] is None else json.loads(row["version"]),
+        first_seen=row["first_seen"],
+        last_seen=row["last_seen"],
+        on_first_use=row["on_first_use"],
+    )

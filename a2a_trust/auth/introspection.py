@@ -185,7 +185,7 @@ class IntrospectionVerifier(BoundVerifier[str]):
         )
         self._seconds = remember_for
         self._shared = shared if remember_for else None
-        #: What decides about an answer before it is an answer: verifiers that differ here share none.
+        #: Verifiers that differ here get different answers about a token, so they share none.
         self._rules = json.dumps([endpoint, issuer, client_id, signed_answers is not None])
         self._valid: BoundedCache[bytes, _Remembered] = BoundedCache(
             max_entries=remember, max_bytes=remember * _MEMORY_BYTES

@@ -49,7 +49,7 @@ class FailureLimits:
     ``by_credential`` is the limit for each pair of a peer and a user name (or key id), ``by_peer`` for each peer: an
     IPv4 address, or an IPv6 network of 64 bits. Credentials without a name count only for their peer.
 
-    Each process counts for itself; with ``shared`` the replicas also count together.
+    Each process has its own counters; with ``shared`` the replicas also count together.
 
     Beyond a limit the answer is 429, and passwords of this peer are not verified until the period ends. API keys,
     tokens, and passwords that were verified a short while ago are still verified.

@@ -191,5 +191,5 @@ _FAULTS: Final = {
 _CODE: Final = re.compile(r"(?:^|caused error: )([A-Z]{2,})\b")
 
 
-#: Of the parent, in a fork: kept, since closing them there would end the connections of the parent.
+#: Those of the parent, in a fork: kept, since closing them there would end the connections of the parent.
 _INHERITED: Final[list[object]] = []

@@ -12,6 +12,8 @@ event              level    when
 ``not-served``     ERROR    the public card can no longer be verified, so callers get 503 instead
 ``not-reloaded``   WARNING  the file of the public card is missing or not verified, so callers get the last verified one
 ``reloaded``       INFO     the file of the public card is verified again
+``store-lost``     WARNING  a database that replicas share cannot be used; what that means is in docs/operations.md
+``store-found``    WARNING  it can be used again
 =================  =======  =====================================================================================
 
 Rejections for ``key-source-unavailable`` and ``too-many-requests`` are counted: the first one for each cause is logged

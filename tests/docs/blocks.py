@@ -43,7 +43,7 @@ RUN_BY: Final = {
     "docs/many-cards.md": ["tests/docs/test_many_cards.py"],
     "docs/memory.md": ["tests/client/test_clients_guide.py"],
     "docs/mtls.md": ["tests/examples/test_mtls_guide.py", "tests/real/test_proxies.py"],
-    "docs/operations.md": ["tests/docs/test_pages.py"],
+    "docs/operations.md": ["tests/docs/test_pages.py", "tests/docs/test_replicas.py"],
     "docs/pipelines.md": ["tests/pipelines"],
     "docs/protect.md": ["tests/examples/test_protect_guide.py"],
     "docs/providers/": ["tests/examples/test_provider_pages.py"],
@@ -66,6 +66,7 @@ LANGUAGES: Final = {
     "json": _BROKEN_SETTING,
     "nginx": _BROKEN_SETTING,
     "python": "raise RuntimeError('this block runs')\n",
+    "sql": "NO SUCH STATEMENT;\n",
     "toml": _BROKEN_SETTING,
     "yaml": _BROKEN_SETTING,
 }

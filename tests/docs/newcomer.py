@@ -17,7 +17,7 @@ from tests.servers.serving import free_port, serving
 
 __all__ = ["Newcomer"]
 
-_SERVERS: Final = ("uvicorn ", "python -m http.server ")
+_SERVERS: Final = ("uvicorn ", "python -m http.server ", "nginx ")
 _COMMAND_SECONDS: Final = 60
 
 
@@ -27,12 +27,18 @@ class Newcomer:
     ``ports`` are those that the page names.
     """
 
-    def __init__(self, folder: Path, programs: Path, *ports: int) -> None:
+    def __init__(self, folder: Path, programs: Path, *ports: int, **environment: str) -> None:
+        """``environment`` are further variables."""
         self._folder = folder
         self._here = {str(port): str(free_port()) for port in ports}
         names = ("A2A_SIGN", "PYTHON", "VIRTUAL_ENV", "COVERAGE")
         clean = {name: value for name, value in os.environ.items() if not name.startswith(names)}
-        self._environment = {**clean, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": ""}
+        self._environment = {
+            **clean,
+            **environment,
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": "",
+        }
 
     def follow(self, text: str) -> None:
         """Do what the text says, in its order. A server runs until the next one starts on its port."""
@@ -53,7 +59,7 @@ class Newcomer:
         """Name of the file, "" for commands; language; text."""
         for port, here in self._here.items():
             text = text.replace(port, here)
-        for block in re.finditer(r"(?ms)^```(console|json|python)\n(.*?)^```$", text):
+        for block in re.finditer(r"(?ms)^```(console|json|nginx|python)\n(.*?)^```$", text):
             named = re.search(r"`([\w.]+)`:\n\n$", text[: block.start()])
             yield named[1] if named else "", block[1], block[2]
 

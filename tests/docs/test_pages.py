@@ -50,7 +50,7 @@ def test_each_command_copies_a_store_in_use(folder: Path) -> None:
         pytest.skip("NO SQLITE3: install it, as .ci/run does")
     keys = SqliteApiKeys("keys.db", create=True)
     keys.create(owner="ann")
-    (commands,) = blocks("docs/operations.md", "console")
+    commands, *_ = blocks("docs/operations.md", "console")
     for command in commands.splitlines():
         Path("keys-2026-11-22.db").unlink(missing_ok=True)
         subprocess.run(["bash", "-c", command.removeprefix("$ ")], check=True)
@@ -61,7 +61,7 @@ def test_the_agent_of_operations_starts(folder: Path) -> None:
     assert main(["keys", "create", "ring.json"]) == 0
     assert main(["card.json", "--key", "ring.json"]) == 0
     SqliteApiKeys("keys.db", create=True)
-    (program,) = blocks("docs/operations.md", "python")
+    *_, program = blocks("docs/operations.md", "python")
     names = {"agent": Starlette()}
     exec(compile(program.replace("/etc/agent/", ""), "docs/operations.md", "exec"), names)
     assert callable(names["app"])

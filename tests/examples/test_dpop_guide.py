@@ -25,6 +25,7 @@ from a2a_trust.middleware.protection import CardServing
 from tests.auth.proofs import CLIENT, bound_token, proof, scope_of
 from tests.auth.test_jwt import AUDIENCE, EC, ISSUER, NOW, Keys, claims, token
 from tests.client.agents import OWNER
+from tests.databases import RedisServer
 from tests.middleware.agent import CALL, Agent, uvicorn_serving
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "dpop.md").read_text(encoding="utf-8")
@@ -59,33 +60,25 @@ def test_the_first_lines_make_an_agent_that_asks_for_proofs_too() -> None:
     assert (refused.status_code, kinds) == (401, ["Bearer", "DPoP"])
 
 
-class Store:
-    """As much of a Redis as is asked for: SET with NX and EX."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, int] = {}
-
-    async def set(self, name: str, value: str, *, nx: bool, ex: int) -> bool | None:
-        if nx and name in self.seconds:
-            return None
-        self.seconds[name] = ex
-        return True
-
-
-def test_processes_with_one_memory_take_a_proof_once_between_them() -> None:
-    store, thine = Store(), bound_token()
-    line = proof(thine, htu=f"{HERE}/rpc").encode()
+def test_processes_with_one_memory_take_a_proof_once_between_them(
+    redis_server: RedisServer, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thine, now = bound_token(), time.time()
+    line = proof(thine, htu=f"{HERE}/rpc", iat=int(now)).encode()
+    monkeypatch.setenv("AGENT_REDIS", redis_url)
 
     async def use() -> None:
-        names: dict[str, Any] = {"DPoP": DPoP, "HERE": HERE, "redis": store}  # one process
+        names: dict[str, Any] = {"DPoP": DPoP, "HERE": HERE}  # one process
         exec(REDIS, names)
-        jkt = CLIENT.public_key.thumbprint
-        await names["dpop"].check([line], scope_of(), token=thine, jkt=jkt, now=NOW)
+        try:
+            jkt = CLIENT.public_key.thumbprint
+            await names["dpop"].check([line], scope_of(), token=thine, jkt=jkt, now=now)
+        finally:
+            await names["dpop"]._memory.aclose()
 
     asyncio.run(use())
     with pytest.raises(InvalidCredentialsError, match="used before"):
         asyncio.run(use())
-    assert list(store.seconds.values()) == [660]
 
 
 def test_a_file_remembers_proofs_over_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,7 +91,7 @@ class RedisApiKeys(ApiKeyWrites):
         await self._server.aclose()
 
     def _rows(self) -> list[tuple[bytes | None, bytes]]:
-        """What is stored of each key, and its digest."""
+        """The stored value of each key, and the key's digest."""
         with self._server.blocking() as client:
             if client.get(_REVISION) is None:
                 raise self._lost()

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import perf_counter, time
 from typing import Final
 
-from benchmarks import bulk, canonical, commands, many_cards, proofs, signatures, whole_cards
+from benchmarks import bulk, canonical, commands, databases, many_cards, proofs, signatures, whole_cards
 from benchmarks.auth_env import auth_environment, in_auth_environment, run_there
 from benchmarks.rounds import Result, Row, run
 from benchmarks.sdk import MISSING, SDK_VERSION, SdkWorker, find_sdk
@@ -49,6 +49,7 @@ _ROWS: Final[dict[str, Callable[[Setting], Iterator[Row]]]] = {
     "bulk": bulk.rows,
     "commands": commands.rows,
     "proofs": proofs.rows,
+    "databases": databases.rows,
     "client-auth": _rows_client_auth,
 }
 

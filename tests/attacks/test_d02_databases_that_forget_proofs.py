@@ -207,23 +207,38 @@ async def test_a_holder_of_one_token_cannot_fill_the_database(redis_url: str) ->
     await memory.aclose()
 
 
+def lose_first_answer(memory: Memory) -> list[int]:
+    """The database does what it is asked the first time, and nobody hears of it; how often that happened."""
+    remember, lost = memory._remember, list[int]()
+
+    async def losing(uses: tuple[Use, ...]) -> object:
+        answer = await remember(uses)
+        if not lost:
+            lost.append(1)
+            raise KeySourceUnavailableError("the answer was lost")
+        return answer
+
+    memory._remember = losing  # type: ignore[method-assign, assignment]
+    return lost
+
+
 async def test_a_command_that_is_sent_again_is_no_replay_and_a_request_is(redis_url: str, postgres_url: str) -> None:
     """The answer to the first command is lost, after the database has remembered the proof."""
     for kind, url in ((RedisProofMemory, redis_url), (PostgresProofMemory, postgres_url)):
         async with memories(kind, url, 2) as (one, two):
-            remember, lost = one._remember, list[int]()
-
-            async def losing(uses: tuple[Use, ...], remember: object = remember, lost: list[int] = lost) -> object:
-                answer = await remember(uses)  # type: ignore[operator]
-                if not lost:
-                    lost.append(1)
-                    raise KeySourceUnavailableError("the answer was lost")
-                return answer
-
-            one._remember = losing  # type: ignore[method-assign, assignment]
+            lost = lose_first_answer(one)
             assert await use(one, "1")
             assert lost
             assert not await use(one, "1")
+            assert not await use(two, "1")
+
+
+async def test_a_replay_whose_first_answer_is_lost_is_still_a_replay(redis_url: str, postgres_url: str) -> None:
+    """The command that is sent again must not find its own attempt in the place of the first one."""
+    for kind, url in ((RedisProofMemory, redis_url), (PostgresProofMemory, postgres_url)):
+        async with memories(kind, url, 2) as (one, two):
+            assert await use(one, "1")
+            lose_first_answer(two)
             assert not await use(two, "1")
 
 

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -254,6 +254,20 @@ async def test_a_key_that_is_revoked_in_postgresql_is_rejected_at_once(postgres:
             await asyncio.sleep(0.005)
     finally:
         await keys.aclose()
+
+
+def test_a_change_in_redis_that_ignores_the_lock_undoes_the_other_one(redis_server: RedisServer) -> None:
+    keys = RedisApiKeys(redis_server.url, create=True, timeout=20)
+    before = keys.create(owner="ann").record
+
+    def revoke() -> None:
+        with keys._writing() as table, redis_server.client() as client:
+            table.put(replace(before, revoked=1.0))
+            client.set("a2a:keys:revision", "by a program without the lock")
+
+    with pytest.raises(KeySourceUnavailableError, match="changed by another program at the same moment"):
+        revoke()
+    assert keys.records(owner="ann") == (before,)
 
 
 async def test_a_server_without_the_store_is_no_empty_store(redis_server: RedisServer) -> None:

@@ -89,6 +89,18 @@ class Store(MemoryApiKeys):
         await super().touch(used)
 
 
+class WatchedStore(Store):
+    """Tells of changes. What it finds is of the moment in which it was asked, even if the answer comes later."""
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        self.changed = changed
+
+    async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
+        found = await MemoryApiKeys.find(self, digests)
+        await super().find(digests)
+        return found
+
+
 async def background(verifier: ApiKeyVerifier) -> None:
     """The verifier has read and written what it had started to."""
     for flights in (verifier._records._look_ups._trips, verifier._uses._flights):
@@ -821,3 +833,52 @@ def test_a_record_that_says_nothing_sound_is_refused(change: dict[str, object]) 
     record = MemoryApiKeys().create(owner="alice").record
     with pytest.raises(ConfigurationError, match="API key"):
         replace(record, **change)  # type: ignore[arg-type]
+
+
+# --- changes that the store tells of
+
+
+async def test_a_change_counts_as_soon_as_the_store_tells_of_it() -> None:
+    store, clock = WatchedStore(), Clock()
+    issued = store.create(owner="ann")
+    verifier = ApiKeyVerifier(store, refresh=60, stale_if_error=60, clock=clock)
+    await verifier.verify(issued.text, NOW)
+    store.revoke(issued.record.key_id)
+    await verifier.verify(issued.text, NOW)
+    assert verifier.remembered(issued.text, NOW) is not None
+    store.changed()
+    assert verifier.remembered(issued.text, NOW) is None
+    with pytest.raises(InvalidCredentialsError, match="revoked"):
+        await verifier.verify(issued.text, NOW)
+
+
+async def test_what_was_read_before_a_change_is_read_again_after_it() -> None:
+    """A look-up in the background is under way while the store tells of the change."""
+    store, clock = WatchedStore(), Clock()
+    issued = store.create(owner="ann")
+    verifier = ApiKeyVerifier(store, refresh=60, stale_if_error=60, clock=clock)
+    await verifier.verify(issued.text, NOW)
+    clock.at += 31
+    store.gate.clear()
+    await verifier.verify(issued.text, NOW)  # begins a look-up
+    await asyncio.sleep(0)
+    store.revoke(issued.record.key_id)
+    store.changed()
+    store.gate.set()
+    await background(verifier)
+    with pytest.raises(InvalidCredentialsError, match="revoked"):
+        await verifier.verify(issued.text, NOW)
+
+
+async def test_a_store_that_tells_of_a_change_and_goes_away_leaves_the_time_of_an_outage() -> None:
+    store, clock = WatchedStore(), Clock()
+    issued = store.create(owner="ann")
+    verifier = ApiKeyVerifier(store, refresh=2, stale_if_error=30, clock=clock)
+    await verifier.verify(issued.text, NOW)
+    store.error = OSError("gone")
+    store.changed()
+    clock.at += 27
+    await verifier.verify(issued.text, NOW)
+    clock.at += 2
+    with pytest.raises(KeySourceUnavailableError):
+        await verifier.verify(issued.text, NOW)

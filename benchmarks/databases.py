@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -29,7 +29,7 @@ from a2a_trust.auth import (
 from a2a_trust.auth.throttle import FailureLimits, Throttle
 from benchmarks.rounds import Contender, Row, Timer
 from benchmarks.setting import Setting
-from tests.databases import PostgresServer, RedisServer, has_known_proofs_for_long, temporary_folder
+from tests.databases import PostgresServer, RedisServer, has_known_proofs_for_long, running_postgres, running_redis
 
 __all__ = ["rows"]
 
@@ -46,7 +46,7 @@ def rows(setting: Setting) -> Iterator[Row]:
     """Proofs, look-ups of keys, failures and answers. No figure includes a disk that is slow or a network."""
     loop = asyncio.new_event_loop()
     with ExitStack() as stack:
-        redis, postgres = stack.enter_context(_redis()), stack.enter_context(_postgres())
+        redis, postgres = stack.enter_context(running_redis()), stack.enter_context(running_postgres())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         database = postgres.database()
         has_known_proofs_for_long(postgres, database)
@@ -73,25 +73,6 @@ def rows(setting: Setting) -> Iterator[Row]:
             if isinstance(each, RedisProofMemory | PostgresProofMemory):
                 loop.run_until_complete(each.aclose())
     loop.close()
-
-
-@contextmanager
-def _redis() -> Iterator[RedisServer]:
-    with temporary_folder() as folder:
-        server = RedisServer(folder)
-        server.start()
-        yield server
-        server.kill()
-
-
-@contextmanager
-def _postgres() -> Iterator[PostgresServer]:
-    with temporary_folder() as folder:
-        server = PostgresServer(folder)
-        server.make()
-        server.start()
-        yield server
-        server.kill()
 
 
 def _timer(loop: asyncio.AbstractEventLoop, use: Callable[[], Awaitable[object]], at_once: int = 1) -> Timer:

@@ -230,14 +230,32 @@ def temporary_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture(scope="module")
-def redis_server() -> Iterator[RedisServer]:
+@contextmanager
+def running_redis() -> Iterator[RedisServer]:
     """A Redis server that forgets everything when it ends."""
     with temporary_folder() as folder:
         server = RedisServer(folder)
         server.start()
         yield server
         server.kill()
+
+
+@contextmanager
+def running_postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server."""
+    with temporary_folder() as folder:
+        server = PostgresServer(folder)
+        server.make()
+        server.start()
+        yield server
+        server.kill()
+
+
+@pytest.fixture(scope="module")
+def redis_server() -> Iterator[RedisServer]:
+    """A Redis server."""
+    with running_redis() as server:
+        yield server
 
 
 @pytest.fixture
@@ -252,12 +270,8 @@ def redis_url(redis_server: RedisServer) -> str:
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server."""
-    with temporary_folder() as folder:
-        server = PostgresServer(folder)
-        server.make()
-        server.start()
+    with running_postgres() as server:
         yield server
-        server.kill()
 
 
 @pytest.fixture

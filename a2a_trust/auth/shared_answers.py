@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import time
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any
 
 from a2a_trust import strict_json
 from a2a_trust.cache import SingleFlight
@@ -22,9 +21,6 @@ from a2a_trust.keys.sealed import Sealer
 from a2a_trust.strict_json import JSONObject
 
 __all__ = ["RedisAnswers"]
-
-_PAUSE: Final = 1.0
-"""So many seconds after a failed trip Redis is left alone: not every request waits for it."""
 
 
 class RedisAnswers:
@@ -47,7 +43,6 @@ class RedisAnswers:
             may_drop=True,
         )
         self._removing = SingleFlight[bytes, None]()
-        self._retry_at = -math.inf
 
     async def get(self, token: bytes, rules: str) -> tuple[JSONObject, float] | None:
         """The answer about the token with this digest, and when it was given; None without one.
@@ -81,14 +76,10 @@ class RedisAnswers:
 
     async def _trip(self, command: str, *arguments: Any, **options: Any) -> Any:
         """The result of a command; None while Redis is down."""
-        if time.monotonic() < self._retry_at:
-            return None
-        try:
+        with suppress(KeySourceUnavailableError):
             async with self._server.session() as client:
                 return await getattr(client, command)(*arguments, **options)
-        except KeySourceUnavailableError:
-            self._retry_at = time.monotonic() + _PAUSE
-            return None
+        return None
 
     def _name(self, context: bytes) -> bytes:
         return b"a2a:token:" + self._sealer.name(context)

@@ -11,9 +11,9 @@ Redis learns digests of peers and names. Counters end with their period.
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RedisFailures"]
 
-_PAUSE: Final = 1.0
-"""So many seconds after a failed trip Redis is left alone: not every request waits for it."""
 _MOST_COUNTED: Final = 4_096
 """Counters that wait to be written; beyond that, only this process counts."""
 _PREFIX: Final = "a2a:failures:fixed"
@@ -58,23 +56,17 @@ class RedisFailures:
         self._limiters: WeakKeyDictionary[Any, FixedWindowRateLimiter] = WeakKeyDictionary()
         self._unwritten: dict[_Counter, int] = {}
         self._writing = SingleFlight[None, None]()
-        self._retry_at = -math.inf
 
     async def seconds_over(self, counters: Iterable[_Counter]) -> dict[_Counter, float]:
         """The counters that have reached their limits, and in how many seconds they end. Empty while Redis is down."""
-        if time.monotonic() < self._retry_at:
-            return {}
         over: dict[_Counter, float] = {}
-        try:
+        with suppress(KeySourceUnavailableError):
             async with self._server.session() as client:
                 limiter = self._limiter(client)
                 for counter in counters:
                     window = await limiter.get_window_stats(*counter)
                     if not window.remaining:
                         over[counter] = window.reset_time - time.time()
-        except KeySourceUnavailableError:
-            self._retry_at = time.monotonic() + _PAUSE
-            return {}
         return over
 
     def count(self, counters: Iterable[_Counter]) -> None:
@@ -92,14 +84,10 @@ class RedisFailures:
     async def _write(self) -> None:
         while self._unwritten:
             counted, self._unwritten = self._unwritten, {}
-            if time.monotonic() < self._retry_at:
-                return  # this process has counted them, too
-            try:
+            with suppress(KeySourceUnavailableError):  # this process has counted them, too
                 async with self._server.session() as client:
                     limiter = self._limiter(client)
                     await asyncio.gather(*[limiter.hit(*counter, cost=count) for counter, count in counted.items()])
-            except KeySourceUnavailableError:
-                self._retry_at = time.monotonic() + _PAUSE
 
     def _limiter(self, client: Any) -> FixedWindowRateLimiter:
         limiter = self._limiters.get(client)

@@ -10,6 +10,9 @@ from a2a_trust.errors import ConfigurationError, TrustError
 
 __all__ = ["Migrated", "migrate"]
 
+_LONGEST: Final = 3_600.0
+"""How long one migration may take, in seconds."""
+
 #: One migration at a time; the number is that of this package only.
 _LOCK: Final = "SELECT pg_advisory_xact_lock(x'a2a7'::int)"
 _THERE: Final = "SELECT to_regclass('a2a_trust.schema_version') IS NOT NULL"
@@ -34,10 +37,11 @@ def migrate(url: str, *, unavailable: type[TrustError], timeout: float, only_che
     async def work() -> Migrated:
         async with database.unchecked() as connection, connection.transaction():
             await connection.execute(_LOCK)
+            await connection.execute("SET LOCAL statement_timeout = 0")  # a large table takes its time
             before = await _version(connection, database.url.shown)
             if not only_check:
                 for number, migration in enumerate(MIGRATIONS[before:], before + 1):
-                    await connection.execute(migration.sql)
+                    await connection.execute(migration.sql, timeout=_LONGEST)
                     await connection.execute(_DONE, number, migration.works_from)
             return Migrated(before, before if only_check else max(before, VERSION))
 

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from a2a_trust.auth import PostgresApiKeys, RedisApiKeys
-from tests.databases import Line, PostgresServer, RedisServer, has_known_proofs_for_long, line, temporary_folder
+from tests.databases import Line, PostgresServer, RedisServer, has_known_proofs_for_long, line, running_postgres
 from tests.faults.replicas import Load, Replica, proof_now, replicas, token_now
 
 pytestmark = pytest.mark.anyio
@@ -182,10 +182,7 @@ async def test_keys_count_for_the_stated_time_after_the_database_was_lost(loaded
 
 
 async def test_postgresql_that_is_killed_keeps_all_proofs(tmp_path: Path) -> None:
-    with temporary_folder() as folder:
-        server = PostgresServer(folder)
-        server.make()
-        server.start()
+    with running_postgres() as server:
         url = server.database()
         has_known_proofs_for_long(server, url)
         with setting(tmp_path / "replicas", server, url) as made:
@@ -201,4 +198,3 @@ async def test_postgresql_that_is_killed_keeps_all_proofs(tmp_path: Path) -> Non
             await made.check()
             assert 503 in made.statuses["proof"]
             assert made.statuses["key"] == {200}
-        server.kill()

@@ -16,7 +16,7 @@ from a2a_trust.databases import migrate as migrations
 from a2a_trust.databases.migrate import Migrated, migrate
 from a2a_trust.databases.schema import MIGRATIONS, Migration
 from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
-from tests.databases import PostgresServer, has_known_proofs_for_long, temporary_folder
+from tests.databases import PostgresServer, has_known_proofs_for_long, running_postgres, temporary_folder
 from tests.faults.folders import TMPFS, small_disk
 from tests.faults.replicas import Load, proof_now, replicas, token_now
 
@@ -124,10 +124,7 @@ async def test_tables_of_another_release_are_not_used(
 
 
 async def test_replicas_start_before_their_database(tmp_path: Path) -> None:
-    with temporary_folder() as folder:
-        server = PostgresServer(folder)
-        server.make()
-        server.start()
+    with running_postgres() as server:
         url = server.database()
         has_known_proofs_for_long(server, url)
         key = PostgresApiKeys(url, timeout=20).create(owner="ann").text
@@ -139,7 +136,6 @@ async def test_replicas_start_before_their_database(tmp_path: Path) -> None:
                 server.start()
                 time.sleep(1.1)  # the pause after a failed look-up of keys
                 assert [await load.ask(client, replica.origin, used) for used in (proof_now(TOKEN), "")] == [200, 200]
-        server.kill()
 
 
 @TMPFS

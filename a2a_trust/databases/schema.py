@@ -43,9 +43,9 @@ CREATE TABLE a2a_trust.schema_version (version integer NOT NULL, works_from inte
 INSERT INTO a2a_trust.schema_version VALUES (0, 0);
 
 CREATE TABLE a2a_trust.api_key (
-    id text NOT NULL PRIMARY KEY,
+    id text COLLATE "C" NOT NULL PRIMARY KEY,
     digest bytea NOT NULL UNIQUE CHECK (length(digest) = 32),
-    owner text NOT NULL,
+    owner text COLLATE "C" NOT NULL,
     scopes text NOT NULL,
     created double precision NOT NULL,
     expires double precision NOT NULL,

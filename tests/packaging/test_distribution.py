@@ -193,6 +193,22 @@ def test_passwords_say_which_extra_hashes_them(installed: tuple[str, Path]) -> N
         assert 'pip install "a2a-trust[server,basic]"' in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("brings", "made"),
+    [
+        ("postgres", "PostgresApiKeys('postgresql://localhost')"),
+        ("redis", "RedisProofMemory('redis://localhost')"),
+    ],
+)
+def test_databases_say_which_extra_brings_their_client(installed: tuple[str, Path], brings: str, made: str) -> None:
+    extra, python = installed
+    done = run(python, "-W", "error", "-c", f"from a2a_trust.auth import {made.partition('(')[0]}; {made}")
+    if extra == brings:
+        assert done.returncode == 0, done.stderr
+    else:
+        assert f'pip install "a2a-trust[{brings}]"' in done.stderr
+
+
 def test_completion_says_which_extra_brings_it(installed: tuple[str, Path]) -> None:
     extra, python = installed
     done = run(python, "-W", "error", "-m", "a2a_trust", "--print-completion", "bash")

@@ -272,7 +272,7 @@ class _Background:
     """An event loop in a thread of its own, for synchronous code."""
 
     def __init__(self) -> None:
-        self.process = os.getpid()
+        self.process: int = os.getpid()
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="a2a_trust.databases", daemon=True).start()
 

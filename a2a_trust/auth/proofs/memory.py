@@ -144,7 +144,7 @@ class VolatileProofMemory:
 
     def __init__(self, capacity: int = 1_000_000) -> None:
         """``capacity``: for how many proofs at once there is room. ConfigurationError when that is not 1 or more."""
-        self.room = Room(capacity, "VolatileProofMemory(capacity=…)")
+        self.room: Room = Room(capacity, "VolatileProofMemory(capacity=…)")
         self._used: dict[bytes, _Holder] = {}
         self._holders: dict[str, _Holder] = {}
         #: Second -> the proofs of that time, so that nobody has to look through all of them.

@@ -3,6 +3,9 @@
 Only failures count. A credential that cannot be guessed is always verified. For other credentials, the verifier knows
 whether one was verified a short while ago. The peer is the address in the scope: that of the socket, or one from a
 proxy that the server trusts.
+
+The counters of the process decide exactly, always. Those that it shares with others, if any, only add rejections: they
+are asked before a credential that can be guessed is verified, and told of each failure.
 """
 
 from __future__ import annotations
@@ -12,10 +15,11 @@ import hashlib
 import math
 import re
 import time
-from asyncio import AbstractEventLoop, Future
-from collections.abc import Callable, Collection, Mapping
+from asyncio import AbstractEventLoop, Future, Task
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from contextvars import Context
+from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address, ip_network
 from threading import Lock
 from typing import Any, Final, NamedTuple
@@ -24,6 +28,7 @@ from limits import RateLimitItem, WindowStats, parse_many
 from limits.storage import Storage
 from limits.strategies import FixedWindowRateLimiter
 
+from a2a_trust.auth.shared_counters import RedisCounters, SharedCounter
 from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import ConfigurationError, TooManyRequestsError
 
@@ -50,14 +55,19 @@ class FailureLimits:
 
     Beyond a limit the answer is 429, and passwords of this peer are not verified until the period ends. API keys,
     tokens, and passwords that were verified a short while ago are still verified.
+
+    Each process counts for itself. With ``shared``, it also counts with all others that have the same counters.
     """
 
     by_credential: str = "10/minute"
     by_peer: str = "100/minute"
+    shared: RedisCounters | None = None
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            _limit(self, each.name)
+        for each in ("by_credential", "by_peer"):
+            _limit(self, each)
+        if not isinstance(self.shared, RedisCounters | None):
+            raise ConfigurationError('failures: write shared=RedisCounters("rediss://HOST:6379/0")')
 
 
 def _limit(limits: FailureLimits, option: str) -> _Limit:
@@ -88,6 +98,10 @@ class _Counter(NamedTuple):
     limit: _Limit
     owner: str
 
+    @property
+    def shared(self) -> SharedCounter:
+        return SharedCounter(self.limit.item, self.owner)
+
 
 class Throttle:
     """Counts the failed requests of each peer, and of each name that a peer tries.
@@ -100,6 +114,9 @@ class Throttle:
     the time, and its end is an estimate, where ``Retry-After`` has to be true. The price is that around the end of a
     window up to twice the limit may fail.
 
+    Shared counters are exact for guesses that come one after the other. Of guesses that come to several processes at
+    the same moment, each process may verify as many as its own counters allow.
+
     Why this is a class: it counts. One belongs to one guard.
     """
 
@@ -110,6 +127,10 @@ class Throttle:
         self._clock = clock
         self._counters = _Counters(clock)
         self._counted = FixedWindowRateLimiter(self._counters)
+        self._shared = limits.shared
+        #: The shared counters that have reached their limits, and when they end: they need not be asked until then.
+        self._full = BoundedCache[str, float](max_entries=_COUNTERS)
+        self._telling = set[Task[None]]()
         #: How many requests of each counter are being verified, and those that wait for their end.
         self._begun: dict[_Counter, int] = {}
         self._waiting: dict[_Counter, list[tuple[AbstractEventLoop, Future[None]]]] = {}
@@ -124,16 +145,59 @@ class Throttle:
         counters = self._counters_of(peer, names)
         while (full := self._begin(peer, counters)) is not None:
             await full
+        if self._shared is not None:
+            try:
+                await self._ask(self._shared, peer, counters)
+            except BaseException:
+                self._end(counters)
+                raise
         return lambda: self._end(counters)
 
-    def failed(self, scope: Mapping[str, Any], names: Collection[str]) -> TooManyRequestsError | None:
-        """Count a request whose credentials of these names were rejected; the error if that was one too many."""
+    async def failed(self, scope: Mapping[str, Any], names: Collection[str]) -> TooManyRequestsError | None:
+        """Count a request whose credentials of these names were rejected; the error if that was one too many.
+
+        It is counted when this is called: to be cancelled while waiting for the shared counters changes nothing.
+        """
         peer = peer_of(scope)
-        by_peer, *by_name = self._counters_of(peer, names)
+        by_peer, *by_name = counters = self._counters_of(peer, names)
         # Names are not counted beyond the limit of their peer: it would drive out the counters of others by inventing
         # names.
-        over = [by_peer] if not self._hit(by_peer) else [each for each in by_name if not self._hit(each)]
+        over = [] if self._hit(by_peer) else [by_peer]
+        if not over and not self._is_full(by_peer):
+            over = [each for each in by_name if not self._hit(each)]
+        if self._shared is not None:
+            if not self._is_full(by_peer):
+                await self._tell(self._shared, by_peer, () if by_peer in over else by_name)
+            over += [each for each in counters if self._is_full(each)]
         return self._refusal(peer, over) if over else None
+
+    async def _ask(self, shared: RedisCounters, peer: str, counters: tuple[_Counter, ...]) -> None:
+        """TooManyRequestsError: too many failed in all processes together."""
+        self._remember(await shared.full([each.shared for each in counters]))
+        over = [each for each in counters if self._is_full(each)]
+        if over:
+            raise self._refusal(peer, over)
+
+    async def _tell(self, shared: RedisCounters, by_peer: _Counter, by_name: Iterable[_Counter]) -> None:
+        """Count a failure in the shared counters, also if the request is cancelled meanwhile."""
+        others = [each.shared for each in by_name if not self._is_full(each)]
+
+        async def tell() -> None:
+            self._remember(await shared.hit(by_peer.shared, others))
+
+        task = asyncio.get_running_loop().create_task(tell(), context=Context())
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+        await asyncio.wait([task])
+        task.result()
+
+    def _remember(self, full: Mapping[SharedCounter, float]) -> None:
+        now = self._clock()
+        for counter, seconds in full.items():
+            self._full.put(counter.name, now + seconds, until=now + seconds)
+
+    def _is_full(self, counter: _Counter) -> bool:
+        return self._full.get(counter.shared.name, self._clock()) is not None
 
     def _counters_of(self, peer: str, names: Collection[str]) -> tuple[_Counter, ...]:
         by_name = [_Counter(self._by_credential, _digest(f"{peer} {name}")) for name in sorted({*names} - {""})]
@@ -143,7 +207,13 @@ class Throttle:
         return self._counted.hit(counter.limit.item, counter.owner)
 
     def _window(self, counter: _Counter) -> WindowStats:
-        return self._counted.get_window_stats(counter.limit.item, counter.owner)
+        """When the counter ends, and how many more may fail until then; of the counters here and of the shared ones
+        that is stricter."""
+        here = self._counted.get_window_stats(counter.limit.item, counter.owner)
+        ends = None if self._shared is None else self._full.get(counter.shared.name, self._clock())
+        if ends is None:
+            return here
+        return WindowStats(ends if here.remaining else max(ends, here.reset_time), 0)
 
     def _begin(self, peer: str, counters: tuple[_Counter, ...]) -> Future[None] | None:
         """Begin, or return what to wait for."""

@@ -1,14 +1,18 @@
-"""How long requests wait for a database; one event in the audit trail when it is lost, and one when it is back."""
+"""How long, and how often, requests wait for a database; audit events when it is lost and when it is back."""
 
 from __future__ import annotations
 
 import logging
+import math
+import time
 from typing import Final
 
-__all__ = ["REQUEST_SECONDS", "Availability"]
+__all__ = ["REQUEST_SECONDS", "Availability", "Pause"]
 
 REQUEST_SECONDS: Final = 0.25
 """How long a request waits for a database, where nothing else is asked for."""
+
+_PAUSE_SECONDS: Final = 1.0
 
 _log: Final = logging.getLogger("a2a_trust.audit")
 """The logger of ``middleware.audit``, which lists all events."""
@@ -35,3 +39,30 @@ class Availability:
             self._is_lost = False
             event = {"event": "store-found", "detail": self._what}
             _log.warning("the %s is back", self._what, extra={"audit": event})
+
+
+class Pause:
+    """Leaves a lost store alone, for requests that can do without it: not all of them wait for its time limit.
+
+    After a failure, one request per second tries the store. The others go on without it.
+    """
+
+    def __init__(self) -> None:
+        self._is_lost = False
+        self._ends = -math.inf
+
+    def may_try(self) -> bool:
+        """Whether to use the store now. If so, call ``failed`` or ``worked`` then."""
+        now = time.monotonic()
+        if self._is_lost and now < self._ends:
+            return False
+        self._ends = now + _PAUSE_SECONDS  # while this request finds out, the others do not wait
+        return True
+
+    def failed(self) -> None:
+        """The store could not be used in time."""
+        self._is_lost, self._ends = True, time.monotonic() + _PAUSE_SECONDS
+
+    def worked(self) -> None:
+        """The store answered."""
+        self._is_lost = False

@@ -1,43 +1,67 @@
 """Counters of failed credentials in Redis or Valkey, which the processes and machines of an agent share.
 
-``limits`` counts, in fixed windows. A counter is one key that expires with its window, and its name has digests of
+A counter is one key that expires with its window, which begins with its first failure. The name of a key has digests of
 peers and user names only. The server may drop counters: each process still has its own.
+
+All counters that are asked or told about while the server works on others share the next trip, so a burst of requests
+takes a few trips and is no outage. The storage of ``limits`` for Redis makes a trip for each: 1,000 peers at once took
+longer than requests wait, and were not counted.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from weakref import WeakKeyDictionary
+import asyncio
+from asyncio import Future
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+from a2a_trust.auth.look_ups import LookUps
 from a2a_trust.databases.availability import REQUEST_SECONDS, Pause
 from a2a_trust.databases.redis import RedisServer
-from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
+from a2a_trust.errors import KeySourceUnavailableError
 
 if TYPE_CHECKING:
     from limits import RateLimitItem
-    from limits.aio.strategies import FixedWindowRateLimiter
 
 __all__ = ["RedisCounters", "SharedCounter"]
 
-_PREFIX: Final = "a2a:failures:fixed-window"
-"""The strategies of ``limits`` do not read each other's keys."""
+_K = TypeVar("_K")
 
-_ROUNDED: Final = 0.5
-"""Redis rounds the rest of a window to whole seconds; so much later, in seconds, it has certainly ended."""
+_PREFIX: Final = "a2a:failures:fixed-window:"
+"""Another strategy could not read these keys."""
 
 
 class SharedCounter(NamedTuple):
-    """What is counted: for a limit, the failures of an owner, which is a digest."""
+    """What is counted: the failures of an owner, which is a digest, for a limit of so many in so many seconds."""
 
-    item: RateLimitItem
-    owner: str
+    name: str
+    amount: int
+    seconds: int
+
+    @classmethod
+    def of(cls, item: RateLimitItem, owner: str) -> SharedCounter:
+        """Processes with other limits count elsewhere."""
+        return cls(item.key_for(owner), item.amount, item.get_expiry())
 
     @property
-    def name(self) -> str:
-        """The name of the counter; that of its key is longer."""
-        return str(self.item.key_for(self.owner))
+    def key(self) -> str:
+        return _PREFIX + self.name
+
+
+class _Hit(NamedTuple):
+    """One failure to count: two of them are never one look-up."""
+
+    counter: SharedCounter
+    number: int
+
+
+class _Window(NamedTuple):
+    """How many failed, and in how many seconds the counter ends."""
+
+    failures: int
+    rest: float
 
 
 class RedisCounters:
@@ -51,13 +75,8 @@ class RedisCounters:
 
     def __init__(self, url: str) -> None:
         """``url``: ``rediss://HOST:6379/0``, or ``redis://…`` without TLS. ConfigurationError: it is no such URL, or
-        an extra is not installed.
+        the extra is not installed.
         """
-        try:
-            from limits.aio.storage import RedisStorage
-            from limits.aio.strategies import FixedWindowRateLimiter
-        except ImportError:
-            raise ConfigurationError('RedisCounters needs limits: pip install "a2a-trust[server,redis]"') from None
         self._server = RedisServer(
             url,
             what="counters of failed credentials",
@@ -66,63 +85,68 @@ class RedisCounters:
             may_drop=True,
         )
         self._pause = Pause()
-        self._limiters: WeakKeyDictionary[Any, FixedWindowRateLimiter] = WeakKeyDictionary()
-        self._storage, self._limiter = RedisStorage, FixedWindowRateLimiter
+        self._reads = LookUps(self._read)
+        self._writes = LookUps(self._write)
+        self._numbers = count()
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         await self._server.aclose()
 
-    async def full(self, counters: Sequence[SharedCounter]) -> dict[SharedCounter, float]:
-        """The counters that have reached their limits, and in how many seconds each ends; empty when Redis cannot
-        tell."""
-
-        async def ask(limiter: FixedWindowRateLimiter) -> dict[SharedCounter, float]:
-            return {each: await _rest(limiter, each) for each in counters if not await limiter.test(*each)}
-
-        return await self._asked(ask)
-
-    async def hit(self, first: SharedCounter, others: Sequence[SharedCounter]) -> dict[SharedCounter, float]:
-        """Count a failure; returns as ``full`` the counters that are beyond their limits now. The others are counted
-        only if the first is not beyond its own.
-        """
-
-        async def count(limiter: FixedWindowRateLimiter) -> dict[SharedCounter, float]:
-            if not await limiter.hit(*first):
-                return {first: await _rest(limiter, first)}
-            return {each: await _rest(limiter, each) for each in others if not await limiter.hit(*each)}
-
-        return await self._asked(count)
-
-    async def _asked(
-        self, work: Callable[[FixedWindowRateLimiter], Coroutine[Any, Any, dict[SharedCounter, float]]]
-    ) -> dict[SharedCounter, float]:
+    async def full(self, counters: Iterable[SharedCounter]) -> dict[str, float]:
+        """The names of the counters that have reached their limits, and in how many seconds each ends; empty when Redis
+        cannot tell."""
         if not self._pause.may_try():
             return {}
-        try:
-            async with self._server.session() as client:
-                found = await work(self._of(client))
-        except (KeySourceUnavailableError, ValueError, TypeError):  # or what is there is no number
-            self._pause.failed()
+        windows = await _found(self._reads, counters)
+        return {each.name: window.rest for each, window in windows.items() if window.failures >= each.amount}
+
+    async def hit(self, counters: Iterable[SharedCounter]) -> dict[str, float]:
+        """Count a failure, also if the caller is cancelled meanwhile; returns as ``full`` the counters that are beyond
+        their limits now."""
+        if not self._pause.may_try():
             return {}
-        self._pause.worked()
-        return found
+        windows = await _found(self._writes, [_Hit(each, next(self._numbers)) for each in counters])
+        return {
+            hit.counter.name: window.rest for hit, window in windows.items() if window.failures > hit.counter.amount
+        }
 
-    def _of(self, client: Any) -> FixedWindowRateLimiter:
-        """The counters behind the connections of this client: those of ``limits`` would have no time limits."""
-        limiter = self._limiters.get(client)
-        if limiter is None:
-            storage = self._storage(
-                "async+redis://",
-                implementation="redispy",
-                key_prefix=_PREFIX,
-                connection_pool=client.connection_pool,
-            )
-            limiter = self._limiters[client] = self._limiter(storage)
-        return limiter
+    async def _read(self, counters: tuple[SharedCounter, ...]) -> Mapping[SharedCounter, _Window | None]:
+        with self._pause.trip():
+            async with self._server.session() as client, client.pipeline(transaction=False) as pipeline:
+                for counter in counters:
+                    pipeline.get(counter.key)
+                    pipeline.pttl(counter.key)
+                answers = await pipeline.execute()
+        return {each: _window(each, *answers[2 * place :][:2]) for place, each in enumerate(counters)}
+
+    async def _write(self, hits: tuple[_Hit, ...]) -> Mapping[_Hit, _Window | None]:
+        with self._pause.trip():
+            async with self._server.session() as client, client.pipeline(transaction=True) as pipeline:
+                for counter, _ in hits:
+                    pipeline.incr(counter.key)
+                    pipeline.expire(counter.key, counter.seconds, nx=True)  # never a counter without an end
+                    pipeline.pttl(counter.key)
+                answers = await pipeline.execute()
+        return {hit: _window(hit.counter, answers[3 * place], answers[3 * place + 2]) for place, hit in enumerate(hits)}
 
 
-async def _rest(limiter: FixedWindowRateLimiter, counter: SharedCounter) -> float:
-    """In how many seconds the counter ends. No server makes that longer than the window of the limit."""
-    ends = (await limiter.get_window_stats(*counter)).reset_time
-    return min(ends - time.time() + _ROUNDED, counter.item.get_expiry())
+async def _found(look_ups: LookUps[_K, _Window | None], keys: Iterable[_K]) -> dict[_K, _Window]:
+    """What is found in time."""
+    futures: dict[_K, Future[_Window | None]] = {}
+    with suppress(KeySourceUnavailableError):  # too many wait
+        for key in keys:
+            futures[key] = look_ups.begin(key)
+    if futures:
+        await asyncio.wait(futures.values(), timeout=REQUEST_SECONDS)
+    known = {key: each for key, each in futures.items() if each.done() and not each.cancelled()}
+    return {key: found for key, each in known.items() if not each.exception() and (found := each.result())}
+
+
+def _window(counter: SharedCounter, failures: Any, milliseconds: Any) -> _Window | None:
+    """No server makes a window longer than it is. None if what is there is no counter."""
+    try:
+        failures, seconds = int(failures or 0), int(milliseconds) / 1000
+    except (ValueError, TypeError):
+        return None
+    return _Window(failures, min(seconds, counter.seconds)) if seconds > 0 else None

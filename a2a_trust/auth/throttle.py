@@ -15,10 +15,9 @@ import hashlib
 import math
 import re
 import time
-from asyncio import AbstractEventLoop, Future, Task
-from collections.abc import Callable, Collection, Iterable, Mapping
+from asyncio import AbstractEventLoop, Future
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from contextvars import Context
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address, ip_network
 from threading import Lock
@@ -100,7 +99,7 @@ class _Counter(NamedTuple):
 
     @property
     def shared(self) -> SharedCounter:
-        return SharedCounter(self.limit.item, self.owner)
+        return SharedCounter.of(self.limit.item, self.owner)
 
 
 class Throttle:
@@ -130,7 +129,6 @@ class Throttle:
         self._shared = limits.shared
         #: The shared counters that have reached their limits, and when they end: they need not be asked until then.
         self._full = BoundedCache[str, float](max_entries=_COUNTERS)
-        self._telling = set[Task[None]]()
         #: How many requests of each counter are being verified, and those that wait for their end.
         self._begun: dict[_Counter, int] = {}
         self._waiting: dict[_Counter, list[tuple[AbstractEventLoop, Future[None]]]] = {}
@@ -167,34 +165,22 @@ class Throttle:
             over = [each for each in by_name if not self._hit(each)]
         if self._shared is not None:
             if not self._is_full(by_peer):
-                await self._tell(self._shared, by_peer, () if by_peer in over else by_name)
+                told = [by_peer] if by_peer in over else [each for each in counters if not self._is_full(each)]
+                self._remember(await self._shared.hit(each.shared for each in told))
             over += [each for each in counters if self._is_full(each)]
         return self._refusal(peer, over) if over else None
 
     async def _ask(self, shared: RedisCounters, peer: str, counters: tuple[_Counter, ...]) -> None:
         """TooManyRequestsError: too many failed in all processes together."""
-        self._remember(await shared.full([each.shared for each in counters]))
+        self._remember(await shared.full(each.shared for each in counters))
         over = [each for each in counters if self._is_full(each)]
         if over:
             raise self._refusal(peer, over)
 
-    async def _tell(self, shared: RedisCounters, by_peer: _Counter, by_name: Iterable[_Counter]) -> None:
-        """Count a failure in the shared counters, also if the request is cancelled meanwhile."""
-        others = [each.shared for each in by_name if not self._is_full(each)]
-
-        async def tell() -> None:
-            self._remember(await shared.hit(by_peer.shared, others))
-
-        task = asyncio.get_running_loop().create_task(tell(), context=Context())
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
-        await asyncio.wait([task])
-        task.result()
-
-    def _remember(self, full: Mapping[SharedCounter, float]) -> None:
+    def _remember(self, full: Mapping[str, float]) -> None:
         now = self._clock()
-        for counter, seconds in full.items():
-            self._full.put(counter.name, now + seconds, until=now + seconds)
+        for name, seconds in full.items():
+            self._full.put(name, now + seconds, until=now + seconds)
 
     def _is_full(self, counter: _Counter) -> bool:
         return self._full.get(counter.shared.name, self._clock()) is not None

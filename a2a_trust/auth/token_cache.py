@@ -100,9 +100,13 @@ class RedisTokenCache:
 
     async def find(self, slot: bytes, *, first: bool) -> SharedAnswer | None:
         """The answer in the slot; None without one, or when nobody can tell. ``first`` as in ``LookUps``."""
+        if not self._pause.may_try():
+            return None
         try:
-            sealed = await self._look_ups.find(slot, first=first)
-        except KeySourceUnavailableError:  # too many wait
+            look_up = self._look_ups.begin(slot, first=first)
+            await asyncio.wait([look_up], timeout=REQUEST_SECONDS)
+            sealed = look_up.result() if look_up.done() else None
+        except KeySourceUnavailableError:
             return None
         return None if sealed is None else self._opened(slot, sealed)
 
@@ -113,13 +117,9 @@ class RedisTokenCache:
         milliseconds = int(seconds * 1000)
         if len(sealed) > _LARGEST or milliseconds < 1 or not self._pause.may_try():
             return
-        try:
+        with suppress(KeySourceUnavailableError), self._pause.trip():
             async with self._server.session() as client:
                 await client.set(slot, sealed, px=milliseconds)
-        except KeySourceUnavailableError:
-            self._pause.failed()
-        else:
-            self._pause.worked()
 
     def forget(self, slot: bytes) -> None:
         """Remove the answer, if the server can: in the background of the running event loop; without one, the caller
@@ -140,17 +140,11 @@ class RedisTokenCache:
                 await client.delete(slot)
 
     async def _trip(self, slots: tuple[bytes, ...]) -> Mapping[bytes, bytes]:
-        if not self._pause.may_try():
-            return {}
-        try:
+        with self._pause.trip():
             async with self._server.session() as client, client.pipeline(transaction=False) as pipeline:
                 for slot in slots:
                     pipeline.getrange(slot, 0, _LARGEST - 1)
                 values = await pipeline.execute()
-        except KeySourceUnavailableError:
-            self._pause.failed()
-            return {}
-        self._pause.worked()
         return {slot: value for slot, value in zip(slots, values, strict=True) if value}
 
     def _opened(self, slot: bytes, sealed: Any) -> SharedAnswer | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 __all__ = ["REQUEST_SECONDS", "Availability", "Pause"]
@@ -52,17 +54,19 @@ class Pause:
         self._ends = -math.inf
 
     def may_try(self) -> bool:
-        """Whether to use the store now. If so, call ``failed`` or ``worked`` then."""
+        """Whether to use the store now. If so, make a ``trip``."""
         now = time.monotonic()
         if self._is_lost and now < self._ends:
             return False
         self._ends = now + _PAUSE_SECONDS  # while this request finds out, the others do not wait
         return True
 
-    def failed(self) -> None:
-        """The store could not be used in time."""
-        self._is_lost, self._ends = True, time.monotonic() + _PAUSE_SECONDS
-
-    def worked(self) -> None:
-        """The store answered."""
+    @contextmanager
+    def trip(self) -> Iterator[None]:
+        """The block uses the store, and raises if that cannot be used."""
+        try:
+            yield
+        except Exception:
+            self._is_lost, self._ends = True, time.monotonic() + _PAUSE_SECONDS
+            raise
         self._is_lost = False

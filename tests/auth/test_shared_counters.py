@@ -15,6 +15,7 @@ import pytest
 from a2a_trust.auth.shared_counters import RedisCounters
 from a2a_trust.auth.throttle import FailureLimits, Throttle
 from a2a_trust.databases import availability
+from a2a_trust.databases import redis as databases
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, TooManyRequestsError
 from a2a_trust.middleware.options import RequestRules
 from tests.auth.passwords import Passwords
@@ -60,15 +61,19 @@ async def throttles(url: str, count: int = 2, **given: str) -> AsyncIterator[lis
 @contextmanager
 def counting_trips(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     trips: list[int] = []
-    real = RedisCounters._asked
+    real = databases.RedisServer.session
 
-    async def counted(shared: RedisCounters, work: Any) -> Any:
+    def counted(server: Any) -> Any:
         trips.append(1)
-        return await real(shared, work)
+        return real(server)
 
     with monkeypatch.context() as patch:
-        patch.setattr(RedisCounters, "_asked", counted)
+        patch.setattr(databases.RedisServer, "session", counted)
         yield trips
+
+
+def events(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.__dict__["audit"]["event"] for record in caplog.records if record.name == "a2a_trust.audit"]
 
 
 # Limits
@@ -225,6 +230,38 @@ async def test_redis_may_drop_counters_to_make_room(redis_url: str, redis_server
             client.config_set("maxmemory-policy", "noeviction")
 
 
+async def test_a_burst_takes_few_trips_and_is_no_outage(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With a trip for each request, a burst of strangers takes longer than requests wait, and opens the limits."""
+
+    async def fail(throttle: Throttle, peer: str, name: str) -> None:
+        peer_scope = {"client": (peer, 1)}
+        end = await throttle.begin(peer_scope, {name})
+        await asyncio.sleep(0)
+        await throttle.failed(peer_scope, {name})
+        end()
+
+    async with throttles(redis_url) as (one, two):
+        for _ in range(3):
+            await fail(one, "192.0.2.7", "ann")
+        with counting_trips(monkeypatch) as trips:
+            peers = [f"198.18.{number // 250}.{number % 250}" for number in range(1000)]
+            guesses = [two.begin(PEER, {"ann"}) for _ in range(1000)]
+            _, refused = await asyncio.gather(
+                asyncio.gather(*(fail(two, peer, "bob") for peer in peers)),
+                asyncio.gather(*guesses, return_exceptions=True),
+            )
+        assert {type(each) for each in refused} == {REFUSED}
+        assert len(trips) < 200
+        for _ in range(2):
+            await asyncio.gather(*(fail(one, peer, "bob") for peer in peers))
+        for peer in peers:
+            with pytest.raises(REFUSED):
+                await two.begin({"client": (peer, 1)}, {"bob"})
+    assert events(caplog) == []
+
+
 # Callers that go away
 
 
@@ -252,7 +289,7 @@ async def test_a_caller_that_goes_away_while_its_failure_is_counted_counts_once(
         judge = guard(Passwords(), only)
         with own_redis.frozen():
             for _ in range(2):
-                only._shared._pause.worked()  # type: ignore[union-attr]
+                only._shared._pause._is_lost = False  # type: ignore[union-attr]
                 with anyio.move_on_after(0.05):
                     await outcome(judge, key=WRONG_KEY)
         by_name = only._counters_of("192.0.2.7", [KEY[:16]])[1]
@@ -263,7 +300,7 @@ async def test_a_caller_that_goes_away_while_redis_is_asked_holds_nobody_up(own_
     async with throttles(own_redis.url, 1) as (only,):
         with own_redis.frozen():
             for _ in range(3):
-                only._shared._pause.worked()  # type: ignore[union-attr]
+                only._shared._pause._is_lost = False  # type: ignore[union-attr]
                 with anyio.move_on_after(0.05):
                     await only.begin(PEER, {"ann"})
         assert only._begun == {}
@@ -271,10 +308,6 @@ async def test_a_caller_that_goes_away_while_redis_is_asked_holds_nobody_up(own_
 
 
 # Outages
-
-
-def events(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.__dict__["audit"]["event"] for record in caplog.records if record.name == "a2a_trust.audit"]
 
 
 async def test_without_redis_each_process_counts_for_itself(

@@ -29,6 +29,9 @@ __all__ = ["RedisCounters", "SharedCounter"]
 
 _K = TypeVar("_K")
 
+_TRIP_SECONDS: Final = 0.2
+"""Shorter than a request waits: who waited for a trip that failed makes no other one."""
+
 _PREFIX: Final = "a2a:failures:fixed-window:"
 """Another strategy could not read these keys."""
 
@@ -81,7 +84,7 @@ class RedisCounters:
             url,
             what="counters of failed credentials",
             unavailable=KeySourceUnavailableError,
-            timeout=REQUEST_SECONDS,
+            timeout=_TRIP_SECONDS,
             may_drop=True,
         )
         self._pause = Pause()

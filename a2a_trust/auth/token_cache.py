@@ -46,6 +46,8 @@ _VERSION: Final = b"1"
 _PREFIX: Final = b"a2a:token:" + _VERSION + b":"
 _LARGEST: Final = 65_536
 """The largest sealed answer, in bytes: no more is ever read from the server."""
+_TRIP_SECONDS: Final = 0.2
+"""Shorter than a request waits: who waited for a trip that failed makes no other one."""
 _TIME: Final = struct.Struct(">d")
 
 
@@ -81,7 +83,7 @@ class RedisTokenCache:
             url,
             what="cache of opaque tokens",
             unavailable=KeySourceUnavailableError,
-            timeout=REQUEST_SECONDS,
+            timeout=_TRIP_SECONDS,
             may_drop=True,
         )
         self._seal = Seal(secret, b"a2a_trust introspection " + _VERSION)

@@ -105,6 +105,21 @@ async def test_a_value_that_was_made_or_changed_is_a_miss(redis_url: str, attack
         assert server.asked == [EVE, EVE]
 
 
+async def test_no_more_than_an_answer_is_read(redis_url: str, attacker: Attacker, redis_server: RedisServer) -> None:
+    """A value of 500 MB would take the memory of every replica."""
+    async with introspecting(**{EVE: active(sub="eve")}) as server:
+        async with replica(server, redis_url) as one:
+            await one.verify(EVE, NOW)
+        ((slot, own),) = attacker.values().items()
+        attacker.write(slot, own + bytes(1_000_000))
+        with redis_server.client() as client:
+            before = client.info("stats")["total_net_output_bytes"]
+        async with replica(server, redis_url) as two:
+            await two.verify(EVE, NOW)
+        with redis_server.client() as client:
+            assert client.info("stats")["total_net_output_bytes"] - before < 100_000
+
+
 async def test_the_answer_about_one_token_is_not_that_about_another(redis_url: str, attacker: Attacker) -> None:
     """The attacker wants the identity of ann for the token of eve, or for one that was never issued."""
     async with introspecting(**{EVE: active(sub="eve"), ANN: active(sub="ann")}) as server:

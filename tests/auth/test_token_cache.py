@@ -294,6 +294,24 @@ async def test_an_answer_of_before_is_not_shared_after_a_token_was_forgotten(
     assert values(redis_server) == {}
 
 
+async def test_a_token_that_is_forgotten_while_it_is_looked_up_is_asked_about(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with introspecting(good=active()) as server, replicas(server, redis_url) as (one, two):
+        await one.verify("good", NOW)
+        real = RedisTokenCache.find
+
+        async def slow(*args: Any, **named: Any) -> Any:
+            found = await real(*args, **named)
+            two.forget("good")  # revoked now
+            server.tokens.clear()
+            return found
+
+        monkeypatch.setattr(RedisTokenCache, "find", slow)
+        with pytest.raises(InvalidCredentialsError, match="not active"):
+            await two.verify("good", NOW)
+
+
 async def test_a_thread_without_an_event_loop_may_forget(own_redis: RedisServer) -> None:
     async with introspecting(good=active()) as server, replicas(server, own_redis.url) as (one, two):
         await one.verify("good", NOW)
@@ -344,7 +362,7 @@ async def test_a_frozen_redis_delays_one_request_and_then_none_for_a_second(own_
 
         await seconds("t0")  # connects
         with own_redis.frozen():
-            assert 0.2 < await seconds("t1") < 0.4
+            assert 0.15 < await seconds("t1") < 0.4
             begun = time.monotonic()
             assert max([await seconds(token) for token in tokens[2:30]]) < 0.1
             assert time.monotonic() - begun < 0.9
@@ -381,6 +399,20 @@ async def test_an_emptied_redis_and_another_secret_are_misses(
         assert server.asked == ["good"] * 4
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
     assert "not sealed with this secret" in caplog.text
+
+
+async def test_redis_may_drop_answers_to_make_room(redis_url: str, redis_server: RedisServer) -> None:
+    with redis_server.client() as client:
+        client.config_set("maxmemory", "100mb")
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            async with introspecting(good=active()) as server, replicas(server, redis_url) as verifiers:
+                for each in verifiers:
+                    await each.verify("good", NOW)
+            assert server.asked == ["good"]
+        finally:
+            client.config_set("maxmemory", "0")
+            client.config_set("maxmemory-policy", "noeviction")
 
 
 async def test_an_answer_that_is_too_large_is_not_shared(redis_url: str, redis_server: RedisServer) -> None:

@@ -164,16 +164,7 @@ class IntrospectionVerifier(BoundVerifier[str]):
         _check_issuer(issuer)
         _check_bool("knows_access_tokens_only", knows_access_tokens_only)
         _check_bool("allow_missing_audience", allow_missing_audience)
-        if isinstance(remember_for, bool) or not 0 <= remember_for <= MAX_REMEMBERED:
-            raise ConfigurationError(
-                f"IntrospectionVerifier: remember_for={remember_for!r:.40} is not 0 to {MAX_REMEMBERED:.0f} seconds"
-            )
-        if type(remember) is not int or remember < 0:
-            raise ConfigurationError(
-                f"IntrospectionVerifier: remember={remember!r:.40} is not a number of tokens; write 0 or more"
-            )
-        if not isinstance(shared, RedisTokenCache | None):
-            raise ConfigurationError("IntrospectionVerifier: write shared=RedisTokenCache(url, secret=…)")
+        _check_memory(remember_for, remember, shared)
         check_fetcher(fetcher)
         self._issuer, self._audiences = issuer, audiences_of(audience, "IntrospectionVerifier")
         self._scopes, self._marks = ScopeClaims(scopes_from), marks_of(marked_by)
@@ -202,7 +193,7 @@ class IntrospectionVerifier(BoundVerifier[str]):
         #: Answers of verifiers of another configuration are not ours, whatever the rules 4 to 7 say of them.
         decides = [issuer, sorted(self._audiences), endpoint, client_id, signed_answers is not None]
         self._configuration = hashlib.sha256(json.dumps(decides).encode()).digest()
-        #: What was forgotten: the shared cache may not know yet, and another replica may not have heard of it.
+        #: Forgotten tokens, whose shared answers are not read: perhaps they could not be removed.
         self._not_shared: BoundedCache[bytes, bool] = BoundedCache(max_entries=_FORGOTTEN_TOKENS)
         #: How often tokens were forgotten: an answer to a question of before then is not remembered, nor waited for.
         self._forgotten = 0
@@ -455,6 +446,19 @@ def _check_issuer(issuer: object) -> None:
 def _check_bool(name: str, given: object) -> None:
     if type(given) is not bool:
         raise ConfigurationError(f"IntrospectionVerifier: {name} is True or False")
+
+
+def _check_memory(remember_for: float, remember: object, shared: object) -> None:
+    if isinstance(remember_for, bool) or not 0 <= remember_for <= MAX_REMEMBERED:
+        raise ConfigurationError(
+            f"IntrospectionVerifier: remember_for={remember_for!r:.40} is not 0 to {MAX_REMEMBERED:.0f} seconds"
+        )
+    if type(remember) is not int or remember < 0:
+        raise ConfigurationError(
+            f"IntrospectionVerifier: remember={remember!r:.40} is not a number of tokens; write 0 or more"
+        )
+    if not isinstance(shared, RedisTokenCache | None):
+        raise ConfigurationError("IntrospectionVerifier: write shared=RedisTokenCache(url, secret=…)")
 
 
 def _check_kind(claims: JSONObject, names: Iterable[str]) -> bool:

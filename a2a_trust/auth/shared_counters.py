@@ -37,7 +37,7 @@ _PREFIX: Final = "a2a:failures:fixed-window:"
 
 
 class SharedCounter(NamedTuple):
-    """What is counted: the failures of an owner, which is a digest, for a limit of so many in so many seconds."""
+    """Counts the failures of an owner, which is a digest, for a limit of so many in so many seconds."""
 
     name: str
     amount: int
@@ -135,7 +135,7 @@ class RedisCounters:
 
 
 async def _found(look_ups: LookUps[_K, _Window | None], keys: Iterable[_K]) -> dict[_K, _Window]:
-    """What is found in time."""
+    """The windows that are found in time."""
     futures: dict[_K, Future[_Window | None]] = {}
     with suppress(KeySourceUnavailableError):  # too many wait
         for key in keys:
@@ -147,7 +147,7 @@ async def _found(look_ups: LookUps[_K, _Window | None], keys: Iterable[_K]) -> d
 
 
 def _window(counter: SharedCounter, failures: Any, milliseconds: Any) -> _Window | None:
-    """No server makes a window longer than it is. None if what is there is no counter."""
+    """The window, which no server makes longer than it is; or None if the key holds no counter."""
     try:
         failures, seconds = int(failures or 0), int(milliseconds) / 1000
     except (ValueError, TypeError):

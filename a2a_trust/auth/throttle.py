@@ -55,7 +55,7 @@ class FailureLimits:
     Beyond a limit the answer is 429, and passwords of this peer are not verified until the period ends. API keys,
     tokens, and passwords that were verified a short while ago are still verified.
 
-    Each process counts for itself. With ``shared``, it also counts with all others that have the same counters.
+    Each process has its own counters. With ``shared``, all processes of the agent have common counters, too.
     """
 
     by_credential: str = "10/minute"
@@ -113,8 +113,8 @@ class Throttle:
     the time, and its end is an estimate, where ``Retry-After`` has to be true. The price is that around the end of a
     window up to twice the limit may fail.
 
-    Shared counters are exact for guesses that come one after the other. Of guesses that come to several processes at
-    the same moment, each process may verify as many as its own counters allow.
+    Shared counters are exact if guesses come one after the other. If guesses come to several processes at the same
+    moment, each process may verify as many as its own counters allow.
 
     Why this is a class: it counts. One belongs to one guard.
     """

@@ -52,7 +52,7 @@ _TIME: Final = struct.Struct(">d")
 
 
 class SharedAnswer(NamedTuple):
-    """What the issuer said about a token, and when it was asked, in seconds since the epoch."""
+    """The issuer's answer about a token, and when it was asked, in seconds since the epoch."""
 
     asked: float
     answer: JSONObject

@@ -18,15 +18,16 @@ from a2a_trust.auth import (
     PostgresApiKeys,
     PostgresProofMemory,
     ProofMemory,
-    RedisAnswers,
     RedisApiKeys,
-    RedisFailures,
+    RedisCounters,
     RedisProofMemory,
+    RedisTokenCache,
     SqliteApiKeys,
     SqliteProofMemory,
     VolatileProofMemory,
 )
 from a2a_trust.auth.throttle import FailureLimits, Throttle
+from a2a_trust.auth.token_cache import SharedAnswer, slot_of
 from benchmarks.rounds import Contender, Row, Timer
 from benchmarks.setting import Setting
 from tests.databases import PostgresServer, RedisServer, has_known_proofs_for_long, running_postgres, running_redis
@@ -143,9 +144,9 @@ def _found(store: ApiKeyStore, digests: list[bytes]) -> Callable[[], Awaitable[o
 def _of_password(loop: asyncio.AbstractEventLoop, setting: Setting, redis: RedisServer) -> Row:
     """What comes before a password is hashed, and what an opaque token costs that another replica asked about."""
     peer = {"client": ("192.0.2.1", 1)}
-    answers = RedisAnswers(redis.url, secret=bytes(32), timeout=60)
+    answers, slot = RedisTokenCache(redis.url, secret=bytes(32)), slot_of(bytes(32), bytes(32))
     answer = {"active": True, "sub": "ann", "scope": "read", "token_type": "Bearer"}
-    loop.run_until_complete(answers.put(bytes(32), "", answer, at=time.time(), seconds=1_000))
+    loop.run_until_complete(answers.keep(slot, SharedAnswer(time.time(), answer), 1_000))
 
     def limited(limits: FailureLimits) -> Callable[[], Awaitable[object]]:
         throttle = Throttle(limits)
@@ -156,14 +157,14 @@ def _of_password(loop: asyncio.AbstractEventLoop, setting: Setting, redis: Redis
         return use
 
     async def answered() -> None:
-        if await answers.get(bytes(32), "") is None:
+        if await answers.find(slot, first=True) is None:
             raise AssertionError("an answer is not found")
 
-    shared = FailureLimits(shared=RedisFailures(redis.url, timeout=60))
+    shared = FailureLimits(shared=RedisCounters(redis.url))
     contenders = {
         "limits of this process": limited(FailureLimits()),
-        "limits with RedisFailures": limited(shared),
-        "an answer from RedisAnswers": answered,
+        "limits with RedisCounters": limited(shared),
+        "an answer from RedisTokenCache": answered,
     }
     return Row(
         title="before a password is verified, and an answer about a token",

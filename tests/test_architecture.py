@@ -89,9 +89,9 @@ STANDARD = {
     "contextvars", "copy", "dataclasses", "datetime", "decimal", "email", "enum", "errno", "fcntl", "fnmatch",
     "functools", "__future__", "gc", "getpass", "hashlib", "hmac", "importlib", "inspect", "io", "ipaddress",
     "itertools", "json", "logging", "math", "multiprocessing", "operator", "os", "pathlib", "queue", "re", "resource",
-    "secrets", "shlex", "shutil", "signal", "socket", "ssl", "stat", "sys", "tempfile", "textwrap", "threading",
-    "time", "tomllib", "traceback", "types", "typing", "unicodedata", "urllib", "uuid", "warnings", "weakref",
-    "zlib",
+    "secrets", "shlex", "shutil", "signal", "socket", "ssl", "stat", "struct", "sys", "tempfile", "textwrap",
+    "threading", "time", "tomllib", "traceback", "types", "typing", "unicodedata", "urllib", "uuid", "warnings",
+    "weakref", "zlib",
 }  # fmt: skip
 
 

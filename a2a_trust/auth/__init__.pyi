@@ -44,8 +44,8 @@ from a2a_trust.auth.proofs.memory import VolatileProofMemory as VolatileProofMem
 from a2a_trust.auth.proofs.postgres import PostgresProofMemory as PostgresProofMemory
 from a2a_trust.auth.proofs.redis import RedisProofMemory as RedisProofMemory
 from a2a_trust.auth.proofs.sqlite import SqliteProofMemory as SqliteProofMemory
-from a2a_trust.auth.shared_answers import RedisAnswers as RedisAnswers
-from a2a_trust.auth.shared_failures import RedisFailures as RedisFailures
+from a2a_trust.auth.shared_counters import RedisCounters as RedisCounters
 from a2a_trust.auth.subject_token import SubjectToken as SubjectToken
 from a2a_trust.auth.throttle import FailureLimits as FailureLimits
+from a2a_trust.auth.token_cache import RedisTokenCache as RedisTokenCache
 from a2a_trust.auth.token_claims import AccessTokenMark as AccessTokenMark

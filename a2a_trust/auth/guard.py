@@ -213,7 +213,7 @@ class Guard:
             evidence = await verifying  # 2
         except TooManyRequestsError as error:
             return Refused(error)
-        if evidence.rejected and (rejected := self._rejected(evidence, carried, scope)):  # 3
+        if evidence.rejected and (rejected := await self._rejected(evidence, carried, scope)):  # 3
             return rejected
         if evidence.is_bound or evidence.dpop_token:
             refused = await self._key_without_proof(evidence, lines.get(_PROOF, _NO_LINES), scope, now)  # 4
@@ -288,14 +288,15 @@ class Guard:
         }
         end = await self._throttle.begin(scope, guessed) if guessed else None
         try:
-            evidence = await _verify(carried, now)
+            try:
+                evidence = await _verify(carried, now)
+            except BaseException:
+                # A client that disconnects before the outcome has also caused a password hash.
+                if guessed:
+                    await self._throttle.failed(scope, guessed)
+                raise
             if evidence.rejected:
-                evidence.too_many = self._count(evidence, carried, scope)
-        except BaseException:
-            # A client that disconnects before the outcome has also caused a password hash.
-            if guessed:
-                self._throttle.failed(scope, guessed)
-            raise
+                evidence.too_many = await self._count(evidence, carried, scope)
         finally:
             if end is not None:
                 end()
@@ -303,7 +304,7 @@ class Guard:
 
     # 3
 
-    def _count(self, evidence: _Evidence, carried: list[_Carried], scope: Any) -> TooManyRequestsError | None:
+    async def _count(self, evidence: _Evidence, carried: list[_Carried], scope: Any) -> TooManyRequestsError | None:
         """Count a request with rejected credentials; returns the error if it exceeds a limit.
 
         If schemes share a place, one verifier that accepts is enough. An unavailable verifier is not, because its
@@ -315,9 +316,9 @@ class Guard:
             for each, came, _ in carried
             if each.name_of and each.name in evidence.rejected and each.place not in accepted
         }
-        return self._throttle.failed(scope, failed) if failed else None
+        return await self._throttle.failed(scope, failed) if failed else None
 
-    def _rejected(self, evidence: _Evidence, carried: list[_Carried], scope: Any) -> Refused | None:
+    async def _rejected(self, evidence: _Evidence, carried: list[_Carried], scope: Any) -> Refused | None:
         """The rejection of a credential that no verifier accepts, or the rejection for too many failures.
 
         Schemes may share a place (two issuers of bearer tokens). Its credential is valid if one verifier accepts it;
@@ -329,7 +330,7 @@ class Guard:
             for name, error in evidence.rejected.items()
             if self.place(name) not in open_places
         ]
-        too_many = evidence.too_many if self._may_be_guessed else self._count(evidence, carried, scope)
+        too_many = evidence.too_many if self._may_be_guessed else await self._count(evidence, carried, scope)
         if invalid and too_many is not None:
             return Refused(too_many)
         return min(invalid, key=lambda each: isinstance(each.error, UnrecognizedCredentialsError), default=None)

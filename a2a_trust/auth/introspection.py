@@ -5,7 +5,8 @@ The rules, in the order in which they are applied:
 1. A remembered token is answered from memory. No question of anybody else delays that.
 2. A JWT of another issuer is for another verifier, and is sent nowhere. One that has expired, or is an ID, refresh or
    logout token by its own claims, is rejected without a question. Unverified claims can only reject a token.
-3. The server is asked by the rules of ``introspection_endpoint``; all who bring the same token wait for one question.
+3. With ``shared``, what the server answered to another replica is looked up, by the rules of ``token_cache``. Then the
+   server is asked by the rules of ``introspection_endpoint``. All who bring the same token wait for one question.
 4. ``active`` is true. ``iss`` and ``aud``, where the answer has them, are ours; ``exp`` lies ahead, ``nbf`` and ``iat``
    do not.
 5. The answer shows that the token is an access token, and nothing in it says that it is another kind of token. Servers
@@ -15,7 +16,8 @@ The rules, in the order in which they are applied:
 
 A valid token is remembered by the digest of the whole token, for ``remember_for`` seconds at most: so long it counts
 after its revocation, and while the server is down. Invalid ones are remembered for ten seconds, in a memory of their
-own: junk evicts no valid token. A question without an answer is not remembered.
+own: junk evicts no valid token. A question without an answer is not remembered. The replicas share valid answers only,
+and remember each until ``remember_for`` seconds after the question of the one that asked.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -34,7 +37,7 @@ from a2a_trust.auth.introspection_endpoint import EndpointAuthentication, Intros
 from a2a_trust.auth.jwt import MAX_TOKEN, bytes_of
 from a2a_trust.auth.key_sources import KeySource
 from a2a_trust.auth.principal import BoundVerifier, CredentialKind, Identity, TokenBinding
-from a2a_trust.auth.shared_answers import RedisAnswers
+from a2a_trust.auth.token_cache import SKEW, RedisTokenCache, SharedAnswer, slot_of
 from a2a_trust.auth.token_claims import (
     NOT_ACCESS,
     AccessTokenMark,
@@ -68,11 +71,10 @@ MAX_REMEMBERED: Final = 30.0
 _WAS_VALID_SECONDS: Final = 3_600.0
 _SKEW: Final = 30.0
 """By how many seconds ``nbf`` and ``iat`` may lie ahead."""
-_CLOCKS: Final = 10.0
-"""By how many seconds the clock of another replica may be ahead."""
 _MEMORY_BYTES: Final = 4_096
 _INVALID_SECONDS: Final = 10.0
 _INVALID_TOKENS: Final = 16_384
+_FORGOTTEN_TOKENS: Final = 65_536
 _INVALID_BYTES: Final = 512
 """How many bytes the memory of invalid tokens may take for each of them."""
 
@@ -130,7 +132,8 @@ class IntrospectionVerifier(BoundVerifier[str]):
     - ``remember_for``: how long an answer is cached, in seconds, 30 at most. A revoked token is accepted for that
       long.
     - ``remember``: the largest number of cached tokens.
-    - ``shared``: answers that replicas share, so that only one of them asks about a token.
+    - ``shared``: a cache that all replicas of the agent share, so that the server is asked once for each token. Clocks
+      of replicas differ, by up to ten seconds, so a revoked token may be accepted that much longer.
     - ``hints``: texts that are added to errors, by the claims that they are about.
     """
 
@@ -155,20 +158,13 @@ class IntrospectionVerifier(BoundVerifier[str]):
         binding: TokenBinding = TokenBinding.OPTIONAL,
         remember_for: float = MAX_REMEMBERED,
         remember: int = 32_768,
+        shared: RedisTokenCache | None = None,
         hints: Mapping[str, str] = MappingProxyType({}),
-        shared: RedisAnswers | None = None,
     ) -> None:
         _check_issuer(issuer)
         _check_bool("knows_access_tokens_only", knows_access_tokens_only)
         _check_bool("allow_missing_audience", allow_missing_audience)
-        if isinstance(remember_for, bool) or not 0 <= remember_for <= MAX_REMEMBERED:
-            raise ConfigurationError(
-                f"IntrospectionVerifier: remember_for={remember_for!r:.40} is not 0 to {MAX_REMEMBERED:.0f} seconds"
-            )
-        if type(remember) is not int or remember < 0:
-            raise ConfigurationError(
-                f"IntrospectionVerifier: remember={remember!r:.40} is not a number of tokens; write 0 or more"
-            )
+        _check_memory(remember_for, remember, shared)
         check_fetcher(fetcher)
         self._issuer, self._audiences = issuer, audiences_of(audience, "IntrospectionVerifier")
         self._scopes, self._marks = ScopeClaims(scopes_from), marks_of(marked_by)
@@ -184,9 +180,6 @@ class IntrospectionVerifier(BoundVerifier[str]):
             signed_answers=signed_answers,
         )
         self._seconds = remember_for
-        self._shared = shared if remember_for else None
-        #: Verifiers that differ here get different answers about a token, so they share none.
-        self._rules = json.dumps([endpoint, issuer, client_id, signed_answers is not None])
         self._valid: BoundedCache[bytes, _Remembered] = BoundedCache(
             max_entries=remember, max_bytes=remember * _MEMORY_BYTES
         )
@@ -196,6 +189,12 @@ class IntrospectionVerifier(BoundVerifier[str]):
         #: They say nothing about a token, only that it is asked about before those of strangers.
         self._were_valid: BoundedCache[bytes, bool] = BoundedCache(max_entries=remember)
         self._questions = SingleFlight[tuple[int, bytes], _Outcome]()
+        self._shared = shared
+        #: Answers of verifiers of another configuration are not ours, whatever the rules 4 to 7 say of them.
+        decides = [issuer, sorted(self._audiences), endpoint, client_id, signed_answers is not None]
+        self._configuration = hashlib.sha256(json.dumps(decides).encode()).digest()
+        #: Forgotten tokens, whose shared answers are not read: perhaps they could not be removed.
+        self._not_shared: BoundedCache[bytes, bool] = BoundedCache(max_entries=_FORGOTTEN_TOKENS)
         #: How often tokens were forgotten: an answer to a question of before then is not remembered, nor waited for.
         self._forgotten = 0
 
@@ -240,16 +239,17 @@ class IntrospectionVerifier(BoundVerifier[str]):
     def forget(self, credential: str) -> None:
         """Drop what is remembered of a token, as after its revocation; of a JWT in every spelling of its signature.
 
-        With ``shared`` call it in an event loop. It drops the shared answer for this spelling, and not what other
-        replicas remember.
+        This verifier asks the server for its next use, at once. The shared answer is removed if the cache can be used:
+        in the background of the running event loop; a caller without one waits for it. Other replicas drop what they
+        remember when its time ends.
         """
         self._forgotten += 1
-        signed = _signed(credential)
+        signed, digest = _signed(credential), hashlib.sha256(credential.encode()).digest()
         self._valid.remove_where(lambda remembered: remembered.signed == signed)
-        digest = hashlib.sha256(credential.encode()).digest()
         self._invalid.remove(digest)
         if self._shared is not None:
-            self._shared.forget(digest, self._rules)
+            self._not_shared.put(signed, True, until=time.monotonic() + MAX_REMEMBERED + SKEW)
+            self._shared.forget(slot_of(self._configuration, digest))
 
     # 2
 
@@ -276,12 +276,7 @@ class IntrospectionVerifier(BoundVerifier[str]):
 
     async def _asked(self, credential: str, digest: bytes, now: float) -> _Outcome:
         key = self._forgotten, digest
-        question = self._questions.running(key)
-        if question is None:
-            refusal = self._endpoint.refusal()
-            if refusal is not None:
-                return _Refusal(KeySourceUnavailableError, refusal.reason)
-            question = self._questions.begin(key, lambda: self._question(credential, key, now))
+        question = self._questions.begin(key, lambda: self._question(credential, key, now))
         await asyncio.wait([question])
         if question.cancelled():
             return _Refusal(KeySourceUnavailableError, "introspection: the question was cancelled")
@@ -290,8 +285,13 @@ class IntrospectionVerifier(BoundVerifier[str]):
     async def _question(self, credential: str, key: tuple[int, bytes], now: float) -> _Outcome:
         """The result of a question, remembered if allowed. Errors are values: several callers raise them."""
         forgotten, digest = key
-        shared = await self._shared_answer(digest, now)
-        answer, asked_at = shared or (await self._ask(credential, digest, now), now)
+        shared = await self._looked_up(credential, key, now)
+        if shared is not None:
+            return shared
+        refusal = self._endpoint.refusal()
+        if refusal is not None:
+            return _Refusal(KeySourceUnavailableError, refusal.reason)
+        answer = await self._endpoint.ask(credential, now, was_valid=self._was_valid(digest, now))
         if isinstance(answer, NoAnswer):
             if answer.is_for_one_token and answer.status == 400:
                 return _Refusal(InvalidCredentialsError, f"token: the issuer cannot read it: {answer.reason}")
@@ -307,24 +307,56 @@ class IntrospectionVerifier(BoundVerifier[str]):
                     digest, why, since=now - _INVALID_SECONDS, until=now + _INVALID_SECONDS, size=200 + len(why)
                 )
             return _Refusal(InvalidCredentialsError, why)
-        self._were_valid.put(digest, True, until=min(identity.expires_at, now + _WAS_VALID_SECONDS))
+        self._remember_was_valid(digest, identity, now)
         if is_current:
-            # In both directions of the clock: what was asked while it ran ahead is asked again.
-            since, until = max(good_from, now - self._seconds), min(identity.expires_at, asked_at + self._seconds)
-            size = bytes_of(answer, identity.scopes)
-            self._valid.put(digest, _Remembered(identity, _signed(credential)), since=since, until=until, size=size)
-            if self._shared is not None and shared is None:
-                mine = _without(answer, credential)
-                await self._shared.put(digest, self._rules, mine, at=now, seconds=until - now)
+            self._remember(credential, digest, identity, SharedAnswer(now, answer), good_from)
+            await self._share(credential, key, identity, SharedAnswer(now, answer))
         return identity
 
-    async def _ask(self, credential: str, digest: bytes, now: float) -> JSONObject | NoAnswer:
-        return await self._endpoint.ask(credential, now, was_valid=self._were_valid.get(digest, now) is not None)
+    def _was_valid(self, digest: bytes, now: float) -> bool:
+        return self._were_valid.get(digest, now) is not None
 
-    async def _shared_answer(self, digest: bytes, now: float) -> tuple[JSONObject, float] | None:
-        """The answer that another replica got, if this one would still remember it; clocks differ a bit."""
-        found = None if self._shared is None else await self._shared.get(digest, self._rules)
-        return found if found is not None and -_CLOCKS <= now - found[1] < self._seconds else None
+    def _remember_was_valid(self, digest: bytes, identity: Identity, now: float) -> None:
+        self._were_valid.put(digest, True, until=min(identity.expires_at, now + _WAS_VALID_SECONDS))
+
+    def _remember(
+        self, credential: str, digest: bytes, identity: Identity, shared: SharedAnswer, good_from: float
+    ) -> None:
+        # In both directions of the clock: what was asked while it ran ahead is asked again.
+        since = max(good_from, shared.asked - self._seconds)
+        until = min(identity.expires_at, shared.asked + self._seconds)
+        size = bytes_of(shared.answer, identity.scopes)
+        self._valid.put(digest, _Remembered(identity, _signed(credential)), since=since, until=until, size=size)
+
+    async def _looked_up(self, credential: str, key: tuple[int, bytes], now: float) -> Identity | None:
+        """The identity in an answer that another replica got, remembered; None if the server has to be asked."""
+        forgotten, digest = key
+        if self._shared is None or self._not_shared.get(_signed(credential), time.monotonic()):
+            return None
+        slot = slot_of(self._configuration, digest)
+        shared = await self._shared.find(slot, first=self._was_valid(digest, now))
+        if shared is None or not shared.asked - SKEW <= now < shared.asked + self._seconds:
+            return None
+        try:
+            identity, good_from = self._identity(shared.answer, credential, now)
+        except (InvalidCredentialsError, MalformedError):
+            return None
+        if forgotten != self._forgotten:
+            return None
+        self._remember_was_valid(digest, identity, now)
+        self._remember(credential, digest, identity, shared, good_from)
+        return identity
+
+    async def _share(self, credential: str, key: tuple[int, bytes], identity: Identity, shared: SharedAnswer) -> None:
+        """Keep an answer for the other replicas."""
+        if self._shared is None:
+            return
+        forgotten, digest = key
+        slot = slot_of(self._configuration, digest)
+        seconds = min(identity.expires_at - shared.asked, self._seconds)
+        await self._shared.keep(slot, shared._replace(answer=_without(shared.answer, credential)), seconds)
+        if forgotten != self._forgotten:
+            self._shared.forget(slot)
 
     # 4 to 7
 
@@ -414,6 +446,19 @@ def _check_issuer(issuer: object) -> None:
 def _check_bool(name: str, given: object) -> None:
     if type(given) is not bool:
         raise ConfigurationError(f"IntrospectionVerifier: {name} is True or False")
+
+
+def _check_memory(remember_for: float, remember: object, shared: object) -> None:
+    if isinstance(remember_for, bool) or not 0 <= remember_for <= MAX_REMEMBERED:
+        raise ConfigurationError(
+            f"IntrospectionVerifier: remember_for={remember_for!r:.40} is not 0 to {MAX_REMEMBERED:.0f} seconds"
+        )
+    if type(remember) is not int or remember < 0:
+        raise ConfigurationError(
+            f"IntrospectionVerifier: remember={remember!r:.40} is not a number of tokens; write 0 or more"
+        )
+    if not isinstance(shared, RedisTokenCache | None):
+        raise ConfigurationError("IntrospectionVerifier: write shared=RedisTokenCache(url, secret=…)")
 
 
 def _check_kind(claims: JSONObject, names: Iterable[str]) -> bool:

@@ -20,6 +20,7 @@ from a2a_trust.auth.introspection_endpoint import EndpointAuthentication
 from a2a_trust.auth.issuers import SeveralIssuers
 from a2a_trust.auth.jwt import JwtVerifier, TokenProfile
 from a2a_trust.auth.key_sources import KeySource
+from a2a_trust.auth.token_cache import RedisTokenCache
 from a2a_trust.auth.token_claims import AccessTokenMark, ScopesFrom, marks_of
 from a2a_trust.errors import ConfigurationError
 from a2a_trust.keys.jwks_cache import JwksCache
@@ -69,6 +70,7 @@ def keycloak_introspection(
     client_id: str,
     authentication: EndpointAuthentication,
     scopes_from: ScopesFrom = "scope",
+    shared: RedisTokenCache | None = None,
     fetcher: Fetcher | None = None,
 ) -> IntrospectionVerifier:
     """The same, by asking Keycloak about each token: for lightweight access tokens.
@@ -82,6 +84,7 @@ def keycloak_introspection(
         audience=audience,
         client_id=client_id,
         authentication=authentication,
+        shared=shared,
         fetcher=fetcher,
         scopes_from=scopes_from,
         marked_by=_KEYCLOAK_MARK,
@@ -223,6 +226,7 @@ def zitadel(
     audience: Audience,
     client_id: str,
     authentication: EndpointAuthentication,
+    shared: RedisTokenCache | None = None,
     fetcher: Fetcher | None = None,
 ) -> IntrospectionVerifier:
     """Access tokens of a Zitadel instance, by asking it: no claim of its JWTs says that they are access tokens.
@@ -237,6 +241,7 @@ def zitadel(
         audience=audience,
         client_id=client_id,
         authentication=authentication,
+        shared=shared,
         fetcher=fetcher,
         scopes_from="urn:zitadel:iam:org:project:roles",  # not scope, which has what the client asked for
         hints={"aud": "Zitadel: clients have to ask for the scope urn:zitadel:iam:org:project:id:<Resource Id>:aud"},

@@ -3,6 +3,9 @@
 Only failures count. A credential that cannot be guessed is always verified. For other credentials, the verifier knows
 whether one was verified a short while ago. The peer is the address in the scope: that of the socket, or one from a
 proxy that the server trusts.
+
+The counters of the process decide exactly, always. Those that it shares with others, if any, only add rejections: they
+are asked before a credential that can be guessed is verified, and told of each failure.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import math
 import re
 import time
 from asyncio import AbstractEventLoop, Future
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -24,7 +27,7 @@ from limits import RateLimitItem, WindowStats, parse_many
 from limits.storage import Storage
 from limits.strategies import FixedWindowRateLimiter
 
-from a2a_trust.auth.shared_failures import RedisFailures
+from a2a_trust.auth.shared_counters import RedisCounters, SharedCounter
 from a2a_trust.cache import BoundedCache
 from a2a_trust.errors import ConfigurationError, TooManyRequestsError
 
@@ -49,21 +52,21 @@ class FailureLimits:
     ``by_credential`` is the limit for each pair of a peer and a user name (or key id), ``by_peer`` for each peer: an
     IPv4 address, or an IPv6 network of 64 bits. Credentials without a name count only for their peer.
 
-    Each process has its own counters; with ``shared`` the replicas also count together.
-
     Beyond a limit the answer is 429, and passwords of this peer are not verified until the period ends. API keys,
     tokens, and passwords that were verified a short while ago are still verified.
+
+    Each process has its own counters. With ``shared``, all processes of the agent have common counters, too.
     """
 
     by_credential: str = "10/minute"
     by_peer: str = "100/minute"
-    shared: RedisFailures | None = None
+    shared: RedisCounters | None = None
 
     def __post_init__(self) -> None:
-        for option in ("by_credential", "by_peer"):
-            _limit(self, option)
-        if self.shared is not None and not callable(getattr(self.shared, "seconds_over", None)):
-            raise ConfigurationError('failures: write shared=RedisFailures("rediss://HOST:6379/0")')
+        for each in ("by_credential", "by_peer"):
+            _limit(self, each)
+        if not isinstance(self.shared, RedisCounters | None):
+            raise ConfigurationError('failures: write shared=RedisCounters("rediss://HOST:6379/0")')
 
 
 def _limit(limits: FailureLimits, option: str) -> _Limit:
@@ -94,8 +97,9 @@ class _Counter(NamedTuple):
     limit: _Limit
     owner: str
 
-    def key(self) -> tuple[RateLimitItem, str]:
-        return self.limit.item, self.owner
+    @property
+    def shared(self) -> SharedCounter:
+        return SharedCounter.of(self.limit.item, self.owner)
 
 
 class Throttle:
@@ -109,6 +113,9 @@ class Throttle:
     the time, and its end is an estimate, where ``Retry-After`` has to be true. The price is that around the end of a
     window up to twice the limit may fail.
 
+    Shared counters are exact if guesses come one after the other. If guesses come to several processes at the same
+    moment, each process may verify as many as its own counters allow.
+
     Why this is a class: it counts. One belongs to one guard.
     """
 
@@ -116,10 +123,12 @@ class Throttle:
         """``clock`` gives seconds that never run backwards."""
         self._by_peer = _limit(limits, "by_peer")
         self._by_credential = _limit(limits, "by_credential")
-        self._shared = limits.shared
         self._clock = clock
         self._counters = _Counters(clock)
         self._counted = FixedWindowRateLimiter(self._counters)
+        self._shared = limits.shared
+        #: The shared counters that have reached their limits, and when they end: they need not be asked until then.
+        self._full = BoundedCache[str, float](max_entries=_COUNTERS)
         #: How many requests of each counter are being verified, and those that wait for their end.
         self._begun: dict[_Counter, int] = {}
         self._waiting: dict[_Counter, list[tuple[AbstractEventLoop, Future[None]]]] = {}
@@ -132,25 +141,49 @@ class Throttle:
         """
         peer = peer_of(scope)
         counters = self._counters_of(peer, names)
-        if self._shared is not None:
-            over = await self._shared.seconds_over(map(_Counter.key, counters))
-            if over:
-                raise _refusal(peer, [each for each in counters if each.key() in over], max(over.values()))
         while (full := self._begin(peer, counters)) is not None:
             await full
+        if self._shared is not None:
+            try:
+                await self._ask(self._shared, peer, counters)
+            except BaseException:
+                self._end(counters)
+                raise
         return lambda: self._end(counters)
 
-    def failed(self, scope: Mapping[str, Any], names: Collection[str]) -> TooManyRequestsError | None:
-        """Count a request whose credentials of these names were rejected; the error if that was one too many."""
+    async def failed(self, scope: Mapping[str, Any], names: Collection[str]) -> TooManyRequestsError | None:
+        """Count a request whose credentials of these names were rejected; the error if that was one too many.
+
+        It is counted when this is called: to be cancelled while waiting for the shared counters changes nothing.
+        """
         peer = peer_of(scope)
-        by_peer, *by_name = self._counters_of(peer, names)
+        by_peer, *by_name = counters = self._counters_of(peer, names)
         # Names are not counted beyond the limit of their peer: it would drive out the counters of others by inventing
         # names.
-        is_peer_over = not self._hit(by_peer)
-        over = [by_peer] if is_peer_over else [each for each in by_name if not self._hit(each)]
-        if self._shared is not None and not is_peer_over:
-            self._shared.count(each.key() for each in (by_peer, *by_name))
+        over = [] if self._hit(by_peer) else [by_peer]
+        if not over and not self._is_full(by_peer):
+            over = [each for each in by_name if not self._hit(each)]
+        if self._shared is not None:
+            if not self._is_full(by_peer):
+                told = [by_peer] if by_peer in over else [each for each in counters if not self._is_full(each)]
+                self._remember(await self._shared.hit(each.shared for each in told))
+            over += [each for each in counters if self._is_full(each)]
         return self._refusal(peer, over) if over else None
+
+    async def _ask(self, shared: RedisCounters, peer: str, counters: tuple[_Counter, ...]) -> None:
+        """TooManyRequestsError: too many failed in all processes together."""
+        self._remember(await shared.full(each.shared for each in counters))
+        over = [each for each in counters if self._is_full(each)]
+        if over:
+            raise self._refusal(peer, over)
+
+    def _remember(self, full: Mapping[str, float]) -> None:
+        now = self._clock()
+        for name, seconds in full.items():
+            self._full.put(name, now + seconds, until=now + seconds)
+
+    def _is_full(self, counter: _Counter) -> bool:
+        return self._full.get(counter.shared.name, self._clock()) is not None
 
     def _counters_of(self, peer: str, names: Collection[str]) -> tuple[_Counter, ...]:
         by_name = [_Counter(self._by_credential, _digest(f"{peer} {name}")) for name in sorted({*names} - {""})]
@@ -160,7 +193,13 @@ class Throttle:
         return self._counted.hit(counter.limit.item, counter.owner)
 
     def _window(self, counter: _Counter) -> WindowStats:
-        return self._counted.get_window_stats(counter.limit.item, counter.owner)
+        """When the counter ends, and how many more may fail until then; of the counters here and of the shared ones
+        that is stricter."""
+        here = self._counted.get_window_stats(counter.limit.item, counter.owner)
+        ends = None if self._shared is None else self._full.get(counter.shared.name, self._clock())
+        if ends is None:
+            return here
+        return WindowStats(ends if here.remaining else max(ends, here.reset_time), 0)
 
     def _begin(self, peer: str, counters: tuple[_Counter, ...]) -> Future[None] | None:
         """Begin, or return what to wait for."""
@@ -203,17 +242,14 @@ class Throttle:
         return woken
 
     def _refusal(self, peer: str, over: Collection[_Counter]) -> TooManyRequestsError:
-        return _refusal(peer, over, max(self._window(counter).reset_time for counter in over) - self._clock())
-
-
-def _refusal(peer: str, over: Iterable[_Counter], seconds: float) -> TooManyRequestsError:
-    """The error when these counters have reached their limits, which end in so many seconds. Its text, which the audit
-    trail counts by, is the same for all names that a peer tries."""
-    limits = sorted({counter.limit.option for counter in over})
-    return TooManyRequestsError(
-        f"too many failed credentials from {peer or 'peers without address'} ({', '.join(limits)})",
-        retry_after=max(1, math.ceil(seconds)),
-    )
+        """The error when these counters have reached their limits. Its text, which the audit trail counts by, is the
+        same for all names that a peer tries."""
+        ends = max(self._window(counter).reset_time for counter in over)
+        limits = sorted({counter.limit.option for counter in over})
+        return TooManyRequestsError(
+            f"too many failed credentials from {peer or 'peers without address'} ({', '.join(limits)})",
+            retry_after=max(1, math.ceil(ends - self._clock())),
+        )
 
 
 def _wake(future: Future[None]) -> None:

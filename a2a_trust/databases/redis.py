@@ -11,10 +11,8 @@ One server, or a failover behind one address; no cluster.
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import re
-import time
 from asyncio import AbstractEventLoop
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -26,7 +24,6 @@ from a2a_trust.errors import ConfigurationError, TrustError
 
 __all__ = ["RedisServer"]
 
-_PAUSE: Final = 1.0
 _CONNECTIONS: Final = 16
 """The most connections of one event loop."""
 
@@ -46,9 +43,8 @@ class RedisServer:
         timeout: float,
         may_drop: bool = False,
     ) -> None:
-        """``what`` the server holds is for people ("API keys"). ``may_drop`` says that it may forget it: then one
-        request waits for a server that is down, and those of the next second do not. Nothing is connected yet.
-        ConfigurationError: the URL is not one of Redis, or the extra is not installed.
+        """``what`` the server holds is for people ("API keys"). ``may_drop`` says that it may forget it.
+        Nothing is connected yet. ConfigurationError: the URL is not one of Redis, or the extra is not installed.
         """
         try:
             import redis
@@ -61,7 +57,6 @@ class RedisServer:
         self.url: Final = DatabaseUrl.redis(url)
         self.what: Final = f"{what} in {self.url.shown}"
         self._unavailable, self._timeout, self._may_drop = unavailable, timeout, may_drop
-        self._retry_at = -math.inf
         self._availability = Availability(self.what)
         self._process = os.getpid()
         self._clients: dict[AbstractEventLoop, Any] = {}
@@ -69,8 +64,6 @@ class RedisServer:
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Any]:
         """The client of the running event loop for the block, which must end in time, too."""
-        if time.monotonic() < self._retry_at:
-            raise self._unavailable(f"the {self.what} could not be used a moment ago")
         client = self._client()
         with self._translated(tells=True):
             async with asyncio.timeout(self._timeout):
@@ -167,7 +160,6 @@ class RedisServer:
             why = self._reason(error)
             if tells:
                 self._availability.lost(why)
-                self._retry_at = time.monotonic() + _PAUSE if self._may_drop else -math.inf
             raise self._unavailable(f"the {self.what} cannot be used now: {why}") from None
         if tells:
             self._availability.works()

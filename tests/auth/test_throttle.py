@@ -417,25 +417,25 @@ def test_no_text_is_too_odd_for_an_address(text: str) -> None:
 # Memory
 
 
-def test_neither_names_nor_peers_grow_the_memory() -> None:
+async def test_neither_names_nor_peers_grow_the_memory() -> None:
     throttle = Throttle(FailureLimits(by_credential="10/day", by_peer="1000000/day"))
     name = "x" * 1000
     for number in range(100_000):
-        throttle.failed(PEER, {f"{name}{number}"})
-        throttle.failed({"client": (str(IPv6Address(number << 64)), 1)}, {"ann"})
+        await throttle.failed(PEER, {f"{name}{number}"})
+        await throttle.failed({"client": (str(IPv6Address(number << 64)), 1)}, {"ann"})
     assert counters(throttle) == 32_768
     entries = throttle._counters._ends.items()
     assert max(sys.getsizeof(key) for key, _ in entries) < 200
 
 
-def test_invented_names_of_one_peer_do_not_drive_out_the_counters_of_others() -> None:
+async def test_invented_names_of_one_peer_do_not_drive_out_the_counters_of_others() -> None:
     throttle = Throttle(LIMITS)
     for _ in range(3):
-        assert throttle.failed(OTHER, {"ann"}) is None
+        assert await throttle.failed(OTHER, {"ann"}) is None
     for number in range(50_000):
-        throttle.failed(PEER, {f"name{number}"})
+        await throttle.failed(PEER, {f"name{number}"})
     assert counters(throttle) == 2 + 1 + 5
-    assert throttle.failed(OTHER, {"ann"}) is not None
+    assert await throttle.failed(OTHER, {"ann"}) is not None
 
 
 class Anybodys:

@@ -43,9 +43,8 @@ from tests.middleware.agent import grouped
 from tests.servers.issuer import issuing
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "protect.md").read_text(encoding="utf-8")
-FIRST, RULES, BROWSERS, PASSWORDS, DIRECTORY, OWN, HANDLER, ACTING, KEEPING, FAILURES, GUESSED, AUDIT = re.findall(
-    r"```python\n(.*?)```", GUIDE, re.DOTALL
-)
+BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+FIRST, RULES, BROWSERS, PASSWORDS, DIRECTORY, OWN, HANDLER, ACTING, KEEPING, FAILURES, GUESSED, TOGETHER, AUDIT = BLOCKS
 COMMANDS, PASSWORD_COMMANDS = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
 
 ISSUER = "https://login.example.com"
@@ -183,6 +182,12 @@ def test_wrong_keys_are_limited_as_the_rules_say(tmp_path: Path, monkeypatch: py
     statuses = [ask(names["app"], "/", **{"X-API-Key": f"{key[:16]}_{number:038}"}).status_code for number in range(8)]
     assert statuses == [401] * 5 + [429] * 3
     assert ask(names["app"], "/", **{"X-API-Key": key}).status_code == 200
+
+
+def test_failures_are_counted_together() -> None:
+    names: dict[str, Any] = {"RequestRules": RequestRules}
+    exec(TOGETHER, names)
+    assert names["rules"].failures.shared is not None
 
 
 def test_the_failures_of_a_verifier_of_ones_own_are_counted() -> None:

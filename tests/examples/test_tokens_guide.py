@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from tests.servers.issuer import Issuer, issuing
 pytestmark = pytest.mark.anyio
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "tokens.md").read_text(encoding="utf-8")
-FIRST, MARKED, SEVERAL, OPAQUE = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+FIRST, MARKED, SEVERAL, OPAQUE, REPLICAS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 AGENT = "https://agent.example"
 IDP = "https://idp.example"
 
@@ -82,6 +83,14 @@ async def test_opaque_tokens(tmp_path: Path) -> None:
         with pytest.raises(InvalidCredentialsError):
             await verifier.verify("other", now)
         assert all(option in GUIDE for option in ("allow_missing_audience", "knows_access_tokens_only", "marked_by"))
+
+
+def test_opaque_tokens_that_replicas_share(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_bytes(secrets.token_bytes(32))
+    names: dict[str, Any] = {}
+    (tmp_path / "introspection").write_text(CLIENT_SECRET)
+    exec((FIRST + OPAQUE + REPLICAS).replace("/run/secrets", str(tmp_path)), names)
+    assert names["verifier"].issuers == (IDP,)
 
 
 @pytest.mark.parametrize(

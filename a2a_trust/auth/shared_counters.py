@@ -1,0 +1,155 @@
+"""Counters of failed credentials in Redis or Valkey, which the processes and machines of an agent share.
+
+A counter is one key that expires with its window, which begins with its first failure. The name of a key has digests of
+peers and user names only. The server may drop counters: each process still has its own.
+
+All counters that are asked or told about while the server works on others share the next trip, so a burst of requests
+takes a few trips and is no outage. The storage of ``limits`` for Redis makes a trip for each: 1,000 peers at once took
+longer than requests wait, and were not counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from a2a_trust.auth.look_ups import LookUps
+from a2a_trust.databases.availability import REQUEST_SECONDS, Pause
+from a2a_trust.databases.redis import RedisServer
+from a2a_trust.errors import KeySourceUnavailableError
+
+if TYPE_CHECKING:
+    from limits import RateLimitItem
+
+__all__ = ["RedisCounters", "SharedCounter"]
+
+_K = TypeVar("_K")
+
+_TRIP_SECONDS: Final = 0.2
+"""Shorter than a request waits: who waited for a trip that failed makes no other one."""
+
+_PREFIX: Final = "a2a:failures:fixed-window:"
+"""Another strategy could not read these keys."""
+
+
+class SharedCounter(NamedTuple):
+    """Counts the failures of an owner, which is a digest, for a limit of so many in so many seconds."""
+
+    name: str
+    amount: int
+    seconds: int
+
+    @classmethod
+    def of(cls, item: RateLimitItem, owner: str) -> SharedCounter:
+        """Processes with other limits count elsewhere."""
+        return cls(item.key_for(owner), item.amount, item.get_expiry())
+
+    @property
+    def key(self) -> str:
+        return _PREFIX + self.name
+
+
+class _Hit(NamedTuple):
+    """One failure to count: two of them are never one look-up."""
+
+    counter: SharedCounter
+    number: int
+
+
+class _Window(NamedTuple):
+    """How many failed, and in how many seconds the counter ends."""
+
+    failures: int
+    rest: float
+
+
+class RedisCounters:
+    """Counts failed credentials in one Redis server: ``FailureLimits(shared=RedisCounters("rediss://…"))``.
+
+    Agents that use the same database of a server, with the same limits, share the counters.
+
+    While the server cannot be used, each process has only its own counters. A request waits for the server for a
+    quarter of a second at most, and after a failure one request per second tries it again.
+    """
+
+    def __init__(self, url: str) -> None:
+        """``url``: ``rediss://HOST:6379/0``, or ``redis://…`` without TLS. ConfigurationError: it is no such URL, or
+        the extra is not installed.
+        """
+        self._server = RedisServer(
+            url,
+            what="counters of failed credentials",
+            unavailable=KeySourceUnavailableError,
+            timeout=_TRIP_SECONDS,
+            may_drop=True,
+        )
+        self._pause = Pause()
+        self._reads = LookUps(self._read)
+        self._writes = LookUps(self._write)
+        self._numbers = count()
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        await self._server.aclose()
+
+    async def full(self, counters: Iterable[SharedCounter]) -> dict[str, float]:
+        """The names of the counters that have reached their limits, and in how many seconds each ends; empty when Redis
+        cannot tell."""
+        if not self._pause.may_try():
+            return {}
+        windows = await _found(self._reads, counters)
+        return {each.name: window.rest for each, window in windows.items() if window.failures >= each.amount}
+
+    async def hit(self, counters: Iterable[SharedCounter]) -> dict[str, float]:
+        """Count a failure, also if the caller is cancelled meanwhile; returns as ``full`` the counters that are beyond
+        their limits now."""
+        if not self._pause.may_try():
+            return {}
+        windows = await _found(self._writes, [_Hit(each, next(self._numbers)) for each in counters])
+        return {
+            hit.counter.name: window.rest for hit, window in windows.items() if window.failures > hit.counter.amount
+        }
+
+    async def _read(self, counters: tuple[SharedCounter, ...]) -> Mapping[SharedCounter, _Window | None]:
+        with self._pause.trip():
+            async with self._server.session() as client, client.pipeline(transaction=False) as pipeline:
+                for counter in counters:
+                    pipeline.get(counter.key)
+                    pipeline.pttl(counter.key)
+                answers = await pipeline.execute()
+        return {each: _window(each, *answers[2 * place :][:2]) for place, each in enumerate(counters)}
+
+    async def _write(self, hits: tuple[_Hit, ...]) -> Mapping[_Hit, _Window | None]:
+        with self._pause.trip():
+            async with self._server.session() as client, client.pipeline(transaction=True) as pipeline:
+                for counter, _ in hits:
+                    pipeline.incr(counter.key)
+                    pipeline.expire(counter.key, counter.seconds, nx=True)  # never a counter without an end
+                    pipeline.pttl(counter.key)
+                answers = await pipeline.execute()
+        return {hit: _window(hit.counter, answers[3 * place], answers[3 * place + 2]) for place, hit in enumerate(hits)}
+
+
+async def _found(look_ups: LookUps[_K, _Window | None], keys: Iterable[_K]) -> dict[_K, _Window]:
+    """The windows that are found in time."""
+    futures: dict[_K, Future[_Window | None]] = {}
+    with suppress(KeySourceUnavailableError):  # too many wait
+        for key in keys:
+            futures[key] = look_ups.begin(key)
+    if futures:
+        await asyncio.wait(futures.values(), timeout=REQUEST_SECONDS)
+    known = {key: each for key, each in futures.items() if each.done() and not each.cancelled()}
+    return {key: found for key, each in known.items() if not each.exception() and (found := each.result())}
+
+
+def _window(counter: SharedCounter, failures: Any, milliseconds: Any) -> _Window | None:
+    """The window, which no server makes longer than it is; or None if the key holds no counter."""
+    try:
+        failures, seconds = int(failures or 0), int(milliseconds) / 1000
+    except (ValueError, TypeError):
+        return None
+    return _Window(failures, min(seconds, counter.seconds)) if seconds > 0 else None

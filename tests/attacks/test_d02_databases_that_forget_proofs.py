@@ -23,6 +23,7 @@ from tests.databases import (
     RedisServer,
     has_known_proofs_for_long,
     installed,
+    line,
     temporary_folder,
 )
 
@@ -191,7 +192,7 @@ async def test_replicas_whose_clocks_differ_too_much(redis_url: str, postgres_ur
 @pytest.mark.parametrize("iat", [-WINDOW, 0.0, WINDOW])
 def test_a_proof_is_kept_for_longer_than_any_replica_accepts_it(first: float, then: float, iat: float) -> None:
     """By the clock of the database: used at 0 by one replica, and sent again to another one."""
-    used = Use(digest=b"", attempt=b"", now=first, issued=first + iat, window=WINDOW)
+    used = Use(digest=b"", attempt=b"", now=first, issued=first + iat, window=WINDOW, until=0)
     accepted_until = used.issued + WINDOW - then
     assert used.ends >= accepted_until
     # After a loss at 0, those that were accepted before are refused: `since` is 0.
@@ -232,6 +233,35 @@ async def test_of_proofs_that_replicas_get_at_once_each_is_accepted_once(redis_u
         async with memories(kind, url, 4) as replicas:
             uses = [use(memory, str(number)) for number in range(100) for memory in replicas]
             assert sum(await asyncio.gather(*uses)) == 100
+
+
+async def test_a_crowd_before_a_slow_database_waits_for_twice_the_limit_at_most(
+    redis_server: RedisServer, redis_url: str
+) -> None:
+    with line(redis_server.port) as slow:
+        async with memories(RedisProofMemory, f"redis://127.0.0.1:{slow.port}/0") as (memory,):
+            assert await use(memory, "first")
+            slow.delay = 0.15
+            begun = time.monotonic()
+
+            async def one(number: int) -> object:
+                try:
+                    return await memory.first_use(
+                        f"key {number}", "1", now=time.time(), issued=time.time(), window=WINDOW
+                    )
+                except KeySourceUnavailableError as error:
+                    return str(error)
+
+            answers = await asyncio.gather(*map(one, range(1_000)))
+            assert time.monotonic() - begun < 1.0
+            assert True in answers
+            assert {each for each in answers if each is not True} == {
+                f"the memory of DPoP proofs in redis://127.0.0.1:{slow.port}/0: too many proofs wait for it"
+            }
+            slow.delay = 0.0
+            assert await use(memory, "after")  # those who left are in nobody's way
+    with redis_server.client() as client:
+        assert len(client.keys("a2a:proof:*")) < 700
 
 
 async def test_a_request_that_is_cancelled_leaves_no_room_taken(redis_url: str) -> None:

@@ -68,14 +68,14 @@ class PostgresProofMemory(SharedProofMemory):
 
     def __init__(self, url: str, *, capacity: int = 1_000_000, timeout: float = REQUEST_SECONDS) -> None:
         """``url``: ``postgresql://USER@HOST/DATABASE``, prepared with ``a2a-sign database migrate``. ``capacity``: for
-        how many proofs of this process at once there is room. ``timeout``: the longest, in seconds, that a request
-        waits for the database. ConfigurationError: an argument is wrong.
+        how many proofs of this process at once there is room. ``timeout``: the longest, in seconds, that one trip to
+        the database takes; a request waits for twice as long at most. ConfigurationError: an argument is wrong.
         """
         self._database = Postgres(
             url, what="memory of DPoP proofs", unavailable=KeySourceUnavailableError, timeout=timeout
         )
         self._drop_at = -math.inf
-        super().__init__(self._database.what, capacity, "PostgresProofMemory(…, capacity=…)")
+        super().__init__(self._database.what, capacity, "PostgresProofMemory(…, capacity=…)", timeout)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""

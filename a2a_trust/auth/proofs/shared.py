@@ -10,13 +10,15 @@ The rules, beside those of ``auth.proofs.memory``, which each process applies to
    by its name for itself (``server``). Proofs that may be older than this change are refused with 503.
 4. The times of dropped proofs are kept. Where such a time comes again, because clocks were set back, or the window
    grew: 503.
-5. A database that cannot be reached in time is no empty one: 503.
+5. A database that cannot be reached in time is no empty one: 503. A request waits for twice ``timeout`` at most,
+   however many wait before it.
 
 The proofs that come while the database works on others share the next trip.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Mapping
@@ -40,6 +42,9 @@ _IN_TIME: Final = 0.1
 """A trip that failed within this time, in seconds, is made once more: a connection was lost, and another may work."""
 
 
+_BUSY: Final = "too many proofs wait for it"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Use:
     """A proof that a request brings; times are in seconds since the epoch."""
@@ -49,6 +54,8 @@ class Use:
     now: float
     issued: float
     window: float
+    until: float
+    """How long the request waits, by the monotonic clock."""
 
     @property
     def ends(self) -> float:
@@ -73,9 +80,12 @@ class State(NamedTuple):
 class SharedProofMemory:
     """The base of memories in a database."""
 
-    def __init__(self, what: str, capacity: int, call: str) -> None:
-        """``what`` it is, for people; ``capacity`` and ``call`` as for ``Room``, for the proofs of this process."""
+    def __init__(self, what: str, capacity: int, call: str, timeout: float) -> None:
+        """``what`` it is, for people; ``capacity`` and ``call`` as for ``Room``, for the proofs of this process.
+        ``timeout`` is that of one trip, in seconds.
+        """
         self._what = what
+        self._patience = 2 * timeout
         self._own = VolatileProofMemory(capacity)
         self._own.room = Room(capacity, call)
         self._trips = LookUps(self._trip)
@@ -92,9 +102,19 @@ class SharedProofMemory:
         """As ``ProofMemory.first_use``."""
         if not await self._own.first_use(jkt, jti, now=now, issued=issued, window=window):
             return False
-        use = Use(digest=digest_of(jkt, jti), attempt=os.urandom(16), now=now, issued=issued, window=window)
+        use = Use(
+            digest=digest_of(jkt, jti),
+            attempt=os.urandom(16),
+            now=now,
+            issued=issued,
+            window=window,
+            until=time.monotonic() + self._patience,
+        )
         try:
-            answer = await self._trips.find(use)
+            async with asyncio.timeout(self._patience):
+                answer = await self._trips.find(use)
+        except TimeoutError:
+            answer = _BUSY
         except BaseException:
             self._own.forget(jkt, jti, issued=issued)  # nobody learned that it was used
             raise
@@ -106,14 +126,18 @@ class SharedProofMemory:
     async def _trip(self, uses: tuple[Use, ...]) -> Mapping[Use, bool | str]:
         """For each proof whether this is its first use, or why nobody can tell."""
         begun = time.monotonic()
+        waiting = tuple(use for use in uses if use.until > begun)  # the others have their answer
+        if not waiting:
+            return dict.fromkeys(uses, _BUSY)
         try:
-            state, first = await self._remember(uses)
+            state, first = await self._remember(waiting)
         except KeySourceUnavailableError:
             if time.monotonic() - begun > _IN_TIME:
                 raise
-            state, first = await self._remember(uses)
-        state = await self._marked(state, uses[0].window)
-        return {use: _doubt(use, state) or first.get(use.digest) == use.attempt for use in uses}
+            state, first = await self._remember(waiting)
+        state = await self._marked(state, min(use.window for use in waiting))
+        found = {use: _doubt(use, state) or first.get(use.digest) == use.attempt for use in waiting}
+        return {**dict.fromkeys(uses, _BUSY), **found}
 
     async def _marked(self, state: State, window: float) -> State:
         """The state, after what has changed was remembered."""

@@ -10,13 +10,13 @@ import asyncio
 import shutil
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 
 import pytest
 
 from a2a_trust.auth import PostgresProofMemory, ProofMemory, RedisProofMemory
-from a2a_trust.auth.proofs.shared import SKEW, Use
+from a2a_trust.auth.proofs.shared import SKEW, State, Use
 from a2a_trust.errors import KeySourceUnavailableError, TooManyRequestsError
 from tests.databases import (
     PostgresServer,
@@ -233,6 +233,40 @@ async def test_of_proofs_that_replicas_get_at_once_each_is_accepted_once(redis_u
         async with memories(kind, url, 4) as replicas:
             uses = [use(memory, str(number)) for number in range(100) for memory in replicas]
             assert sum(await asyncio.gather(*uses)) == 100
+
+
+class Later(RedisProofMemory):
+    """The clock of the server is that of the requests."""
+
+    async def _remember(self, uses: tuple[Use, ...]) -> tuple[State, Mapping[bytes, bytes]]:
+        state, first = await super()._remember(uses)
+        return state._replace(at=uses[0].now), first
+
+
+async def test_a_window_that_grew_while_nobody_asked_brings_no_used_proof_back(
+    redis_server: RedisServer, redis_url: str
+) -> None:
+    """Redis drops a proof by itself, and nobody is there to write down that it did."""
+    before, after, now = Later(redis_url), Later(redis_url), time.time()
+    assert await before.first_use("key", "1", now=now, issued=now, window=1)
+    with redis_server.client() as client:
+        (name,) = client.keys("a2a:proof:*")
+        assert client.pexpiretime(name) == int((now + 1 + 2 * SKEW) * 1_000)
+        client.delete(name)
+    with pytest.raises(KeySourceUnavailableError, match="another window was configured before"):
+        await after.first_use("key", "1", now=now + 40, issued=now, window=300)
+    assert await after.first_use("key", "2", now=now + 40, issued=now + 40, window=300)
+    await before.aclose()
+    await after.aclose()
+
+
+async def test_a_window_of_long_ago_refuses_nothing(redis_server: RedisServer, redis_url: str) -> None:
+    with redis_server.client() as client:
+        client.zadd("a2a:proofs:windows", {"1.0": time.time() - 700, "2.0": time.time() - 5_000})
+    async with memories(RedisProofMemory, redis_url) as (memory,):
+        assert await use(memory, "1", iat=-50)
+    with redis_server.client() as client:
+        assert client.zrange("a2a:proofs:windows", 0, -1) == [b"1.0", b"60.0"]  # the oldest one was removed
 
 
 async def test_a_crowd_before_a_slow_database_waits_for_twice_the_limit_at_most(

@@ -19,6 +19,7 @@ The proofs that come while the database works on others share the next trip.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Mapping
@@ -67,7 +68,8 @@ class State(NamedTuple):
     """The database at the moment of a trip.
 
     ``server`` is its name for itself, ``at`` its time. ``known_server`` and ``since`` are those of the last change;
-    ``dropped`` is the time of the youngest dropped proof.
+    ``dropped`` is the time of the youngest dropped proof. ``window`` is the smallest window of a proof that a database
+    may have dropped without saying so.
     """
 
     server: str
@@ -75,6 +77,7 @@ class State(NamedTuple):
     known_server: str | None
     since: float
     dropped: float
+    window: float = math.inf
 
 
 class SharedProofMemory:
@@ -141,13 +144,13 @@ class SharedProofMemory:
 
     async def _marked(self, state: State, window: float) -> State:
         """The state, after what has changed was remembered."""
-        dropped = state.at - window - 2 * SKEW
+        dropped = max(state.dropped, state.at - min(window, state.window) - 2 * SKEW)
         if state.known_server != state.server:
-            state = state._replace(known_server=state.server, since=state.at, dropped=max(dropped, state.dropped))
+            state = state._replace(known_server=state.server, since=state.at, dropped=dropped)
             await self._mark(state)
         elif dropped > state.dropped + GRAIN:
             await self._mark(state._replace(dropped=dropped))
-        return state
+        return state._replace(dropped=dropped)
 
 
 def _doubt(use: Use, state: State) -> str:

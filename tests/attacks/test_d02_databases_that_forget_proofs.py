@@ -269,6 +269,34 @@ async def test_a_window_of_long_ago_refuses_nothing(redis_server: RedisServer, r
         assert client.zrange("a2a:proofs:windows", 0, -1) == [b"1.0", b"60.0"]  # the oldest one was removed
 
 
+@pytest.mark.parametrize("field", ["since", "dropped", "server"])
+@pytest.mark.parametrize("value", [b"nan", b"x", b"\xff", b""])
+async def test_what_redis_says_about_itself_is_damaged(
+    redis_server: RedisServer, redis_url: str, field: str, value: bytes
+) -> None:
+    with redis_server.client() as client:
+        client.hset("a2a:proofs", field, value)
+        async with memories(RedisProofMemory, redis_url) as (memory,):
+            await refused(memory, "1", "it is new")
+            found = client.hgetall("a2a:proofs")
+        assert float(found[b"since"]) == pytest.approx(time.time(), abs=10)
+        assert float(found[b"dropped"]) < time.time()
+        assert found[b"server"].decode() == client.info("server")["run_id"]
+
+
+@pytest.mark.parametrize("column", ["since", "dropped"])
+async def test_what_postgresql_says_about_itself_is_damaged(
+    postgres: PostgresServer, postgres_url: str, column: str
+) -> None:
+    name = postgres_url.rpartition("/")[2]
+    postgres.sql(f"UPDATE a2a_trust.proof_store SET {column} = 'NaN'", name)
+    async with memories(PostgresProofMemory, postgres_url) as (memory,):
+        await refused(memory, "1", "it is new")
+        ((since, dropped),) = postgres.sql("SELECT since, dropped FROM a2a_trust.proof_store", name)
+        assert since == pytest.approx(time.time(), abs=10)
+        assert dropped < time.time()
+
+
 async def test_a_crowd_before_a_slow_database_waits_for_twice_the_limit_at_most(
     redis_server: RedisServer, redis_url: str
 ) -> None:

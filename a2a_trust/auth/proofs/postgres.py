@@ -43,7 +43,7 @@ FROM (SELECT) AS one LEFT JOIN a2a_trust.proof_store AS store ON true
 _MARK: Final = """
 INSERT INTO a2a_trust.proof_store (server, since, dropped) VALUES ($1, $2, $3)
 ON CONFLICT (only_row) DO UPDATE SET server = excluded.server, since = excluded.since,
-    dropped = greatest(proof_store.dropped, excluded.dropped)
+    dropped = greatest(nullif(proof_store.dropped, 'NaN'), excluded.dropped)
 """
 
 _DROP: Final = """

@@ -56,15 +56,17 @@ class RedisProofMemory(SharedProofMemory):
             pipeline.zrange(_WINDOWS, 0, -1, withscores=True)
             pipeline.info("server")
             _, *before, (seconds, microseconds), (server, since, dropped), windows, info = await pipeline.execute()
+        if not info.get("run_id"):
+            raise KeySourceUnavailableError(f"the {self._server.what} cannot be used: INFO gives no run_id")
         for use, attempt in zip(uses, before, strict=True):
             first.setdefault(use.digest, use.attempt if attempt is None else attempt)
         return State(
             server=info["run_id"],
             at=seconds + microseconds / 1e6,
-            known_server=None if server is None else server.decode(),
-            since=math.inf if since is None else float(since),
-            dropped=-math.inf if dropped is None else float(dropped),
-            window=min((float(window) for window, last in windows if last > uses[0].now - _IN_USE), default=0.0),
+            known_server=None if server is None else server.decode(errors="replace"),
+            since=math.inf if since is None else _number(since),
+            dropped=-math.inf if dropped is None else _number(dropped),
+            window=min((_number(window) for window, last in windows if last > uses[0].now - _IN_USE), default=0.0),
         ), first
 
     async def _mark(self, state: State) -> None:
@@ -80,3 +82,10 @@ class RedisProofMemory(SharedProofMemory):
 
 def _key(use: Use) -> bytes:
     return b"a2a:proof:" + use.digest
+
+
+def _number(text: bytes) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

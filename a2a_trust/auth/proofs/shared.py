@@ -12,6 +12,7 @@ The rules, beside those of ``auth.proofs.memory``, which each process applies to
    grew: 503.
 5. A database that cannot be reached in time is no empty one: 503. A request waits for twice ``timeout`` at most,
    however many wait before it.
+6. Where a person or a program damaged what the database says about itself, it counts as new.
 
 The proofs that come while the database works on others share the next trip.
 """
@@ -69,7 +70,7 @@ class State(NamedTuple):
 
     ``server`` is its name for itself, ``at`` its time. ``known_server`` and ``since`` are those of the last change;
     ``dropped`` is the time of the youngest dropped proof. ``window`` is the smallest window of a proof that a database
-    may have dropped without saying so.
+    may have dropped without saying so. Numbers that make no sense are NaN.
     """
 
     server: str
@@ -144,8 +145,11 @@ class SharedProofMemory:
 
     async def _marked(self, state: State, window: float) -> State:
         """The state, after what has changed was remembered."""
+        is_damaged = any(map(math.isnan, (state.since, state.dropped, state.window)))
+        if is_damaged:
+            state = state._replace(dropped=-math.inf, window=window)
         dropped = max(state.dropped, state.at - min(window, state.window) - 2 * SKEW)
-        if state.known_server != state.server:
+        if is_damaged or state.known_server != state.server:
             state = state._replace(known_server=state.server, since=state.at, dropped=dropped)
             await self._mark(state)
         elif dropped > state.dropped + GRAIN:
@@ -161,11 +165,11 @@ def _doubt(use: Use, state: State) -> str:
             "allowed; look at their time services"
         )
     certain = state.since + use.window + 2 * SKEW
-    if use.issued <= certain:
+    if not use.issued > certain:
         return (
             "it is new, was restarted or took the place of another, which may have known more proofs; proofs count "
             f"again from {date_of(certain)} on"
         )
-    if use.issued <= state.dropped + GRAIN:
+    if not use.issued > state.dropped + GRAIN:
         return "it no longer has the proofs of this time: a clock was set back, or another window was configured before"
     return ""

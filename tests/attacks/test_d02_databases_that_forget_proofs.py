@@ -269,6 +269,30 @@ async def test_a_window_of_long_ago_refuses_nothing(redis_server: RedisServer, r
         assert client.zrange("a2a:proofs:windows", 0, -1) == [b"1.0", b"60.0"]  # the oldest one was removed
 
 
+async def test_the_first_server_comes_back_without_the_proofs_of_the_second(own_redis: RedisServer) -> None:
+    """As with an address that moves to another server for a moment, and back."""
+    own_redis.has_run_for_long()
+    with temporary_folder() as folder:
+        second = RedisServer(folder)
+        second.start()
+        second.has_run_for_long()
+        with line(own_redis.port) as address:
+            async with memories(RedisProofMemory, f"redis://127.0.0.1:{address.port}/0", 2) as (one, two):
+                assert await use(one, "1")
+                assert not await use(two, "1")
+                address._to = second.port
+                address.cut()
+                for memory in (one, two):
+                    await refused(memory, "new", "took the place of another")
+                second.has_run_for_long()  # later
+                assert await use(one, "2")
+                address._to = own_redis.port
+                address.cut()
+                await refused(two, "2", "took the place of another")
+                await refused(one, "3", "took the place of another")
+        second.kill()
+
+
 @pytest.mark.parametrize("field", ["since", "dropped", "server"])
 @pytest.mark.parametrize("value", [b"nan", b"x", b"\xff", b""])
 async def test_what_redis_says_about_itself_is_damaged(

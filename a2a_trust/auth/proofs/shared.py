@@ -7,7 +7,8 @@ The rules, beside those of ``auth.proofs.memory``, which each process applies to
 2. The clocks of this machine and of the database differ by at most ten seconds, so a proof is remembered for longer
    than any replica accepts it. Else: 503.
 3. A database that is new, was restored, or took the place of another may lack proofs that were used before. It says so
-   by its name for itself (``server``). Proofs that may be older than this change are refused with 503.
+   by its name for itself (``server``). Proofs that may be older than this change are refused with 503. A name that is
+   not the last one that this process saw is a change, too: the first server may come back without what the second knew.
 4. The times of dropped proofs are kept. Where such a time comes again, because clocks were set back, or the window
    grew: 503.
 5. A database that cannot be reached in time is no empty one: 503. A request waits for twice ``timeout`` at most,
@@ -90,6 +91,7 @@ class SharedProofMemory:
         """
         self._what = what
         self._patience = 2 * timeout
+        self._last_server = ""
         self._own = VolatileProofMemory(capacity)
         self._own.room = Room(capacity, call)
         self._trips = LookUps(self._trip)
@@ -149,11 +151,13 @@ class SharedProofMemory:
         if is_damaged:
             state = state._replace(dropped=-math.inf, window=window)
         dropped = max(state.dropped, state.at - min(window, state.window) - 2 * SKEW)
-        if is_damaged or state.known_server != state.server:
+        is_another = state.server != state.known_server or self._last_server not in (state.server, "")
+        if is_another or is_damaged:
             state = state._replace(known_server=state.server, since=state.at, dropped=dropped)
             await self._mark(state)
         elif dropped > state.dropped + GRAIN:
             await self._mark(state._replace(dropped=dropped))
+        self._last_server = state.server
         return state._replace(dropped=dropped)
 
 

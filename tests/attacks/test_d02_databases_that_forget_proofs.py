@@ -21,6 +21,7 @@ from a2a_trust.errors import KeySourceUnavailableError, TooManyRequestsError
 from tests.databases import (
     PostgresServer,
     RedisServer,
+    eventually,
     has_known_proofs_for_long,
     installed,
     line,
@@ -176,6 +177,33 @@ async def test_a_postgresql_without_its_tables(postgres: PostgresServer) -> None
         await refused(memory, "1", "it is new")
         postgres.sql("DROP SCHEMA a2a_trust CASCADE", name)
         await refused(memory, "1", "run: a2a-sign database migrate")
+
+
+@pytest.mark.parametrize("how", ["truncated", "restored", "database"])
+async def test_a_postgresql_whose_proofs_were_replaced_by_hand(
+    postgres: PostgresServer, postgres_url: str, how: str
+) -> None:
+    """The server is the same, and what it says about itself was restored with the table, or was not touched."""
+    name = postgres_url.rpartition("/")[2]
+    if how == "database":
+        postgres.sql(f"CREATE DATABASE {name}_copy TEMPLATE {name}")
+    async with memories(PostgresProofMemory, postgres_url, 2) as (one, two):
+        assert await use(one, "1")
+        assert not await use(two, "1")
+        if how == "truncated":
+            postgres.sql("TRUNCATE a2a_trust.proof", name)
+        elif how == "restored":
+            postgres.sql("CREATE TABLE a2a_trust.copy (LIKE a2a_trust.proof INCLUDING ALL)", name)
+            postgres.sql("DROP TABLE a2a_trust.proof", name)
+            postgres.sql("ALTER TABLE a2a_trust.copy RENAME TO proof", name)
+        else:
+            postgres.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+            eventually(lambda: postgres.sql(f"ALTER DATABASE {name} RENAME TO {name}_old"))
+            postgres.sql(f"ALTER DATABASE {name}_copy RENAME TO {name}")
+        three = PostgresProofMemory(postgres_url)
+        await refused(three, "1", "it is new")
+        await refused(two, "new", "it is new")
+        await three.aclose()
 
 
 @pytest.mark.parametrize("ahead", [-11.0, 11.0, 3_600.0])

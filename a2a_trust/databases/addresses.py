@@ -66,7 +66,7 @@ class DatabaseUrl:
         except ValueError:
             raise wrong from None
         # A password with / or ? in it would end up in the path, and be shown.
-        is_cut = "@" not in parts.netloc and "@" in f"{parts.path}{parts.query}"
+        is_cut = "@" in parts.path or ("@" not in parts.netloc and "@" in parts.query)
         if parts.scheme not in schemes or "#" in text or is_cut:
             raise wrong
         options = dict(parse_qsl(parts.query, keep_blank_values=True))

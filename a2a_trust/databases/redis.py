@@ -3,6 +3,7 @@
 - Connections are opened when they are first needed, in each event loop and in each process: a fork inherits none.
 - A request waits for ``timeout`` seconds at most. Nothing is tried again in secret, and after an outage the next
   request connects again.
+- A URL without a password takes the one in ``REDISCLI_AUTH``, as redis-cli does.
 - Each new connection checks that the server drops nothing to make room: a dropped record counts as one that never was.
 
 One server, or a failover behind one address; no cluster.
@@ -129,7 +130,9 @@ class RedisServer:
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
+        given = os.environ.get("REDISCLI_AUTH")
         return {
+            **({} if given is None or self.url.has_password else {"password": given}),
             "socket_timeout": self._timeout,
             "socket_connect_timeout": self._timeout,
             "retry": Retry(NoBackoff(), 0),

@@ -72,7 +72,7 @@ class RedisFailures:
                     window = await limiter.get_window_stats(*counter)
                     if not window.remaining:
                         over[counter] = window.reset_time - time.time()
-        except KeySourceUnavailableError:
+        except (KeySourceUnavailableError, ValueError):  # a counter that is not a number was not written by us
             self._retry_at = time.monotonic() + _PAUSE
             return {}
         return over

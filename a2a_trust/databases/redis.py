@@ -143,7 +143,10 @@ class RedisServer:
         await connection.on_connect()
         if not self._may_drop:
             await connection.send_command("INFO", "memory")
-            lines = (await connection.read_response()).decode().split("\r\n")
+            said = await connection.read_response()
+            if type(said) is not bytes:
+                raise self._redis.ConnectionError("what answers is not a Redis server")
+            lines = said.decode(errors="replace").split("\r\n")
             self._check_room(dict(line.partition(":")[::2] for line in lines))
 
     def _check_room(self, said: Mapping[str, object]) -> None:

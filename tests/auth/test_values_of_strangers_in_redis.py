@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from a2a_trust.auth import FailureLimits
+from a2a_trust.auth import FailureLimits, RedisProofMemory
 from a2a_trust.auth.shared_failures import RedisFailures
 from a2a_trust.auth.throttle import Throttle
+from a2a_trust.errors import KeySourceUnavailableError
 from tests.databases import RedisServer
 
 pytestmark = pytest.mark.anyio
@@ -37,3 +41,21 @@ async def test_a_counter_that_is_not_a_number(redis_server: RedisServer, redis_u
     assert throttle.failed(PEER, ["ann"]) is None
     assert throttle.failed(PEER, ["ann"]) is not None
     await shared.aclose()
+
+
+@pytest.mark.parametrize(
+    "answer", [b"$-1\r\n", b"*-1\r\n", b":1\r\n", b"%1\r\n+a\r\n+b\r\n", b"HTTP/1.1 400 Bad\r\n\r\n"]
+)
+async def test_what_answers_is_no_redis(answer: bytes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while await reader.read(1_000):
+                writer.write(answer * 50)
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        memory = RedisProofMemory(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0")
+        for _ in range(3):
+            with pytest.raises(KeySourceUnavailableError, match="cannot be used now"):
+                await memory.first_use("key", "1", now=time.time(), issued=time.time(), window=60)
+        await memory.aclose()

@@ -53,6 +53,12 @@ class DatabaseUrl:
         unknown = {name for name, _ in parse_qsl(urlsplit(text).query, keep_blank_values=True)} - _REDIS_OPTIONS
         if unknown:
             raise ConfigurationError(f"the URL {read.shown} has options; write it without what follows the ?")
+        parts = urlsplit(text)
+        numbers = [value for _, value in parse_qsl(parts.query, keep_blank_values=True)]
+        if parts.scheme != "unix" and parts.path not in ("", "/"):
+            numbers.append(parts.path[1:])
+        if not all(number.isascii() and number.isdigit() for number in numbers):
+            raise ConfigurationError(f"the URL {read.shown} names no database; write its number, as in /0")
         return read
 
     @classmethod

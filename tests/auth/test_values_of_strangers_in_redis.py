@@ -12,7 +12,8 @@ import pytest
 from a2a_trust.auth import FailureLimits, RedisProofMemory
 from a2a_trust.auth.shared_failures import RedisFailures
 from a2a_trust.auth.throttle import Throttle
-from a2a_trust.errors import KeySourceUnavailableError
+from a2a_trust.databases.addresses import DatabaseUrl
+from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 from tests.databases import RedisServer
 
 pytestmark = pytest.mark.anyio
@@ -59,3 +60,10 @@ async def test_what_answers_is_no_redis(answer: bytes) -> None:
             with pytest.raises(KeySourceUnavailableError, match="cannot be used now"):
                 await memory.first_use("key", "1", now=time.time(), issued=time.time(), window=60)
         await memory.aclose()
+
+
+@pytest.mark.parametrize("end", ["/abc", "/0/1", "/-1", "?db=x", "?db=", "/²"])
+def test_a_url_of_no_database_of_redis(end: str) -> None:
+    """The library takes a path that is not a number for database 0, and fails on the option at the first request."""
+    with pytest.raises(ConfigurationError, match="write its number"):
+        DatabaseUrl.redis(f"redis://127.0.0.1:6379{end}")

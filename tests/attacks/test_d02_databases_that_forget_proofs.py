@@ -129,6 +129,21 @@ async def test_a_redis_that_drops_keys_to_make_room(redis_server: RedisServer, r
             client.config_set("maxmemory-policy", "noeviction")
 
 
+async def test_a_redis_that_begins_to_drop_keys(redis_server: RedisServer, redis_url: str) -> None:
+    """Open connections notice it, too."""
+    async with memories(RedisProofMemory, redis_url) as (memory,):
+        assert await use(memory, "1")
+        with redis_server.client() as client:
+            client.config_set("maxmemory", "100mb")
+            client.config_set("maxmemory-policy", "allkeys-lru")
+            try:
+                await refused(memory, "2", "maxmemory-policy noeviction")
+            finally:
+                client.config_set("maxmemory", "0")
+                client.config_set("maxmemory-policy", "noeviction")
+        assert await use(memory, "3")
+
+
 async def test_a_full_redis(redis_server: RedisServer, redis_url: str) -> None:
     async with memories(RedisProofMemory, redis_url) as (memory,):
         assert await use(memory, "1")

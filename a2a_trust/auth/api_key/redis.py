@@ -39,7 +39,8 @@ _TOGETHER: Final = 1_000
 class RedisApiKeys(ApiKeyWrites):
     """The API keys in one Redis server, for servers (``ApiKeyVerifier(RedisApiKeys(url))``) and operators alike.
 
-    KeySourceUnavailableError when the server does not answer in time, drops keys to make room, or has no store.
+    KeySourceUnavailableError when the server does not answer in time, drops keys to make room, is a replica, or has no
+    store.
     """
 
     def __init__(self, url: str, *, create: bool = False, timeout: float = REQUEST_SECONDS) -> None:
@@ -76,7 +77,11 @@ class RedisApiKeys(ApiKeyWrites):
         async with self._server.session() as client, client.pipeline(transaction=True) as pipeline:
             pipeline.get(_REVISION)
             pipeline.mget(map(_name, digests))
-            revision, values = await pipeline.execute()
+            pipeline.info("memory")
+            pipeline.info("replication")
+            revision, values, memory, replication = await pipeline.execute()
+            self._server.check_room(memory)
+            self._server.check_role(replication)
         if revision is None:
             raise self._lost()
         rows = [row for row in zip(values, digests, strict=True) if row[0] is not None]

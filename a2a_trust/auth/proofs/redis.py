@@ -54,8 +54,9 @@ class RedisProofMemory(SharedProofMemory):
             pipeline.time()
             pipeline.hmget(_STATE, ["server", "since", "dropped"])
             pipeline.zrange(_WINDOWS, 0, -1, withscores=True)
-            pipeline.info("server")
+            pipeline.info("server", "memory")
             _, *before, (seconds, microseconds), (server, since, dropped), windows, info = await pipeline.execute()
+            self._server.check_room(info)
         if not info.get("run_id"):
             raise KeySourceUnavailableError(f"the {self._server.what} cannot be used: INFO gives no run_id")
         for use, attempt in zip(uses, before, strict=True):

@@ -276,6 +276,35 @@ async def test_a_server_without_the_store_is_no_empty_store(redis_server: RedisS
     await keys.aclose()
 
 
+async def test_a_replica_of_redis_is_not_asked_for_keys(redis_server: RedisServer) -> None:
+    """It goes on answering when its master is gone, with a key that was revoked there."""
+    with redis_server.client() as client:
+        client.flushall()
+        keys = RedisApiKeys(redis_server.url, create=True, timeout=20)
+        issued = keys.create(owner="ann")
+        verifier = ApiKeyVerifier(keys, refresh=0.02, stale_if_error=0.04)
+        assert (await verifier.verify(issued.text, time.time())).subject == "ann"
+        client.replicaof("127.0.0.1", 1)  # as a failover does; open connections stay
+        try:
+            await asyncio.sleep(0.06)
+            with pytest.raises(KeySourceUnavailableError):
+                await verifier.verify(issued.text, time.time())
+            with pytest.raises(KeySourceUnavailableError, match="it is a replica"):
+                await keys.find((issued.record.digest,))
+        finally:
+            client.replicaof("NO", "ONE")
+        await keys.find((issued.record.digest,))
+        client.config_set("maxmemory", "100mb")
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            with pytest.raises(KeySourceUnavailableError, match="maxmemory-policy noeviction"):
+                await keys.find((issued.record.digest,))
+        finally:
+            client.config_set("maxmemory", "0")
+            client.config_set("maxmemory-policy", "noeviction")
+    await keys.aclose()
+
+
 async def test_the_databases_hold_digests_and_no_key(
     postgres: PostgresServer,
     redis_server: RedisServer,

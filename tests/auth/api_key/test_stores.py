@@ -22,7 +22,7 @@ from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyStore, ApiKeyVerifier
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError, TrustError
 from tests.auth.test_jwt import NOW
-from tests.databases import PostgresServer, RedisServer
+from tests.databases import PostgresServer, RedisServer, line
 
 pytestmark = pytest.mark.anyio
 
@@ -253,6 +253,35 @@ async def test_a_key_that_is_revoked_in_postgresql_is_rejected_at_once(postgres:
             assert time.monotonic() < ends
             await asyncio.sleep(0.005)
     finally:
+        await keys.aclose()
+
+
+async def test_a_line_for_notifications_that_dies_without_a_word_is_given_up(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next look-up opens another one; else revocations would take ``refresh`` seconds until the next restart."""
+    monkeypatch.setattr("a2a_trust.databases.postgres._TRY_EVERY", 0.05)
+    url = postgres.database()
+    with line(postgres.port) as way:
+        keys = PostgresApiKeys(url.replace(str(postgres.port), str(way.port)))
+        told: list[int] = []
+        keys.watch(lambda: told.append(1))
+        await keys.find(())
+        listening = keys._listening.running(None)
+        assert listening is not None
+        while not told:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.3)
+        assert not listening.done()  # it is tried, and works
+        way.is_dead = True
+        await asyncio.wait_for(listening, 5)
+        way.is_dead = False
+        await keys.find(())
+        while len(told) < 2:
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(PostgresApiKeys(url, timeout=20).create, owner="ann")
+        while len(told) < 3:
+            await asyncio.sleep(0.01)
         await keys.aclose()
 
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 
+import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from a2a_trust.auth import PostgresProofMemory, ProofMemory, RedisProofMemory
@@ -219,6 +220,27 @@ async def test_a_postgresql_whose_proofs_were_replaced_by_hand(
         await refused(three, "1", "it is new")
         await refused(two, "new", "it is new")
         await three.aclose()
+
+
+async def test_a_proof_that_is_dropped_at_the_moment_of_its_replay(postgres: PostgresServer, postgres_url: str) -> None:
+    """Its row is in what the statement sees, and gone when it inserts: the old row counts, whatever the new attempt."""
+    name = postgres_url.rpartition("/")[2]
+    one, two = (PostgresProofMemory(postgres_url, timeout=10) for _ in range(2))
+    dropping = await asyncpg.connect(postgres_url)
+    for number in range(12):  # each attempt is a random number, and one in two is above the one before
+        assert await use(one, str(number))
+        transaction = dropping.transaction()
+        await transaction.start()
+        await dropping.execute("DELETE FROM a2a_trust.proof")
+        again = asyncio.create_task(use(two, str(number)))
+        waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%added AS%'"
+        while not await asyncio.to_thread(postgres.sql, waits, name):
+            await asyncio.sleep(0.01)
+        await transaction.commit()
+        assert not await again
+    await dropping.close()
+    await one.aclose()
+    await two.aclose()
 
 
 @pytest.mark.parametrize("ahead", [-11.0, 11.0, 3_600.0])

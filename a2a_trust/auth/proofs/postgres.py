@@ -28,6 +28,7 @@ SERVER: Final = """
 """
 
 #: In one statement, so in one trip. Rows of others that are committed meanwhile are neither added nor seen: replays.
+#: A row that another transaction is just dropping is both there and added; the old one comes last, and counts.
 #: In the order of digests, so that two transactions never wait for each other.
 _REMEMBER: Final = f"""
 WITH added AS (
@@ -35,15 +36,15 @@ WITH added AS (
     SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::float8[], $4::float8[]) ORDER BY 1
     ON CONFLICT (digest) DO NOTHING RETURNING digest, attempt
 ), first AS (
-    SELECT digest, attempt FROM added
-    UNION ALL SELECT digest, attempt FROM a2a_trust.proof WHERE digest = ANY ($1::bytea[])
+    SELECT digest, attempt, 1 AS place FROM added
+    UNION ALL SELECT digest, attempt, 2 FROM a2a_trust.proof WHERE digest = ANY ($1::bytea[])
 )
 SELECT
     {SERVER} AS server,
     extract(epoch FROM clock_timestamp())::float8 AS at,
     store.server AS known_server, store.since, store.dropped,
-    ARRAY (SELECT digest FROM first ORDER BY digest, attempt) AS digests,
-    ARRAY (SELECT attempt FROM first ORDER BY digest, attempt) AS attempts
+    ARRAY (SELECT digest FROM first ORDER BY digest, place) AS digests,
+    ARRAY (SELECT attempt FROM first ORDER BY digest, place) AS attempts
 FROM (SELECT) AS one LEFT JOIN a2a_trust.proof_store AS store ON true
 """  # noqa: S608  a constant
 

@@ -35,8 +35,8 @@ class RedisAnswers:
 
     def __init__(self, url: str, *, secret: bytes, timeout: float = REQUEST_SECONDS) -> None:
         """``url``: ``rediss://HOST:6379/0``, or ``redis://…`` without TLS. ``secret``: at least 32 random bytes, the
-        same in all replicas. ``timeout``: the longest, in seconds, that a request waits for the server.
-        ConfigurationError: an argument is wrong.
+        same in all replicas. ``timeout``: the longest, in seconds, that a trip to the server takes; a request makes
+        two at most, one to ask and one to share. ConfigurationError: an argument is wrong.
         """
         self._sealer = Sealer(secret, what="RedisAnswers")
         self._server = RedisServer(

@@ -100,7 +100,7 @@ class RedisApiKeys(ApiKeyWrites):
         with self._server.blocking() as client:
             if client.get(_REVISION) is None:
                 raise self._lost()
-            digests = [bytes.fromhex(value.decode()) for value in client.hvals(_IDS)]
+            digests = list(map(_digest, client.hvals(_IDS)))
             rows: list[tuple[bytes | None, bytes]] = []
             for first in range(0, len(digests), _TOGETHER):
                 some = digests[first : first + _TOGETHER]
@@ -136,7 +136,7 @@ class _Writable:
         found = self.pipeline.hget(_IDS, key_id)
         if found is None:
             return None
-        digest = bytes.fromhex(found.decode())
+        digest = _digest(found)
         return _record((self.pipeline.get(_name(digest)), digest))
 
     def id_of(self, digest: bytes) -> str | None:
@@ -160,7 +160,14 @@ def _name(digest: bytes) -> bytes:
     return b"a2a:key:" + digest
 
 
-_NUMBER: Final = (float, int)
+def _digest(value: bytes) -> bytes:
+    """The digest in the index of ids. ConfigurationError: it is damaged."""
+    try:
+        return bytes.fromhex(value.decode())
+    except ValueError:
+        raise ConfigurationError(f"API keys: a value in {_IDS} is not a digest in hex; restore it") from None
+
+
 _KINDS: Final[tuple[type | tuple[type, ...], ...]] = (
     str,
     str,
@@ -178,7 +185,7 @@ def _record(row: Sequence[Any]) -> ApiKeyRecord:
     value, digest = row
     try:
         stored = json.loads(value or b"")
-    except ValueError:
+    except (ValueError, RecursionError):
         stored = None
     if type(stored) is not list or len(stored) != len(_KINDS) or not _has_kinds(stored):
         raise ConfigurationError("API key: the stored value is not a record")

@@ -305,6 +305,26 @@ async def test_a_server_without_the_store_is_no_empty_store(redis_server: RedisS
     await keys.aclose()
 
 
+@pytest.mark.parametrize("value", [b"[" * 100_000, b"\xff", b"[NaN]", b"[]", b"null", b"", b"x" * 1_000_000])
+async def test_a_value_of_redis_that_is_no_record_keeps_out_no_other(redis_server: RedisServer, value: bytes) -> None:
+    with redis_server.client() as client:
+        client.flushall()
+        keys = RedisApiKeys(redis_server.url, create=True, timeout=20)
+        broken, good = keys.create(owner="ann").record, keys.create(owner="bob").record
+        client.set(b"a2a:key:" + broken.digest, value)
+        assert (await keys.find((broken.digest, good.digest))).records == (good,)
+        assert keys.records() == (good,)
+        assert [key_id for key_id, _ in keys.unreadable()] == [broken.digest.hex()]
+        for damaged in ("x", b"\xff"):
+            client.hset("a2a:keys:ids", broken.key_id, damaged)
+            with pytest.raises(ConfigurationError, match="a2a:keys:ids"):
+                keys.records()
+            with pytest.raises(ConfigurationError, match="a2a:keys:ids"):
+                keys.revoke(broken.key_id)
+        keys.revoke(good.key_id)
+    await keys.aclose()
+
+
 async def test_a_replica_of_redis_is_not_asked_for_keys(redis_server: RedisServer) -> None:
     """It goes on answering when its master is gone, with a key that was revoked there."""
     with redis_server.client() as client:

@@ -340,22 +340,24 @@ async def test_the_first_server_comes_back_without_the_proofs_of_the_second(own_
     with temporary_folder() as folder:
         second = RedisServer(folder)
         second.start()
-        second.has_run_for_long()
-        with line(own_redis.port) as address:
-            async with memories(RedisProofMemory, f"redis://127.0.0.1:{address.port}/0", 2) as (one, two):
-                assert await use(one, "1")
-                assert not await use(two, "1")
-                address._to = second.port
-                address.cut()
-                for memory in (one, two):
-                    await refused(memory, "new", "took the place of another")
-                second.has_run_for_long()  # later
-                assert await use(one, "2")
-                address._to = own_redis.port
-                address.cut()
-                await refused(two, "2", "took the place of another")
-                await refused(one, "3", "took the place of another")
-        second.kill()
+        try:
+            second.has_run_for_long()
+            with line(own_redis.port) as address:
+                async with memories(RedisProofMemory, f"redis://127.0.0.1:{address.port}/0", 2) as (one, two):
+                    assert await use(one, "1")
+                    assert not await use(two, "1")
+                    address._to = second.port
+                    address.cut()
+                    for memory in (one, two):
+                        await refused(memory, "new", "took the place of another")
+                    second.has_run_for_long()  # later
+                    assert await use(one, "2")
+                    address._to = own_redis.port
+                    address.cut()
+                    await refused(two, "2", "took the place of another")
+                    await refused(one, "3", "took the place of another")
+        finally:
+            second.kill()
 
 
 @pytest.mark.parametrize("field", ["since", "dropped", "server"])

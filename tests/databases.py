@@ -22,6 +22,7 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 import redis
 
+from a2a_trust.auth.proofs.postgres import SERVER
 from a2a_trust.databases.migrate import migrate
 from a2a_trust.errors import KeySourceUnavailableError
 
@@ -213,8 +214,8 @@ class PostgresServer(Process):
 def has_known_proofs_for_long(server: PostgresServer, url: str) -> None:
     """No proof is refused because the database is new."""
     server.sql(
-        "INSERT INTO a2a_trust.proof_store (server, since, dropped) SELECT (SELECT system_identifier FROM "
-        "pg_control_system()) || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8), 0, '-infinity'",
+        f"INSERT INTO a2a_trust.proof_store (server, since, dropped) SELECT {SERVER}, 0, '-infinity' "
+        "ON CONFLICT (only_row) DO UPDATE SET server = excluded.server, since = 0",
         url.rpartition("/")[2],
     )
 

@@ -55,7 +55,7 @@ HOMES = {
         "middleware/lifespan.py",
         "middleware/rules.py",
     ),
-    "limits": ("auth/throttle.py", "auth/shared_failures.py"),
+    "limits": ("auth/throttle.py",),
     "msgspec": ("card/usual.py", "middleware/calls.py", "signing/lines.py"),
     "httpx": (
         "client/attachment.py",

@@ -28,7 +28,7 @@ from a2a_trust.errors import ConfigurationError, KeySourceUnavailableError
 __all__ = ["CachedRecord", "FoundRecords", "Reading", "RecordCache"]
 
 _PATIENCE: Final = 5.0
-"""How long requests wait for a look-up that hangs."""
+"""How long a look-up may take, in seconds. A request waits for twice as long at most, if others are before it."""
 
 _MOST_RECORDS: Final = 32_768
 _MOST_BYTES: Final = 50_331_648
@@ -118,12 +118,12 @@ class RecordCache(Generic[_K, _R, _C]):
         """The record as the store has it now; None when it has none. KeySourceUnavailableError."""
         if self._clock() < self._retry_at:
             raise KeySourceUnavailableError(f"the {self._what} cannot be read now")
-        return await self._look_ups.find(key, first=self.known.get(key) is not None)
+        return await self._looked_up(key, first=self.known.get(key) is not None)
 
     def look_again(self) -> None:
         """The store has changed: from now on each record is looked up once more before it counts.
 
-        While the store cannot be read, records count as they would without this call.
+        While the store cannot be read, records count as if they were confirmed ``refresh`` seconds before this call.
         """
         self._changed_at = self._clock()
         stale = self._changed_at - self._refresh
@@ -140,10 +140,17 @@ class RecordCache(Generic[_K, _R, _C]):
                 if age < self._refresh:
                     self._look_ups.begin(key, first=is_known)  # in the background
                 else:
-                    return await self._look_ups.find(key, first=is_known)
+                    return await self._looked_up(key, first=is_known)
         if known is not None and self._clock() - known.reading.at < self._stale_if_error:
             return known
         raise KeySourceUnavailableError(f"the {self._what} cannot be read now")
+
+    async def _looked_up(self, key: _K, *, first: bool) -> _C | None:
+        try:
+            async with asyncio.timeout(2 * _PATIENCE):  # for the trips before it, too
+                return await self._look_ups.find(key, first=first)
+        except TimeoutError:
+            raise KeySourceUnavailableError(f"too many look-ups wait for the {self._what}") from None
 
     async def _find(self, keys: tuple[_K, ...]) -> Mapping[_K, _C]:
         """Look the records up, and remember those that there are."""

@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from typing import Any
 from a2a_trust.cli.moments import moment
 from a2a_trust.cli.report import Exit, exit_of, failed, put_report, said
 from a2a_trust.cli.sources import naming, read_input
+from a2a_trust.databases.addresses import is_database_url
 from a2a_trust.errors import KeySourceUnavailableError, TrustError
 
 __all__ = ["Unseen", "check_output", "expiry", "read_secret", "run_action", "signals_held"]
@@ -35,7 +36,8 @@ def run_action(
     """Run ``options.action`` on the store ``options.store``, and report it as JSON if the options ask for JSON."""
     command = f"{name} {options.action}"
     try:
-        with naming(options.store):
+        # A URL may hold a password, and errors of databases name them without.
+        with nullcontext() if is_database_url(options.store) else naming(options.store):
             report = actions[options.action](options)
     except _NotShownError as error:
         sys.stdout = None  # the rest of the output, and a report, must not be written

@@ -14,6 +14,7 @@ from a2a_trust.auth.basic.sqlite import SqlitePasswords
 from a2a_trust.cli.issuing import Unseen, check_output, expiry, read_secret, run_action, signals_held
 from a2a_trust.cli.moments import written
 from a2a_trust.cli.report import Exit, mark, printable, put, put_report, put_table, warn
+from a2a_trust.databases.addresses import is_database_url
 from a2a_trust.errors import ConfigurationError
 
 __all__ = ["run"]
@@ -24,10 +25,17 @@ def run(options: argparse.Namespace) -> int:
     return run_action("password", _ACTIONS, options)
 
 
+def _passwords(name: str, *, create: bool = False) -> SqlitePasswords:
+    """The store that ``--store`` names. ConfigurationError: it is missing, is not a store, or is a URL."""
+    if is_database_url(name):
+        raise ConfigurationError("--store: passwords are stored in files; write the name of a file, not a URL")
+    return SqlitePasswords(name, create=create)
+
+
 def _create(options: argparse.Namespace) -> None:
     expires = expiry(options.expires)
     check_output("password")
-    store = SqlitePasswords(options.store, create=True)
+    store = _passwords(options.store, create=True)
     with signals_held() as release:
         issued = store.create(user=options.user, scopes=options.scope, expires=expires)
         _show(issued, store, options, release)
@@ -35,7 +43,7 @@ def _create(options: argparse.Namespace) -> None:
 
 def _import(options: argparse.Namespace) -> dict[str, Any]:
     expires, text = expiry(options.expires), _given(options.file)
-    store = SqlitePasswords(options.store, create=True)
+    store = _passwords(options.store, create=True)
     record = store.import_password(text, user=options.user, scopes=options.scope, expires=expires)
     if not options.json:
         put(f"{mark('imported', 'green', sys.stdout)} {_line(record)}")
@@ -43,7 +51,7 @@ def _import(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _list(options: argparse.Namespace) -> dict[str, Any]:
-    store = SqlitePasswords(options.store)
+    store = _passwords(options.store)
     records, unreadable = store.records(), store.unreadable()
     if not options.json:
         heads = ("USER", "STATE", "CHANGED", "EXPIRES", "SCOPES")
@@ -59,14 +67,14 @@ def _list(options: argparse.Namespace) -> dict[str, Any]:
 def _rotate(options: argparse.Namespace) -> None:
     expires = None if options.expires is None else expiry(options.expires)
     check_output("password")
-    store = SqlitePasswords(options.store)
+    store = _passwords(options.store)
     with signals_held() as release:
         issued = store.rotate(options.user, expires=expires)
         _show(issued, store, options, release)
 
 
 def _revoke(options: argparse.Namespace) -> dict[str, Any]:
-    record = SqlitePasswords(options.store).revoke(options.user)
+    record = _passwords(options.store).revoke(options.user)
     if not options.json:
         put(f"{mark('revoked', 'green', sys.stdout)} {_line(record)}")
         put("  running servers reject it within 2 seconds, unless they set another refresh")

@@ -53,6 +53,12 @@ class DatabaseUrl:
         unknown = {name for name, _ in parse_qsl(urlsplit(text).query, keep_blank_values=True)} - _REDIS_OPTIONS
         if unknown:
             raise ConfigurationError(f"the URL {read.shown} has options; write it without what follows the ?")
+        parts = urlsplit(text)
+        numbers = [value for _, value in parse_qsl(parts.query, keep_blank_values=True)]
+        if parts.scheme != "unix" and parts.path not in ("", "/"):
+            numbers.append(parts.path[1:])
+        if not all(number.isascii() and number.isdigit() for number in numbers):
+            raise ConfigurationError(f"the URL {read.shown} names no database; write its number, as in /0")
         return read
 
     @classmethod
@@ -66,7 +72,7 @@ class DatabaseUrl:
         except ValueError:
             raise wrong from None
         # A password with / or ? in it would end up in the path, and be shown.
-        is_cut = "@" not in parts.netloc and "@" in f"{parts.path}{parts.query}"
+        is_cut = "@" in parts.path or ("@" not in parts.netloc and "@" in parts.query)
         if parts.scheme not in schemes or "#" in text or is_cut:
             raise wrong
         options = dict(parse_qsl(parts.query, keep_blank_values=True))

@@ -32,6 +32,9 @@ __all__ = ["Connection", "Postgres", "Session", "background"]
 _CONNECTIONS: Final = 8
 """The most connections of one event loop. PostgreSQL allows 100 in all by default."""
 
+_TRY_EVERY: Final = 10.0
+"""How often a connection that only listens is tried, in seconds."""
+
 _SPOKEN: Final = ("08", "28", "3D", "3F", "42", "53", "57")
 """Classes of SQLSTATE whose messages name roles, databases and tables, and never a value: connection, authorization,
 names and rights, resources, and an operator's intervention."""
@@ -99,12 +102,29 @@ class Postgres:
 
     @asynccontextmanager
     async def listening(self, channel: str, heard: Callable[[], None]) -> AsyncIterator[asyncio.Event]:
-        """A connection that calls ``heard`` for each notification of the channel. The event is its end."""
+        """A connection that calls ``heard`` for each notification of the channel. The event is its end.
+
+        The connection is tried every ten seconds: its other end may be gone without a word, as after a firewall dropped
+        the line, and then nothing would ever come.
+        """
         async with self.unchecked() as connection:
             lost = asyncio.Event()
             connection.add_termination_listener(lambda _: lost.set())
             await connection.add_listener(channel, lambda *_: heard())
-            yield lost
+            trying = asyncio.create_task(self._try(connection))
+            try:
+                yield lost
+            finally:
+                trying.cancel()
+
+    async def _try(self, connection: Any) -> None:
+        """End a connection that does not answer in time."""
+        try:
+            while True:
+                await asyncio.sleep(_TRY_EVERY)
+                await connection.execute("SELECT")
+        except (OSError, TimeoutError, *self._errors):
+            self._drop(connection)
 
     @contextmanager
     def transaction(self, *, tells: bool = False) -> Iterator[Session]:

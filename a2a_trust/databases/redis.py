@@ -3,7 +3,9 @@
 - Connections are opened when they are first needed, in each event loop and in each process: a fork inherits none.
 - A request waits for ``timeout`` seconds at most. Nothing is tried again in secret, and after an outage the next
   request connects again.
-- Each new connection checks that the server drops nothing to make room: a dropped record counts as one that never was.
+- A URL without a password takes the one in ``REDISCLI_AUTH``, as redis-cli does.
+- Each new connection checks that the server drops nothing to make room: a dropped record would count as one that never
+  was.
 
 One server, or a failover behind one address; no cluster.
 """
@@ -74,7 +76,7 @@ class RedisServer:
         """A client for synchronous code, for the block."""
         with self._translated(), self._redis.Redis.from_url(self.url.text, **self._options()) as client:
             if not self._may_drop:
-                self._check_room(client.info("memory"))
+                self.check_room(client.info("memory"))
             yield client
 
     @contextmanager
@@ -129,7 +131,9 @@ class RedisServer:
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
+        given = os.environ.get("REDISCLI_AUTH")
         return {
+            **({} if given is None or self.url.has_password else {"password": given}),
             "socket_timeout": self._timeout,
             "socket_connect_timeout": self._timeout,
             "retry": Retry(NoBackoff(), 0),
@@ -140,16 +144,28 @@ class RedisServer:
         await connection.on_connect()
         if not self._may_drop:
             await connection.send_command("INFO", "memory")
-            lines = (await connection.read_response()).decode().split("\r\n")
-            self._check_room(dict(line.partition(":")[::2] for line in lines))
+            said = await connection.read_response()
+            if type(said) is not bytes:
+                raise self._redis.ConnectionError("what answers is not a Redis server")
+            lines = said.decode(errors="replace").split("\r\n")
+            self.check_room(dict(line.partition(":")[::2] for line in lines))
 
-    def _check_room(self, said: Mapping[str, object]) -> None:
-        """redis.ConnectionError, which closes the connection: the server would drop records to make room."""
+    def check_room(self, said: Mapping[str, object]) -> None:
+        """redis.ConnectionError, if by its INFO the server would drop records to make room. Somebody may change that
+        while connections are open, so those who lose by it ask each time.
+        """
         if str(said.get("maxmemory")) != "0" and said.get("maxmemory_policy") != "noeviction":
             raise self._redis.ConnectionError(
                 "the server drops records when its memory is full (maxmemory-policy is "
                 f"{said.get('maxmemory_policy', 'unknown')}); set maxmemory-policy noeviction"
             )
+
+    def check_role(self, said: Mapping[str, object]) -> None:
+        """redis.ConnectionError, if by its INFO the server is a replica. It answers even when it has lost its master,
+        and does not know what changed since then.
+        """
+        if said.get("role") != "master":
+            raise self._redis.ConnectionError("it is a replica, which may lack the last changes")
 
     @contextmanager
     def _translated(self, *, tells: bool = False) -> Iterator[None]:

@@ -10,19 +10,22 @@ import asyncio
 import shutil
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 
+import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from a2a_trust.auth import PostgresProofMemory, ProofMemory, RedisProofMemory
-from a2a_trust.auth.proofs.shared import SKEW, Use
+from a2a_trust.auth.proofs.shared import SKEW, State, Use
 from a2a_trust.errors import KeySourceUnavailableError, TooManyRequestsError
 from tests.databases import (
     PostgresServer,
     RedisServer,
+    eventually,
     has_known_proofs_for_long,
     installed,
+    line,
     temporary_folder,
 )
 
@@ -127,6 +130,21 @@ async def test_a_redis_that_drops_keys_to_make_room(redis_server: RedisServer, r
             client.config_set("maxmemory-policy", "noeviction")
 
 
+async def test_a_redis_that_begins_to_drop_keys(redis_server: RedisServer, redis_url: str) -> None:
+    """Open connections notice it, too."""
+    async with memories(RedisProofMemory, redis_url) as (memory,):
+        assert await use(memory, "1")
+        with redis_server.client() as client:
+            client.config_set("maxmemory", "100mb")
+            client.config_set("maxmemory-policy", "allkeys-lru")
+            try:
+                await refused(memory, "2", "maxmemory-policy noeviction")
+            finally:
+                client.config_set("maxmemory", "0")
+                client.config_set("maxmemory-policy", "noeviction")
+        assert await use(memory, "3")
+
+
 async def test_a_full_redis(redis_server: RedisServer, redis_url: str) -> None:
     async with memories(RedisProofMemory, redis_url) as (memory,):
         assert await use(memory, "1")
@@ -177,6 +195,54 @@ async def test_a_postgresql_without_its_tables(postgres: PostgresServer) -> None
         await refused(memory, "1", "run: a2a-sign database migrate")
 
 
+@pytest.mark.parametrize("how", ["truncated", "restored", "database"])
+async def test_a_postgresql_whose_proofs_were_replaced_by_hand(
+    postgres: PostgresServer, postgres_url: str, how: str
+) -> None:
+    """The server is the same, and what it says about itself was restored with the table, or was not touched."""
+    name = postgres_url.rpartition("/")[2]
+    if how == "database":
+        postgres.sql(f"CREATE DATABASE {name}_copy TEMPLATE {name}")
+    async with memories(PostgresProofMemory, postgres_url, 2) as (one, two):
+        assert await use(one, "1")
+        assert not await use(two, "1")
+        if how == "truncated":
+            postgres.sql("TRUNCATE a2a_trust.proof", name)
+        elif how == "restored":
+            postgres.sql("CREATE TABLE a2a_trust.copy (LIKE a2a_trust.proof INCLUDING ALL)", name)
+            postgres.sql("DROP TABLE a2a_trust.proof", name)
+            postgres.sql("ALTER TABLE a2a_trust.copy RENAME TO proof", name)
+        else:
+            postgres.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+            eventually(lambda: postgres.sql(f"ALTER DATABASE {name} RENAME TO {name}_old"))
+            postgres.sql(f"ALTER DATABASE {name}_copy RENAME TO {name}")
+        three = PostgresProofMemory(postgres_url)
+        await refused(three, "1", "it is new")
+        await refused(two, "new", "it is new")
+        await three.aclose()
+
+
+async def test_a_proof_that_is_dropped_at_the_moment_of_its_replay(postgres: PostgresServer, postgres_url: str) -> None:
+    """Its row is in what the statement sees, and gone when it inserts: the old row counts, whatever the new attempt."""
+    name = postgres_url.rpartition("/")[2]
+    one, two = (PostgresProofMemory(postgres_url, timeout=10) for _ in range(2))
+    dropping = await asyncpg.connect(postgres_url)
+    for number in range(12):  # each attempt is a random number, and one in two is above the one before
+        assert await use(one, str(number))
+        transaction = dropping.transaction()
+        await transaction.start()
+        await dropping.execute("DELETE FROM a2a_trust.proof")
+        again = asyncio.create_task(use(two, str(number)))
+        waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%added AS%'"
+        while not await asyncio.to_thread(postgres.sql, waits, name):
+            await asyncio.sleep(0.01)
+        await transaction.commit()
+        assert not await again
+    await dropping.close()
+    await one.aclose()
+    await two.aclose()
+
+
 @pytest.mark.parametrize("ahead", [-11.0, 11.0, 3_600.0])
 async def test_replicas_whose_clocks_differ_too_much(redis_url: str, postgres_url: str, ahead: float) -> None:
     for kind, url in ((RedisProofMemory, redis_url), (PostgresProofMemory, postgres_url)):
@@ -191,7 +257,7 @@ async def test_replicas_whose_clocks_differ_too_much(redis_url: str, postgres_ur
 @pytest.mark.parametrize("iat", [-WINDOW, 0.0, WINDOW])
 def test_a_proof_is_kept_for_longer_than_any_replica_accepts_it(first: float, then: float, iat: float) -> None:
     """By the clock of the database: used at 0 by one replica, and sent again to another one."""
-    used = Use(digest=b"", attempt=b"", now=first, issued=first + iat, window=WINDOW)
+    used = Use(digest=b"", attempt=b"", now=first, issued=first + iat, window=WINDOW, until=0)
     accepted_until = used.issued + WINDOW - then
     assert used.ends >= accepted_until
     # After a loss at 0, those that were accepted before are refused: `since` is 0.
@@ -247,6 +313,123 @@ async def test_of_proofs_that_replicas_get_at_once_each_is_accepted_once(redis_u
         async with memories(kind, url, 4) as replicas:
             uses = [use(memory, str(number)) for number in range(100) for memory in replicas]
             assert sum(await asyncio.gather(*uses)) == 100
+
+
+class Later(RedisProofMemory):
+    """The clock of the server is that of the requests."""
+
+    async def _remember(self, uses: tuple[Use, ...]) -> tuple[State, Mapping[bytes, bytes]]:
+        state, first = await super()._remember(uses)
+        return state._replace(at=uses[0].now), first
+
+
+async def test_a_window_that_grew_while_nobody_asked_brings_no_used_proof_back(
+    redis_server: RedisServer, redis_url: str
+) -> None:
+    """Redis drops a proof by itself, and nobody is there to write down that it did."""
+    before, after, now = Later(redis_url), Later(redis_url), time.time()
+    assert await before.first_use("key", "1", now=now, issued=now, window=1)
+    with redis_server.client() as client:
+        (name,) = client.keys("a2a:proof:*")
+        assert client.pexpiretime(name) == int((now + 1 + 2 * SKEW) * 1_000)
+        client.delete(name)
+    with pytest.raises(KeySourceUnavailableError, match="another window was configured before"):
+        await after.first_use("key", "1", now=now + 40, issued=now, window=300)
+    assert await after.first_use("key", "2", now=now + 40, issued=now + 40, window=300)
+    await before.aclose()
+    await after.aclose()
+
+
+async def test_a_window_of_long_ago_refuses_nothing(redis_server: RedisServer, redis_url: str) -> None:
+    with redis_server.client() as client:
+        client.zadd("a2a:proofs:windows", {"1.0": time.time() - 700, "2.0": time.time() - 5_000})
+    async with memories(RedisProofMemory, redis_url) as (memory,):
+        assert await use(memory, "1", iat=-50)
+    with redis_server.client() as client:
+        assert client.zrange("a2a:proofs:windows", 0, -1) == [b"1.0", b"60.0"]  # the oldest one was removed
+
+
+async def test_the_first_server_comes_back_without_the_proofs_of_the_second(own_redis: RedisServer) -> None:
+    """As with an address that moves to another server for a moment, and back."""
+    own_redis.has_run_for_long()
+    with temporary_folder() as folder:
+        second = RedisServer(folder)
+        second.start()
+        try:
+            second.has_run_for_long()
+            with line(own_redis.port) as address:
+                async with memories(RedisProofMemory, f"redis://127.0.0.1:{address.port}/0", 2) as (one, two):
+                    assert await use(one, "1")
+                    assert not await use(two, "1")
+                    address._to = second.port
+                    address.cut()
+                    for memory in (one, two):
+                        await refused(memory, "new", "took the place of another")
+                    second.has_run_for_long()  # later
+                    assert await use(one, "2")
+                    address._to = own_redis.port
+                    address.cut()
+                    await refused(two, "2", "took the place of another")
+                    await refused(one, "3", "took the place of another")
+        finally:
+            second.kill()
+
+
+@pytest.mark.parametrize("field", ["since", "dropped", "server"])
+@pytest.mark.parametrize("value", [b"nan", b"x", b"\xff", b""])
+async def test_what_redis_says_about_itself_is_damaged(
+    redis_server: RedisServer, redis_url: str, field: str, value: bytes
+) -> None:
+    with redis_server.client() as client:
+        client.hset("a2a:proofs", field, value)
+        async with memories(RedisProofMemory, redis_url) as (memory,):
+            await refused(memory, "1", "it is new")
+            found = client.hgetall("a2a:proofs")
+        assert float(found[b"since"]) == pytest.approx(time.time(), abs=10)
+        assert float(found[b"dropped"]) < time.time()
+        assert found[b"server"].decode() == client.info("server")["run_id"]
+
+
+@pytest.mark.parametrize("column", ["since", "dropped"])
+async def test_what_postgresql_says_about_itself_is_damaged(
+    postgres: PostgresServer, postgres_url: str, column: str
+) -> None:
+    name = postgres_url.rpartition("/")[2]
+    postgres.sql(f"UPDATE a2a_trust.proof_store SET {column} = 'NaN'", name)
+    async with memories(PostgresProofMemory, postgres_url) as (memory,):
+        await refused(memory, "1", "it is new")
+        ((since, dropped),) = postgres.sql("SELECT since, dropped FROM a2a_trust.proof_store", name)
+        assert since == pytest.approx(time.time(), abs=10)
+        assert dropped < time.time()
+
+
+async def test_a_crowd_before_a_slow_database_waits_for_twice_the_limit_at_most(
+    redis_server: RedisServer, redis_url: str
+) -> None:
+    with line(redis_server.port) as slow:
+        async with memories(RedisProofMemory, f"redis://127.0.0.1:{slow.port}/0") as (memory,):
+            assert await use(memory, "first")
+            slow.delay = 0.15
+            begun = time.monotonic()
+
+            async def one(number: int) -> object:
+                try:
+                    return await memory.first_use(
+                        f"key {number}", "1", now=time.time(), issued=time.time(), window=WINDOW
+                    )
+                except KeySourceUnavailableError as error:
+                    return str(error)
+
+            answers = await asyncio.gather(*map(one, range(1_000)))
+            assert time.monotonic() - begun < 1.0
+            assert True in answers
+            assert {each for each in answers if each is not True} == {
+                f"the memory of DPoP proofs in redis://127.0.0.1:{slow.port}/0: too many proofs wait for it"
+            }
+            slow.delay = 0.0
+            assert await use(memory, "after")  # those who left are in nobody's way
+    with redis_server.client() as client:
+        assert len(client.keys("a2a:proof:*")) < 700
 
 
 async def test_a_request_that_is_cancelled_leaves_no_room_taken(redis_url: str) -> None:

@@ -264,3 +264,14 @@ def test_dropped_times_are_a_few_ranges_and_never_forget_one() -> None:
 def test_a_memory_has_room_for_one_at_least(make: Make, capacity: Any) -> None:
     with pytest.raises(ConfigurationError, match="ProofMemory: capacity must be a number of proofs"):
         make(capacity=capacity)
+
+
+async def test_to_forget_a_proof_leaves_a_later_one_of_the_same_name() -> None:
+    """A request waited for a database until its proof had ended, and another one used the name meanwhile."""
+    memory = VolatileProofMemory()
+    assert await use(memory, "1")
+    assert await use(memory, "1", now=NOW + 70)
+    memory.forget("key", "1", issued=NOW)
+    assert not await use(memory, "1", now=NOW + 70)
+    memory.forget("key", "1", issued=NOW + 70)
+    assert await use(memory, "1", now=NOW + 70)

@@ -39,7 +39,8 @@ _TOGETHER: Final = 1_000
 class RedisApiKeys(ApiKeyWrites):
     """The API keys in one Redis server, for servers (``ApiKeyVerifier(RedisApiKeys(url))``) and operators alike.
 
-    KeySourceUnavailableError when the server does not answer in time, drops keys to make room, or has no store.
+    KeySourceUnavailableError when the server does not answer in time, drops keys to make room, is a replica, or has no
+    store.
     """
 
     def __init__(self, url: str, *, create: bool = False, timeout: float = REQUEST_SECONDS) -> None:
@@ -76,7 +77,11 @@ class RedisApiKeys(ApiKeyWrites):
         async with self._server.session() as client, client.pipeline(transaction=True) as pipeline:
             pipeline.get(_REVISION)
             pipeline.mget(map(_name, digests))
-            revision, values = await pipeline.execute()
+            pipeline.info("memory")
+            pipeline.info("replication")
+            revision, values, memory, replication = await pipeline.execute()
+            self._server.check_room(memory)
+            self._server.check_role(replication)
         if revision is None:
             raise self._lost()
         rows = [row for row in zip(values, digests, strict=True) if row[0] is not None]
@@ -95,7 +100,7 @@ class RedisApiKeys(ApiKeyWrites):
         with self._server.blocking() as client:
             if client.get(_REVISION) is None:
                 raise self._lost()
-            digests = [bytes.fromhex(value.decode()) for value in client.hvals(_IDS)]
+            digests = list(map(_digest, client.hvals(_IDS)))
             rows: list[tuple[bytes | None, bytes]] = []
             for first in range(0, len(digests), _TOGETHER):
                 some = digests[first : first + _TOGETHER]
@@ -131,7 +136,7 @@ class _Writable:
         found = self.pipeline.hget(_IDS, key_id)
         if found is None:
             return None
-        digest = bytes.fromhex(found.decode())
+        digest = _digest(found)
         return _record((self.pipeline.get(_name(digest)), digest))
 
     def id_of(self, digest: bytes) -> str | None:
@@ -155,7 +160,14 @@ def _name(digest: bytes) -> bytes:
     return b"a2a:key:" + digest
 
 
-_NUMBER: Final = (float, int)
+def _digest(value: bytes) -> bytes:
+    """The digest in the index of ids. ConfigurationError: it is damaged."""
+    try:
+        return bytes.fromhex(value.decode())
+    except ValueError:
+        raise ConfigurationError(f"API keys: a value in {_IDS} is not a digest in hex; restore it") from None
+
+
 _KINDS: Final[tuple[type | tuple[type, ...], ...]] = (
     str,
     str,
@@ -173,7 +185,7 @@ def _record(row: Sequence[Any]) -> ApiKeyRecord:
     value, digest = row
     try:
         stored = json.loads(value or b"")
-    except ValueError:
+    except (ValueError, RecursionError):
         stored = None
     if type(stored) is not list or len(stored) != len(_KINDS) or not _has_kinds(stored):
         raise ConfigurationError("API key: the stored value is not a record")

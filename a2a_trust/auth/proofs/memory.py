@@ -172,9 +172,10 @@ class VolatileProofMemory:
         """Drop a proof that was not used after all."""
         digest = digest_of(jkt, jti)
         with self._lock:
-            if digest in self._used:
+            of_second = self._by_time.get(int(issued), [])
+            if digest in of_second:  # else it was dropped, and perhaps used again with another time
+                of_second.remove(digest)
                 self._remove(digest)
-                self._by_time[int(issued)].remove(digest)
 
     def _drop(self, now: float, window: float) -> None:
         self._dropped_at = int(now)

@@ -1,8 +1,8 @@
 """Used DPoP proofs in PostgreSQL.
 
 A proof counts when its transaction is on the disk of the server (``synchronous_commit = on``). A standby without the
-last transactions that takes the place of the server is another timeline, so proofs are refused for a while then
-(``auth.proofs.shared``, rule 3).
+last transactions that takes the place of the server is another timeline, and a table that was restored is another file,
+so proofs are refused for a while then (``auth.proofs.shared``, rule 3).
 """
 
 from __future__ import annotations
@@ -19,31 +19,39 @@ from a2a_trust.errors import KeySourceUnavailableError
 
 __all__ = ["PostgresProofMemory"]
 
+#: The server's name for itself. It changes with the server, with its timeline, with a database or a table that was
+#: restored from a copy, and with TRUNCATE; also with VACUUM FULL, which looks the same.
+SERVER: Final = """
+(SELECT system_identifier FROM pg_control_system()) || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)
+    || '/' || (SELECT oid FROM pg_database WHERE datname = current_database())
+    || '/' || pg_relation_filenode('a2a_trust.proof')
+"""
+
 #: In one statement, so in one trip. Rows of others that are committed meanwhile are neither added nor seen: replays.
+#: A row that another transaction is just dropping is both there and added; the old one comes last, and counts.
 #: In the order of digests, so that two transactions never wait for each other.
-_REMEMBER: Final = """
+_REMEMBER: Final = f"""
 WITH added AS (
     INSERT INTO a2a_trust.proof (digest, attempt, issued, ends)
     SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::float8[], $4::float8[]) ORDER BY 1
     ON CONFLICT (digest) DO NOTHING RETURNING digest, attempt
 ), first AS (
-    SELECT digest, attempt FROM added
-    UNION ALL SELECT digest, attempt FROM a2a_trust.proof WHERE digest = ANY ($1::bytea[])
+    SELECT digest, attempt, 1 AS place FROM added
+    UNION ALL SELECT digest, attempt, 2 FROM a2a_trust.proof WHERE digest = ANY ($1::bytea[])
 )
 SELECT
-    (SELECT system_identifier FROM pg_control_system()) || '/'
-        || left(pg_walfile_name(pg_current_wal_lsn()), 8) AS server,
+    {SERVER} AS server,
     extract(epoch FROM clock_timestamp())::float8 AS at,
     store.server AS known_server, store.since, store.dropped,
-    ARRAY (SELECT digest FROM first ORDER BY digest, attempt) AS digests,
-    ARRAY (SELECT attempt FROM first ORDER BY digest, attempt) AS attempts
+    ARRAY (SELECT digest FROM first ORDER BY digest, place) AS digests,
+    ARRAY (SELECT attempt FROM first ORDER BY digest, place) AS attempts
 FROM (SELECT) AS one LEFT JOIN a2a_trust.proof_store AS store ON true
-"""
+"""  # noqa: S608  a constant
 
 _MARK: Final = """
 INSERT INTO a2a_trust.proof_store (server, since, dropped) VALUES ($1, $2, $3)
 ON CONFLICT (only_row) DO UPDATE SET server = excluded.server, since = excluded.since,
-    dropped = greatest(proof_store.dropped, excluded.dropped)
+    dropped = greatest(nullif(proof_store.dropped, 'NaN'), excluded.dropped)
 """
 
 _DROP: Final = """
@@ -68,14 +76,14 @@ class PostgresProofMemory(SharedProofMemory):
 
     def __init__(self, url: str, *, capacity: int = 1_000_000, timeout: float = REQUEST_SECONDS) -> None:
         """``url``: ``postgresql://USER@HOST/DATABASE``, prepared with ``a2a-sign database migrate``. ``capacity``: for
-        how many proofs of this process at once there is room. ``timeout``: the longest, in seconds, that a request
-        waits for the database. ConfigurationError: an argument is wrong.
+        how many proofs of this process at once there is room. ``timeout``: the longest, in seconds, that one trip to
+        the database takes; a request waits for twice as long at most. ConfigurationError: an argument is wrong.
         """
         self._database = Postgres(
             url, what="memory of DPoP proofs", unavailable=KeySourceUnavailableError, timeout=timeout
         )
         self._drop_at = -math.inf
-        super().__init__(self._database.what, capacity, "PostgresProofMemory(…, capacity=…)")
+        super().__init__(self._database.what, capacity, "PostgresProofMemory(…, capacity=…)", timeout)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""

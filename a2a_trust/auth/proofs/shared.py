@@ -7,16 +7,21 @@ The rules, beside those of ``auth.proofs.memory``, which each process applies to
 2. The clocks of this machine and of the database differ by at most ten seconds, so a proof is remembered for longer
    than any replica accepts it. Else: 503.
 3. A database that is new, was restored, or took the place of another may lack proofs that were used before. It says so
-   by its name for itself (``server``). Proofs that may be older than this change are refused with 503.
+   by its name for itself (``server``). Proofs that may be older than this change are refused with 503. A name that is
+   not the last one that this process saw is a change, too: the first server may come back without what the second knew.
 4. The times of dropped proofs are kept. Where such a time comes again, because clocks were set back, or the window
    grew: 503.
-5. A database that cannot be reached in time is no empty one: 503.
+5. A database that cannot be reached in time is no empty one: 503. A request waits for twice ``timeout`` at most,
+   however many wait before it.
+6. Where a person or a program damaged what the database says about itself, it counts as new.
 
 The proofs that come while the database works on others share the next trip.
 """
 
 from __future__ import annotations
 
+import asyncio
+import math
 import os
 import time
 from collections.abc import Mapping
@@ -40,6 +45,9 @@ _IN_TIME: Final = 0.1
 """A trip that failed within this time, in seconds, is made once more: a connection was lost, and another may work."""
 
 
+_BUSY: Final = "too many proofs wait for it"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Use:
     """A proof that a request brings; times are in seconds since the epoch."""
@@ -49,6 +57,8 @@ class Use:
     now: float
     issued: float
     window: float
+    until: float
+    """How long the request waits, by the monotonic clock."""
 
     @property
     def ends(self) -> float:
@@ -60,7 +70,8 @@ class State(NamedTuple):
     """The database at the moment of a trip.
 
     ``server`` is its name for itself, ``at`` its time. ``known_server`` and ``since`` are those of the last change;
-    ``dropped`` is the time of the youngest dropped proof.
+    ``dropped`` is the time of the youngest dropped proof. ``window`` is the smallest window of a proof that a database
+    may have dropped without saying so. Numbers that make no sense are NaN.
     """
 
     server: str
@@ -68,14 +79,19 @@ class State(NamedTuple):
     known_server: str | None
     since: float
     dropped: float
+    window: float = math.inf
 
 
 class SharedProofMemory:
     """The base of memories in a database."""
 
-    def __init__(self, what: str, capacity: int, call: str) -> None:
-        """``what`` it is, for people; ``capacity`` and ``call`` as for ``Room``, for the proofs of this process."""
+    def __init__(self, what: str, capacity: int, call: str, timeout: float) -> None:
+        """``what`` it is, for people; ``capacity`` and ``call`` as for ``Room``, for the proofs of this process.
+        ``timeout`` is that of one trip, in seconds.
+        """
         self._what = what
+        self._patience = 2 * timeout
+        self._last_server = ""
         self._own = VolatileProofMemory(capacity)
         self._own.room = Room(capacity, call)
         self._trips = LookUps(self._trip)
@@ -92,9 +108,19 @@ class SharedProofMemory:
         """As ``ProofMemory.first_use``."""
         if not await self._own.first_use(jkt, jti, now=now, issued=issued, window=window):
             return False
-        use = Use(digest=digest_of(jkt, jti), attempt=os.urandom(16), now=now, issued=issued, window=window)
+        use = Use(
+            digest=digest_of(jkt, jti),
+            attempt=os.urandom(16),
+            now=now,
+            issued=issued,
+            window=window,
+            until=time.monotonic() + self._patience,
+        )
         try:
-            answer = await self._trips.find(use)
+            async with asyncio.timeout(self._patience):
+                answer = await self._trips.find(use)
+        except TimeoutError:
+            answer = _BUSY
         except BaseException:
             self._own.forget(jkt, jti, issued=issued)  # nobody learned that it was used
             raise
@@ -106,24 +132,33 @@ class SharedProofMemory:
     async def _trip(self, uses: tuple[Use, ...]) -> Mapping[Use, bool | str]:
         """For each proof whether this is its first use, or why nobody can tell."""
         begun = time.monotonic()
+        waiting = tuple(use for use in uses if use.until > begun)  # the others have their answer
+        if not waiting:
+            return dict.fromkeys(uses, _BUSY)
         try:
-            state, first = await self._remember(uses)
+            state, first = await self._remember(waiting)
         except KeySourceUnavailableError:
             if time.monotonic() - begun > _IN_TIME:
                 raise
-            state, first = await self._remember(uses)
-        state = await self._marked(state, uses[0].window)
-        return {use: _doubt(use, state) or first.get(use.digest) == use.attempt for use in uses}
+            state, first = await self._remember(waiting)
+        state = await self._marked(state, min(use.window for use in waiting))
+        found = {use: _doubt(use, state) or first.get(use.digest) == use.attempt for use in waiting}
+        return {**dict.fromkeys(uses, _BUSY), **found}
 
     async def _marked(self, state: State, window: float) -> State:
         """The state, after what has changed was remembered."""
-        dropped = state.at - window - 2 * SKEW
-        if state.known_server != state.server:
-            state = state._replace(known_server=state.server, since=state.at, dropped=max(dropped, state.dropped))
+        is_damaged = any(map(math.isnan, (state.since, state.dropped, state.window)))
+        if is_damaged:
+            state = state._replace(dropped=-math.inf, window=window)
+        dropped = max(state.dropped, state.at - min(window, state.window) - 2 * SKEW)
+        is_another = state.server != state.known_server or self._last_server not in (state.server, "")
+        if is_another or is_damaged:
+            state = state._replace(known_server=state.server, since=state.at, dropped=dropped)
             await self._mark(state)
         elif dropped > state.dropped + GRAIN:
             await self._mark(state._replace(dropped=dropped))
-        return state
+        self._last_server = state.server
+        return state._replace(dropped=dropped)
 
 
 def _doubt(use: Use, state: State) -> str:
@@ -134,11 +169,11 @@ def _doubt(use: Use, state: State) -> str:
             "allowed; look at their time services"
         )
     certain = state.since + use.window + 2 * SKEW
-    if use.issued <= certain:
+    if not use.issued > certain:
         return (
             "it is new, was restarted or took the place of another, which may have known more proofs; proofs count "
             f"again from {date_of(certain)} on"
         )
-    if use.issued <= state.dropped + GRAIN:
+    if not use.issued > state.dropped + GRAIN:
         return "it no longer has the proofs of this time: a clock was set back, or another window was configured before"
     return ""

@@ -22,7 +22,7 @@ from a2a_trust.auth.api_key.sqlite import SqliteApiKeys
 from a2a_trust.auth.api_key.verifier import ApiKeyStore, ApiKeyVerifier
 from a2a_trust.errors import ConfigurationError, InvalidCredentialsError, KeySourceUnavailableError, TrustError
 from tests.auth.test_jwt import NOW
-from tests.databases import PostgresServer, RedisServer
+from tests.databases import PostgresServer, RedisServer, line
 
 pytestmark = pytest.mark.anyio
 
@@ -270,6 +270,35 @@ def test_a_change_in_redis_that_ignores_the_lock_undoes_the_other_one(redis_serv
     assert keys.records(owner="ann") == (before,)
 
 
+async def test_a_line_for_notifications_that_dies_without_a_word_is_given_up(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next look-up opens another one; else revocations would take ``refresh`` seconds until the next restart."""
+    monkeypatch.setattr("a2a_trust.databases.postgres._TRY_EVERY", 0.05)
+    url = postgres.database()
+    with line(postgres.port) as way:
+        keys = PostgresApiKeys(url.replace(str(postgres.port), str(way.port)))
+        told: list[int] = []
+        keys.watch(lambda: told.append(1))
+        await keys.find(())
+        listening = keys._listening.running(None)
+        assert listening is not None
+        while not told:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.3)
+        assert not listening.done()  # it is tried, and works
+        way.is_dead = True
+        await asyncio.wait_for(listening, 5)
+        way.is_dead = False
+        await keys.find(())
+        while len(told) < 2:
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(PostgresApiKeys(url, timeout=20).create, owner="ann")
+        while len(told) < 3:
+            await asyncio.sleep(0.01)
+        await keys.aclose()
+
+
 async def test_a_server_without_the_store_is_no_empty_store(redis_server: RedisServer) -> None:
     """After a failover to an empty server, keys are not unknown: nobody can tell."""
     keys = RedisApiKeys(redis_server.url, create=True)
@@ -287,6 +316,55 @@ async def test_a_server_without_the_store_is_no_empty_store(redis_server: RedisS
         await verifier.verify("unknown", NOW)
     with pytest.raises(KeySourceUnavailableError, match="the server is new, or lost its data"):
         RedisApiKeys(redis_server.url).create(owner="bob")
+    await keys.aclose()
+
+
+@pytest.mark.parametrize("value", [b"[" * 100_000, b"\xff", b"[NaN]", b"[]", b"null", b"", b"x" * 1_000_000])
+async def test_a_value_of_redis_that_is_no_record_keeps_out_no_other(redis_server: RedisServer, value: bytes) -> None:
+    with redis_server.client() as client:
+        client.flushall()
+        keys = RedisApiKeys(redis_server.url, create=True, timeout=20)
+        broken, good = keys.create(owner="ann").record, keys.create(owner="bob").record
+        client.set(b"a2a:key:" + broken.digest, value)
+        assert (await keys.find((broken.digest, good.digest))).records == (good,)
+        assert keys.records() == (good,)
+        assert [key_id for key_id, _ in keys.unreadable()] == [broken.digest.hex()]
+        for damaged in ("x", b"\xff"):
+            client.hset("a2a:keys:ids", broken.key_id, damaged)
+            with pytest.raises(ConfigurationError, match="a2a:keys:ids"):
+                keys.records()
+            with pytest.raises(ConfigurationError, match="a2a:keys:ids"):
+                keys.revoke(broken.key_id)
+        keys.revoke(good.key_id)
+    await keys.aclose()
+
+
+async def test_a_replica_of_redis_is_not_asked_for_keys(redis_server: RedisServer) -> None:
+    """It goes on answering when its master is gone, with a key that was revoked there."""
+    with redis_server.client() as client:
+        client.flushall()
+        keys = RedisApiKeys(redis_server.url, create=True, timeout=20)
+        issued = keys.create(owner="ann")
+        verifier = ApiKeyVerifier(keys, refresh=0.02, stale_if_error=0.04)
+        assert (await verifier.verify(issued.text, time.time())).subject == "ann"
+        client.replicaof("127.0.0.1", 1)  # as a failover does; open connections stay
+        try:
+            await asyncio.sleep(0.06)
+            with pytest.raises(KeySourceUnavailableError):
+                await verifier.verify(issued.text, time.time())
+            with pytest.raises(KeySourceUnavailableError, match="it is a replica"):
+                await keys.find((issued.record.digest,))
+        finally:
+            client.replicaof("NO", "ONE")
+        await keys.find((issued.record.digest,))
+        client.config_set("maxmemory", "100mb")
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            with pytest.raises(KeySourceUnavailableError, match="maxmemory-policy noeviction"):
+                await keys.find((issued.record.digest,))
+        finally:
+            client.config_set("maxmemory", "0")
+            client.config_set("maxmemory-policy", "noeviction")
     await keys.aclose()
 
 

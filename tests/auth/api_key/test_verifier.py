@@ -519,6 +519,26 @@ async def test_a_read_that_hangs_holds_nobody_up_for_ever(monkeypatch: pytest.Mo
     store.gate.set()
 
 
+async def test_a_crowd_before_a_slow_store_waits_for_twice_the_patience_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(record_cache, "_PATIENCE", 0.1)
+
+    class Slow(Store):
+        async def find(self, digests: tuple[bytes, ...]) -> FoundApiKeys:
+            await asyncio.sleep(0.05)
+            return await super().find(digests)
+
+    store = Slow()
+    verifier = ApiKeyVerifier(store, refresh=2.0)
+    answers = await asyncio.gather(
+        *[verifier.verify(f"unknown {number}", NOW) for number in range(2_000)], return_exceptions=True
+    )
+    assert store.reads < 20  # the trips of all take a second, and some had their answer before
+    assert KeySourceUnavailableError in {type(each) for each in answers}
+    await background(verifier)
+
+
 async def test_a_read_that_hangs_does_not_keep_out_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that was lost without a word must not refuse everybody until the process is started anew."""
     monkeypatch.setattr(record_cache, "_PATIENCE", 0.05)

@@ -1,0 +1,85 @@
+"""A password in the URL of a database, where a user should not have written it: no output repeats it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import redis
+
+from a2a_trust.auth import RedisApiKeys
+from a2a_trust.databases.addresses import DatabaseUrl
+from a2a_trust.errors import ConfigurationError
+from tests.cli.conftest import Run
+from tests.databases import RedisServer, temporary_folder
+
+URLS = (
+    "redis://:hunter2@127.0.0.1:1/0",
+    "redis://ann:hunter2@127.0.0.1:99999/0",
+    "redis://ann:hunter2@127.0.0.1:1/0?a=b",
+    "redis://:x@y/hunter2@127.0.0.1/0",
+    "postgresql://ann:hunter2@127.0.0.1:1/d",
+    "postgresql://ann@127.0.0.1:1/d?password=hunter2",
+    "postgresql://ann:x@y/hunter2@127.0.0.1/d",
+    "postgresql://ann:x@y?hunter2@127.0.0.1/d",
+    "mysql://ann:hunter2@127.0.0.1/d",
+)
+COMMANDS = (
+    ("api-key", "list", "--store"),
+    ("api-key", "create", "--owner", "ann", "--store"),
+    ("password", "list", "--store"),
+    ("password", "create", "--user", "ann", "--store"),
+    ("memory", "list", "--file"),
+    ("database", "check"),
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("url", URLS)
+def test_no_output_has_the_password(run: Run, command: tuple[str, ...], url: str) -> None:
+    for more in ((), ("--json",)):
+        done = run(*command, url, *more)
+        assert done.code == 2
+        assert "hunter2" not in done.out + done.err
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_no_url_shows_it(url: str) -> None:
+    for read in (DatabaseUrl.postgres, DatabaseUrl.redis):
+        try:
+            made = read(url)
+            shown = f"{made} {made.shown} {made.argument}"
+        except ConfigurationError as error:
+            shown = str(error)
+        assert "hunter2" not in shown
+
+
+def test_the_password_of_redis_comes_from_the_environment(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the error about a password in a URL says."""
+    with temporary_folder() as folder:
+        server = RedisServer(folder)
+        monkeypatch.setattr(server, "client", lambda: redis.Redis(port=server.port, password="hunter2"))
+        server.start("--requirepass", "hunter2")
+        try:
+            create = ("api-key", "create", "--owner", "ann", "--store", server.url)
+            for given in ({}, {"REDISCLI_AUTH": "hunter3"}):
+                done = run(*create, **given)
+                assert (done.code, "the server rejects the user name or the password" in done.err) == (6, True)
+            done = run(*create, REDISCLI_AUTH="hunter2")
+            assert done.code == 0, done.err
+            assert "hunter2" not in done.out + done.err
+            monkeypatch.setenv("REDISCLI_AUTH", "hunter2")
+            (record,) = RedisApiKeys(server.url).records()
+            assert record.owner == "ann"
+            monkeypatch.setenv("REDISCLI_AUTH", "hunter3")  # one in the URL counts first
+            keys = RedisApiKeys(server.url.replace("//", "//:hunter2@"))
+            assert keys.records() == (record,)
+
+            async def find() -> int:
+                found = await keys.find((record.digest,))
+                await keys.aclose()
+                return len(found.records)
+
+            assert asyncio.run(find()) == 1
+        finally:
+            server.kill()

@@ -10,8 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from a2a_trust.auth.proofs.memory import MAX_WINDOW
-from a2a_trust.auth.proofs.shared import SKEW, SharedProofMemory, State, Use
+from a2a_trust.auth.proofs.shared import SharedProofMemory, State, Use
 from a2a_trust.databases.availability import REQUEST_SECONDS
 from a2a_trust.databases.redis import RedisServer
 from a2a_trust.errors import KeySourceUnavailableError
@@ -19,10 +18,6 @@ from a2a_trust.errors import KeySourceUnavailableError
 __all__ = ["RedisProofMemory"]
 
 _STATE: Final = "a2a:proofs"
-_WINDOWS: Final = "a2a:proofs:windows"
-"""A sorted set: each window with which proofs were remembered, by the time when that was so last."""
-_IN_USE: Final = 2 * MAX_WINDOW + 4 * SKEW
-"""So many seconds later no replica accepts a proof that was remembered with another window."""
 
 
 class RedisProofMemory(SharedProofMemory):
@@ -48,14 +43,12 @@ class RedisProofMemory(SharedProofMemory):
     async def _remember(self, uses: tuple[Use, ...]) -> tuple[State, Mapping[bytes, bytes]]:
         first: dict[bytes, bytes] = {}
         async with self._server.session() as client, client.pipeline(transaction=False) as pipeline:
-            pipeline.zadd(_WINDOWS, {repr(use.window): use.now for use in uses})  # first, so it is never missing
             for use in uses:
                 pipeline.set(_key(use), use.attempt, nx=True, get=True, pxat=int(use.ends * 1000))
             pipeline.time()
             pipeline.hmget(_STATE, ["server", "since", "dropped"])
-            pipeline.zrange(_WINDOWS, 0, -1, withscores=True)
             pipeline.info("server", "memory")
-            _, *before, (seconds, microseconds), (server, since, dropped), windows, info = await pipeline.execute()
+            *before, (seconds, microseconds), (server, since, dropped), info = await pipeline.execute()
             self._server.check_room(info)
         if not info.get("run_id"):
             raise KeySourceUnavailableError(f"the {self._server.what} cannot be used: INFO gives no run_id")
@@ -67,18 +60,12 @@ class RedisProofMemory(SharedProofMemory):
             known_server=None if server is None else server.decode(errors="replace"),
             since=math.inf if since is None else _number(since),
             dropped=-math.inf if dropped is None else _number(dropped),
-            window=min((_number(window) for window, last in windows if last > uses[0].now - _IN_USE), default=0.0),
         ), first
 
     async def _mark(self, state: State) -> None:
         async with self._server.session() as client:
-            facts = [
-                ("server", str(state.known_server)),
-                ("since", repr(state.since)),
-                ("dropped", repr(state.dropped)),
-            ]
-            await client.hset(_STATE, items=[part for fact in facts for part in fact])
-            await client.zremrangebyscore(_WINDOWS, "-inf", state.at - 2 * _IN_USE)
+            times = ["since", repr(state.since), "dropped", repr(state.dropped)]
+            await client.hset(_STATE, items=["server", str(state.known_server), *times])
 
 
 def _key(use: Use) -> bytes:

@@ -9,8 +9,8 @@ The rules, beside those of ``auth.proofs.memory``, which each process applies to
 3. A database that is new, was restored, or took the place of another may lack proofs that were used before. It says so
    by its name for itself (``server``). Proofs that may be older than this change are refused with 503. A name that is
    not the last one that this process saw is a change, too: the first server may come back without what the second knew.
-4. The times of dropped proofs are kept. Where such a time comes again, because clocks were set back, or the window
-   grew: 503.
+4. The times of dropped proofs are kept. Where such a time comes again, because clocks were set back: 503. A proof is
+   kept for the largest window that can be configured, so replicas may have different ones.
 5. A database that cannot be reached in time is no empty one: 503. A request waits for twice ``timeout`` at most,
    however many wait before it.
 6. Where a person or a program damaged what the database says about itself, it counts as new.
@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from a2a_trust.auth.look_ups import LookUps
-from a2a_trust.auth.proofs.memory import Room, VolatileProofMemory, digest_of
+from a2a_trust.auth.proofs.memory import MAX_WINDOW, Room, VolatileProofMemory, digest_of
 from a2a_trust.dates import date_of
 from a2a_trust.errors import KeySourceUnavailableError
 
@@ -62,16 +62,15 @@ class Use:
 
     @property
     def ends(self) -> float:
-        """When the database may drop it: then no replica accepts it any more."""
-        return self.issued + self.window + 2 * SKEW
+        """When the database may drop it: then no replica accepts it any more, whatever window it is configured with."""
+        return self.issued + MAX_WINDOW + 2 * SKEW
 
 
 class State(NamedTuple):
     """The database at the moment of a trip.
 
     ``server`` is its name for itself, ``at`` its time. ``known_server`` and ``since`` are those of the last change;
-    ``dropped`` is the time of the youngest dropped proof. ``window`` is the smallest window of a proof that a database
-    may have dropped without saying so. Numbers that make no sense are NaN.
+    ``dropped`` is the time of the youngest dropped proof. Numbers that make no sense are NaN.
     """
 
     server: str
@@ -79,7 +78,6 @@ class State(NamedTuple):
     known_server: str | None
     since: float
     dropped: float
-    window: float = math.inf
 
 
 class SharedProofMemory:
@@ -141,16 +139,16 @@ class SharedProofMemory:
             if time.monotonic() - begun > _IN_TIME:
                 raise
             state, first = await self._remember(waiting)
-        state = await self._marked(state, min(use.window for use in waiting))
+        state = await self._marked(state)
         found = {use: _doubt(use, state) or first.get(use.digest) == use.attempt for use in waiting}
         return {**dict.fromkeys(uses, _BUSY), **found}
 
-    async def _marked(self, state: State, window: float) -> State:
+    async def _marked(self, state: State) -> State:
         """The state, after what has changed was remembered."""
-        is_damaged = any(map(math.isnan, (state.since, state.dropped, state.window)))
-        if is_damaged:
-            state = state._replace(dropped=-math.inf, window=window)
-        dropped = max(state.dropped, state.at - min(window, state.window) - 2 * SKEW)
+        is_damaged = math.isnan(state.since) or math.isnan(state.dropped)
+        dropped = state.at - MAX_WINDOW - 2 * SKEW
+        if not is_damaged:
+            dropped = max(dropped, state.dropped)
         is_another = state.server != state.known_server or self._last_server not in (state.server, "")
         if is_another or is_damaged:
             state = state._replace(known_server=state.server, since=state.at, dropped=dropped)
@@ -175,5 +173,5 @@ def _doubt(use: Use, state: State) -> str:
             f"again from {date_of(certain)} on"
         )
     if not use.issued > state.dropped + GRAIN:
-        return "it no longer has the proofs of this time: a clock was set back, or another window was configured before"
+        return "it no longer has the proofs of this time: a clock was set back; look at the time services"
     return ""

@@ -16,7 +16,6 @@ import os
 import ssl
 import sys
 import threading
-from asyncio import AbstractEventLoop
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from a2a_trust.databases.addresses import DatabaseUrl
 from a2a_trust.databases.availability import REQUEST_SECONDS, Availability
+from a2a_trust.databases.per_loop import PerLoop
 from a2a_trust.databases.schema import VERSION_QUERY, WrongTables, check_version
 from a2a_trust.errors import ConfigurationError, TrustError
 
@@ -71,8 +71,7 @@ class Postgres:
         self._unavailable = unavailable
         self._timeout = timeout
         self._availability = Availability(self.what)
-        self._process = os.getpid()
-        self._pools: dict[AbstractEventLoop, Any] = {}
+        self._pools: PerLoop[Any] = PerLoop(self._made)
         self._errors: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
     @asynccontextmanager
@@ -171,24 +170,17 @@ class Postgres:
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop. The next use opens new ones."""
-        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        pool = self._pools.pop()
         if pool is not None:
             pool.terminate()
 
     async def _pool(self) -> Any:
-        loop = asyncio.get_running_loop()
-        if self._process != os.getpid():
-            _INHERITED.append(self._pools)
-            self._process, self._pools = os.getpid(), {}
-        pool = self._pools.get(loop)
-        if pool is None:
-            for closed in [each for each in [*self._pools] if each.is_closed()]:
-                self._pools.pop(closed, None)
-            pool = self._pools[loop] = self._asyncpg.create_pool(
-                self.url.text, min_size=0, max_size=_CONNECTIONS, init=self._check, reset=_nothing, **self._options()
-            )
-            await pool  # which does not wait: it opens no connection yet
-        return pool
+        return await self._pools.get()  # which opens no connection yet
+
+    def _made(self) -> Any:
+        return self._asyncpg.create_pool(
+            self.url.text, min_size=0, max_size=_CONNECTIONS, init=self._check, reset=_nothing, **self._options()
+        )
 
     def _options(self) -> dict[str, Any]:
         given_up = str(int(min(self._timeout * 2000, 2**31 - 1)) + 1)
@@ -310,8 +302,6 @@ _lock: Final = threading.Lock()
 if sys.platform != "win32":  # a lock that another thread holds during a fork would never be free in the child
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 _running: list[_Background] = []
-#: After a fork, the pools of the parent: kept, since closing them would end the connections of the parent.
-_INHERITED: Final[list[object]] = []
 
 
 def background() -> _Background:

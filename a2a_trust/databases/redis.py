@@ -15,13 +15,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from asyncio import AbstractEventLoop
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 from a2a_trust.databases.addresses import DatabaseUrl
 from a2a_trust.databases.availability import Availability
+from a2a_trust.databases.per_loop import PerLoop
 from a2a_trust.errors import ConfigurationError, TrustError
 
 __all__ = ["RedisServer"]
@@ -60,13 +60,12 @@ class RedisServer:
         self.what: Final = f"{what} in {self.url.shown}"
         self._unavailable, self._timeout, self._may_drop = unavailable, timeout, may_drop
         self._availability = Availability(self.what)
-        self._process = os.getpid()
-        self._clients: dict[AbstractEventLoop, Any] = {}
+        self._clients: PerLoop[Any] = PerLoop(self._made)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Any]:
         """The client of the running event loop for the block, which must end in time, too."""
-        client = self._client()
+        client = self._clients.get()
         with self._translated(tells=True):
             async with asyncio.timeout(self._timeout):
                 yield client
@@ -104,28 +103,19 @@ class RedisServer:
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop. The next use opens new ones."""
-        client = self._clients.pop(asyncio.get_running_loop(), None)
+        client = self._clients.pop()
         if client is not None:
             await client.aclose()
 
-    def _client(self) -> Any:
-        loop = asyncio.get_running_loop()
-        if self._process != os.getpid():
-            _INHERITED.append(self._clients)
-            self._process, self._clients = os.getpid(), {}
-        client = self._clients.get(loop)
-        if client is None:
-            for closed in [each for each in [*self._clients] if each.is_closed()]:
-                self._clients.pop(closed, None)
-            pool = self._redis.asyncio.BlockingConnectionPool.from_url(
-                self.url.text,
-                max_connections=_CONNECTIONS,
-                timeout=self._timeout,
-                redis_connect_func=self._connected,
-                **self._options(),
-            )
-            client = self._clients[loop] = self._redis.asyncio.Redis.from_pool(pool)
-        return client
+    def _made(self) -> Any:
+        pool = self._redis.asyncio.BlockingConnectionPool.from_url(
+            self.url.text,
+            max_connections=_CONNECTIONS,
+            timeout=self._timeout,
+            redis_connect_func=self._connected,
+            **self._options(),
+        )
+        return self._redis.asyncio.Redis.from_pool(pool)
 
     def _options(self) -> dict[str, Any]:
         from redis.backoff import NoBackoff
@@ -205,7 +195,3 @@ _FAULTS: Final = {
 }
 #: The first word of an answer, which in a pipeline follows the command.
 _CODE: Final = re.compile(r"(?:^|caused error: )([A-Z]{2,})\b")
-
-
-#: Those of the parent, in a fork: kept, since closing them there would end the connections of the parent.
-_INHERITED: Final[list[object]] = []

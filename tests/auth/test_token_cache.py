@@ -275,7 +275,9 @@ async def test_an_answer_of_before_is_not_shared_after_a_token_was_forgotten(
     async with introspecting(good=active()) as server, replicas(server, redis_url, 1) as (only,):
         server.open.clear()
         before = asyncio.create_task(only.verify("good", NOW))
-        while not server.asked:
+        for _ in range(1_000):
+            if server.asked:
+                break
             await asyncio.sleep(0.005)
         only.forget("good")
         server.open.set()
@@ -365,7 +367,7 @@ async def test_a_frozen_redis_delays_one_request_and_then_none_for_a_second(own_
             assert 0.15 < await seconds("t1") < 0.4
             begun = time.monotonic()
             assert max([await seconds(token) for token in tokens[2:30]]) < 0.1
-            assert time.monotonic() - begun < 0.9
+            assert time.monotonic() - begun < 2.5
 
 
 async def test_while_the_issuer_is_down_the_answers_of_other_replicas_count(redis_url: str) -> None:

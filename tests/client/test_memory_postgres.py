@@ -121,15 +121,15 @@ def test_a_process_that_is_stopped_while_it_writes_holds_up_its_host_only_and_no
 ) -> None:
     url = memory._database.url.text
     before = memory.accept(AGENT, [KEY], now=NOW)
-    hasty = PostgresCardMemory(url)
+    hasty, patient = PostgresCardMemory(url), PostgresCardMemory(url, timeout=5)
     with inside(url, 2) as process:
         process.send_signal(signal.SIGSTOP)
         begun = time.monotonic()
         with pytest.raises(CardMemoryUnavailableError, match=r"no answer within 0\.25 seconds"):
             hasty.admit(proof(ALICE), AGENT, now=NOW)
         assert time.monotonic() - begun < SOON
-        assert hasty.expects_signature(AGENT)  # a reader goes on, and sees what is committed
-        hasty.accept(OTHER_HOST, [KEY], now=NOW)  # so does another host
+        assert patient.expects_signature(AGENT)  # a reader goes on, and sees what is committed
+        patient.accept(OTHER_HOST, [KEY], now=NOW)  # so does another host
         assert memory.admit(proof(ALICE), AGENT, now=NOW).before == before  # after the server has ended the other
         assert time.monotonic() - begun < 10
     assert {record.location for record in memory.records()} == {AGENT, OTHER_HOST}

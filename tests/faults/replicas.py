@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 
 from a2a_trust import ApiKeyVerifier, CardServing, DPoP, JwtVerifier, KeyRingFile, protect
-from a2a_trust.auth import PostgresApiKeys, PostgresProofMemory, ProofMemory, RedisApiKeys, RedisProofMemory
+from a2a_trust.auth import PostgresApiKeys, PostgresProofMemory, RedisApiKeys, RedisProofMemory
 from a2a_trust.keys import JwksCache
 from a2a_trust.keys.keyset import publish_jwks
 from tests.auth.proofs import BASE, bound_token, by_dpop, proof
@@ -51,7 +51,12 @@ def application() -> Any:
     folder = Path(os.environ["REPLICA_FOLDER"])
     skew = float(os.environ.get("REPLICA_SKEW", "0"))
     proofs, keys = os.environ["REPLICA_PROOFS"], os.environ["REPLICA_KEYS"]
-    memory: ProofMemory = RedisProofMemory(proofs) if proofs.startswith("redis") else PostgresProofMemory(proofs)
+    seconds = float(os.environ.get("REPLICA_TIMEOUT", "0.25"))
+    memories: dict[bool, type[RedisProofMemory | PostgresProofMemory]] = {
+        True: RedisProofMemory,
+        False: PostgresProofMemory,
+    }
+    memory: ProofMemory = memories[proofs.startswith("redis")](proofs, timeout=seconds)
     store = RedisApiKeys(keys) if keys.startswith("redis") else PostgresApiKeys(keys)
 
     async def issuer_keys() -> tuple[bytes, float | None]:

@@ -52,11 +52,8 @@ def application() -> Any:
     skew = float(os.environ.get("REPLICA_SKEW", "0"))
     proofs, keys = os.environ["REPLICA_PROOFS"], os.environ["REPLICA_KEYS"]
     seconds = float(os.environ.get("REPLICA_TIMEOUT", "0.25"))
-    memories: dict[bool, type[RedisProofMemory | PostgresProofMemory]] = {
-        True: RedisProofMemory,
-        False: PostgresProofMemory,
-    }
-    memory: ProofMemory = memories[proofs.startswith("redis")](proofs, timeout=seconds)
+    kind = RedisProofMemory if proofs.startswith("redis") else PostgresProofMemory
+    memory = kind(proofs, timeout=seconds)
     store = RedisApiKeys(keys) if keys.startswith("redis") else PostgresApiKeys(keys)
 
     async def issuer_keys() -> tuple[bytes, float | None]:

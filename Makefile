@@ -7,7 +7,7 @@ PROCESSES ?= $(shell python3 -c 'import os; print(min(6, (os.cpu_count() or 1) +
 DIST ?= dist
 # uv is quick; pip is for indexes that only its own configuration names.
 install = $(BIN)/uv pip install --quiet --python $(1) $(2) || $(BIN)/python -I -m pip --python $(1) install --quiet --no-compile $(2)
-LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-header
 EVERYTHING := --extra server --extra client --extra basic --extra uvicorn --extra models --extra postgres --extra redis --extra completion pyproject.toml
 
 .PHONY: blocks demo test check check-style docs dist format frameworks pipelines fuzz faults mutants bench pythons lowest lock clean

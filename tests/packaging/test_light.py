@@ -27,4 +27,4 @@ BROUGHT = {
 @pytest.mark.parametrize("extra", BROUGHT)
 def test_an_extra_brings_these_distributions(extra: str) -> None:
     lock = Path(__file__).with_name(f"requirements-{extra}.txt").read_text(encoding="utf-8")
-    assert set(re.findall(r"^([a-z0-9-]+)==", lock, re.MULTILINE)) == CORE | BROUGHT[extra]
+    assert set(re.findall(r"^([a-z0-9-]+)(?:\[.*\])?==", lock, re.MULTILINE)) == CORE | BROUGHT[extra]

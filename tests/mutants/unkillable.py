@@ -15,8 +15,8 @@ UNKILLABLE: Final[dict[tuple[str, str, str], str]] = {
     (
         "auth/guard.py",
         "Guard.authenticate",
-        "evidence.rejected and (rejected := self._rejected(evidence, carried, scope))  ->  "
-        "(rejected := self._rejected(evidence, carried, scope))",
+        "evidence.rejected and (rejected := (await self._rejected(evidence, carried, scope)))  ->  "
+        "(rejected := (await self._rejected(evidence, carried, scope)))",
     ): _ONLY_TIME,
     ("auth/guard.py", "Guard.authenticate", "condition evidence.is_bound or evidence.dpop_token is True"): _ONLY_TIME,
     ("auth/guard.py", "Guard._collect", "condition found is _NO_LINES and scheme.header is False"): _ONLY_TIME,

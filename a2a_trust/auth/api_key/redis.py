@@ -1,8 +1,8 @@
 """API keys in Redis or Valkey, for all processes and machines of an agent.
 
-A record is one value under the digest of its key, with an index by id and one by the time of creation. Every change but
-that of a last use replaces the ``revision`` in the same transaction. A server without a ``revision`` is not an empty
-store, but one that was lost: nobody can tell then, and no key is reported as unknown.
+A record is one value under the digest of its key, with an index by id. Every change but that of a last use replaces the
+``revision`` in the same transaction. A server without a ``revision`` is not an empty store, but one that was lost:
+nobody can tell then, and no key is reported as unknown.
 
 The durability is that of the server: with ``appendonly yes`` and ``appendfsync always`` a change survives a power cut.
 A failover to a replica can lose the last changes, so after one repeat the last revocations.
@@ -150,7 +150,8 @@ class _Writable:
         self.pipeline.multi()
         for record in self.changed.values():
             key_id, digest, *rest, _ = row_of(record)
-            self.pipeline.set(_name(digest), json.dumps([key_id, *rest]))
+            stored = [float(each) if type(each) is int else each for each in rest]  # a time may be given as an int
+            self.pipeline.set(_name(digest), json.dumps([key_id, *stored]))
             self.pipeline.hset(_IDS, key_id, digest.hex())
         self.pipeline.set(_REVISION, uuid4().bytes)
 

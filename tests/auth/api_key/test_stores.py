@@ -157,6 +157,13 @@ async def test_a_verifier_accepts_and_rejects_by_the_store(keys: Keys) -> None:
         await verifier.verify(successor.text, time.time())
 
 
+async def test_a_time_may_be_an_int(keys: Keys) -> None:
+    issued = keys.create(owner="ann", expires=int(time.time()) + 60)
+    keys.import_key(FOREIGN, owner="bob", expires=int(time.time()) + 60)
+    assert (await ApiKeyVerifier(keys).verify(issued.text, time.time())).subject == "ann"
+    assert (keys.unreadable(), len(keys.records())) == ((), 2)
+
+
 async def test_every_change_gives_a_new_revision_and_a_last_use_gives_none(keys: Keys) -> None:
     issued = keys.create(owner="ann")
     seen = [(await keys.find(())).revision]

@@ -174,9 +174,18 @@ class Glewlwyd:
                 return
 
 
+def _key() -> ec.EllipticCurvePrivateKey:
+    """A key whose coordinates do not begin with a zero octet: Glewlwyd 2.7.5 drops it, against RFC 7518 6.2.1.2."""
+    while True:
+        key = ec.generate_private_key(ec.SECP256R1())
+        point = key.public_key().public_numbers()
+        if point.x >> 248 and point.y >> 248:
+            return key
+
+
 def _plugin(issuer: str) -> dict[str, Any]:
     """The OpenID Connect plugin: tokens of RFC 9068 for the agent (RFC 8707), introspection, no implicit flows."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = _key()
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     return {
         "iss": issuer,

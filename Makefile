@@ -60,9 +60,12 @@ bench: .venv/ready  ## ratios against the peers, interleaved; RESULTS=benchmarks
 docs: .sdk/docs/ready  ## the documentation as a site, in site/: open site/index.html
 	NO_MKDOCS_2_WARNING=1 .sdk/docs/bin/mkdocs build
 
-dist: .venv/ready .sdk/release/ready .sdk/runtime/ready  ## wheel and sdist, checked, with an SBOM and checksums; publishes nothing
-	rm -rf $(DIST) && mkdir -p $(DIST)
-	$(BIN)/python -I -m hatchling build -d $(DIST)
+# From the commit, so that no other file of this folder, such as a key, gets into what is released.
+dist: .venv/ready .sdk/release/ready .sdk/runtime/ready  ## wheel and sdist of the commit, checked, with an SBOM and checksums; publishes nothing
+	@git diff --quiet HEAD || echo 'make dist: changes that are not committed are left out'
+	rm -rf $(DIST) .sdk/commit && mkdir -p $(DIST) .sdk/commit
+	git archive --output .sdk/commit.tar HEAD && tar -xf .sdk/commit.tar -C .sdk/commit
+	cd .sdk/commit && $(CURDIR)/$(BIN)/python -I -m hatchling build -d $(abspath $(DIST))
 	.sdk/release/bin/twine check --strict $(DIST)/*
 	.sdk/release/bin/check-wheel-contents $(DIST)/*.whl
 	$(call install,.sdk/runtime,--no-deps --force-reinstall $(DIST)/*.whl)

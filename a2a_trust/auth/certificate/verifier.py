@@ -121,7 +121,7 @@ class CertificateVerifier:
                 self._verified = BoundedCache(max_entries=_MEMORY_CERTIFICATES)
 
     def _verify(self, credential: CertificateChain, now: float) -> _Verified:
-        chain = list(map(x509.load_der_x509_certificate, credential))
+        chain = [_certificate(der) for der in credential]
         leaf, above = chain[0], tuple(chain[1:])
         thumbprint = leaf.fingerprint(hashes.SHA256())
         above = above or self._above.get(thumbprint) or ()
@@ -180,6 +180,18 @@ def _leaves() -> verification.ExtensionPolicy:
 
 _LEAVES: Final = _leaves()
 _AUTHORITIES: Final = verification.ExtensionPolicy.webpki_defaults_ca()
+
+
+def _certificate(der: bytes) -> x509.Certificate:
+    """The certificate, whose last octets are its signature.
+
+    ``cryptography`` reads a signature also if its BIT STRING says that bits at its end are unused: another text of the
+    same certificate (X.690 11.2).
+    """
+    certificate = x509.load_der_x509_certificate(der)
+    if der[-len(certificate.signature) - 1]:
+        raise ValueError("the signature has unused bits")
+    return certificate
 
 
 def _digest(chain: CertificateChain) -> bytes:

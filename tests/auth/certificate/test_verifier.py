@@ -1037,6 +1037,18 @@ def test_a_changed_certificate_is_refused_and_never_more_than_that(
     assert str(caught.value).isprintable()
 
 
+def test_a_signature_with_unused_bits_is_refused(verifier: CertificateVerifier) -> None:
+    """The same certificate in another text, which the library reads if the bits at the end are zero."""
+    while (leaf := CA.issue(URI(ID))).der[-1] & 1:
+        continue
+    judge(verifier, leaf)
+    place = len(leaf.der) - len(leaf.certificate.signature) - 1
+    changed = leaf.der[:place] + b"\x01" + leaf.der[place + 1 :]
+    assert x509.load_der_x509_certificate(changed).signature == leaf.certificate.signature
+    with pytest.raises(InvalidCredentialsError, match="malformed"):
+        judge(verifier, (changed,))
+
+
 @given(
     common_name=st.text(st.characters(blacklist_categories=["Cs"]), min_size=1, max_size=20),
     uri=st.text(st.characters(max_codepoint=127), max_size=30),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from a2a_trust.cli import arguments
 from a2a_trust.cli.arguments import COMMANDS
 from a2a_trust.cli.report import Exit, class_of
 from a2a_trust.cli.sources import default_key_path, default_memory_path
@@ -38,7 +39,7 @@ def test_the_default_files_are_those_of_the_page(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_variables_are_those_that_the_command_reads() -> None:
-    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "a2a_trust" / "cli").glob("*.py"))
+    sources = "".join(path.read_text(encoding="utf-8") for path in Path(arguments.__file__).parent.glob("*.py"))
     read = set(re.findall(r'"(A2A_SIGN_KEY\w*|CI|NO_COLOR)"', sources))
     table = REFERENCE.partition("| variable |")[2].partition("## ")[0]
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == read

@@ -194,6 +194,8 @@ def _run(command: list[str], folder: Path) -> str:
         done = subprocess.run(
             command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_BUILD_SECONDS
         )
+    except FileNotFoundError:
+        raise SdkUnavailableError(f"{command[0]}: not installed") from None
     except subprocess.TimeoutExpired:
         raise SdkUnavailableError(f"{command[0]}: not done after {_BUILD_SECONDS} seconds") from None
     if done.returncode:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
-import tempfile
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -32,12 +30,9 @@ def environment_of(locked: Path, wheel: Path, interpreter: str = sys.executable)
     digest = sha256(locked.read_bytes() + b"\0" + version).hexdigest()
     name = locked.stem.removeprefix("requirements-")
     folder = _ENVIRONMENTS / f"packaging-{name}-{digest[:16]}"
-    if not folder.is_dir():
-        _ENVIRONMENTS.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=_ENVIRONMENTS) as unfinished:
-            made = Path(unfinished) / "environment"
-            subprocess.run([interpreter, "-m", "venv", "--without-pip", made], check=True)
-            install(made, "--require-hashes", "--only-binary", ":all:", "-r", str(locked))
-            shutil.move(made, folder)
+    if not (folder / "ready").exists():  # made in its place: its scripts name it
+        subprocess.run([interpreter, "-m", "venv", "--clear", "--without-pip", folder], check=True)
+        install(folder, "--require-hashes", "--only-binary", ":all:", "-r", str(locked))
+        (folder / "ready").touch()
     install(folder, "--no-deps", "--force-reinstall", str(wheel))
     return folder / "bin" / "python"

@@ -38,7 +38,7 @@ on: push
 jobs:
   release:
     runs-on: ubuntu-latest
-    env: {PYTHONPATH: .}
+    env: {PYTHONPATH: ".:${{ github.workspace }}"}
     steps:
       - uses: CHECKOUT
       - id: control

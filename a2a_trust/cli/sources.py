@@ -31,6 +31,7 @@ __all__ = [
     "default_key_path",
     "default_memory_path",
     "given_alg",
+    "in_pipeline",
     "key_file_warnings",
     "load_signers",
     "naming",
@@ -68,6 +69,11 @@ def read_input(name: str) -> bytes:
         return sys.stdin.buffer.read(MAX_BYTES + 1)
     with Path(name).open("rb") as file:
         return file.read(MAX_BYTES + 1)
+
+
+def in_pipeline() -> bool:
+    """Whether a CI system runs this command, which then uses no default key and no report of an earlier run."""
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 
 def making_trust_file(name: str) -> str:
@@ -123,7 +129,7 @@ def _signers(files: list[str] | None, kid: str | None) -> list[tuple[LocalSigner
     if value:
         with naming("A2A_SIGN_KEY"):
             return [(_key_in(_key_of_variable(value), "A2A_SIGN_KEY", kid), "A2A_SIGN_KEY")]
-    if not file and os.environ.get("CI", "").lower() not in ("", "0", "false"):
+    if not file and in_pipeline():
         raise ConfigurationError(
             "no signing key: A2A_SIGN_KEY is not set, and a pipeline (CI is set) does not use the default key; give "
             "the key as A2A_SIGN_KEY, or its file as A2A_SIGN_KEY_FILE or --key FILE"

@@ -6,6 +6,7 @@ Many cards are verified on all cores, and cards of URLs by several threads. The 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ from a2a_trust.cli.report import (
     word_of,
 )
 from a2a_trust.cli.run_report import RunReport, digest_of
+from a2a_trust.cli.sources import in_pipeline
 from a2a_trust.cli.trusted import TrustedKeys, trusted_keys
 from a2a_trust.errors import (
     CardVerificationError,
@@ -175,6 +177,11 @@ def _prepared(options: argparse.Namespace, stack: ExitStack) -> tuple[_Verifying
     asked = agents(options)
     report = None
     if options.report is not None:
+        if in_pipeline() and os.path.lexists(options.report):
+            raise ConfigurationError(
+                f"--report {options.report}: the file exists; in a pipeline (CI is set) every card is verified, so "
+                "remove it, or name a new file outside of the repository"
+            )
         report = stack.enter_context(RunReport(Path(options.report), "verify", keys.described()))
     now = time.time() if report is None else report.at
     return _Verifying(options=options, keys=keys, asked=asked, now=now), report

@@ -7,6 +7,7 @@ different ones.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -158,6 +159,21 @@ def test_a_report_that_everybody_can_write_is_not_believed(capsys: pytest.Captur
     Path("report").chmod(0o666)
     assert again() == 2
     assert "everybody can write to report and claim that a card is verified" in capsys.readouterr().err
+
+
+def test_a_report_that_a_pull_request_brings_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its author has the trust file and the cards, so every line of it fits, also that of a card nobody signed."""
+    monkeypatch.setenv("CI", "true")
+    stripped(Path("cards/3.json"))
+    forged = lines()
+    forged[4]["sha256"] = hashlib.sha256(Path("cards/3.json").read_bytes()).hexdigest()
+    Path("report").write_text("".join(f"{json.dumps(line)}\n" for line in forged))
+    assert again() == 2
+    assert "every card is verified, so remove it" in capsys.readouterr().err
+    monkeypatch.delenv("CI")
+    assert again() == 0, "the control: its user is believed"
 
 
 def test_two_runs_do_not_write_one_report(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,9 +3,11 @@
 The first rule that fits decides what a name means:
 
 1. ``-`` is standard input, and a URL is an agent.
-2. A directory stands for every ``*.json`` file in it and below it, without hidden files and directories.
+2. A directory stands for every ``*.json`` file in it and below it. Of hidden files and directories, it has those of
+   ``.well-known`` only, from which agents serve their cards.
 3. The name of an existing file is that file, even with ``*``, ``?`` or ``[`` in it.
-4. A name with ``*``, ``?`` or ``[`` is a glob; ``**`` stands for any number of directories.
+4. A name with ``*``, ``?`` or ``[`` is a glob; ``**`` stands for any number of directories, of which only
+   ``.well-known`` may be hidden.
 
 A check that skipped cards must not pass. So these are errors:
 
@@ -188,7 +190,7 @@ def _with_next(steps: Sequence[str], states: set[int]) -> set[int]:
 
 def _fits(name: str, step: str) -> bool:
     if name.startswith(".") and not step.startswith("."):
-        return False
+        return step == "**" and name == ".well-known"
     return step == "**" or fnmatchcase(name, step)
 
 

@@ -51,6 +51,19 @@ def test_a_gate_without_a_card_is_red(gate: list[str], named: list[str], command
     assert command(*gate, *named) != 0
 
 
+@pytest.mark.parametrize("named", ["cards", "cards/**/*.json", "**/agent-card.json"])
+@pytest.mark.parametrize("gate", [["verify", *KEYS, "--origin", ORIGIN], ["sign", "--key", "key.pem", "--check"]])
+def test_the_card_that_is_served_is_not_passed_over(gate: list[str], named: str, command: Sign) -> None:
+    """A static site has its card in a hidden directory, beside others: ``site/.well-known/agent-card.json``."""
+    Path("cards/.well-known").mkdir()
+    served, beside = Path("cards/.well-known/agent-card.json"), Path("cards/agent-card.json")
+    for path in (served, beside):
+        path.write_bytes(Path("cards/card.json").read_bytes())
+    assert command(*gate, named) == 0
+    served.write_text(served.read_text().replace('"name"', '"Name"', 1))
+    assert command(*gate, named) == 1
+
+
 @pytest.mark.parametrize("gate", ["verify", "inspect"])
 @pytest.mark.parametrize("form", [[], ["--json"], ["--json-lines"], ["-q"]])
 def test_a_file_is_never_verified_for_nowhere_by_mistake(gate: str, form: list[str], command: Sign) -> None:

@@ -29,6 +29,14 @@ def cards(tmp_path: Path, key: Path) -> Path:
     return folder
 
 
+def test_of_hidden_directories_the_one_that_agents_serve_is_searched(cards: Path, key: Path, run: Run) -> None:
+    for name in (".well-known/agent-card.json", "ann/.well-known/more/agent-card.json"):
+        (cards / name).parent.mkdir(parents=True)
+        (cards / name).write_text(json.dumps({**CARD, "name": name}))
+    assert run("agents", "--key", key).code == 0
+    assert signed(cards) == [".well-known/agent-card.json", "ann/.well-known/more/agent-card.json", *ALL]
+
+
 def signed(folder: Path) -> list[str]:
     return sorted(
         str(path.relative_to(folder)) for path in folder.rglob("*.json") if '"signatures"' in path.read_text("utf-8")
@@ -56,6 +64,7 @@ NAMES = "".join(f"agents/{name}\n" for name in ALL).encode()
         (["--files-from=-"], NAMES.replace(b"\n", b"\0"), ALL),
         (["--files-from=-"], NAMES.replace(b"\n", b"\r\n"), ALL),
         (["--files-from=-"], b"\nagents/zoe\n\n", ["zoe/card.json"]),
+        (["agents/*/*/card.json"], b"", ["ann/old/card.json"]),
         (["agents/ann/old", "--files-from=-"], b"agents/z*/*.json", ["ann/old/card.json", "zoe/card.json"]),
     ],
 )

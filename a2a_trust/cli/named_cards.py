@@ -3,8 +3,8 @@
 The first rule that fits decides what a name means:
 
 1. ``-`` is standard input, and a URL is an agent.
-2. A directory stands for every ``*.json`` file in it and below it. Of hidden files and directories, it has those of
-   ``.well-known`` only, from which agents serve their cards.
+2. A directory stands for every ``*.json`` file in it and below it. Hidden files and directories are left out, except
+   ``.well-known``, from which agents serve their cards.
 3. The name of an existing file is that file, even with ``*``, ``?`` or ``[`` in it.
 4. A name with ``*``, ``?`` or ``[`` is a glob; ``**`` stands for any number of directories, of which only
    ``.well-known`` may be hidden.

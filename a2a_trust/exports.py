@@ -62,4 +62,4 @@ def _imported(module: str, name: str) -> Any:
             raise
         room = module.split(".")[1]
         user, extra = _EXTRAS.get(room, ("servers", "server"))
-        raise ImportError(f'{name} is for {user} and needs {library}: pip install "a2a-trust[{extra}]"') from None
+        raise ImportError(f'{name} is for {user} and needs {library}: pip install "./a2a-trust[{extra}]"') from None

@@ -236,7 +236,7 @@ def test_without_an_extra_its_names_say_what_to_install(name: str, library: str,
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert f"{name} is for {extra}s and needs {library}" in done.stderr.splitlines()[-1]
-    assert f'pip install "a2a-trust[{extra}]"' in done.stderr.splitlines()[-1]
+    assert f'pip install "./a2a-trust[{extra}]"' in done.stderr.splitlines()[-1]
 
 
 def test_passwords_say_which_extra_they_need() -> None:
@@ -247,14 +247,14 @@ def test_passwords_say_which_extra_they_need() -> None:
         text=True,
         check=False,
     )
-    assert 'need argon2: pip install "a2a-trust[server,basic]"' in done.stderr.splitlines()[-1]
+    assert 'need argon2: pip install "./a2a-trust[server,basic]"' in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("name", "library"), [("as_caller", "starlette"), ("InMemoryAgent", "httpx")])
 def test_names_for_tests_say_that_they_need_both_extras(name: str, library: str) -> None:
     program = f"import sys; sys.modules[{library!r}] = None; from a2a_trust.testing import {name}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    said = f'{name} is for tests and needs {library}: pip install "a2a-trust[server,client]"'
+    said = f'{name} is for tests and needs {library}: pip install "./a2a-trust[server,client]"'
     assert said in done.stderr.splitlines()[-1]
 
 

@@ -28,7 +28,7 @@ from a2a_trust.card.view import generation_of
 try:
     from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 except ModuleNotFoundError as _error:
-    _TEXT = 'a2a_trust.card.models needs pydantic: pip install "a2a-trust[models]"'
+    _TEXT = 'a2a_trust.card.models needs pydantic: pip install "./a2a-trust[models]"'
     raise ModuleNotFoundError(_TEXT, name=_error.name) from None
 
 __all__ = [

@@ -206,7 +206,7 @@ def needing_client(purpose: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f'{purpose}, {error.name} has to be installed: pip install "a2a-trust[client]"'
+            f'{purpose}, {error.name} has to be installed: pip install "./a2a-trust[client]"'
         ) from None
 
 

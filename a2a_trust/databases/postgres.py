@@ -62,7 +62,7 @@ class Postgres:
         try:
             import asyncpg  # type: ignore[import-untyped]
         except ImportError:
-            raise ConfigurationError('PostgreSQL needs asyncpg: pip install "a2a-trust[postgres]"') from None
+            raise ConfigurationError('PostgreSQL needs asyncpg: pip install "./a2a-trust[postgres]"') from None
         if not timeout > 0:
             raise ConfigurationError(f"PostgreSQL: timeout={timeout!r:.40} must be above 0, in seconds")
         self._asyncpg: Final = asyncpg

@@ -52,7 +52,7 @@ class RedisServer:
             import redis
             import redis.asyncio
         except ImportError:
-            raise ConfigurationError('Redis needs redis: pip install "a2a-trust[redis]"') from None
+            raise ConfigurationError('Redis needs redis: pip install "./a2a-trust[redis]"') from None
         if not timeout > 0:
             raise ConfigurationError(f"Redis: timeout={timeout!r:.40} must be above 0, in seconds")
         self._redis: Final = redis

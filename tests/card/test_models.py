@@ -294,4 +294,4 @@ def test_without_pydantic_the_models_say_what_to_install() -> None:
     program = "import sys; sys.modules['pydantic'] = None; import a2a_trust.card.models"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert 'pip install "a2a-trust[models]"' in done.stderr.splitlines()[-1]
+    assert 'pip install "./a2a-trust[models]"' in done.stderr.splitlines()[-1]

@@ -456,7 +456,7 @@ def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> N
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 2
-    assert 'httpcore has to be installed: pip install "a2a-trust[client]"' in done.stderr
+    assert 'httpcore has to be installed: pip install "./a2a-trust[client]"' in done.stderr
 
 
 def test_an_undated_card_is_remembered_as_such(command: Command, agent: Agent) -> None:

@@ -123,5 +123,5 @@ def test_without_asyncpg_the_command_says_what_to_install(run: Run, tmp_path: Pa
     (tmp_path / "asyncpg.py").write_text("raise ImportError")
     done = run("memory", "list", "--file", "postgresql://127.0.0.1:1/cards", PYTHONPATH=str(tmp_path))
     assert (done.code, done.out) == (2, "")
-    assert 'pip install "a2a-trust[postgres]"' in done.err
+    assert 'pip install "./a2a-trust[postgres]"' in done.err
     assert sys.modules.get("asyncpg") is not None  # only the command lacked it

@@ -224,4 +224,4 @@ def test_without_argon2_the_command_says_what_to_install(tmp_path: Path) -> None
     command = [sys.executable, "-c", program, "password", "create", *STORE, "--user", "ann"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert 'pip install "a2a-trust[server,basic]"' in done.stderr
+    assert 'pip install "./a2a-trust[server,basic]"' in done.stderr

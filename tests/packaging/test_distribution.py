@@ -181,7 +181,7 @@ def test_the_names_of_servers_say_which_extra_brings_them(installed: tuple[str, 
     if extra == "server":
         assert done.returncode == 0, done.stderr
     else:
-        assert 'pip install "a2a-trust[server]"' in done.stderr
+        assert 'pip install "./a2a-trust[server]"' in done.stderr
 
 
 def test_passwords_say_which_extra_hashes_them(installed: tuple[str, Path]) -> None:
@@ -190,7 +190,7 @@ def test_passwords_say_which_extra_hashes_them(installed: tuple[str, Path]) -> N
     if extra == "basic":
         assert done.returncode == 0, done.stderr
     else:
-        assert 'pip install "a2a-trust[server,basic]"' in done.stderr
+        assert 'pip install "./a2a-trust[server,basic]"' in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_databases_say_which_extra_brings_their_client(installed: tuple[str, Pat
     if extra == brings:
         assert done.returncode == 0, done.stderr
     else:
-        assert f'pip install "a2a-trust[{brings}]"' in done.stderr
+        assert f'pip install "./a2a-trust[{brings}]"' in done.stderr
 
 
 def test_completion_says_which_extra_brings_it(installed: tuple[str, Path]) -> None:
@@ -215,7 +215,7 @@ def test_completion_says_which_extra_brings_it(installed: tuple[str, Path]) -> N
     if extra == "completion":
         assert (done.returncode, "a2a-sign" in done.stdout, done.stderr) == (0, True, "")
     else:
-        assert (done.returncode, 'pip install "a2a-trust[completion]"' in done.stderr) == (2, True)
+        assert (done.returncode, 'pip install "./a2a-trust[completion]"' in done.stderr) == (2, True)
 
 
 def test_the_command_signs_and_verifies(installed: tuple[str, Path], tmp_path: Path) -> None:
@@ -246,4 +246,4 @@ def test_key_sets_on_the_network_say_which_extra_fetches_them(installed: tuple[s
         assert done.returncode == 3, done.stderr  # the card is unsigned; it is of another host, so nothing is fetched
     else:
         assert done.returncode == 2
-        assert 'pip install "a2a-trust[client]"' in done.stderr
+        assert 'pip install "./a2a-trust[client]"' in done.stderr

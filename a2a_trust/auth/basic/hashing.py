@@ -51,7 +51,7 @@ def _hasher() -> PasswordHasher:
         from argon2.profiles import RFC_9106_LOW_MEMORY
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f'the hashes of passwords need {error.name}: pip install "a2a-trust[server,basic]"'
+            f'the hashes of passwords need {error.name}: pip install "./a2a-trust[server,basic]"'
         ) from None
     return PasswordHasher.from_parameters(RFC_9106_LOW_MEMORY)
 

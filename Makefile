@@ -65,7 +65,7 @@ dist: .venv/ready .sdk/release/ready .sdk/runtime/ready  ## wheel and sdist of t
 	@git diff --quiet HEAD || echo 'make dist: changes that are not committed are left out'
 	rm -rf $(DIST) .sdk/commit && mkdir -p $(DIST) .sdk/commit
 	git archive --output .sdk/commit.tar HEAD && tar -xf .sdk/commit.tar -C .sdk/commit
-	cd .sdk/commit && $(CURDIR)/$(BIN)/python -I -m hatchling build -d $(abspath $(DIST))
+	cd .sdk/commit && env -u SOURCE_DATE_EPOCH $(CURDIR)/$(BIN)/python -I -m hatchling build -d $(abspath $(DIST))
 	.sdk/release/bin/twine check --strict $(DIST)/*
 	.sdk/release/bin/check-wheel-contents $(DIST)/*.whl
 	$(call install,.sdk/runtime,--no-deps --force-reinstall $(DIST)/*.whl)

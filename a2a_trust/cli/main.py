@@ -211,7 +211,9 @@ class _Parser(argparse.ArgumentParser):
 
             command = self.prog.partition(" ")[2] or "sign"
             self.exit(failed(command, ConfigurationError(message), as_json=self.wants_json, code=Exit.USAGE))
-        super().error(message)
+        from a2a_trust.cli.report import printable
+
+        super().error(printable(message))  # it may have the name of a file, which a shell took from a repository
 
 
 def _columns() -> int:
@@ -240,7 +242,7 @@ class _PrintCompletion(argparse.Action):
         try:
             import shtab
         except ModuleNotFoundError:
-            parser.error('--print-completion needs shtab: pip install "a2a-trust[completion]"')
+            parser.error('--print-completion needs shtab: pip install "./a2a-trust[completion]"')
 
         def complete_files(parser: argparse.ArgumentParser) -> None:
             for action in parser._actions:

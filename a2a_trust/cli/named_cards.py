@@ -135,7 +135,7 @@ def _meant(name: str) -> list[str]:
     if Path(name).is_dir():
         return _cards_below(name)
     if not _MAGIC.search(name) or os.path.lexists(name):
-        return [name]
+        return [name if Path(name).is_fifo() else _checked(name)]  # a shell makes a pipe for <(command)
     steps = name.split("/")
     first = next(number for number, step in enumerate(steps) if _MAGIC.search(step))
     folder = "/".join(steps[:first]) or "/" * name.startswith("/")

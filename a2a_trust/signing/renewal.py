@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 from a2a_trust.dates import date_of
 from a2a_trust.errors import InvalidSignatureError, MalformedError, SigningError
@@ -17,10 +17,14 @@ from a2a_trust.keys.signer import Signer
 from a2a_trust.signing.forms import project, shown
 from a2a_trust.signing.sign import SignedCard, check_own_work
 from a2a_trust.signing.signature import Signature, parse_signature
+from a2a_trust.signing.verify_signature import CLOCK_SKEW
 from a2a_trust.strict_json import JSON, JSONObject
 from a2a_trust.strict_json.jcs import canonicalize
 
 __all__ = ["reason_to_sign"]
+
+_MEMBERS: Final = frozenset({"protected", "signature"})
+"""The members of an entry that ``sign_card`` makes. Others are not signed, and signing again removes them."""
 
 
 def reason_to_sign(
@@ -31,7 +35,7 @@ def reason_to_sign(
     ``document`` is the text of ``card``, and ``signed`` is the result of ``sign_card`` now. Each signature by
     ``signers`` in ``signed`` must be in ``card``, too: by the same key, with the same protected header, over this
     card. Only the moments may differ: ``exp`` must be after ``until`` (seconds since the epoch), and not later than in
-    ``signed``. All other members, and the signatures of others, must be equal in both.
+    ``signed``, apart from a clock that is slow. All other members, and the signatures of others, must be equal in both.
     """
     if signed.normalized:
         return f"signing drops {shown(signed.normalized)}"
@@ -57,14 +61,14 @@ def reason_to_sign(
 
 
 def _split(entries: JSON, signers: Sequence[Signer]) -> tuple[list[Signature], list[JSON]]:
-    """The signatures that name these signers, and the other entries."""
+    """The signatures that name these signers, as they make them, and the other entries."""
     kids, ours, others = {signer.kid for signer in signers}, list[Signature](), list[JSON]()
     for entry in _listed(entries):
         try:
             signature = parse_signature(entry)
         except MalformedError:
             signature = None
-        if signature is not None and signature.kid in kids:
+        if signature is not None and signature.kid in kids and type(entry) is dict and entry.keys() == _MEMBERS:
             ours.append(signature)
         else:
             others.append(entry)
@@ -75,9 +79,9 @@ def _listed(entries: JSON) -> list[JSON]:
     return entries if type(entries) is list else []
 
 
-def _without_moments(signature: Signature) -> tuple[bytes, bool, bool]:
+def _without_moments(signature: Signature) -> tuple[bytes, bool]:
     header: dict[str, Any] = {name: value for name, value in signature.header.items() if name not in ("iat", "exp")}
-    return canonicalize(header), "iat" in signature.header, signature.unprotected is None
+    return canonicalize(header), "iat" in signature.header
 
 
 def _missing(wanted: Signature, old: list[Signature]) -> str:
@@ -105,7 +109,7 @@ def _outdated(
     end = _end(signature.header)
     if end <= until:
         return f"its signature by {signature.kid} expires at {date_of(end)}"
-    if end > _end(wanted.header):
+    if end > _end(wanted.header) + CLOCK_SKEW:
         when = "never expires" if end == inf else f"expires at {date_of(end)}"
         return f"its signature by {signature.kid} {when}, later than asked"
     return None

@@ -64,6 +64,17 @@ def test_a_directory_that_cannot_be_read_is_an_error(name: str, agents: Path, mo
         named(name)
 
 
+@pytest.mark.parametrize("command", [["lint"], ["sign", "--check"], ["verify", "--origin-from-card", "--trust", "t"]])
+def test_a_link_to_a_device_keeps_nobody_waiting(
+    command: list[str], agents: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody ever writes to the terminal behind ``/dev/ptmx``."""
+    (agents / "eve.json").symlink_to("/dev/ptmx")
+    for name in ("agents/eve.json", "agents"):
+        assert main([*command, name]) == 2
+        assert "agents/eve.json: not a regular file" in capsys.readouterr().err
+
+
 def test_links_in_circles_keep_nobody_busy(agents: Path) -> None:
     for name in "abcdefgh":
         (agents / name).symlink_to(".")

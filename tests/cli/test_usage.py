@@ -134,4 +134,4 @@ def test_bash_completes(words: list[str], found: set[str], run: Run, key: Path) 
 def test_completion_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["--print-completion", "bash"]) == 2
-    assert 'needs shtab: pip install "a2a-trust[completion]"' in capsys.readouterr().err
+    assert 'needs shtab: pip install "./a2a-trust[completion]"' in capsys.readouterr().err

@@ -26,8 +26,8 @@ _ROOMS: Final = (
     *("auth", "card", "cli", "client", "conformance", "files", "keys", "lint", "middleware", "net", "signing"),
     *("strict_json", "testing", "test_arguments.py", "test_cache.py", "test_dates.py", "test_errors.py"),
 )
-#: SDKs and frameworks: see ``make test`` and ``make frameworks``. The last two run such tests in processes of their own.
-#: The lock of the lowest versions has no trio.
+#: SDKs and frameworks, also in processes of a test: see ``make test`` and ``make frameworks``. The lock of the lowest
+#: versions has no trio.
 _LEFT_OUT: Final = (
     "--ignore-glob=*/test_sdk_*",
     "--ignore-glob=*framework*",

@@ -27,6 +27,13 @@ from tests.pipelines.pipelines import (
 
 TEMPLATE = ROOT / "templates" / "a2a-sign.yml"
 PROTECTED = "CI_COMMIT_REF_PROTECTED=true"
+#: What everybody who includes the template has to give, with an example of each.
+GIVEN = {
+    "files": "agents/**/*.json",
+    "repository": "https://gitlab.example.com/OWNER/a2a-trust.git",
+    "commit": "0123456789abcdef0123456789abcdef01234567",
+    "trust": "keys of all/trust.toml",
+}
 INCLUDE = """
 include:
   - local: templates/a2a-sign.yml
@@ -138,8 +145,20 @@ def test_the_template_fits_the_schema_of_gitlab(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout
 
 
-def test_inputs_reach_scripts_as_variables_only() -> None:
-    jobs = TEMPLATE.read_text(encoding="utf-8").split("\n---\n")[1]
-    scripts = re.findall(r"^  (?:before_)?script:\n((?:    .*\n)+)", jobs, re.MULTILINE)
-    assert len(scripts) == 3
-    assert "$[[" not in "".join(scripts)
+def test_inputs_stand_in_scripts_in_quotes_that_no_input_contains() -> None:
+    """As variables of the job they could be replaced: the variables of a pipeline come before those of a job.
+
+    GitLab searches its ``regex``, RE2 without slashes around it, in the value; gitlab-ci-local does not read it.
+    """
+    inputs, jobs = TEMPLATE.read_text(encoding="utf-8").split("\n---\n")
+    checked = dict(re.findall(r"^    ([\w-]+):\n      description: .*\n      regex: (.*)$", inputs, re.MULTILINE))
+    scripts = "".join(re.findall(r"^  (?:before_)?script:\n((?:    .*\n)+)", jobs, re.MULTILINE))
+    used = re.findall(r"(.)\$\[\[ inputs\.([\w-]+) \]\](.)", scripts)
+    assert {(before, after) for before, _, after in used} == {("'", "'")}
+    assert {name for _, name, _ in used} == set(checked) == {*GIVEN, "expires", "expires-within"}
+    assert "variables:" not in jobs
+    for name, regex in checked.items():
+        right = GIVEN.get(name, "90d")
+        assert re.search(regex, right), name
+        for wrong in ("", f"{right}'; env; '", f"{right}\nenv", f"{right}\r"):
+            assert not re.search(regex, wrong), (name, wrong)

@@ -94,7 +94,7 @@ def test_the_readme_has_no_link_that_leads_nowhere_on_an_index(built: tuple[Path
 
 
 def test_the_same_files_come_out_of_every_build(built: tuple[Path, Path], tmp_path: Path) -> None:
-    """In another folder, with other times and rights of the files, and from the sdist."""
+    """In another folder, with other times and rights of files, from the sdist, and a wheel also beside other files."""
     with tarfile.open(built[1]) as sdist:
         sdist.extractall(tmp_path, filter="data")
     (copy,) = tmp_path.iterdir()
@@ -107,6 +107,11 @@ def test_the_same_files_come_out_of_every_build(built: tuple[Path, Path], tmp_pa
     for first in built:
         second = copy / "again" / first.name
         assert second.read_bytes() == first.read_bytes(), f"{first.name} differs"
+    for name in ("key.pem", ".env", "cli/ring.json", "vault/a2a_trust/key.py.bak"):
+        (copy / "a2a_trust" / name).parent.mkdir(parents=True, exist_ok=True)
+        (copy / "a2a_trust" / name).write_text("secret")
+    subprocess.run(["sh", "-c", f"{command} -t wheel"], cwd=copy, env=environment, check=True, capture_output=True)
+    assert (copy / "again" / built[0].name).read_bytes() == built[0].read_bytes(), "a file beside the modules"
 
 
 def test_the_sdist_can_be_tested_and_has_nothing_of_this_machine(built: tuple[Path, Path]) -> None:

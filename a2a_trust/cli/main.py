@@ -211,9 +211,11 @@ class _Parser(argparse.ArgumentParser):
 
             command = self.prog.partition(" ")[2] or "sign"
             self.exit(failed(command, ConfigurationError(message), as_json=self.wants_json, code=Exit.USAGE))
-        from a2a_trust.cli.report import printable
+        if not message.isprintable() or "##" in message:  # the name of a file in it; the import is slow
+            from a2a_trust.cli.report import printable
 
-        super().error(printable(message))  # it may have the name of a file, which a shell took from a repository
+            message = printable(message)
+        super().error(message)
 
 
 def _columns() -> int:

@@ -589,7 +589,10 @@ async def test_who_waits_too_long_for_a_turn_is_no_outage(
         verifier = verifier_for(server, timeout=9.0)
         server.open.clear()
         storm = [asyncio.create_task(verifier.verify(f"t{number}", NOW)) for number in range(20)]
-        done, _ = await asyncio.wait(storm, timeout=0.5)
+        done, rest = set[asyncio.Task[Identity]](), set(storm)
+        while len(done) < 4:  # however busy the machine is
+            ended, rest = await asyncio.wait(rest, return_when=asyncio.FIRST_COMPLETED)
+            done |= ended
         assert {str(each.exception()).partition(": ")[2] for each in done} == {
             "too many unknown tokens wait to be introspected"
         }

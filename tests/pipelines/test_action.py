@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from tests.conftest import ROOT
 from tests.pipelines.acting import act
-from tests.pipelines.pipelines import CARD, make_key, python_tools
+from tests.pipelines.pipelines import CARD, clean_environment, make_key, python_tools
 
 ACTION = ROOT / "action.yml"
 
@@ -91,15 +94,39 @@ def test_the_action_signs_checks_verifies_and_lints(tmp_path: Path) -> None:
         "changed: true",
     ]
     text = "\n".join(said)
-    assert "the input key is empty; pull requests from forks get no secrets" in text
     assert "agents/card.json: has to be signed: not signed by" in text
     assert re.search(r"^other cards/--check\.json: signed by", text, re.MULTILINE)
     assert re.search(r"^agents/card\.json: unchanged, signed by", text, re.MULTILINE)
     assert "2 cards: 2 signed" in text
     assert text.count("agents/card.json: verified: ") == 2
-    assert "mode verify needs the input trust" in text
-    assert "the input mode is sign, check, verify or lint" in text
-    assert "the list is empty" in text
+
+
+@pytest.mark.parametrize(
+    ("step", "inputs", "said"),
+    [
+        ("Install a2a-sign", {"MODE": "sing"}, "the input mode is sign, check, verify or lint"),
+        ("Sign or check", {"MODE": "check"}, "the input key is empty; pull requests from forks get no secrets"),
+        ("Verify or lint", {"MODE": "verify"}, "mode verify needs the input trust"),
+        ("Verify or lint", {"MODE": "lint"}, "the list is empty"),
+    ],
+)
+def test_a_missing_input_is_an_error_that_names_it(
+    step: str, inputs: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    """Without act, which now and then loses the last lines of a step that ends at once."""
+    script = ACTION.read_text(encoding="utf-8").split(f"- name: {step}\n")[1].split("run: |")[1]
+    script = script.partition("\n    - name:")[0]
+    nothing = dict.fromkeys(("FILES", "A2A_SIGN_KEY", "EXPIRES", "EXPIRES_WITHIN", "TRUST", "ORIGIN"), "")
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
+        cwd=tmp_path,
+        env=clean_environment(tmp_path / "home", **nothing, **inputs, PYTHON=sys.executable, CI="true"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert said in done.stdout + done.stderr
 
 
 def test_linters_of_actions_find_nothing() -> None:

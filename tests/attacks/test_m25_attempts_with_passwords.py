@@ -113,8 +113,10 @@ async def test_a_flood_of_attempts_takes_no_more_than_two_hashes_at_once_and_no_
     assert (await attacked.ask("ann", PASSWORD)).status_code == 200  # her password is remembered
     assert not flood.done()
     statuses = [answer.status_code for answer in await flood]
-    assert (statuses.count(401), statuses.count(503)) == (8, 92)
-    assert (len(attacked.costs), attacked.most_running) == (8, 2)
+    hashed = statuses.count(401)
+    assert 8 <= hashed <= 20, "two that run, six that wait, and those that came when a hash was done"
+    assert hashed + statuses.count(503) == 100
+    assert (len(attacked.costs), attacked.most_running) == (hashed, 2)
     assert [scope["user"].name for scope in attacked.agent.scopes] == ["ann", "ann"]
 
 

@@ -154,7 +154,7 @@ def _revoke(options: argparse.Namespace) -> dict[str, Any]:
     ring = changed(options, revoke)
     active = ring.active(now)
     was_active = before[-1].active(now).kid == options.kid
-    was_revoked = next((key.revoked_at for key in before[-1].keys if key.kid == options.kid), None)
+    was_revoked = next((key.revoked_at for key in before[-1].keys if key.kid == options.kid and key.is_revoked), None)
     if not options.json:
         name = printable(shlex.quote(options.file))
         put(f"{mark('revoked', 'green', sys.stdout)} {printable(options.kid)}")

@@ -83,11 +83,26 @@ def making_trust_file(name: str) -> str:
 
 @contextmanager
 def _of_option(option: str, name: str) -> Iterator[None]:
-    """In the block, the error for a missing file names the option that names the file."""
+    """In the block, the error for a missing file names the option that names the file; for a key, it shows nothing."""
+    _check_no_key(option, name)
     try:
         yield
     except FileNotFoundError:
         raise FileNotFoundError(f"{option} {name}: no such file; check the name") from None
+
+
+def _check_no_key(option: str, name: str) -> None:
+    """ConfigurationError for a key in the place of a file's name, which errors about files would show."""
+    data = os.fsencode(name).strip()
+    with suppress(ValueError):
+        data += b" " + b64decode(b"".join(data.split()), validate=True)
+    if b"-----BEGIN" in data or b"{" in data or data.startswith((b"eyJ", b"LS0tLS1")):
+        if os.path.lexists(name):
+            return
+        raise ConfigurationError(
+            f"{option}: this is a key, not the name of a file; treat it as compromised if others can read this "
+            "command, and give the key itself as A2A_SIGN_KEY"
+        )
 
 
 def load_signers(files: list[str] | None, kid: str | None, alg: str | None = None) -> list[LocalSigner]:
@@ -95,11 +110,14 @@ def load_signers(files: list[str] | None, kid: str | None, alg: str | None = Non
     return [_with_alg(signer, alg, name) for signer, name in _signers(files, kid)]
 
 
-def check_not_secret(targets: Iterable[Path], keys: Iterable[str]) -> None:
+def check_not_secret(targets: Iterable[Path], keys: Sequence[str]) -> None:
     """ConfigurationError for a target that is a secret: one of these key files, one of the environment, a default key.
 
     A key that is not in use now is a secret, too: writing over it would lose it.
     """
+    for name in keys:
+        _check_no_key("--key", name)
+    _check_no_key("A2A_SIGN_KEY_FILE", os.environ.get("A2A_SIGN_KEY_FILE", ""))
     secrets = dict.fromkeys(keys, "the private key")
     secrets[str(default_key_path())] = "the default private key"
     for variable, kind in (("A2A_SIGN_KEY_FILE", "private key"), ("A2A_SIGN_KEY_PASSPHRASE_FILE", "passphrase")):

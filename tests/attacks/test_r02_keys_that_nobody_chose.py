@@ -55,6 +55,32 @@ def test_a_missing_secret_signs_nothing(
     assert "signed by" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("form", ["pem", "base64", "cut", "jwk", "jwk in base64"])
+@pytest.mark.parametrize("place", ["--key", "A2A_SIGN_KEY_FILE"])
+@pytest.mark.parametrize("options", [[], ["--json"], ["--check"]])
+def test_a_key_in_the_place_of_a_file_name_is_not_shown(
+    form: str, place: str, options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pem, jwk = Path("release.pem").read_text(), json.dumps({"kty": "EC", "d": "c2VjcmV0LXNlY3JldC1zZWNyZXQ"})
+    encoded = base64.b64encode(pem.encode()).decode()
+    value = {
+        "pem": pem,
+        "base64": encoded,
+        "cut": encoded[:-7],
+        "jwk": jwk,
+        "jwk in base64": base64.b64encode(jwk.encode()).decode(),
+    }[form]
+    if place == "--key":
+        options = ["--key", value, *options]
+    else:
+        monkeypatch.setenv(place, value)
+    assert main(["card.json", *options]) == 2
+    said = "".join(capsys.readouterr())
+    assert f"{place}: this is a key, not the name of a file" in said
+    assert pem.splitlines()[1][:12] not in said
+    assert value[20:32] not in said
+
+
 def test_nothing_of_a_broken_secret_is_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

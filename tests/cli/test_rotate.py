@@ -140,7 +140,7 @@ def test_revoking_the_active_key_hands_over_to_the_next_one(run: Run, card: Path
 def test_revoking_the_only_key_makes_a_new_one(run: Run, card: Path, ring: Path) -> None:
     first = active(run)
     report = run("keys", "revoke", "ring.json", first, "--json").json
-    assert (report["kid"], report["was_active"]) == (first, True)
+    assert (report["kid"], report["was_active"], report["was_revoked"]) == (first, True, False)
     assert kids(run) == {first: "revoked", report["active"]: "active"}
     assert run("card.json", "--key", "ring.json").code == 0
     assert signed_by(card) == [report["active"]]
@@ -152,7 +152,9 @@ def test_revoking_the_next_key_leaves_the_active_one(run: Run, ring: Path) -> No
     assert f"{first} signs; no rotation is under way" in done.out
     assert "sign the cards again" not in done.out
     assert kids(run) == {first: "active", second: "revoked"}
-    assert run("keys", "revoke", "ring.json", second).code == 0  # once more changes nothing
+    assert "revoked before" not in done.out
+    again = run("keys", "revoke", "ring.json", second)  # once more changes nothing
+    assert (again.code, "it was revoked before, at 20" in again.out) == (0, True)
     assert kids(run) == {first: "active", second: "revoked"}
 
 

@@ -115,8 +115,8 @@ def check_not_secret(targets: Iterable[Path], keys: Sequence[str]) -> None:
 
     A key that is not in use now is a secret, too: writing over it would lose it.
     """
-    for name in keys:
-        _check_no_key("--key", name)
+    for key in keys:
+        _check_no_key("--key", key)
     _check_no_key("A2A_SIGN_KEY_FILE", os.environ.get("A2A_SIGN_KEY_FILE", ""))
     secrets = dict.fromkeys(keys, "the private key")
     secrets[str(default_key_path())] = "the default private key"

@@ -62,14 +62,14 @@ docs: .sdk/docs/ready  ## the documentation as a site, in site/: open site/index
 
 # From the commit, so that no other file of this folder, such as a key, gets into what is released.
 dist: .venv/ready .sdk/release/ready .sdk/runtime/ready  ## wheel and sdist of the commit, checked, with an SBOM and checksums; publishes nothing
-	@git diff --quiet HEAD || echo 'make dist: changes that are not committed are left out'
+	@test -z "$$(git status --porcelain)" || echo 'make dist: changes that are not committed are left out'
 	rm -rf $(DIST) .sdk/commit && mkdir -p $(DIST) .sdk/commit
 	git archive --output .sdk/commit.tar HEAD && tar -xf .sdk/commit.tar -C .sdk/commit
 	cd .sdk/commit && env -u SOURCE_DATE_EPOCH $(CURDIR)/$(BIN)/python -I -m hatchling build -d $(abspath $(DIST))
 	.sdk/release/bin/twine check --strict $(DIST)/*
 	.sdk/release/bin/check-wheel-contents $(DIST)/*.whl
 	$(call install,.sdk/runtime,--no-deps --force-reinstall $(DIST)/*.whl)
-	.sdk/release/bin/cyclonedx-py environment .sdk/runtime --pyproject pyproject.toml --mc-type library \
+	.sdk/release/bin/cyclonedx-py environment .sdk/runtime --pyproject .sdk/commit/pyproject.toml --mc-type library \
 	    --output-reproducible --validate -o $(DIST)/a2a-trust.cdx.json
 	cd $(DIST) && sha256sum *.whl *.tar.gz *.cdx.json > SHA256SUMS
 

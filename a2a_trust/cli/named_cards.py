@@ -23,7 +23,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
@@ -136,7 +136,7 @@ def _meant(name: str) -> list[str]:
     if Path(name).is_dir():
         return _cards_below(name)
     if not _MAGIC.search(name) or os.path.lexists(name):
-        return [_checked(name, stat.S_ISFIFO)]  # a shell makes a pipe for <(command)
+        return [_checked(name, may_be_pipe=True)]  # a shell makes a pipe for <(command)
     steps = name.split("/")
     first = next(number for number, step in enumerate(steps) if _MAGIC.search(step))
     folder = "/".join(steps[:first]) or "/" * name.startswith("/")
@@ -195,12 +195,12 @@ def _fits(name: str, step: str) -> bool:
     return step == "**" or fnmatchcase(name, step)
 
 
-def _checked(path: str, *also: Callable[[int], bool]) -> str:
-    """The path; ConfigurationError for a device or a pipe, whose content may never end, unless it is in ``also``."""
+def _checked(path: str, *, may_be_pipe: bool = False) -> str:
+    """The path; ConfigurationError for a device or a pipe, whose content may never end."""
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116  many names
     except (OSError, ValueError):
         return path  # the error comes when the card is read
-    if not any(kind(mode) for kind in (stat.S_ISREG, stat.S_ISDIR, *also)):
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or (may_be_pipe and stat.S_ISFIFO(mode))):
         raise ConfigurationError(f"{path}: not a regular file; move it away, or name the cards")
     return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 import time
@@ -11,7 +12,7 @@ from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from a2a_trust import strict_json
 from a2a_trust.cli.report import said, warn
@@ -43,6 +44,8 @@ __all__ = [
     "read_input",
 ]
 
+#: A PEM, a JWK, and what is in them or is one of them in base64.
+_LIKE_A_SECRET: Final = re.compile(r'-----BEGIN|[{"]|[A-Za-z0-9+=_-]{40}')
 _T = TypeVar("_T")
 _K = TypeVar("_K", "PublicKey", LocalSigner)
 
@@ -83,26 +86,19 @@ def making_trust_file(name: str) -> str:
 
 @contextmanager
 def _of_option(option: str, name: str) -> Iterator[None]:
-    """In the block, the error for a missing file names the option that names the file; for a key, it shows nothing."""
-    _check_no_key(option, name)
+    """In the block, the error for a missing file names the option that names the file.
+
+    ConfigurationError: there is no such file, and the name looks like a secret, so that the error must not show it.
+    """
+    if _LIKE_A_SECRET.search(name) and not os.path.lexists(name):
+        raise ConfigurationError(
+            f"{option}: no such file; its name looks like a secret, so it is not shown. Name a file, or, to sign, set "
+            "A2A_SIGN_KEY to the key"
+        )
     try:
         yield
     except FileNotFoundError:
         raise FileNotFoundError(f"{option} {name}: no such file; check the name") from None
-
-
-def _check_no_key(option: str, name: str) -> None:
-    """ConfigurationError for a key in the place of a file's name, which errors about files would show."""
-    data = os.fsencode(name).strip()
-    with suppress(ValueError):
-        data += b" " + b64decode(b"".join(data.split()), validate=True)
-    if b"-----BEGIN" in data or b"{" in data or data.startswith((b"eyJ", b"LS0tLS1")):
-        if os.path.lexists(name):
-            return
-        raise ConfigurationError(
-            f"{option}: this is a key, not the name of a file; treat it as compromised if others can read this "
-            "command, and give the key itself as A2A_SIGN_KEY"
-        )
 
 
 def load_signers(files: list[str] | None, kid: str | None, alg: str | None = None) -> list[LocalSigner]:
@@ -110,14 +106,11 @@ def load_signers(files: list[str] | None, kid: str | None, alg: str | None = Non
     return [_with_alg(signer, alg, name) for signer, name in _signers(files, kid)]
 
 
-def check_not_secret(targets: Iterable[Path], keys: Sequence[str]) -> None:
+def check_not_secret(targets: Iterable[Path], keys: Iterable[str]) -> None:
     """ConfigurationError for a target that is a secret: one of these key files, one of the environment, a default key.
 
     A key that is not in use now is a secret, too: writing over it would lose it.
     """
-    for key in keys:
-        _check_no_key("--key", key)
-    _check_no_key("A2A_SIGN_KEY_FILE", os.environ.get("A2A_SIGN_KEY_FILE", ""))
     secrets = dict.fromkeys(keys, "the private key")
     secrets[str(default_key_path())] = "the default private key"
     for variable, kind in (("A2A_SIGN_KEY_FILE", "private key"), ("A2A_SIGN_KEY_PASSPHRASE_FILE", "passphrase")):
@@ -125,8 +118,7 @@ def check_not_secret(targets: Iterable[Path], keys: Sequence[str]) -> None:
             secrets[name] = f"the {kind} of {variable}"
     written = [target for target in targets if target.exists()]
     for name, kind in secrets.items():
-        secret = Path(name)
-        if any(secret.exists() and target.samefile(secret) for target in written):
+        if any(os.path.exists(name) and target.samefile(name) for target in written):  # noqa: PTH110  of any text
             raise ConfigurationError(f"{name} is {kind}, and would be overwritten; name another file")
 
 
@@ -159,7 +151,7 @@ def _signers(files: list[str] | None, kid: str | None) -> list[tuple[LocalSigner
             "  make one:    a2a-sign keygen\n"
             "  or give one: a2a-sign --key FILE card.json   (or set A2A_SIGN_KEY or A2A_SIGN_KEY_FILE)"
         )
-    with _of_option("A2A_SIGN_KEY_FILE", str(path)):
+    with _of_option("A2A_SIGN_KEY_FILE", file or str(path)):
         return [(_from_file(path, kid), str(path))]
 
 

@@ -55,7 +55,7 @@ def test_a_missing_secret_signs_nothing(
     assert "signed by" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("form", ["pem", "base64", "cut", "jwk", "jwk in base64"])
+@pytest.mark.parametrize("form", ["pem", "base64", "cut", "body", "jwk", "jwk in base64"])
 @pytest.mark.parametrize("place", ["--key", "A2A_SIGN_KEY_FILE"])
 @pytest.mark.parametrize("options", [[], ["--json"], ["--check"]])
 def test_a_key_in_the_place_of_a_file_name_is_not_shown(
@@ -67,6 +67,7 @@ def test_a_key_in_the_place_of_a_file_name_is_not_shown(
         "pem": pem,
         "base64": encoded,
         "cut": encoded[:-7],
+        "body": "".join(pem.splitlines()[1:-1]),
         "jwk": jwk,
         "jwk in base64": base64.b64encode(jwk.encode()).decode(),
     }[form]
@@ -76,7 +77,7 @@ def test_a_key_in_the_place_of_a_file_name_is_not_shown(
         monkeypatch.setenv(place, value)
     assert main(["card.json", *options]) == 2
     said = "".join(capsys.readouterr())
-    assert f"{place}: this is a key, not the name of a file" in said
+    assert f"{place}: no such file; its name looks like a secret" in said
     assert pem.splitlines()[1][:12] not in said
     assert value[20:32] not in said
 

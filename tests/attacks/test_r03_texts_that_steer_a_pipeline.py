@@ -76,7 +76,7 @@ def test_no_name_and_no_text_is_a_command(
     assert main(["sign", "--key", "key.pem", "--kid", text, f"./{name}", "--check", *form]) == 0
     main(["sign", "--key", f"{name}.keys", name, *form])
     for arguments in (["lint", f"--{name}.json"], [f"--{name}.json"]):  # as a shell gives them without -- before them
-        assert main([*arguments, *form]) in (2, 6)  # not an option, or with a blank in it a file
+        assert main([*arguments, *form]) in (2, 6)  # an unknown option, or, with a blank in it, no such file
     main(["lint", f"{name}.gone", "--sarif"])
     out, err = capsys.readouterr()
     assert list(steering(out + "\n" + err)) == []

@@ -151,7 +151,7 @@ class FailureReason(StrEnum):
     """Why one signature of a card was rejected: stable words for machines."""
 
     MALFORMED = "malformed"
-    """The entry or its protected header does not conform to RFC 7515 and A2A 8.4.2."""
+    """The entry or its protected header does not conform to RFC 7515 and A2A 8.4.2, or is that of a token."""
     UNKNOWN_KEY = "unknown-key"
     """No trusted key has this ``kid`` and the key type of this ``alg``."""
     WRONG_ORIGIN = "wrong-origin"

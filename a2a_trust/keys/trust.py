@@ -25,7 +25,8 @@ class SigningTool(StrEnum):
     A2A_TRUST = "a2a-trust"
     """This package: only signatures with its mark count."""
     A2A_PYTHON = "a2a-python"
-    """The a2a-sdk for Python. It drops members before it signs, so its signatures prove a part of the card."""
+    """The a2a-sdk for Python. It drops members before it signs, so its signatures prove a part of the card.
+    It may write ``typ: JWT``, which is accepted for no other tool."""
     A2A_JS = "a2a-js"
     """@a2a-js/sdk. It drops members, too."""
     WHOLE = "whole"

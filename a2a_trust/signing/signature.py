@@ -56,6 +56,11 @@ class Signature(NamedTuple):
     def is_companion(self) -> bool:
         return self.mark is not None and self.mark.is_lossy
 
+    @property
+    def is_jwt(self) -> bool:
+        """Whether the header is that of a JWT, whose claims may be a card by chance or by an attacker's choice."""
+        return bool(self.header.get("typ", "").upper().endswith("JWT"))
+
 
 def signature_entries(entries: JSON) -> list[JSON]:
     """The member ``signatures`` of a card as a list; UnsignedCardError if it is absent, null, empty, or not a list."""

@@ -6,7 +6,8 @@ The steps for one signature, in the order of ``verify_signatures`` and ``_verify
 2. Its header names at least one trusted key for the host. Steps 3 to 8 try each of these keys.
 3. The key is valid now, and not revoked.
 4. The protected ``exp``, ``nbf`` and ``iat`` allow this moment.
-5. The ``alg`` of the header is that of the key.
+5. The ``alg`` of the header is that of the key, and its ``typ`` is not that of a token. Only a2a-python signs with
+   ``typ: JWT``, when its caller chooses no ``typ``.
 6. The signature is over a form of the card: the form that the mark names, or else any form, the weakest first.
 7. The signature covers the whole card. The mark, the trust entry or the signed bytes must show that. A signature of a
    part counts only if the trust entry names an SDK that signs in this form.
@@ -122,6 +123,7 @@ def _verify_by_key(
     _check_validity(trusted, now)
     starts, expires = _check_times(signature, now)
     _check_algorithm(signature, trusted)
+    _check_type(signature, trusted)
     signed_forms = forms.signed_by(signature, trusted.key)
     projection, is_whole = _covered(signed_forms, signature.mark, trusted.signer)
     interfaces = forms.interfaces(projection)
@@ -195,6 +197,15 @@ def _check_algorithm(signature: Signature, trusted: TrustedKey) -> None:
     if algorithm is None or algorithm.name != trusted.key.alg:
         raise _RefusedError(
             FailureReason.WRONG_ALGORITHM, f"the header's alg is not {trusted.key.alg}, the algorithm of the key"
+        )
+
+
+def _check_type(signature: Signature, trusted: TrustedKey) -> None:
+    if signature.is_jwt and (signature.mark is not None or trusted.signer is not SigningTool.A2A_PYTHON):
+        raise _RefusedError(
+            FailureReason.MALFORMED,
+            "the header's typ is JWT: a token whose claims are a card looks like this. If a2a-python signs with the "
+            'key, name it in the trust entry: signer = "a2a-python"; else sign with the typ JOSE',
         )
 
 

@@ -325,6 +325,19 @@ def test_every_interface_must_be_on_a_host_of_the_key(url: str) -> None:
         assert verify(signed, trust_in(ALICE)).origin is None  # a key for every host says nothing about them
 
 
+@pytest.mark.parametrize("signer", [None, *SigningTool], ids=str)
+def test_only_the_signer_a2a_python_may_write_the_type_of_a_token(signer: SigningTool | None) -> None:
+    trust = TrustStore([trusted(ALICE, signer=signer)])
+    for typ in ("JWT", "application/jwt"):
+        signed = signed_in(full_card(), Form.SERVED, ALICE, typ=typ)
+        if signer is PYTHON:
+            assert verify(signed, trust).key == ALICE.public_key
+        else:
+            assert reasons(signed, trust) == [FailureReason.MALFORMED]
+        marked = signed_in(full_card(), Form.SERVED, ALICE, typ=typ, cty=content_type(Form.SERVED))
+        assert reasons(marked, trust) == [FailureReason.MALFORMED]
+
+
 @pytest.mark.parametrize(
     "url", ["mailto:a@invoice.example.com", "dns:///invoice.example.com", "ftp://invoice.example.com"]
 )

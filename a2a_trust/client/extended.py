@@ -22,7 +22,7 @@ from a2a_trust.client.flow import Flow, Get, HiddenHeaders, run, run_async
 from a2a_trust.client.reach import Reach, check_extension
 from a2a_trust.client.verification import Verification
 from a2a_trust.errors import ConfigurationError, FetchError, MalformedError
-from a2a_trust.keys.origins import interface_host, interface_scheme, is_unencrypted
+from a2a_trust.keys.origins import interface_host, is_unencrypted, url_of
 from a2a_trust.keys.trust import TrustSource
 from a2a_trust.net.addresses import is_this_machine
 from a2a_trust.signing.verify import VerifiedCard
@@ -106,7 +106,7 @@ def _request(card: VerifiedCard, credentials: Mapping[str, str], tenant: str) ->
 
 
 def _may_have_credentials(url: str, host: str) -> bool:
-    scheme = interface_scheme(url)
+    scheme = url_of(url).scheme
     return interface_host(url) == host and (scheme == "https" or (scheme == "http" and is_this_machine(host)))
 
 

@@ -32,7 +32,6 @@ __all__ = [
     "UnsafeAnyOrigin",
     "host_of",
     "interface_host",
-    "interface_scheme",
     "is_unencrypted",
     "origin_of",
     "overlap",
@@ -80,34 +79,30 @@ def _is_mapped(host: str) -> bool:
 
 
 def interface_host(url: str) -> str:
-    """The agent's host in the URL of an interface, in lower case: rules 1 to 3.
+    """The agent's host in the URL of an interface, in lower case: rules 1 to 3. Signing and verifying demand it alike.
 
-    MalformedError as for ``interface_scheme`` and ``url_of``, and for a host without scheme and port, which some
-    clients read as a relative URL.
+    MalformedError as for ``url_of``; for a scheme in which no host is expected; and for a host without scheme and port,
+    which some clients read as a relative URL.
     """
-    scheme, parts = interface_scheme(url), url_of(url)
-    if not scheme and parts.port is None:
+    if not url.startswith("https://"):  # as most do
+        _check_scheme(url)
+    parts = url_of(url)
+    if not parts.scheme and parts.port is None:
         raise MalformedError("URL: a host without scheme is ambiguous; write https://host/path, or host:port for gRPC")
     return parts.host
 
 
-def interface_scheme(url: str) -> str:
-    """The scheme of the URL of an interface in lower case, empty for ``host:port``: rules 2 and 3.
-
-    MalformedError: the scheme is not one of those in which a host is expected.
-    """
-    if url.startswith("https://"):  # as most are
-        return "https"
+def _check_scheme(url: str) -> None:
+    """Rules 2 and 3, for a scheme as gRPC reads it."""
     name, _, rest = url.strip().lower().partition(":")
     has_authority = rest.startswith("//")
     if has_authority and name in _INTERFACE_SCHEMES:
-        return name
+        return
     if has_authority or name in _INTERFACE_SCHEMES | _OPAQUE_SCHEMES:
         raise MalformedError(
             f"URL: the scheme {name[:32]!a} does not say at which host the agent is; "
             "write https://host/path, or grpcs://host:port for gRPC"
         )
-    return ""
 
 
 def is_unencrypted(url: str) -> bool:

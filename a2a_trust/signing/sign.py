@@ -36,7 +36,7 @@ from a2a_trust.errors import (
 from a2a_trust.keys import base64url
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import signing_input, verify_jws
-from a2a_trust.keys.origins import UnsafeAnyOrigin, host_of, interface_scheme
+from a2a_trust.keys.origins import UnsafeAnyOrigin, host_of, interface_host
 from a2a_trust.keys.policy import Policy, all_of
 from a2a_trust.keys.signer import LocalSigner, Signer
 from a2a_trust.keys.trust import TrustedKey, TrustStore
@@ -285,7 +285,7 @@ def _is_signature(entry: JSON) -> bool:
 def _full(original: UnambiguousCard) -> Projection:
     """The form for a full signature: the card without the members that the specification drops.
 
-    A card of 0.1 to 0.3 is signed as it is. SigningError: an interface has a scheme that all verifiers reject.
+    A card of 0.1 to 0.3 is signed as it is. SigningError: an interface has a URL that all verifiers reject.
     MalformedError: an integer that readers would round.
     """
     members = {name: value for name, value in original.card.items() if name != "signatures"}
@@ -294,7 +294,7 @@ def _full(original: UnambiguousCard) -> Projection:
         members, normalized = present_members(members)
     for pointer, url in interface_urls(members):
         try:
-            interface_scheme(url)
+            interface_host(url)
         except MalformedError as error:
             raise SigningError(
                 f"{pointer}: {error}. The card was not signed, because verifiers would reject it"

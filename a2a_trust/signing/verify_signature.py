@@ -11,8 +11,8 @@ The steps for one signature, in the order of ``verify_signatures`` and ``_verify
 6. The signature is over a form of the card: the form that the mark names, or else any form, the weakest first.
 7. The signature covers the whole card. The mark, the trust entry or the signed bytes must show that. A signature of a
    part counts only if the trust entry names an SDK that signs in this form.
-8. The key may speak for the hosts of all signed interfaces. An interface with a scheme that ``interface_host`` does not
-   accept is rejected.
+8. The key may speak for the hosts of all signed interfaces. An interface in which ``interface_host`` finds no host is
+   rejected for every key.
 
 Source: A2A 8.4.3, RFC 7515 5.2.
 """
@@ -30,7 +30,7 @@ from a2a_trust.errors import FailureReason, InvalidSignatureError, MalformedErro
 from a2a_trust.keys.algorithms import algorithm_of
 from a2a_trust.keys.jwk import PublicKey
 from a2a_trust.keys.jws import verify_jws
-from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, interface_host, interface_scheme
+from a2a_trust.keys.origins import Origins, UnsafeAnyOrigin, interface_host
 from a2a_trust.keys.trust import SigningTool, TrustedKey, TrustStore
 from a2a_trust.signing.forms import Form, Projection, project
 from a2a_trust.signing.signature import Signature, parse_signature, signature_entries
@@ -340,11 +340,9 @@ def _why_partial(fits: Mapping[Form, Projection], signer: SigningTool | None) ->
 
 
 def _check_interfaces(interfaces: list[tuple[str, str]], origins: Origins | UnsafeAnyOrigin) -> None:
-    # A key for every host needs no comparison of hosts, but the URL must name a host and not a name server.
-    host_of = interface_scheme if isinstance(origins, UnsafeAnyOrigin) else interface_host
     for pointer, url in interfaces:
         try:
-            host = host_of(url)
+            host = interface_host(url)
         except MalformedError as error:
             raise _RefusedError(FailureReason.WRONG_ORIGIN, f"{pointer}: {error}") from None
         if not origins.covers(host):

@@ -24,11 +24,12 @@ from a2a_trust import (
     TrustedKey,
     TrustStore,
     VerifyingTransport,
+    sign_card,
     verify_card,
 )
 from a2a_trust.client import UnverifiedCardError, fetch_extended_card
 from a2a_trust.client.fetching import FetchOptions
-from a2a_trust.errors import FailureReason, UntrustedCardError
+from a2a_trust.errors import FailureReason, SigningError, UntrustedCardError
 from a2a_trust.keys import LocalSigner, UnsafeAnyOrigin
 from a2a_trust.signing import Coverage
 from tests.attacks.forgery import JSONObject, canonical, entry, served, signs
@@ -87,6 +88,46 @@ def test_the_name_of_a_host_is_the_scheme_of_a_resolver(card: JSONObject, owner:
     card = pointing(card, f"{name}:443")
     trust = TrustStore([TrustedKey(key=owner.public_key, origins=Origins(HOST, name))])
     refusal(UntrustedCardError, served(card, by(owner, card)), trust, WRONG, match=f"the scheme '{name}'")
+
+
+# --- URLs in which readers find different hosts -----------------------------------------------------------------------
+
+#: A reader finds the bank in each of them, and another one finds somebody else, or no host.
+TWO_HOSTS = [
+    f"grpcs://{HOST}@evil.example:443",
+    f"{HOST}:443,evil.example:443",
+    f"https://{HOST}@evil.example/",
+    f"https://evil.example\\@{HOST}/",
+    f"https://{HOST}:evil.example/",
+    f"https://{HOST}./",
+    f"https://{HOST} .evil.example/",
+    f"HTTPS:{HOST}",
+    "http://[::ffff:192.0.2.1]/",
+    "https://3221225985/",
+    HOST,
+    "/a2a",
+    "",
+]
+
+
+@pytest.mark.parametrize("url", TWO_HOSTS)
+@pytest.mark.parametrize("legacy", [False, True], ids=["1.0", "0.3"])
+def test_a_url_with_two_hosts_is_neither_signed_nor_verified(
+    card: JSONObject, owner: LocalSigner, trust: TrustStore, url: str, legacy: bool
+) -> None:
+    """Our own command signed such cards, which looked like cards of the bank to a reader with keys for every host."""
+    if legacy:
+        old = {name: card[name] for name in ("name", "description", "version", "capabilities", "skills")}
+        card = {**old, "url": url, "protocolVersion": "0.3.0", "defaultInputModes": [], "defaultOutputModes": []}
+    else:
+        card = pointing(card, url)
+    with pytest.raises(SigningError, match=r"/url: URL: .*verifiers would reject it"):
+        sign_card(card, owner)
+    document = served(card, by(owner, card))
+    anywhere = TrustStore([TrustedKey(key=owner.public_key, origins=UnsafeAnyOrigin())])
+    for keys in (trust, anywhere):
+        refusal(UntrustedCardError, document, keys, WRONG, match="/url: URL: ")
+        refusal(UntrustedCardError, document, keys, WRONG, match="/url: URL: ", origin=UnsafeAnyOrigin())
 
 
 # --- connections that are not encrypted ----------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from a2a_trust import (
     sign_card,
     verify_card,
 )
-from a2a_trust.errors import FailureReason, UntrustedCardError
+from a2a_trust.errors import FailureReason, SigningError, UntrustedCardError
 from a2a_trust.keys import LocalSigner, SigningTool, UnsafeAnyOrigin
 from a2a_trust.keys.jwk import private_key_to_jwk
 from a2a_trust.lint.linter import lint_card
@@ -37,6 +37,7 @@ from tests.interop.corpus import (
     REWRITTEN_BY_THE_PYTHON_RESOLVER,
     STRIPPABLE_REQUIREMENTS,
     UNREAD_IN_0_3,
+    WITHOUT_A_HOST,
     load_card,
 )
 from tests.interop.left_out import left_out
@@ -316,6 +317,12 @@ def test_the_companion_of_a_card_of_0_3_is_what_python_0_3_needs_and_never_enoug
 def test_a_card_that_readers_read_differently_is_not_signed(vectors: Path, signer: LocalSigner, number: str) -> None:
     with pytest.raises(MalformedError, match="/capabilities/streaming: true or false is needed, this is a string"):
         sign_card(load_card(vectors, number), signer)
+
+
+@pytest.mark.parametrize("number", WITHOUT_A_HOST)
+def test_a_card_with_the_url_of_a_template_is_not_signed(vectors: Path, signer: LocalSigner, number: str) -> None:
+    with pytest.raises(SigningError, match=r"/url: URL: .*verifiers would reject it"):
+        sign_card(load_card(vectors, number, filled_in=False), signer)
 
 
 @pytest.mark.parametrize("alg", ["EdDSA", "RS256"])

@@ -122,6 +122,7 @@ def _some(needed: dict[str, Any], **optional: Any) -> st.SearchStrategy[Card]:
 
 
 _texts = st.sampled_from(["", "x", "é\U0001f600", "JSONRPC", "0.3.0"])
+_urls = st.sampled_from(["", "https://old.example.com/rest", "old.example.com:443"])
 _lists = st.lists(_texts, max_size=3)
 _scopes = st.dictionaries(texts, _texts, max_size=2)
 _security = st.lists(st.dictionaries(texts, _lists, max_size=2), max_size=2)
@@ -172,7 +173,7 @@ cards_of_0_3: Final = _some(
     },
     protocolVersion=_texts,
     preferredTransport=_texts,
-    additionalInterfaces=st.lists(_some({"url": _texts, "transport": _texts}), max_size=2),
+    additionalInterfaces=st.lists(_some({"url": _urls, "transport": _texts}), max_size=2),
     provider=_some({"organization": _texts, "url": _texts}),
     documentationUrl=_texts,
     iconUrl=_texts,
